@@ -1,5 +1,3 @@
-//! What kind of address an address is.
-
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -67,7 +65,6 @@ const V6: &[(Cidr, AddressClass)] = &[
 // === impl AddressClass ===
 
 impl AddressClass {
-    /// The class of an address; `None` when it is public.
     #[must_use]
     pub fn of(address: IpAddr) -> Option<Self> {
         match inner(address) {

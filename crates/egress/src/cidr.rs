@@ -1,5 +1,3 @@
-//! Blocks of addresses.
-
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;

@@ -1,5 +1,3 @@
-//! The client.
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +9,6 @@ use crate::error::Error;
 use crate::policy::Policy;
 use crate::resolver::CheckedResolver;
 
-/// The client's limits.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How long connecting may take, name look-up and TLS included.
@@ -34,7 +31,6 @@ pub struct Client {
     options: Arc<Options>,
 }
 
-/// A response's body, read piece by piece.
 #[derive(Debug)]
 pub struct ResponseBody {
     response: reqwest::Response,

@@ -1,5 +1,3 @@
-//! Why an outbound request failed.
-
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -8,14 +6,12 @@ use crate::address::AddressClass;
 /// Why an outbound request failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
-    /// The policy does not allow the address.
     #[error("'{host}' stands for the {class} address {address}, which may not be reached")]
     Refused {
         /// What was asked for.
         host: String,
         /// What it stands for.
         address: IpAddr,
-        /// What kind of address that is.
         class: AddressClass,
     },
     /// The address is not one that this client takes.
@@ -26,7 +22,6 @@ pub enum Error {
     TooLarge {
         /// Who answered.
         host: String,
-        /// The limit.
         limit: u64,
     },
     /// No response in time.
@@ -34,7 +29,6 @@ pub enum Error {
     TimedOut {
         /// Who was asked.
         host: String,
-        /// The limit that passed.
         limit: Duration,
     },
     /// The peer could not be reached, or broke the protocol.
@@ -42,7 +36,6 @@ pub enum Error {
     Failed {
         /// Who was asked.
         host: String,
-        /// What happened.
         reason: String,
     },
 }
@@ -50,7 +43,6 @@ pub enum Error {
 // === impl Error ===
 
 impl Error {
-    /// The stable code.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {

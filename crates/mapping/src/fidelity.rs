@@ -23,11 +23,9 @@ struct Row {
 /// A protocol's support of a concept. Names of the protocol are in backticks, a type's member is written `Type.member`.
 #[derive(Clone, Copy)]
 enum Support {
-    /// In this member of the protocol.
     Carried(&'static str),
     /// In this free member of the protocol.
     Extension(&'static str),
-    /// Lost, for this reason.
     Lost(&'static str),
 }
 

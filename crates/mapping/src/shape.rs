@@ -129,7 +129,6 @@ pub(crate) fn text_property(schema: &Value) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// The properties of an object's schema.
 pub(crate) struct Properties<'a> {
     pub(crate) all: &'a Map<String, Value>,
     pub(crate) required: Vec<&'a str>,
@@ -147,7 +146,6 @@ impl<'a> Properties<'a> {
     }
 }
 
-/// Whether the schema's property of this name has this type.
 pub(crate) fn is_of(properties: &Map<String, Value>, name: &str, kind: &str) -> bool {
     let property = properties.get(name).and_then(|property| property.get("type"));
     property.and_then(Value::as_str) == Some(kind)

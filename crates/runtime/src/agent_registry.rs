@@ -12,7 +12,6 @@ use crate::backend::Backend;
 use crate::services::Services;
 use crate::session::ThreadContext;
 
-/// The most agents that are served at once.
 pub(crate) const MAX_AGENTS: usize = 1_024;
 
 /// How long an erasure waits for agents to remove what they keep for the thread.

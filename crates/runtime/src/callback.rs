@@ -108,7 +108,6 @@ async fn deliver(services: &Services, kind: WorkerKind, sender: &dyn Deliver, cl
     }
 }
 
-/// Gives up an item that cannot be delivered.
 async fn give_up(
     services: &Services,
     kind: WorkerKind,

@@ -21,7 +21,6 @@ pub const CONTROLLER_GONE: Duration = Duration::from_secs(30);
 /// More threads than this without clients are swept, where their controllers are gone for good.
 const REMEMBERED: usize = 4_096;
 
-/// A client that takes calls.
 #[async_trait]
 pub trait Client: Send + Sync + fmt::Debug {
     fn profile(&self) -> &ClientProfile;
@@ -39,7 +38,6 @@ pub trait Client: Send + Sync + fmt::Debug {
     async fn notify(&self, method: &str, params: Json);
 }
 
-/// A client's dialect and capabilities.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ClientProfile {
     pub dialect: Arc<str>,
@@ -73,14 +71,12 @@ struct ThreadControllers {
     last: u64,
 }
 
-/// The clients of one thread.
 #[derive(Debug)]
 struct Clients {
     attached: Vec<AttachedClient>,
     control: watch::Sender<Control>,
 }
 
-/// Who is in control.
 #[derive(Clone, Debug)]
 struct Control {
     client: Option<AttachedClient>,
@@ -88,7 +84,6 @@ struct Control {
     left: Instant,
 }
 
-/// An attached client.
 #[derive(Clone, Debug)]
 struct AttachedClient {
     /// Unique since the server's start.
@@ -135,7 +130,6 @@ impl Controllers {
         Attached { controllers: self.clone(), thread, client }
     }
 
-    /// The profile of the thread's controller, if there is one.
     pub(crate) fn profile(&self, thread: ThreadKey) -> Option<ClientProfile> {
         let threads = lock(&self.0);
         let control = threads.clients.get(&thread)?.control.borrow();
@@ -241,7 +235,6 @@ impl Clients {
 // === impl Attached ===
 
 impl Attached {
-    /// Makes the client the thread's controller.
     pub fn take_control(&self) {
         self.controllers.take_control(self.thread, &self.client);
     }

@@ -18,7 +18,6 @@ use crate::handle::Runtime;
 use crate::history;
 use crate::request::NewThread;
 
-/// A copy in the making.
 struct Copy {
     thread: ThreadRow,
     last: u64,
@@ -26,7 +25,6 @@ struct Copy {
     checkpoints: HashMap<CheckpointKey, CheckpointKey>,
 }
 
-/// The copied part of a thread.
 struct Stretch {
     source: ThreadRow,
     /// The path, newest first.
@@ -130,7 +128,6 @@ impl Runtime {
         Ok(())
     }
 
-    /// Appends a checkpoint of the copy with the run that made it.
     async fn append_checkpoint(
         &self,
         checkpoint: &CheckpointRow,
@@ -241,7 +238,6 @@ struct Renumbered<'a> {
     until: Option<&'a MessageId>,
     values: Option<Json>,
     has_begun: bool,
-    /// Whether the last message has ended.
     is_over: bool,
 }
 

@@ -17,7 +17,6 @@ use crate::services::Services;
 use crate::step::{StartTurn, resume_turn};
 use crate::turn::{Ending, Turn};
 
-/// Executes one turn and reports its end to the owner.
 pub(crate) async fn execute(
     services: Arc<Services>,
     backend: Arc<dyn Backend>,

@@ -1,5 +1,3 @@
-//! Replacing a thread's history by one that a client brought.
-
 use std::sync::Arc;
 
 use trilogue_domain::error::Result;

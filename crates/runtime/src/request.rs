@@ -1,5 +1,3 @@
-//! Requests of the runtime's callers, and their results.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,11 +18,9 @@ pub struct Options {
     pub interrupt_deadline: Duration,
     /// How long a cancelled agent has to stop by itself before its task is dropped.
     pub cancel_grace: Duration,
-    /// The most runs that wait on one thread.
     pub max_queued_runs_per_thread: usize,
     /// The most runs whose agents are at work at once; further ones queue.
     pub max_running: usize,
-    /// The most commands that wait for one thread's owner.
     pub max_commands_per_thread: usize,
     /// How long a thread's owner without work stays in memory.
     pub owner_idle: Duration,
@@ -36,17 +32,14 @@ pub struct Options {
     pub callback_backoff: Duration,
     /// The longest that a callback waits between two attempts.
     pub callback_backoff_max: Duration,
-    /// Which terminal runs are removed.
     pub retention: RetentionPolicy,
     /// How often retention looks.
     pub retention_interval: Duration,
-    /// The largest metadata of one part, in bytes.
     pub max_part_metadata_bytes: usize,
     /// Whether new interrupts are notified, through [`crate::Runtime::notify_with`].
     pub notify: bool,
 }
 
-/// A thread to create.
 #[derive(Clone, Debug, Default)]
 pub struct NewThread {
     /// The id that the client chose; made by us when `None`.
@@ -55,7 +48,6 @@ pub struct NewThread {
     pub metadata: Option<Json>,
 }
 
-/// A change of a thread.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadPatch {
     /// Members to merge into the metadata; `null` removes one.
@@ -70,14 +62,12 @@ pub struct ThreadPatch {
     pub only_where_set: bool,
 }
 
-/// A run to create.
 #[derive(Clone, Debug)]
 pub struct RunRequest {
     pub agent: AgentName,
     pub thread: ThreadChoice,
     /// The id that the client chose; made by us when `None`.
     pub id: Option<RunId>,
-    /// What the agent is given.
     pub input: Input,
     pub config: Option<Json>,
     /// Metadata; an object.
@@ -94,7 +84,6 @@ pub struct RunRequest {
     pub not_before: Option<Timestamp>,
     /// The rules that the agent's output is held to, by the name that the checker of [`crate::Runtime::check_output_with`] knows.
     pub rules: Option<Arc<str>>,
-    /// Where and of what to call back.
     pub callback: Option<Callback>,
     /// The request in the words of its face, kept beside the run.
     pub request: Option<Json>,
@@ -102,7 +91,6 @@ pub struct RunRequest {
     pub synchronous: bool,
 }
 
-/// Where a run runs.
 #[derive(Clone, Debug)]
 pub enum ThreadChoice {
     /// On a thread that exists.
@@ -115,7 +103,6 @@ pub enum ThreadChoice {
     Stateless,
 }
 
-/// A thread's state at a checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StateOf {
     /// What an agent or a client set.
@@ -166,7 +153,6 @@ pub struct Settled(pub oneshot::Receiver<Result<RunRow>>);
 pub struct AnswerKey {
     pub agent: AgentName,
     pub text: String,
-    /// SHA-256 of the request.
     pub request: [u8; 32],
 }
 
@@ -189,7 +175,6 @@ pub struct RuntimeStatus {
 pub struct DrainReport {
     /// Runs that were still at work at the deadline and ended as `agent_lost`.
     pub abandoned: Vec<RunId>,
-    /// Runs that keep waiting for an answer.
     pub waiting: Vec<RunId>,
 }
 

@@ -28,7 +28,6 @@ pub(crate) type SpawnOwner = dyn Fn(Arc<Services>, ThreadKey, mpsc::Sender<Envel
 pub(crate) struct Services {
     pub(crate) options: Options,
     pub(crate) store: Arc<dyn Store>,
-    /// The clients that take calls of agents.
     pub(crate) controllers: Controllers,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) originals: Arc<dyn ReadOriginal>,

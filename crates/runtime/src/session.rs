@@ -20,7 +20,6 @@ use crate::services::Services;
 use crate::step::Command;
 use crate::turn::Stopped;
 
-/// How much of a log is read at once, in bytes.
 const READ_BYTES: usize = 256 * 1024;
 /// How much of a log is searched for states, in bytes.
 const MAX_LOOKED_THROUGH_BYTES: usize = 64 * 1024 * 1024;
@@ -108,7 +107,6 @@ impl ThreadContext {
         &self.agent
     }
 
-    /// The profile of the thread's controller, if there is one.
     #[must_use]
     pub fn client(&self) -> Option<ClientProfile> {
         self.services.controllers.profile(self.thread)

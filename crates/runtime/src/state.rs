@@ -13,7 +13,6 @@ use trilogue_domain::Input;
 pub(crate) struct ThreadState {
     /// The thread's row as the store will have it after the steps taken so far.
     pub(crate) thread: ThreadRow,
-    /// The last number given out.
     pub(crate) last: u64,
     /// The runs that have not ended, in the order in which they were created.
     /// Boxed: most threads have one open run, and a map makes room for eleven at once.
@@ -42,11 +41,9 @@ pub(crate) struct RunState {
     /// The interrupt with which it suspended, once answered.
     pub(crate) answered: Option<InterruptRow>,
     pub(crate) native: bool,
-    /// Whether a task of it is alive.
     pub(crate) has_task: bool,
     /// The state that its agent set last.
     pub(crate) values: Option<Json>,
-    /// The binding of its agent.
     pub(crate) bound: Option<BindingRow>,
     /// Incomplete messages, with the positions that their rows get when the run ends.
     pub(crate) open: Vec<MessageRow>,
@@ -57,7 +54,6 @@ pub(crate) struct RunState {
 // === impl ThreadState ===
 
 impl ThreadState {
-    /// A thread that is not stored yet.
     pub(crate) fn new(thread: ThreadRow, max_queued: usize) -> Self {
         Self {
             thread,
@@ -92,7 +88,6 @@ impl ThreadState {
         state
     }
 
-    /// The run that waits for this interrupt.
     pub(crate) fn run_waiting_for(&self, interrupt: &InterruptId) -> Option<RunKey> {
         self.runs
             .values()

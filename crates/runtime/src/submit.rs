@@ -342,7 +342,6 @@ impl Runtime {
         })
     }
 
-    /// Stores large content of the input beside the log.
     async fn outline_input(&self, by: &Principal, mut admitted: Admitted) -> Result<Admitted> {
         let store = self.services().store.as_ref();
         let scope = by.scope();

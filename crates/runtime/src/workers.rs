@@ -14,7 +14,6 @@ use crate::step::Command;
 
 /// How long a worker holds an item before another may take it.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
-/// The most items that a worker claims at once.
 const MAX_CLAIMED: usize = 64;
 /// The longest a worker sleeps before it looks again, in case the clock was set.
 pub(crate) const MAX_SLEEP: Duration = Duration::from_secs(60);

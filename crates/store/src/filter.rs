@@ -1,5 +1,3 @@
-//! The filters of listings.
-
 use trilogue_domain::thread::AGENT_MEMBER;
 use trilogue_domain::{AgentName, RunId, RunStatus, ThreadActivity, ThreadId};
 

@@ -1,5 +1,3 @@
-//! Opening a store by its URL.
-
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -59,7 +57,6 @@ pub async fn open(url: &str, options: Options) -> Result<Arc<dyn Store>> {
     }
 }
 
-/// The engine that a URL names.
 #[derive(Debug, PartialEq, Eq)]
 enum StoreUrl {
     Memory,

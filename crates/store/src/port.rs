@@ -42,7 +42,6 @@ pub struct Batch {
     pub vital: bool,
 }
 
-/// A row change in an append's transaction.
 #[derive(Clone, Debug)]
 pub enum Change {
     /// Writes a thread row; search rows follow its metadata.
@@ -63,11 +62,9 @@ pub enum Change {
     /// Removes a run with its frames, messages, interrupts, idempotency, queue items, and blobs that nothing else names.
     /// Checkpoints that it made stay as links of the path, without value.
     RemoveRun(RunKey),
-    /// Removes the thread and all its data.
     RemoveThread,
 }
 
-/// Writing to the log.
 #[async_trait]
 pub trait Append: Send + Sync + fmt::Debug {
     /// A new thread key, never reused.
@@ -90,7 +87,6 @@ pub trait Append: Send + Sync + fmt::Debug {
     async fn acquire(&self, thread: ThreadKey, node: &str) -> Result<OwnedThread>;
 }
 
-/// A thread with the state that its new owner needs.
 #[derive(Clone, Debug)]
 pub struct OwnedThread {
     /// The thread, with the epoch to write under.
@@ -136,7 +132,6 @@ pub trait Read: Send + Sync + fmt::Debug {
     async fn runs(&self, scope: &Scope, filter: &RunFilter, page: &Page)
     -> Result<Listing<RunRow>>;
     async fn interrupt(&self, scope: &Scope, id: &InterruptId) -> Result<Option<InterruptRow>>;
-    /// Interrupts, newest first.
     async fn interrupts(
         &self,
         scope: &Scope,
@@ -147,7 +142,6 @@ pub trait Read: Send + Sync + fmt::Debug {
     async fn message(&self, scope: &Scope, id: &MessageId) -> Result<Option<MessageRow>>;
     /// A message of a thread that the caller has looked up: by its id, else by its alias.
     async fn message_in(&self, thread: ThreadKey, id: &MessageId) -> Result<Option<MessageRow>>;
-    /// A checkpoint of a visible thread by id.
     async fn checkpoint(
         &self,
         scope: &Scope,
@@ -162,7 +156,6 @@ pub trait Read: Send + Sync + fmt::Debug {
         from: Option<CheckpointKey>,
         limit: usize,
     ) -> Result<Vec<CheckpointRow>>;
-    /// The binding of a thread and an agent.
     async fn binding(
         &self,
         scope: &Scope,
@@ -188,20 +181,16 @@ pub trait Read: Send + Sync + fmt::Debug {
         hash: &[u8; 32],
     ) -> Result<Option<(BlobRef, Bytes)>>;
 
-    /// Dead callback deliveries, newest first.
     async fn dead_deliveries(&self, scope: &Scope, page: &Page) -> Result<Listing<DeadLetter>>;
 }
 
-/// A reader attached to one thread.
 #[derive(Debug)]
 pub struct Tail {
     /// The last committed thread number; changes after every commit. Closed when the thread is removed while it is read.
     pub committed: watch::Receiver<u64>,
-    /// Detaches on drop.
     pub guard: Box<dyn TailGuard>,
 }
 
-/// Detaches a reader when dropped.
 pub trait TailGuard: Send + Sync + fmt::Debug {}
 
 /// What recovery, queue workers and retention need: not bound to a scope, and handed to the runtime only.
@@ -249,7 +238,7 @@ pub trait Queue: Send + Sync + fmt::Debug {
         lease_until: Timestamp,
         limit: usize,
     ) -> Result<Vec<Claim>>;
-    /// Extends a lease. `false` when the claim no longer holds the item.
+    /// `false` when the claim no longer holds the item.
     async fn extend(&self, claim: &Claim, lease_until: Timestamp) -> Result<bool>;
     /// Removes a finished item. `false` when the claim no longer holds it.
     async fn finish(&self, claim: &Claim) -> Result<bool>;
@@ -265,11 +254,9 @@ pub trait Queue: Send + Sync + fmt::Debug {
 
 #[async_trait]
 pub trait Tokens: Send + Sync + fmt::Debug {
-    /// Stores a token.
     async fn put_token(&self, token: TokenRow) -> Result<()>;
     /// The token with this hash, expired ones included.
     async fn token(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>>;
-    /// The tokens of a tenant, newest first.
     async fn tokens(&self, tenant: &TenantId) -> Result<Vec<TokenRow>>;
     /// Removes a token. `None` when there is none of this id in the tenant.
     async fn revoke_token(&self, tenant: &TenantId, id: &TokenId) -> Result<Option<TokenRow>>;
@@ -296,7 +283,6 @@ pub trait Configurations: Send + Sync + fmt::Debug {
         id: &ConfigurationId,
         now: Timestamp,
     ) -> Result<Option<ConfigurationRow>>;
-    /// Instances, newest first.
     async fn configurations(
         &self,
         scope: &Scope,
@@ -310,7 +296,6 @@ pub trait Configurations: Send + Sync + fmt::Debug {
     async fn expire_configurations(&self, now: Timestamp, limit: usize) -> Result<usize>;
 }
 
-/// What an operator needs.
 #[async_trait]
 pub trait Admin: Send + Sync + fmt::Debug {
     /// How durable a returned append is: `fsync`, `buffered` or `memory`.
@@ -318,7 +303,6 @@ pub trait Admin: Send + Sync + fmt::Debug {
     /// Fails when the store takes no writes, with the reason.
     /// Errors: `store_read_only`, `store_corrupt`, `disk_full`.
     fn health(&self) -> Result<()>;
-    /// Counts and sizes.
     async fn stats(&self) -> Result<Stats>;
     /// Writes a consistent copy to a new file while the store is in use.
     /// Errors: `invalid_request` where the engine has no file; `already_exists` when `to` exists.
@@ -327,14 +311,11 @@ pub trait Admin: Send + Sync + fmt::Debug {
     async fn close(&self) -> Result<()>;
 }
 
-/// Counts and sizes of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     pub threads: u64,
     pub runs: u64,
-    /// Bytes on disk, or held in memory.
     pub bytes: u64,
-    /// Bytes of the tail cache.
     pub cache_bytes: u64,
     pub quarantined: u64,
     /// Commits since the start.

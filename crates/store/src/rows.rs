@@ -21,7 +21,6 @@ pub struct ThreadRow {
     pub id: ThreadId,
     pub tenant: TenantId,
     pub owner: PrincipalId,
-    /// A JSON object.
     pub metadata: Json,
     pub created_at: Timestamp,
     /// When one of its rows changed last.
@@ -47,7 +46,6 @@ pub struct RunRow {
     pub principal: PrincipalId,
     pub agent: AgentName,
     pub status: RunStatus,
-    /// When it was accepted.
     pub created_at: Timestamp,
     /// When its agent was first started.
     pub started_at: Option<Timestamp>,
@@ -55,12 +53,10 @@ pub struct RunRow {
     pub outcome: Option<Outcome>,
     /// The checkpoint it was based on when it last took its turn.
     pub base: Option<CheckpointKey>,
-    /// A JSON object.
     pub metadata: Json,
     pub config: Option<Json>,
     /// The state that a suspended agent resumes from.
     pub saved: Option<Json>,
-    /// Whether it holds its thread's turn.
     pub has_turn: bool,
     /// The answered interrupt whose answer the agent has not got yet: the run still has to be started.
     pub pending_answer: Option<InterruptId>,
@@ -72,7 +68,6 @@ pub struct RunRow {
     pub last_run_number: u64,
     /// The rules that its agent's output is held to, by name; none when `None`.
     pub rules: Option<Arc<str>>,
-    /// The callback that its client asked for.
     pub callback: Option<Callback>,
     /// The creating request, in the words of its face; at most [`trilogue_domain::limits::MAX_KEPT_REQUEST_BYTES`] bytes.
     pub request: Option<Json>,
@@ -94,7 +89,6 @@ pub struct ConfigurationRow {
     pub name: Option<String>,
     /// The settings; at most [`trilogue_domain::limits::MAX_CONFIGURATION_BYTES`] bytes.
     pub config: Json,
-    /// A JSON object.
     pub metadata: Json,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -117,7 +111,6 @@ pub struct MessageRow {
     pub alias: Option<MessageId>,
 }
 
-/// A checkpoint: a state of a thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CheckpointRow {
     /// Its integer; unique in the store.
@@ -154,13 +147,11 @@ pub struct InterruptRow {
     pub resolved_at: Option<Timestamp>,
 }
 
-/// The session of a thread at an agent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BindingRow {
     pub thread: ThreadKey,
     pub agent: AgentName,
     pub remote: String,
-    /// The agreed capabilities.
     pub capabilities: Json,
     /// The checkpoint up to which the agent has seen the thread.
     pub last_seen: Option<CheckpointKey>,
@@ -190,7 +181,6 @@ pub struct IdempotencyKey {
     pub text: String,
 }
 
-/// A token. The secret is not stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TokenRow {
     pub id: TokenId,
@@ -209,7 +199,6 @@ pub struct TokenRow {
     pub expires_at: Option<Timestamp>,
 }
 
-/// Work to do later.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QueueItem {
     pub kind: QueueKind,
@@ -249,10 +238,8 @@ pub struct Claim {
     pub item: QueueItem,
 }
 
-/// A queue item without further attempts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeadLetter {
-    /// The store's integer for the item.
     pub id: i64,
     pub attempts: u32,
     pub error: String,
@@ -279,7 +266,6 @@ pub struct Page {
     pub skip: usize,
 }
 
-/// One page of a listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listing<T> {
     pub rows: Vec<T>,
@@ -287,16 +273,11 @@ pub struct Listing<T> {
     pub next: Option<i64>,
 }
 
-/// Which terminal runs to remove.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RetentionPolicy {
-    /// Remove runs that ended longer ago than this.
     pub max_age: Option<Duration>,
-    /// Remove stateless runs that ended longer ago than this.
     pub max_stateless_age: Option<Duration>,
-    /// Keep at most this many terminal runs a thread, the newest.
     pub max_runs_per_thread: Option<u64>,
-    /// Keep at most this many terminal runs a tenant, the newest.
     pub max_runs_per_tenant: Option<u64>,
 }
 
@@ -325,12 +306,10 @@ impl QueueKind {
 // === impl ConfigurationRow ===
 
 impl ConfigurationRow {
-    /// Whether the scope sees it at this time.
     pub(crate) fn is_seen(&self, scope: &Scope, now: Timestamp) -> bool {
         scope.sees(&self.tenant, &self.owner) && self.expires_at.is_none_or(|end| now < end)
     }
 
-    /// Checks the settings' size.
     pub(crate) fn check(&self) -> Result<()> {
         let bytes = self.config.as_bytes().len();
         if bytes > limits::MAX_CONFIGURATION_BYTES {

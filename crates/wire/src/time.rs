@@ -33,7 +33,6 @@ impl Time {
         Self(micros.clamp(MIN_MICROS, MAX_MICROS))
     }
 
-    /// Microseconds since 1970-01-01 UTC.
     #[must_use]
     pub const fn as_micros(self) -> i64 {
         self.0

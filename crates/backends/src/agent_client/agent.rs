@@ -1,5 +1,3 @@
-//! The backend of an agent of the Agent Client Protocol.
-
 use std::fmt;
 use std::sync::Arc;
 

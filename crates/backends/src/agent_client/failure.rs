@@ -179,7 +179,6 @@ impl fmt::Display for MissingMethod {
     }
 }
 
-/// A failure of this server, with its hint in the details.
 fn local_failure(error: &Error) -> Failure {
     let hint = error.hint_text().map(|hint| Json::from_value(&serde_json::json!({ "hint": hint })));
     Failure { data: hint, ..Failure::of(error.code(), error.message()) }

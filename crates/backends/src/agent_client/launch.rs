@@ -1,5 +1,3 @@
-//! The settings of an agent of the Agent Client Protocol.
-
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::workspace::{Folders, Grants};
 
-/// The smallest bound on a line, in bytes.
 const MIN_LINE_BYTES: usize = 64 * 1024;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,28 +15,22 @@ pub struct Launch {
     pub cwd: Option<PathBuf>,
     /// Its working directories. `None`: where the client says, or where the server runs.
     pub folders: Option<Folders>,
-    /// Variables that are set for it.
     pub env: Vec<(String, String)>,
     /// The server's own variables that it gets beside [`crate::child::INHERITED`].
     pub inherit: Vec<String>,
-    /// Which threads share a process.
     pub processes: Processes,
-    /// The most processes.
     pub max_processes: usize,
-    /// The most open sessions in a shared process.
     pub max_sessions: usize,
     /// How long an idle process is kept that can open its sessions again; `None` keeps it forever.
     pub idle_stop: Option<Duration>,
     /// How long the agent may take to answer `initialize`.
     pub start_timeout: Duration,
-    /// How long the agent may take to open a session.
     pub open_timeout: Duration,
     /// How long the agent may take to end a cancelled turn before its process is killed.
     pub cancel_grace: Duration,
     /// The longest line that the server accepts from it, in bytes.
     pub max_line_bytes: usize,
     pub grants: Grants,
-    /// Whose files and terminals it works with.
     pub client_tools: ClientTools,
     /// The authentication method when the agent asks for one; `None`: its first own one.
     pub auth_method: Option<String>,
@@ -99,9 +90,7 @@ pub enum OnRewind {
 pub struct InvalidSetting {
     /// The name of the setting in the configuration.
     pub key: &'static str,
-    /// What is wrong with it.
     pub why: String,
-    /// How to fix it.
     pub hint: String,
 }
 

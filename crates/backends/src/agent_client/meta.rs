@@ -1,5 +1,3 @@
-//! Clients' data, as the agent gets it.
-
 use std::borrow::Cow;
 
 use trilogue_domain::Json;

@@ -195,7 +195,6 @@ async fn notify(process: &Process, method: &str, params: &RawJson) {
     drop(timeout(NOTIFY_TIMEOUT, process.peer().notify(method, params)).await);
 }
 
-/// The params with the id that the agent gave the session.
 fn with_session_id(params: &RawJson, session: &Session) -> RawJson {
     let put = splice::put_session(params.as_str(), session.remote());
     let put = put.filter(|put| serde_json::from_str::<&RawValue>(put).is_ok());

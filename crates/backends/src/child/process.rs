@@ -49,11 +49,9 @@ enum Stage {
     Running,
     /// The child itself has exited; what it started may still run.
     Exited(ChildExit),
-    /// Nothing is left.
     Gone(ChildExit),
 }
 
-/// A child that has just been spawned.
 pub(super) struct SpawnedChild {
     pub(super) started: Started,
     pub(super) leader: Option<Identity>,
@@ -124,13 +122,11 @@ impl Child {
         self.0.instance
     }
 
-    /// Its process id, which is that of its group too.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         Some(self.0.pid)
     }
 
-    /// Its environment, all of it.
     #[must_use]
     pub fn env(&self) -> &[(String, String)] {
         &self.0.env
@@ -146,7 +142,6 @@ impl Child {
         self.0.stderr.hide(values.into_iter());
     }
 
-    /// Whether the child itself has exited.
     #[must_use]
     pub fn has_exited(&self) -> bool {
         *self.0.stage.borrow() != Stage::Running

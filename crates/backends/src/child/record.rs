@@ -16,13 +16,11 @@ use uuid::Uuid;
 use super::identity::Identity;
 use super::platform;
 
-/// The longest record that is read, in bytes.
 const MAX_RECORD_BYTES: u64 = 64 * 1024;
 /// Locked by a server while it runs, and by each server while it looks for previous ones.
 const LOCK: &str = "lock";
 /// How long another server may look for previous ones.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long to wait before trying a lock again.
 const LOCK_RETRY: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]

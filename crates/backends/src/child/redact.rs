@@ -1,5 +1,3 @@
-//! Removes secrets from a child's output.
-
 use std::collections::BTreeSet;
 
 use trilogue_domain::safe;
@@ -10,7 +8,6 @@ const MIN_BYTES: usize = 8;
 const MAX_BYTES: usize = 4 * 1024;
 /// The most pieces. If there are more, nothing is shown at all.
 const MAX_PIECES: usize = 4_096;
-/// Replaces a secret.
 const MARK: &str = "[hidden]";
 
 #[derive(Debug, Default)]
@@ -40,7 +37,6 @@ impl Redactor {
         self.is_full
     }
 
-    /// The longest piece, in bytes.
     pub(super) fn longest(&self) -> usize {
         self.pieces.first().map_or(0, String::len)
     }

@@ -11,9 +11,7 @@ use super::redact::Redactor;
 
 /// How much of the end is kept, in bytes.
 const KEPT_BYTES: usize = 64 * 1024;
-/// The most lines of a child that are logged in a second.
 const MAX_LINES_PER_SECOND: u32 = 20;
-/// How much of a line is logged, in bytes.
 const LOGGED_BYTES: usize = 2 * 1024;
 /// The longest character in UTF-8.
 const CHARACTER_BYTES: usize = 4;

@@ -35,7 +35,6 @@ impl NativeAgent {
         Self::from_arc(Arc::new(agent))
     }
 
-    /// As [`NativeAgent::new`], for an agent that is shared.
     pub fn from_arc(agent: Arc<dyn Agent>) -> Result<Self> {
         let card = agent.card().build()?;
         let schemas = Arc::new(Schemas::of(&card)?);

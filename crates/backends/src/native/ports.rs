@@ -37,7 +37,6 @@ impl Ports {
         self.violation.get().map_or(Ok(()), |violation| Err(violation.clone()))
     }
 
-    /// Checks an interrupt of the agent.
     pub(super) fn check_interrupt(&self, interrupt: &mut Interrupt) -> Result<(), AgentError> {
         self.check_intact()?;
         self.schemas.check_interrupt(interrupt).map_err(|error| self.violated(error))

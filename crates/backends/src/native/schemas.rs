@@ -1,5 +1,3 @@
-//! The compiled schemas of an agent's card.
-
 use serde_json::{Map, Value};
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{RunEvent, StateEvent};
@@ -111,7 +109,6 @@ impl Schemas {
             .map_err(|error| error.hint("the agent's 'state_schema' says what fits"))
     }
 
-    /// Whether the event must be checked.
     pub(super) fn checks(&self, body: &Body) -> bool {
         self.declared_for(body).is_some()
     }

@@ -21,13 +21,11 @@ use trilogue_domain::{
 use path::CallPaths;
 pub use rule::{InvalidRule, Rule, RuleText};
 
-/// The most rules of one agent.
 pub const MAX_RULES: usize = 256;
 
 #[derive(Clone, Debug, Default)]
 pub struct Rules(Vec<Rule>);
 
-/// The verdict of a permission rule.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -42,7 +40,6 @@ pub struct Subject<'a> {
     /// The kind of tool, such as `read` or `execute`.
     pub kind: Option<&'a str>,
     pub tool: Option<&'a str>,
-    /// The files of the call.
     pub paths: Vec<&'a str>,
     /// The agent's working directory, an absolute path: relative patterns and paths begin there.
     pub root: Option<&'a Path>,

@@ -3,9 +3,7 @@ use globset::{Glob, GlobBuilder, GlobMatcher};
 use super::path::CallPaths;
 use super::{Subject, Verdict};
 
-/// The longest name of a rule, in bytes.
 const MAX_NAME_BYTES: usize = 128;
-/// The longest pattern, in bytes.
 const MAX_PATTERN_BYTES: usize = 1_024;
 
 #[derive(Clone, Debug)]
@@ -37,7 +35,6 @@ pub struct InvalidRule {
     message: String,
 }
 
-/// A pattern for files.
 #[derive(Clone, Debug)]
 struct Pattern {
     matcher: GlobMatcher,

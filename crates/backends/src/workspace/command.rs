@@ -31,7 +31,6 @@ use crate::child::{Leader, MARKER};
 const TERMINAL: &str = "TRILOGUE_TERMINAL";
 /// How long a killed command may take to exit: one that hangs in the kernel may not exit at all.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
-/// How much is read at once, in bytes.
 const BUFFER_BYTES: usize = 64 * 1024;
 /// The most that a pipe holds, in bytes: what a command wrote before it exited and is not read yet.
 const MAX_PIPE_BYTES: usize = 1024 * 1024;
@@ -70,7 +69,6 @@ struct Watcher {
     grace: Duration,
 }
 
-/// Reads a command's output.
 struct OutputReader {
     pipe: pipe::Receiver,
     /// Whether a writer is left.

@@ -23,7 +23,6 @@ use super::{Limits, Root, refusal};
 const MAX_ATTEMPTS: usize = 8;
 /// The bits of a file's mode that a write keeps: permissions, but not setuid and setgid.
 const KEPT_MODE: u32 = 0o777;
-/// The mode of a temporary file.
 const TEMPORARY_MODE: u32 = 0o600;
 /// The mode of a new file, before the process's mask applies.
 const NEW_MODE: u32 = 0o666;

@@ -1,5 +1,3 @@
-//! The working directories of agents, one for each thread.
-
 use std::fs::{DirBuilder, Metadata};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;

@@ -1,15 +1,12 @@
 use std::time::Duration;
 
-/// Bounds on what one workspace serves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// The most text of one read or write, in bytes.
     pub max_text_bytes: usize,
     /// How far a file is searched for the requested lines, in bytes.
     pub max_scanned_bytes: u64,
-    /// The most open terminals.
     pub max_terminals: usize,
-    /// The most terminals that are created in a minute.
     pub max_terminals_per_minute: usize,
     /// How much output of a terminal is kept, in bytes. The oldest is dropped first.
     pub max_output_bytes: usize,

@@ -1,5 +1,3 @@
-//! Paths in a workspace.
-
 use std::ffi::OsString;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -9,7 +7,6 @@ use trilogue_wire::jsonrpc::ErrorObject;
 
 use super::{Root, refusal};
 
-/// The longest path, in bytes.
 const MAX_PATH_BYTES: usize = 4_096;
 
 /// A name in a folder of the workspace. The folder is pinned, and the name was not a link when it was looked up.

@@ -1,5 +1,3 @@
-//! Errors of a workspace, as its agent gets them.
-
 use std::borrow::Cow;
 use std::io;
 
@@ -27,7 +25,6 @@ pub(super) fn refused(why: impl Into<String>) -> ErrorObject {
     ErrorObject::new(Code::INVALID_PARAMS, why)
 }
 
-/// There is no such file or terminal.
 pub(super) fn not_found(what: &str) -> ErrorObject {
     let data = Json::from_value(&json!({ "uri": what }));
     ErrorObject::new(Code::RESOURCE_NOT_FOUND, format!("Resource not found: {what}")).data(data)
@@ -51,7 +48,6 @@ pub(super) fn of_file(path: &str, error: &io::Error) -> ErrorObject {
     }
 }
 
-/// The server exits before the work is done.
 pub(super) fn shutting_down() -> ErrorObject {
     ErrorObject::new(Code::INTERNAL_ERROR, "the server is shutting down")
 }

@@ -18,7 +18,6 @@ use trilogue_wire::jsonrpc::ErrorObject;
 use super::command::{self, CommandGroup, RunningCommand};
 use super::{Grants, Root, refusal};
 
-/// The window in which new terminals are counted.
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// The terminals of a workspace. Clones share them.
@@ -164,7 +163,6 @@ impl CreateGuard {
         Ok(Self { shared: Arc::clone(shared), _token })
     }
 
-    /// Adds a terminal, and returns its id.
     fn finish(&self, running: RunningCommand) -> Result<String, ErrorObject> {
         let mut state = self.shared.state();
         if state.is_closed {

@@ -13,7 +13,6 @@ use trilogue_domain::{AgentName, Code, Error, safe};
 
 use super::Removal;
 
-/// The longest run of git.
 const GIT_TIMEOUT: Duration = Duration::from_secs(120);
 /// The most output of git that is read, in bytes.
 const MAX_OUTPUT_BYTES: u64 = 16 * 1024;

@@ -1,5 +1,3 @@
-//! Agents to the wire.
-
 use trilogue_domain::AgentCard;
 use trilogue_wire::agent_client::{
     AgentCapabilities, AuthMethod, Implementation, InitializeResponse, PROTOCOL_VERSION,

@@ -22,10 +22,8 @@ use crate::shape::{Properties, text_property};
 
 /// The field of a form that asks for one value.
 const ANSWER: &str = "answer";
-/// The longest schema that a question repeats, in bytes.
 const MAX_SHOWN_SCHEMA_BYTES: usize = 4 * 1024;
 
-/// The form of a request to a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Asking {
     /// By `session/request_permission` with these params; the answer is for [`answer_of_permission`].
@@ -79,7 +77,6 @@ fn elicitation_as_it_came(interrupt: &Interrupt, session: &str) -> Option<Asking
     is_known.then(|| Asking::Elicitation(raw.into_bytes()))
 }
 
-/// Whether an interrupt is an elicitation of a hosted agent.
 pub(super) fn is_elicitation(interrupt: &Interrupt) -> bool {
     elicitation_as_it_came(interrupt, "").is_some()
 }
@@ -150,7 +147,6 @@ fn ask_permission(
     serde_json::to_vec(&request).ok().map(Asking::Permission)
 }
 
-/// A question whose schema is flat, as a form.
 fn form(interrupt: &Interrupt, session: &str) -> Option<Asking> {
     let schema = interrupt.schema.as_ref()?.as_str();
     let schema = if is_one_value(schema) {

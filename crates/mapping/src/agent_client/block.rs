@@ -18,7 +18,6 @@ use crate::native;
 use crate::native::message::PATH_SEGMENT;
 use crate::shape::is_json;
 
-/// The default MIME type of text.
 const PLAIN: &str = "text/plain";
 /// The default MIME type of bytes and links.
 const UNKNOWN: &str = "application/octet-stream";
@@ -35,7 +34,6 @@ pub enum Extension {
     /// No: some peers cannot take it.
     #[default]
     Off,
-    /// Yes, under the key [`EXTENSION`].
     Meta,
 }
 
@@ -50,7 +48,6 @@ struct Block<'a> {
     name: Option<&'a str>,
     resource: Option<&'a str>,
     meta: Option<&'a str>,
-    /// Whether there are further members.
     has_more: bool,
 }
 
@@ -99,7 +96,6 @@ impl<'a> Block<'a> {
         block
     }
 
-    /// Whether it has no members beyond these.
     fn is_only(&self, known: [Option<&str>; 5]) -> bool {
         !self.has_more && known.iter().all(Option::is_none)
     }
@@ -183,7 +179,6 @@ fn content_of(data: &str) -> (Content, bool) {
     }
 }
 
-/// A block of an unknown kind.
 pub(super) fn whole(raw: &str) -> Part {
     Part { extra: kept("true"), ..Part::new("application/json", Content::Text(Arc::from(raw))) }
 }
@@ -267,7 +262,6 @@ fn with_meta(block: &str, part: &Part, with_content: bool) -> String {
     splice::set(block, &["_meta"], &meta).unwrap_or_else(|| block.to_owned())
 }
 
-/// The block that a part came as.
 fn original_block(part: &Part) -> Option<String> {
     let extra = part.extra.as_ref()?.as_str();
     let ours = splice::get(extra, &[PART_EXTENSION])?;

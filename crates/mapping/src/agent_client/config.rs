@@ -126,7 +126,6 @@ pub(super) struct Choice {
     pub(super) value: Value,
 }
 
-/// The values that a schema lists.
 pub(super) fn choices(schema: &Value) -> Vec<Choice> {
     let id = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     if let Some(values) = schema.get("enum").and_then(Value::as_array) {

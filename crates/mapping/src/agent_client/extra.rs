@@ -17,7 +17,6 @@ const KNOWN_OF_PERMISSION: [&str; 2] = [OUTCOME, "_meta"];
 const KNOWN_OF_OUTCOME: [&str; 4] = [OUTCOME, "optionId", "option_id", "_meta"];
 /// The known members of an elicitation's answer.
 const KNOWN_OF_ELICITATION: [&str; 3] = ["action", "content", "_meta"];
-/// The member of an answer that holds the choice.
 const OUTCOME: &str = "outcome";
 
 /// The unknown members of a prompt, and its `_meta` without names of parameters. `None` where there are none, or they are nested too deep to keep.

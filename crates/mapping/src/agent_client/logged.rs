@@ -10,7 +10,6 @@ use trilogue_wire::agent_client::splice;
 
 use super::original::{NOTIFICATION, RESULT, TURN_RESULT, UPDATE, VERSION};
 
-/// Shared by all updates.
 static UPDATE_DIALECT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(UPDATE));
 
 /// The original of an update whose session id was cut out.

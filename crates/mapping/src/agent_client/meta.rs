@@ -1,11 +1,8 @@
-//! Members that clients attach to requests.
-
 use std::borrow::Cow;
 
 use trilogue_wire::agent_client::Meta;
 use trilogue_wire::agent_client::splice::{items, members, set};
 
-/// An object with the members of another one added at its root.
 pub fn with_members(object: &str, more: &str) -> String {
     let mut all = object.to_owned();
     for member in members(more) {

@@ -59,12 +59,10 @@ pub use updates::{Update, Updates, input_id};
 pub const EXTENSION: &str = "trilogue";
 /// The key in a part's `extra` for this protocol's members.
 const PART_EXTENSION: &str = crate::communication::EXTENSION;
-/// The value of `protocol` there.
 const PROTOCOL: &str = "agent_client";
 /// The namespace of derived UUIDs without a better one.
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x2f0d_7a64_91c3_4e0b_b7d5_6a18_3c9e_f042);
 
-/// Whether originals of this dialect are this protocol's.
 #[must_use]
 pub fn is_dialect(dialect: &str) -> bool {
     matches!(dialect, UPDATE | NOTIFICATION | RESULT)

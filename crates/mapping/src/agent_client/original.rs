@@ -12,7 +12,6 @@ use trilogue_wire::agent_client::splice::{decode, get, items, members};
 use super::PROTOCOL;
 use super::block::{extra, part_of};
 
-/// The version of the protocol that the originals are of.
 pub const VERSION: u32 = 1;
 /// The dialect of a `session/update`: its params, `"sessionId":""`.
 pub const UPDATE: &str = "agent-client";

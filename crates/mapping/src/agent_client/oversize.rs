@@ -1,5 +1,3 @@
-//! Smaller forms of an update that is larger than an event may be.
-
 use std::sync::Arc;
 
 use trilogue_domain::event::{MessageEvent, Original, StateEvent, ToolEvent};

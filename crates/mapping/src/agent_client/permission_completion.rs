@@ -6,13 +6,10 @@ use std::borrow::Cow;
 
 use trilogue_wire::agent_client::splice::{self, decode, get, members};
 
-/// The tool call of a request.
 const CALL: &str = "toolCall";
 /// The member that lists the members that were added to the tool call, and their earlier state.
 const COMPLETED: &str = "trilogue.unsaid";
-/// The member was absent.
 const ABSENT: &str = "\"absent\"";
-/// The member was `null`.
 const NULL: &str = "null";
 
 /// The request with the absent and `null` members of its tool call filled in from these, each with its JSON.

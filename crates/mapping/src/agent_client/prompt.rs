@@ -1,5 +1,3 @@
-//! Messages as prompts, and back.
-
 use trilogue_domain::error::Result;
 use trilogue_domain::{Answer, Code, Error, Input, Json, Message, MessageId, Part, Role};
 use trilogue_wire::agent_client::{
@@ -10,9 +8,7 @@ use trilogue_wire::agent_client::{
 use super::block::{self, Extension, fenced, part_of, push_block};
 use crate::shape;
 
-/// The first line of a prompt's context.
 const CONTEXT: &str = "Earlier in this conversation:\n\n";
-/// The last line of it.
 const CONTEXT_END: &str = "The message to answer follows.";
 
 /// A prompt as the user's message. Its caller sets the times.

@@ -1,5 +1,3 @@
-//! Relays originals to clients.
-
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -11,23 +9,17 @@ use uuid::Uuid;
 use super::{NAMESPACE, NOTIFICATION, UPDATE};
 
 pub(super) const SESSION_UPDATE: &str = "session/update";
-/// The beginning of a line, up to the method.
 const LINE: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":";
-/// The text between method and params.
 const PARAMS: &[u8] = b",\"params\":";
 
 /// The condition under which a client gets a notification.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Gate {
-    /// Every client gets it.
     Always,
     /// A user's message: all clients but its sender get it, while it is live.
     UserMessage,
-    /// Clients with `session.notices`.
     Notices,
-    /// Clients without `session.notices`.
     NoNotices,
-    /// Clients with `session.compaction`.
     Compaction,
     /// A visited address is done: clients with `elicitation.url`, and only while it is live.
     Visited,
@@ -37,10 +29,8 @@ pub enum Gate {
     Opaque,
 }
 
-/// The format of shown message ids.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum IdFormat {
-    /// All ids as they are.
     #[default]
     Any,
     /// UUIDs: any other id becomes one that is derived from it and its session.
@@ -51,12 +41,10 @@ pub enum IdFormat {
 #[derive(Clone, Debug)]
 pub struct Relay {
     thread: ThreadId,
-    /// The session's id as JSON.
     session: Arc<str>,
     ids: IdFormat,
 }
 
-/// A relayed notification.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Relayed<'a> {
     pub method: Cow<'a, str>,
@@ -134,7 +122,6 @@ impl Relay {
         &self.session
     }
 
-    /// The shown id of this message.
     pub(super) fn shown<'a>(&self, id: &'a str) -> Cow<'a, str> {
         shown_id(self.ids, self.thread.as_str(), id)
     }
@@ -190,7 +177,6 @@ impl Relay {
         member.span.end
     }
 
-    /// The params with the message id in the shown format.
     fn with_shown_id<'a>(&self, params: &'a str) -> Cow<'a, str> {
         if self.ids == IdFormat::Any {
             return Cow::Borrowed(params);
@@ -207,7 +193,6 @@ impl Relay {
     }
 }
 
-/// The method of a notification, as JSON, and its params.
 fn notification(original: &str) -> Option<(&str, Option<&str>)> {
     let (mut method, mut params) = (None, None);
     for member in members(original) {
@@ -220,7 +205,6 @@ fn notification(original: &str) -> Option<(&str, Option<&str>)> {
     Some((method?, params))
 }
 
-/// The gate of another notification.
 fn gate_of_method(method: &str) -> Gate {
     if method == "elicitation/complete" { Gate::Visited } else { Gate::Always }
 }
@@ -233,7 +217,6 @@ fn leading_gate(rest: &str) -> Option<Gate> {
     (gate != Gate::BooleanConfig && gate != Gate::Opaque).then_some(gate)
 }
 
-/// The gate of an update.
 pub(super) fn gate_of(update: &str) -> Gate {
     let kind = members(update).find(|member| member.key == "sessionUpdate");
     let Some(kind) = kind.and_then(|kind| decode(kind.value)) else { return Gate::Opaque };

@@ -11,9 +11,7 @@ use trilogue_wire::agent_client::splice::{self, decode, get};
 
 use super::permission_completion::complete_permission;
 
-/// The most calls that are kept.
 const MAX_CALLS: usize = 4_096;
-/// The longest value of a member that is kept, in bytes.
 const MAX_VALUE_BYTES: usize = 1024 * 1024;
 /// The most that is kept of all calls, in bytes.
 const MAX_BYTES: usize = 8 * 1024 * 1024;
@@ -39,17 +37,14 @@ pub struct ToolCalls {
 #[derive(Debug, Default)]
 struct ToolCall {
     members: [Member; MEMBERS.len()],
-    /// The turn of its last update.
     turn: u64,
     has_ended: bool,
 }
 
-/// A member of a call.
 #[derive(Clone, Debug, Default)]
 enum Member {
     #[default]
     Unset,
-    /// Its JSON.
     Current(Box<str>),
     /// Its JSON, which an update that could not be read may have changed.
     Stale(Box<str>),
@@ -61,7 +56,6 @@ enum Member {
 #[derive(Debug, Default)]
 pub struct KnownCall {
     members: Vec<(&'static str, Box<str>)>,
-    /// Whether a member that rules use may be missing.
     is_partial: bool,
 }
 
@@ -230,7 +224,6 @@ impl ToolCalls {
 // === impl ToolCall ===
 
 impl ToolCall {
-    /// A call of which only the id is known.
     fn unknown(turn: u64) -> Self {
         let members = std::array::from_fn(|_| Member::Forgotten);
         Self { members, turn, has_ended: false }
@@ -266,7 +259,6 @@ impl Member {
         }
     }
 
-    /// Whether the value may be another by now.
     fn is_doubtful(&self) -> bool {
         matches!(self, Self::Stale(_) | Self::Forgotten)
     }

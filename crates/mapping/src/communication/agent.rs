@@ -1,5 +1,3 @@
-//! Agents to the wire.
-
 use serde_json::{Map, Value};
 use trilogue_domain::{AgentCard, InputKind};
 use trilogue_wire::agent_communication::{AgentManifest, Extra, Json, ManifestMetadata};

@@ -12,7 +12,6 @@ use super::input::{extension, inside, take};
 use super::part::read_parts;
 use crate::shape::{Properties, is_json, is_of, text_property};
 
-/// The place of the answer in its request.
 const PLACE: &str = "await_resume.message.";
 const YES: &[&str] = &["yes", "y", "ok", "allow", "approve", "approved", "true"];
 const NO: &[&str] = &["no", "n", "reject", "deny", "denied", "false"];
@@ -89,7 +88,6 @@ fn json_part(parts: &[Part]) -> Result<Option<Json>> {
     read.map(Some).map_err(|error| inside(&error, format_args!("{PLACE}parts[{place}].content")))
 }
 
-/// The id of the chosen option.
 fn option(interrupt: &Interrupt, value: Option<&Json>, text: &str) -> Option<String> {
     let value = value.map(Json::to_value);
     let named = value.as_ref().and_then(|value| {

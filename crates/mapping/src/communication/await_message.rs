@@ -1,5 +1,3 @@
-//! Interrupts as messages of await requests.
-
 use serde_json::{Map, Value, json};
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::{Interrupt, InterruptKind, Json, Part};

@@ -1,5 +1,3 @@
-//! Statuses and outcomes of runs to the wire.
-
 use serde_json::json;
 use trilogue_domain::{Code, Failure, Outcome, RunStatus};
 use trilogue_wire::agent_communication::{ErrorBody, ErrorCode, Json, RunStatus as WireStatus};
@@ -18,7 +16,6 @@ pub fn status(status: RunStatus) -> WireStatus {
     }
 }
 
-/// Why a run failed; `None` where it did not.
 #[must_use]
 pub fn error(outcome: &Outcome) -> Option<ErrorBody> {
     match outcome {

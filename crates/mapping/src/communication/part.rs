@@ -1,5 +1,3 @@
-//! Parts, both ways.
-
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;

@@ -8,7 +8,6 @@ use trilogue_wire::agent_communication::{MessagePart, Rules};
 
 use super::part::shown_extra;
 
-/// The name of these rules, as runs carry it.
 pub const RULES: &str = "communication.strict";
 
 /// Checks agents' output against the documents. A part with only metadata is shown with empty content and passes.

@@ -1,5 +1,3 @@
-//! Agents to the wire.
-
 use trilogue_domain::{AgentCard, DeclaredError};
 use trilogue_wire::agent_connect::{
     Agent, AgentCapabilities, AgentErrors, AgentMetadata, AgentRef, AgentSchemas, Descriptor,

@@ -34,7 +34,6 @@ const RESERVED: [&str; 7] = [
 /// The type of a block that only carries metadata.
 const ANNOTATION: &str = "annotation";
 
-/// Links to stored content.
 #[derive(Clone, Debug)]
 pub struct Links {
     base: Arc<str>,
@@ -101,7 +100,6 @@ pub(super) fn block(part: &Part, links: &Links) -> Block {
     Block { kind: kind(part).to_owned(), text, metadata, extra: Map::new() }
 }
 
-/// The block type for this part's content.
 fn kind(part: &Part) -> &'static str {
     let media = || match part.content_type.split('/').next().unwrap_or_default() {
         "image" => Some("image"),

@@ -1,5 +1,3 @@
-//! Configurations of runs.
-
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
 use trilogue_domain::error::Result;

@@ -81,7 +81,6 @@ fn shown(card: &AgentCard, config: &wire::Json) -> wire::Json {
     wire::Json::parse(write(&members)).unwrap_or_else(|_| wire::Json::null())
 }
 
-/// An address without its name and password.
 fn without_credentials(address: &wire::Json) -> wire::Json {
     let cut = |url: &str| {
         let (scheme, rest) = url.split_once("://")?;

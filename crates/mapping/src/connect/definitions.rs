@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 use trilogue_domain::Code;
 use trilogue_wire::agent_connect::{ErrorDefinition, Json};
 
-/// The definition of an error of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Definition {
     pub code: &'static str,
@@ -17,10 +16,8 @@ pub struct Definition {
     pub data: ErrorData,
 }
 
-/// The kind of an error's details.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorData {
-    /// None.
     None,
     /// The places where a value does not fit its schema.
     Violations,

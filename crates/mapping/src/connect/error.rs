@@ -1,5 +1,3 @@
-//! Errors to the wire.
-
 use serde_json::json;
 use trilogue_domain::Error;
 use trilogue_wire::agent_connect::{ErrorBody, Json};

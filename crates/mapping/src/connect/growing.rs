@@ -1,5 +1,3 @@
-//! An incomplete message of an agent.
-
 use std::sync::Arc;
 
 use bytes::Bytes;

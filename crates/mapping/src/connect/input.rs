@@ -1,5 +1,3 @@
-//! A run's input from the wire.
-
 use serde_json::Value;
 use trilogue_domain::error::Result;
 use trilogue_domain::{

@@ -1,5 +1,3 @@
-//! Interrupts to the wire.
-
 use serde_json::{Map, Value, json};
 use trilogue_domain::interrupt::Effect;
 use trilogue_domain::{Content, Interrupt, InterruptKind, Json, Part};

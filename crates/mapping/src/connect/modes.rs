@@ -1,15 +1,11 @@
-//! Stream modes of runs.
-
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, Code, Error};
 use trilogue_wire::agent_connect::{StreamMode, StreamModes};
 
-/// The parts of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Modes {
     /// The output so far.
     pub values: bool,
-    /// The agent's custom updates.
     pub updates: bool,
 }
 
@@ -40,7 +36,6 @@ pub fn modes(card: &AgentCard, asked: Option<&StreamModes>, literal: bool) -> Re
     }
 }
 
-/// Whether the output and the custom updates are streamed.
 pub(super) fn streamed(card: &AgentCard, literal: bool) -> (bool, bool) {
     let abilities = card.abilities;
     let custom = abilities.streams_updates == Some(true);

@@ -1,5 +1,3 @@
-//! The OpenAPI document of one agent.
-
 use serde_json::{Map, Value, json};
 use trilogue_domain::AgentCard;
 
@@ -60,7 +58,6 @@ fn describe(document: &mut Value, card: &AgentCard) {
     }
 }
 
-/// Sets the agent's schemas in their components.
 fn set_schemas(document: &mut Value, card: &AgentCard) {
     let own = schemas(card);
     let mut put = |name: &str, schema: Value| {
@@ -170,7 +167,6 @@ fn name_agent(value: &mut Value, id: &str) {
     }
 }
 
-/// The components that are requests for a run.
 const REQUESTS: [&str; 3] = ["RunCreate", "RunCreateStateless", "RunCreateStateful"];
 const VERBS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 

@@ -1,5 +1,3 @@
-//! Failures of runs to the wire.
-
 use serde_json::{Value, json};
 use trilogue_domain::{AgentCard, Code, Failure, Outcome};
 use trilogue_wire::agent_connect::{Json, RunError};
@@ -7,7 +5,6 @@ use trilogue_wire::agent_connect::{Json, RunError};
 use super::definitions::{Definition, definition, of_code};
 use crate::native::json as to_wire;
 
-/// The error of a run; `None` where it completed.
 #[must_use]
 pub fn run_error(outcome: &Outcome, card: &AgentCard, run_id: &str) -> Option<RunError> {
     match outcome {

@@ -1,5 +1,3 @@
-//! Answers from the wire.
-
 use std::collections::BTreeMap;
 
 use serde_json::Value;

@@ -8,7 +8,6 @@ use trilogue_domain::{RunStatus, Timestamp};
 use super::{phase, status};
 use crate::time;
 
-/// A stored run for display.
 #[derive(Clone, Copy, Debug)]
 pub struct RunOf<'a> {
     pub id: &'a str,
@@ -25,7 +24,6 @@ pub struct RunOf<'a> {
     pub creation: &'a [u8],
 }
 
-/// The content of a callback.
 #[derive(Clone, Copy, Debug)]
 pub enum CallbackContent<'a> {
     /// The run has ended or waits; its output, see [`super::Values::output`].

@@ -1,5 +1,3 @@
-//! Statuses of runs and threads, both ways.
-
 use trilogue_domain::{RunStatus, ThreadActivity};
 use trilogue_wire::agent_connect::{RunStatus as WireStatus, ThreadStatus};
 
@@ -46,7 +44,6 @@ pub fn thread_status(standing: ThreadActivity) -> ThreadStatus {
     }
 }
 
-/// The activity of a thread with this status.
 #[must_use]
 pub fn standing(status: ThreadStatus) -> ThreadActivity {
     match status {

@@ -1,5 +1,3 @@
-//! Threads and their states to the wire.
-
 use serde_json::Value;
 use trilogue_domain::{Json, Message, ThreadActivity, Timestamp};
 
@@ -11,13 +9,10 @@ use crate::time;
 
 #[derive(Clone, Copy, Debug)]
 pub enum State<'a> {
-    /// A state that was set.
     Value(&'a Json),
-    /// The messages as the state.
     Messages(&'a [Message]),
 }
 
-/// A stored thread for display.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadOf<'a> {
     pub id: &'a str,
@@ -30,7 +25,6 @@ pub struct ThreadOf<'a> {
     pub state: Option<State<'a>>,
 }
 
-/// A checkpoint for display.
 #[derive(Clone, Debug)]
 pub struct CheckpointOf<'a> {
     pub id: &'a str,

@@ -21,7 +21,6 @@ use super::run::member;
 use super::{interrupt, run_error, status};
 use crate::shape::{is_of, text_property};
 
-/// How runs are shown.
 #[derive(Clone, Debug)]
 pub struct Show {
     pub card: Arc<AgentCard>,
@@ -56,13 +55,9 @@ pub struct Values {
 /// The place of text that is not JSON in an output.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum TextPlace {
-    /// A message.
     Message,
-    /// The output itself.
     Whole,
-    /// This property of the output.
     Property(String),
-    /// None.
     Nowhere,
 }
 

@@ -1,5 +1,3 @@
-//! Agents to the wire.
-
 use trilogue_domain::{AgentCard, InputKind};
 use trilogue_wire::native::{Agent, AgentInput, AgentInputKind, DeclaredInterrupt};
 

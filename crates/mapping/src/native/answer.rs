@@ -1,5 +1,3 @@
-//! Answers from the wire.
-
 use trilogue_domain::error::Result;
 use trilogue_domain::{Answer, Code, Error, Part};
 use trilogue_wire::native::AnswerCreate;

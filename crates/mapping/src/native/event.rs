@@ -1,5 +1,3 @@
-//! Events to the wire.
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use trilogue_domain as domain;

@@ -1,5 +1,3 @@
-//! A run's input from the wire.
-
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -13,7 +11,6 @@ use trilogue_wire::native::{ContentEncoding, InputMessage, InputPart, PartMetada
 
 use super::{read_json, read_object, shown};
 
-/// The longest MIME type, in bytes.
 const MAX_CONTENT_TYPE_BYTES: usize = 256;
 
 /// A run's input; its messages are sent now.

@@ -1,5 +1,3 @@
-//! Interrupts to the wire.
-
 use trilogue_domain as domain;
 use trilogue_domain::interrupt;
 use trilogue_domain::{Answer, ThreadId};

@@ -1,5 +1,3 @@
-//! Messages and parts to the wire.
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};

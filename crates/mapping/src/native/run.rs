@@ -1,5 +1,3 @@
-//! Statuses and outcomes of runs, both ways.
-
 use trilogue_domain as domain;
 use trilogue_domain::Failure;
 use trilogue_wire::native::{Outcome, RunError, RunStatus, Strategy};
@@ -47,7 +45,6 @@ fn error(failure: &Failure) -> RunError {
     }
 }
 
-/// A client's wish for a busy thread.
 #[must_use]
 pub fn strategy(strategy: Strategy) -> domain::Strategy {
     match strategy {

@@ -1,5 +1,3 @@
-//! Times, hashes and ids as text.
-
 use std::borrow::Cow;
 
 use trilogue_domain::error::Result;

@@ -1,5 +1,3 @@
-//! Rights, both ways.
-
 use trilogue_domain::Right;
 use trilogue_wire::native::RightName;
 

@@ -1,5 +1,3 @@
-//! The context of a run's agent.
-
 mod ask_guard;
 mod shared;
 
@@ -70,7 +68,6 @@ impl RunContext {
         &self.0.scope.tenant
     }
 
-    /// The agent's name in this server.
     #[must_use]
     pub fn agent(&self) -> &AgentName {
         &self.0.agent
@@ -206,7 +203,6 @@ impl RunContext {
         Ok(MemoryState::Bound { binding, missed })
     }
 
-    /// The profile of the controlling client, if it takes calls.
     #[must_use]
     pub fn client(&self) -> Option<ClientProfile> {
         self.0.services.controllers.profile(self.0.thread_key)
@@ -218,7 +214,6 @@ impl RunContext {
         self.0.services.controllers.call(self.0.thread_key, method, params).await
     }
 
-    /// The run's thread, for events outside of the run.
     #[must_use]
     pub fn thread_context(&self) -> ThreadContext {
         ThreadContext {

@@ -44,7 +44,6 @@ pub(crate) struct SharedRun {
     pub(crate) rules: Option<Arc<str>>,
     /// Whether the run's client is called back about its output, and about its agent's own updates.
     calls_back: (bool, bool),
-    /// The largest metadata of one part, in bytes.
     max_part_metadata: usize,
     pub(super) filling: Mutex<Filling>,
     /// Woken when the owner has taken a full draft.
@@ -65,7 +64,6 @@ pub(crate) struct SharedRun {
 pub(super) struct Filling {
     draft: Draft,
     messages: Vec<Completed>,
-    /// Messages that are not complete.
     open: HashMap<MessageId, UnfinishedMessage>,
     /// Those of them that have begun since then, in that order.
     begun: Vec<MessageId>,
@@ -80,23 +78,19 @@ pub(super) struct Filling {
     bound_is_told: bool,
     /// The agent's last title of the thread, if it set one; `Some(None)` clears it.
     title: Option<Option<String>>,
-    /// The events that the run's client is called back about.
     callback_events: CallbackEvents,
     /// Whether the owner was signalled since it last took the draft.
     signalled: bool,
 }
 
-/// A message that is not complete.
 #[derive(Debug)]
 struct UnfinishedMessage {
     role: Role,
-    /// The agent's alias of it.
     alias: Option<MessageId>,
     /// Whether the owner knows that it has begun.
     is_told: bool,
 }
 
-/// The parts of a new context.
 #[derive(Debug)]
 pub(crate) struct SharedRunParts {
     pub(crate) row: RunRow,
@@ -226,14 +220,12 @@ impl SharedRun {
         self.space.notify_waiters();
     }
 
-    /// Restores the state that a run had set before it waited.
     pub(crate) fn restore_values(&self, values: Json) {
         let mut filling = lock(&self.filling);
         filling.latest = Some(values.clone());
         filling.values = Some(values);
     }
 
-    /// The agent's binding, as far as it was read or made.
     pub(super) fn bound(&self) -> Option<BindingRow> {
         lock(&self.filling).bound.clone()
     }
@@ -252,7 +244,6 @@ impl SharedRun {
         filling.bound_is_told = true;
     }
 
-    /// Notes another id by which the agent knows a message.
     pub(super) fn alias(&self, message: &MessageId, alias: &MessageId) {
         let mut filling = lock(&self.filling);
         let is_told = match filling.open.get_mut(message) {
@@ -267,7 +258,6 @@ impl SharedRun {
         }
     }
 
-    /// Notes the agent's title of the thread.
     pub(super) fn title(&self, title: Option<&str>) {
         lock(&self.filling).title = Some(title.and_then(trilogue_domain::thread::title));
     }
@@ -288,7 +278,6 @@ impl SharedRun {
         }
     }
 
-    /// Resolves when the run has ended.
     pub(super) async fn ended(&self) {
         loop {
             let told = self.cancel.notified();

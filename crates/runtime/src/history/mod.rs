@@ -23,9 +23,7 @@ use reference::FoundReferences;
 pub(crate) use references::Path;
 pub use references::{PathReferences, StateAt};
 
-/// The most checkpoints of a path that are read.
 pub(crate) const MAX_PATH: usize = 10_000;
-/// How much of a run's log is read at once, in bytes.
 const READ_BYTES: usize = 1024 * 1024;
 
 /// The store, the scope and the thread that are read.
@@ -41,7 +39,6 @@ pub(crate) struct HistorySource<'a> {
 struct RunTranscript {
     transcript: Transcript,
     run: Option<(RunId, AgentName)>,
-    /// How many messages have begun.
     begun: usize,
     /// The results, each with the number of messages before it.
     results: Vec<(usize, RunId, Message)>,
@@ -140,7 +137,6 @@ pub(crate) async fn set_value(
     Ok(path.into_iter().find(is_set).and_then(|row| row.value))
 }
 
-/// A run's input, from its log.
 pub(crate) async fn input(store: &dyn Store, run: &RunRow) -> Result<Input> {
     let scope = Scope { tenant: run.tenant.clone(), owner: None };
     let row = thread_row(store, &scope, &run.thread_id).await?;

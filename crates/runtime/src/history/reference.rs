@@ -1,5 +1,3 @@
-//! Following the references of a history that a client brought.
-
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -100,7 +98,6 @@ async fn read_run(
     wanted.entries.iter().next().map_or(Ok(()), |entry| Err(missing(entry)))
 }
 
-/// Reads addresses, some at a time.
 async fn fetch(
     external: &ExternalPorts,
     addresses: Vec<Arc<str>>,

@@ -17,7 +17,6 @@ use super::{each_event, path, thread_row};
 pub struct PathReferences {
     /// Messages that a client brought, then those of the runs on the path, in logged order. Incomplete messages are left out.
     pub entries: Vec<Reference>,
-    /// The newest state on the path.
     pub state: Option<StateAt>,
 }
 
@@ -33,7 +32,6 @@ pub enum StateAt {
 pub(crate) struct Path {
     pub(crate) head: Option<CheckpointKey>,
     pub(crate) references: PathReferences,
-    /// The state, where it lies here.
     pub(crate) value: Option<Json>,
 }
 

@@ -22,7 +22,6 @@ struct Walk {
     messages: Vec<Message>,
 }
 
-/// A state that was set.
 #[derive(Clone, Debug)]
 enum Set {
     Here(Json),

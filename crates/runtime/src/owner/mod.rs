@@ -32,7 +32,6 @@ use envelope::Waiter;
 pub(crate) use envelope::{Envelope, stopped, unexpected};
 use next_append::{Acknowledgement, NextAppend};
 
-/// The most requests that become one append.
 const MAX_REQUESTS_PER_APPEND: usize = 64;
 /// How long a thread waits after a failed append before its queued runs are retried.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -90,7 +89,6 @@ pub(crate) fn spawner(agents: Arc<AgentRegistry>) -> Box<SpawnOwner> {
 // === impl Owner ===
 
 impl Owner {
-    /// The owner of a thread that is not stored yet and not registered.
     pub(crate) fn of_new_thread(
         services: &Arc<Services>,
         agents: &Arc<AgentRegistry>,
@@ -493,7 +491,6 @@ impl Owner {
         }
     }
 
-    /// Resolves watched interrupts whose patience is over.
     fn expire(&mut self) {
         let now = Instant::now();
         let Some(state) = &self.state else { return };

@@ -28,7 +28,6 @@ pub(super) struct NextAppend {
     /// Whether the thread goes with it.
     pub(super) erases: bool,
     pub(super) events: usize,
-    /// The bytes of its events.
     pub(super) bytes: usize,
     /// Whether it may wait for the run's first word: nobody was told of anything in it.
     pub(super) may_wait: bool,
@@ -93,7 +92,6 @@ impl NextAppend {
         committed: u64,
         spare: &mut Vec<u8>,
     ) -> Batch {
-        /// A larger buffer is not kept, in bytes.
         const MAX_SPARE_BYTES: usize = 64 * 1024;
         let thread = state.thread.key;
         let mut frames = Vec::with_capacity(self.sections.len());

@@ -8,14 +8,12 @@ use trilogue_store::rows::{QueueItem, QueueKind, RunRow};
 use super::CallbackEvents;
 use super::output::StepOutput;
 
-/// The kind of a callback.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum DeliveryKind {
     /// The run has ended or waits.
     Status,
     /// The output so far; a newer one replaces it while it waits.
     Values,
-    /// An update of the agent's own.
     Update,
 }
 

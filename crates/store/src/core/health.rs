@@ -196,7 +196,6 @@ impl Health {
         })
     }
 
-    /// Fails when reads are not served.
     pub(crate) fn check_read(&self) -> Result<()> {
         match self.state() {
             StoreState::Healthy | StoreState::Full | StoreState::ReadOnly => Ok(()),
@@ -221,7 +220,6 @@ impl Health {
 // === impl Quarantine ===
 
 impl Quarantine {
-    /// Fails with `thread_quarantined`.
     pub(crate) fn check(&self, thread: ThreadKey) -> Result<()> {
         if !self.is_used.load(Ordering::Acquire) {
             return Ok(());

@@ -1,5 +1,3 @@
-//! Pages of listings, newest first.
-
 use trilogue_domain::limits;
 
 use crate::rows::{Listing, Page};

@@ -13,7 +13,6 @@ use trilogue_domain::{RunKey, Timestamp};
 
 use crate::rows::{Claim, QueueItem, QueueKind, RetryDecision};
 
-/// The longest error that is kept, in bytes.
 const MAX_ERROR_BYTES: usize = 4 * 1024;
 
 /// An item with its state in the queue. An engine stores it whole.
@@ -41,7 +40,6 @@ pub(crate) enum FinishOutcome {
     Replaced,
 }
 
-/// A change of the free item of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LineChange {
     /// No longer free.
@@ -140,7 +138,6 @@ impl QueueEntry {
         }
     }
 
-    /// Puts a dead item back, due now.
     pub(crate) fn revive(&mut self, now: Timestamp) {
         let item = QueueItem { due: now, ..self.item.clone() };
         *self = Self { fence: self.fence + 1, ..Self::new(item) };

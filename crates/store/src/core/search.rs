@@ -13,7 +13,6 @@ pub(crate) type Condition = (String, String);
 #[derive(Debug, Default)]
 pub(crate) struct Candidates(usize);
 
-/// Whether an object has these members.
 pub(crate) fn matches<'a>(
     object: &Json,
     conditions: impl IntoIterator<Item = &'a Condition>,

@@ -42,7 +42,6 @@ struct ThreadTail {
     log: Arc<TailLog>,
 }
 
-/// The tail of one thread.
 #[derive(Debug)]
 struct TailLog {
     committed: watch::Sender<u64>,

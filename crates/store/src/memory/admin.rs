@@ -1,5 +1,3 @@
-//! What an operator needs.
-
 use std::path::Path;
 use std::sync::Arc;
 

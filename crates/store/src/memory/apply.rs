@@ -1,5 +1,3 @@
-//! Applies the changes of a checked batch.
-
 use std::sync::Arc;
 
 use trilogue_domain::content::BlobRef;

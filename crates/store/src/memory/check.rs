@@ -22,7 +22,6 @@ struct BatchIds<'a> {
 // === impl State ===
 
 impl State {
-    /// Checks that the batch can be applied whole.
     pub(super) fn check(&self, batch: &Batch) -> Result<()> {
         batch.check_form()?;
         if !batch.removes_thread() {

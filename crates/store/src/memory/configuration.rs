@@ -1,5 +1,3 @@
-//! Configured instances.
-
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 

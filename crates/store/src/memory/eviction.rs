@@ -46,7 +46,6 @@ impl State {
         self.note_idle(thread);
     }
 
-    /// Removes a thread that existed for one run only.
     fn forget_ephemeral(&mut self, key: ThreadKey) {
         let is_done = self
             .threads

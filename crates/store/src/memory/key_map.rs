@@ -1,5 +1,3 @@
-//! Maps by the integer keys of the store.
-
 use std::collections::HashMap;
 
 /// A map by a key that the store made. A fast hash is safe: no client can choose colliding keys.

@@ -1,5 +1,3 @@
-//! The conditions of listings.
-
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Json, ThreadActivity, ThreadKey, limits};
 
@@ -90,13 +88,11 @@ impl ThreadFacts {
 // === impl State ===
 
 impl State {
-    /// The rows of a thread's runs, newest first.
     fn runs_of<'a>(&'a self, thread: &'a ThreadEntry) -> impl Iterator<Item = &'a RunRow> {
         let rows = thread.runs.iter().rev().filter_map(|run| self.runs.get(run));
         rows.map(|run| &*run.row)
     }
 
-    /// The activity of a thread, from its runs.
     pub(super) fn activity(&self, key: ThreadKey) -> ThreadActivity {
         use trilogue_domain::RunStatus::{Cancelling, Queued, Running};
         let runs = self.threads.get(&key).into_iter().flat_map(|thread| &thread.runs);

@@ -1,5 +1,3 @@
-//! The ports of the queue, of tokens and of configured instances.
-
 use std::cmp::Reverse;
 use std::sync::Arc;
 

@@ -1,5 +1,3 @@
-//! Reading through a scope.
-
 use std::sync::Arc;
 
 use async_trait::async_trait;

@@ -1,5 +1,3 @@
-//! The data of the memory store.
-
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -49,7 +47,6 @@ pub(super) struct State {
     pub(super) is_closed: bool,
 }
 
-/// Data that was removed from the maps.
 #[derive(Debug, Default)]
 pub(super) struct Garbage {
     #[expect(
@@ -103,13 +100,11 @@ impl State {
         scope.sees(&thread.row.tenant, &thread.row.owner).then_some(thread)
     }
 
-    /// The next place in an order of arrival.
     pub(super) fn next_place(&mut self) -> u64 {
         self.last_place += 1;
         self.last_place
     }
 
-    /// All bytes held, by estimate.
     pub(super) fn held(&self) -> usize {
         self.bytes + self.blobs.bytes() + self.queue.bytes() + self.configurations.bytes()
     }

@@ -1,5 +1,3 @@
-//! A thread with all its data, and its removal.
-
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -193,7 +191,6 @@ impl State {
         self.removed.parts.push(parts);
     }
 
-    /// Removes a thread and all its data.
     pub(super) fn remove_thread(&mut self, key: ThreadKey) {
         self.quarantine.remove(key);
         let Some(thread) = self.threads.get(&key) else { return };

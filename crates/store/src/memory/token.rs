@@ -1,5 +1,3 @@
-//! Tokens.
-
 use std::collections::HashMap;
 
 use trilogue_domain::error::Result;

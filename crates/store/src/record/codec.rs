@@ -6,14 +6,12 @@ use super::FORMAT_VERSION;
 
 /// Bytes of the checksum at the end of every frame and row.
 pub(super) const CHECKSUM_BYTES: usize = 4;
-/// The longest varint of 64 bits, in bytes.
 const MAX_VARINT_BYTES: u32 = 10;
 
 /// Why stored bytes cannot be read, as a fragment: "it ends too early".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Damage(pub(super) &'static str);
 
-/// The result of decoding.
 pub(super) type DecodeResult<T> = Result<T, Damage>;
 
 /// Takes fields from the front of stored bytes. Every length is checked against the remaining bytes.
@@ -121,7 +119,6 @@ impl<'a> FieldReader<'a> {
         byte.first().copied().ok_or(Damage("it ends too early"))
     }
 
-    /// The next `N` bytes.
     pub(super) fn array<const N: usize>(&mut self) -> DecodeResult<[u8; N]> {
         self.slice(N)?.try_into().map_err(|_| Damage("it ends too early"))
     }

@@ -1,5 +1,3 @@
-//! Messages' parts and their content.
-
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::{
     Citation, ClientHistory, Content, Part, PartMetadata, Reference, Role, Times, Trajectory,

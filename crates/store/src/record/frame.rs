@@ -57,7 +57,6 @@ pub struct RawRecord<'a> {
     /// Its number in the run; zero when it belongs to none.
     pub run_number: u64,
     pub at: Timestamp,
-    /// The original, if the event has one.
     pub original: Option<RawOriginal<'a>>,
     frame: &'a Frame,
     record: FieldReader<'a>,
@@ -188,7 +187,6 @@ impl Frame {
         Ok(input)
     }
 
-    /// The run number of the event with this thread number.
     fn run_number(&self, number: u64) -> u64 {
         match self.header.run {
             Some(_) => self.header.first_run + (number - self.header.first),

@@ -1,5 +1,3 @@
-//! Interrupts, answers, resolutions, and how runs end.
-
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{Answer, Failure, Interrupt, InterruptKind, Outcome, Resolution, Survives};
 

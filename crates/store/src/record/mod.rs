@@ -30,7 +30,6 @@ pub use draft::Draft;
 pub use frame::{Frame, RawOriginal, RawRecord, RawRecords};
 pub(crate) use row::Record;
 
-/// The version of frames and rows.
 pub const FORMAT_VERSION: u8 = 1;
 
 /// For stores without dialects: every original reads as [`Body::Opaque`].

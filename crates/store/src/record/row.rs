@@ -143,7 +143,6 @@ fields!(Callback { url, status, values, updates });
 fields!(IdempotencyKey { tenant, principal, agent, text });
 variants!(QueueKind: 0 = ScheduledRun, 1 = Deadline, 2 = Callback, 3 = Retention, 4 = Notify);
 
-/// The room that most rows need, in bytes.
 const USUAL_ROW_BYTES: usize = 256;
 
 fn seal(kind: u8, fields: &impl Field) -> Vec<u8> {

@@ -23,11 +23,8 @@ pub(super) enum AccessPath<'a> {
     Owner,
     /// Rows with a metadata member.
     Metadata(&'a Condition),
-    /// The runs of a thread.
     Thread(ThreadKey),
-    /// The runs of an agent.
     Agent(&'a AgentName),
-    /// The runs in one of these statuses.
     Statuses(&'a [RunStatus]),
     /// Threads with a run that has not ended.
     Open,
@@ -36,7 +33,6 @@ pub(super) enum AccessPath<'a> {
 }
 
 pub(super) trait Listed: TableRow {
-    /// Which kind of search row it has.
     const KIND: search::SearchKind;
     /// The index over the tenant, or the condition without one.
     const BY_TENANT: &'static str;
@@ -201,7 +197,6 @@ impl<'a> AccessPath<'a> {
     }
 }
 
-/// One statement of an access path.
 #[derive(Debug)]
 struct PathQuery {
     /// The text behind `FROM` that reads rows of the table.

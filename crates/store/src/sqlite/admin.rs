@@ -1,5 +1,3 @@
-//! The port for operators.
-
 use std::path::Path;
 use std::sync::atomic::Ordering;
 

@@ -1,5 +1,3 @@
-//! The port for writing to the log.
-
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::oneshot;

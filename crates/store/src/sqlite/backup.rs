@@ -1,5 +1,3 @@
-//! Backup, verification and restore of the file.
-
 use std::fs;
 use std::path::Path;
 

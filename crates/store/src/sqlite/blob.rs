@@ -110,7 +110,6 @@ pub(super) fn sweep(conn: &Connection) -> Result<usize, SqliteError> {
     )?)
 }
 
-/// Reads a blob that a frame of the thread names.
 pub(super) fn read(
     conn: &Connection,
     thread: ThreadKey,
@@ -139,7 +138,6 @@ pub(super) fn read(
     Ok(Some((blob, bytes)))
 }
 
-/// Whether a stored blob matches its columns.
 pub(super) fn is_whole(conn: &Connection, key: i64) -> Result<bool, SqliteError> {
     let sql = "SELECT hash, length, crc, data FROM blobs WHERE key = ?1";
     let found = conn

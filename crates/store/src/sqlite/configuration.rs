@@ -1,5 +1,3 @@
-//! Configured instances.
-
 use async_trait::async_trait;
 use rusqlite::{Connection, params};
 use trilogue_domain::error::{Code, Error, Result};

@@ -10,13 +10,11 @@ pub(super) use trilogue_domain::lock;
 /// The extended code for "the shared-memory file cannot grow", which on a full disk comes before any other.
 const IOERR_SHMSIZE: i32 = 4_874;
 
-/// A failure inside the engine.
 #[derive(Debug)]
 pub(super) enum SqliteError {
     Sql(rusqlite::Error),
     /// The change breaks a rule; the store is healthy.
     Refused(Error),
-    /// A row, frame or blob is damaged.
     Damaged(Option<ThreadKey>, Error),
 }
 

@@ -1,5 +1,3 @@
-//! The port for recovery and retention.
-
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 use trilogue_domain::error::Result;

@@ -1,5 +1,3 @@
-//! Jobs of the writer.
-
 use std::fmt;
 
 use rusqlite::Connection;
@@ -14,7 +12,6 @@ use super::heads::Heads;
 use crate::core::closed;
 use crate::port::Batch;
 
-/// A job of the writer.
 #[derive(Debug)]
 pub(super) enum Job {
     Append(Append),
@@ -26,11 +23,9 @@ pub(super) enum Job {
     Close,
 }
 
-/// A batch with the channel for its result.
 #[derive(Debug)]
 pub(super) struct Append {
     pub(super) batch: Batch,
-    /// Bytes of its frames.
     pub(super) bytes: usize,
     pub(super) reply: oneshot::Sender<Result<()>>,
 }
@@ -48,7 +43,6 @@ pub(super) struct WriteContext<'a> {
 /// Threads that jobs other than appends change, so that caches can be updated.
 #[derive(Debug, Default)]
 pub(super) struct ChangedThreads {
-    /// Threads whose rows they change.
     pub(super) threads: Vec<ThreadKey>,
     /// Whether they remove content, which must then leave the log and the tails of these threads too.
     pub(super) removes: bool,
@@ -65,9 +59,7 @@ pub(super) trait Work: Send + fmt::Debug {
 pub(super) struct WorkKind {
     /// Admitted while the disk is full.
     pub(super) is_vital: bool,
-    /// Has a transaction of its own.
     pub(super) is_alone: bool,
-    /// Its size, in bytes.
     pub(super) bytes: usize,
 }
 
@@ -114,7 +106,6 @@ impl Job {
         u32::try_from(self.bytes() / super::PERMIT_BYTES).unwrap_or(u32::MAX)
     }
 
-    /// Whether it has a transaction of its own.
     pub(super) fn is_alone(&self) -> bool {
         match self {
             Self::Work(work) => work.kind().is_alone,
@@ -122,7 +113,6 @@ impl Job {
         }
     }
 
-    /// Whether it is admitted while the disk is full.
     pub(super) fn is_vital(&self) -> bool {
         match self {
             Self::Append(append) => append.batch.vital,

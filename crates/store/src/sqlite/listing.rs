@@ -15,11 +15,9 @@ use crate::rows::{
     DeadLetter, InterruptFilter, InterruptRow, Listing, Page, QueueKind, RunFilter, RunRow,
 };
 
-/// The conditions of a listing beside the access path.
 pub(super) struct ListConditions<'a, R> {
     /// Conditions on columns, checked before anything is decoded.
     pub(super) columns: &'a dyn Fn(&Row<'_>) -> bool,
-    /// Whether there are such conditions.
     pub(super) has_columns: bool,
     /// Conditions on metadata, the driving one too.
     pub(super) metadata: &'a [Condition],

@@ -1,5 +1,3 @@
-//! Look-ups of single rows.
-
 use rusqlite::{Connection, params};
 use trilogue_domain::{
     AgentName, CheckpointId, CheckpointKey, InterruptId, MessageId, PrincipalId, RunId, Scope,

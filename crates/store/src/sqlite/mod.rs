@@ -76,7 +76,6 @@ use crate::open::Durability;
 use crate::port::Range;
 use crate::record::Frame;
 
-/// Bytes per permit of the write queue.
 const PERMIT_BYTES: usize = 1_024;
 
 #[derive(Debug)]
@@ -89,7 +88,6 @@ pub struct SqliteStore {
     ends: Mutex<Option<Connection>>,
 }
 
-/// Shared by the writer and the readers.
 #[derive(Debug)]
 struct Context {
     path: PathBuf,
@@ -114,7 +112,6 @@ struct KeyCounters {
     checkpoint: AtomicI64,
 }
 
-/// Wakes queue workers.
 #[derive(Debug, Default)]
 struct QueueSignal(Arc<Notify>);
 
@@ -204,7 +201,6 @@ impl KeyCounters {
 // === impl QueueSignal ===
 
 impl QueueSignal {
-    /// Wakes waiting workers, or the next one to wait.
     fn wake(&self) {
         self.0.notify_waiters();
         self.0.notify_one();

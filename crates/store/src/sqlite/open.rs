@@ -101,7 +101,6 @@ fn queue_permits(options: &Options) -> usize {
 // === impl KeyCounters ===
 
 impl KeyCounters {
-    /// Continues behind the largest keys that were ever stored.
     fn read(conn: &Connection) -> Result<Self, SqliteError> {
         let next = |kind: &str, sql: &str| -> Result<AtomicI64, SqliteError> {
             let stored: Option<i64> = conn.query_row(sql, [], |row| row.get(0))?;

@@ -216,7 +216,6 @@ fn held(conn: &Connection, claim: &Claim) -> Result<Option<QueueEntry>, SqliteEr
     Ok(by_id(conn, claim.id)?.filter(|entry| entry.is_held_by(claim)))
 }
 
-/// Reads an entry with its id.
 fn entry(row: &Row<'_>) -> Result<(i64, QueueEntry), SqliteError> {
     let item: QueueItem = row::take(row)?;
     let next: Option<Vec<u8>> = row.get(13)?;

@@ -1,5 +1,3 @@
-//! The port for reading through a scope.
-
 use std::sync::Arc;
 
 use async_trait::async_trait;

@@ -1,5 +1,3 @@
-//! Removal of runs and threads with all their data.
-
 use rusqlite::{Connection, OptionalExtension, params};
 use trilogue_domain::{RunKey, ThreadKey};
 

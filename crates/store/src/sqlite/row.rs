@@ -104,7 +104,6 @@ pub(super) fn select<R: TableRow>(rest: &str) -> String {
     format!("SELECT {} FROM {} {rest}", columns::<R>(), R::TABLE)
 }
 
-/// The columns that [`take`] reads.
 pub(super) fn columns<R: TableRow>() -> String {
     format!("{}, {}, body, {}", R::THREAD, R::KEY, R::COLUMNS)
 }

@@ -15,7 +15,6 @@ use crate::rows::{BindingRow, ThreadRow};
 
 /// The most cached threads; beyond that all are forgotten and looked up again.
 const MAX_THREADS: usize = 1_024;
-/// The most bindings of one thread.
 const MAX_BINDINGS: usize = 4;
 /// A row with more bytes of free content is not cached: with the two limits above this bounds all of them at 20 MiB.
 const MAX_ROW_BYTES: usize = 4 * 1024;
@@ -40,7 +39,6 @@ struct CachedThread {
 // === impl RowCache ===
 
 impl RowCache {
-    /// A thread by id, if it is cached.
     pub(super) fn thread(&self, tenant: &TenantId, id: &ThreadId) -> Option<ThreadRow> {
         lock(&self.0).get(tenant, id).map(|rows| rows.thread.clone())
     }
@@ -62,7 +60,6 @@ impl RowCache {
         Some((rows.thread.clone(), binding.clone()))
     }
 
-    /// Caches the rows of a durable batch.
     pub(super) fn committed(&self, batch: &Batch) {
         if !touches(batch) {
             return;
@@ -148,7 +145,6 @@ impl CachedThreads {
     }
 }
 
-/// Whether the batch changes cached rows.
 pub(super) fn touches(batch: &Batch) -> bool {
     let touches = |change: &Change| {
         matches!(change, Change::Thread(_) | Change::Binding(_) | Change::RemoveThread)

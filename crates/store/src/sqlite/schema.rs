@@ -5,13 +5,11 @@ use trilogue_domain::error::{Code, Error};
 
 use super::error::SqliteError;
 
-/// One step from a schema version to the next.
 pub(super) type Migration = fn(&Transaction<'_>) -> Result<(), SqliteError>;
 
 /// The steps, in order; the first leads from an empty file to version 1.
 pub(super) const MIGRATIONS: &[Migration] = &[create];
 
-/// The schema version that this program writes.
 pub(super) const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
 /// Marks a SQLite file as ours: "TRLG".
 pub(super) const APPLICATION_ID: i32 = 0x5452_4C47;

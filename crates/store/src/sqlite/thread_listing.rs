@@ -1,5 +1,3 @@
-//! Listings of threads, and their activity.
-
 use rusqlite::{Connection, OptionalExtension, Row};
 use trilogue_domain::{Json, RunStatus, Scope, ThreadActivity, ThreadKey};
 

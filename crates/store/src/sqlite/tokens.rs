@@ -1,5 +1,3 @@
-//! The ports of the queue and of tokens.
-
 use std::sync::Arc;
 
 use async_trait::async_trait;

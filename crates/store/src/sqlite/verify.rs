@@ -17,7 +17,6 @@ use crate::rows::{
     QueueItem, RunRow, ThreadRow, TokenRow,
 };
 
-/// The most findings that a report names.
 const MAX_FINDINGS: usize = 100;
 /// Rows per read.
 const STRETCH: i64 = 1_000;
@@ -40,7 +39,6 @@ pub struct VerifyReport {
 // === impl VerifyReport ===
 
 impl VerifyReport {
-    /// Whether nothing is damaged.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.damage.is_empty()

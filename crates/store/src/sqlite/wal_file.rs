@@ -11,9 +11,7 @@ use std::path::{Path, PathBuf};
 use super::connection::PAGE_BYTES;
 use super::file::beside;
 
-/// The bytes before the first page of the log.
 const HEAD_BYTES: u64 = 32;
-/// The bytes before each page of the log.
 const PAGE_HEAD_BYTES: u64 = 24;
 /// A shorter log's file is not extended: such a store is hardly written.
 const FROM_PAGES: usize = 64;
@@ -21,7 +19,6 @@ const FROM_PAGES: usize = 64;
 const LEAST_AHEAD_BYTES: u64 = 256 * 1024;
 /// The size of an extension, in bytes.
 const AHEAD_BYTES: u64 = 1024 * 1024;
-/// The bytes of one write.
 const WRITE_BYTES: usize = 64 * 1024;
 
 #[derive(Debug)]

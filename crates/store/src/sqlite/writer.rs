@@ -26,7 +26,6 @@ use super::wal_file::LogFile;
 use super::{Context, blob, row_cache};
 use crate::port::Change;
 
-/// The most jobs of one transaction.
 const MAX_GROUP: usize = 256;
 /// From this many replies on, a runtime task sends them, so that the writer can continue.
 const BULK_REPLIES: usize = 2;
@@ -64,7 +63,6 @@ struct Writer<'c> {
     runtime: Handle,
     heads: Heads,
     blobs: blob::PendingBlobs,
-    /// Threads that the current transaction changes beside its appends.
     changed: ChangedThreads,
     beside: DiskUpkeep,
     wal_file: LogFile,
@@ -72,7 +70,6 @@ struct Writer<'c> {
     stopped_at: usize,
 }
 
-/// The statements of every transaction, prepared once.
 #[derive(Debug, Default)]
 struct WriterStatements<'c> {
     begin: Option<Statement<'c>>,
@@ -80,7 +77,6 @@ struct WriterStatements<'c> {
     frame: apply::InsertFrame<'c>,
 }
 
-/// The result of a transaction.
 enum CommitOutcome {
     /// It is durable, with an outcome for each of its jobs.
     Done(Outcomes),

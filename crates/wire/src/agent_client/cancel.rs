@@ -8,7 +8,6 @@ object! {
 }
 
 object! {
-    /// Asks for a response now, even if it is an error.
     pub struct CancelRequestNotification {
         request_id: Id<'static> = "requestId";
     }

@@ -1,4 +1,4 @@
-//! What may be sent to a side with these capabilities.
+//! Checks of messages against the other side's capabilities.
 
 use super::{
     ClientCapabilities, ContentBlock, McpCapabilities, McpServer, PromptCapabilities,

@@ -51,7 +51,6 @@ object! {
 }
 
 object! {
-    /// A reference that the other side can resolve.
     pub struct ResourceLink {
         uri: String = "uri";
         name: String = "name";

@@ -12,7 +12,6 @@ tagged! {
         /// Only for agents with `mcpCapabilities.sse`.
         Sse(McpServerSse) = "sse";
     } plain {
-        /// A program that the agent starts.
         Stdio(McpServerStdio);
     } read by untagged
 }

@@ -54,7 +54,6 @@ pub enum ClientGate {
     ElicitationUrl,
 }
 
-/// Every method of version 1.
 pub const METHODS: &[Method] = &[
     to_agent("initialize", Gate::Open),
     to_agent("authenticate", Gate::AuthMethods),
@@ -100,7 +99,6 @@ pub fn method(name: &str) -> Option<&'static Method> {
     METHODS.iter().find(|method| method.name == name)
 }
 
-/// Whether the name belongs to an extension.
 #[must_use]
 pub fn is_extension(name: &str) -> bool {
     name.starts_with('_')

@@ -112,7 +112,7 @@ pub fn cut_session(params: &str) -> Option<(String, Cow<'_, str>)> {
     Some((set(params, &["sessionId"], "\"\"")?, session))
 }
 
-/// The opposite: gives what was cut the id of a session.
+/// The reverse of [`cut_session`].
 #[must_use]
 pub fn put_session(params: &str, session: &str) -> Option<String> {
     set_text(params, &["sessionId"], session)

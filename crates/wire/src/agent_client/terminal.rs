@@ -1,7 +1,6 @@
 use super::object::object;
 
 object! {
-    /// Runs a command in a terminal of the client.
     pub struct CreateTerminalRequest {
         session_id: String = "sessionId";
         command: String = "command";
@@ -81,7 +80,6 @@ object! {
 }
 
 object! {
-    /// Frees a terminal and ends a command that runs in it.
     pub struct ReleaseTerminalRequest {
         session_id: String = "sessionId";
         terminal_id: String = "terminalId";

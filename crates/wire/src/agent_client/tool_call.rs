@@ -11,7 +11,6 @@ object! {
         /// For people.
         title: String = "title";
     } may {
-        /// The tool's name, for programs.
         name: Option<String> = "name";
         /// Absent for [`ToolKind::Other`].
         kind: Option<ToolKind> = "kind";
@@ -32,7 +31,6 @@ object! {
     } may {
         /// For people.
         title: Option<String> = "title";
-        /// The tool's name, for programs.
         name: Option<String> = "name";
         kind: Option<ToolKind> = "kind";
         status: Option<ToolCallStatus> = "status";
@@ -95,7 +93,6 @@ object! {
 }
 
 object! {
-    /// A terminal that `terminal/create` made.
     pub struct ToolTerminal {
         terminal_id: String = "terminalId";
     }

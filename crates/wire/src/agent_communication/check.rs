@@ -1,4 +1,4 @@
-//! The rules for what a field may hold, beyond its shape.
+//! Rules for values of fields, beyond their shape.
 
 use std::cell::Cell;
 use std::io;
@@ -10,7 +10,7 @@ use url::{SyntaxViolation, Url};
 
 use crate::json::{Path, Violation, quoted};
 
-/// What a part without content type is.
+/// The content type of a part that names none.
 pub(super) const DEFAULT_CONTENT_TYPE: &str = "text/plain";
 
 pub(super) fn content_type(text: &str, at: &Path<'_>) -> Result<(), Violation> {

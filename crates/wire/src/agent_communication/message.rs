@@ -40,7 +40,6 @@ impl Message {
         self.parts.iter().filter_map(MessagePart::plain_text).collect()
     }
 
-    /// Checks a message that was made in this process.
     pub fn check(&self, rules: Rules) -> Result<(), Violation> {
         let at = Path::root(rules, Style::Exact);
         if let Role::Named(name) = &self.role

@@ -10,7 +10,6 @@ use crate::json::{Path, Read, Violation, quoted, text};
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Metadata {
-    /// Where a statement comes from.
     Citation(CitationMetadata),
     /// How the agent got there.
     Trajectory(TrajectoryMetadata),

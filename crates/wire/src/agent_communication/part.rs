@@ -37,7 +37,6 @@ words! {
 // === impl MessagePart ===
 
 impl Default for MessagePart {
-    /// A `text/plain` part without content.
     fn default() -> Self {
         Self {
             name: None,
@@ -66,7 +65,6 @@ impl MessagePart {
         }
     }
 
-    /// A part whose bytes are written as base64.
     #[must_use]
     pub fn base64(content_type: impl Into<String>, bytes: &[u8]) -> Self {
         Self {
@@ -110,7 +108,6 @@ impl MessagePart {
         .flatten()
     }
 
-    /// Checks a part that was made in this process.
     pub fn check(&self, rules: Rules) -> Result<(), Violation> {
         check(self, &Path::root(rules, Style::Exact))
     }

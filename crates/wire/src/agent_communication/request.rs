@@ -7,7 +7,6 @@ use crate::json::object::find_members;
 use crate::json::{Path, Read, Violation, quoted};
 
 object! {
-    /// Asks for a run.
     pub struct RunCreateRequest {
         agent_name: String = required;
         /// A session that the server knows or makes.

@@ -19,7 +19,6 @@ pub fn text_part<'a>(out: &mut Vec<u8>, pieces: impl IntoIterator<Item = &'a str
     out.extend_from_slice(br#"","content_encoding":"plain","content_url":null,"metadata":null}"#);
 }
 
-/// Appends a string's JSON without the quotes.
 fn escaped(out: &mut Vec<u8>, text: &str) {
     let _ = text.serialize(&mut serde_json::Serializer::with_formatter(out, Unquoted));
 }
@@ -64,7 +63,6 @@ pub fn message_tail(out: &mut Vec<u8>, created_at: Option<Time>, completed_at: O
     out.push(b'}');
 }
 
-/// What stands in a run beside its messages.
 #[derive(Clone, Copy, Debug)]
 pub struct RunHead<'a> {
     pub run_id: Uuid,
@@ -117,7 +115,6 @@ pub fn run_tail(out: &mut Vec<u8>, head: &RunHead<'_>) {
     out.push(b'}');
 }
 
-/// Appends what a run waits for: this message.
 pub fn await_request(out: &mut Vec<u8>, message: &[u8]) {
     out.extend_from_slice(br#"{"type":"message","message":"#);
     out.extend_from_slice(message);
@@ -165,7 +162,6 @@ pub fn runs<R: AsRef<[u8]>>(
     out.push(b'}');
 }
 
-/// Appends items with commas between them.
 pub fn separated<I: AsRef<[u8]>>(out: &mut Vec<u8>, items: impl IntoIterator<Item = I>) {
     for (place, item) in items.into_iter().enumerate() {
         if place > 0 {

@@ -85,7 +85,7 @@ impl When {
     }
 }
 
-/// A mode of a member.
+/// Reads a member of this type.
 pub(super) fn when(json: Option<&str>, at: &Path<'_>) -> Result<When, Violation> {
     match json {
         None => Ok(When::Absent),

@@ -54,7 +54,6 @@ record! {
 // === impl Message ===
 
 impl Message {
-    /// A message of one text.
     #[must_use]
     pub fn text(role: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
@@ -148,7 +147,6 @@ impl JsonSchema for MessageContent {
 // === impl Block ===
 
 impl Block {
-    /// A block of text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self { kind: "text".to_owned(), text: Some(text.into()), ..Self::default() }

@@ -1,5 +1,3 @@
-//! Whole numbers with bounds.
-
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -13,13 +11,11 @@ macro_rules! bounded {
         pub struct $name(u32);
 
         impl $name {
-            /// The number, when it is within the bounds.
             #[must_use]
             pub fn new(number: u32) -> Option<Self> {
                 ($least..=$most).contains(&i64::from(number)).then_some(Self(number))
             }
 
-            /// The number.
             #[must_use]
             pub fn get(self) -> u32 {
                 self.0
@@ -29,7 +25,6 @@ macro_rules! bounded {
         impl std::str::FromStr for $name {
             type Err = String;
 
-            /// Reads the number out of a query.
             fn from_str(text: &str) -> Result<Self, String> {
                 let number = text.parse().ok().and_then(Self::new);
                 number.ok_or_else(|| format!("must be a whole number from {} to {}", $least, $most))

@@ -13,25 +13,21 @@ pub struct Object(Json);
 // === impl Object ===
 
 impl Object {
-    /// Takes JSON that is an object.
     #[must_use]
     pub fn new(json: Json) -> Option<Self> {
         json.as_str().trim_start().starts_with('{').then_some(Self(json))
     }
 
-    /// The object.
     #[must_use]
     pub fn as_json(&self) -> &Json {
         &self.0
     }
 
-    /// The object, taken.
     #[must_use]
     pub fn into_json(self) -> Json {
         self.0
     }
 
-    /// The JSON text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.as_str()
@@ -39,7 +35,6 @@ impl Object {
 }
 
 impl Default for Object {
-    /// `{}`
     fn default() -> Self {
         Self(Json::from_value(&serde_json::Value::Object(serde_json::Map::new())))
     }

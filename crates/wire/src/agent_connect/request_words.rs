@@ -142,13 +142,11 @@ impl StreamModes {
         Self(all)
     }
 
-    /// Whether this mode is among them.
     #[must_use]
     pub fn has(&self, mode: StreamMode) -> bool {
         self.0.contains(&mode)
     }
 
-    /// The modes.
     #[must_use]
     pub fn as_slice(&self) -> &[StreamMode] {
         &self.0

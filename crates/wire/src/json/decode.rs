@@ -12,7 +12,6 @@ use serde_path_to_error::Segment;
 use super::Violation;
 use super::wording::plain;
 
-/// Reads one object from JSON text.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Violation> {
     // The reader of a structure takes an array of its members too.
     if bytes.trim_ascii_start().starts_with(b"[") {

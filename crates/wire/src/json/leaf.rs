@@ -1,5 +1,3 @@
-//! Single values, and lists of them.
-
 use std::borrow::Cow;
 
 use serde_json::Number;

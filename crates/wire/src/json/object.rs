@@ -1,5 +1,3 @@
-//! The members of objects.
-
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::Hash;

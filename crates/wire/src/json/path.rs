@@ -3,7 +3,6 @@ use std::fmt::{self, Write};
 use super::scan::Member;
 use super::{Rules, Violation, ViolationKind};
 
-/// The most bytes of a sender's text that a violation repeats.
 pub const MAX_QUOTED_BYTES: usize = 64;
 
 /// The reader's position and the rules that hold there. It lives on the stack; its text is only made for a violation.

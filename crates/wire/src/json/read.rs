@@ -22,7 +22,6 @@ pub trait Read: Sized {
     fn read(json: &str, at: &Path<'_>) -> Result<Self, Violation>;
 }
 
-/// Reads one value from JSON text.
 pub fn read<T: Read>(bytes: &[u8], rules: Rules) -> Result<T, Violation> {
     read_styled(bytes, rules, Style::Tolerant)
 }

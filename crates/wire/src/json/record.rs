@@ -1,5 +1,3 @@
-//! How structures of derived reading and writing are declared.
-
 /// Declares structures of public members. One with `?` may be absent or `null`, and is left out where it is `None`.
 macro_rules! record {
     ($(

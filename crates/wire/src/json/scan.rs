@@ -37,7 +37,6 @@ pub fn items(json: &str) -> Items<'_> {
     Items { json, at: if is_array { at + 1 } else { json.len() } }
 }
 
-/// The last member of this name.
 pub(crate) fn member<'a>(json: &'a str, key: &str) -> Option<Member<'a>> {
     members(json).filter(|member| member.key == key).last()
 }

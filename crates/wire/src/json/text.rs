@@ -1,5 +1,3 @@
-//! Strings of JSON, taken out of it.
-
 use std::borrow::Cow;
 use std::fmt;
 

@@ -17,7 +17,6 @@ impl Json {
         RawValue::from_string(text.into()).map(Self)
     }
 
-    /// The JSON of a value built in this process.
     #[must_use]
     pub fn from_value(value: &serde_json::Value) -> Self {
         Self::parse(value.to_string()).unwrap_or_else(|_| Self::null())

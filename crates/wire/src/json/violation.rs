@@ -7,10 +7,10 @@ use super::joined;
 pub struct Violation {
     /// A JSON Pointer, or a path like `input[0].role` in the Agent Communication Protocol; empty for the whole.
     pub path: String,
-    /// The rest of a sentence that begins with the path.
+    /// The predicate of a sentence whose subject is the path.
     pub message: String,
     pub kind: ViolationKind,
-    /// What the sentence begins with where the path is empty.
+    /// The subject of the sentence where the path is empty.
     pub(super) root: &'static str,
 }
 

@@ -1,5 +1,3 @@
-//! How lists of words are declared.
-
 use super::{Path, Violation, quoted, text_of};
 
 /// Declares an enum of words. The member that holds a word says what any other word means; an `open` list keeps it.
@@ -128,7 +126,6 @@ macro_rules! words {
 }
 pub(crate) use words;
 
-/// The violation for a word that the protocol does not have.
 pub(crate) fn other_word(json: &str, at: &Path<'_>, words: &[&str]) -> Violation {
     if !at.is_exact() {
         return at.violation(format!("must be one of {}", words.join(" ")));

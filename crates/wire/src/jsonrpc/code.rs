@@ -11,11 +11,8 @@ impl Code {
     pub const METHOD_NOT_FOUND: Self = Self(-32601);
     pub const INVALID_PARAMS: Self = Self(-32602);
     pub const INTERNAL_ERROR: Self = Self(-32603);
-    /// The request was cancelled by the one who made it.
     pub const REQUEST_CANCELLED: Self = Self(-32800);
-    /// The agent wants to be authenticated with first.
     pub const AUTH_REQUIRED: Self = Self(-32000);
-    /// There is no such file or session.
     pub const RESOURCE_NOT_FOUND: Self = Self(-32002);
 
     /// What the code means, as the text that an error has when nobody says more.

@@ -120,7 +120,6 @@ impl Decoder {
         self.line(line)
     }
 
-    /// Reports a line that is too long already, and lets it go by.
     fn too_long(&mut self) -> Option<Frame> {
         if self.is_skipping {
             self.skip();

@@ -76,7 +76,6 @@ fn whole(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     }
 }
 
-/// Lines that go out together.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Encoder {
     lines: Vec<u8>,

@@ -58,7 +58,6 @@ pub enum Reason {
 // === impl Reason ===
 
 impl Reason {
-    /// The error that a line of this kind is answered with.
     #[must_use]
     pub const fn code(self) -> Code {
         match self {

@@ -1,5 +1,3 @@
-//! Agents.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,3 @@
-//! Answers to interrupts.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,3 @@
-//! Checkpoints.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,3 @@
-//! Callback deliveries that were given up.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,3 @@
-//! Events, as one object each.
-
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};

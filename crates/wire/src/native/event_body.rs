@@ -1,5 +1,3 @@
-//! What happened: one object for each type of event.
-
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -23,13 +21,11 @@ macro_rules! bodies {
             /// Every type that this version knows.
             pub const TYPES: &'static [&'static str] = &[$($name,)*];
 
-            /// The event's type.
             #[must_use]
             pub fn name(&self) -> &str {
                 match self { $(Self::$variant(_) => $name,)* Self::Unknown(name) => name }
             }
 
-            /// Reads the members of an event of this type.
             pub(super) fn read(name: &str, event: &str) -> Result<Self, serde_json::Error> {
                 match name {
                     $($name => serde_json::from_str(event).map(Self::$variant),)*

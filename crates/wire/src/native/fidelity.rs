@@ -1,5 +1,3 @@
-//! What survives a protocol.
-
 use crate::json::record::record;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,3 @@
-//! What a client gives to a run.
-
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -56,7 +54,6 @@ record! {
 // === impl InputPart ===
 
 impl InputPart {
-    /// A part of plain text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self { content: Some(text.into()), ..Self::default() }

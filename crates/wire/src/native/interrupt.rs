@@ -1,5 +1,3 @@
-//! Interrupts: a run waits for a decision or data.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,3 @@
-//! One page of a listing.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

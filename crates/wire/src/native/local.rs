@@ -177,7 +177,6 @@ pub struct AttachParams {
 // === impl Hello ===
 
 impl Hello {
-    /// Asks for this.
     #[must_use]
     pub const fn new(wish: Wish, numbered: bool) -> Self {
         Self { trilogue: VERSION, wish, numbered, client: None }
@@ -187,7 +186,6 @@ impl Hello {
 // === impl Welcome ===
 
 impl Welcome {
-    /// The agent is not there, for this reason.
     #[must_use]
     pub fn refused(problem: &Problem) -> Self {
         let error = LocalError {
@@ -246,7 +244,6 @@ impl Extras {
     /// The member of `_meta`.
     const MEMBER: [&'static str; 2] = ["_meta", "trilogue"];
 
-    /// Whether nothing is said.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

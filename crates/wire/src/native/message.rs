@@ -1,5 +1,3 @@
-//! Messages and parts, as they are shown.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

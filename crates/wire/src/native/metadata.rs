@@ -1,5 +1,3 @@
-//! What a part means beyond its content.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 

@@ -1,5 +1,3 @@
-//! Errors as RFC 9457 problem details.
-
 use crate::json::record::record;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

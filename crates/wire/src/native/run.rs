@@ -1,5 +1,3 @@
-//! Runs.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -193,13 +191,11 @@ impl RunCreate {
 // === impl RunStatus ===
 
 impl RunStatus {
-    /// Whether nothing more happens to the run.
     #[must_use]
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled | Self::TimedOut)
     }
 
-    /// The status's name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

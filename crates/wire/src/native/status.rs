@@ -1,5 +1,3 @@
-//! The server's state.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,3 @@
-//! Threads.
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,3 @@
-//! Tokens.
-
 use crate::json::record::record;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

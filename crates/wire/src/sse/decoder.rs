@@ -1,12 +1,8 @@
-//! Reading server-sent events, a piece at a time.
-
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// The longest line, in bytes.
     pub max_line_bytes: usize,
-    /// The most data of one event, in bytes.
     pub max_event_bytes: usize,
 }
 

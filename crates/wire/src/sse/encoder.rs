@@ -1,5 +1,3 @@
-//! Writing server-sent events.
-
 /// Writes one event. `data` may hold line breaks; `id` and `event` must not, and lose them if they do.
 pub fn encode(out: &mut Vec<u8>, id: Option<&str>, event: Option<&str>, data: &[u8]) {
     if let Some(id) = id {

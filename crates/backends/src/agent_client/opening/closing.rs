@@ -100,7 +100,6 @@ impl SessionOpener {
         }
     }
 
-    /// Removes everything that is kept for a thread that is erased.
     pub(in crate::agent_client) async fn forget(self: &Arc<Self>, thread: &ThreadContext) {
         if let Some(thread) = self.threads.get(thread.key()) {
             thread.erased.cancel();

@@ -265,7 +265,6 @@ impl SessionOpener {
     }
 }
 
-/// Replaces the thread's session.
 fn replace(
     thread: &ThreadContext,
     state: &mut ThreadState,

@@ -101,7 +101,6 @@ pub(super) fn hide_secrets(child: &Child, params: &SessionParams, extra: Option<
     child.hide(secrets.iter().chain(&attached).map(String::as_str));
 }
 
-/// The variables and the headers of servers.
 fn server_secrets(servers: &Value) -> Vec<String> {
     let lists = servers.as_array().into_iter().flatten();
     let entries = lists.flat_map(|server| ["env", "headers"].map(|name| server.get(name)));

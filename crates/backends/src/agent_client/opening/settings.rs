@@ -14,11 +14,9 @@ use crate::agent_client::session::Session;
 
 /// The events about a session's mode and options: its opening, and the changes since.
 const KINDS: [&str; 4] = [OPENED, SET, MODE, OPTIONS];
-/// The response that opened a session.
 const OPENED: &str = "session_opened";
 /// A client has set the mode or an option.
 const SET: &str = "session_set";
-/// Its member that names the agent.
 const AGENT: &str = "agent";
 /// The agent notifies of another mode.
 const MODE: &str = "current_mode_update";

@@ -11,7 +11,6 @@ use trilogue_domain::lock;
 /// So many failures within [`WINDOW`] open the breaker: processes that did not start, or exited before a turn had completed.
 const MAX_FAILURES: usize = 5;
 const WINDOW: Duration = Duration::from_secs(60);
-/// How long the breaker stays open.
 const PAUSE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
@@ -20,7 +19,6 @@ pub(super) struct Breaker(Mutex<Failures>);
 #[derive(Debug, Default)]
 struct Failures {
     at: VecDeque<Instant>,
-    /// The reason of the last one.
     reason: String,
     until: Option<Instant>,
 }

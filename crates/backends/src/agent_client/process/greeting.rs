@@ -9,7 +9,6 @@ use trilogue_sdk::agent_client::peer::RawJson;
 use super::profile::Profile;
 use crate::agent_client::launch::Launch;
 
-/// The most profiles whose greetings are remembered.
 const MAX_PROFILES: usize = 64;
 
 #[derive(Debug)]

@@ -34,7 +34,6 @@ pub(crate) struct Pool {
     starting: tokio::sync::Mutex<()>,
 }
 
-/// What a process must be like.
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessSpec {
     pub(crate) launch: Arc<Launch>,
@@ -51,11 +50,8 @@ struct State {
 
 #[derive(Debug, Default)]
 struct ProcessTable {
-    /// Those that run, and those that are being stopped.
     running: Vec<PoolEntry>,
-    /// How many are being started.
     starting: usize,
-    /// How many sessions are being opened.
     opening: usize,
     /// When the last start or opening ended.
     settled_at: Option<Instant>,
@@ -70,7 +66,6 @@ struct PoolEntry {
     cwd: PathBuf,
 }
 
-/// Reserves room for a process that is being started.
 struct StartGuard(Arc<State>);
 
 /// Counts a session as being opened until this is dropped.
@@ -180,7 +175,6 @@ impl Pool {
         found.map(|entry| Arc::clone(&entry.process)).collect()
     }
 
-    /// The agent's launch was replaced.
     pub(crate) fn reset(&self) {
         self.breaker.reset();
     }

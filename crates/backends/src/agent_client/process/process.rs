@@ -1,5 +1,3 @@
-//! One process of an agent.
-
 use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
@@ -63,7 +61,6 @@ pub(crate) struct Process {
 #[derive(Debug)]
 pub(crate) struct ProcessLease(Arc<Process>);
 
-/// The counts so far.
 #[derive(Debug, Default)]
 struct IgnoredLines {
     noise: u64,
@@ -89,7 +86,6 @@ pub(super) struct PoolContext<'a> {
 // === impl Process ===
 
 impl Process {
-    /// Starts the agent and initializes it.
     pub(super) async fn start(
         shared: PoolContext<'_>,
         launch: &Launch,
@@ -220,12 +216,10 @@ impl Process {
         self.has_completed_turn.load(Ordering::Acquire)
     }
 
-    /// Notes that a thread has a session in it.
     pub(crate) fn add_thread(&self, thread: ThreadKey) {
         lock(&self.threads).insert(thread);
     }
 
-    /// Notes that a thread has no session in it any more.
     pub(crate) fn remove_thread(&self, thread: ThreadKey) {
         lock(&self.threads).remove(&thread);
     }
@@ -251,7 +245,6 @@ impl Process {
         })
     }
 
-    /// Calls the agent on behalf of the server.
     pub(crate) async fn call<P: Payload + Sync + ?Sized>(
         &self,
         method: &str,

@@ -142,7 +142,6 @@ impl InFlightCall {
     }
 }
 
-/// The id of the elicitation that a message is about.
 pub(super) fn elicitation_id(params: &RawJson) -> Option<String> {
     splice::get_text(params.as_str(), &["elicitationId"]).map(std::borrow::Cow::into_owned)
 }
@@ -213,7 +212,6 @@ impl OpenElicitations {
         self.0.push_back((elicitation, origin));
     }
 
-    /// Forgets an elicitation, and returns its origin.
     pub(super) fn remove(&mut self, elicitation: &str) -> Option<CallOrigin> {
         let at = self.0.iter().position(|(id, _)| id == elicitation)?;
         self.0.remove(at).map(|(_, origin)| origin)

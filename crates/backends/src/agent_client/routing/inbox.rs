@@ -20,7 +20,6 @@ pub(crate) struct SessionInbox {
     bytes: Arc<Semaphore>,
 }
 
-/// An item of a session's queue.
 #[derive(Debug)]
 pub(crate) enum SessionItem {
     Notification {
@@ -56,15 +55,12 @@ pub(crate) enum SessionItem {
 
 #[derive(Debug)]
 pub(crate) struct OversizeLine {
-    /// The exceeded limit, in bytes.
     pub(crate) limit: usize,
-    /// Its method, if its beginning has it.
     pub(crate) method: Option<String>,
     /// Whether the log mentions it. Others were answered, or may belong to another session.
     pub(crate) is_logged: bool,
 }
 
-/// The result of a turn.
 #[derive(Debug, Default)]
 pub(crate) struct TurnSummary {
     /// Whether the agent has begun to work: it has sent an update or a request in the turn.
@@ -73,10 +69,8 @@ pub(crate) struct TurnSummary {
     pub(crate) refused: Option<Error>,
 }
 
-/// How a turn ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TurnEnd {
-    /// The agent has answered the prompt.
     Completed,
     /// The turn broke off: its open tool calls have failed.
     Broken,

@@ -20,7 +20,6 @@ use crate::agent_client::launch::ClientMeta;
 const MAX_EARLY: usize = 512;
 /// Likewise in bytes.
 const MAX_EARLY_BYTES: usize = 8 * 1024 * 1024;
-/// The longest method that is written to a log, in bytes.
 const MAX_METHOD_BYTES: usize = 256;
 /// Asks a person, in a session or about a call.
 const ELICIT: &str = "elicitation/create";
@@ -44,9 +43,7 @@ struct Routes {
     sessions: HashMap<String, SessionInbox>,
     /// How many sessions are being opened whose ids are not known yet.
     opening: usize,
-    /// Messages for unknown sessions, in order.
     early: Vec<(String, EarlyMessage)>,
-    /// Their length, in bytes.
     early_bytes: usize,
     /// Whether one was dropped because there were too many.
     lost_early: bool,

@@ -50,7 +50,6 @@ pub(super) struct SessionActor {
     used_ids: UsedIds,
     tool_calls: ToolCalls,
     last_run: Option<RunId>,
-    /// The open message outside of turns.
     late_message: Option<MessageId>,
     /// Hashes of the newest settings, by kind.
     settings: HashMap<String, u64>,

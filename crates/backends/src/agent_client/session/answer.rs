@@ -31,7 +31,6 @@ pub(super) const PERMISSION_METHOD: &str = "session/request_permission";
 const NO_DEADLINE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 /// The most bytes that a permission request may have with its omitted members added.
 const MAX_COMPLETED_BYTES: usize = 15 * 1024 * 1024;
-/// The methods of clients with files and terminals.
 const TOOL_METHODS: [&str; 2] = ["fs/", "terminal/"];
 
 #[derive(Debug)]

@@ -9,7 +9,6 @@ use trilogue_wire::agent_client::splice;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SessionParams {
     pub(crate) cwd: PathBuf,
-    /// Additional directories, as JSON.
     pub(crate) directories: Value,
     /// Servers of the Model Context Protocol, as JSON.
     pub(crate) servers: Value,
@@ -19,7 +18,6 @@ pub(crate) struct SessionParams {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SessionBinding {
     pub(crate) cwd: Option<PathBuf>,
-    /// Additional directories, as JSON.
     pub(crate) directories: Value,
     pub(crate) auth_method: Option<String>,
 }

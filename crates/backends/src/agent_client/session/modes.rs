@@ -1,5 +1,3 @@
-//! The mode and the options of a session.
-
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;

@@ -37,7 +37,6 @@ pub(crate) struct ThreadState {
     pub(crate) session: Option<Arc<Session>>,
     /// The params with which its client wants the session to be open. They may hold secrets, and are never stored.
     pub(crate) wanted: Option<Json>,
-    /// The params with which the session was opened.
     pub(crate) opened_with: Option<Json>,
 }
 

@@ -11,9 +11,7 @@ use uuid::Uuid;
 
 /// The most message ids that are remembered. The store knows the older ones.
 const MAX_REMEMBERED: usize = 1_024;
-/// The most open tool calls of a turn.
 const MAX_CALLS: usize = 4_096;
-/// The known kinds of updates.
 const KINDS: [&str; 14] = [
     "agent_message_chunk",
     "agent_thought_chunk",
@@ -61,7 +59,6 @@ pub(super) struct MessageIds {
     assigned: Option<(ChunkKind, String)>,
 }
 
-/// An update outside of a turn.
 #[derive(Debug)]
 pub(super) struct OutsideUpdate {
     pub(super) params: String,
@@ -85,7 +82,6 @@ enum ChunkKind {
     Thought,
 }
 
-/// An update as it is logged.
 #[derive(Debug, Default)]
 pub(super) struct LoggedUpdate {
     pub(super) events: Vec<(Body, Option<Original>)>,
@@ -304,7 +300,6 @@ impl ChunkKind {
 // === impl UsedIds ===
 
 impl UsedIds {
-    /// Whether a message with this id is remembered.
     pub(super) fn has(&self, id: &MessageId) -> bool {
         self.ids.contains(id)
     }

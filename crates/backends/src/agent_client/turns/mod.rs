@@ -37,13 +37,11 @@ const MAX_PROMPT_BYTES: usize = DEFAULT_MAX_LINE_BYTES - ENVELOPE_BYTES;
 /// The bytes of a prompt's line around it.
 const ENVELOPE_BYTES: usize = 1024;
 
-/// Why a prompt failed.
 struct PromptFailure {
     failure: AgentFailure,
     progress: Progress,
 }
 
-/// How far a prompt came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Progress {
     NotSent,

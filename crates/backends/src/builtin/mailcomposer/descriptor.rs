@@ -7,7 +7,6 @@ pub(super) const VERSION: &str = "0.0.1";
 pub(super) const DESCRIPTION: &str = "This agent is able to collect user intent through a chat interface and compose wonderful emails based on that.";
 /// The kind of its interrupt.
 pub(super) const APPROVAL: &str = "mail_send_approval";
-/// Where its descriptor is published.
 pub(super) const HOMEPAGE: &str =
     "https://github.com/agntcy/acp-spec/blob/main/docs/sample_acp_descriptors/mailcomposer.json";
 

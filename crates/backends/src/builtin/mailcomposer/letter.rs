@@ -10,7 +10,6 @@ pub struct Mail {
     pub recipients: Vec<String>,
 }
 
-/// The tone of a mail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Style {
@@ -36,9 +35,7 @@ enum MailContent {
     IsAbout(String),
 }
 
-/// The most recipients of one mail.
 const MAX_RECIPIENTS: usize = 50;
-/// The longest subject made from a body, in characters.
 const MAX_SUBJECT_CHARACTERS: usize = 60;
 
 /// Phrases before the words of the mail. Longer ones first, where one begins with another.
@@ -148,7 +145,6 @@ impl Wish {
     }
 }
 
-/// The mail addresses in a text, each once, in order.
 fn addresses(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for word in text.split(is_separator) {
@@ -241,7 +237,6 @@ fn is_only_addresses(sentence: &str) -> bool {
     !addresses(sentence).is_empty() && tidy(&without_addresses(sentence)).is_empty()
 }
 
-/// Whether the text asks for a mail at all.
 pub(super) fn wants_mail(text: &str) -> bool {
     sentences(text).into_iter().any(is_order) || !addresses(text).is_empty()
 }

@@ -21,7 +21,6 @@ use recall::Recall;
 pub const NAME: &str = "mailcomposer";
 /// The most mails that the outbox keeps; the oldest go first.
 pub const MAX_OUTBOX_MAILS: usize = 100;
-/// The longest message that it reads, in bytes.
 pub const MAX_MESSAGE_BYTES: usize = 64 * 1024;
 /// The most bytes of messages that the state keeps; the oldest turns go first.
 pub const MAX_STATE_BYTES: usize = 512 * 1024;
@@ -164,7 +163,6 @@ impl Agent for MailComposer {
     }
 }
 
-/// The reaction to a message.
 enum Step {
     Say(String),
     Send(Mail),

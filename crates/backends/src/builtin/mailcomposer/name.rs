@@ -1,6 +1,5 @@
 //! The user's name, from an introduction in passing.
 
-/// The longest name that is remembered, in characters.
 const MAX_NAME_CHARACTERS: usize = 60;
 const MAX_NAME_WORDS: usize = 4;
 

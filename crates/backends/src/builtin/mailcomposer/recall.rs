@@ -1,6 +1,5 @@
 //! Questions about earlier messages, in natural words.
 
-/// A question about the conversation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Recall {
     /// Whose words: the user's or the agent's.
@@ -21,9 +20,7 @@ enum Which {
     All,
 }
 
-/// The most messages that an answer quotes.
 const MAX_QUOTED: usize = 10;
-/// The longest quotation, in characters.
 const MAX_QUOTE_CHARACTERS: usize = 400;
 
 // === impl Recall ===

@@ -51,7 +51,6 @@ const LEADS: &[&str] = &[
 // === impl Researcher ===
 
 impl Researcher {
-    /// A researcher that waits this long between two words.
     #[must_use]
     pub fn new(pace: Duration) -> Self {
         Self { pace }
@@ -80,7 +79,6 @@ impl Researcher {
         context.plan(plan(STEPS.len())).await
     }
 
-    /// The answer itself. Its text alone is complete.
     async fn write(
         &self,
         topic: &str,

@@ -10,7 +10,6 @@ use crate::agent_client::block::{push_block, quoted};
 use crate::agent_client::relay::derived;
 use crate::agent_client::{Gate, PART_EXTENSION};
 
-/// A tool call that has not ended.
 #[derive(Clone, Debug)]
 pub(super) struct OpenCall {
     run: Option<RunKey>,
@@ -185,7 +184,6 @@ impl Updates {
         self.update(&update, Gate::Always, out);
     }
 
-    /// Ends the calls that a run has left open.
     pub(super) fn end_calls(
         &mut self,
         run: Option<RunKey>,

@@ -1,5 +1,3 @@
-//! Chunks, and updates as params.
-
 use std::borrow::Cow;
 
 use trilogue_domain::Part;
@@ -12,7 +10,6 @@ use crate::agent_client::relay::SESSION_UPDATE;
 /// The most text of one update, in bytes; longer text continues in the next update of its message.
 const MAX_TEXT_BYTES: usize = 1024 * 1024;
 
-/// The side that a chunk is of.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Chunk {
     User,
@@ -23,7 +20,6 @@ pub(super) enum Chunk {
 // === impl Updates ===
 
 impl Updates {
-    /// Text as chunks of one message.
     pub(super) fn text(&self, side: Chunk, id: &str, text: &str, out: &mut Vec<Update>) {
         let mut rest = text;
         loop {

@@ -30,12 +30,9 @@ const MAX_MESSAGE_BYTES: usize = 15 * 1024 * 1024;
 
 /// The event for a hosted agent that does not remember its session.
 const RESTARTED: &str = "session_restarted";
-/// Its text for people.
 const FORGOT: &str = "The agent does not remember this session";
-/// The second sentence of that text.
 const TOLD_AGAIN: &str = "It has begun another one, and is told again what was said before.";
 
-/// A notification for a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Update {
     /// Usually `session/update`.
@@ -56,7 +53,6 @@ pub struct Updates {
     asked: Vec<MessageId>,
     /// Open thoughts: the run, and the number of the first event.
     thoughts: Vec<(Option<RunKey>, u64)>,
-    /// The tool calls that have not ended.
     calls: Vec<OpenCall>,
     title: Option<String>,
 }
@@ -98,7 +94,6 @@ impl Updates {
         self
     }
 
-    /// The relay of originals.
     #[must_use]
     pub fn relay(&self) -> &Relay {
         &self.relay

@@ -1,5 +1,3 @@
-//! A message that grows.
-
 use bytes::Bytes;
 use std::sync::Arc;
 use trilogue_domain::{MessageId, Times};
@@ -23,12 +21,10 @@ pub(super) struct RenderedMessage {
     pub(super) ended: Option<Option<Time>>,
 }
 
-/// The kind of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// The run's input, and answers to its interrupts.
     Input,
-    /// The agent's output.
     Output,
     /// The agent's value; its resource has the run's id.
     Result,
@@ -36,12 +32,10 @@ pub enum Kind {
     Steps,
 }
 
-/// A piece of a message.
 #[derive(Clone, Debug)]
 pub(super) enum MessagePiece {
     /// Text that joins its neighbours.
     Text(Arc<str>),
-    /// A part, rendered.
     Part(Bytes),
 }
 
@@ -68,7 +62,6 @@ impl RenderedMessage {
         growing
     }
 
-    /// Makes a message of steps.
     pub(super) fn become_message(
         &mut self,
         id: Option<MessageId>,
@@ -140,7 +133,6 @@ impl MessagePiece {
         }
     }
 
-    /// The piece as a part of its own.
     pub(super) fn as_part(&self) -> Bytes {
         match self {
             Self::Part(part) => part.clone(),

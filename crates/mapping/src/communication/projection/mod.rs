@@ -22,7 +22,6 @@ use list::SharedList;
 pub use message::Kind;
 use message::RenderedMessage;
 
-/// How runs are shown.
 #[derive(Clone, Debug)]
 pub struct Show {
     /// Whether required members are filled in.
@@ -56,7 +55,6 @@ pub struct Projection {
     inlined: u64,
 }
 
-/// A run without its messages.
 #[derive(Clone, Debug)]
 struct Head {
     run_id: Uuid,
@@ -69,7 +67,6 @@ struct Head {
     finished_at: Option<Time>,
 }
 
-/// An interrupt with its await message.
 #[derive(Debug)]
 struct AwaitedInterrupt {
     interrupt: Interrupt,
