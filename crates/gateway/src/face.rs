@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Extensions, header};
 use hyper::body::Incoming;
-use trilogue_domain::{AgentName, Code, Error, lock};
+use tokio::net::UnixStream;
+use tokio_util::sync::CancellationToken;
+use trilogue_domain::{AgentName, Code, Error, Principal, lock};
 use trilogue_mapping::native::shown;
 
 use crate::access::authenticator::Authenticator;
@@ -30,7 +32,7 @@ use crate::stream::Streams;
 pub trait Protocol: fmt::Debug + Send + Sync {
     /// Its name in configuration and on the command line.
     fn name(&self) -> &'static str;
-    /// Everything that its clients can ask for.
+    /// Everything that its clients can ask for by routes: nothing where it has connections of its own only.
     fn operations(&self) -> Vec<Operation>;
     /// The protocol as it is served at one place.
     fn open(&self, services: &Services, place: MountPoint) -> Arc<dyn Face>;
@@ -41,6 +43,10 @@ pub trait Protocol: fmt::Debug + Send + Sync {
 pub trait Face: fmt::Debug + Send + Sync {
     /// Its routes, bound to its state.
     fn endpoints(self: Arc<Self>) -> Vec<Endpoint>;
+    /// The same for connections of a local socket, where the protocol has any.
+    fn local(self: Arc<Self>) -> Option<Arc<dyn LocalFace>> {
+        None
+    }
     /// The error as a response.
     fn respond(&self, error: &Error, request_id: Option<&str>) -> Reply;
     /// Adds to the refusal of an agent where more is said of what it takes.
@@ -59,6 +65,27 @@ pub trait Face: fmt::Debug + Send + Sync {
     async fn requested_agent(&self, _: UnknownCaller<'_>) -> Option<AgentName> {
         None
     }
+}
+
+/// A face that programs on this machine reach by a local socket.
+#[async_trait]
+pub trait LocalFace: fmt::Debug + Send + Sync {
+    /// The most connections at once.
+    fn max_connections(&self) -> usize;
+    /// Serves a connection until it ends or the server stops.
+    async fn serve(self: Arc<Self>, connection: LocalConnection);
+}
+
+/// A connection of a program that runs as the server's user.
+#[derive(Debug)]
+pub struct LocalConnection {
+    pub stream: UnixStream,
+    /// In whose name the program acts.
+    pub principal: Arc<Principal>,
+    /// Whether the face has as many connections as it takes: it says so and ends.
+    pub is_full: bool,
+    /// Asks the connection to end.
+    pub stop: CancellationToken,
 }
 
 /// What every face is made of; each keeps what it needs.

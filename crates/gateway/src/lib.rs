@@ -7,7 +7,7 @@
 //! - Every request passes the host and origin checks before it is routed.
 //! - Every look-up takes the caller's scope: what lies outside is *not found*.
 //! - Events reach clients by the store's read port only, after their commit.
-//! - Rooms know those before them only: `core`, `access`, `http`, `stream`, `route` and `face`, `faces::common`, each of `faces`, `mounts`, `pipeline`, `server`. A face knows no other face.
+//! - Rooms know those before them only: `core`, `access`, `http`, `stream`, `route` and `face`, `faces::common`, each of `faces`, `mounts`, `local` and `pipeline`, `server`. A face knows no other face.
 
 mod access;
 pub mod callback;
@@ -15,6 +15,7 @@ mod core;
 pub mod face;
 mod faces;
 mod http;
+mod local;
 mod mounts;
 mod notify;
 mod pipeline;
@@ -32,8 +33,8 @@ pub use crate::core::ports::Ports;
 pub use crate::core::scheme::Scheme;
 pub use crate::face::Protocol;
 pub use crate::faces::client::{
-    ClientOptions, LocalReader, LocalWriter, MessageIdFormat, UserMessageId, WhenBusy, Wrap,
-    WrapCommand, split_local,
+    ClientOptions, ClientProtocol, LocalReader, LocalWriter, MessageIdFormat, UserMessageId,
+    WhenBusy, Wrap, WrapCommand, split_local,
 };
 pub use crate::faces::communication::{CommunicationOptions, HistoryFetch};
 pub use crate::faces::connect::{CallbackDelivery, ConnectOptions, ErrorBody};

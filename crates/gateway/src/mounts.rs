@@ -10,7 +10,8 @@ use trilogue_domain::{Code, Error};
 use trilogue_mapping::native::shown;
 
 use crate::core::meters::OperationMeters;
-use crate::face::{Face, MountPoint, Protocol, Services};
+use crate::face::{Face, LocalFace, MountPoint, Protocol, Services};
+use crate::faces::client::ClientProtocol;
 use crate::faces::communication::CommunicationOptions;
 use crate::faces::connect::ConnectOptions;
 use crate::faces::native;
@@ -19,10 +20,14 @@ use crate::route::Endpoint;
 /// The longest prefix of a mount, in bytes.
 const MAX_PREFIX_BYTES: usize = 256;
 
-/// Every protocol that is mounted by default, under its name. A new face is one more line here.
+/// Every protocol. Those that have routes are mounted by default, under their names. A new face is one more line here.
 #[must_use]
 pub fn protocols() -> Vec<Arc<dyn Protocol>> {
-    vec![Arc::new(CommunicationOptions::default()), Arc::new(ConnectOptions::default())]
+    vec![
+        Arc::new(CommunicationOptions::default()),
+        Arc::new(ConnectOptions::default()),
+        Arc::new(ClientProtocol::default()),
+    ]
 }
 
 /// Where a protocol is served.
@@ -71,6 +76,22 @@ pub(crate) struct Miss {
     pub(crate) error: Error,
     /// The methods that the path has.
     pub(crate) allow: Option<String>,
+}
+
+/// A protocol as programs on this machine reach it by a local socket.
+///
+/// # Errors
+/// `invalid_request` where it has no such connections.
+pub(crate) fn open_local(
+    protocol: &dyn Protocol,
+    services: &Services,
+    address: &str,
+) -> Result<Arc<dyn LocalFace>> {
+    let face = protocol.open(services, MountPoint::new("", address, &services.options));
+    face.local().ok_or_else(|| {
+        let name = protocol.name();
+        Error::new(Code::InvalidRequest, format!("the protocol '{name}' has no local connections"))
+    })
 }
 
 /// Whether a server could serve these mounts together.
@@ -132,14 +153,15 @@ impl Mount {
         Ok(Self { prefix: prefix.to_owned(), protocol })
     }
 
-    /// Each protocol under its name, with its options at their defaults.
+    /// Each protocol that has routes under its name, with its options at their defaults.
     #[must_use]
     pub fn defaults() -> Vec<Self> {
         let mount = |protocol: Arc<dyn Protocol>| {
             let prefix = format!("/{}", protocol.name());
             Self { prefix, protocol }
         };
-        protocols().into_iter().map(mount).collect()
+        let has_routes = |protocol: &Arc<dyn Protocol>| !protocol.operations().is_empty();
+        protocols().into_iter().filter(has_routes).map(mount).collect()
     }
 
     /// What every path begins with: nothing for the root, else such as `/communication`, without a slash at its end.

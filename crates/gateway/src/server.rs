@@ -25,17 +25,14 @@ use crate::core::meters::{self, Meters};
 use crate::core::options::{Access, Options};
 use crate::core::ports::Ports;
 use crate::core::scheme::Scheme;
-use crate::face::Services;
-use crate::faces::client::listener::ClientListener;
-use crate::faces::client::{self, ClientOptions, Wrap};
+use crate::face::{Protocol, Services};
 use crate::faces::native;
 use crate::http::connection;
-use crate::mounts::{Mount, Router};
+use crate::local::{ACCEPT_PAUSE, LocalListener};
+use crate::mounts::{Mount, Router, open_local};
 use crate::pipeline::{Pipeline, RequestIds};
 use crate::stream::Streams;
 
-/// How long to wait after a connection could not be accepted: the process may be out of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How often recorded metrics are folded together.
 const UPKEEP: Duration = Duration::from_secs(5);
 
@@ -123,18 +120,20 @@ impl Server {
         Ok(server)
     }
 
-    /// Serves programs on this machine that connect to this socket, in the name of this principal, and only those of the user that the server runs as. May be called before anything else uses the server.
+    /// Serves this protocol to programs on this machine that connect to this socket, in the name of this principal, and only to those of the user that the server runs as. May be called before anything else uses the server.
+    ///
+    /// # Errors
+    /// `invalid_request` where the protocol has no local connections.
     pub fn listen_local(
         &self,
         listener: UnixListener,
-        options: ClientOptions,
+        protocol: &dyn Protocol,
         owner: Principal,
-        wrap: Arc<dyn Wrap>,
-    ) {
-        let local = ClientListener {
-            state: Arc::new(client::State::new(&self.services, options)),
+    ) -> Result<()> {
+        let address = self.services.options.address(&self.addresses);
+        let local = LocalListener {
+            face: open_local(protocol, &self.services, &address)?,
             owner: Arc::new(owner),
-            wrap,
             connections: Arc::clone(&self.local_connections),
             tasks: self.tasks.clone(),
             accept_end: self.accept_end.clone(),
@@ -142,6 +141,7 @@ impl Server {
             drop_connections: self.drop_connections.clone(),
         };
         self.tasks.spawn(local.run(listener));
+        Ok(())
     }
 
     /// How many programs are connected that [`Server::listen_local`] serves; changes as they come and go.

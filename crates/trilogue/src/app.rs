@@ -13,7 +13,8 @@ use trilogue_domain::{Code, Error, Principal, Rights, RunId};
 use trilogue_egress::{Client, Policy};
 use trilogue_gateway::callback::Sender;
 use trilogue_gateway::{
-    CallbackDelivery, ClientOptions, ConnectOptions, HistoryFetch, Ports, Scheme, Server,
+    CallbackDelivery, ClientOptions, ClientProtocol, ConnectOptions, HistoryFetch, Ports, Scheme,
+    Server,
 };
 use trilogue_mapping::agent_client::Originals;
 use trilogue_mapping::communication::strict::CommunicationRules;
@@ -295,7 +296,8 @@ impl App {
             })?;
             let wrapped = Arc::new(WrappedCommands::new(runtime, Arc::clone(&self.children)));
             if let Some(listener) = listener {
-                server.listen_local(listener, self.client, self.owner, wrapped);
+                let protocol = ClientProtocol::new(self.client, wrapped);
+                server.listen_local(listener, &protocol, self.owner)?;
             }
         }
         let connections = server.local_connections();

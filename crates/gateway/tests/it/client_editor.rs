@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use trilogue_domain::{AgentName, Principal, PrincipalId, Result, Rights, TenantId};
-use trilogue_gateway::{Wrap, WrapCommand};
+use trilogue_gateway::{ClientProtocol, Wrap, WrapCommand};
 use trilogue_runtime::Runtime;
 use trilogue_testkit::schema::{Conversation, Side};
 
@@ -50,7 +50,8 @@ impl Door {
             own: false,
         };
         let wrap = Arc::new(Puppeteer(rig.runtime.clone()));
-        rig.server.listen_local(listener, rig.client.clone(), principal, wrap);
+        let protocol = ClientProtocol::new(rig.client.clone(), wrap);
+        rig.server.listen_local(listener, &protocol, principal).unwrap();
         Self { folder }
     }
 

@@ -18,7 +18,7 @@
 mod ask_registry;
 mod asking;
 mod connection;
-pub(crate) mod listener;
+mod local;
 mod methods;
 mod open_sessions;
 mod options;
@@ -29,7 +29,65 @@ mod thread_metadata;
 mod wire;
 mod wrap;
 
+use std::sync::Arc;
+
+use trilogue_domain::Error;
+
 pub use options::{ClientOptions, MessageIdFormat, UserMessageId, WhenBusy};
-pub(crate) use state::State;
 pub use wire::socket::{LocalReader, LocalWriter, split_local};
 pub use wrap::{Wrap, WrapCommand};
+
+use self::state::State;
+use crate::face::{Face, LocalFace, MountPoint, Protocol, Services};
+use crate::http::problem;
+use crate::http::reply::Reply;
+use crate::route::{Endpoint, Operation};
+
+/// The Agent Client Protocol, as programs on this machine reach it.
+#[derive(Clone, Debug, Default)]
+pub struct ClientProtocol {
+    options: ClientOptions,
+    /// Registers the commands of `trilogue wrap`.
+    wrap: Option<Arc<dyn Wrap>>,
+}
+
+// === impl ClientProtocol ===
+
+impl ClientProtocol {
+    pub const NAME: &'static str = "client";
+
+    #[must_use]
+    pub fn new(options: ClientOptions, wrap: Arc<dyn Wrap>) -> Self {
+        Self { options, wrap: Some(wrap) }
+    }
+}
+
+impl Protocol for ClientProtocol {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn operations(&self) -> Vec<Operation> {
+        Vec::new()
+    }
+
+    fn open(&self, services: &Services, _: MountPoint) -> Arc<dyn Face> {
+        Arc::new(State::new(services, self))
+    }
+}
+
+// === impl State ===
+
+impl Face for State {
+    fn endpoints(self: Arc<Self>) -> Vec<Endpoint> {
+        Vec::new()
+    }
+
+    fn respond(&self, error: &Error, request_id: Option<&str>) -> Reply {
+        problem::respond(error, request_id)
+    }
+
+    fn local(self: Arc<Self>) -> Option<Arc<dyn LocalFace>> {
+        Some(self)
+    }
+}

@@ -5,13 +5,17 @@ use std::time::Duration;
 
 use metrics::Counter;
 use tokio_util::sync::CancellationToken;
+use trilogue_domain::error::Result;
 use trilogue_domain::port::Clock;
+use trilogue_domain::{Code, Error};
 use trilogue_runtime::Runtime;
 use trilogue_store::Read;
 
+use super::ClientProtocol;
 use super::ask_registry::AskRegistry;
 use super::open_sessions::OpenSessions;
 use super::options::ClientOptions;
+use super::wrap::Wrap;
 use crate::core::lifecycle::Lifecycle;
 use crate::face::Services;
 
@@ -19,6 +23,7 @@ use crate::face::Services;
 #[derive(Debug)]
 pub(crate) struct State {
     pub(super) options: ClientOptions,
+    wrap: Option<Arc<dyn Wrap>>,
     /// How long connections have to end when the server stops.
     pub(super) connection_grace: Duration,
     /// How long a client may accept nothing of what is sent to it.
@@ -40,23 +45,31 @@ pub(crate) struct State {
 // === impl State ===
 
 impl State {
-    pub(crate) fn new(services: &Services, client: ClientOptions) -> Self {
+    pub(super) fn new(services: &Services, protocol: &ClientProtocol) -> Self {
         let Services { ports, options, meters, lifecycle, .. } = services;
         Self {
-            options: client,
+            options: protocol.options.clone(),
+            wrap: protocol.wrap.clone(),
             connection_grace: options.connection_grace,
             write_timeout: options.write_timeout,
             runtime: ports.runtime.clone(),
             read: Arc::clone(&ports.read),
             clock: Arc::clone(&ports.clock),
-            open_sessions: OpenSessions::default(),
-            asks: AskRegistry::default(),
+            open_sessions: OpenSessions::clone(&services.common_state()),
+            asks: AskRegistry::clone(&services.common_state()),
             life: uuid::Uuid::new_v4().to_string(),
             panics: meters.panics.clone(),
             repeated_ids: meters.repeated_ids.clone(),
             streams_end: lifecycle.streams_end(),
             lifecycle: Arc::clone(lifecycle),
         }
+    }
+
+    /// # Errors
+    /// `invalid_request` where commands are not wrapped.
+    pub(super) fn wrap(&self) -> Result<&dyn Wrap> {
+        let refused = || Error::new(Code::InvalidRequest, "this server wraps no commands");
+        self.wrap.as_deref().ok_or_else(refused)
     }
 
     pub(super) fn is_draining(&self) -> bool {

@@ -1,0 +1,90 @@
+//! The listener for programs on the same machine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use trilogue_domain::Principal;
+
+use crate::face::{LocalConnection, LocalFace};
+
+/// The pause after a connection could not be accepted: the process may be out of file descriptors.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Accepts connections of programs that run as the server's user.
+pub(crate) struct LocalListener {
+    pub(crate) face: Arc<dyn LocalFace>,
+    /// In whose name the programs act.
+    pub(crate) owner: Arc<Principal>,
+    pub(crate) connections: Arc<watch::Sender<usize>>,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) accept_end: CancellationToken,
+    pub(crate) connections_end: CancellationToken,
+    pub(crate) drop_connections: CancellationToken,
+}
+
+/// Counts a connection until it is dropped.
+struct ConnectionGuard(Arc<watch::Sender<usize>>);
+
+// === impl LocalListener ===
+
+impl LocalListener {
+    pub(crate) async fn run(self, listener: UnixListener) {
+        let room = Arc::new(Semaphore::new(self.face.max_connections()));
+        loop {
+            let accepted = tokio::select! {
+                () = self.accept_end.cancelled() => return,
+                accepted = listener.accept() => accepted,
+            };
+            let stream = match accepted {
+                Ok((stream, _)) if is_same_user(&stream) => stream,
+                Ok(_) => {
+                    tracing::warn!("refused a local connection of another user");
+                    continue;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a local connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let permit = Arc::clone(&room).try_acquire_owned();
+            let guard = ConnectionGuard::new(&self.connections);
+            let (principal, is_full) = (Arc::clone(&self.owner), permit.is_err());
+            let stop = self.connections_end.clone();
+            let connection = LocalConnection { stream, principal, is_full, stop };
+            let (face, dropped) = (Arc::clone(&self.face), self.drop_connections.clone());
+            self.tasks.spawn(async move {
+                tokio::select! {
+                    () = face.serve(connection) => {}
+                    () = dropped.cancelled() => {}
+                }
+                drop((permit, guard));
+            });
+        }
+    }
+}
+
+/// Whether the program at the other end runs as the same user as this server.
+fn is_same_user(stream: &UnixStream) -> bool {
+    let ours = rustix::process::geteuid().as_raw();
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == ours)
+}
+
+// === impl ConnectionGuard ===
+
+impl ConnectionGuard {
+    fn new(connections: &Arc<watch::Sender<usize>>) -> Self {
+        connections.send_modify(|count| *count += 1);
+        Self(Arc::clone(connections))
+    }
+}
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
