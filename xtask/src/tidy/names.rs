@@ -101,8 +101,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         |(name, places)| {
             let all = places.join(", ");
             let message = format!("'{name}' names {} things: {all}", places.len());
-            // Read them as one list: what is left of it is renamed step by step.
-            Finding::warning(places[0], message)
+            Finding::new(places[0], message)
         },
     ));
     findings
