@@ -43,8 +43,8 @@ impl Append for SqliteStore {
         let blob = naming.await.unwrap_or_else(|_| Err(closed()))?;
         let kind = WorkKind { is_vital: false, is_alone: true, bytes: bytes.len() };
         let (tenant, stored) = (tenant.clone(), blob.clone());
-        self.write(kind, move |desk: &mut WriteContext<'_>| {
-            blob::put(desk.conn, desk.blobs, &tenant, &stored, &bytes)
+        self.write(kind, move |writer: &mut WriteContext<'_>| {
+            blob::put(writer.conn, writer.blobs, &tenant, &stored, &bytes)
         })
         .await?;
         Ok(blob)
@@ -58,15 +58,15 @@ impl Append for SqliteStore {
         }
         // Only a change of owner waits for the disk.
         let node = node.to_owned();
-        self.write(WorkKind::VITAL, move |desk: &mut WriteContext<'_>| {
-            let mut taken = acquired(desk.conn, desk.context, thread)?;
+        self.write(WorkKind::VITAL, move |writer: &mut WriteContext<'_>| {
+            let mut taken = acquired(writer.conn, writer.context, thread)?;
             if taken.thread.owner_node != node {
                 taken.thread.owner_node.clone_from(&node);
                 taken.thread.epoch += 1;
-                apply::write_thread(desk.conn, &taken.thread)?;
-                desk.changed.threads.push(thread);
+                apply::write_thread(writer.conn, &taken.thread)?;
+                writer.changed.threads.push(thread);
                 let head = Head { epoch: taken.thread.epoch, last: taken.last };
-                desk.heads.set(thread, Some(head));
+                writer.heads.set(thread, Some(head));
             }
             Ok(taken)
         })

@@ -19,15 +19,15 @@ impl Configurations for SqliteStore {
     async fn create_configuration(&self, row: ConfigurationRow) -> Result<()> {
         row.check()?;
         let kind = WorkKind { bytes: row.config.as_bytes().len(), ..WorkKind::USUAL };
-        self.write(kind, move |desk: &mut WriteContext<'_>| create(desk.conn, &row)).await
+        self.write(kind, move |writer: &mut WriteContext<'_>| create(writer.conn, &row)).await
     }
 
     async fn update_configuration(&self, scope: &Scope, row: ConfigurationRow) -> Result<bool> {
         row.check()?;
         let scope = scope.clone();
         let kind = WorkKind { bytes: row.config.as_bytes().len(), ..WorkKind::USUAL };
-        self.write(kind, move |desk: &mut WriteContext<'_>| {
-            if visible(desk.conn, &scope, &row.id, row.updated_at)?.is_none()
+        self.write(kind, move |writer: &mut WriteContext<'_>| {
+            if visible(writer.conn, &scope, &row.id, row.updated_at)?.is_none()
                 || row.tenant != scope.tenant
             {
                 return Ok(false);
@@ -36,7 +36,7 @@ impl Configurations for SqliteStore {
                 "UPDATE configurations SET owner = ?5, agent = ?6, expires_at = ?7, body = ?8",
                 " WHERE tenant = ?3 AND id = ?4"
             );
-            row::write(desk.conn, sql, &row, &[])?;
+            row::write(writer.conn, sql, &row, &[])?;
             Ok(true)
         })
         .await
@@ -65,17 +65,17 @@ impl Configurations for SqliteStore {
 
     async fn remove_configuration(&self, scope: &Scope, id: &ConfigurationId) -> Result<bool> {
         let (scope, id) = (scope.clone(), id.clone());
-        self.write(WorkKind::VITAL, move |desk: &mut WriteContext<'_>| {
+        self.write(WorkKind::VITAL, move |writer: &mut WriteContext<'_>| {
             // Only the columns are compared, so that a damaged row can be removed too.
             let owner = scope.owner.as_ref().map(|owner| owner.as_str().to_owned());
-            let removed = desk
+            let removed = writer
                 .conn
                 .prepare_cached(concat!(
                     "DELETE FROM configurations WHERE tenant = ?1 AND id = ?2",
                     " AND (?3 IS NULL OR owner = ?3)"
                 ))?
                 .execute(params![scope.tenant.as_str(), id.as_str(), owner])?;
-            desk.changed.removes |= removed > 0;
+            writer.changed.removes |= removed > 0;
             Ok(removed > 0)
         })
         .await
@@ -90,14 +90,14 @@ impl Configurations for SqliteStore {
         if !is_due.await? {
             return Ok(0);
         }
-        self.write(WorkKind::VITAL, move |desk: &mut WriteContext<'_>| {
+        self.write(WorkKind::VITAL, move |writer: &mut WriteContext<'_>| {
             let sql = concat!(
                 "DELETE FROM configurations WHERE key IN",
                 " (SELECT key FROM configurations WHERE expires_at <= ?1",
                 " ORDER BY expires_at, key LIMIT ?2)"
             );
-            let removed = desk.conn.prepare_cached(sql)?.execute([now, limit])?;
-            desk.changed.removes |= removed > 0;
+            let removed = writer.conn.prepare_cached(sql)?.execute([now, limit])?;
+            writer.changed.removes |= removed > 0;
             Ok(removed)
         })
         .await

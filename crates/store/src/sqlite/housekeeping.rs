@@ -89,8 +89,9 @@ impl Housekeeping for SqliteStore {
             })
             .await?;
         if is_due {
-            self.write(WorkKind::VITAL, move |desk: &mut WriteContext<'_>| {
-                desk.conn
+            self.write(WorkKind::VITAL, move |writer: &mut WriteContext<'_>| {
+                writer
+                    .conn
                     .prepare_cached("DELETE FROM idempotency WHERE created_at < ?1")?
                     .execute([forgotten])?;
                 Ok(())
@@ -118,9 +119,9 @@ impl Housekeeping for SqliteStore {
     async fn erase_quarantined(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadKey>> {
         let (scope, id) = (scope.clone(), id.clone());
         let erased = self
-            .write(WorkKind::VITAL, move |desk: &mut WriteContext<'_>| {
+            .write(WorkKind::VITAL, move |writer: &mut WriteContext<'_>| {
                 // Only the key columns are read: the row itself may be damaged.
-                let found: Option<(i64, String)> = desk
+                let found: Option<(i64, String)> = writer
                     .conn
                     .prepare_cached("SELECT key, owner FROM threads WHERE tenant = ?1 AND id = ?2")?
                     .query_row([scope.tenant.as_str(), id.as_str()], |row| {
@@ -134,13 +135,13 @@ impl Housekeeping for SqliteStore {
                     return Ok(None);
                 };
                 let key = ThreadKey(key);
-                if desk.context.health.check_thread(key).is_ok() {
+                if writer.context.health.check_thread(key).is_ok() {
                     return Ok(None);
                 }
-                desk.heads.set(key, None);
-                remove::thread(desk.conn, desk.blobs, key)?;
-                desk.changed.threads.push(key);
-                desk.changed.removes = true;
+                writer.heads.set(key, None);
+                remove::thread(writer.conn, writer.blobs, key)?;
+                writer.changed.threads.push(key);
+                writer.changed.removes = true;
                 Ok(Some(key))
             })
             .await?;

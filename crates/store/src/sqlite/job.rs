@@ -50,7 +50,7 @@ pub(super) struct ChangedThreads {
 
 /// A change that can run again when its transaction was rolled back because of another.
 pub(super) trait Work: Send + fmt::Debug {
-    fn run(&mut self, desk: &mut WriteContext<'_>) -> Result<(), SqliteError>;
+    fn run(&mut self, writer: &mut WriteContext<'_>) -> Result<(), SqliteError>;
     fn reply(self: Box<Self>, outcome: Result<()>);
     fn kind(&self) -> WorkKind;
 }
@@ -138,8 +138,8 @@ where
     F: FnMut(&mut WriteContext<'_>) -> Result<T, SqliteError> + Send,
     T: Send,
 {
-    fn run(&mut self, desk: &mut WriteContext<'_>) -> Result<(), SqliteError> {
-        self.value = Some((self.run)(desk)?);
+    fn run(&mut self, writer: &mut WriteContext<'_>) -> Result<(), SqliteError> {
+        self.value = Some((self.run)(writer)?);
         Ok(())
     }
 

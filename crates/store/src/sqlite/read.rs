@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use rusqlite::params;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
@@ -10,6 +11,8 @@ use trilogue_domain::{
 };
 
 use super::error::lock;
+use super::lookups::{BY_ALIAS, by_id};
+use super::row::one;
 use super::{SqliteStore, blob, frames, heads, listing, lookups, thread_listing};
 use crate::port::{Range, Read, Tail};
 use crate::record::Frame;
@@ -26,7 +29,7 @@ impl Read for SqliteStore {
             return self.context.health.quarantine.visible(scope, Some(row));
         }
         let (scope, id) = (scope.clone(), id.clone());
-        self.read(move |conn, context| lookups::thread(conn, context, &scope, &id)).await
+        self.read(move |conn, context| by_id(conn, context, &scope, id.as_str())).await
     }
 
     async fn thread_of(&self, scope: &Scope, key: ThreadKey) -> Result<Option<ThreadRow>> {
@@ -63,7 +66,7 @@ impl Read for SqliteStore {
 
     async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>> {
         let (scope, id) = (scope.clone(), id.clone());
-        self.read(move |conn, context| lookups::run(conn, context, &scope, &id)).await
+        self.read(move |conn, context| by_id(conn, context, &scope, id.as_str())).await
     }
 
     async fn runs(
@@ -78,7 +81,7 @@ impl Read for SqliteStore {
 
     async fn interrupt(&self, scope: &Scope, id: &InterruptId) -> Result<Option<InterruptRow>> {
         let (scope, id) = (scope.clone(), id.clone());
-        self.read(move |conn, context| lookups::interrupt(conn, context, &scope, &id)).await
+        self.read(move |conn, context| by_id(conn, context, &scope, id.as_str())).await
     }
 
     async fn interrupts(
@@ -99,7 +102,15 @@ impl Read for SqliteStore {
 
     async fn message_in(&self, thread: ThreadKey, id: &MessageId) -> Result<Option<MessageRow>> {
         let id = id.clone();
-        self.read(move |conn, context| lookups::message_in(conn, context, thread, &id)).await
+        self.read(move |conn, context| {
+            context.health.check_thread(thread)?;
+            let params = params![thread.0, id.as_str()];
+            match one(conn, "WHERE thread = ?1 AND id = ?2", params)? {
+                Some(row) => Ok(Some(row)),
+                None => one(conn, BY_ALIAS, params),
+            }
+        })
+        .await
     }
 
     async fn checkpoint(
@@ -109,8 +120,12 @@ impl Read for SqliteStore {
         id: &CheckpointId,
     ) -> Result<Option<CheckpointRow>> {
         let (scope, thread, id) = (scope.clone(), thread.clone(), id.clone());
-        self.read(move |conn, context| lookups::checkpoint(conn, context, &scope, &thread, &id))
-            .await
+        self.read(move |conn, context| {
+            let thread = by_id::<ThreadRow>(conn, context, &scope, thread.as_str())?;
+            let Some(thread) = thread else { return Ok(None) };
+            one(conn, "WHERE thread = ?1 AND id = ?2", params![thread.key.0, id.as_str()])
+        })
+        .await
     }
 
     async fn path(
@@ -136,8 +151,12 @@ impl Read for SqliteStore {
             return Ok(self.context.health.quarantine.visible(scope, Some(row))?.map(|_| binding));
         }
         let (scope, thread, agent) = (scope.clone(), thread.clone(), agent.clone());
-        self.read(move |conn, context| lookups::binding(conn, context, &scope, &thread, &agent))
-            .await
+        self.read(move |conn, context| {
+            let thread = by_id::<ThreadRow>(conn, context, &scope, thread.as_str())?;
+            let Some(thread) = thread else { return Ok(None) };
+            one(conn, "WHERE thread = ?1 AND agent = ?2", params![thread.key.0, agent.as_str()])
+        })
+        .await
     }
 
     async fn frames(&self, thread: ThreadKey, range: Range) -> Result<Vec<Arc<Frame>>> {

@@ -27,24 +27,24 @@ impl Queue for SqliteStore {
             Some(due) if due <= now => {}
             _ => return Ok(Vec::new()),
         }
-        self.write(WorkKind::VITAL, move |desk: &mut WriteContext<'_>| {
-            queue::claim(desk.conn, kind, now, lease_until, limit)
+        self.write(WorkKind::VITAL, move |writer: &mut WriteContext<'_>| {
+            queue::claim(writer.conn, kind, now, lease_until, limit)
         })
         .await
     }
 
     async fn extend(&self, claim: &Claim, lease_until: Timestamp) -> Result<bool> {
         let claim = claim.clone();
-        self.write(WorkKind::VITAL, move |desk: &mut WriteContext<'_>| {
-            queue::extend(desk.conn, &claim, lease_until)
+        self.write(WorkKind::VITAL, move |writer: &mut WriteContext<'_>| {
+            queue::extend(writer.conn, &claim, lease_until)
         })
         .await
     }
 
     async fn finish(&self, claim: &Claim) -> Result<bool> {
         let claim = claim.clone();
-        self.write(WorkKind::VITAL, move |desk: &mut WriteContext<'_>| {
-            queue::finish(desk.conn, &claim)
+        self.write(WorkKind::VITAL, move |writer: &mut WriteContext<'_>| {
+            queue::finish(writer.conn, &claim)
         })
         .await
     }
@@ -53,8 +53,8 @@ impl Queue for SqliteStore {
         let (claim, error) = (claim.clone(), error.to_owned());
         let is_back = matches!(how, RetryDecision::RetryAt(_));
         let held = self
-            .write(WorkKind::VITAL, move |desk: &mut WriteContext<'_>| {
-                queue::abandon(desk.conn, &claim, &how, &error)
+            .write(WorkKind::VITAL, move |writer: &mut WriteContext<'_>| {
+                queue::abandon(writer.conn, &claim, &how, &error)
             })
             .await?;
         if held && is_back {
@@ -70,8 +70,8 @@ impl Queue for SqliteStore {
     async fn revive(&self, scope: &Scope, id: i64, now: Timestamp) -> Result<bool> {
         let scope = scope.clone();
         let is_back = self
-            .write(WorkKind::USUAL, move |desk: &mut WriteContext<'_>| {
-                queue::revive(desk.conn, &scope, id, now)
+            .write(WorkKind::USUAL, move |writer: &mut WriteContext<'_>| {
+                queue::revive(writer.conn, &scope, id, now)
             })
             .await?;
         if is_back {
@@ -88,12 +88,12 @@ impl Queue for SqliteStore {
 #[async_trait]
 impl Tokens for SqliteStore {
     async fn put_token(&self, token: TokenRow) -> Result<()> {
-        self.write(WorkKind::USUAL, move |desk: &mut WriteContext<'_>| {
+        self.write(WorkKind::USUAL, move |writer: &mut WriteContext<'_>| {
             let sql = concat!(
                 "INSERT INTO tokens (tenant, id, principal, hash, body)",
                 " VALUES (?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING"
             );
-            if row::write(desk.conn, sql, &token, &[])? == 0 {
+            if row::write(writer.conn, sql, &token, &[])? == 0 {
                 return Err(already_exists("token", token.id.as_str()).into());
             }
             Ok(())
@@ -113,12 +113,13 @@ impl Tokens for SqliteStore {
 
     async fn revoke_token(&self, tenant: &TenantId, id: &TokenId) -> Result<Option<TokenRow>> {
         let (tenant, id) = (tenant.clone(), id.clone());
-        self.write(WorkKind::VITAL, move |desk: &mut WriteContext<'_>| {
+        self.write(WorkKind::VITAL, move |writer: &mut WriteContext<'_>| {
             let params = params![tenant.as_str(), id.as_str()];
             let rest = "WHERE tenant = ?1 AND id = ?2";
-            let found = readable(row::one(desk.conn, rest, params))?;
+            let found = readable(row::one(writer.conn, rest, params))?;
             // A damaged token can be removed too.
-            desk.conn
+            writer
+                .conn
                 .prepare_cached("DELETE FROM tokens WHERE tenant = ?1 AND id = ?2")?
                 .execute(params)?;
             Ok(found)
