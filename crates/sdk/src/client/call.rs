@@ -60,9 +60,19 @@ impl Endpoint {
         self.within_limit(collect(response.body, self.options.max_response_bytes)).await?
     }
 
-    /// The body of a refusal.
-    pub(crate) async fn refusal(&self, response: Response) -> Result<Bytes, ClientError> {
-        self.within_limit(collect(response.body, MAX_REFUSAL_BYTES)).await?
+    /// Sends a call and passes the response when it succeeded; of another it makes the error.
+    pub(crate) async fn send(
+        &self,
+        call: RequestBuilder,
+        refused: impl FnOnce(u16, &[u8]) -> ClientError,
+    ) -> Result<Response, ClientError> {
+        let response = self.exchange(call).await?;
+        let status = response.status;
+        if (200..300).contains(&status) {
+            return Ok(response);
+        }
+        let limit = MAX_REFUSAL_BYTES;
+        Err(refused(status, &self.within_limit(collect(response.body, limit)).await??))
     }
 
     async fn within_limit<F: Future>(&self, answer: F) -> Result<F::Output, ClientError> {
@@ -94,6 +104,14 @@ impl RequestBuilder {
         Self { request, separator, waits: false }
     }
 
+    /// A call for the bytes at an address that the server gave, which must be a path of its own.
+    pub(crate) fn content(path: &str) -> Result<Self, ClientError> {
+        if !path.starts_with('/') || path.starts_with("//") {
+            return Err(ClientError::Unexpected("an address leaves the server".to_owned()));
+        }
+        Ok(Self::at(Method::Get, path.to_owned()))
+    }
+
     /// The server answers when it is done with something, so the answer has no time limit.
     pub(crate) fn waiting(mut self) -> Self {
         self.waits = true;
@@ -116,6 +134,14 @@ impl RequestBuilder {
         self
     }
 
+    /// With the key under which a run is created once, where there is one.
+    pub(crate) fn idempotency_key(self, key: Option<&String>) -> Self {
+        match key {
+            Some(key) => self.header("idempotency-key", key),
+            None => self,
+        }
+    }
+
     /// With a JSON body.
     pub(crate) fn json(mut self, body: &impl Serialize) -> Result<Self, ClientError> {
         let bytes = serde_json::to_vec(body)
@@ -124,6 +150,43 @@ impl RequestBuilder {
         Ok(self.header("content-type", "application/json"))
     }
 }
+
+/// Makes the constructors of a client, which has an `endpoint` and a base path behind that of the server's address.
+macro_rules! impl_client {
+    ($base:expr, $example:literal) => {
+        impl Client {
+            #[doc = concat!("A client of the server at this address, such as `", $example, "`.")]
+            ///
+            /// # Errors
+            /// As [`HttpTransport::to`].
+            pub fn at(url: &str) -> Result<Self, ClientError> {
+                Ok(Self::over(HttpTransport::to(url)?))
+            }
+
+            /// A client over HTTP, with the token of the transport.
+            #[must_use]
+            pub fn over(transport: HttpTransport) -> Self {
+                let options = Options::at(&format!("{}{}", transport.path(), $base));
+                Self::new(Arc::new(transport), options)
+            }
+
+            /// A client over this transport; [`Options::at`] says where the protocol is mounted.
+            #[must_use]
+            pub fn new(transport: Arc<dyn Transport>, options: Options) -> Self {
+                Self { endpoint: Arc::new(Endpoint::new(transport, options)) }
+            }
+
+            fn options(&self) -> &Options {
+                &self.endpoint.options
+            }
+
+            fn call(&self, method: Method, segments: &[&str]) -> RequestBuilder {
+                self.endpoint.call(method, segments)
+            }
+        }
+    };
+}
+pub(crate) use impl_client;
 
 /// The JSON of a value; `None` where it has none.
 pub(crate) fn json(value: &impl Serialize) -> Option<Json> {

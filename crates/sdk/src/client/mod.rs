@@ -45,7 +45,7 @@ pub use transport::{Method, Request, Response, ResponseBody, Transport, Transpor
 /// The objects of the face, as they are sent.
 pub use trilogue_wire::native as wire;
 
-use call::{Endpoint, RequestBuilder, perhaps_elsewhere};
+use call::{Endpoint, RequestBuilder, impl_client, perhaps_elsewhere};
 use events::EventScope;
 use options::DEFAULT_BASE;
 
@@ -86,28 +86,9 @@ pub struct Filter {
 
 // === impl Client ===
 
+impl_client!(DEFAULT_BASE, "http://127.0.0.1:7878");
+
 impl Client {
-    /// A client of the server at this address, such as `http://127.0.0.1:7878`.
-    ///
-    /// # Errors
-    /// As [`HttpTransport::to`].
-    pub fn at(url: &str) -> Result<Self, ClientError> {
-        Ok(Self::over(HttpTransport::to(url)?))
-    }
-
-    /// A client over HTTP, with the token of the transport.
-    #[must_use]
-    pub fn over(transport: HttpTransport) -> Self {
-        let options = Options::at(&format!("{}{DEFAULT_BASE}", transport.path()));
-        Self::new(Arc::new(transport), options)
-    }
-
-    /// A client over this transport.
-    #[must_use]
-    pub fn new(transport: Arc<dyn Transport>, options: Options) -> Self {
-        Self { endpoint: Arc::new(Endpoint::new(transport, options)) }
-    }
-
     /// The agents.
     ///
     /// # Errors
@@ -470,18 +451,7 @@ impl Client {
     /// # Errors
     /// [`ClientError::Unexpected`] for what is no path on this server; `not_found`.
     pub async fn blob(&self, path: &str) -> Result<ResponseBody, ClientError> {
-        if !path.starts_with('/') || path.starts_with("//") {
-            return Err(ClientError::Unexpected("a blob's link leaves the server".to_owned()));
-        }
-        self.bytes(RequestBuilder::at(Method::Get, path.to_owned())).await
-    }
-
-    fn options(&self) -> &Options {
-        &self.endpoint.options
-    }
-
-    fn call(&self, method: Method, segments: &[&str]) -> RequestBuilder {
-        self.endpoint.call(method, segments)
+        self.bytes(RequestBuilder::content(path)?).await
     }
 
     async fn fetch<T: DeserializeOwned>(&self, call: RequestBuilder) -> Result<T, ClientError> {
@@ -498,21 +468,15 @@ impl Client {
         Ok(self.send(call).await?.body)
     }
 
-    /// Sends a call and passes the response when it succeeded; of another it makes the problem.
     async fn send(&self, call: RequestBuilder) -> Result<Response, ClientError> {
-        let response = self.endpoint.exchange(call).await?;
-        let status = response.status;
-        if (200..300).contains(&status) {
-            return Ok(response);
-        }
-        let body = self.endpoint.refusal(response).await?;
-        match serde_json::from_slice::<Problem>(&body) {
-            Ok(problem) => Err(ClientError::Problem(Box::new(problem))),
-            Err(_) => Err(ClientError::Unexpected(format!(
+        let refused = |status, body: &[u8]| match serde_json::from_slice::<Problem>(body) {
+            Ok(problem) => ClientError::Problem(Box::new(problem)),
+            Err(_) => ClientError::Unexpected(format!(
                 "status {status} without a problem{}",
                 perhaps_elsewhere(status)
-            ))),
-        }
+            )),
+        };
+        self.endpoint.send(call, refused).await
     }
 }
 

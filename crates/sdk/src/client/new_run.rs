@@ -43,10 +43,7 @@ impl NewRun {
 
     pub(super) fn call(&self, client: &Client) -> Result<RequestBuilder, ClientError> {
         let call = client.call(Method::Post, &["runs"]).json(&self.create)?;
-        Ok(match &self.idempotency_key {
-            Some(key) => call.header("idempotency-key", key),
-            None => call,
-        })
+        Ok(call.idempotency_key(self.idempotency_key.as_ref()))
     }
 
     /// The call whose answer is the run's event stream.

@@ -33,7 +33,7 @@ use trilogue_wire::agent_communication::{
     RunsList,
 };
 
-use crate::client::call::{Endpoint, RequestBuilder};
+use crate::client::call::{Endpoint, RequestBuilder, impl_client};
 use crate::client::{
     ClientError, HttpTransport, Method, Options, Refusal, Response, ResponseBody, Transport,
 };
@@ -67,28 +67,9 @@ pub struct Filter {
 
 // === impl Client ===
 
+impl_client!("", "http://127.0.0.1:7878/communication");
+
 impl Client {
-    /// A client of the server at this address, which names where the protocol is mounted: `http://127.0.0.1:7878/communication`.
-    ///
-    /// # Errors
-    /// As [`HttpTransport::to`].
-    pub fn at(url: &str) -> Result<Self, ClientError> {
-        Ok(Self::over(HttpTransport::to(url)?))
-    }
-
-    /// A client over HTTP, with the token of the transport.
-    #[must_use]
-    pub fn over(transport: HttpTransport) -> Self {
-        let options = Options::at(transport.path());
-        Self::new(Arc::new(transport), options)
-    }
-
-    /// A client over this transport; [`Options::at`] says where the protocol is mounted.
-    #[must_use]
-    pub fn new(transport: Arc<dyn Transport>, options: Options) -> Self {
-        Self { endpoint: Arc::new(Endpoint::new(transport, options)) }
-    }
-
     /// Whether the server is there.
     ///
     /// # Errors
@@ -259,14 +240,7 @@ impl Client {
     /// # Errors
     /// [`ClientError::Unexpected`] for what is no path on this server; `not_found`.
     pub async fn content(&self, path: &str) -> Result<ResponseBody, ClientError> {
-        if !path.starts_with('/') || path.starts_with("//") {
-            return Err(ClientError::Unexpected("an address leaves the server".to_owned()));
-        }
-        Ok(self.send(RequestBuilder::at(Method::Get, path.to_owned())).await?.body)
-    }
-
-    fn options(&self) -> &Options {
-        &self.endpoint.options
+        Ok(self.send(RequestBuilder::content(path)?).await?.body)
     }
 
     fn endpoint(&self) -> &Endpoint {
@@ -278,10 +252,6 @@ impl Client {
         Arc::ptr_eq(&self.endpoint, &other.endpoint)
     }
 
-    fn call(&self, method: Method, segments: &[&str]) -> RequestBuilder {
-        self.endpoint.call(method, segments)
-    }
-
     async fn fetch<T: Read>(&self, call: RequestBuilder) -> Result<T, ClientError> {
         read(&self.bytes(call.header("accept", "application/json")).await?)
     }
@@ -290,19 +260,15 @@ impl Client {
         self.endpoint.whole(self.send(call).await?).await
     }
 
-    /// Sends a call and passes the response when it succeeded; of another it makes the refusal.
     async fn send(&self, call: RequestBuilder) -> Result<Response, ClientError> {
-        let response = self.endpoint.exchange(call).await?;
-        if (200..300).contains(&response.status) {
-            return Ok(response);
-        }
-        let status = response.status;
-        let body = self.endpoint.refusal(response).await?;
-        let refusal = match wire::read(&body, Rules::Lenient) {
-            Ok(body) => Refusal::new(Some(status), body),
-            Err(_) => Refusal::foreign(status),
+        let refused = |status, body: &[u8]| {
+            let refusal = match wire::read(body, Rules::Lenient) {
+                Ok(body) => Refusal::new(Some(status), body),
+                Err(_) => Refusal::foreign(status),
+            };
+            ClientError::Refused(Box::new(refusal))
         };
-        Err(ClientError::Refused(Box::new(refusal)))
+        self.endpoint.send(call, refused).await
     }
 }
 

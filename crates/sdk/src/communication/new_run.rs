@@ -60,10 +60,7 @@ impl NewRun {
     ) -> Result<RequestBuilder, ClientError> {
         let request = RunCreateRequest { mode, ..self.request.clone() };
         let call = client.call(Method::Post, &["runs"]).json(&request)?;
-        Ok(match &self.idempotency_key {
-            Some(key) => call.header("idempotency-key", key),
-            None => call,
-        })
+        Ok(call.idempotency_key(self.idempotency_key.as_ref()))
     }
 }
 

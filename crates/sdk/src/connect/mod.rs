@@ -38,7 +38,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use trilogue_wire::agent_connect as wire;
 
-use crate::client::call::{Endpoint, RequestBuilder};
+use crate::client::call::{Endpoint, RequestBuilder, impl_client};
 use crate::client::{
     ClientError, HttpTransport, Method, Options, Response, ResponseBody, Transport,
 };
@@ -66,45 +66,15 @@ pub struct Client {
 
 // === impl Client ===
 
+impl_client!("", "http://127.0.0.1:7878/connect");
+
 impl Client {
-    /// A client of the server at this address, which names where the protocol is mounted: `http://127.0.0.1:7878/connect`.
-    ///
-    /// # Errors
-    /// As [`HttpTransport::to`].
-    pub fn at(url: &str) -> Result<Self, ClientError> {
-        Ok(Self::over(HttpTransport::to(url)?))
-    }
-
-    /// A client over HTTP, with the token of the transport.
-    #[must_use]
-    pub fn over(transport: HttpTransport) -> Self {
-        let options = Options::at(transport.path());
-        Self::new(Arc::new(transport), options)
-    }
-
-    /// A client over this transport; [`Options::at`] says where the protocol is mounted.
-    #[must_use]
-    pub fn new(transport: Arc<dyn Transport>, options: Options) -> Self {
-        Self { endpoint: Arc::new(Endpoint::new(transport, options)) }
-    }
-
     /// The bytes of content at a path of this server.
     ///
     /// # Errors
     /// [`ClientError::Unexpected`] for what is no path on this server; `not_found`.
     pub async fn content(&self, path: &str) -> Result<ResponseBody, ClientError> {
-        if !path.starts_with('/') || path.starts_with("//") {
-            return Err(ClientError::Unexpected("an address leaves the server".to_owned()));
-        }
-        Ok(self.send(RequestBuilder::at(Method::Get, path.to_owned())).await?.body)
-    }
-
-    fn options(&self) -> &Options {
-        &self.endpoint.options
-    }
-
-    fn call(&self, method: Method, segments: &[&str]) -> RequestBuilder {
-        self.endpoint.call(method, segments)
+        Ok(self.send(RequestBuilder::content(path)?).await?.body)
     }
 
     async fn get<T: DeserializeOwned>(&self, segments: &[&str]) -> Result<T, ClientError> {
@@ -154,15 +124,9 @@ impl Client {
         self.endpoint.whole(self.send(call).await?).await
     }
 
-    /// Sends a call and passes the response when it succeeded; of another it makes the fault.
     async fn send(&self, call: RequestBuilder) -> Result<Response, ClientError> {
-        let response = self.endpoint.exchange(call).await?;
-        if (200..300).contains(&response.status) {
-            return Ok(response);
-        }
-        let status = response.status;
-        let body = self.endpoint.refusal(response).await?;
-        Err(ClientError::Fault(Box::new(Fault::read(status, &body))))
+        let refused = |status, body: &[u8]| ClientError::Fault(Box::new(Fault::read(status, body)));
+        self.endpoint.send(call, refused).await
     }
 }
 

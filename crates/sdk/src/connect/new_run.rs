@@ -103,10 +103,7 @@ impl NewRun {
             Mode::Stream => path.push("stream"),
         }
         let call = client.call(Method::Post, &path).json(&self.request)?;
-        Ok(match &self.idempotency_key {
-            Some(key) => call.header("idempotency-key", key),
-            None => call,
-        })
+        Ok(call.idempotency_key(self.idempotency_key.as_ref()))
     }
 }
 
