@@ -22,9 +22,6 @@ use crate::descriptor::Descriptors;
 pub struct Agents(Vec<Arc<dyn Agent>>);
 
 /// The agents of the configuration.
-///
-/// # Errors
-/// `invalid_request` for a name that is none, a built-in agent that there is not, a setting that cannot work, or a descriptor that breaks its rules.
 pub(crate) fn configured(
     options: &config::Options,
     descriptors: &Descriptors,
@@ -33,9 +30,6 @@ pub(crate) fn configured(
 }
 
 /// The same, with the processes of agents among these children.
-///
-/// # Errors
-/// As [`configured`].
 pub(crate) fn configured_with(
     options: &config::Options,
     descriptors: &Descriptors,
@@ -70,7 +64,6 @@ fn configured_one(
     }
 }
 
-/// An agent that comes with the server.
 fn built_in(
     name: &AgentName,
     agent: &config::Agent,
@@ -112,9 +105,6 @@ fn of_setting(name: &AgentName, error: &Error) -> Error {
 }
 
 /// How callers of each agent may show who they are, where the configuration says so.
-///
-/// # Errors
-/// `invalid_request` for a scheme that the server cannot check, or where there is none.
 pub(crate) fn schemes(options: &config::Options) -> Result<HashMap<AgentName, Vec<Scheme>>> {
     let mut schemes = HashMap::new();
     for (name, agent) in &options.agents {
@@ -144,9 +134,6 @@ pub(crate) fn schemes(options: &config::Options) -> Result<HashMap<AgentName, Ve
 }
 
 /// Every agent has a name of its own, on every face that is mounted.
-///
-/// # Errors
-/// `already_exists`, naming the name that two have, or the two.
 pub(crate) fn check_names(agents: &[Arc<dyn Backend>], mounts: &[Mount]) -> Result<()> {
     let mut cards: Vec<_> = agents.iter().map(|agent| agent.card()).collect();
     cards.sort_by_key(|card| &card.name);

@@ -28,11 +28,8 @@ use crate::local::{IDLE_EXIT, IdleExit, LocalListener, WrappedCommands};
 use crate::serve::Serve;
 use crate::{callback_secret, descriptor, first_token, logging, notify, token_file};
 
-/// How long connecting to the receiver of a callback may take.
 const CALLBACK_CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// How long delivering one callback may take.
 const CALLBACK_TIME_LIMIT: Duration = Duration::from_secs(10);
-/// The largest answer of a callback's receiver, in bytes.
 const MAX_CALLBACK_RESPONSE_BYTES: u64 = 1024 * 1024;
 
 /// A server that is ready to run.
@@ -331,7 +328,6 @@ fn client_options(options: &Options) -> ClientOptions {
     ClientOptions { max_sent_bytes: client.max_sent_bytes.max(longest), ..client }
 }
 
-/// How long the server runs without being used.
 fn idle_exit(server: &config::Server, local_listener: &LocalListener) -> Option<Duration> {
     let LocalListener::Open(claim) = local_listener else { return None };
     let by_default = claim.record().on_demand.then_some(IDLE_EXIT);
@@ -339,7 +335,6 @@ fn idle_exit(server: &config::Server, local_listener: &LocalListener) -> Option<
     set.or(by_default).filter(|limit| !limit.is_zero())
 }
 
-/// Signs and sends callbacks.
 fn callback_sender(options: &Options, policy: Policy, state: Option<&Path>) -> Result<Sender> {
     let client = trilogue_egress::Options {
         connect_timeout: CALLBACK_CONNECT_LIMIT,
@@ -383,7 +378,6 @@ fn announce(addresses: &[SocketAddr]) {
     drop(to.flush());
 }
 
-/// Returns at the first SIGTERM or Ctrl-C.
 async fn stop_signal() {
     use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut terminate) = signal(SignalKind::terminate()) else {

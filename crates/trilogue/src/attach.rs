@@ -15,9 +15,6 @@ use url::{Host, Url};
 use crate::exit::{CliError, Result};
 
 /// A message of this text and these attachments. Where `mentions` allows it, files that the text names as `@path` are attached too, each once.
-///
-/// # Errors
-/// As [`part`].
 pub(crate) fn message(text: String, mentions: bool, attached: &[String]) -> Result<RunInput> {
     let mentioned = if mentions { mentioned(&text) } else { Vec::new() };
     if attached.is_empty() && mentioned.is_empty() {
@@ -83,7 +80,6 @@ pub(crate) fn is_local(server: &Url) -> bool {
     }
 }
 
-/// Removes the local paths of attached files.
 pub(crate) fn forget_paths(input: &mut RunInput) {
     if let RunInput::Messages(messages) = input {
         for part in messages.iter_mut().flat_map(|message| &mut message.parts) {
@@ -109,9 +105,6 @@ fn file_block(path: &Path, content_type: &str) -> Option<Json> {
 }
 
 /// The part for `--attach`: an address is passed on; a file becomes an artifact of its name, as text or in base64. Its name and its first bytes tell its content type.
-///
-/// # Errors
-/// When the file cannot be read or is too large.
 pub(crate) fn part(source: &str) -> Result<InputPart> {
     if let Some(address) = address(source) {
         let content_type = content_type::of_name(address.path());
@@ -171,7 +164,6 @@ fn file(source: &str) -> Option<Cow<'_, Path>> {
 mod tests {
     use super::*;
 
-    /// The part for a file of this name and content.
     fn file(name: &str, bytes: &[u8]) -> InputPart {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);

@@ -26,9 +26,6 @@ pub fn read(state: &Path) -> io::Result<Option<Secret>> {
 }
 
 /// Reads the secret, and generates it where there is none yet. It is never replaced: receivers know it.
-///
-/// # Errors
-/// As [`read`], and when a new one cannot be made or written.
 pub(crate) fn ensure(state: &Path) -> io::Result<Secret> {
     if let Some(secret) = read(state)? {
         return Ok(secret);

@@ -35,13 +35,11 @@ pub(crate) struct Target {
 
 /// An agent of a server, in the protocol that the server speaks.
 pub(crate) trait RemoteAgent: Sized {
-    /// Reads one run of the agent.
     type Reader: RunReader;
 
     /// Finds the agent where a run needs more of it than its name.
     async fn open(server: &RemoteServer, target: Target) -> Result<Self>;
 
-    /// Fails where the server has no such agent.
     async fn check(&self) -> Result;
 
     async fn start(&self, input: RunInput) -> Result<Self::Reader>;
@@ -55,7 +53,6 @@ pub(crate) trait RemoteAgent: Sized {
     }
 }
 
-/// One run, read through a protocol.
 pub(crate) trait RunReader {
     /// The next item; `None` where the server has ended the stream. A question is the event `interrupt.raised`. Safe to cancel.
     async fn next(&mut self) -> Result<Option<RunItem>, ClientError>;
@@ -99,7 +96,6 @@ pub(crate) enum RunItem {
     Gap { first: u64 },
 }
 
-/// How a server took an answer.
 #[derive(Debug)]
 pub(crate) enum AnswerOutcome {
     Accepted,
@@ -109,7 +105,6 @@ pub(crate) enum AnswerOutcome {
     TooLate(String),
 }
 
-/// A run on the terminal.
 #[derive(Debug)]
 pub(crate) struct Conversation<'a, S> {
     reader: S,
@@ -121,9 +116,6 @@ pub(crate) struct Conversation<'a, S> {
 
 impl<'a, S: RunReader> Conversation<'a, S> {
     /// Starts a run, renders it to its end, and returns its thread where the server named one.
-    ///
-    /// # Errors
-    /// How the run ended, unless it completed.
     pub(crate) async fn hold(
         agent: &impl RemoteAgent<Reader = S>,
         input: RunInput,

@@ -16,15 +16,12 @@ use url::Url;
 use crate::config;
 use crate::token_file::make_private_dir;
 
-/// The largest descriptor, in bytes.
 const MAX_BYTES: u64 = 1024 * 1024;
-/// How long reading one address may take.
 const TIME_LIMIT: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// Descriptors by the names under which their agents are served.
 pub(crate) type Descriptors = HashMap<String, Json>;
 
-/// Where a descriptor lies.
 #[derive(Debug)]
 enum DescriptorSource {
     File(PathBuf),
@@ -32,9 +29,6 @@ enum DescriptorSource {
 }
 
 /// The descriptors that lie in files.
-///
-/// # Errors
-/// `invalid_request`, naming the file, when one cannot be read or is no JSON; or when an address is none that may be read.
 pub(crate) fn of_files(options: &config::Options) -> Result<Descriptors> {
     let mut descriptors = Descriptors::new();
     for (name, source) in sources(options)? {
@@ -46,9 +40,6 @@ pub(crate) fn of_files(options: &config::Options) -> Result<Descriptors> {
 }
 
 /// All descriptors, those of addresses too; `state` is where copies are kept.
-///
-/// # Errors
-/// As [`of_files`]; and when an address cannot be read that no copy is kept of.
 pub(crate) async fn load(
     options: &config::Options,
     policy: &Policy,

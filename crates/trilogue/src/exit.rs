@@ -30,23 +30,19 @@ pub(crate) enum ExitStatus {
     Interrupted = 130,
 }
 
-/// Why a command failed: what happened, and what to do next.
 #[derive(Debug)]
 pub(crate) struct CliError {
     pub(crate) exit: ExitStatus,
     /// What happened and why; empty where that has been reported already.
     pub(crate) message: Cow<'static, str>,
-    /// What to do next.
     pub(crate) hint: Option<Cow<'static, str>>,
 }
 
-/// The result of a command.
 pub(crate) type Result<T = (), E = CliError> = std::result::Result<T, E>;
 
 // === impl ExitStatus ===
 
 impl ExitStatus {
-    /// The exit code for an error code of the server.
     pub(crate) fn of(code: Code) -> Self {
         match code.class() {
             Class::NotFound => Self::NotFound,

@@ -11,17 +11,12 @@ use trilogue_store::rows::TokenRow;
 
 use crate::token_file;
 
-/// The tenant of a server that one user runs.
 const TENANT: &str = "default";
-/// The principal of the user who runs the server.
 const PRINCIPAL: &str = "owner";
 
 /// Makes sure that each address has a token file whose token works, and gives the files.
 ///
 /// A token that an earlier start left is used again while it still works; all addresses get the same.
-///
-/// # Errors
-/// When the store or a file cannot be written.
 pub(crate) async fn ensure(
     tokens: &dyn Tokens,
     state: &Path,

@@ -8,7 +8,6 @@ use trilogue::config;
 
 use crate::arguments::Arguments;
 
-/// The names of the configuration's sections.
 const SECTIONS: [&str; 7] = ["server", "store", "runtime", "log", "agents", "mounts", "egress"];
 
 #[test]
@@ -45,7 +44,6 @@ fn what_hints_name_exists() {
     assert!(hints_seen > 80 && named > 40, "the scan finds too little: {hints_seen}, {named}");
 }
 
-/// The settings that exist, dotted.
 fn keys() -> Vec<String> {
     let file = "[agents.echo]\nkind = \"builtin\"\n";
     let loaded = config::parse(Path::new("t.toml"), file).unwrap();
@@ -56,7 +54,6 @@ fn keys() -> Vec<String> {
     settings.chain(mounts).collect()
 }
 
-/// The long options of every command.
 fn options() -> Vec<String> {
     let mut open = vec![Arguments::command()];
     let mut options = vec!["help".to_owned(), "version".to_owned()];
@@ -67,7 +64,6 @@ fn options() -> Vec<String> {
     options
 }
 
-/// The source files of every crate that ends up in the program.
 fn sources() -> Vec<PathBuf> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut open: Vec<_> =

@@ -8,7 +8,6 @@ use trilogue_domain::{Code, Error};
 
 use crate::config;
 
-/// The most connections that wait to be accepted by one listener.
 const BACKLOG: u32 = 1_024;
 
 /// Bound addresses.

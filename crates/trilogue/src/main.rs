@@ -21,7 +21,6 @@ use crate::arguments::{Arguments, CliCommand};
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::terminal::print;
 
-/// Tokio's variable for the number of worker threads.
 const THREADS: &str = "TOKIO_WORKER_THREADS";
 
 fn main() -> ExitCode {

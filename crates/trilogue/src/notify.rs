@@ -18,13 +18,10 @@ use trilogue_gateway::{NoticeDelivery, Ports, Tell, TellAddress};
 
 use crate::config::Notify;
 
-/// How long the command may take.
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
-/// How much of its standard error is kept, in bytes.
 const MAX_STDERR_BYTES: u64 = 2_048;
 /// How long standard error is read after the command has ended.
 const STDERR_GRACE: Duration = Duration::from_millis(100);
-/// How much of it the log shows, in characters.
 const MAX_SHOWN_CHARS: usize = 300;
 
 /// The server's variables that it inherits in addition to those of every child: they lead to the user's desktop, which shows the notice.

@@ -22,23 +22,17 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 pub(crate) use format::{json, line};
 pub(crate) use verify::{CheckedDelivery, Verdict, Verifier};
 
-/// The largest delivery, in bytes.
 const MAX_DELIVERY_BYTES: usize = 16 * 1024 * 1024;
 /// The most connections at a time; others wait.
 const MAX_CONNECTIONS: u32 = 64;
-/// How long a sender may take for the headers.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a sender may take for the body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long sending the last responses may take.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long to wait after a connection could not be accepted, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A complete request.
 #[derive(Debug)]
 pub(crate) struct ReceivedDelivery {
-    /// The path with its query.
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -58,16 +52,12 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     /// Listens on this address, or on any free port of it for port 0.
-    ///
-    /// # Errors
-    /// When the port is in use or not allowed, or this machine does not have the address.
     pub(crate) async fn bind(address: SocketAddr) -> std::io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         Ok(Self { listener, address, permits: Arc::new(Semaphore::new(MAX_CONNECTIONS as usize)) })
     }
 
-    /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }

@@ -20,15 +20,11 @@ use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
 use crate::terminal::{print, safe};
 
-/// The status of a request whose token is missing or unknown.
 const UNAUTHENTICATED: u16 = 401;
 /// The agent that is searched for only to learn the server's protocol.
 const PROBED_AGENT: &str = "trilogue";
 
 /// Opens a client for the server and token that the command line names.
-///
-/// # Errors
-/// When the address is malformed, or the token file of that address cannot be used.
 pub(crate) fn open(globals: &Globals) -> Result<Client> {
     Ok(RemoteServer::find(globals)?.native())
 }
@@ -59,9 +55,6 @@ pub(crate) enum ServerProtocol {
 
 impl RemoteServer {
     /// The server that the command line names.
-    ///
-    /// # Errors
-    /// As [`open`].
     pub(crate) fn find(globals: &Globals) -> Result<Self> {
         let named = globals.server();
         let url = Url::parse(&named).map_err(|error| bad_url(&named, &error.to_string()))?;

@@ -9,7 +9,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// The longest token file that is read, in bytes.
 const MAX_BYTES: u64 = 4 * 1024;
 
 /// The folder of per-user state: `$XDG_STATE_HOME/trilogue`, or `~/.local/state/trilogue`.

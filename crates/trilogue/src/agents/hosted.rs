@@ -17,9 +17,6 @@ use super::of_setting;
 use crate::config::{self, AgentKind};
 
 /// An agent that speaks the Agent Client Protocol.
-///
-/// # Errors
-/// `invalid_request`, naming the setting that cannot work.
 pub(super) fn build(
     name: &AgentName,
     agent: &config::Agent,
@@ -34,10 +31,6 @@ pub(super) fn build(
     AgentClient::new(card, launch(name, agent)?, Arc::clone(children), rules)
 }
 
-/// An agent's permission rules.
-///
-/// # Errors
-/// `invalid_request`, naming the rule that is none.
 pub(super) fn rules(name: &AgentName, agent: &config::Agent) -> Result<Arc<Rules>> {
     let wrong = |why: String| {
         let message = format!("`agents.{name}.permissions`: {why}");
@@ -108,7 +101,6 @@ fn launch(name: &AgentName, agent: &config::Agent) -> Result<Launch> {
     Ok(launch)
 }
 
-/// The working directories of its threads, if `cwd` is set.
 fn folders(name: &AgentName, agent: &config::Agent) -> Result<Option<Folders>> {
     let named = |key: &str, error: &Error| {
         let message = format!("`agents.{name}.{key}`: {}", error.message());

@@ -137,7 +137,6 @@ impl Approve {
     }
 }
 
-/// Whether a form only asks for consent.
 fn has_no_fields(schema: &Value) -> bool {
     let properties = schema.get("properties").and_then(Value::as_object);
     schema["type"] == "object" && properties.is_none_or(Map::is_empty)

@@ -52,7 +52,6 @@ impl Backup {
     }
 }
 
-/// Writes the body to a new file with mode 600.
 async fn write(mut body: ResponseBody, path: &Path) -> Result<u64> {
     let failed = |error| unwritable(path, &error);
     let mut file =

@@ -94,7 +94,6 @@ struct InputLines<'a> {
 // === impl InputLines ===
 
 impl InputLines<'_> {
-    /// The next message; `None` at the end.
     async fn next(&mut self) -> Result<Option<RunInput>> {
         while let Some(text) = ask::read_line("> ").await? {
             match text.trim() {

@@ -48,7 +48,6 @@ impl Demo {
     }
 }
 
-/// The built-in agents.
 pub(crate) fn built_in() -> IndexMap<String, Agent> {
     let agent = Agent::of(AgentKind::Builtin);
     trilogue::BUILTIN_AGENTS.iter().map(|name| ((*name).to_owned(), agent.clone())).collect()
@@ -100,7 +99,6 @@ fn named(address: SocketAddr, is_found: bool) -> String {
     if is_usual && is_found { String::new() } else { format!(" --url http://{address}") }
 }
 
-/// A first request to a mount.
 fn first_request(mount: &Mount, url: &str, file: &Path) -> String {
     let prefix = mount.path();
     let (name, path, body) = match mount.protocol {
@@ -133,7 +131,6 @@ fn program() -> String {
     }
 }
 
-/// A path, quoted for a POSIX shell where it needs that.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | '+');

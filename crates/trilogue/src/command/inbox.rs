@@ -10,7 +10,6 @@ use crate::globals::Globals;
 use crate::remote;
 use crate::terminal::{print, safe};
 
-/// The longest question that a row shows, in characters.
 const MAX_QUESTION_CHARS: usize = 60;
 
 /// List open questions.
@@ -63,7 +62,6 @@ impl InboxCommand {
     }
 }
 
-/// The beginning of a question.
 fn question(interrupt: &Interrupt) -> String {
     let words: String = interrupt.prompt.iter().filter_map(Part::as_text).collect();
     let words = if words.is_empty() { interrupt.payload.as_str().to_owned() } else { words };

@@ -48,7 +48,6 @@ impl PageArguments {
         Page { after: self.after.clone(), limit: self.limit }
     }
 
-    /// Prints a page: its ids alone, or a table.
     pub(crate) fn print<T>(
         &self,
         items: &[T],

@@ -50,7 +50,6 @@ impl TailCommand {
         self.pages(&client, kind, after, globals).await
     }
 
-    /// Finds out whether the id names a run or a thread.
     async fn find(&self, client: &Client) -> Result<LogKind> {
         match client.run(&self.id).await {
             Ok(_) => return Ok(LogKind::Run),
@@ -68,7 +67,6 @@ impl TailCommand {
         }
     }
 
-    /// The cursor to begin after.
     async fn after(&self, client: &Client, kind: LogKind) -> Result<Option<String>> {
         let Some(from) = &self.from else { return Ok(None) };
         if let Ok(number) = from.parse::<u64>() {
@@ -215,7 +213,6 @@ fn summary(event: &Event) -> String {
     }
 }
 
-/// A message's id and content.
 fn of_message(id: &str, content: &str) -> String {
     format!("{}  {content}", safe::visible(id)).trim().to_owned()
 }

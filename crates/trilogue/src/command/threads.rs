@@ -13,7 +13,6 @@ use crate::globals::Globals;
 use crate::remote;
 use crate::terminal::{ask, print, safe};
 
-/// The default number of messages that are shown.
 const DEFAULT_MESSAGES: u32 = 1_000;
 /// The most messages that can be shown: they are held in memory.
 const MAX_MESSAGES: i64 = 100_000;

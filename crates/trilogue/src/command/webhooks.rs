@@ -16,11 +16,9 @@ use crate::receiver::{Receiver, Verifier, json, line};
 use crate::remote;
 use crate::terminal::{print, safe};
 
-/// The default port to listen on.
 const DEFAULT_PORT: u16 = 7879;
 /// The most deliveries that are received and not yet printed.
 const MAX_WAITING: usize = 16;
-/// The most deliveries that `--all` retries.
 const MAX_REDELIVERED: usize = 100_000;
 
 /// Receive callbacks, or list and retry those that a server could not deliver.

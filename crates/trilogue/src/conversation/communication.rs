@@ -186,7 +186,6 @@ impl RunReader for CommunicationRunReader {
     }
 }
 
-/// An answer from the terminal as a message.
 fn message_of(answer: AnswerCreate, interrupt: &Interrupt) -> Resume {
     let part = match (answer.option, answer.value) {
         (Some(option), _) => {

@@ -39,7 +39,6 @@ pub(crate) struct ConnectRunReader {
     diff: OutputDiff,
     /// The schemas of answers, where they are known.
     descriptor: Option<Descriptor>,
-    /// The run's last question.
     question: Option<RunInterrupt>,
 }
 

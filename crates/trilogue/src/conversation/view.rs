@@ -51,8 +51,6 @@ pub(super) struct RunView {
 // === impl RunView ===
 
 impl RunView {
-    /// # Errors
-    /// When the folder for artifacts cannot be made, or `--raw` would reach a terminal.
     pub(super) fn new(arguments: &ViewArguments, globals: &Globals) -> Result<Self> {
         if arguments.raw && print::is_terminal() {
             return Err(CliError::usage("--raw writes only into a pipe or a file").hint(
@@ -131,7 +129,6 @@ impl RunView {
         }
     }
 
-    /// Lists the artifacts and, with `--save`, saves them.
     pub(super) async fn save_artifacts(&self, reader: &impl RunReader) -> Result {
         let mut saved = Vec::new();
         for part in self.renderer.artifacts() {

@@ -6,16 +6,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 use trilogue_store::Store;
 
-/// The longest pause between two checks for open runs.
 const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Waits until nothing uses the server.
 #[derive(Debug)]
 pub(crate) struct IdleExit {
-    /// How many programs are connected.
     pub(crate) connections: watch::Receiver<usize>,
     pub(crate) store: Arc<dyn Store>,
-    /// How long the server must be unused.
     pub(crate) limit: Duration,
 }
 

@@ -10,7 +10,6 @@ use crate::config;
 
 /// How long a server that was started on demand waits for the previous one to end.
 const CLAIM_LIMIT: Duration = Duration::from_secs(50);
-/// The pause between two attempts.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The local socket for the user's programs.
@@ -53,7 +52,6 @@ impl LocalListener {
         }
     }
 
-    /// Adds the server's HTTP addresses to its record.
     pub(crate) fn announce(&mut self, addresses: &[SocketAddr]) {
         let Self::Open(claim) = self else { return };
         if let Err(error) = claim.announce(addresses) {

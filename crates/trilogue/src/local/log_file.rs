@@ -8,9 +8,7 @@ use std::time::Duration;
 
 /// The size at which a log is rotated into one other file, in bytes.
 const MAX_BYTES: u64 = 8 * 1024 * 1024;
-/// How often a log's size is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
-/// How much of a log's end is shown, in bytes.
 const TAIL_BYTES: u64 = 4 * 1024;
 
 /// A bounded log of a process's standard error.

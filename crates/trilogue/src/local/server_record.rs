@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::token_file;
 
-/// The longest record that is read, in bytes.
 const MAX_BYTES: u64 = 64 * 1024;
 
 /// A server's description of itself, in its user's folder.
@@ -55,9 +54,6 @@ impl ServerRecord {
     }
 
     /// Writes the record atomically.
-    ///
-    /// # Errors
-    /// When the folder cannot be written.
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
         token_file::write(path, &serde_json::to_string(self)?)
     }

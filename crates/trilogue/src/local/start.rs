@@ -17,9 +17,7 @@ use trilogue_domain::{Code, Error};
 use super::user_server_dir::user;
 use super::{LogFile, ServerRecord, UserServerDir};
 
-/// How long a server may take to accept connections.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// The pause between two attempts to connect to a starting server.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How long to wait for another server that a starting one has found.
 const OTHER_LIMIT: Duration = Duration::from_secs(10);

@@ -10,7 +10,6 @@ use sha2::{Digest as _, Sha256};
 
 use crate::token_file;
 
-/// Mode bits of other users.
 const OTHERS: u32 = 0o077;
 
 /// The folder of a user's server.

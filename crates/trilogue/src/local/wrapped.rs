@@ -16,7 +16,6 @@ use trilogue_domain::{AgentName, Code, Error, limits};
 use trilogue_gateway::{Wrap, WrapCommand};
 use trilogue_runtime::{Backend, Runtime};
 
-/// How many bytes of a digest are in a name.
 const DIGEST_BYTES: usize = 8;
 /// Programs that run the program in their arguments.
 const RUNNERS: [&str; 14] = [

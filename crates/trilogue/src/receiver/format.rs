@@ -62,7 +62,6 @@ fn summary(body: &Value) -> Vec<String> {
     words
 }
 
-/// A run's output, in short.
 fn outcome(output: &Value) -> Option<String> {
     let inline = |value: &Value| render::inline(&Json::from_value(value));
     let values = output.get("values").map(|values| match values.get("message") {

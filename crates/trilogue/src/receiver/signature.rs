@@ -6,7 +6,6 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::HeaderMap;
 use sha2::Sha256;
 
-/// The header of a delivery's id.
 pub(super) const ID: &str = "webhook-id";
 /// The header of its time, in seconds since 1970.
 pub(super) const TIMESTAMP: &str = "webhook-timestamp";
@@ -72,9 +71,6 @@ impl Key {
 
 impl<'a> SignedHeaders<'a> {
     /// Reads the headers of a delivery that came at this time, in seconds since 1970.
-    ///
-    /// # Errors
-    /// When one is missing, or the time is too far from now.
     pub(super) fn read(headers: &'a HeaderMap, now: i64) -> Result<Self, VerifyError> {
         let field = |name: &'static str| {
             let value = headers.get(name).and_then(|value| value.to_str().ok());

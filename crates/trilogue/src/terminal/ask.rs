@@ -13,7 +13,6 @@ use crate::exit::{CliError, ExitStatus, Result};
 /// The most fields of a form that are asked for one by one; a larger form is asked for as JSON.
 const MAX_FIELDS: usize = 32;
 
-/// One field of a form.
 #[derive(Clone, PartialEq, Debug)]
 struct Field {
     name: String,
@@ -31,9 +30,6 @@ enum FieldKind {
 }
 
 /// Asks a yes-or-no question. Without a terminal, fails with the option that answers it.
-///
-/// # Errors
-/// A usage error without a terminal; interrupted by Ctrl-C.
 pub(crate) async fn confirm(question: &str, option: &str) -> Result<bool> {
     if !print::can_ask() {
         return Err(CliError::usage(format!("confirm this first: {question}"))
@@ -44,9 +40,6 @@ pub(crate) async fn confirm(question: &str, option: &str) -> Result<bool> {
 }
 
 /// Reads one line. `None` at the end of the input.
-///
-/// # Errors
-/// When standard input cannot be read.
 pub(crate) async fn read_line(prompt: &str) -> Result<Option<String>> {
     if print::can_ask() {
         print::aside(&style::bold(prompt));
@@ -59,7 +52,6 @@ pub(crate) async fn read_line(prompt: &str) -> Result<Option<String>> {
     .await
 }
 
-/// Shows a question.
 pub(crate) fn show(interrupt: &Interrupt) {
     let words: String = interrupt.prompt.iter().filter_map(Part::as_text).collect();
     if !words.is_empty() {
@@ -116,9 +108,6 @@ fn show_options(interrupt: &Interrupt) {
 }
 
 /// Shows a question and asks for its answer.
-///
-/// # Errors
-/// Interrupted by Ctrl-C.
 pub(crate) async fn answer(interrupt: &Interrupt) -> Result<AnswerCreate> {
     show(interrupt);
     let interrupt = interrupt.clone();

@@ -9,14 +9,12 @@ use trilogue_wire::native::{
 
 use super::safe::{self, Stripper};
 
-/// The longest JSON that a line shows, in characters.
 const MAX_INLINE_CHARS: usize = 200;
 /// The most open tool calls whose titles are kept.
 const MAX_CALLS: usize = 256;
 /// The longest line of a thought that is buffered until it ends, in bytes.
 const MAX_HELD_BYTES: usize = 4_096;
 
-/// The ids and titles of open tool calls.
 #[derive(Debug, Default)]
 pub(super) struct OpenCalls(Vec<(String, String)>);
 
@@ -26,7 +24,6 @@ pub(super) struct ThoughtLines {
     /// The open thought: its id, where it has one.
     open: Option<Option<String>>,
     stripper: Stripper,
-    /// The incomplete line.
     held: String,
 }
 
@@ -81,7 +78,6 @@ impl ThoughtLines {
         lines
     }
 
-    /// The rest of the open thought.
     pub(super) fn end(&mut self) -> String {
         (self.open, self.stripper) = (None, Stripper::default());
         let mut rest = std::mem::take(&mut self.held);
@@ -149,7 +145,6 @@ fn line(what: &str, value: Option<String>) -> String {
     value.map(|value| format!("{what}: {value}")).unwrap_or_default()
 }
 
-/// A rule that decided without asking.
 pub(super) fn rule_line(applied: &RuleApplied) -> String {
     let decided = if applied.allowed { "allowed" } else { "denied" };
     format!("permission: {decided} by the rule {}", safe::visible(&applied.rule))
@@ -168,7 +163,6 @@ pub(super) fn json(part: &Part) -> Option<String> {
     Some(pretty(&value))
 }
 
-/// JSON on lines of its own.
 pub(super) fn pretty(value: &serde_json::Value) -> String {
     safe::block(&serde_json::to_string_pretty(value).unwrap_or_default())
 }

@@ -14,10 +14,8 @@
 
 use super::safe::{self, Stripper};
 
-/// The longest passage that a note quotes, in characters.
 const MAX_QUOTE_CHARS: usize = 60;
 
-/// One citation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct CitedSource {
     pub(crate) start_index: Option<i64>,
@@ -45,7 +43,6 @@ pub(crate) struct CitedText {
     notes: Vec<Note>,
 }
 
-/// Text of an artifact.
 #[derive(Debug)]
 struct Gap {
     /// The index of its first character.
@@ -54,7 +51,6 @@ struct Gap {
     length: usize,
 }
 
-/// A note's place.
 #[derive(Debug)]
 struct Mark {
     /// After how many characters of the message.
@@ -73,7 +69,6 @@ struct Note {
 // === impl CitedSource ===
 
 impl CitedSource {
-    /// Whether it has an index.
     pub(crate) fn is_placed(&self) -> bool {
         self.start_index.is_some() || self.end_index.is_some()
     }
@@ -171,17 +166,14 @@ impl CitedText {
         out
     }
 
-    /// The list of notes, one line each.
     pub(crate) fn notes(&self) -> Vec<String> {
         (1..).zip(&self.notes).map(|(number, note)| note.line(number)).collect()
     }
 
-    /// Whether it has neither text nor notes.
     pub(crate) fn is_empty(&self) -> bool {
         self.raw.is_empty() && self.notes.is_empty()
     }
 
-    /// How many characters the message has so far.
     fn characters(&self) -> usize {
         self.gaps.iter().fold(self.raw.len(), |sum, gap| sum.saturating_add(gap.length))
     }

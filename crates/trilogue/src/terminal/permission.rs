@@ -10,17 +10,12 @@ use similar::{ChangeTag, TextDiff};
 use super::render::inline;
 use super::safe;
 
-/// The most lines of changes that are shown of one file.
 const MAX_DIFF_LINES: usize = 200;
-/// The most files whose changes are shown.
 const MAX_DIFFS: usize = 20;
-/// The largest text that is compared, in bytes.
 const MAX_COMPARED_BYTES: usize = 1024 * 1024;
 /// How long a comparison may take; the rest is then shown as one change.
 const COMPARE_LIMIT: Duration = Duration::from_millis(200);
-/// The longest line that is shown, in characters.
 const MAX_LINE_CHARS: usize = 300;
-/// Unchanged lines around a change.
 const CONTEXT_LINES: usize = 3;
 
 /// The lines of a request; `None` for a question of another protocol.
@@ -79,7 +74,6 @@ fn kind_of(item: &Value) -> Option<&str> {
     item.get("type").and_then(Value::as_str)
 }
 
-/// The changes in a file.
 fn diff(change: &Value) -> Vec<String> {
     let text = |name: &str| change.get(name).and_then(Value::as_str);
     let path = safe::visible(text("path").unwrap_or_default());

@@ -15,31 +15,24 @@ pub(crate) fn out(text: &str) -> Result {
 }
 
 /// Writes bytes to standard output as they are.
-///
-/// # Errors
-/// As [`out`].
 pub(crate) fn raw(bytes: &[u8]) -> Result {
     let mut out = io::stdout().lock();
     settle(out.write_all(bytes).and_then(|()| out.flush()))
 }
 
-/// Writes to standard error.
 pub(crate) fn aside(text: &str) {
     // There is nowhere left to report that standard error cannot be written.
     let _ = anstream::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Writes one line to standard error.
 pub(crate) fn note(text: &str) {
     aside(&format!("{text}\n"));
 }
 
-/// Writes a hint to standard error: what to do next.
 pub(crate) fn hint(text: &str) {
     note(&format!("{}: {text}", style::hint("hint")));
 }
 
-/// Says why the command failed, and what to do next.
 pub(crate) fn error(error: &CliError) {
     if !error.message.is_empty() {
         let word = match error.exit {
@@ -53,7 +46,6 @@ pub(crate) fn error(error: &CliError) {
     }
 }
 
-/// Whether standard output is a terminal.
 pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
@@ -74,9 +66,6 @@ fn settle(written: io::Result<()>) -> Result {
 }
 
 /// Writes one of the server's objects as a line of JSON.
-///
-/// # Errors
-/// As [`out`].
 pub(crate) fn json(value: &impl serde::Serialize) -> Result {
     let mut line = serde_json::to_vec(value)
         .map_err(|error| CliError::failed(format!("cannot write the response as JSON: {error}")))?;

@@ -8,7 +8,6 @@ use super::{safe, style};
 
 pub(crate) use super::beside::{inline, summary};
 
-/// How a run is rendered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RenderOptions {
     /// Whether the answer is written as it comes; otherwise message by message.
@@ -33,13 +32,11 @@ pub(crate) struct RunRenderer {
     below_another: bool,
     /// Whether the terminal's line has text and no end.
     mid_line: bool,
-    /// Whether any message had text.
     has_text: bool,
     /// Parts with a name, in order.
     artifacts: Vec<Part>,
     /// The plan as it was shown last.
     plan: Vec<PlanEntry>,
-    /// Open tool calls.
     calls: OpenCalls,
     /// The thought that grows.
     thoughts: ThoughtLines,
@@ -52,10 +49,8 @@ struct ShownMessage {
     text: CitedText,
 }
 
-/// What to print for one event.
 #[derive(Debug, Default)]
 pub(crate) struct Rendered {
-    /// For standard output.
     pub(crate) out: String,
     /// For standard error, after that.
     pub(crate) aside: String,
@@ -83,12 +78,10 @@ impl RunRenderer {
         self.options.raw
     }
 
-    /// The artifacts so far.
     pub(crate) fn artifacts(&self) -> &[Part] {
         &self.artifacts
     }
 
-    /// Renders the next event.
     pub(crate) fn event(&mut self, event: &Event) -> Rendered {
         let mut shown = Rendered::default();
         if let EventBody::MessageThought(thought) = &event.body {

@@ -7,14 +7,11 @@ use std::path::{Path, PathBuf};
 use super::safe;
 use crate::exit::{CliError, Result};
 
-/// The longest file name, in bytes.
 const MAX_NAME_BYTES: usize = 128;
 
-/// A folder that artifacts are saved in.
 #[derive(Clone, Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
-    /// Whether existing files are replaced.
     force: bool,
 }
 
@@ -37,9 +34,6 @@ pub(crate) fn file_name(name: &str) -> String {
 
 impl Folder {
     /// Opens a folder, and creates it where it is missing.
-    ///
-    /// # Errors
-    /// When it cannot be created.
     pub(crate) fn open(path: &Path, force: bool) -> Result<Self> {
         fs::create_dir_all(path).map_err(|error| {
             CliError::failed(format!("cannot create the folder {}: {error}", path.display()))
@@ -48,9 +42,6 @@ impl Folder {
     }
 
     /// Saves one artifact.
-    ///
-    /// # Errors
-    /// When the file exists and `--force` was not given, or it cannot be written.
     pub(crate) fn save(&self, name: &str, bytes: &[u8]) -> Result<PathBuf> {
         let name = file_name(name);
         let path = self.path.join(&name);

@@ -20,7 +20,6 @@ const ROLE: &str = "agent";
 /// The member in which our own servers name a question.
 const EXTENSION: &str = "x_trilogue";
 
-/// Translates the events of one run.
 #[derive(Debug, Default)]
 pub(super) struct EventTranslator {
     /// The messages so far. The count is the id of the last one.
@@ -93,13 +92,11 @@ pub(super) fn interrupt(request: AwaitRequest) -> Interrupt {
     }
 }
 
-/// The id of the question that a part names.
 fn named_interrupt(part: &wire::MessagePart) -> Option<String> {
     let extension = part.extra.get(EXTENSION)?.to_value();
     extension.get("interrupt_id")?.as_str().map(str::to_owned)
 }
 
-/// The question as data, where a part holds that.
 fn description(part: &wire::MessagePart) -> Option<Value> {
     let content = part.content.as_deref().filter(|_| part.content_type == "application/json")?;
     let described: Value = serde_json::from_str(content).ok()?;

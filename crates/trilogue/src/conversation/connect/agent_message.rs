@@ -10,16 +10,13 @@ const PLAIN: &str = "text/plain";
 /// The roles of everybody but the agent.
 const OTHER_ROLES: [&str; 3] = ["user", "human", "system"];
 
-/// A message of the agent.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct AgentMessage(pub(super) Vec<MessagePiece>);
 
-/// A piece of a message.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum MessagePiece {
     /// Text, which may grow as long as nothing comes behind it.
     Text(String),
-    /// Anything else, whole.
     Part(Box<Part>),
 }
 

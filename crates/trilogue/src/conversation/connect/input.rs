@@ -13,9 +13,6 @@ const MAX_SHOWN_SCHEMA_CHARS: usize = 400;
 const PLAIN: &str = "text/plain";
 
 /// The input in the first form that the schema takes: a string, its one text property, messages, or the text parsed as JSON. A JSON value is passed on unchanged.
-///
-/// # Errors
-/// Where the schema takes none of them.
 pub(super) fn by_schema(input: RunInput, schema: Option<&Value>) -> Result<Json> {
     let parts = match input {
         RunInput::Value(value) => return Ok(value),
@@ -74,7 +71,6 @@ fn text_property(schema: &Value) -> Option<&str> {
     only.filter(|name| is_text(name))
 }
 
-/// Follows a reference within the schema.
 fn resolved<'a>(schema: &'a Value, part: &'a Value) -> &'a Value {
     let place = part.get("$ref").and_then(Value::as_str).and_then(|it| it.strip_prefix('#'));
     place.and_then(|place| schema.pointer(place)).unwrap_or(part)

@@ -10,7 +10,6 @@ use trilogue_wire::native::{
 use super::super::unnumbered;
 use super::agent_message::{AgentMessage, MessagePiece, agent_messages};
 
-/// The role of every message.
 const ROLE: &str = "assistant";
 /// The `errcode` of a cancellation, and of one that removed the run too.
 const CANCELLED: [i64; 2] = [5, 6];
@@ -22,25 +21,20 @@ pub(super) struct OutputDiff {
     messages: u64,
     /// How much of the last message was sent on; `None` where it is complete.
     open: Option<SentMessage>,
-    /// The output's complete messages.
     complete: usize,
     /// Whether the server also sends every message as events: then the output adds nothing.
     sends_events: bool,
 }
 
-/// How much of a message was sent on.
 #[derive(Debug, Default)]
 struct SentMessage {
-    /// Its complete pieces.
     pieces: usize,
-    /// The text of the next one.
     text: String,
 }
 
 // === impl OutputDiff ===
 
 impl OutputDiff {
-    /// What an update adds.
     pub(super) fn push(&mut self, event: StreamPayload) -> Vec<Event> {
         let mut bodies = Vec::new();
         match event {
@@ -90,7 +84,6 @@ impl OutputDiff {
         EventBody::StateCustom(StateCustom { data: data.unwrap_or_else(|| update.clone()), kind })
     }
 
-    /// Adds what these messages have beyond what was sent on.
     fn extend(&mut self, messages: &[AgentMessage], is_last: bool, bodies: &mut Vec<EventBody>) {
         while self.complete < messages.len() {
             let Some(message) = messages.get(self.complete) else { return };
@@ -131,7 +124,6 @@ impl OutputDiff {
 // === impl SentMessage ===
 
 impl SentMessage {
-    /// Whether the message still begins with what was sent on.
     fn fits(&self, message: &AgentMessage) -> bool {
         match message.0.get(self.pieces) {
             None => self.text.is_empty() && message.0.len() == self.pieces,

@@ -2,12 +2,10 @@
 
 use bytes::Bytes;
 
-/// The batch that is being received.
 #[derive(Debug)]
 pub(super) struct BatchBuffer {
     lines: Vec<BufferedLine>,
     bytes: usize,
-    /// The most bytes of a batch.
     max_bytes: usize,
     interrupt: Option<(String, String)>,
 }
@@ -29,7 +27,6 @@ impl BatchBuffer {
         Self { lines: Vec::new(), bytes: 0, max_bytes, interrupt: None }
     }
 
-    /// Forgets an incomplete batch.
     pub(super) fn clear(&mut self) {
         *self = Self { max_bytes: self.max_bytes, ..Self::new(0) };
     }
@@ -41,12 +38,10 @@ impl BatchBuffer {
         self.bytes <= self.max_bytes
     }
 
-    /// The next line asks about an interrupt.
     pub(super) fn announce(&mut self, request: String, interrupt: String) {
         self.interrupt = Some((request, interrupt));
     }
 
-    /// Takes the complete batch.
     pub(super) fn take(&mut self) -> Vec<BufferedLine> {
         self.bytes = 0;
         std::mem::take(&mut self.lines)

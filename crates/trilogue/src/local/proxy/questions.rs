@@ -6,12 +6,10 @@ use bytes::Bytes;
 use trilogue_wire::agent_client::splice;
 use trilogue_wire::jsonrpc::Id;
 
-/// How many questions to the editor are remembered.
 const MAX_OPEN: usize = 1_024;
 /// How many of the editor's replies are kept in case the server did not store them.
 const MAX_REPLIES: usize = 64;
 
-/// Requests to the editor.
 #[derive(Debug, Default)]
 pub(super) struct EditorQuestions {
     open: BTreeMap<u64, OpenQuestion>,
@@ -19,7 +17,6 @@ pub(super) struct EditorQuestions {
     replies: VecDeque<KeptReply>,
 }
 
-/// A request that the editor has not replied to.
 #[derive(Clone, Debug)]
 struct OpenQuestion {
     /// The server's own id for it, as JSON; `None` after a reconnect until the server asks again.
@@ -38,7 +35,6 @@ struct KeptReply {
     line: Bytes,
 }
 
-/// Where a request of the server goes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum QuestionRoute {
     /// To the editor, as this line.
@@ -52,7 +48,6 @@ pub(super) enum QuestionRoute {
 // === impl EditorQuestions ===
 
 impl EditorQuestions {
-    /// Takes a request of the server.
     pub(super) fn ask(
         &mut self,
         line: &str,

@@ -18,9 +18,7 @@ use super::stdio::Stdio;
 
 /// How many bytes may wait for one side before the other is not read from.
 const MAX_WAITING_BYTES: usize = 16 * 1024 * 1024;
-/// How many bytes are read at once.
 const PIECE_BYTES: usize = 64 * 1024;
-/// How long the last bytes may take at the end.
 const LAST_BYTES: Duration = Duration::from_secs(1);
 
 /// Something that the user may want to know.
@@ -43,10 +41,8 @@ pub enum ProxyNotice {
     Refused(Error),
 }
 
-/// A connection attempt.
 type Connecting = Pin<Box<dyn Future<Output = Result<ServerConnection, Error>> + Send>>;
 
-/// The server's end of the relay.
 enum ServerEnd {
     Connected(Box<Connected>),
     Connecting(Connecting),
@@ -143,7 +139,6 @@ pub async fn run(
     ended.and_then(|()| proxy.startup_result())
 }
 
-/// Waits for the next event.
 async fn next(
     proxy: &mut Proxy,
     editor: &mut Decoder,
@@ -206,7 +201,6 @@ async fn finish(to: &mut (impl AsyncWrite + Unpin), bytes: &BytesMut) {
     let _ = timeout(LAST_BYTES, write).await;
 }
 
-/// The error for the editor's open requests.
 fn error_object(error: &Error) -> ErrorObject {
     let mut data = serde_json::json!({ "code": error.code().as_str() });
     if let Some(hint) = error.hint_text() {
@@ -223,7 +217,6 @@ impl ServerEnd {
         Self::Connected(Box::new(Connected { reader, writer, decoder, is_on_demand }))
     }
 
-    /// Waits for the server, or for a connection to one.
     async fn next(&mut self, to_server: &[u8], may_read_server: bool) -> RelayEvent {
         let up = match self {
             Self::Connecting(connecting) => {

@@ -7,9 +7,7 @@ use trilogue_wire::agent_client::splice;
 use trilogue_wire::jsonrpc::{Id, Request};
 use trilogue_wire::native::local::Extras;
 
-/// How many lines of an editor are kept.
 const MAX_ENTRIES: usize = 4_096;
-/// How many bytes of an editor's lines are kept.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
 
 /// Lines of the editor, in order. They are sent again on the next connection.
@@ -22,7 +20,6 @@ pub(super) struct RequestJournal {
     bytes: usize,
 }
 
-/// A line of the editor.
 #[derive(Clone, Debug)]
 pub(super) struct JournalEntry {
     /// The line, with its key, without its end.
@@ -36,7 +33,6 @@ pub(super) struct JournalEntry {
     is_accepted: bool,
 }
 
-/// What a line of the editor is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum EntryKind {
     /// A request. Kept until its response.
@@ -52,19 +48,14 @@ pub(super) enum EntryKind {
 /// A request, by what it takes to send it again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum RequestKind {
-    /// `initialize`.
     Initialize,
     /// `session/new`, with the id that the session gets.
     New(String),
-    /// `session/load` of a session.
     Load(String),
-    /// `session/resume` of a session.
     Resume(String),
-    /// `session/prompt` in a session.
     Prompt(String),
     /// `session/close` or `session/delete` of a session.
     Leave(String),
-    /// Safe to send twice.
     Repeatable,
     /// Not known to be safe to send twice.
     Unrepeatable,
@@ -102,7 +93,6 @@ impl RequestKind {
     }
 }
 
-/// A request's line with extras.
 fn with_extras(line: Bytes, params: &str, extras: &Extras) -> Bytes {
     if !params.starts_with('{') {
         // The server reports the error.
@@ -125,17 +115,14 @@ impl JournalEntry {
 // === impl RequestJournal ===
 
 impl RequestJournal {
-    /// Whether there is room for one more line of this many bytes.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         self.entries.len() < MAX_ENTRIES && self.bytes.saturating_add(bytes) <= MAX_BYTES
     }
 
-    /// Whether a request of this id is open.
     pub(super) fn is_open(&self, id: &Id<'_>) -> bool {
         self.by_id.contains_key(id.as_str())
     }
 
-    /// Adds a line after all others.
     pub(super) fn add(&mut self, line: Bytes, kind: EntryKind, is_sent: bool) {
         let number = self.next;
         self.next += 1;
@@ -147,12 +134,10 @@ impl RequestJournal {
             .insert(number, JournalEntry { line, kind, is_sent, parked: None, is_accepted: false });
     }
 
-    /// The line of an open request.
     pub(super) fn line(&self, id: &Id<'_>) -> Option<Bytes> {
         Some(self.entries.get(self.by_id.get(id.as_str())?)?.line.clone())
     }
 
-    /// What an open request asks for.
     pub(super) fn call(&self, id: &Id<'_>) -> Option<&RequestKind> {
         match &self.entries.get(self.by_id.get(id.as_str())?)?.kind {
             EntryKind::Request(_, call) => Some(call),
@@ -160,7 +145,6 @@ impl RequestJournal {
         }
     }
 
-    /// Removes a request that got its response.
     pub(super) fn close(&mut self, id: &Id<'_>) -> Option<RequestKind> {
         let number = self.by_id.remove(id.as_str())?;
         let EntryKind::Request(_, call) = self.remove(number)?.kind else { return None };
@@ -187,7 +171,6 @@ impl RequestJournal {
         self.entries.iter().find_map(of)
     }
 
-    /// The responses that were kept.
     pub(super) fn parked(&self) -> Vec<(Id<'static>, Bytes)> {
         let of = |entry: &JournalEntry| match &entry.kind {
             EntryKind::Request(id, _) => Some((id.clone(), entry.parked.clone()?)),
@@ -196,7 +179,6 @@ impl RequestJournal {
         self.entries.values().filter_map(of).collect()
     }
 
-    /// The turn of a prompt is stored.
     pub(super) fn accept(&mut self, id: &str) {
         let entry = self.by_id.get(id).and_then(|number| self.entries.get_mut(number));
         if let Some(entry) = entry.filter(|entry| entry.is_prompt()) {
@@ -214,7 +196,6 @@ impl RequestJournal {
         })
     }
 
-    /// Whether a prompt is open in a session.
     pub(super) fn has_prompt(&self, session: &str) -> bool {
         self.prompts(session).next().is_some()
     }
@@ -254,7 +235,6 @@ impl RequestJournal {
         lost
     }
 
-    /// Removes every line. Returns the open requests.
     pub(super) fn drain(&mut self) -> Vec<Id<'static>> {
         self.by_id.clear();
         self.bytes = 0;

@@ -19,7 +19,6 @@ use super::super::{ServerRecord, UserServerDir};
 pub const RECONNECT_LIMIT: Duration = Duration::from_secs(60);
 /// The pause after the first attempt. Doubled after each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// The longest pause between two attempts.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// How long a server may take to send its welcome. A starting server recovers its store first.
 const WELCOME_LIMIT: Duration = Duration::from_secs(60);
@@ -29,7 +28,6 @@ pub(super) const MAX_SENT_BYTES: usize = 32 * 1024 * 1024;
 const MAX_ANNOUNCED_BYTES: usize = 1024 * 1024 * 1024;
 /// The delay before the connection after one without any message. Doubled with each further one.
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
-/// The longest of these delays.
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
 /// Which server and agent to connect to.
@@ -47,7 +45,6 @@ pub struct ServerLink {
     pub client: String,
 }
 
-/// A connection after the welcome.
 #[derive(Debug)]
 pub(super) struct ServerConnection {
     pub(super) reader: LocalReader,
@@ -59,10 +56,8 @@ pub(super) struct ServerConnection {
     pub(super) is_on_demand: bool,
 }
 
-/// Why an attempt failed.
 #[derive(Debug)]
 enum ConnectFailure {
-    /// Another attempt may succeed.
     Transient(Error),
     Permanent(Error),
 }
@@ -184,7 +179,6 @@ impl ServerLink {
     }
 }
 
-/// The longest line that this server may send, in bytes.
 pub(super) fn max_sent(opened: &Opened) -> usize {
     opened.max_sent.unwrap_or(MAX_SENT_BYTES).clamp(MAX_SENT_BYTES, MAX_ANNOUNCED_BYTES)
 }

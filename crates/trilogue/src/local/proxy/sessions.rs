@@ -5,14 +5,11 @@ use std::collections::HashMap;
 use trilogue_wire::agent_client::splice;
 use trilogue_wire::jsonrpc::Id;
 
-/// How many sessions of an editor are continued after a reconnect.
 const MAX_SESSIONS: usize = 4_096;
 
-/// The sessions of an editor.
 #[derive(Debug, Default)]
 pub(super) struct EditorSessions {
     by_id: HashMap<String, EditorSession>,
-    /// How many of them are being loaded.
     loading: usize,
 }
 
@@ -41,7 +38,6 @@ struct HistoryLoad {
 // === impl EditorSessions ===
 
 impl EditorSessions {
-    /// The editor loads a session.
     pub(super) fn load(&mut self, id: &str, request: Id<'static>) {
         if let Some(session) = self.session(id)
             && session.loading.replace(HistoryLoad { request, received: 0, skip: 0 }).is_none()
@@ -69,7 +65,6 @@ impl EditorSessions {
         true
     }
 
-    /// The editor has everything up to this number.
     pub(super) fn set_position(&mut self, id: &str, number: u64) {
         if let Some(session) = self.session(id) {
             session.position = number;
@@ -89,7 +84,6 @@ impl EditorSessions {
         }
     }
 
-    /// The editor has opened a session.
     pub(super) fn attached(&mut self, id: &str, open_params: Option<String>) {
         if let Some(session) = self.session(id) {
             session.is_attached = true;
@@ -97,7 +91,6 @@ impl EditorSessions {
         }
     }
 
-    /// The editor has left a session.
     pub(super) fn remove(&mut self, id: &str) {
         if self.by_id.remove(id).is_some_and(|session| session.loading.is_some()) {
             self.loading -= 1;

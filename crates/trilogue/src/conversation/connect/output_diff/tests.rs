@@ -2,7 +2,6 @@ use serde_json::json;
 
 use super::*;
 
-/// The events for these updates, each on a short line.
 fn lines(updates: &[Value]) -> Vec<String> {
     let mut diff = OutputDiff::default();
     let mut lines = Vec::new();

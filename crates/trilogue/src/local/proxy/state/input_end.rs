@@ -13,11 +13,9 @@ const LAST_RESPONSES: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(super) struct InputEnd {
-    /// Whether the editor has closed its output.
     is_reached: bool,
     /// Whether there was a connection. Connecting has a time limit of its own.
     was_connected: bool,
-    /// When the proxy ends.
     deadline: Option<Instant>,
 }
 
@@ -39,7 +37,6 @@ impl InputEnd {
 // === impl Proxy ===
 
 impl Proxy {
-    /// The editor has closed its output.
     pub(in crate::local::proxy) fn on_input_end(&mut self, now: Instant) {
         self.input_end.is_reached = true;
         self.input_end.set_deadline(now);
@@ -51,12 +48,10 @@ impl Proxy {
         self.journal.drain();
     }
 
-    /// Whether the editor may still write.
     pub(in crate::local::proxy) fn is_listening(&self) -> bool {
         !self.input_end.is_reached
     }
 
-    /// Whether the editor waits for nothing any more.
     pub(in crate::local::proxy) fn has_ended(&self, now: Instant) -> bool {
         let is_over = self.input_end.deadline.is_some_and(|at| at <= now);
         self.input_end.is_reached && (is_over || self.journal.awaited().next().is_none())
@@ -68,9 +63,6 @@ impl Proxy {
     }
 
     /// Fails the requests without a response with an error that `to_object` converts.
-    ///
-    /// # Errors
-    /// That error, if there were such requests.
     pub(in crate::local::proxy) fn conclude(
         &mut self,
         to_object: impl FnOnce(&Error) -> ErrorObject,

@@ -28,10 +28,8 @@ const CANCEL: &[u8] = br#"{"jsonrpc":"2.0","method":"$/cancel_request""#;
 /// How long a server may take to end after it said that it is shutting down.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(60);
 
-/// The state between the editor and the server.
 #[derive(Debug)]
 pub(super) struct Proxy {
-    /// Whether there is a connection.
     is_online: bool,
     to_server: BytesMut,
     to_editor: BytesMut,
@@ -39,7 +37,6 @@ pub(super) struct Proxy {
     questions: EditorQuestions,
     sessions: EditorSessions,
     batch: BatchBuffer,
-    /// The editor's `initialize`.
     initialize: Option<Bytes>,
     /// Our own requests on this connection.
     own: HashMap<String, OwnRequest>,
@@ -57,7 +54,6 @@ pub(super) struct Proxy {
     startup: Startup,
 }
 
-/// A request of our own.
 #[derive(Debug)]
 enum OwnRequest {
     Initialize,
@@ -72,7 +68,6 @@ pub(super) struct BatchTooLarge;
 // === impl Proxy ===
 
 impl Proxy {
-    /// Without a connection.
     pub(super) fn new() -> Self {
         Self {
             is_online: false,
@@ -105,12 +100,10 @@ impl Proxy {
         &mut self.to_editor
     }
 
-    /// Bytes for the server, and for the editor.
     pub(super) fn outgoing(&self) -> (&[u8], &[u8]) {
         (&self.to_server, &self.to_editor)
     }
 
-    /// Takes a line of the editor.
     pub(super) fn on_editor_frame(&mut self, frame: Frame) {
         let line = match frame {
             Frame::Line(line) | Frame::Noise(line) => line,
@@ -128,9 +121,6 @@ impl Proxy {
     }
 
     /// Takes a line of the server.
-    ///
-    /// # Errors
-    /// When the connection is unusable.
     pub(super) fn on_server_frame(&mut self, frame: Frame) -> Result<(), BatchTooLarge> {
         let line = match frame {
             Frame::Line(line) => line,
@@ -243,7 +233,6 @@ impl Proxy {
         self.forward(line, kind.unwrap_or(EntryKind::Once));
     }
 
-    /// The editor replies to a question.
     fn on_reply(&mut self, id: &Id<'_>, line: &Bytes) {
         if let Some(line) = self.questions.reply(id, line)
             && self.is_online
@@ -265,7 +254,6 @@ impl Proxy {
         self.journal.add(line, kind, self.is_online);
     }
 
-    /// Refuses an unreadable line.
     fn refuse(&mut self, invalid: &jsonrpc::Invalid<'_>) {
         if let Some(id) = invalid.answers() {
             let mut line = Vec::new();
@@ -319,7 +307,6 @@ impl Proxy {
         }
     }
 
-    /// The server asks the editor.
     fn on_question(&mut self, asks: &Request<'_>, line: &[u8], about: Option<(String, String)>) {
         self.failures.has_message = true;
         let params = asks.params.map_or("", |params| params.get());
@@ -334,7 +321,6 @@ impl Proxy {
         }
     }
 
-    /// The server notifies the editor.
     fn on_server_notification(&mut self, told: &Notification<'_>, line: &[u8], is_history: bool) {
         self.failures.has_message = true;
         let params = told.params.map_or("", |params| params.get());
@@ -362,7 +348,6 @@ impl Proxy {
         }
     }
 
-    /// The server responds.
     fn on_response(&mut self, response: &Response<'_>, line: &Bytes) {
         if let Some(own) = self.own.remove(response.id.as_str()) {
             return self.on_own_response(own, response.outcome.is_ok());
@@ -422,7 +407,6 @@ impl Proxy {
         }
     }
 
-    /// Fails a request.
     fn fail(&mut self, id: &Id<'_>, error: &ErrorObject) {
         if self.own.remove(id.as_str()).is_none() && self.journal.is_open(id) {
             self.close_request(id, None);
@@ -437,7 +421,6 @@ impl Proxy {
         }
     }
 
-    /// Tells the editor that its reply is not needed.
     fn withdraw(&mut self, number: u64) {
         let params = serde_json::json!({ "requestId": number });
         let mut line = Vec::new();

@@ -17,7 +17,6 @@ const FAILURE_WINDOW: Duration = Duration::from_secs(10);
 pub(super) struct ReconnectFailures {
     /// Whether the current connection brought a message for the editor.
     pub(super) has_message: bool,
-    /// When the current connection began.
     since: Option<Instant>,
     count: u32,
     /// The first request that was open at the last failure, and at how many failures in a row.
@@ -35,7 +34,6 @@ impl ReconnectFailures {
         self.count
     }
 
-    /// Whether the loss of the current connection counts as a failure.
     fn is_failure(&self, now: Instant) -> bool {
         !self.has_message
             && self.since.is_some_and(|since| now.duration_since(since) < FAILURE_WINDOW)

@@ -9,9 +9,7 @@ use super::Proxy;
 
 #[derive(Debug, Default)]
 pub(super) struct Startup {
-    /// Whether the editor had a session.
     is_done: bool,
-    /// The last error of the startup.
     refused: Option<Error>,
     /// Whether the user does not know the error yet.
     is_new: bool,
@@ -20,7 +18,6 @@ pub(super) struct Startup {
 // === impl Startup ===
 
 impl Startup {
-    /// A request of the editor has its response.
     pub(super) fn on_response(&mut self, call: &RequestKind, error: Option<&ErrorObject>) {
         match (call, error) {
             (RequestKind::New(_) | RequestKind::Load(_) | RequestKind::Resume(_), None) => {
@@ -55,9 +52,6 @@ impl Proxy {
     }
 
     /// Whether the editor got the agent.
-    ///
-    /// # Errors
-    /// Why it did not.
     pub(in crate::local::proxy) fn startup_result(&mut self) -> Result<(), Error> {
         self.startup.refused.take().map_or(Ok(()), Err)
     }

@@ -4,7 +4,6 @@ const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","param
 const PERMISSION: &str =
     r#"{"jsonrpc":"2.0","id":3,"method":"session/request_permission","params":{"sessionId":"s"}}"#;
 
-/// A proxy with both sides.
 struct Table(Proxy);
 
 impl Table {
