@@ -7,7 +7,6 @@ pub const PLAIN_TEXT: &str = "text/plain";
 /// What bytes are of which nothing else is known.
 pub const BYTES: &str = "application/octet-stream";
 
-/// Types by the extension of a file's name.
 const BY_EXTENSION: &[(&str, &str)] = &[
     ("aac", "audio/aac"),
     ("aiff", "audio/aiff"),
@@ -114,7 +113,6 @@ pub fn media(content_type: &str) -> Option<&'static str> {
     medium.filter(|_| !is_text(content_type))
 }
 
-/// The type that the first bytes show.
 fn shown(content: &[u8]) -> Option<&'static str> {
     Some(match infer::get(content)?.mime_type() {
         "audio/x-wav" => "audio/wav",

@@ -52,7 +52,6 @@ struct RecorderShared {
 /// What answers a call: its method and params go in, a result or a refusal comes out.
 type CallHandler = Arc<dyn Fn(&str, Json) -> Result<Json, CallRefusal> + Send + Sync>;
 
-/// An editor that a recorder plays.
 struct SimulatedEditor {
     target: CallTarget,
     handler: CallHandler,

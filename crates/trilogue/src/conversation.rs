@@ -2,9 +2,9 @@
 //!
 //! [`Conversation`] is the same for every protocol. A protocol gives a [`RemoteAgent`], which starts runs, and a [`RunReader`], which reads one.
 
-pub(crate) mod communication;
-pub(crate) mod connect;
-pub(crate) mod native;
+mod communication;
+mod connect;
+mod native;
 mod view;
 
 use serde::Serialize;
@@ -19,6 +19,9 @@ use crate::globals::Globals;
 use crate::remote::RemoteServer;
 use crate::terminal::{ask, print, safe, style};
 
+pub(crate) use communication::CommunicationAgent;
+pub(crate) use connect::ConnectAgent;
+pub(crate) use native::NativeAgent;
 use view::RunView;
 pub(crate) use view::ViewArguments;
 
@@ -111,6 +114,29 @@ pub(crate) struct Conversation<'a, S> {
     view: RunView,
     globals: &'a Globals,
 }
+
+/// Opens an agent in the protocol of its server, and does this with it.
+macro_rules! with_agent {
+    ($server:expr, $protocol:expr, $target:expr, |$agent:ident| $then:expr) => {{
+        use $crate::conversation::RemoteAgent as _;
+        match $protocol {
+            $crate::remote::ServerProtocol::Communication => {
+                let $agent =
+                    $crate::conversation::CommunicationAgent::open($server, $target).await?;
+                $then
+            }
+            $crate::remote::ServerProtocol::Connect => {
+                let $agent = $crate::conversation::ConnectAgent::open($server, $target).await?;
+                $then
+            }
+            $crate::remote::ServerProtocol::Auto | $crate::remote::ServerProtocol::Native => {
+                let $agent = $crate::conversation::NativeAgent::open($server, $target).await?;
+                $then
+            }
+        }
+    }};
+}
+pub(crate) use with_agent;
 
 // === impl Conversation ===
 
@@ -245,6 +271,15 @@ fn unnumbered(body: EventBody) -> Event {
 fn raised(interrupt: Interrupt) -> RunItem {
     let raised = EventBody::InterruptRaised(InterruptRaised { interrupt });
     RunItem::Events { json: None, events: vec![unnumbered(raised)] }
+}
+
+/// An answer as a value, or else its text. An option is chosen by its id.
+fn answer_value(answer: AnswerCreate) -> Result<Json, Option<String>> {
+    match (answer.option, answer.value) {
+        (Some(option), _) => Ok(Json::from_value(&serde_json::json!({ "option_id": option }))),
+        (None, Some(value)) => Ok(value),
+        (None, None) => Err(answer.text),
+    }
 }
 
 /// A question without what only our own servers say of it.

@@ -13,6 +13,7 @@ use trilogue_sdk::client::{
 };
 use trilogue_sdk::connect::{self, AgentSearchRequest};
 use trilogue_sdk::{async_trait, communication};
+use trilogue_wire::native::Part;
 use url::{Host, Url};
 
 use crate::attach;
@@ -143,9 +144,9 @@ impl RemoteServer {
         }
     }
 
-    /// The path of an address on this server, below its base path; `None` for any other.
-    pub(crate) fn path_of(&self, address: &str) -> Option<String> {
-        let address = Url::parse(address).ok()?;
+    /// The path of a part's content on this server, below its base path; `None` where it is elsewhere.
+    pub(crate) fn path_of(&self, part: &Part) -> Option<String> {
+        let address = Url::parse(part.content_url.as_deref()?).ok()?;
         let below = address.path().strip_prefix(&self.path)?.starts_with('/');
         let query = address.query().map(|query| format!("?{query}")).unwrap_or_default();
         (below && address.origin() == self.http.url.origin())

@@ -365,7 +365,6 @@ impl Client {
         gone(self.ask(&CloseSessionRequest::new(session), Some(session)).await)
     }
 
-    /// Asks within the time that a call may take.
     async fn ask<P>(
         &self,
         params: &P,
@@ -422,7 +421,6 @@ async fn within<T>(
     answer.map_err(|_| Error::TimedOut { method: method.to_owned(), limit })
 }
 
-/// Asks, and reads the answer.
 async fn ask<P>(
     peer: &Peer,
     params: &P,

@@ -11,7 +11,6 @@ use trilogue_domain::lock;
 
 use super::Error;
 
-/// How much of what the agent wrote to its standard error is kept, in bytes.
 const KEPT_BYTES: usize = 16 * 1024;
 
 /// A program that is an agent.
@@ -113,7 +112,6 @@ impl Child {
         Ok((Self { group, process, stderr_tail }, read, write))
     }
 
-    /// What it wrote to its standard error last.
     pub(super) fn stderr_tail(&self) -> String {
         let kept = lock(&self.stderr_tail);
         String::from_utf8_lossy(&kept.iter().copied().collect::<Vec<_>>()).into_owned()

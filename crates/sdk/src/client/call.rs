@@ -26,7 +26,6 @@ pub(crate) struct Endpoint {
     pub(crate) options: Options,
 }
 
-/// Builds a request.
 #[derive(Debug)]
 pub(crate) struct RequestBuilder {
     request: Request,
@@ -118,7 +117,6 @@ impl RequestBuilder {
         self
     }
 
-    /// With a member of the query, where there is a value.
     pub(crate) fn query(mut self, name: &str, value: Option<&str>) -> Self {
         if let Some(value) = value {
             self.request.path.push(std::mem::replace(&mut self.separator, '&'));
@@ -142,7 +140,6 @@ impl RequestBuilder {
         }
     }
 
-    /// With a JSON body.
     pub(crate) fn json(mut self, body: &impl Serialize) -> Result<Self, ClientError> {
         let bytes = serde_json::to_vec(body)
             .map_err(|error| ClientError::Unexpected(format!("no JSON: {error}")))?;

@@ -52,7 +52,6 @@ struct NativeSource {
     has_events: bool,
 }
 
-/// What the server answers.
 enum NativeReply {
     Stream(Response),
     Run(Box<Run>),

@@ -90,9 +90,6 @@ impl_client!(DEFAULT_BASE, "http://127.0.0.1:7878");
 
 impl Client {
     /// The agents.
-    ///
-    /// # Errors
-    /// [`ClientError`], as every call.
     pub async fn agents(&self, page: &Page) -> Result<List<Agent>, ClientError> {
         self.fetch(paged(self.call(Method::Get, &["agents"]), page)).await
     }
@@ -106,17 +103,11 @@ impl Client {
     }
 
     /// The threads, newest first.
-    ///
-    /// # Errors
-    /// [`ClientError`], as every call.
     pub async fn threads(&self, page: &Page) -> Result<List<Thread>, ClientError> {
         self.fetch(paged(self.call(Method::Get, &["threads"]), page)).await
     }
 
     /// The threads that match, newest first.
-    ///
-    /// # Errors
-    /// [`ClientError`], as every call.
     pub async fn find_threads(
         &self,
         filter: &Filter,
@@ -262,9 +253,6 @@ impl Client {
     }
 
     /// The runs that match, newest first.
-    ///
-    /// # Errors
-    /// [`ClientError`], as every call.
     pub async fn runs(&self, filter: &Filter, page: &Page) -> Result<List<Run>, ClientError> {
         self.fetch(paged(filtered(self.call(Method::Get, &["runs"]), filter), page)).await
     }
@@ -341,9 +329,6 @@ impl Client {
     }
 
     /// The interrupts that match, newest first; only those that are pending unless the filter says otherwise.
-    ///
-    /// # Errors
-    /// [`ClientError`], as every call.
     pub async fn interrupts(
         &self,
         filter: &Filter,
@@ -383,9 +368,6 @@ impl Client {
     }
 
     /// The callback deliveries that were given up, newest first.
-    ///
-    /// # Errors
-    /// [`ClientError`], as every call.
     pub async fn deliveries(&self, page: &Page) -> Result<List<Delivery>, ClientError> {
         self.fetch(paged(self.call(Method::Get, &["deliveries"]), page)).await
     }
@@ -399,9 +381,6 @@ impl Client {
     }
 
     /// What the server is and does.
-    ///
-    /// # Errors
-    /// [`ClientError`], as every call.
     pub async fn status(&self) -> Result<Status, ClientError> {
         self.fetch(self.call(Method::Get, &["status"])).await
     }

@@ -29,7 +29,6 @@ pub(crate) struct Resumable<S: StreamSource> {
     pub(crate) flow: Flow<S>,
 }
 
-/// What a protocol makes of a stream.
 pub(crate) trait StreamSource: Sized + Send + Unpin {
     /// What the stream gives.
     type Item: Send + Unpin;
@@ -39,7 +38,6 @@ pub(crate) trait StreamSource: Sized + Send + Unpin {
     /// Begins one attempt to connect.
     fn connect(&mut self) -> Pending<Self::Reply>;
 
-    /// Takes an answer.
     fn on_reply(&mut self, reply: Self::Reply, flow: &mut Flow<Self>) -> Result<(), ClientError>;
 
     /// Takes an event; `None` where nobody needs to see it.
@@ -72,7 +70,6 @@ pub(crate) struct SseEvent {
     pub(crate) data: String,
 }
 
-/// How a connection ended.
 #[derive(Debug)]
 pub(crate) struct End {
     /// Why it broke; `None` where it ended as HTTP wants.
@@ -176,7 +173,6 @@ impl<S: StreamSource> Resumable<S> {
 // === impl Flow ===
 
 impl<S: StreamSource> Flow<S> {
-    /// Reads this stream from now on.
     pub(crate) fn read(&mut self, response: Response) -> Result<(), ClientError> {
         let decoder = Decoder::new(self.options.stream_limits);
         let body = Some(stream_body(response)?);
@@ -216,7 +212,6 @@ impl<S: StreamSource> Flow<S> {
         self.ready.clear();
     }
 
-    /// Whether a break is an error now.
     pub(crate) fn gives_up(&self) -> bool {
         self.attempts >= self.options.attempts
     }

@@ -71,9 +71,6 @@ impl_client!("", "http://127.0.0.1:7878/communication");
 
 impl Client {
     /// Whether the server is there.
-    ///
-    /// # Errors
-    /// [`ClientError`], as every call.
     pub async fn ping(&self) -> Result<(), ClientError> {
         let body = self.bytes(self.call(Method::Get, &["ping"])).await?;
         let read = serde_json::from_slice::<serde_json::Map<_, _>>(&body);
@@ -81,17 +78,11 @@ impl Client {
     }
 
     /// All agents.
-    ///
-    /// # Errors
-    /// [`ClientError`], as every call.
     pub async fn agents(&self) -> Result<AgentsList, ClientError> {
         self.fetch(self.call(Method::Get, &["agents"])).await
     }
 
     /// At most `limit` agents, from the one at `offset` on. A server that does not page gives all.
-    ///
-    /// # Errors
-    /// [`ClientError`], as every call.
     pub async fn agents_page(&self, limit: u32, offset: u32) -> Result<AgentsList, ClientError> {
         let call = self.call(Method::Get, &["agents"]);
         let call = call.query("limit", Some(&limit.to_string()));
@@ -195,9 +186,6 @@ impl Client {
     }
 
     /// The runs that match, newest first. Only servers of ours have this listing.
-    ///
-    /// # Errors
-    /// [`ClientError`], as every call.
     pub async fn runs(&self, filter: &Filter) -> Result<RunsList, ClientError> {
         let session = filter.session_id.map(|id| id.to_string());
         let limit = filter.limit.map(|limit| limit.to_string());
@@ -272,7 +260,6 @@ impl Client {
     }
 }
 
-/// Reads what a server wrote.
 fn read<T: Read>(bytes: &[u8]) -> Result<T, ClientError> {
     wire::read(bytes, Rules::Lenient)
         .map_err(|violation| ClientError::Unexpected(violation.to_string()))

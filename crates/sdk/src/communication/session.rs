@@ -125,7 +125,6 @@ impl Session {
         Ok(None)
     }
 
-    /// Notes where the newest version is now.
     fn settle<T>(&mut self, on: &Client, asked: Result<T, ClientError>) -> Result<T, ClientError> {
         match &asked {
             Ok(_) => (self.last, self.unsure) = (Some(on.clone()), None),
@@ -144,7 +143,6 @@ impl Default for Session {
 }
 
 impl From<wire::Session> for Session {
-    /// A session that somebody else held before.
     fn from(known: wire::Session) -> Self {
         Self { known, last: None, unsure: None }
     }

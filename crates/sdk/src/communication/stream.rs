@@ -45,7 +45,6 @@ struct RunSource {
     last: Option<EventKind>,
 }
 
-/// What the server answers.
 enum RunReply {
     /// The stream of a request that started something.
     Started(Response),
@@ -305,7 +304,6 @@ impl RunSource {
     }
 }
 
-/// Whether an event of a list is a run's last.
 fn ends_run(event: &RawValue) -> bool {
     read::<Event>(event.get().as_bytes()).is_ok_and(|event| event.kind().ends_run())
 }

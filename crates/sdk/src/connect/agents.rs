@@ -102,9 +102,6 @@ impl Client {
     }
 
     /// The same for the server as a whole.
-    ///
-    /// # Errors
-    /// [`ClientError`], as every call.
     pub async fn authentication(&self) -> Result<Authentication, ClientError> {
         self.get(&["authentication"]).await
     }
@@ -118,15 +115,11 @@ impl Client {
     }
 
     /// The errors of the protocol. Only servers of ours list them.
-    ///
-    /// # Errors
-    /// [`ClientError`], as every call.
     pub async fn errors(&self) -> Result<Vec<ErrorDefinition>, ClientError> {
         self.list(self.call(Method::Get, &["errors"])).await
     }
 }
 
-/// Whether a search is for whatever there is.
 fn is_all(request: &AgentSearchRequest) -> bool {
     request.name.is_none() && request.version.is_none()
 }

@@ -58,7 +58,6 @@ impl Fault {
         self.transient.unwrap_or(matches!(self.status, 429 | 502..=504))
     }
 
-    /// Whether the server cannot do what was asked for at all.
     pub(super) fn is_not_implemented(&self) -> bool {
         let says_so = || self.description.to_ascii_lowercase().contains("not implemented");
         self.status == 501 || (self.status == 500 && says_so())

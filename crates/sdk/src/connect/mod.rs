@@ -110,7 +110,6 @@ impl Client {
         wire::decode_list(&self.bytes(call).await?).map_err(unreadable)
     }
 
-    /// A list that a search answers.
     async fn found<T: DeserializeOwned>(
         &self,
         segments: &[&str],
@@ -130,7 +129,6 @@ impl Client {
     }
 }
 
-/// Reads what a server wrote.
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ClientError> {
     wire::decode(bytes).map_err(unreadable)
 }
@@ -140,7 +138,6 @@ fn unreadable(violation: wire::Violation) -> ClientError {
     ClientError::Unexpected(violation.to_string())
 }
 
-/// The fault of a call that the server refused.
 fn fault(error: &ClientError) -> Option<&Fault> {
     match error {
         ClientError::Fault(fault) => Some(fault),

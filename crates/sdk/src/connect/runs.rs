@@ -9,7 +9,6 @@ use crate::client::call::RequestBuilder;
 use crate::client::resumable::EVENT_STREAM;
 use crate::client::{ClientError, Method, Response};
 
-/// The status of an answer that has nothing to say.
 const NO_CONTENT: u16 = 204;
 
 /// Where a run is: a stateless one is named by its id alone.
@@ -90,9 +89,6 @@ impl Client {
     }
 
     /// The stateless runs that match, newest first.
-    ///
-    /// # Errors
-    /// [`ClientError`], as every call.
     pub async fn search_runs(&self, request: &RunSearchRequest) -> Result<Vec<Run>, ClientError> {
         self.found(&["runs", "search"], request).await
     }

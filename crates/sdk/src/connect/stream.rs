@@ -63,7 +63,6 @@ struct RunSource {
     state: RunState,
 }
 
-/// What is known of the run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum RunState {
     /// Events come.
@@ -76,7 +75,6 @@ enum RunState {
     Ended,
 }
 
-/// What the server answers.
 enum RunReply {
     /// The stream of a request that created the run, or of a run that is there.
     Stream(Response),
@@ -300,7 +298,6 @@ impl RunSource {
         id
     }
 
-    /// Notes what an event means for the stream.
     fn note(&mut self, event: &StreamPayload, flow: &mut Flow<Self>) {
         let run = match event {
             StreamPayload::Values(update) => Some(&update.run_id),
@@ -325,7 +322,6 @@ impl RunSource {
         }
     }
 
-    /// Asks for the run's status. Where that fails for now, another attempt follows.
     fn ask_status(&self, flow: &mut Flow<Self>) {
         let Some(at) = self.run_at() else { return };
         let client = self.client.clone();
@@ -338,7 +334,6 @@ impl RunSource {
         }));
     }
 
-    /// Waits for the run's output.
     fn wait(&self, flow: &mut Flow<Self>) {
         let Some(at) = self.run_at() else { return };
         let client = self.client.clone();

@@ -18,9 +18,6 @@ impl Client {
     }
 
     /// The threads that match, newest first.
-    ///
-    /// # Errors
-    /// [`ClientError`], as every call.
     pub async fn search_threads(
         &self,
         request: &ThreadSearchRequest,

@@ -205,7 +205,6 @@ struct Empty {}
 // === impl Capability ===
 
 impl Capability {
-    /// Where it stands in an editor's capabilities.
     fn pointer(self) -> &'static str {
         match self {
             Self::ReadTextFile => "/fs/readTextFile",

@@ -27,7 +27,6 @@ pub struct Source {
     description: Option<String>,
 }
 
-/// Where a message stands.
 #[derive(Debug)]
 pub(super) struct Cursor {
     id: MessageId,

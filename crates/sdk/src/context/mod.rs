@@ -66,7 +66,6 @@ struct ContextShared {
     last: Mutex<Option<MessageId>>,
 }
 
-/// What was dropped before it was finished.
 #[derive(Default, Debug)]
 struct Unfinished {
     messages: Vec<MessageId>,
@@ -403,12 +402,10 @@ impl Context {
         }
     }
 
-    /// Notes what was said last.
     pub(crate) fn heard(&self, message: MessageId) {
         *lock(&self.shared.last) = Some(message);
     }
 
-    /// What was said last.
     fn last(&self) -> Option<MessageId> {
         lock(&self.shared.last).clone()
     }

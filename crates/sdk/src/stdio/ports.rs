@@ -32,7 +32,6 @@ const EDITOR: &str = "editor";
 /// The run, among those of a log that nobody keeps.
 const RUN: RunKey = RunKey(1);
 
-/// The ports of one run.
 #[derive(Debug)]
 pub(super) struct StdioPorts {
     session: Arc<StdioSession>,
@@ -57,7 +56,6 @@ struct RunOutput {
     is_over: bool,
 }
 
-/// The answer of the editor's user.
 pub(super) fn answered(answer: Answer, digest: String) -> Resolution {
     match PrincipalId::parse(EDITOR) {
         Ok(by) => Resolution::Answered { by, answer, digest, extra: None },

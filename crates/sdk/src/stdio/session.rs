@@ -22,7 +22,6 @@ use crate::agent::{Input, Outcome, Turn, run_turn};
 use crate::agent_client::peer::{Peer, RawJson};
 use crate::context::RunInfo;
 
-/// A session, which is a thread of its own.
 pub(super) struct StdioSession {
     pub(super) connection: Arc<StdioConnection>,
     pub(super) peer: Peer,
@@ -35,9 +34,7 @@ pub(super) type PromptEnd = Result<RawJson, ErrorObject>;
 
 #[derive(Default)]
 pub(super) struct State {
-    /// The messages so far, oldest first.
     pub(super) history: Vec<Message>,
-    /// The thread's state.
     pub(super) values: Option<Json>,
     pub(super) config: Option<Json>,
     /// How many runs there were.
@@ -164,7 +161,6 @@ impl StdioSession {
         receiver
     }
 
-    /// Runs the agent until it has ended.
     async fn run(
         self: Arc<Self>,
         number: u64,

@@ -5,10 +5,7 @@ use trilogue_sdk::ThreadId;
 use trilogue_wire::native::RunInput;
 
 use crate::attach;
-use crate::conversation::communication::CommunicationAgent;
-use crate::conversation::connect::ConnectAgent;
-use crate::conversation::native::NativeAgent;
-use crate::conversation::{Conversation, RemoteAgent, Target, ViewArguments};
+use crate::conversation::{Conversation, RemoteAgent, Target, ViewArguments, with_agent};
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::{Globals, json};
 use crate::remote::{RemoteServer, ServerProtocol};
@@ -50,20 +47,8 @@ impl Chat {
             thread: Some(thread.clone()),
             is_ephemeral: false,
         };
-        match server.protocol(globals, self.protocol).await {
-            ServerProtocol::Communication => {
-                let agent = CommunicationAgent::open(&server, target).await?;
-                self.talk(&agent, &thread, globals).await
-            }
-            ServerProtocol::Connect => {
-                let agent = ConnectAgent::open(&server, target).await?;
-                self.talk(&agent, &thread, globals).await
-            }
-            ServerProtocol::Auto | ServerProtocol::Native => {
-                let agent = NativeAgent::open(&server, target).await?;
-                self.talk(&agent, &thread, globals).await
-            }
-        }
+        let protocol = server.protocol(globals, self.protocol).await;
+        with_agent!(&server, protocol, target, |agent| self.talk(&agent, &thread, globals).await)
     }
 
     async fn talk(&self, agent: &impl RemoteAgent, thread: &str, globals: &Globals) -> Result {

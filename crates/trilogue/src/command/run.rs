@@ -7,10 +7,7 @@ use trilogue_domain::limits;
 use trilogue_wire::native::RunInput;
 
 use crate::attach;
-use crate::conversation::communication::CommunicationAgent;
-use crate::conversation::connect::ConnectAgent;
-use crate::conversation::native::NativeAgent;
-use crate::conversation::{Conversation, RemoteAgent, Target, ViewArguments};
+use crate::conversation::{Conversation, RemoteAgent, Target, ViewArguments, with_agent};
 use crate::exit::{CliError, Result};
 use crate::globals::{Globals, json};
 use crate::remote::{RemoteServer, ServerProtocol};
@@ -60,20 +57,8 @@ impl Run {
             thread: self.thread.clone(),
             is_ephemeral: self.ephemeral,
         };
-        match server.protocol(globals, self.protocol).await {
-            ServerProtocol::Communication => {
-                let agent = CommunicationAgent::open(&server, target).await?;
-                self.run(&agent, input, globals).await
-            }
-            ServerProtocol::Connect => {
-                let agent = ConnectAgent::open(&server, target).await?;
-                self.run(&agent, input, globals).await
-            }
-            ServerProtocol::Auto | ServerProtocol::Native => {
-                let agent = NativeAgent::open(&server, target).await?;
-                self.run(&agent, input, globals).await
-            }
-        }
+        let protocol = server.protocol(globals, self.protocol).await;
+        with_agent!(&server, protocol, target, |agent| self.run(&agent, input, globals).await)
     }
 
     async fn run(&self, agent: &impl RemoteAgent, input: RunInput, globals: &Globals) -> Result {

@@ -179,20 +179,15 @@ impl RunReader for CommunicationRunReader {
     }
 
     async fn open(&self, part: &Part) -> Result<Option<ResponseBody>> {
-        match part.content_url.as_deref().and_then(|address| self.server.path_of(address)) {
-            Some(path) => Ok(Some(self.client.content(&path).await?)),
-            None => Ok(None),
-        }
+        let Some(path) = self.server.path_of(part) else { return Ok(None) };
+        Ok(Some(self.client.content(&path).await?))
     }
 }
 
 fn message_of(answer: AnswerCreate, interrupt: &Interrupt) -> Resume {
-    let part = match (answer.option, answer.value) {
-        (Some(option), _) => {
-            MessagePart::json(&Json::from_value(&serde_json::json!({ "option_id": option })))
-        }
-        (None, Some(value)) => MessagePart::json(&value),
-        (None, None) => MessagePart::text(answer.text.unwrap_or_default()),
+    let part = match super::answer_value(answer) {
+        Ok(value) => MessagePart::json(&value),
+        Err(text) => MessagePart::text(text.unwrap_or_default()),
     };
     let answer = Resume::from(part);
     if interrupt.id.is_empty() { answer } else { answer.to(&interrupt.id) }

@@ -192,20 +192,15 @@ impl RunReader for ConnectRunReader {
     }
 
     async fn open(&self, part: &Part) -> Result<Option<ResponseBody>> {
-        match part.content_url.as_deref().and_then(|address| self.server.path_of(address)) {
-            Some(path) => Ok(Some(self.client.content(&path).await?)),
-            None => Ok(None),
-        }
+        let Some(path) = self.server.path_of(part) else { return Ok(None) };
+        Ok(Some(self.client.content(&path).await?))
     }
 }
 
 /// An answer from the terminal, with the question's id where the server names questions.
 fn payload_of(answer: AnswerCreate, interrupt: &Interrupt) -> Resume {
-    let payload = match (answer.option, answer.value) {
-        (Some(option), _) => Json::from_value(&serde_json::json!({ "option_id": option })),
-        (None, Some(value)) => value,
-        (None, None) => Json::from_value(&serde_json::json!({ "message": answer.text })),
-    };
+    let payload = super::answer_value(answer)
+        .unwrap_or_else(|text| Json::from_value(&serde_json::json!({ "message": text })));
     let answer = Resume::from(payload);
     if interrupt.id.is_empty() { answer } else { answer.to(&interrupt.kind, &interrupt.id) }
 }

@@ -99,7 +99,6 @@ struct PeerShared {
     aborted: CancellationToken,
 }
 
-/// Requests of the other side.
 #[derive(Default)]
 struct Requests {
     /// Those that are in work, by id.
@@ -194,13 +193,11 @@ impl Peer {
         self.0.outbox.push_now(|lines| lines.notification(method, params))
     }
 
-    /// Whether a message can be added now.
     #[cfg(feature = "stdio")]
     pub(crate) fn has_room(&self) -> Result<bool, CallFailure> {
         self.0.outbox.has_room()
     }
 
-    /// Returns when a message can be added.
     #[cfg(feature = "stdio")]
     pub(crate) async fn room(&self) -> Result<(), CallFailure> {
         self.0.outbox.room().await
@@ -286,7 +283,6 @@ impl Peer {
         self.0.outbox.drain();
     }
 
-    /// Gives a call its answer.
     fn answer(&self, id: &Id<'_>, answer: Result<RawJson, CallFailure>) {
         let call = number_of(id).and_then(|id| lock(&self.0.calls).as_mut()?.remove(&id));
         match call {
@@ -295,7 +291,6 @@ impl Peer {
         }
     }
 
-    /// Whether a call waits for this answer.
     fn awaits(&self, id: &Id<'_>) -> bool {
         number_of(id)
             .is_some_and(|id| lock(&self.0.calls).as_ref().is_some_and(|it| it.contains_key(&id)))

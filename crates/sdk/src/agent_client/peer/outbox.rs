@@ -19,10 +19,8 @@ const SPARE_BYTES: usize = 1024 * 1024;
 /// The longest line that is written by who adds it, in bytes.
 const AT_ONCE_BYTES: usize = 64 * 1024;
 
-/// Where lines are written to.
 type Stream = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// Lines on their way out.
 #[derive(Debug)]
 pub(super) struct Outbox {
     max_bytes: usize,
@@ -63,7 +61,6 @@ impl Outbox {
         Self { max_bytes, state, filled: Notify::new(), drained: Notify::new() }
     }
 
-    /// Returns when there is room.
     pub(super) async fn room(&self) -> Result<(), CallFailure> {
         loop {
             let drained = self.drained.notified();
@@ -152,7 +149,6 @@ impl Outbox {
         self.push(line)
     }
 
-    /// Adds bytes as they are.
     pub(super) fn push_raw(&self, bytes: &[u8]) -> Result<(), CallFailure> {
         self.add(|waiting| waiting.raw().extend_from_slice(bytes))
     }
@@ -191,7 +187,6 @@ impl Outbox {
         self.drained.notify_waiters();
     }
 
-    /// Returns when nothing waits to be written.
     pub(super) async fn flushed(&self) {
         loop {
             let drained = self.drained.notified();
@@ -246,7 +241,6 @@ impl Outbox {
 // === impl State ===
 
 impl State {
-    /// Whether everything was written.
     fn is_idle(&self) -> bool {
         self.lines.len() == 0 && !self.is_unflushed && self.to.is_some()
     }
@@ -272,7 +266,6 @@ impl Waiting {
         &mut self.lines
     }
 
-    /// The bytes at the end.
     fn raw(&mut self) -> &mut Vec<u8> {
         self.raw.extend_from_slice(self.lines.as_bytes());
         self.lines.clear();

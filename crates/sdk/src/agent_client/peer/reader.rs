@@ -16,7 +16,6 @@ use super::{
     Backpressure, CANCEL_REQUEST, CallFailure, Handler, Notification, Peer, RawJson, Request, lock,
 };
 
-/// How much is read at once, in bytes.
 const READ_BYTES: usize = 64 * 1024;
 /// How many messages of one batch are taken. What is behind them is refused as one.
 const MAX_BATCH_ITEMS: usize = 1_024;
@@ -90,7 +89,6 @@ async fn message(peer: &Peer, line: &Bytes, handler: &dyn Handler) {
     invalid(peer, &wrong, handler).await;
 }
 
-/// Takes a single message.
 async fn one<'a>(peer: &Peer, line: &'a Bytes, handler: &dyn Handler) -> Result<(), Invalid<'a>> {
     match jsonrpc::parse_within(line, peer.0.options.max_depth)? {
         Incoming::Request(request) => {

@@ -55,7 +55,6 @@ impl Handler for Adder {
     }
 }
 
-/// The other side, by hand.
 struct Other {
     lines: tokio::io::Lines<BufReader<ReadHalf<DuplexStream>>>,
     write: WriteHalf<DuplexStream>,
