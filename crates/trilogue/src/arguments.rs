@@ -9,7 +9,7 @@ use crate::command::{
 use crate::globals::Globals;
 
 const AFTER_HELP: &str = "\
-ExitStatus codes:
+Exit codes:
   0  success                               5  token missing, unknown, or without the right
   1  the run or the request failed         6  server unreachable
   2  wrong usage, input or configuration   7  conflict: already exists, or in another state
