@@ -1,4 +1,5 @@
-//! An agent of the Agent Client Protocol on standard input and output, in one file: message ids, content blocks, and a permission.
+//! An agent of the Agent Client Protocol in one file, on a raw connection: message ids, content blocks with their annotations, sessions that are loaded again, and a permission.
+//! An agent that needs less of the protocol is shorter with `trilogue_sdk::stdio`: see `stdio_echo.rs`.
 //!
 //! ```text
 //! cargo run -p trilogue-examples --example agent_client_client -- --allow "Keep this" -- target/debug/examples/agent_client_agent
