@@ -8,6 +8,7 @@ use trilogue_sdk::{AgentCard, Code, InputKind};
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct Person {
     name: String,
+    /// Who is below.
     #[serde(default)]
     reports: Vec<Person>,
     address: Option<Address>,
