@@ -20,30 +20,24 @@ const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
-/// A callback to deliver.
 #[derive(Clone, Debug)]
 pub struct Callback {
     /// The same for every attempt, so that a receiver can tell a repetition.
     pub id: DeliveryId,
-    /// Where to.
     pub url: String,
     /// What: JSON.
     pub body: Bytes,
 }
 
-/// Why a delivery did not succeed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct Undelivered {
-    /// What happened.
     pub reason: String,
-    /// Whether trying again can help.
     pub retry: bool,
     /// Not before this, where the receiver said so.
     pub after: Option<Duration>,
 }
 
-/// Signs callbacks and sends them.
 #[derive(Clone)]
 pub struct Sender {
     client: Client,
@@ -122,7 +116,6 @@ impl From<Undelivered> for Delivered {
 // === impl Sender ===
 
 impl Sender {
-    /// Sends through this client, signed under each of these secrets.
     #[must_use]
     pub fn new(client: Client, secrets: Vec<Bytes>) -> Self {
         Self { client, secrets }

@@ -41,13 +41,11 @@ pub trait Protocol: fmt::Debug + Send + Sync {
 /// A protocol as it is served at one place.
 #[async_trait]
 pub trait Face: fmt::Debug + Send + Sync {
-    /// Its routes, bound to its state.
     fn endpoints(self: Arc<Self>) -> Vec<Endpoint>;
     /// The same for connections of a local socket, where the protocol has any.
     fn local(self: Arc<Self>) -> Option<Arc<dyn LocalFace>> {
         None
     }
-    /// The error as a response.
     fn respond(&self, error: &Error, request_id: Option<&str>) -> Reply;
     /// Adds to the refusal of an agent where more is said of what it takes.
     fn challenge(&self, refusal: Reply, _: &Challenge) -> Reply {
@@ -70,7 +68,6 @@ pub trait Face: fmt::Debug + Send + Sync {
 /// A face that programs on this machine reach by a local socket.
 #[async_trait]
 pub trait LocalFace: fmt::Debug + Send + Sync {
-    /// The most connections at once.
     fn max_connections(&self) -> usize;
     /// Serves a connection until it ends or the server stops.
     async fn serve(self: Arc<Self>, connection: LocalConnection);
@@ -100,7 +97,6 @@ pub struct Services {
     pub(crate) common_states: Arc<Mutex<Extensions>>,
 }
 
-/// Where a face is served.
 #[derive(Clone, Debug)]
 pub struct MountPoint {
     /// What every path begins with: nothing for the root, else such as `/communication`, without a slash at its end.
@@ -160,7 +156,6 @@ impl UnknownCaller<'_> {
     }
 }
 
-/// The refusal of an agent, with what it takes instead.
 pub(crate) fn challenged(face: &dyn Face, refusal: Reply, challenge: &Challenge) -> Reply {
     let refusal =
         challenge.ways.iter().fold(refusal.without(&header::WWW_AUTHENTICATE), |reply, way| {

@@ -26,7 +26,6 @@ pub(crate) struct LocalListener {
     pub(crate) drop_connections: CancellationToken,
 }
 
-/// Counts a connection until it is dropped.
 struct ConnectionGuard(Arc<watch::Sender<usize>>);
 
 // === impl LocalListener ===
@@ -68,7 +67,6 @@ impl LocalListener {
     }
 }
 
-/// Whether the program at the other end runs as the same user as this server.
 fn is_same_user(stream: &UnixStream) -> bool {
     let ours = rustix::process::geteuid().as_raw();
     stream.peer_cred().is_ok_and(|peer| peer.uid() == ours)

@@ -17,7 +17,6 @@ use crate::faces::connect::ConnectOptions;
 use crate::faces::native;
 use crate::route::Endpoint;
 
-/// The longest prefix of a mount, in bytes.
 const MAX_PREFIX_BYTES: usize = 256;
 
 /// Every protocol. Those that have routes are mounted by default, under their names. A new face is one more line here.
@@ -47,11 +46,10 @@ pub(crate) struct Router {
     mounts: Vec<MountedFace>,
 }
 
-/// A face at its prefix.
+#[derive(Debug)]
 pub(crate) struct MountedFace {
     prefix: String,
     pub(crate) face: Arc<dyn Face>,
-    /// The endpoints of each path.
     paths: matchit::Router<Vec<MeteredEndpoint>>,
 }
 
@@ -61,7 +59,6 @@ pub(crate) struct MeteredEndpoint {
     pub(crate) meters: OperationMeters,
 }
 
-/// An endpoint that was found, with the parameters of its path.
 #[derive(Debug)]
 pub(crate) struct Match<'a> {
     pub(crate) endpoint: &'a Endpoint,
@@ -70,7 +67,6 @@ pub(crate) struct Match<'a> {
     pub(crate) face: &'a Arc<dyn Face>,
 }
 
-/// Why no route was found.
 #[derive(Debug)]
 pub(crate) struct Miss {
     pub(crate) error: Error,
@@ -79,9 +75,7 @@ pub(crate) struct Miss {
 }
 
 /// A protocol as programs on this machine reach it by a local socket.
-///
-/// # Errors
-/// `invalid_request` where it has no such connections.
+/// Errors: `invalid_request` where it has no such connections.
 pub(crate) fn open_local(
     protocol: &dyn Protocol,
     services: &Services,
@@ -192,8 +186,7 @@ fn is_segment(text: &str) -> bool {
 // === impl Router ===
 
 impl Router {
-    /// # Errors
-    /// As [`check_mounts`]; when two routes have paths that cannot be told apart: a mistake in a table.
+    /// Errors: As [`check_mounts`]; when two routes have paths that cannot be told apart: a mistake in a table.
     pub(crate) fn new(
         own: Arc<dyn Face>,
         mounts: &[Mount],
@@ -285,7 +278,6 @@ impl MountedFace {
         Ok(Self { prefix: prefix.to_owned(), face, paths })
     }
 
-    /// What follows the prefix, when the path begins with it at the border of a segment.
     fn rest<'p>(&self, path: &'p str) -> Option<&'p str> {
         below(path, &self.prefix)
     }
@@ -294,15 +286,6 @@ impl MountedFace {
 /// What follows a prefix, when the path begins with it at the border of a segment.
 fn below<'p>(path: &'p str, prefix: &str) -> Option<&'p str> {
     path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-impl fmt::Debug for MountedFace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MountedFace")
-            .field("prefix", &self.prefix)
-            .field("face", &self.face)
-            .finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

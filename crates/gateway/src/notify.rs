@@ -16,7 +16,6 @@ use trilogue_store::Read;
 use crate::callback::{self, Callback, Sender, Undelivered};
 use crate::core::ports::Ports;
 
-/// The longest title, in characters.
 const MAX_TITLE_CHARS: usize = 200;
 /// Where in a question's data a title may stand.
 const TITLES: [&str; 4] = ["/toolCall/title", "/title", "/message", "/tool"];
@@ -39,6 +38,7 @@ pub struct TellAddress {
 }
 
 /// Tells somebody of each interrupt that is still pending.
+#[derive(Debug)]
 pub struct NoticeDelivery {
     read: Arc<dyn Read>,
     to: Arc<dyn Tell>,
@@ -66,7 +66,6 @@ struct Notice<'a> {
 // === impl TellAddress ===
 
 impl TellAddress {
-    /// Posts to this address through this sender.
     #[must_use]
     pub fn new(url: String, sender: Sender, ports: &Ports) -> Self {
         Self { url, sender, clock: Arc::clone(&ports.clock) }
@@ -91,7 +90,6 @@ impl fmt::Debug for TellAddress {
 // === impl NoticeDelivery ===
 
 impl NoticeDelivery {
-    /// Tells this one.
     #[must_use]
     pub fn new(ports: &Ports, to: Arc<dyn Tell>) -> Self {
         Self { read: Arc::clone(&ports.read), to }
@@ -129,12 +127,6 @@ impl Deliver for NoticeDelivery {
         delivery: &'a Delivery,
     ) -> Pin<Box<dyn Future<Output = Delivered> + Send + 'a>> {
         callback::outcome(self.attempt(delivery))
-    }
-}
-
-impl fmt::Debug for NoticeDelivery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NoticeDelivery").field("to", &self.to).finish_non_exhaustive()
     }
 }
 

@@ -29,7 +29,6 @@ use crate::http::{cors, receive};
 use crate::mounts::{Match, Router};
 use crate::route::{Access, Endpoint};
 
-/// What every request goes through.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
     pub(crate) options: Arc<Options>,
@@ -49,7 +48,6 @@ pub(crate) struct RequestIds {
     count: AtomicU64,
 }
 
-/// A refusal before a handler was found.
 struct Refusal {
     error: Error,
     /// The methods that the path has, where it has not this one.

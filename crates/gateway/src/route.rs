@@ -15,7 +15,6 @@ use crate::http::request::Request;
 
 /// An answer that is being made.
 pub type HandlerFuture = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
-/// Makes the JSON Schema of a type.
 pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 /// One method on one path of a face with this state.
@@ -42,7 +41,6 @@ pub struct Call<S> {
     pub request: Request,
 }
 
-/// A route that is bound to the state of its face.
 pub struct Endpoint {
     pub(crate) verb: Verb,
     pub(crate) path: &'static str,
@@ -55,7 +53,6 @@ pub struct Endpoint {
 /// Something that a protocol's clients can ask for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operation {
-    /// The method.
     pub method: &'static str,
     /// The path behind the mount's prefix, with parameters in braces.
     pub path: &'static str,
@@ -72,7 +69,6 @@ pub enum Verb {
     Delete,
 }
 
-/// Who may call a route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Everybody who passes the host and origin checks. Nobody looks at tokens or bodies.
@@ -100,7 +96,6 @@ pub struct RouteResponse {
     pub content: ResponseContent,
 }
 
-/// What an answer carries.
 #[derive(Clone, Copy, Debug)]
 pub enum ResponseContent {
     Nothing,
@@ -109,7 +104,6 @@ pub enum ResponseContent {
     Other(&'static str),
 }
 
-/// The schema of a type, for the table.
 pub fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
@@ -213,7 +207,6 @@ impl<S> fmt::Debug for Call<S> {
 // === impl Endpoint ===
 
 impl Endpoint {
-    /// The path's parameters, in order.
     pub(crate) fn parameters(&self) -> impl Iterator<Item = &'static str> {
         parameters(self.path)
     }

@@ -36,7 +36,6 @@ use crate::stream::Streams;
 /// How often recorded metrics are folded together.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// A running server.
 #[derive(Debug)]
 pub struct Server {
     services: Services,
@@ -44,18 +43,14 @@ pub struct Server {
     addresses: Vec<SocketAddr>,
     local_connections: Arc<watch::Sender<usize>>,
     tasks: TaskTracker,
-    /// Ends accepting.
     accept_end: CancellationToken,
     /// Asks connections to end.
     connections_end: CancellationToken,
-    /// Drops connections.
     drop_connections: CancellationToken,
 }
 
-/// What a shutdown left behind.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ShutdownReport {
-    /// What became of the runs.
     pub runs: DrainReport,
     /// Connections that were still open at the end and were dropped.
     pub dropped_connections: u64,
@@ -150,7 +145,6 @@ impl Server {
         self.local_connections.subscribe()
     }
 
-    /// The addresses that it listens on.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
@@ -183,7 +177,6 @@ impl Server {
     }
 }
 
-/// What one listener's loop needs.
 struct Accepting {
     pipeline: Arc<Pipeline>,
     builder: Arc<Builder<TokioExecutor>>,

@@ -21,10 +21,8 @@ use crate::core::scheme::Scheme;
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// The longest secret that is looked at, in bytes.
 const MAX_SECRET_BYTES: usize = 1024;
-/// The most tokens that are remembered at once.
 const MAX_REMEMBERED: usize = 10_000;
 
-/// Who calls.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub principal: Arc<Principal>,
@@ -34,7 +32,6 @@ pub struct Caller {
     hash: Option<[u8; 32]>,
 }
 
-/// Authenticates callers, and knows which of them each agent takes.
 pub(crate) struct Authenticator {
     open: Option<Arc<Principal>>,
     /// Who shows no token, where some agent takes such callers.
@@ -42,7 +39,6 @@ pub(crate) struct Authenticator {
     /// Who asks what anybody may ask.
     nobody: Arc<Principal>,
     schemes: HashMap<AgentName, Vec<Scheme>>,
-    /// Whether some agent takes `Authorization: Basic`.
     basic: bool,
     tokens: Arc<dyn Tokens>,
     clock: Arc<dyn Clock>,
@@ -50,7 +46,6 @@ pub(crate) struct Authenticator {
     known: RwLock<HashMap<[u8; 32], CachedToken>>,
 }
 
-/// What was read of a token, and when.
 #[derive(Clone)]
 struct CachedToken {
     principal: Arc<Principal>,
@@ -70,7 +65,6 @@ impl Caller {
         !self.is_known() && self.principal.own
     }
 
-    /// Whether a token says who it is.
     pub(crate) fn is_known(&self) -> bool {
         self.hash.is_some()
     }
@@ -79,8 +73,6 @@ impl Caller {
 // === impl Authenticator ===
 
 impl Authenticator {
-    /// # Errors
-    /// Never: the names that it makes up are checked like any other.
     pub(crate) fn new(
         options: &Options,
         tokens: Arc<dyn Tokens>,
@@ -106,10 +98,7 @@ impl Authenticator {
         })
     }
 
-    /// Who sends a request with these headers.
-    ///
-    /// # Errors
-    /// `unauthenticated`; the same for a missing, malformed, unknown, revoked and expired token but for the first.
+    /// Errors: `unauthenticated`; the same for a missing, malformed, unknown, revoked and expired token but for the first.
     pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<Caller> {
         if let Some(principal) = &self.open {
             return Ok(Caller::without_token(principal));
@@ -125,9 +114,6 @@ impl Authenticator {
     }
 
     /// The same on a route that leads to an agent: who shows nothing is let in where some agent takes such callers.
-    ///
-    /// # Errors
-    /// As [`Authenticator::admit`].
     pub(crate) async fn admit_to_agents(&self, headers: &HeaderMap) -> Result<Caller> {
         match &self.anonymous {
             Some(anonymous) if self.open.is_none() && shows_nothing(headers) => {
@@ -145,12 +131,10 @@ impl Authenticator {
         }
     }
 
-    /// A caller without any right.
     pub(crate) fn nobody(&self) -> Caller {
         Caller::without_token(&self.nobody)
     }
 
-    /// How callers of an agent may show who they are.
     pub(crate) fn schemes_of(&self, agent: &AgentName) -> &[Scheme] {
         match &self.open {
             Some(_) => &[Scheme::None],
@@ -167,12 +151,10 @@ impl Authenticator {
         (challenge, format!("send {}", ways.join(" or ")))
     }
 
-    /// How callers may show who they are where no agent has a say.
     pub(crate) fn own_schemes(&self) -> &'static [Scheme] {
         if self.open.is_some() { &[Scheme::None] } else { Scheme::DEFAULT }
     }
 
-    /// Whether an agent takes this caller.
     pub(crate) fn takes(&self, caller: &Caller, agent: &AgentName) -> bool {
         let schemes = self.schemes_of(agent);
         schemes.contains(&caller.scheme) || (schemes.contains(&Scheme::None) && caller.is_known())
@@ -209,7 +191,6 @@ impl Authenticator {
         }
     }
 
-    /// Forgets a token at once.
     pub(crate) fn forget(&self, hash: &[u8; 32]) {
         self.known.write().unwrap_or_else(PoisonError::into_inner).remove(hash);
     }

@@ -17,7 +17,6 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SECRET_PARAMETERS: &[&str] =
     &["token", "_token", "access_token", "auth_token", "api_key", "apikey", "api-key", "x-api-key"];
 
-/// The hosts that this server answers for, and the origins whose pages may call it.
 #[derive(Debug)]
 pub(crate) struct OriginGuard {
     hosts: Vec<String>,
@@ -45,7 +44,6 @@ impl OriginGuard {
         Self { hosts: known, origins }
     }
 
-    /// The origin of the page that asks, where it is one that the operator named.
     pub(crate) fn allowed_origin(&self, headers: &HeaderMap) -> Option<AllowedOrigin> {
         let mut named = headers.get_all(header::ORIGIN).iter();
         // A request that names two is nobody's.
@@ -55,8 +53,7 @@ impl OriginGuard {
         is_listed.then(|| AllowedOrigin(origin.clone()))
     }
 
-    /// # Errors
-    /// `host_not_allowed`, `origin_not_allowed`, or `invalid_request` for a secret in the address.
+    /// Errors: `host_not_allowed`, `origin_not_allowed`, or `invalid_request` for a secret in the address.
     pub(crate) fn check(&self, head: &Parts) -> Result<()> {
         let host = self.check_host(head)?;
         self.check_origin(&head.headers, host)?;

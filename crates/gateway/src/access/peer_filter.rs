@@ -31,7 +31,6 @@ struct Unmentioned {
 // === impl PeerFilter ===
 
 impl PeerFilter {
-    /// `None` where everybody who reaches a listener may connect.
     pub(crate) fn of(exposure: &Exposure) -> Option<Arc<Self>> {
         let Exposure::BehindProxy(proxies) = exposure else { return None };
         Some(Arc::new(Self { proxies: proxies.clone(), unmentioned: Mutex::default() }))

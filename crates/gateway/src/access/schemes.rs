@@ -6,7 +6,6 @@ use http::HeaderValue;
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Principal, PrincipalId, Right, Rights, TenantId};
 
-/// The name of callers without a token.
 const ANONYMOUS: &str = "anonymous";
 
 /// What an agent takes of a caller that it refused.
@@ -27,9 +26,6 @@ pub fn anonymous(tenant: TenantId) -> Result<Principal> {
 }
 
 /// Who asks what anybody may ask, and may nothing else.
-///
-/// # Errors
-/// As [`anonymous`].
 pub(crate) fn nobody() -> Result<Principal> {
     let nobody = anonymous(TenantId::parse("nobody")?)?;
     Ok(Principal { rights: Rights::default(), ..nobody })

@@ -8,7 +8,6 @@ use trilogue_domain::{Code, Error};
 
 /// What every secret begins with, so that a leaked one is recognised.
 const PREFIX: &str = "tril_";
-/// The length of a secret's random part, in bytes.
 const SECRET_BYTES: usize = 32;
 
 /// Makes the secret of a new token: `tril_` and 32 random bytes in base64url, 48 characters in all.

@@ -7,7 +7,6 @@ use trilogue_egress::Cidr;
 /// How far the listeners may reach.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Exposure {
-    /// Only this machine.
     Loopback,
     /// Proxies that encrypt stand in front. On a listener beyond loopback, connections from elsewhere are closed before a request is read.
     BehindProxy(Proxies),
@@ -18,16 +17,13 @@ pub enum Exposure {
 /// Proxies that end TLS in front of the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Proxies {
-    /// Where they connect from.
     pub blocks: Vec<Cidr>,
-    /// Whether programs on this machine may connect too.
     pub loopback: bool,
 }
 
 // === impl Proxies ===
 
 impl Proxies {
-    /// Whether a connection from this address is let in.
     #[must_use]
     pub fn admit(&self, peer: IpAddr) -> bool {
         let peer = peer.to_canonical();

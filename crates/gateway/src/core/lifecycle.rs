@@ -29,7 +29,6 @@ impl Lifecycle {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Ends event streams and whoever waits for a run.
     pub(crate) fn end_streams(&self) {
         self.streams_end.cancel();
     }

@@ -1,6 +1,5 @@
 //! Meters, made once so that a request only adds to them.
 
-use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,7 +20,7 @@ const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 /// The process has one recorder; servers started later in the same process share it.
 static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
 
-/// Everything the gateway counts.
+#[derive(Debug)]
 pub(crate) struct Meters {
     pub(crate) refused_peers: Counter,
     pub(crate) connections: Level,
@@ -32,20 +31,19 @@ pub(crate) struct Meters {
     pub(crate) repeated_ids: Counter,
 }
 
-/// What is counted of one operation.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct OperationMeters {
     answered: [Counter; 5],
     seconds: Histogram,
 }
 
 /// A number of things that are there now.
+#[derive(Debug)]
 pub(crate) struct Level {
     now: AtomicU64,
     gauge: Gauge,
 }
 
-/// Counts one thing as there until it is dropped.
 pub(crate) struct LevelGuard<'a>(&'a Level);
 
 // === impl Meters ===
@@ -69,12 +67,6 @@ impl Meters {
     }
 }
 
-impl fmt::Debug for Meters {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Meters").finish_non_exhaustive()
-    }
-}
-
 // === impl OperationMeters ===
 
 impl OperationMeters {
@@ -94,12 +86,6 @@ impl OperationMeters {
             counter.increment(1);
         }
         self.seconds.record(took.as_secs_f64());
-    }
-}
-
-impl fmt::Debug for OperationMeters {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OperationMeters").finish_non_exhaustive()
     }
 }
 

@@ -2,32 +2,20 @@
 
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
-/// Requests that were answered, by operation and status class.
 pub const REQUESTS: &str = "trilogue_http_requests_total";
-/// How long requests took until their response began, by operation.
 pub const REQUEST_SECONDS: &str = "trilogue_http_request_seconds";
-/// Requests that were refused before routing, by code.
 pub const REFUSED: &str = "trilogue_http_refused_total";
-/// Connections that were closed because they came from outside the trusted proxies.
 pub const REFUSED_PEERS: &str = "trilogue_http_refused_peers_total";
-/// Open connections.
 pub const CONNECTIONS: &str = "trilogue_http_connections";
-/// Open event streams.
 pub const STREAMS: &str = "trilogue_event_streams";
-/// Bytes of rendered events that were put on streams.
 pub const STREAM_BYTES: &str = "trilogue_event_stream_bytes_total";
-/// Frames that were rendered.
 pub const FRAMES_RENDERED: &str = "trilogue_frames_rendered_total";
-/// Requests whose handler panicked.
 pub const PANICS: &str = "trilogue_http_panics_total";
-/// Requests of clients that were refused because another of the same id was not answered yet.
 pub const REPEATED_IDS: &str = "trilogue_client_repeated_ids_total";
 /// Lines of hosted agents that were let go by, by agent and by kind: `noise`, which was no message, and `oversize`.
 pub const IGNORED_LINES: &str = "trilogue_agent_ignored_lines_total";
-/// Callback deliveries, by outcome.
 pub const DELIVERIES: &str = "trilogue_callback_deliveries_total";
 
-/// Tells the recorder what each metric means.
 pub(crate) fn describe() {
     describe_counter!(REQUESTS, "Requests that were answered, by operation and status class");
     describe_histogram!(

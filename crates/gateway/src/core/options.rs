@@ -12,13 +12,11 @@ use super::scheme::Scheme;
 /// The gateway's settings.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Who may call.
     pub access: Access,
     /// How callers of an agent may show who they are, where it has a say of its own; see [`Scheme::DEFAULT`] for the others.
     pub agent_schemes: HashMap<AgentName, Vec<Scheme>>,
     /// Who callers without a token are, for agents that take them: needed where one does.
     pub anonymous: Option<Principal>,
-    /// How far the listeners may reach.
     pub exposure: Exposure,
     /// The address under which clients reach the server, without a mount's prefix; where there is none, addresses that are handed out begin with the host that a request names.
     pub public_url: Option<String>,
@@ -28,11 +26,9 @@ pub struct Options {
     pub allowed_origins: Vec<String>,
     /// Protections that were switched off, by the name of the option that did; shown in the status.
     pub dangerously: Vec<String>,
-    /// The largest request body, in bytes.
     pub max_body_bytes: usize,
     /// The largest head of a request, address and headers together, in bytes.
     pub max_head_bytes: usize,
-    /// The most headers of a request.
     pub max_headers: usize,
     /// The largest metadata of one part, in bytes of its JSON.
     pub max_part_metadata_bytes: usize,
@@ -40,7 +36,6 @@ pub struct Options {
     pub max_output_bytes: usize,
     /// The most connections at once; further ones wait to be accepted.
     pub max_connections: usize,
-    /// The most event streams at once.
     pub max_streams: usize,
     /// The most requests at once on one HTTP/2 connection.
     pub max_requests_per_connection: u32,
@@ -60,7 +55,6 @@ pub struct Options {
     pub connection_grace: Duration,
 }
 
-/// Who may call.
 #[derive(Clone, Debug)]
 pub enum Access {
     /// Who shows a token.

@@ -7,11 +7,9 @@ use http::HeaderValue;
 pub enum Scheme {
     /// None: callers without a token are taken too. They are one principal, who is kept from others' things by ids that cannot be guessed and by nothing else.
     None,
-    /// The header `x-api-key`.
     ApiKey,
     /// `Authorization: Basic`: the password is the token, the user's name is not looked at.
     Basic,
-    /// `Authorization: Bearer`.
     Bearer,
 }
 

@@ -9,14 +9,11 @@ use bytes::Bytes;
 use futures_util::Stream;
 use http_body::{Frame, SizeHint};
 
-/// Pieces of a body that is made while it is sent.
 pub(crate) type BodyStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
-/// A response's body: all of it, or pieces that follow.
 pub(crate) enum ReplyBody {
     /// The whole body; `None` when it was sent.
     Whole(Option<Bytes>),
-    /// Pieces.
     Stream(BodyStream),
 }
 

@@ -22,7 +22,6 @@ const MIN_BUFFER_BYTES: usize = 8 * 1024;
 /// The most HTTP/2 streams that a peer may have reset before we have looked at them: a reset flood ends there.
 const MAX_RESET_STREAMS: usize = 32;
 
-/// What a connection is doing.
 #[derive(Debug)]
 struct Activity {
     opened: Instant,
@@ -34,7 +33,6 @@ struct Activity {
 /// Counts a request as at work until its response is made.
 struct AtWork(Arc<Activity>);
 
-/// The settings of both protocols.
 pub(crate) fn builder(options: &Options) -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
     builder

@@ -10,7 +10,6 @@ use super::reply::Reply;
 use crate::access::origin_guard::AllowedOrigin;
 
 const ORIGIN: HeaderValue = HeaderValue::from_static("Origin");
-/// The headers that a page may send.
 const HEADERS: HeaderValue = HeaderValue::from_static(
     "authorization, x-api-key, content-type, idempotency-key, interrupt-id, last-event-id, traceparent",
 );

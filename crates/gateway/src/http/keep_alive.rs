@@ -22,9 +22,7 @@ const SIGN_OF_LIFE: Bytes = Bytes::from_static(b"\n");
 pub(crate) type Making = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
 
 /// Waits for an answer in JSON. One that is not there in 10 s has its head sent, with 200, and a line break every further 10 s until its body follows: so nobody between takes the connection for dead. An error that comes then stands in the body, as `late` says it.
-///
-/// # Errors
-/// What making the answer fails with in time.
+/// Errors: What making the answer fails with in time.
 pub(crate) async fn with_signs_of_life(
     making: Making,
     late: impl FnOnce(&Error) -> Bytes + Send + 'static,

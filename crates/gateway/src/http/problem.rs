@@ -11,7 +11,6 @@ const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"trilogue\"");
 const SOON: HeaderValue = HeaderValue::from_static("1");
 
-/// The status of an error.
 pub(crate) fn status(code: Code) -> StatusCode {
     if code == Code::MethodNotAllowed {
         return StatusCode::METHOD_NOT_ALLOWED;
@@ -60,7 +59,6 @@ pub(crate) fn describe(error: &Error, request_id: Option<&str>) -> Problem {
     }
 }
 
-/// The error as a response.
 pub(crate) fn respond(error: &Error, request_id: Option<&str>) -> Reply {
     let reply = Reply::json(status(error.code()), &describe(error, request_id))
         .header(header::CONTENT_TYPE, PROBLEM_JSON);

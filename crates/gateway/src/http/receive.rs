@@ -11,17 +11,12 @@ use trilogue_domain::{Code, Error};
 use crate::core::options::Options;
 
 /// Reads a whole body.
-///
-/// # Errors
-/// `body_too_large`, and `invalid_request` when it does not come in time or breaks off.
+/// Errors: `body_too_large`, and `invalid_request` when it does not come in time or breaks off.
 pub(crate) async fn body(body: Incoming, options: &Options) -> Result<Bytes> {
     body_up_to(options.max_body_bytes, body, options).await
 }
 
 /// The same for a body of at most this many bytes.
-///
-/// # Errors
-/// As [`body`].
 pub(crate) async fn body_up_to(most: usize, body: Incoming, options: &Options) -> Result<Bytes> {
     if body.is_end_stream() {
         return Ok(Bytes::new());
@@ -52,9 +47,7 @@ fn too_large(most: usize) -> Error {
 }
 
 /// Reads JSON as a type; an empty body counts as `{}`.
-///
-/// # Errors
-/// `invalid_json` where it is not JSON, `invalid_request` where it does not fit; both name line and column.
+/// Errors: `invalid_json` where it is not JSON, `invalid_request` where it does not fit; both name line and column.
 pub(crate) fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
     let body = if body.is_empty() { b"{}" } else { body };
     serde_json::from_slice(body).map_err(|error| match error.classify() {

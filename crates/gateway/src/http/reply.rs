@@ -20,7 +20,6 @@ const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
 const SANDBOX: HeaderName = HeaderName::from_static("content-security-policy");
 
-/// A response under construction.
 #[derive(Debug)]
 pub struct Reply(Response<ReplyBody>);
 
@@ -74,13 +73,11 @@ impl Reply {
         self
     }
 
-    /// Adds a header beside those of the same name.
     pub(crate) fn also(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.0.headers_mut().append(name, value);
         self
     }
 
-    /// Takes a header away.
     pub(crate) fn without(mut self, name: &HeaderName) -> Self {
         self.0.headers_mut().remove(name);
         self

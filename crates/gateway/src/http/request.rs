@@ -58,7 +58,6 @@ impl Request {
         self.caller.principal.scope()
     }
 
-    /// The host by which the client reaches the server.
     pub(crate) fn host(&self) -> Option<&str> {
         self.header(&header::HOST).or(self.authority.as_ref().map(Authority::as_str))
     }

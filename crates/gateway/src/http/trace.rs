@@ -5,9 +5,7 @@ use tracing::Span;
 
 use super::reply::REQUEST_ID;
 
-/// Carries the trace that a request belongs to.
 pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-/// The longest request id that a client may choose, in bytes.
 const MAX_REQUEST_ID_BYTES: usize = 128;
 
 /// The trace a request belongs to, when its client named a valid one.

@@ -30,9 +30,7 @@ impl Cursor {
     }
 
     /// Reads `12`, `12.3` or `12.v`.
-    ///
-    /// # Errors
-    /// `invalid_cursor`.
+    /// Errors: `invalid_cursor`.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let malformed = || {
             let text = shown(text);

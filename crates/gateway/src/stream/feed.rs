@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
@@ -25,7 +24,6 @@ use crate::core::log_ref::LogRef;
 const READ_BYTES: usize = 64 * 1024;
 /// The same where there is no room to keep what is rendered, in bytes: what is read ahead would be rendered for nothing.
 const READ_BYTES_WITHOUT_ROOM: usize = 4 * 1024;
-/// The most run ids that a feed remembers.
 const MAX_NAMES: usize = 4_096;
 
 /// Every feed that has a reader.
@@ -50,6 +48,7 @@ struct Budget {
 }
 
 /// One log as one view shows it: a thread's, or a run's.
+#[derive(Debug)]
 pub(crate) struct Feed {
     pub(crate) thread: LogRef,
     pub(crate) run: Option<(RunKey, RunId)>,
@@ -61,10 +60,9 @@ pub(crate) struct Feed {
     budget: Arc<Budget>,
 }
 
-/// A rendered frame.
 #[derive(Debug)]
 pub(crate) struct RenderedFrame {
-    /// The chunk is what comes next for every position from here to `last`.
+    /// The frame is what comes next for every position from here to `last`.
     follows: u64,
     pub(crate) first: u64,
     pub(crate) last: u64,
@@ -72,7 +70,6 @@ pub(crate) struct RenderedFrame {
     marks: Vec<Mark>,
     /// Interrupts that are shown, with their run and the position of the wire event that does.
     pub(crate) shown: Vec<(Cursor, RunId, InterruptId)>,
-    /// Whether the run of the stream ends here.
     pub(crate) ends: bool,
     /// Whether the run of the stream waits here for an answer that the view has shown the question of.
     pub(crate) waits: bool,
@@ -134,7 +131,6 @@ impl Feed {
         self.tail.committed.clone()
     }
 
-    /// What follows a position, when it is rendered already.
     pub(crate) fn rendered(&self, cursor: Cursor) -> Option<Arc<RenderedFrame>> {
         let whole = cursor.whole();
         let chunks = self.chunks();
@@ -143,9 +139,6 @@ impl Feed {
     }
 
     /// What follows a position; `None` at the end of the log. `before` is the frame that ends there, where the reader has one.
-    ///
-    /// # Errors
-    /// When the log cannot be read.
     pub(crate) async fn following(
         &self,
         streams: &Streams,
@@ -162,10 +155,7 @@ impl Feed {
         }))
     }
 
-    /// Reads and renders what follows a position; `None` at the end of the log. `before` is the chunk that ends there, where the reader has one: its state need not be folded again.
-    ///
-    /// # Errors
-    /// When the log cannot be read.
+    /// Reads and renders what follows a position; `None` at the end of the log. `before` is the frame that ends there, where the reader has one: its state need not be folded again.
     pub(crate) async fn advance(
         &self,
         read: &Arc<dyn Read>,
@@ -247,7 +237,7 @@ impl Feed {
         })
     }
 
-    /// The view's state before a number: at hand behind the chunk before, or folded on from the nearest earlier one, or from the beginning.
+    /// The view's state before a number: at hand behind the frame before, or folded on from the nearest earlier one, or from the beginning.
     async fn fold_before(
         &self,
         read: &Arc<dyn Read>,
@@ -289,7 +279,7 @@ impl Feed {
         EventPlace { thread: &self.thread.id, run_id: run_id.map(RunId::as_str), number }
     }
 
-    /// Keeps a chunk for others, and drops the oldest where too much is held.
+    /// Keeps a frame for others, and drops the oldest where too much is held.
     fn keep(&self, chunk: RenderedFrame) -> Arc<RenderedFrame> {
         let chunk = Arc::new(chunk);
         let mut chunks = self.chunks();
@@ -343,20 +333,9 @@ impl Drop for Feed {
     }
 }
 
-impl fmt::Debug for Feed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Feed")
-            .field("thread", &self.thread.id)
-            .field("run", &self.run)
-            .field("view", &self.view.name())
-            .finish_non_exhaustive()
-    }
-}
-
 // === impl RenderedFrame ===
 
 impl RenderedFrame {
-    /// The bytes behind a position.
     pub(crate) fn after(&self, cursor: Cursor) -> Bytes {
         let passed = self.marks.partition_point(|mark| mark.cursor <= cursor);
         match passed.checked_sub(1).and_then(|index| self.marks.get(index)) {
@@ -365,7 +344,6 @@ impl RenderedFrame {
         }
     }
 
-    /// The bytes behind one position and up to another.
     pub(crate) fn between(&self, after: Cursor, until: Cursor) -> Bytes {
         let end_of = |cursor: Cursor| {
             let passed = self.marks.partition_point(|mark| mark.cursor <= cursor);

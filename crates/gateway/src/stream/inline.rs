@@ -11,9 +11,6 @@ use trilogue_domain::event::{Body, Event, InterruptEvent, MessageEvent};
 use trilogue_store::Read;
 
 /// The event with the large content that is wanted in place of its name; what is gone stays a name.
-///
-/// # Errors
-/// When stored content cannot be read.
 pub(crate) async fn inlined<'a>(
     read: &Arc<dyn Read>,
     thread: ThreadKey,

@@ -20,7 +20,6 @@ pub(crate) struct LogReader<'a> {
     bytes: usize,
 }
 
-/// A stretch of a log.
 pub(crate) struct LogPage {
     pub(crate) frames: Vec<Arc<Frame>>,
     in_run: bool,
@@ -37,7 +36,6 @@ impl<'a> LogReader<'a> {
         Self { read, thread, run, after: 0, until: u64::MAX, page_bytes, bytes: 0 }
     }
 
-    /// Begins behind this number.
     pub(crate) fn after(self, after: u64) -> Self {
         Self { after, ..self }
     }
@@ -51,15 +49,11 @@ impl<'a> LogReader<'a> {
         Self { page_bytes, ..self }
     }
 
-    /// How much was read so far, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// The next page; `None` at the end of the log.
-    ///
-    /// # Errors
-    /// When the log cannot be read.
     pub(crate) async fn next(&mut self) -> Result<Option<LogPage>> {
         if self.after >= self.until {
             return Ok(None);
@@ -90,9 +84,6 @@ impl LogPage {
     }
 
     /// The events that belong to the page.
-    ///
-    /// # Errors
-    /// When a frame is damaged.
     pub(crate) fn events(&self) -> Result<Vec<&Event>> {
         let mut events = Vec::new();
         for frame in &self.frames {
@@ -102,9 +93,6 @@ impl LogPage {
     }
 
     /// Those of one of its frames.
-    ///
-    /// # Errors
-    /// As [`LogPage::events`].
     pub(crate) fn events_of<'f>(
         &self,
         frame: &'f Frame,

@@ -20,7 +20,7 @@ use crate::core::log_ref::LogRef;
 use crate::core::not_found::{no_run, no_thread};
 use crate::http::reply::Reply;
 
-/// The most that a stream still sends once the server is stopping, apart from its last chunk, in bytes.
+/// The most that a stream still sends once the server is stopping, apart from its last frame, in bytes.
 const FAREWELL_BYTES: usize = 1024 * 1024;
 
 /// One client's place on a stream. It pulls: there is no queue.
@@ -29,7 +29,6 @@ struct Reader {
     feed: Arc<Feed>,
     committed: watch::Receiver<u64>,
     cursor: Cursor,
-    /// The chunk that ends at the cursor: what comes next is folded on from it.
     at: Option<Arc<RenderedFrame>>,
     begun: bool,
     /// Whether it was looked whether there is anything that may still come.
@@ -41,7 +40,6 @@ struct Reader {
     run_ended: bool,
 }
 
-/// What woke a reader at the end of the log.
 enum LogWake {
     Committed,
     LogGone,
@@ -50,9 +48,7 @@ enum LogWake {
 }
 
 /// Opens a stream of a thread, or of a run, that the caller has looked up.
-///
-/// # Errors
-/// `overloaded` when there are too many, `shutting_down`, `invalid_cursor` when the position lies beyond the log.
+/// Errors: `overloaded` when there are too many, `shutting_down`, `invalid_cursor` when the position lies beyond the log.
 pub(crate) fn open(
     streams: &Arc<Streams>,
     caller: &Caller,
@@ -148,7 +144,7 @@ impl Reader {
         self.asked && self.at.as_ref().is_some_and(|chunk| chunk.waits)
     }
 
-    /// What of a chunk this client has not, and notes what it is shown with it.
+    /// What of a frame this client has not, and notes what it is shown with it.
     fn take(&mut self, chunk: &Arc<RenderedFrame>) -> Bytes {
         let mut bytes = chunk.after(self.cursor);
         let asked = self.cursor.whole();

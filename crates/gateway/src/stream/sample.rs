@@ -24,7 +24,6 @@ pub(crate) trait SampleView: Send + Sync + fmt::Debug {
     fn name(&self) -> Cow<'static, str>;
     /// A fold at the beginning of a run.
     fn begin(&self) -> Box<dyn SampleFold>;
-    /// A wire event with this id.
     fn event(&self, id: &str, data: &[u8]) -> Bytes;
     /// The data of the last event of a run that is gone.
     fn gone(&self) -> Bytes;
@@ -32,7 +31,6 @@ pub(crate) trait SampleView: Send + Sync + fmt::Debug {
 
 /// The state of a run's output.
 pub(crate) trait SampleFold: Send + Sync + fmt::Debug {
-    /// Takes the next event.
     fn push(&mut self, event: &Event);
     /// Whether large content that the next event names should stand in that event, in place of its name.
     fn wants(&self, blob: &BlobRef) -> bool;
@@ -70,24 +68,20 @@ pub(crate) struct SampleDemand {
     pub(super) more: Notify,
 }
 
-/// Somebody who watches a run.
 #[derive(Debug)]
 pub(crate) struct Watching {
     sampler: Arc<Sampler>,
     samples: bool,
     progress: bool,
-    /// What is to be seen.
     pub(crate) states: watch::Receiver<State>,
 }
 
-/// What a sampler shows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     /// The run number of the last event that was folded. No sample that is shown later has a smaller one.
     pub(crate) last: u64,
     /// Whether the end of the log was reached once.
     pub(crate) caught_up: bool,
-    /// The newest sample.
     pub(crate) newest: Option<Arc<Sample>>,
     /// How a stream ends that has seen everything.
     pub(crate) end: Option<Arc<End>>,
@@ -95,7 +89,6 @@ pub(crate) struct State {
     pub(crate) failed: Option<Error>,
 }
 
-/// The output as it was at one moment.
 #[derive(Debug)]
 pub(crate) struct Sample {
     /// The last event that was folded in, as the run counts.
@@ -104,7 +97,6 @@ pub(crate) struct Sample {
     pub(crate) bytes: Bytes,
 }
 
-/// The last event of a stream.
 #[derive(Debug)]
 pub(crate) struct End {
     /// The event that brought it, as the run counts.

@@ -23,12 +23,10 @@ const READ_BYTES: usize = 256 * 1024;
 const PAUSE: Duration = Duration::from_millis(50);
 /// A sample above this many bytes stands longer.
 const LARGE_BYTES: usize = 64 * 1024;
-/// How long a large sample stands.
 const LARGE_PAUSE: Duration = Duration::from_secs(1);
 /// How often at most it is asked whether a run is still there whose thread changes without it.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 
-/// One run that is sampled.
 pub(super) struct Sampling {
     read: Arc<dyn Read>,
     thread: LogRef,
@@ -41,7 +39,6 @@ pub(super) struct Sampling {
     fold: Box<dyn SampleFold>,
     /// The last event that was folded, as the run counts.
     last: u64,
-    /// When the next sample may be taken.
     next_at: Instant,
     /// The thread's last number when the sampling began, and when the first sample may wait no longer for that.
     began_at: (u64, Instant),
@@ -62,7 +59,6 @@ pub(super) struct Sampling {
     in_doubt: Option<Instant>,
 }
 
-/// What made the sampling go on.
 enum SamplingWake {
     Committed,
     LogGone,

@@ -22,7 +22,6 @@ use crate::core::ports::Ports;
 use crate::http::body::ReplyBody;
 use crate::http::reply::Reply;
 
-/// What all streams of a server share.
 #[derive(Debug)]
 pub(crate) struct Streams {
     pub(crate) feeds: Feeds,
@@ -77,8 +76,7 @@ impl Streams {
         }
     }
 
-    /// # Errors
-    /// When nothing more will come: the client looks for the next life of the server.
+    /// Errors: When nothing more will come: the client looks for the next life of the server.
     fn check_store(&self) -> Result<()> {
         match self.admin.health() {
             Err(error) if matches!(error.code(), Code::StoreReadOnly | Code::StoreCorrupt) => {
@@ -97,9 +95,7 @@ pub(crate) fn stopping() -> Error {
 
 impl OpenStream {
     /// Counts one more stream, which is never silent for longer than `max_silence`.
-    ///
-    /// # Errors
-    /// `overloaded` when there are too many, `shutting_down`.
+    /// Errors: `overloaded` when there are too many, `shutting_down`.
     pub(crate) fn begin(
         streams: &Arc<Streams>,
         caller: &Caller,
@@ -133,9 +129,7 @@ impl OpenStream {
     }
 
     /// Looks at the token again when that is due.
-    ///
-    /// # Errors
-    /// When the token works no more.
+    /// Errors: When the token works no more.
     pub(crate) async fn check(&mut self) -> Result<()> {
         match self.checked_at.elapsed() >= self.streams.token_recheck {
             true => self.check_token().await,
@@ -154,9 +148,7 @@ impl OpenStream {
     }
 
     /// What a tick is for. Returns whether a sign of life is due.
-    ///
-    /// # Errors
-    /// When the token works no more, or the store is broken.
+    /// Errors: When the token works no more, or the store is broken.
     pub(crate) async fn tick(&mut self) -> Result<bool> {
         self.check_token().await?;
         self.streams.check_store()?;

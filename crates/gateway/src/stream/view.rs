@@ -37,9 +37,7 @@ pub(crate) trait View: Send + Sync + fmt::Debug {
 
 /// A view's state between two events.
 pub(crate) trait Fold: Send + Sync + fmt::Debug {
-    /// Takes the next event and writes what it looks like.
     fn push(&mut self, event: &Event, place: &EventPlace<'_>, out: &mut Out);
-    /// The same state once more.
     fn fork(&self) -> Box<dyn Fold>;
     /// Whether large content that the next event names should stand in that event, in place of its name.
     fn wants(&self, _: &BlobRef) -> bool {
@@ -64,9 +62,7 @@ pub(crate) struct EventPlace<'a> {
 /// Takes the wire events of a stretch of log.
 #[derive(Debug, Default)]
 pub(crate) struct Out {
-    /// What the wire events are called.
     name: Option<&'static str>,
-    /// The wire events of the current log event.
     open: Vec<Data>,
     /// The interrupt that the current log event shows, and how many wire events show it.
     showing: Option<(InterruptId, usize)>,
@@ -93,12 +89,10 @@ pub(crate) struct Mark {
 // === impl Out ===
 
 impl Out {
-    /// Wire events of this name.
     pub(crate) fn named(name: Option<&'static str>) -> Self {
         Self { name, ..Self::default() }
     }
 
-    /// Adds a wire event of the current log event.
     pub(crate) fn push(&mut self, data: impl Into<Data>) {
         self.open.push(data.into());
     }

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use trilogue_domain::ThreadKey;
 use trilogue_domain::lock;
 
-/// How many clients have each session open.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OpenSessions(Arc<Mutex<HashMap<ThreadKey, usize>>>);
 

@@ -65,8 +65,7 @@ impl State {
         }
     }
 
-    /// # Errors
-    /// `invalid_request` where commands are not wrapped.
+    /// Errors: `invalid_request` where commands are not wrapped.
     pub(super) fn wrap(&self) -> Result<&dyn Wrap> {
         let refused = || Error::new(Code::InvalidRequest, "this server wraps no commands");
         self.wrap.as_deref().ok_or_else(refused)

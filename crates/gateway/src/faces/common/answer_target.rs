@@ -21,9 +21,7 @@ pub(in crate::faces) struct Hints {
 /// The pending interrupt that an answer is for, among those that [`pending`] gave: the one that it names, else the one that the caller was last shown, else the only one that the run ever had.
 ///
 /// With `must_name`, an answer to a permission must name it.
-///
-/// # Errors
-/// `run_ended`, `interrupt_resolved` and `interrupt_mismatch`; the latter two name what is pending instead.
+/// Errors: `run_ended`, `interrupt_resolved` and `interrupt_mismatch`; the latter two name what is pending instead.
 pub(in crate::faces) fn target(
     runtime: &Runtime,
     request: &Request,
@@ -68,9 +66,6 @@ pub(in crate::faces) fn target(
 }
 
 /// What a run waits for, oldest first.
-///
-/// # Errors
-/// What reading can fail with.
 pub(in crate::faces) async fn pending(
     read: &dyn Read,
     request: &Request,

@@ -9,9 +9,7 @@ use crate::stream::cursor::Cursor;
 pub(in crate::faces) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// The position that a client asks for, `Last-Event-ID` before `after`; the beginning where it names none.
-///
-/// # Errors
-/// `invalid_cursor`.
+/// Errors: `invalid_cursor`.
 pub(in crate::faces) fn after(request: &Request) -> Result<Cursor> {
     position(request).map_or(Ok(Cursor::START), Cursor::parse)
 }

@@ -12,9 +12,7 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 pub(in crate::faces) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replay");
 
 /// The idempotency key of a request, with the hash of its body.
-///
-/// # Errors
-/// `invalid_request` where the key is none.
+/// Errors: `invalid_request` where the key is none.
 pub(in crate::faces) fn idempotency(request: &Request) -> Result<Option<(String, [u8; 32])>> {
     let Some(key) = request.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     if request.caller.is_anonymous() {

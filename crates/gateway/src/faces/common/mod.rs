@@ -3,6 +3,7 @@
 pub(super) mod answer_target;
 pub(super) mod cursors;
 pub(super) mod idempotency;
+pub(super) mod look_up;
 pub(super) mod negotiation;
 pub(super) mod openapi;
 pub(super) mod turns;

@@ -4,7 +4,6 @@ use http::header;
 
 use crate::http::request::Request;
 
-/// Whether the client accepts a stream.
 pub(in crate::faces) fn wants_stream(request: &Request) -> bool {
     request.header(&header::ACCEPT).is_some_and(|accept| {
         accept.split(',').any(|kind| {

@@ -24,9 +24,7 @@ const EVERYWHERE: &[Code] = &[
 
 /// How a face says that a request failed.
 pub(in crate::faces) struct Failures {
-    /// The schema of the body.
     pub(in crate::faces) schema: schemars::Schema,
-    /// The body's content type.
     pub(in crate::faces) kind: &'static str,
     pub(in crate::faces) status: fn(Code) -> u16,
     /// What the body calls it.
@@ -42,7 +40,6 @@ pub(in crate::faces) fn generator() -> SchemaGenerator {
     settings.into_generator()
 }
 
-/// The operations of a route table, by path and method.
 pub(in crate::faces) fn paths<S>(
     routes: &[Route<S>],
     generator: &mut SchemaGenerator,

@@ -9,7 +9,6 @@ use trilogue_wire::agent_communication::AgentsList;
 use super::{BASE, CommunicationCall, CommunicationRoute};
 use crate::http::reply::Reply;
 
-/// The most agents of one page.
 const MAX_PAGE: usize = 1_000;
 
 pub(crate) const ROUTES: &[CommunicationRoute] = &[
@@ -53,9 +52,7 @@ fn get(call: &CommunicationCall) -> Result<Reply> {
 }
 
 /// The agent that has this name on this face.
-///
-/// # Errors
-/// `agent_not_found`.
+/// Errors: `agent_not_found`.
 pub(super) fn agent<'a>(call: &'a CommunicationCall, name: &str) -> Result<&'a AgentCard> {
     let runtime = &call.state.runtime;
     // A name of this face has no dot; where the configured one has none either, they are the same.
@@ -72,9 +69,7 @@ pub(super) fn agent<'a>(call: &'a CommunicationCall, name: &str) -> Result<&'a A
 }
 
 /// A number of the query, where it is sent.
-///
-/// # Errors
-/// `invalid_request` where it is none, or none of these.
+/// Errors: `invalid_request` where it is none, or none of these.
 pub(super) fn number(
     call: &CommunicationCall,
     name: &str,

@@ -16,9 +16,7 @@ const HINTS: Hints = Hints {
 };
 
 /// The interrupt that an answer names, in its first part or in a header.
-///
-/// # Errors
-/// `invalid_request` where it names two.
+/// Errors: `invalid_request` where it names two.
 pub(super) fn named(call: &CommunicationCall, answer: &Message) -> Result<Option<String>> {
     let header = call.header(&INTERRUPT_ID).filter(|id| !id.is_empty());
     match (mapping::named_interrupt(answer), header) {
@@ -32,9 +30,6 @@ pub(super) fn named(call: &CommunicationCall, answer: &Message) -> Result<Option
 }
 
 /// The pending interrupt that an answer is for.
-///
-/// # Errors
-/// As [`common::target`].
 pub(super) async fn target(
     call: &CommunicationCall,
     run: &RunRow,

@@ -42,9 +42,6 @@ async fn list(call: CommunicationCall) -> Result<Reply> {
 }
 
 /// A run's events behind a position.
-///
-/// # Errors
-/// As opening any stream.
 pub(super) fn stream(call: &CommunicationCall, row: &RunRow, cursor: Cursor) -> Result<Reply> {
     let view = view::of(call);
     reader::open(&call.state.streams, &call.caller, LogRef::from(row), Some(row), view, cursor)

@@ -23,7 +23,6 @@ struct Data {
     interrupt_id: Option<String>,
 }
 
-/// The status of an error on this face.
 pub(crate) fn status(code: Code) -> StatusCode {
     match code.class() {
         _ if code == Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
@@ -49,12 +48,10 @@ pub(crate) fn describe(error: &Error, status: StatusCode, request_id: Option<&st
     ErrorBody { code, message: detail, data }
 }
 
-/// The error as a response.
 pub(crate) fn respond(error: &Error, request_id: Option<&str>) -> Reply {
     respond_with(status(error.code()), error, request_id)
 }
 
-/// The error as a response with a status of its own.
 pub(crate) fn respond_with(status: StatusCode, error: &Error, request_id: Option<&str>) -> Reply {
     problem::mark(Reply::json(status, &describe(error, status, request_id)), error)
 }

@@ -11,9 +11,7 @@ use trilogue_egress::{Client, Error as EgressError};
 use trilogue_mapping::communication as mapping;
 use trilogue_wire::agent_communication::{Rules, read};
 
-/// The largest message that is read, in bytes.
 const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
-/// The largest state that is read, in bytes.
 const MAX_STATE_BYTES: usize = 16 * 1024 * 1024;
 /// How long reading one address may take.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
@@ -27,7 +25,6 @@ pub struct HistoryFetch {
 // === impl HistoryFetch ===
 
 impl HistoryFetch {
-    /// Reads through this client.
     #[must_use]
     pub fn new(client: Client) -> Self {
         Self { client }

@@ -23,9 +23,7 @@ struct Own {
 }
 
 /// Makes the session what the client brought, and names its thread.
-///
-/// # Errors
-/// `too_many_parts`, `invalid_input` for what is not there, and as replacing a history.
+/// Errors: `too_many_parts`, `invalid_input` for what is not there, and as replacing a history.
 pub(super) async fn replace(call: &CommunicationCall, session: Session) -> Result<ThreadId> {
     if session.history.len() > limits::MAX_GIVEN_ENTRIES {
         let most = limits::MAX_GIVEN_ENTRIES;
@@ -69,7 +67,6 @@ async fn entry(call: &CommunicationCall, own: &Own, address: &str) -> Result<Ref
     })
 }
 
-/// A state that lies here.
 async fn value(
     call: &CommunicationCall,
     address: &str,

@@ -17,7 +17,6 @@ use crate::http::reply::{INTERRUPT_ID, Reply};
 use crate::stream::inline::inlined;
 use crate::stream::log_reader::LogReader;
 
-/// How much of a run's log is folded.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Until {
     /// Everything that is there.
@@ -30,7 +29,6 @@ pub(super) enum Until {
     End,
 }
 
-/// Which log is folded.
 #[derive(Clone, Debug)]
 pub(super) struct Log {
     pub(super) thread: LogRef,
@@ -39,7 +37,6 @@ pub(super) struct Log {
     pub(super) last: Option<u64>,
 }
 
-/// A run's log that is being folded.
 #[derive(Debug)]
 struct ProjectionFold<'a> {
     call: &'a CommunicationCall,
@@ -51,7 +48,6 @@ struct ProjectionFold<'a> {
     size: usize,
 }
 
-/// Whether the fold goes on.
 enum Next {
     Read,
     Done,
@@ -68,9 +64,7 @@ fn show(call: &CommunicationCall, input: bool) -> Show {
 }
 
 /// A run that the caller has looked up.
-///
-/// # Errors
-/// When the log cannot be read, or holds more than fits one response.
+/// Errors: When the log cannot be read, or holds more than fits one response.
 pub(super) async fn fold(
     call: &CommunicationCall,
     run: &RunRow,
@@ -82,9 +76,6 @@ pub(super) async fn fold(
 }
 
 /// Everything that was said in a run, its input included.
-///
-/// # Errors
-/// As [`fold`].
 pub(super) async fn messages(call: &CommunicationCall, log: Log) -> Result<Vec<RunMessage>> {
     let mut fold = ProjectionFold::new(call, log, true);
     fold.read(Until::Now, |_| Ok(())).await?;
@@ -92,9 +83,6 @@ pub(super) async fn messages(call: &CommunicationCall, log: Log) -> Result<Vec<R
 }
 
 /// The same, with the wire events that the run's stream has had.
-///
-/// # Errors
-/// As [`fold`].
 pub(super) async fn events(
     call: &CommunicationCall,
     run: &RunRow,
@@ -112,9 +100,6 @@ pub(super) async fn events(
 }
 
 /// The same from the run's whole log.
-///
-/// # Errors
-/// As [`fold`].
 pub(super) async fn of_frames(
     call: &CommunicationCall,
     run: &RunRow,
@@ -162,7 +147,6 @@ fn too_large(most: usize) -> Error {
 // === impl Log ===
 
 impl Log {
-    /// The log of a run that the caller has looked up.
     pub(super) fn of(run: &RunRow) -> Self {
         let last = run.status.is_terminal().then_some(run.last_run_number);
         Self { thread: LogRef::from(run), run: run.key, last }

@@ -46,7 +46,6 @@ pub struct CommunicationOptions {
     pub require_interrupt_id: bool,
 }
 
-/// What the handlers of one mount need.
 #[derive(Debug)]
 pub(crate) struct State {
     options: CommunicationOptions,
@@ -60,7 +59,6 @@ pub(crate) struct State {
     max_part_metadata_bytes: usize,
 }
 
-/// What all mounts have in common.
 #[derive(Debug, Default)]
 struct CommonState {
     /// Keeps requests that bring a session in order.
@@ -75,7 +73,6 @@ const BASE: CommunicationRoute = CommunicationRoute {
     ..CommunicationRoute::base(|_| Box::pin(async { Ok(agents::ping()) }))
 };
 
-/// Every route of this protocol.
 fn routes() -> Vec<CommunicationRoute> {
     [
         agents::ROUTES,

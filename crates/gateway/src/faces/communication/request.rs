@@ -9,7 +9,7 @@ use trilogue_wire::agent_communication::{Read, Rules, read};
 use uuid::Uuid;
 
 use super::CommunicationCall;
-use crate::core::not_found::{no_run, no_thread};
+use crate::faces::common::look_up;
 
 /// Names the run that a request created or went on with.
 pub(super) const RUN_ID: HeaderName = HeaderName::from_static("run-id");
@@ -17,20 +17,16 @@ pub(super) const RUN_ID: HeaderName = HeaderName::from_static("run-id");
 // === impl CommunicationCall ===
 
 impl CommunicationCall {
-    /// Whether the mount enforces the documents literally.
     pub(super) fn is_strict(&self) -> bool {
         self.state.options.strict
     }
 
-    /// The rules of the mount for what clients send.
     pub(super) fn rules(&self) -> Rules {
         if self.is_strict() { Rules::Strict } else { Rules::Compatible }
     }
 
     /// Reads the body by the mount's rules.
-    ///
-    /// # Errors
-    /// `invalid_request`, naming part and field.
+    /// Errors: `invalid_request`, naming part and field.
     pub(super) fn message_body<T: Read>(&self) -> Result<T> {
         self.check_content_type()?;
         read(&self.body, self.rules())
@@ -55,36 +51,27 @@ impl CommunicationCall {
     }
 
     /// A UUID of the path, in any of its forms.
-    ///
-    /// # Errors
-    /// `invalid_id`, naming the parameter.
+    /// Errors: `invalid_id`, naming the parameter.
     pub(super) fn uuid(&self, name: &'static str) -> Result<Uuid> {
         read_uuid(self.param(name), &format!("the path parameter '{name}'"))
     }
 
     /// The run that the path names.
-    ///
-    /// # Errors
-    /// `invalid_id` and `run_not_found`.
+    /// Errors: `invalid_id` and `run_not_found`.
     pub(super) async fn named_run(&self) -> Result<RunRow> {
         let id = RunId::from_uuid(self.uuid("run_id")?);
-        let found = self.state.read.run(&self.scope(), &id).await?;
-        found.ok_or_else(|| no_run(id.as_str()))
+        look_up::run(self.state.read.as_ref(), self, id.as_str()).await
     }
 
     /// The session that the path names.
-    ///
-    /// # Errors
-    /// `invalid_id` and `thread_not_found`.
+    /// Errors: `invalid_id` and `thread_not_found`.
     pub(super) async fn named_session(&self) -> Result<ThreadRow> {
         let id = ThreadId::from_uuid(self.uuid("session_id")?);
-        let found = self.state.read.thread(&self.scope(), &id).await?;
-        found.ok_or_else(|| no_thread(id.as_str()))
+        look_up::thread(self.state.read.as_ref(), self, id.as_str()).await
     }
 }
 
-/// # Errors
-/// `invalid_id`, naming what it is.
+/// Errors: `invalid_id`, naming what it is.
 pub(super) fn read_uuid(text: &str, what: &str) -> Result<Uuid> {
     Uuid::parse_str(text).map_err(|_| no_uuid(text, what))
 }

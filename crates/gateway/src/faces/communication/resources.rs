@@ -22,7 +22,6 @@ pub(crate) const ROUTES: &[CommunicationRoute] = &[CommunicationRoute {
     ..BASE
 }];
 
-/// What a history refers to.
 #[derive(Debug)]
 pub(super) enum Resource {
     Message(MessageRow),
@@ -56,9 +55,6 @@ async fn get(call: CommunicationCall) -> Result<Reply> {
 }
 
 /// What the id names. Ids that clients of other faces chose are found as they are spelled, UUIDs in any of their forms.
-///
-/// # Errors
-/// As reading the store.
 pub(super) async fn find(call: &CommunicationCall, text: &str) -> Result<Option<Resource>> {
     let (scope, read) = (call.scope(), &call.state.read);
     let canonical = Uuid::parse_str(text).ok().map(|id| id.as_hyphenated().to_string());

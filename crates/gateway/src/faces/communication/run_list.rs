@@ -12,7 +12,7 @@ use super::agents::{agent, number};
 use super::log::{self, Until};
 use super::request::read_uuid;
 use super::{ANYTHING, BASE, CommunicationCall, CommunicationRoute};
-use crate::core::not_found::no_thread;
+use crate::faces::common::look_up;
 use crate::http::reply::Reply;
 use crate::route::Parameter;
 
@@ -49,10 +49,7 @@ async fn list(call: CommunicationCall) -> Result<Reply> {
         None => None,
     };
     let thread = match session.map(ThreadId::from_uuid) {
-        Some(id) => {
-            let found = call.state.read.thread(&call.scope(), &id).await?;
-            Some(found.ok_or_else(|| no_thread(id.as_str()))?.id)
-        }
+        Some(id) => Some(look_up::thread(call.state.read.as_ref(), &call, id.as_str()).await?.id),
         None => None,
     };
     let statuses = statuses.to_vec();
@@ -91,7 +88,6 @@ fn read_cursor(text: &str) -> Result<i64> {
     })
 }
 
-/// What a status of this protocol stands for.
 fn read_status(text: &str) -> Result<&'static [RunStatus]> {
     let status = WireStatus::parse(text).ok_or_else(|| {
         let names = WireStatus::ALL.map(WireStatus::as_str).join(", ");

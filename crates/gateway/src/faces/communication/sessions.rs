@@ -102,9 +102,7 @@ async fn blob(call: CommunicationCall) -> Result<Reply> {
 }
 
 /// The session that a link of ours names: by its own id, which other faces let clients choose, else by a UUID in any of its forms.
-///
-/// # Errors
-/// `invalid_id` and `thread_not_found`.
+/// Errors: `invalid_id` and `thread_not_found`.
 async fn linked_session(call: &CommunicationCall) -> Result<ThreadRow> {
     if let Ok(id) = ThreadId::parse(call.param("session_id"))
         && let Some(row) = call.state.read.thread(&call.scope(), &id).await?

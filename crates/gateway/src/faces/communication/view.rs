@@ -27,7 +27,6 @@ pub(crate) struct CommunicationView {
 #[derive(Clone, Debug)]
 struct Folding(Projection);
 
-/// The view of the mount that a request came in by.
 pub(super) fn of(call: &CommunicationCall) -> Arc<CommunicationView> {
     Arc::new(CommunicationView {
         strict: call.state.options.strict,

@@ -15,7 +15,6 @@ pub(super) struct AgentIndex(RwLock<Arc<AgentTable>>);
 
 #[derive(Debug, Default)]
 struct AgentTable {
-    /// How many agents there were.
     count: usize,
     by_name: HashMap<AgentName, IndexedAgent>,
     /// By everything that an `agent_id` of a request may be, ids in lower case.
@@ -26,14 +25,12 @@ struct AgentTable {
 #[derive(Clone, Debug)]
 pub(super) struct IndexedAgent {
     pub(super) card: Arc<AgentCard>,
-    /// Its id on this face.
     pub(super) id: Arc<str>,
 }
 
 // === impl AgentIndex ===
 
 impl AgentIndex {
-    /// The agent that a request names.
     pub(super) fn find(&self, runtime: &Runtime, text: &str) -> Option<IndexedAgent> {
         let known = self.current(runtime);
         let found = known.by_text.get(text);

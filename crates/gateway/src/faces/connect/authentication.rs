@@ -70,7 +70,6 @@ fn permissions(call: &ConnectCall, card: Option<&AgentCard>) -> Option<Vec<Strin
     Some(call.principal().rights.iter().map(|right| right.as_str().to_owned()).collect())
 }
 
-/// The ways in to an agent.
 pub(super) fn schemes_of<'a>(call: &'a ConnectCall, card: &AgentCard) -> &'a [Scheme] {
     call.authenticator.schemes_of(&card.name)
 }
@@ -84,7 +83,6 @@ pub(super) fn security(schemes: &[Scheme]) -> Vec<Value> {
     schemes.iter().map(alternative).collect()
 }
 
-/// The schemes by their names, as security scheme objects.
 pub(super) fn objects(schemes: &[Scheme]) -> Map<String, Value> {
     let named = |scheme: &Scheme| Some((name(*scheme)?.to_owned(), object(*scheme)));
     schemes.iter().filter_map(named).collect()

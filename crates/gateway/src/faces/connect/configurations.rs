@@ -15,7 +15,6 @@ use super::{BASE, ConnectCall, ConnectRoute, fault, look_up, request};
 use crate::http::reply::Reply;
 use crate::route::{Access, Verb, json_response, no_content, of};
 
-/// The longest name of an instance, in bytes.
 const MAX_NAME_BYTES: usize = 256;
 
 const ONE: ConnectRoute = ConnectRoute {
@@ -166,9 +165,7 @@ async fn search(call: ConnectCall) -> Result<Reply> {
 }
 
 /// The instance that the path names, and its agent.
-///
-/// # Errors
-/// `agent_not_found`, `configuration_not_found`, `unauthenticated`.
+/// Errors: `agent_not_found`, `configuration_not_found`, `unauthenticated`.
 async fn named(call: &ConnectCall) -> Result<(&AgentCard, ConfigurationRow)> {
     let card = look_up::reached_agent(call)?;
     let id = call.param("configuration_id");
@@ -212,9 +209,7 @@ fn new_row(
 }
 
 /// Settings that fit the agent.
-///
-/// # Errors
-/// `config_schema_violation`, `body_too_large`.
+/// Errors: `config_schema_violation`, `body_too_large`.
 fn checked(call: &ConnectCall, card: &AgentCard, config: wire::Json) -> Result<Json> {
     let config = read_json(config)?;
     if config.as_bytes().len() > limits::MAX_CONFIGURATION_BYTES {

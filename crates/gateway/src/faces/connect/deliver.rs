@@ -56,7 +56,6 @@ struct Folds {
     next: u64,
 }
 
-/// What the queue knows of a callback.
 #[derive(Deserialize)]
 struct CallbackRef {
     run: i64,
@@ -65,7 +64,6 @@ struct CallbackRef {
     of: DeliveryKind,
 }
 
-/// What a callback tells.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum DeliveryKind {
@@ -74,7 +72,6 @@ enum DeliveryKind {
     Update,
 }
 
-/// A run's output up to one of its events.
 struct RunFold {
     values: Values,
     /// How much of the log was folded, in bytes.
@@ -199,7 +196,6 @@ impl CallbackDelivery {
         })
     }
 
-    /// The run's output up to an event.
     async fn fold(&self, card: AgentCard, row: &RunRow, number: u64) -> Result<RunFold> {
         let kept = self.folds().take(row.key).filter(|fold| fold.number <= number);
         let mut fold = kept.unwrap_or_else(|| RunFold {
@@ -236,7 +232,6 @@ impl CallbackDelivery {
         Ok(fold)
     }
 
-    /// Keeps the fold of a run that goes on.
     fn keep(&self, run: RunKey, fold: RunFold) {
         if fold.status != RunStatus::Running {
             return;

@@ -20,7 +20,6 @@ struct Armed {
 // === impl CancelOnDrop ===
 
 impl CancelOnDrop {
-    /// A guard for a run of this principal's.
     pub(super) fn new(state: &Arc<State>, by: &Arc<Principal>, run: &RunId) -> Self {
         Self(Some(Armed { state: Arc::clone(state), by: Arc::clone(by), run: run.clone() }))
     }

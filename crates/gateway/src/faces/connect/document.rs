@@ -36,7 +36,6 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
     },
 ];
 
-/// The document of the whole face.
 pub(super) fn of_face(call: &ConnectCall) -> Reply {
     let schemes = call.authenticator.own_schemes();
     let mut document = placed(call);

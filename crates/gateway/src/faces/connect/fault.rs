@@ -21,7 +21,6 @@ pub(super) fn respond(state: &State, error: &Error, request_id: Option<&str>) ->
     answer(status(known, error.code()), known, state, &published(error, request_id))
 }
 
-/// The error as a response with a status of its own.
 pub(super) fn respond_with(status: StatusCode, call: &ConnectCall, error: &Error) -> Reply {
     answer(status, of_code(error.code()), &call.state, &published(error, None))
 }
@@ -32,7 +31,6 @@ pub(super) fn respond_as(code: &str, call: &ConnectCall, error: &Error) -> Reply
     answer(status(known, error.code()), known, &call.state, &published(error, None))
 }
 
-/// The error as the object that bodies and streams have.
 pub(super) fn describe(error: &Error) -> Body {
     error_as(of_code(error.code()), &published(error, None))
 }
@@ -50,7 +48,6 @@ fn answer(status: StatusCode, known: &Definition, state: &State, error: &Error) 
     if error.code() == Code::Unauthenticated { challenged(reply, state) } else { reply }
 }
 
-/// The status of an error on this face.
 fn status(known: &Definition, code: Code) -> StatusCode {
     match known.http_status {
         // It comes with a run's output, and by itself only where something else has met it.

@@ -13,7 +13,6 @@ use super::{ConnectCall, look_up, request};
 use crate::stream::inline::inlined;
 use crate::stream::log_reader::LogReader;
 
-/// What a run was given.
 #[derive(Debug)]
 pub(super) enum RunInput {
     Value(Json),
@@ -21,9 +20,7 @@ pub(super) enum RunInput {
 }
 
 /// What came of a run by the time at which its row stood so.
-///
-/// # Errors
-/// When the log cannot be read, or holds more than fits one response.
+/// Errors: When the log cannot be read, or holds more than fits one response.
 pub(super) async fn of_log(call: &ConnectCall, run: &RunRow) -> Result<Values> {
     let mut values = begun(call, run);
     let most = call.state.max_output_bytes;
@@ -45,9 +42,6 @@ pub(super) async fn of_log(call: &ConnectCall, run: &RunRow) -> Result<Values> {
 }
 
 /// The same from the run's whole log.
-///
-/// # Errors
-/// As [`of_log`].
 pub(super) async fn of_frames(
     call: &ConnectCall,
     run: &RunRow,
@@ -63,9 +57,6 @@ pub(super) async fn of_frames(
 }
 
 /// What a run was given, as its log has it; `None` where that is nothing.
-///
-/// # Errors
-/// When the log cannot be read.
 pub(super) async fn input(call: &ConnectCall, run: &RunRow) -> Result<Option<RunInput>> {
     let read = &call.state.read;
     let mut transcript = Transcript::default();
@@ -94,7 +85,6 @@ fn messages(transcript: Transcript) -> Option<RunInput> {
     (!messages.is_empty()).then_some(RunInput::Messages(messages))
 }
 
-/// How content of a thread is linked to.
 pub(super) fn links(call: &ConnectCall, thread: &trilogue_domain::ThreadId) -> Links {
     Links::new(&Arc::from(call.state.place.base_for(call)), thread)
 }

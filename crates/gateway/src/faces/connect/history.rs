@@ -8,7 +8,7 @@ use trilogue_store::rows::{CheckpointRow, ThreadRow};
 use trilogue_wire::agent_connect as wire;
 
 use super::{ANYTHING, BASE, ConnectCall, ConnectRoute, look_up, request, thread_show, threads};
-use crate::core::not_found::no_thread;
+use crate::faces::common;
 use crate::http::reply::Reply;
 use crate::route::{Access, Parameter, ResponseContent, RouteResponse, json_response, of};
 
@@ -125,9 +125,8 @@ async fn bare(
 
 /// Content of any thread that the caller may see, those of single runs included.
 async fn blob(call: ConnectCall) -> Result<Reply> {
-    let id = call.thread_id()?;
-    let found = call.state.read.thread(&call.scope(), &id).await?;
-    let row = found.ok_or_else(|| no_thread(id.as_str()))?;
+    let id = call.param("thread_id");
+    let row = common::look_up::thread(call.state.read.as_ref(), &call, id).await?;
     let text = call.param("sha256");
     let missing =
         || Error::new(Code::NotFound, format!("the thread has no content '{}'", shown(text)));

@@ -12,13 +12,11 @@ use super::{BASE, ConnectCall, ConnectRoute, look_up, request, run_show};
 use crate::http::reply::Reply;
 use crate::route::{Access, Parameter, ResponseContent, RouteResponse};
 
-/// What a reconnecting client sends.
 pub(super) const LAST_EVENT: Parameter = Parameter {
     name: "Last-Event-ID",
     about: "Begin behind the event with this id; `0` or `-1` is the beginning.",
 };
 
-/// How a stream answers.
 pub(super) const STREAM: RouteResponse = RouteResponse {
     status: 200,
     about: "The events as they come, as server-sent events: `data` is a `StreamEventPayload`.",
@@ -73,9 +71,6 @@ async fn join(call: ConnectCall) -> Result<Reply> {
 }
 
 /// Streams a run, which the answer's head names.
-///
-/// # Errors
-/// As [`open`].
 pub(super) async fn stream(
     call: &ConnectCall,
     row: &RunRow,

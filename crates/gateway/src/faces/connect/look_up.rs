@@ -1,15 +1,15 @@
 //! What a request's path names, as far as the caller may see it.
 
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentCard, Code, ConfigurationId, Error, RunId, ThreadId};
+use trilogue_domain::{AgentCard, Code, ConfigurationId, Error, RunId};
 use trilogue_mapping::native::shown;
 use trilogue_store::rows::{ConfigurationRow, RunRow, ThreadRow};
 
 use super::ConnectCall;
 use super::agent_index::IndexedAgent;
 use crate::core::not_found::{no_run, no_thread};
+use crate::faces::common::look_up;
 
-/// The agent that a request is for.
 #[derive(Debug)]
 pub(super) struct Target<'a> {
     pub(super) card: &'a AgentCard,
@@ -18,24 +18,19 @@ pub(super) struct Target<'a> {
 }
 
 /// The thread that the path names. One that was made for a single run is nobody's to look at.
-///
-/// # Errors
-/// `thread_not_found`.
+/// Errors: `thread_not_found`.
 pub(super) async fn thread(call: &ConnectCall) -> Result<ThreadRow> {
     thread_of(call, call.param("thread_id")).await
 }
 
 async fn thread_of(call: &ConnectCall, text: &str) -> Result<ThreadRow> {
-    let id = ThreadId::parse(text).map_err(|_| no_thread(text))?;
-    let found = call.state.read.thread(&call.scope(), &id).await?;
-    found.filter(|row| !row.ephemeral).ok_or_else(|| no_thread(text))
+    let row = look_up::thread(call.state.read.as_ref(), call, text).await?;
+    if row.ephemeral { Err(no_thread(text)) } else { Ok(row) }
 }
 
 /// The run that the path names; where it names a thread too, the run is one of that thread.
 /// Who is not let in to the run's agent is told so.
-///
-/// # Errors
-/// `run_not_found`, `thread_not_found`, `unauthenticated`.
+/// Errors: `run_not_found`, `thread_not_found`, `unauthenticated`.
 pub(super) async fn run(call: &ConnectCall) -> Result<RunRow> {
     let text = call.param("run_id");
     let id = RunId::parse(text).map_err(|_| no_run(text))?;
@@ -49,17 +44,13 @@ pub(super) async fn run(call: &ConnectCall) -> Result<RunRow> {
 }
 
 /// The agent with this id: the one that this face gives it, its name here, or the one in its descriptor.
-///
-/// # Errors
-/// `agent_not_found`.
+/// Errors: `agent_not_found`.
 pub(super) fn agent<'a>(call: &'a ConnectCall, text: &str) -> Result<&'a AgentCard> {
     known_agent(call, text).ok_or_else(|| no_agent(text))
 }
 
 /// The same for the path's `agent_id`, where the caller is let in to it.
-///
-/// # Errors
-/// `agent_not_found`, `unauthenticated`.
+/// Errors: `agent_not_found`, `unauthenticated`.
 pub(super) fn reached_agent(call: &ConnectCall) -> Result<&AgentCard> {
     let card = agent(call, call.param("agent_id"))?;
     call.reach(&card.name)?;
@@ -67,9 +58,7 @@ pub(super) fn reached_agent(call: &ConnectCall) -> Result<&AgentCard> {
 }
 
 /// The agent or the configured instance that a run names; the first of the agents where it names neither.
-///
-/// # Errors
-/// `agent_not_found`, `configuration_not_found`, `unauthenticated`.
+/// Errors: `agent_not_found`, `configuration_not_found`, `unauthenticated`.
 pub(super) async fn target<'a>(
     call: &'a ConnectCall,
     text: Option<&str>,
@@ -102,9 +91,6 @@ pub(super) async fn target<'a>(
 }
 
 /// A configured instance by its id.
-///
-/// # Errors
-/// What reading can fail with.
 pub(super) async fn instance(call: &ConnectCall, text: &str) -> Result<Option<ConfigurationRow>> {
     let Ok(id) = ConfigurationId::parse(text) else { return Ok(None) };
     let now = call.state.clock.now();

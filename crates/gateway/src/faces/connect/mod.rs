@@ -77,7 +77,6 @@ pub enum ErrorBody {
     String,
 }
 
-/// What the handlers of one mount need.
 #[derive(Debug)]
 pub(crate) struct State {
     options: ConnectOptions,
@@ -94,7 +93,6 @@ pub(crate) struct State {
     max_output_bytes: usize,
 }
 
-/// What all mounts have in common.
 #[derive(Debug, Default)]
 struct CommonState {
     agents: AgentIndex,
@@ -102,7 +100,6 @@ struct CommonState {
     config_turns: Turns,
 }
 
-/// How many rows a list has where the client does not say.
 const DEFAULT_LIMIT: usize = 10;
 
 /// Clients of this protocol send parameters that a server need not know.
@@ -113,7 +110,6 @@ const BASE: ConnectRoute = ConnectRoute {
     ..ConnectRoute::base(|call| Box::pin(async move { Ok(document::of_face(&call)) }))
 };
 
-/// Every route of this protocol.
 fn routes() -> Vec<ConnectRoute> {
     [
         agents::ROUTES,

@@ -16,7 +16,6 @@ use crate::core::not_found::no_thread;
 use crate::faces::common::idempotency::idempotency;
 use crate::http::reply::Reply;
 
-/// A run that a request asks for.
 #[derive(Debug)]
 pub(super) struct ParsedRequest {
     pub(super) new: RunRequest,
@@ -43,9 +42,7 @@ const NO_RECURSION_LIMIT: &str = "'config.recursion_limit' has no effect here";
 const NO_SUBGRAPHS: &str = "'stream_subgraphs' has no effect here";
 
 /// Reads a request for a run, and checks everything that does not need its thread's owner.
-///
-/// # Errors
-/// What is wrong with it, before anything has happened.
+/// Errors: What is wrong with it, before anything has happened.
 pub(super) async fn read(call: &ConnectCall, mode: ReplyMode) -> Result<ParsedRequest> {
     let body: wire::RunCreate = request::body_or_empty(call)?;
     let (agent, configuration) = (body.agent_id.as_deref(), body.configuration_id.as_deref());
@@ -146,9 +143,7 @@ fn modes(
 }
 
 /// The configured instance that the request names, in one way or in two.
-///
-/// # Errors
-/// `configuration_not_found`; `config_schema_violation` where it is one of another agent, or two are named.
+/// Errors: `configuration_not_found`; `config_schema_violation` where it is one of another agent, or two are named.
 async fn named_instance(
     call: &ConnectCall,
     card: &AgentCard,
@@ -189,9 +184,7 @@ fn config(
 }
 
 /// Where to call back, where the agent takes that.
-///
-/// # Errors
-/// `invalid_webhook`.
+/// Errors: `invalid_webhook`.
 async fn callback(
     call: &ConnectCall,
     card: &AgentCard,

@@ -16,9 +16,7 @@ use super::{ConnectCall, DEFAULT_LIMIT};
 const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
 
 /// Reads the body, whatever its content type says; one without anything in it counts as `{}`.
-///
-/// # Errors
-/// `invalid_json`; `invalid_request`, naming where it does not fit.
+/// Errors: `invalid_json`; `invalid_request`, naming where it does not fit.
 pub(super) fn body_or_empty<T: DeserializeOwned>(call: &ConnectCall) -> Result<T> {
     check_text(call)?;
     wire::decode_or_empty(&call.body).map_err(violated)
@@ -38,9 +36,7 @@ pub(super) fn is_literal(call: &ConnectCall) -> bool {
 }
 
 /// A switch of the query; off where it is not sent.
-///
-/// # Errors
-/// `invalid_request`.
+/// Errors: `invalid_request`.
 pub(super) fn flag(call: &ConnectCall, name: &str) -> Result<bool> {
     match call.query(name) {
         None | Some("false" | "False" | "0") => Ok(false),
@@ -50,9 +46,7 @@ pub(super) fn flag(call: &ConnectCall, name: &str) -> Result<bool> {
 }
 
 /// How long the client waits: `timeout`, or `block_timeout` as earlier versions of the protocol had it; in seconds, with fractions.
-///
-/// # Errors
-/// `invalid_request`.
+/// Errors: `invalid_request`.
 pub(super) fn patience(call: &ConnectCall) -> Result<Option<Duration>> {
     let sent = ["timeout", "block_timeout"]
         .into_iter()
@@ -68,16 +62,12 @@ pub(super) fn patience(call: &ConnectCall) -> Result<Option<Duration>> {
     }
 }
 
-/// The part of a listing that a body asks for.
 pub(super) fn page(limit: Option<wire::Limit>, offset: Option<wire::Offset>) -> Page {
     let limit = limit.map_or(DEFAULT_LIMIT, |limit| size(limit.get()));
     Page { limit, after: None, skip: offset.map_or(0, |offset| size(offset.get())) }
 }
 
-/// The part of a listing that the query asks for.
-///
-/// # Errors
-/// `invalid_request`.
+/// Errors: `invalid_request`.
 pub(super) fn queried_page(call: &ConnectCall) -> Result<Page> {
     Ok(page(bounded(call, "limit")?, bounded(call, "offset")?))
 }
@@ -90,15 +80,12 @@ fn bounded<T: FromStr<Err = String>>(call: &ConnectCall, name: &str) -> Result<O
     })
 }
 
-/// A number of a body as a number of rows.
 pub(super) fn size(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 /// The conditions of a search: the members of an object, each with the canonical text of its value.
-///
-/// # Errors
-/// `json_too_deep`.
+/// Errors: `json_too_deep`.
 pub(super) fn members(object: Option<wire::Object>) -> Result<Vec<(String, String)>> {
     let Some(object) = object else { return Ok(Vec::new()) };
     match read_json(object.into_json())?.to_value() {
@@ -110,17 +97,13 @@ pub(super) fn members(object: Option<wire::Object>) -> Result<Vec<(String, Strin
 }
 
 /// Metadata from the wire.
-///
-/// # Errors
-/// `body_too_large`, `json_too_deep`.
+/// Errors: `body_too_large`, `json_too_deep`.
 pub(super) fn metadata(object: Option<wire::Object>) -> Result<Option<Json>> {
     read_object(object.map(wire::Object::into_json), "metadata")
 }
 
 /// Metadata with the members of another set over it.
-///
-/// # Errors
-/// `body_too_large`.
+/// Errors: `body_too_large`.
 pub(super) fn merged(metadata: &Json, patch: &Json) -> Result<Json> {
     let merged = metadata.merged(patch);
     if merged.as_bytes().len() > limits::MAX_METADATA_BYTES {

@@ -87,9 +87,7 @@ fn superseded(row: &RunRow) -> Result<()> {
 }
 
 /// The interrupt that the answer is for, and the answer in the form that it takes.
-///
-/// # Errors
-/// As [`answer_target::target`]; `invalid_request` where body and header name two; `answer_invalid`.
+/// Errors: As [`answer_target::target`]; `invalid_request` where body and header name two; `answer_invalid`.
 fn aimed(
     call: &ConnectCall,
     row: &RunRow,

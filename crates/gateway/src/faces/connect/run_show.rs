@@ -25,13 +25,10 @@ const RUN_ID: HeaderName = HeaderName::from_static("x-run-id");
 /// What of a run that has settled is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
-    /// The run and its output.
     Whole,
-    /// The output alone.
     Output,
 }
 
-/// What of a kept request matters for showing it.
 #[derive(Deserialize, Default)]
 struct KeptRequest<'a> {
     #[serde(borrow, default)]
@@ -55,27 +52,18 @@ pub(super) fn named(call: &ConnectCall, reply: Reply, row: &RunRow) -> Reply {
 }
 
 /// A run as it stands.
-///
-/// # Errors
-/// What reading can fail with.
 pub(super) async fn run(call: &ConnectCall, row: &RunRow) -> Result<Bytes> {
     let changed = changed(call, row).await?;
     run_at(call, row, changed).await
 }
 
 /// The same with the time of its last change.
-///
-/// # Errors
-/// As [`run`].
 pub(super) async fn run_at(call: &ConnectCall, row: &RunRow, changed: Timestamp) -> Result<Bytes> {
     let creation = creation(call, row).await?;
     Ok(Bytes::from(rendered(call, row, changed, &creation)))
 }
 
 /// Runs in their order. Input that does not stand beside its run is not read.
-///
-/// # Errors
-/// As [`run`].
 pub(super) async fn runs(call: &ConnectCall, rows: &[RunRow]) -> Result<Bytes> {
     let mut out = vec![b'['];
     for row in rows {
@@ -93,9 +81,7 @@ pub(super) async fn runs(call: &ConnectCall, rows: &[RunRow]) -> Result<Bytes> {
 }
 
 /// A run that has settled, with what came of it; a question in it counts as shown to the caller.
-///
-/// # Errors
-/// When the log cannot be read, or holds more than fits one response.
+/// Errors: When the log cannot be read, or holds more than fits one response.
 pub(super) async fn settled(
     call: &ConnectCall,
     row: &RunRow,
@@ -205,7 +191,6 @@ async fn creation(call: &ConnectCall, row: &RunRow) -> Result<Bytes> {
     Ok(Bytes::from(out))
 }
 
-/// What a run was given, as JSON.
 async fn input(call: &ConnectCall, row: &RunRow) -> Result<Option<Vec<u8>>> {
     Ok(match fold::input(call, row).await? {
         None => None,
@@ -219,7 +204,6 @@ async fn input(call: &ConnectCall, row: &RunRow) -> Result<Option<Vec<u8>>> {
     })
 }
 
-/// The request that another face's run would have had here.
 fn made_up(call: &ConnectCall, row: &RunRow, input: Option<&[u8]>) -> Bytes {
     let agent = look_up::agent_of(call, row);
     let mut members = vec![format!("\"agent_id\":{}", serde_json::Value::from(&*agent.id))];
@@ -236,7 +220,6 @@ fn made_up(call: &ConnectCall, row: &RunRow, input: Option<&[u8]>) -> Bytes {
     Bytes::from(format!("{{{}}}", members.join(",")))
 }
 
-/// When the run changed last.
 async fn changed(call: &ConnectCall, row: &RunRow) -> Result<Timestamp> {
     if let Some(ended) = row.ended_at {
         return Ok(ended);

@@ -32,15 +32,16 @@ const MAX_SILENCE: Duration = Duration::from_secs(10);
 /// How long a stream still waits for its run's end once the server is stopping.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// Where on a run's stream a client begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Since {
-    /// At the run's beginning.
     Beginning,
     /// With what comes from now on, and the newest state.
     Now,
     /// Behind the event with this number, and behind the sample of it where `sampled`.
-    After { number: u64, sampled: bool },
+    After {
+        number: u64,
+        sampled: bool,
+    },
 }
 
 /// One client's place on a stream. It pulls: there is no queue.
@@ -53,7 +54,7 @@ struct Reader {
     feed: Option<Arc<Feed>>,
     /// Up to where updates were sent.
     cursor: Cursor,
-    /// The chunk that ends at the cursor.
+    /// The frame that ends at the cursor.
     at: Option<Arc<RenderedFrame>>,
     /// The number up to which samples and ends are known, and whether its sample is.
     seen: Option<(u64, bool)>,
@@ -76,7 +77,6 @@ enum NextPiece {
     Over,
 }
 
-/// What woke a reader.
 enum RunWake {
     News,
     /// The sampler is gone and said nothing.
@@ -89,9 +89,7 @@ enum RunWake {
 
 impl Since {
     /// The place that the header `Last-Event-ID` names, else this one. `0` and `-1` are the beginning.
-    ///
-    /// # Errors
-    /// `invalid_cursor`.
+    /// Errors: `invalid_cursor`.
     pub(super) fn of(call: &ConnectCall, otherwise: Self) -> Result<Self> {
         match call.header(&LAST_EVENT_ID).map(str::trim) {
             None | Some("") => Ok(otherwise),
@@ -105,9 +103,7 @@ impl Since {
 }
 
 /// Opens a stream of a run that the caller has looked up.
-///
-/// # Errors
-/// `overloaded` when there are too many, `shutting_down`, `invalid_cursor` when the place lies beyond the log.
+/// Errors: `overloaded` when there are too many, `shutting_down`, `invalid_cursor` when the place lies beyond the log.
 pub(super) async fn open(
     call: &ConnectCall,
     run: &RunRow,

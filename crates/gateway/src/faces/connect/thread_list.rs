@@ -48,9 +48,7 @@ async fn search(call: ConnectCall) -> Result<Reply> {
 }
 
 /// The threads that match. Those whose state is kept from clients are not found by it, nor counted.
-///
-/// # Errors
-/// `filter_too_broad`.
+/// Errors: `filter_too_broad`.
 async fn found(call: &ConnectCall, filter: &ThreadFilter, page: Page) -> Result<Vec<ThreadRow>> {
     let read = &call.state.read;
     if filter.values.is_empty() || !thread_show::hides(call) {

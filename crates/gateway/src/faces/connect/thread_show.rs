@@ -13,9 +13,6 @@ use crate::core::log_ref::LogRef;
 use crate::stream::feed::run_id;
 
 /// One thread, with its state.
-///
-/// # Errors
-/// What reading can fail with.
 pub(super) async fn thread(call: &ConnectCall, row: &ThreadRow) -> Result<Bytes> {
     let standings = call.state.read.activities(&call.scope(), &[row.key]).await?;
     let standing = standings.first().copied().unwrap_or(ThreadActivity::Idle);
@@ -24,9 +21,6 @@ pub(super) async fn thread(call: &ConnectCall, row: &ThreadRow) -> Result<Bytes>
 }
 
 /// Threads, in their order. What they hold together is bounded: further ones are shown without their state, which the second value tells.
-///
-/// # Errors
-/// What reading can fail with.
 pub(super) async fn threads(call: &ConnectCall, rows: &[ThreadRow]) -> Result<(Bytes, bool)> {
     let keys: Vec<_> = rows.iter().map(|row| row.key).collect();
     let standings = call.state.read.activities(&call.scope(), &keys).await?;
@@ -46,9 +40,6 @@ pub(super) async fn threads(call: &ConnectCall, rows: &[ThreadRow]) -> Result<(B
 }
 
 /// States of a thread: those of the first `limit` checkpoints of a path, each of which the next one is the parent of.
-///
-/// # Errors
-/// What reading can fail with.
 pub(super) async fn states(
     call: &ConnectCall,
     thread: &ThreadRow,
@@ -102,7 +93,6 @@ async fn origin(
     Ok(Value::Object(members))
 }
 
-/// A state alone.
 pub(super) fn bare(call: &ConnectCall, thread: &ThreadRow, state: &StateOf) -> Vec<u8> {
     mapping::state(as_shown(state), &fold::links(call, &thread.id))
 }
@@ -144,9 +134,6 @@ pub(super) fn hides(call: &ConnectCall) -> bool {
 }
 
 /// Whether the mount keeps a thread's state from its clients: nobody declares it.
-///
-/// # Errors
-/// What reading can fail with.
 pub(super) async fn is_hidden(call: &ConnectCall, row: &ThreadRow) -> Result<bool> {
     if !hides(call) {
         return Ok(false);

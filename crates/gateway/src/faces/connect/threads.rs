@@ -144,9 +144,7 @@ async fn patch(call: ConnectCall) -> Result<Reply> {
 }
 
 /// A checkpoint of a thread.
-///
-/// # Errors
-/// `checkpoint_not_found`.
+/// Errors: `checkpoint_not_found`.
 pub(super) async fn checkpoint(
     call: &ConnectCall,
     thread: &ThreadRow,

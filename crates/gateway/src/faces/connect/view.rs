@@ -76,7 +76,6 @@ pub(super) fn unknown(name: AgentName) -> AgentCard {
 // === impl ConnectView ===
 
 impl ConnectView {
-    /// The view of the mount that a request came in by.
     pub(super) fn of(call: &ConnectCall, run: &RunRow) -> Self {
         let state = &call.state;
         Self {

@@ -20,13 +20,11 @@ use crate::http::keep_alive::with_signs_of_life;
 use crate::http::reply::{INTERRUPT_ID, Reply};
 use crate::route::{Access, Parameter, RouteResponse, json_response, of};
 
-/// How long the client waits.
 pub(super) const TIMEOUT: Parameter = Parameter {
     name: "timeout",
     about: "Answer without content when the run goes on for longer than this many seconds; fractions are fine. `block_timeout` is the same.",
 };
 
-/// How waiting ends.
 pub(super) const ANSWERS: &[RouteResponse] = &[
     json_response(
         200,
@@ -69,7 +67,6 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
     },
 ];
 
-/// A run that is waited for.
 #[derive(Debug)]
 pub(super) struct PendingReply {
     pub(super) call: Arc<ConnectCall>,
@@ -103,9 +100,7 @@ async fn output(call: ConnectCall) -> Result<Reply> {
 impl PendingReply {
     /// Answers with the run's output; without content when the client's patience ends before.
     /// The guard is disarmed when the client has its answer.
-    ///
-    /// # Errors
-    /// What reading can fail with; `shutting_down`.
+    /// Errors: What reading can fail with; `shutting_down`.
     pub(super) async fn reply(
         self,
         patience: Option<Duration>,

@@ -37,8 +37,7 @@ fn get(call: &NativeCall) -> Result<Reply> {
     Ok(Reply::ok(&mapping::agent::agent(call.state.runtime.agent(&name)?)))
 }
 
-/// # Errors
-/// `agent_not_found` where the name cannot be one: it names nothing.
+/// Errors: `agent_not_found` where the name cannot be one: it names nothing.
 pub(crate) fn agent_name(text: &str) -> Result<AgentName> {
     AgentName::parse(text).map_err(|_| {
         Error::new(Code::AgentNotFound, format!("there is no agent '{}'", shown(text)))

@@ -26,7 +26,6 @@ use crate::stream::log_reader::LogReader;
 
 /// How much of the log is read at once, in bytes.
 const READ_BYTES: usize = 256 * 1024;
-/// The most checkpoints that are exported.
 const MAX_PATH: usize = 10_000;
 
 pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute {
@@ -42,7 +41,6 @@ pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute {
     ..NativeRoute::base(|call| Box::pin(export(call)))
 }];
 
-/// Where an export is.
 struct Export {
     read: Arc<dyn Read>,
     runtime: Runtime,
@@ -197,7 +195,6 @@ impl Export {
     }
 }
 
-/// The blobs that an event names.
 fn blobs(body: &Body) -> Vec<&BlobRef> {
     let parts: &[Part] = match body {
         Body::Message(MessageEvent::Part { part, .. }) => std::slice::from_ref(part),

@@ -1,15 +1,15 @@
 //! Interrupts and answers to them.
 
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, InterruptId, Right, RunId};
+use trilogue_domain::{Code, Error, InterruptId, Right};
 use trilogue_mapping::native::{self as mapping, shown};
 use trilogue_runtime::AnswerTo;
 use trilogue_store::rows::{InterruptFilter, InterruptRow};
 use trilogue_wire::native::{AnswerCreate, Interrupt, List};
 
-use super::runs::known_thread;
 use super::{AFTER, LIMIT, NativeCall, NativeRoute, rows, run};
-use crate::core::not_found::{no_interrupt, no_run};
+use crate::core::not_found::no_interrupt;
+use crate::faces::common::look_up;
 use crate::http::reply::Reply;
 use crate::route::{Access, Parameter, Verb, json_response, of};
 
@@ -76,17 +76,14 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
 ];
 
 async fn list(call: NativeCall) -> Result<Reply> {
+    let read = call.state.read.as_ref();
     let thread = match call.query("thread_id") {
         None => None,
-        Some(text) => Some(known_thread(&call, text).await?),
+        Some(text) => Some(look_up::thread(read, &call, text).await?.id),
     };
     let run = match call.query("run_id") {
         None => None,
-        Some(text) => {
-            let id = RunId::parse(text).map_err(|_| no_run(text))?;
-            let found = call.state.read.run(&call.scope(), &id).await?;
-            Some(found.ok_or_else(|| no_run(text))?.id)
-        }
+        Some(text) => Some(look_up::run(read, &call, text).await?.id),
     };
     let pending = match call.query("pending") {
         None | Some("false") => false,
@@ -107,7 +104,8 @@ async fn list(call: NativeCall) -> Result<Reply> {
 }
 
 async fn get(call: NativeCall) -> Result<Reply> {
-    let row = interrupt(&call, call.param("interrupt_id")).await?;
+    let row =
+        look_up::interrupt(call.state.read.as_ref(), &call, call.param("interrupt_id")).await?;
     note_shown(&call, &row);
     Ok(Reply::ok(&rows::interrupt(&row)))
 }
@@ -138,7 +136,7 @@ async fn answer_run(call: NativeCall) -> Result<Reply> {
     let to = match body.interrupt_id.as_deref() {
         None => AnswerTo::Run(row.id),
         Some(text) => {
-            let found = interrupt(&call, text).await?;
+            let found = look_up::interrupt(call.state.read.as_ref(), &call, text).await?;
             if found.run != row.key {
                 return Err(no_interrupt(text));
             }
@@ -152,12 +150,6 @@ async fn give(call: &NativeCall, to: AnswerTo, body: AnswerCreate) -> Result<Rep
     let answer = mapping::answer::answer(body)?;
     let row = call.state.runtime.answer(call.principal(), to, answer).await?;
     Ok(Reply::ok(&rows::interrupt(&row)))
-}
-
-async fn interrupt(call: &NativeCall, text: &str) -> Result<InterruptRow> {
-    let id = InterruptId::parse(text).map_err(|_| no_interrupt(text))?;
-    let found = call.state.read.interrupt(&call.scope(), &id).await?;
-    found.ok_or_else(|| no_interrupt(text))
 }
 
 fn note_shown(call: &NativeCall, row: &InterruptRow) {

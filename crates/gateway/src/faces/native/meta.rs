@@ -78,7 +78,6 @@ const fn open(path: &'static str) -> NativeRoute {
     }
 }
 
-/// A route that needs the right to read and takes nothing.
 const fn read(path: &'static str) -> NativeRoute {
     NativeRoute { path, ..NativeRoute::base(|_| Box::pin(async { Ok(word(true)) })) }
 }
@@ -116,9 +115,6 @@ fn document() -> Reply {
 
 impl State {
     /// What the server is and does.
-    ///
-    /// # Errors
-    /// When the store cannot count.
     pub(crate) async fn status(&self) -> Result<Status> {
         let (stats, runtime) = (self.admin.stats().await?, self.runtime.status());
         Ok(Status {

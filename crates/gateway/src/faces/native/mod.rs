@@ -34,8 +34,8 @@ pub use document::openapi_document;
 use crate::core::lifecycle::Lifecycle;
 use crate::core::log_ref::LogRef;
 use crate::core::meters::Meters;
-use crate::core::not_found::{no_run, no_thread};
 use crate::face::{Face, Services};
+use crate::faces::common::look_up;
 use crate::faces::common::negotiation::wants_stream;
 use crate::http::problem;
 use crate::http::reply::Reply;
@@ -48,7 +48,6 @@ use self::view::NativeView;
 type NativeCall = route::Call<State>;
 type NativeRoute = route::Route<State>;
 
-/// What the handlers of `/api/v1` need.
 #[derive(Debug)]
 pub(crate) struct State {
     runtime: Runtime,
@@ -99,7 +98,6 @@ const EVENT_STREAM: RouteResponse = RouteResponse {
     content: ResponseContent::Other("text/event-stream"),
 };
 
-/// Every route.
 fn routes() -> Vec<NativeRoute> {
     [
         meta::ROUTES,
@@ -118,7 +116,6 @@ fn routes() -> Vec<NativeRoute> {
     .concat()
 }
 
-/// Everything that our own clients can ask for.
 pub(crate) fn operations() -> Vec<Operation> {
     route::operations(&routes())
 }
@@ -159,18 +156,12 @@ impl Face for State {
     }
 }
 
-/// The thread that the path names.
 async fn thread(call: &NativeCall) -> Result<ThreadRow> {
-    let id = call.thread_id()?;
-    let found = call.state.read.thread(&call.scope(), &id).await?;
-    found.ok_or_else(|| no_thread(id.as_str()))
+    look_up::thread(call.state.read.as_ref(), call, call.param("thread_id")).await
 }
 
-/// The run that the path names.
 async fn run(call: &NativeCall) -> Result<RunRow> {
-    let id = call.run_id()?;
-    let found = call.state.read.run(&call.scope(), &id).await?;
-    found.ok_or_else(|| no_run(id.as_str()))
+    look_up::run(call.state.read.as_ref(), call, call.param("run_id")).await
 }
 
 /// Events of a thread, or of a run, after this position: a page, or a stream where the client accepts one.

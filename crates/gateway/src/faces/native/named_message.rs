@@ -18,7 +18,6 @@ use crate::stream::log_reader::LogReader;
 const READ_BYTES: usize = 256 * 1024;
 /// How much of a log is looked through for an id that stands nowhere in it, in bytes.
 const MAX_LOOKED_THROUGH_BYTES: usize = 256 * 1024 * 1024;
-/// How many logs are looked through at once.
 const MAX_LOOKS: usize = 2;
 
 /// Who looks through a log: anybody can ask for an id that no message has.
@@ -27,9 +26,6 @@ static LOOKS: Semaphore = Semaphore::const_new(MAX_LOOKS);
 /// A message of a thread: by its id, by another that its agent knows it by, or by the UUID that clients are shown in place of one of the two.
 ///
 /// The last costs as much as the log is long, and finds only messages that have a row: what clients alone are shown as one, as a question in words, has none.
-///
-/// # Errors
-/// As reading the store.
 pub(super) async fn message_named(
     read: &Arc<dyn Read>,
     thread: &ThreadRow,
@@ -86,7 +82,6 @@ fn told_id(event: &Event) -> Option<String> {
     splice::message_id(text).map(|id| id.into_owned())
 }
 
-/// The message that an event is a piece of.
 pub(super) fn message_of(event: &Event) -> Option<&MessageId> {
     match &event.body {
         Body::Message(

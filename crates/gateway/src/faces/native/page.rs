@@ -16,15 +16,11 @@ use crate::stream::log_reader::LogReader;
 use crate::stream::view::{EventPlace, Fold, Out};
 use crate::stream::{Streams, feed};
 
-/// The most bytes of events on one page.
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// How much of the log is read at once, in bytes.
 const READ_BYTES: usize = 256 * 1024;
 
 /// A page of at most `limit` events of a thread, or of a run, that the caller has looked up: the bytes of a `List`.
-///
-/// # Errors
-/// When the log cannot be read.
 pub(crate) async fn page(
     streams: &Streams,
     caller: &Caller,

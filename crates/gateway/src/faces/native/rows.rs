@@ -56,7 +56,6 @@ pub(super) fn run(row: &RunRow) -> Run {
     }
 }
 
-/// An interrupt with its run, and how it ended.
 pub(super) fn interrupt(row: &InterruptRow) -> Interrupt {
     let thread = &row.thread_id;
     Interrupt {

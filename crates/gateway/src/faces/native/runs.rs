@@ -6,7 +6,7 @@ use std::time::Duration;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::RunEvent;
 use trilogue_domain::{
-    Body, Code, Error, Event, Json, Message, Right, RunStatus, Scope, ThreadId, Transcript,
+    Body, Code, Error, Event, Json, Message, Right, RunStatus, Scope, Transcript,
 };
 use trilogue_mapping::native::{self as mapping, shown};
 use trilogue_store::Frame;
@@ -16,7 +16,7 @@ use trilogue_wire::native::{List, Run};
 use super::agents::agent_name;
 use super::{AFTER, LIMIT, METADATA, NativeCall, NativeRoute, State, rows, run};
 use crate::access::authenticator::Caller;
-use crate::core::not_found::no_thread;
+use crate::faces::common::look_up;
 use crate::http::reply::Reply;
 use crate::route::{Access, Parameter, Verb, json_response, no_content, of};
 use crate::stream::log_reader::LogReader;
@@ -97,7 +97,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
 async fn list(call: NativeCall) -> Result<Reply> {
     let thread = match call.query("thread_id") {
         None => None,
-        Some(text) => Some(known_thread(&call, text).await?),
+        Some(text) => Some(look_up::thread(call.state.read.as_ref(), &call, text).await?.id),
     };
     let agent = call.query("agent").map(agent_name).transpose()?;
     if let Some(agent) = &agent {
@@ -111,13 +111,6 @@ async fn list(call: NativeCall) -> Result<Reply> {
         items: listing.rows.iter().map(rows::run).collect(),
         next: listing.next.map(|next| next.to_string()),
     }))
-}
-
-/// The thread that a filter names: a foreign one is as unknown as one that never was.
-pub(crate) async fn known_thread(call: &NativeCall, text: &str) -> Result<ThreadId> {
-    let id = ThreadId::parse(text).map_err(|_| no_thread(text))?;
-    let found = call.state.read.thread(&call.scope(), &id).await?;
-    found.map(|_| id).ok_or_else(|| no_thread(text))
 }
 
 fn read_status(text: &str) -> Result<RunStatus> {
@@ -172,18 +165,13 @@ async fn remove(call: NativeCall) -> Result<Reply> {
 }
 
 /// A run with its output, result and pending interrupts, which count as shown to the caller.
-///
-/// # Errors
-/// When the log cannot be read, or holds more than fits one response.
+/// Errors: When the log cannot be read, or holds more than fits one response.
 pub(crate) async fn whole(state: &State, caller: &Caller, row: &RunRow) -> Result<Run> {
     let (messages, result) = output(state, row).await?;
     with_output(state, caller, row, &messages, result.as_ref()).await
 }
 
 /// The same from the run's whole log.
-///
-/// # Errors
-/// As [`whole`].
 pub(crate) async fn whole_of(
     state: &State,
     caller: &Caller,
@@ -227,7 +215,6 @@ async fn with_output(
     Ok(run)
 }
 
-/// What the agent said and answered: what stands in the log behind its start.
 async fn output(state: &State, run: &RunRow) -> Result<(Vec<Message>, Option<Json>)> {
     let mut output = Output::default();
     let most = state.max_output_bytes;

@@ -87,9 +87,7 @@ async fn list_events(call: NativeCall) -> Result<Reply> {
 }
 
 /// The number of the event by which a message of the thread begins; the message is named by its id, by another that its agent knows it by, or by the UUID that clients are shown for it.
-///
-/// # Errors
-/// `not_found`.
+/// Errors: `not_found`.
 async fn begin_of(call: &NativeCall, thread: &ThreadRow, text: &str) -> Result<u64> {
     let missing =
         || Error::new(Code::NotFound, format!("the thread has no message '{}'", shown(text)));

@@ -158,8 +158,7 @@ async fn erase(call: NativeCall) -> Result<Reply> {
     Ok(Reply::no_content())
 }
 
-/// # Errors
-/// `not_found` where the id cannot be one: it names nothing.
+/// Errors: `not_found` where the id cannot be one: it names nothing.
 pub(crate) fn checkpoint_id(text: &str) -> Result<CheckpointId> {
     CheckpointId::parse(text).map_err(|_| no_checkpoint(text))
 }

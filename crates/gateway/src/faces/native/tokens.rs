@@ -14,7 +14,6 @@ use crate::access::secret::{hash_secret, new_secret};
 use crate::http::reply::Reply;
 use crate::route::{Access, Verb, json_response, no_content, of};
 
-/// The longest label, in bytes.
 const MAX_LABEL_BYTES: usize = 256;
 
 const BASE: NativeRoute = NativeRoute {

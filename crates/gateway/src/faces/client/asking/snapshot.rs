@@ -37,7 +37,6 @@ impl QuestionSnapshot {
         Self::RaisedBy(connection.state.clock.now())
     }
 
-    /// Whether the prompt can answer this question.
     pub(crate) fn includes(&self, row: &InterruptRow) -> bool {
         match self {
             Self::Received(question) => question.as_ref() == Some(&row.interrupt.id),

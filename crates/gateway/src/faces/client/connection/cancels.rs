@@ -66,7 +66,6 @@ impl SessionCancels {
         drop(changes.wait_for(|now| now.finished >= count).await);
     }
 
-    /// Waits for a cancellation after `count`.
     pub(crate) async fn requested_after(&self, count: u64) {
         let mut changes = self.0.subscribe();
         // The sender is `self`, so the channel stays open.

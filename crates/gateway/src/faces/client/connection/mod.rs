@@ -7,7 +7,6 @@ pub(crate) mod queue;
 pub(crate) mod requests;
 pub(crate) mod session;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -37,6 +36,7 @@ use crate::core::not_found::no_thread;
 /// How many sessions a client may be cancelling at once without having them open. Further cancellations are dropped.
 const MAX_FOREIGN_CANCELS: usize = 16;
 
+#[derive(Debug)]
 pub(crate) struct ClientConnection {
     pub(crate) state: Arc<State>,
     pub(crate) principal: Arc<Principal>,
@@ -122,8 +122,7 @@ impl ClientConnection {
         }
     }
 
-    /// # Errors
-    /// `agent_not_found`.
+    /// Errors: `agent_not_found`.
     pub(crate) fn backend(&self) -> Result<&Arc<dyn Backend>> {
         self.runtime().backend(&self.agent)
     }
@@ -143,9 +142,7 @@ impl ClientConnection {
     }
 
     /// The thread that a session id names, if the client may see it.
-    ///
-    /// # Errors
-    /// `thread_not_found`.
+    /// Errors: `thread_not_found`.
     pub(crate) async fn thread(&self, session: &str) -> Result<ThreadRow> {
         let Ok(id) = ThreadId::parse(session) else { return Err(no_thread(session)) };
         let found = self.read().thread(&self.principal.scope(), &id).await?;
@@ -201,14 +198,5 @@ impl ClientConnection {
             lines.control(&position);
         }
         self.outbox.push(Batch { lines: lines.bytes, messages: lines.messages }).await;
-    }
-}
-
-impl fmt::Debug for ClientConnection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientConnection")
-            .field("agent", &self.agent)
-            .field("numbered", &self.numbered)
-            .finish_non_exhaustive()
     }
 }

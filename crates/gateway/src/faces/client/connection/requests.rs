@@ -13,7 +13,6 @@ use super::queue::SessionQueue;
 /// How many lines of the greatest length the open requests may hold together.
 const MAX_REQUEST_LINES: usize = 8;
 
-/// The client's requests that are being processed.
 #[derive(Debug)]
 pub(crate) struct OpenRequests {
     table: Mutex<RequestTable>,

@@ -82,9 +82,6 @@ async fn cancel_all_runs(connection: &ClientConnection, session: &ThreadId) {
 }
 
 /// Cancels open runs of a thread, newest first, so that none starts because another has ended.
-///
-/// # Errors
-/// What reading can fail with.
 pub(super) async fn cancel_runs(
     connection: &ClientConnection,
     thread: &ThreadRow,
@@ -99,9 +96,6 @@ pub(super) async fn cancel_runs(
 }
 
 /// The open runs of a thread, newest first, without those that are scheduled for later.
-///
-/// # Errors
-/// What reading can fail with.
 pub(super) async fn open_runs(
     connection: &ClientConnection,
     thread: &ThreadRow,

@@ -56,7 +56,6 @@ pub(crate) fn respond_when_done<'a>(
     }
 }
 
-/// The connection's agent.
 pub(crate) fn backend_of(connection: &ClientConnection) -> Result<&Arc<dyn Backend>, ErrorObject> {
     connection.backend().map_err(|error| mapping::error_object(&error))
 }

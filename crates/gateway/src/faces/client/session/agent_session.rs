@@ -127,9 +127,6 @@ pub(crate) fn for_client(connection: &ClientConnection, result: &str) -> Vec<u8>
 }
 
 /// Logs an agent's response if clients that open the session later need it.
-///
-/// # Errors
-/// As storing an event.
 pub(crate) async fn store_opened(context: &ThreadContext, result: &Json) -> Result<()> {
     let value = result.to_value();
     let is_needed = ["modes", "configOptions", "models"]
@@ -143,9 +140,6 @@ pub(crate) async fn store_opened(context: &ThreadContext, result: &Json) -> Resu
 }
 
 /// Logs a client's setting as an update, because agents need not send one. `chosen` has the options that the client chose itself: another process that takes over the session sets them again, and the others follow from them.
-///
-/// # Errors
-/// As storing an event.
 pub(crate) async fn store_setting(
     context: &ThreadContext,
     update: &Value,

@@ -154,9 +154,6 @@ impl LineRenderer {
     }
 
     /// Renders an event.
-    ///
-    /// # Errors
-    /// When stored content cannot be read.
     pub(super) async fn event(
         &mut self,
         read: &Arc<dyn Read>,

@@ -134,9 +134,6 @@ impl Outbox {
     }
 
     /// Writes batches until the outbox is closed or writing fails.
-    ///
-    /// # Errors
-    /// What writing fails with.
     pub(crate) async fn write_to<W: AsyncWrite + Unpin>(
         &self,
         mut to: W,
