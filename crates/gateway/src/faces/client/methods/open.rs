@@ -231,6 +231,9 @@ enum OpenMode {
     Attach { after: u64 },
 }
 
+/// The working directory, further directories and tool servers of a request.
+type OpenMembers = (String, Vec<String>, Vec<McpServer>);
+
 /// The parameters with which a client opens a session.
 struct OpenParams<'a> {
     cwd: String,
@@ -247,7 +250,7 @@ impl<'a> OpenParams<'a> {
     fn read<T: Read>(
         connection: &ClientConnection,
         params: &'a str,
-        members: fn(T) -> (String, Vec<String>, Vec<McpServer>),
+        members: fn(T) -> OpenMembers,
     ) -> Result<Self, ErrorObject> {
         let (cwd, directories, servers) = members(read(connection, params)?);
         Ok(Self { cwd, directories, servers, params })
