@@ -28,7 +28,12 @@ pub(crate) async fn execute(
         shared.external.checker_is_here().await;
     }
     let running = services.running.acquire().await;
-    let ending = match prepare(&services, backend.as_ref(), start, &shared).await {
+    let prepared = match start {
+        StartTurn::Ready(turn) if backend.card().state_schema.is_none() => Ok(*turn),
+        // What is looked up makes for a large future, and is seldom needed.
+        start => Box::pin(prepare(&services, backend.as_ref(), start, &shared)).await,
+    };
+    let ending = match prepared {
         Ok(turn) => drive(&services, backend.as_ref(), turn, &shared, deferred)
             .await
             .and_then(|ending| check(&shared, ending)),

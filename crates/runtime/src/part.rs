@@ -21,30 +21,26 @@ pub(crate) async fn outline_all(
 ) -> Result<()> {
     let mut inline = 0;
     for message in messages {
-        for part in std::mem::take(&mut message.parts) {
-            let content = match &part.content {
-                Content::Text(text) => text.len(),
-                Content::Bytes(bytes) => bytes.len(),
-                Content::Empty | Content::Url(_) | Content::Blob(_) => 0,
-            };
+        for part in &mut message.parts {
+            let content = content_bytes(part);
             let metadata = part.metadata.as_ref().map_or(0, metadata_bytes);
             let is_much = inline + content + metadata > MAX_INLINE_BYTES;
             let most = if is_much { SMALL_CONTENT_BYTES } else { limits::INLINE_CONTENT_BYTES };
             inline += metadata + if content > most { 0 } else { content };
-            message.parts.push(outline(store, scope, part, most).await?);
+            outline(store, scope, part, most).await?;
         }
     }
     Ok(())
 }
 
 /// Replaces a part's content by a reference to a stored blob where it has more than this many bytes.
-async fn outline(store: &dyn Store, scope: &Scope, mut part: Part, most: usize) -> Result<Part> {
+async fn outline(store: &dyn Store, scope: &Scope, part: &mut Part, most: usize) -> Result<()> {
     let (bytes, is_text) = match &part.content {
         Content::Text(text) if text.len() > most => {
             (bytes::Bytes::copy_from_slice(text.as_bytes()), true)
         }
         Content::Bytes(bytes) if bytes.len() > most => (bytes.clone(), false),
-        _ => return Ok(part),
+        _ => return Ok(()),
     };
     if bytes.len() > limits::MAX_BLOB_BYTES {
         return Err(Error::new(
@@ -59,14 +55,31 @@ async fn outline(store: &dyn Store, scope: &Scope, mut part: Part, most: usize) 
     }
     let blob: BlobRef = store.put_blob(&scope.tenant, bytes, is_text).await?;
     part.content = Content::Blob(blob);
-    Ok(part)
+    Ok(())
+}
+
+/// The bytes of a part's content that stand in it.
+fn content_bytes(part: &Part) -> usize {
+    match &part.content {
+        Content::Text(text) => text.len(),
+        Content::Bytes(bytes) => bytes.len(),
+        Content::Empty | Content::Url(_) | Content::Blob(_) => 0,
+    }
+}
+
+/// Whether [`outline_all`] would leave these messages as they are, whatever is large in them.
+pub(crate) fn are_small(messages: &[Message]) -> bool {
+    let parts = messages.iter().flat_map(|message| &message.parts);
+    let bytes =
+        |part: &Part| content_bytes(part) + part.metadata.as_ref().map_or(0, metadata_bytes);
+    parts.map(bytes).sum::<usize>() <= SMALL_CONTENT_BYTES.min(limits::INLINE_CONTENT_BYTES)
 }
 
 /// The event with its large content replaced by a blob reference.
 pub(crate) async fn outlined(store: &dyn Store, scope: &Scope, body: Body) -> Result<Body> {
     match body {
-        Body::Message(MessageEvent::Part { message, part }) => {
-            let part = outline(store, scope, part, limits::INLINE_CONTENT_BYTES).await?;
+        Body::Message(MessageEvent::Part { message, mut part }) => {
+            outline(store, scope, &mut part, limits::INLINE_CONTENT_BYTES).await?;
             Ok(Body::Message(MessageEvent::Part { message, part }))
         }
         body => Ok(body),
@@ -86,11 +99,7 @@ pub(crate) fn check_part(body: &Body, max: usize) -> Result<()> {
 /// Whether a part's content goes beside the log.
 pub(crate) fn has_large_content(body: &Body) -> bool {
     let Body::Message(MessageEvent::Part { part, .. }) = body else { return false };
-    match &part.content {
-        Content::Text(text) => text.len() > limits::INLINE_CONTENT_BYTES,
-        Content::Bytes(bytes) => bytes.len() > limits::INLINE_CONTENT_BYTES,
-        Content::Empty | Content::Url(_) | Content::Blob(_) => false,
-    }
+    content_bytes(part) > limits::INLINE_CONTENT_BYTES
 }
 
 /// Whether an input refers to content beside the log.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use trilogue_domain::{InterruptId, Json, Resolution, RunKey, RunStatus, Timestamp};
-use trilogue_store::OwnedThread;
 use trilogue_store::rows::{BindingRow, InterruptRow, MessageRow, RunRow, ThreadRow};
+use trilogue_store::{Draft, OwnedThread};
 
 use trilogue_domain::Input;
 
@@ -26,6 +26,8 @@ pub(crate) struct ThreadState {
     pub(crate) max_queued: usize,
     /// Whether new interrupts are notified.
     pub(crate) notifies: bool,
+    /// Whether somebody waits to read what the next steps log.
+    pub(crate) reads_back: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -39,12 +41,12 @@ pub(crate) struct RunState {
     /// Resolutions that its task gets when the run takes the turn again.
     pub(crate) undelivered: Vec<(InterruptId, Resolution)>,
     /// The interrupt with which it suspended, once answered.
-    pub(crate) answered: Option<InterruptRow>,
+    pub(crate) answered: Option<Box<InterruptRow>>,
     pub(crate) native: bool,
     pub(crate) has_task: bool,
     /// The state that its agent set last.
     pub(crate) values: Option<Json>,
-    pub(crate) bound: Option<BindingRow>,
+    pub(crate) bound: Option<Box<BindingRow>>,
     /// Incomplete messages, with the positions that their rows get when the run ends.
     pub(crate) open: Vec<MessageRow>,
     /// Whether it was loaded from the store, so that its log holds what memory does not.
@@ -64,6 +66,7 @@ impl ThreadState {
             draining: false,
             max_queued,
             notifies: false,
+            reads_back: false,
         }
     }
 
@@ -86,6 +89,11 @@ impl ThreadState {
             }
         }
         state
+    }
+
+    /// A draft for what a step logs.
+    pub(crate) fn new_draft(&self) -> Draft {
+        if self.reads_back { Draft::read_back() } else { Draft::default() }
     }
 
     pub(crate) fn run_waiting_for(&self, interrupt: &InterruptId) -> Option<RunKey> {

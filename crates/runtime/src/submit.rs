@@ -36,6 +36,18 @@ enum TargetThread {
     Stored(Box<ThreadRow>),
 }
 
+// === impl Admitted ===
+
+impl Admitted {
+    /// What is said with it.
+    fn messages(&self) -> &[Message] {
+        match &self.input {
+            Input::Messages(messages) => messages,
+            Input::Value(_) => &self.said,
+        }
+    }
+}
+
 // === impl Runtime ===
 
 impl Runtime {
@@ -60,7 +72,11 @@ impl Runtime {
         let backend = Arc::clone(self.registry().backend(&new.agent)?);
         let given = std::mem::replace(&mut new.input, Input::Messages(Vec::new()));
         let admitted = self.admitted(&new, given, backend.as_ref())?;
-        let admitted = self.outline_input(by, admitted).await?;
+        let admitted = match admitted.messages() {
+            messages if part::are_small(messages) => admitted,
+            // Seldom, and larger than all the rest of this future.
+            _ => Box::pin(self.outline_input(by, admitted)).await?,
+        };
         if !may_be_a_race(&new) {
             return self.try_submit(by, &new, admitted, backend.as_ref()).await;
         }
@@ -68,7 +84,7 @@ impl Runtime {
         for _ in 0..RACES {
             // A request that came in between has taken the key: the append fails, and the next try finds it.
             let was_unknown = std::mem::take(&mut is_unknown);
-            if !was_unknown && let Some(known) = self.known(by, &new).await? {
+            if !was_unknown && let Some(known) = Box::pin(self.known(by, &new)).await? {
                 return Ok(known);
             }
             match self.try_submit(by, &new, admitted.clone(), backend.as_ref()).await {
@@ -77,7 +93,7 @@ impl Runtime {
                 }
                 Err(error) if was_unknown => {
                     // A refused request may be the twin of one that came in between and took the room.
-                    return match self.known(by, &new).await {
+                    return match Box::pin(self.known(by, &new)).await {
                         Ok(Some(known)) => Ok(known),
                         Ok(None) | Err(_) => Err(error),
                     };
@@ -140,7 +156,7 @@ impl Runtime {
         &self,
         by: &Principal,
         new: &RunRequest,
-        Admitted { input, said }: Admitted,
+        admitted: Admitted,
         backend: &dyn Backend,
     ) -> Result<Submitted> {
         let place = self.target_thread(by, new).await?;
@@ -162,12 +178,9 @@ impl Runtime {
             && new.id.is_none()
             && !claims_thread
             // Content beside the log is found by the log.
-            && !names_content(&input);
-        let messages = match &input {
-            Input::Messages(messages) => messages,
-            Input::Value(_) => &said,
-        };
-        let idempotency = self.key_row(by, new, &row, messages);
+            && !names_content(&admitted.input);
+        let idempotency = self.key_row(by, new, &row, admitted.messages());
+        let Admitted { input, said } = admitted;
         let submit = Box::new(Submit {
             claims_ids: claims_thread || new.id.is_some() || idempotency.is_some(),
             row,

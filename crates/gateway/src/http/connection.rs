@@ -19,6 +19,8 @@ use crate::core::options::Options;
 
 /// The smallest buffer that the HTTP/1 reader takes, in bytes.
 const MIN_BUFFER_BYTES: usize = 8 * 1024;
+/// So many headers the HTTP/1 reader takes where nobody says how many, and then it reads them without asking for memory.
+const MAX_HEADERS_ON_STACK: usize = 100;
 /// The most HTTP/2 streams that a peer may have reset before we have looked at them: a reset flood ends there.
 const MAX_RESET_STREAMS: usize = 32;
 
@@ -39,8 +41,10 @@ pub(crate) fn builder(options: &Options) -> Builder<TokioExecutor> {
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(options.head_timeout)
-        .max_buf_size(options.max_head_bytes.max(MIN_BUFFER_BYTES))
-        .max_headers(options.max_headers);
+        .max_buf_size(options.max_head_bytes.max(MIN_BUFFER_BYTES));
+    if options.max_headers != MAX_HEADERS_ON_STACK {
+        builder.http1().max_headers(options.max_headers);
+    }
     builder
         .http2()
         .timer(TokioTimer::new())

@@ -1,6 +1,6 @@
 //! State shared by a run's task and its thread's owner: the draft, pending asks, and cancellation.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -64,7 +64,8 @@ pub(crate) struct SharedRun {
 pub(super) struct Filling {
     draft: Draft,
     messages: Vec<Completed>,
-    open: HashMap<MessageId, UnfinishedMessage>,
+    /// Unfinished messages; as a rule one, so that an ordered map is less than a hash.
+    open: BTreeMap<MessageId, UnfinishedMessage>,
     /// Those of them that have begun since then, in that order.
     begun: Vec<MessageId>,
     /// Aliases of messages that the owner knows already.
@@ -92,8 +93,8 @@ struct UnfinishedMessage {
 }
 
 #[derive(Debug)]
-pub(crate) struct SharedRunParts {
-    pub(crate) row: RunRow,
+pub(crate) struct SharedRunParts<'a> {
+    pub(crate) row: &'a RunRow,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) owner: mpsc::Sender<Envelope>,
@@ -102,21 +103,23 @@ pub(crate) struct SharedRunParts {
     pub(crate) max_part_metadata: usize,
     pub(crate) services: Arc<Services>,
     pub(crate) is_native: bool,
+    /// What is emitted first.
+    pub(crate) draft: Draft,
 }
 
 // === impl SharedRun ===
 
 impl SharedRun {
-    pub(crate) fn new(parts: SharedRunParts) -> Arc<Self> {
+    pub(crate) fn new(parts: SharedRunParts<'_>) -> Arc<Self> {
         let row = parts.row;
         Arc::new(Self {
             key: row.key,
-            id: row.id,
-            thread: row.thread_id,
+            id: row.id.clone(),
+            thread: row.thread_id.clone(),
             thread_key: row.thread,
-            scope: Scope { tenant: row.tenant, owner: None },
-            agent: row.agent,
-            config: row.config,
+            scope: Scope { tenant: row.tenant.clone(), owner: None },
+            agent: row.agent.clone(),
+            config: row.config.clone(),
             store: parts.store,
             services: parts.services,
             clock: parts.clock,
@@ -124,10 +127,13 @@ impl SharedRun {
             patience: parts.patience,
             external: parts.external,
             is_native: parts.is_native,
-            rules: row.rules,
-            calls_back: row.callback.map_or((false, false), |one| (one.values, one.updates)),
+            rules: row.rules.clone(),
+            calls_back: row
+                .callback
+                .as_ref()
+                .map_or((false, false), |one| (one.values, one.updates)),
             max_part_metadata: parts.max_part_metadata,
-            filling: Mutex::default(),
+            filling: Mutex::new(Filling { draft: parts.draft, ..Filling::default() }),
             space: Notify::new(),
             dirty: Notify::new(),
             cancelled: AtomicBool::new(false),

@@ -21,11 +21,12 @@ impl Owner {
     /// Otherwise the owner continues as a task of its own, and the caller waits for `settled`.
     /// Fails when the run is refused. Errors of storing go to `settled`.
     pub(crate) async fn accept(
-        mut self,
+        mut self: Box<Self>,
         submit: Box<Submit>,
         settled: oneshot::Sender<Result<RunRow>>,
     ) -> Result<(RunRow, Option<Vec<Arc<Frame>>>)> {
         let run = submit.row.key;
+        self.read_back(true);
         let Reply::Run(row) = self.step(Command::Submit(submit))? else {
             return Err(Error::new(Code::Internal, "the run was not accepted"));
         };
@@ -40,6 +41,7 @@ impl Owner {
                 let handle = Some(tokio::spawn(work).abort_handle());
                 self.tasks.insert(run, Task { shared, handle });
                 self.pending.may_wait = true;
+                self.read_back(false);
                 self.go_on();
                 return Ok((*row, None));
             }
@@ -52,11 +54,19 @@ impl Owner {
         }
         self.commit().await;
         self.keeps_log = false;
+        self.read_back(false);
         let log = std::mem::take(&mut self.log);
         if !self.is_idle() {
             self.go_on();
         }
         Ok((*row, Some(log)))
+    }
+
+    /// Says whether what is logged from now on is read by who asked for the run.
+    fn read_back(&mut self, reads_back: bool) {
+        if let Some(state) = &mut self.state {
+            state.reads_back = reads_back;
+        }
     }
 
     fn take_start(&mut self, run: RunKey) -> Option<StartTurn> {
@@ -68,7 +78,7 @@ impl Owner {
         }
     }
 
-    fn go_on(self) {
+    fn go_on(self: Box<Self>) {
         self.services.register(self.thread, self.sender.clone());
         tokio::spawn(self.run());
     }

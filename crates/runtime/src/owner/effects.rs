@@ -30,7 +30,7 @@ impl Owner {
                     }
                 }
                 Effect::Abort { run } => self.end_task(run),
-                Effect::Settled(row) => self.tell_waiters(row.key, &Ok(*row)),
+                Effect::Settled(row) => self.tell_waiters(row.key, Ok(*row)),
                 Effect::Watch { interrupt, patience } => {
                     self.watched.push(Watched { interrupt, began: Instant::now(), patience });
                 }
@@ -53,7 +53,8 @@ impl Owner {
         turn: StartTurn,
         deferred: bool,
     ) -> Option<(Arc<SharedRun>, impl Future<Output = ()> + Send + 'static + use<>)> {
-        let row = self.state.as_ref()?.runs.get(&run)?.row.clone();
+        let state = self.state.as_ref()?;
+        let row = &state.runs.get(&run)?.row;
         let Ok(backend) = self.agents.backend(&row.agent).cloned() else {
             let failure = Failure::of(Code::AgentNotFound, "the agent is not configured any more");
             let finish = Envelope::Finish { run, ending: Box::new(Err(failure)) };
@@ -71,6 +72,7 @@ impl Owner {
             max_part_metadata: self.services.options.max_part_metadata_bytes,
             services: Arc::clone(&self.services),
             is_native: backend.is_native(),
+            draft: state.new_draft(),
         });
         self.services.task_started();
         let work =

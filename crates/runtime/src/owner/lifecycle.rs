@@ -95,7 +95,7 @@ impl Owner {
         }
         let waiting: Vec<RunKey> = self.waiters.keys().copied().collect();
         for run in waiting {
-            self.tell_waiters(run, &Err(error.clone()));
+            self.tell_waiters(run, Err(error.clone()));
         }
         self.gone = true;
     }
@@ -157,7 +157,7 @@ impl Owner {
         };
         let waiting: Vec<RunKey> = self.waiters.keys().copied().collect();
         for run in waiting {
-            self.tell_waiters(run, &Err(error.unwrap_or(&left).clone()));
+            self.tell_waiters(run, Err(error.unwrap_or(&left).clone()));
         }
         while let Some(request) = self.requests.recv().await {
             match error {

@@ -9,7 +9,7 @@ mod envelope;
 mod lifecycle;
 mod next_append;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,8 +45,9 @@ pub(crate) struct Owner {
     committed: u64,
     requests: mpsc::Receiver<Envelope>,
     sender: mpsc::Sender<Envelope>,
-    tasks: HashMap<RunKey, Task>,
-    waiters: HashMap<RunKey, Vec<Waiter>>,
+    /// As a rule one: an ordered map needs no hash.
+    tasks: BTreeMap<RunKey, Task>,
+    waiters: BTreeMap<RunKey, Vec<Waiter>>,
     watched: Vec<Watched>,
     pending: NextAppend,
     /// The state before a run that may be refused for its ids.
@@ -82,7 +83,7 @@ struct Watched {
 pub(crate) fn spawner(agents: Arc<AgentRegistry>) -> Box<SpawnOwner> {
     Box::new(move |services, thread, sender, requests| {
         let owner = Owner::new(services, Arc::clone(&agents), thread, None, sender, requests);
-        tokio::spawn(owner.run());
+        tokio::spawn(Box::new(owner).run());
     })
 }
 
@@ -93,14 +94,15 @@ impl Owner {
         services: &Arc<Services>,
         agents: &Arc<AgentRegistry>,
         state: ThreadState,
-    ) -> Self {
+    ) -> Box<Self> {
         let (sender, requests) = services.new_channel();
         let thread = state.thread.key;
-        Self::new(Arc::clone(services), Arc::clone(agents), thread, Some(state), sender, requests)
+        let (services, agents) = (Arc::clone(services), Arc::clone(agents));
+        Box::new(Self::new(services, agents, thread, Some(state), sender, requests))
     }
 
     /// Registers the owner and spawns it.
-    pub(crate) fn start_serving(self) -> mpsc::Sender<Envelope> {
+    pub(crate) fn start_serving(self: Box<Self>) -> mpsc::Sender<Envelope> {
         let sender = self.sender.clone();
         self.services.register(self.thread, sender.clone());
         tokio::spawn(self.run());
@@ -124,8 +126,8 @@ impl Owner {
             committed: 0,
             requests,
             sender,
-            tasks: HashMap::new(),
-            waiters: HashMap::new(),
+            tasks: BTreeMap::new(),
+            waiters: BTreeMap::new(),
             watched: Vec::new(),
             pending: NextAppend::default(),
             undo: None,
@@ -139,7 +141,7 @@ impl Owner {
     }
 
     /// Runs until the thread is idle, gone, or cannot be stored.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(mut self: Box<Self>) {
         if self.state.is_none()
             && let Err(error) = self.load(false, &lost()).await
         {
@@ -485,9 +487,14 @@ impl Owner {
         }
     }
 
-    fn tell_waiters(&mut self, run: RunKey, outcome: &Result<RunRow>) {
-        for waiter in self.waiters.remove(&run).unwrap_or_default() {
+    fn tell_waiters(&mut self, run: RunKey, outcome: Result<RunRow>) {
+        let mut waiters = self.waiters.remove(&run).unwrap_or_default();
+        let last = waiters.pop();
+        for waiter in waiters {
             waiter.tell(outcome.clone());
+        }
+        if let Some(last) = last {
+            last.tell(outcome);
         }
     }
 

@@ -117,7 +117,7 @@ impl StepOutput<'_> {
         let waits = state.is_waiting();
         if !state.has_task {
             // The state that a restored run set before it waited is only in the log, so its turn is read from there.
-            state.answered = (!state.restored).then_some(row);
+            state.answered = (!state.restored).then(|| Box::new(row));
         } else if let Some(resolution) = resolution {
             state.undelivered.push((id.clone(), resolution));
         }

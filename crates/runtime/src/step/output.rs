@@ -79,7 +79,8 @@ impl<'a> StepOutput<'a> {
         let of_run = run.and_then(|run| self.state.runs.get(&run));
         let first_run = of_run.map_or(0, |run| run.row.last_run_number + 1);
         let first = self.state.last + 1;
-        self.step.sections.push(Section { run, first, first_run, draft: Draft::default() });
+        let draft = self.state.new_draft();
+        self.step.sections.push(Section { run, first, first_run, draft });
     }
 
     /// Assigns the numbers of this many events.

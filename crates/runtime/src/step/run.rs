@@ -29,9 +29,9 @@ impl StepOutput<'_> {
             state.values = progress.values;
         }
         if let Some(bound) = progress.bound
-            && state.bound.as_ref() != Some(&bound)
+            && state.bound.as_deref() != Some(&bound)
         {
-            state.bound = Some(bound.clone());
+            state.bound = Some(Box::new(bound.clone()));
             self.change(Change::Binding(bound));
         }
         let Some(state) = self.state.runs.get_mut(&run) else { return Ok(()) };
@@ -128,7 +128,7 @@ impl StepOutput<'_> {
         } else {
             state.has_task = true;
             let saved = state.row.saved.take().unwrap_or_else(Json::null);
-            let ready = state.answered.take().and_then(|row| resume_turn(row, saved.clone()));
+            let ready = state.answered.take().and_then(|row| resume_turn(*row, saved.clone()));
             let turn = match (ready, answered) {
                 (Some(turn), _) => StartTurn::Ready(Box::new(turn)),
                 (None, Some(interrupt)) => StartTurn::AnswerFromStore { interrupt, saved },
@@ -315,7 +315,7 @@ impl StepOutput<'_> {
         let value = state.values.take();
         if let Some(mut bound) = state.bound.take() {
             bound.last_seen = Some(key);
-            self.change(Change::Binding(bound));
+            self.change(Change::Binding(*bound));
         }
         self.change(Change::Checkpoint(CheckpointRow {
             key,

@@ -35,7 +35,7 @@ impl StepOutput<'_> {
         if submit.create_thread {
             self.create_thread();
         }
-        let created = submit.row.clone();
+        let not_before = submit.row.not_before;
         let input = submit.input;
         let entry = RunState::new(submit.row, Some(input), submit.native);
         self.state.runs.insert(run, Box::new(entry));
@@ -47,18 +47,18 @@ impl StepOutput<'_> {
             self.change(Change::Idempotency(row));
         }
         self.make_way(gives_way);
-        if created.not_before.is_some_and(|at| at > self.now) {
+        if not_before.is_some_and(|at| at > self.now) {
             self.schedule(run);
         } else {
             self.state.queue.push_back(run);
             self.give_turn();
         }
-        let started = self.state.runs.get(&run).is_some_and(|state| state.row.started_at.is_some());
-        if !started {
-            self.save_run(run);
+        let Some(state) = self.state.runs.get(&run) else { return Ok(()) };
+        let row = Box::new(state.row.clone());
+        if row.started_at.is_none() {
+            self.change(Change::Run(row.clone()));
         }
-        let row = self.state.runs.get(&run).map_or(created, |state| state.row.clone());
-        self.reply(Reply::Run(Box::new(row)));
+        self.reply(Reply::Run(row));
         Ok(())
     }
 
@@ -215,7 +215,7 @@ impl StepOutput<'_> {
 
     /// The events and rows of the run's input.
     fn describe(&self, submit: &Submit) -> Result<(Draft, Vec<MessageRow>)> {
-        let mut draft = Draft::default();
+        let mut draft = self.state.new_draft();
         let value = match &submit.input {
             Input::Value(json) => Some(json.clone()),
             Input::Messages(_) => None,

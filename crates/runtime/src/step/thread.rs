@@ -60,7 +60,7 @@ impl StepOutput<'_> {
         let Some(bound) = bound else { return };
         for run in self.state.runs.values_mut().filter(|run| run.row.agent == bound.agent) {
             // What the run would note at its end is about the old session.
-            run.bound = Some(bound.clone());
+            run.bound = Some(Box::new(bound.clone()));
         }
         self.change(Change::Binding(bound));
     }

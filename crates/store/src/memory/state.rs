@@ -24,7 +24,7 @@ pub(super) struct State {
     /// By the order in which they were raised.
     pub(super) interrupts: BTreeMap<i64, Arc<InterruptRow>>,
     pub(super) idempotency: HashMap<IdempotencyKey, Arc<IdempotencyRow>>,
-    pub(super) tenants: HashMap<TenantId, TenantIndex>,
+    pub(super) tenants: KeyMap<TenantId, TenantIndex>,
     pub(super) queue: QueueEntries,
     pub(super) blobs: Blobs,
     pub(super) tokens: TokenRows,
@@ -76,7 +76,7 @@ impl State {
             checkpoints: KeyMap::default(),
             interrupts: BTreeMap::new(),
             idempotency: HashMap::new(),
-            tenants: HashMap::new(),
+            tenants: KeyMap::default(),
             queue: QueueEntries::default(),
             blobs: Blobs::default(),
             tokens: TokenRows::default(),

@@ -111,12 +111,17 @@ impl<'a> FieldReader<'a> {
 
     /// The next byte, which stays.
     pub(super) fn peek(&self) -> DecodeResult<u8> {
-        self.clone().byte()
+        self.rest_slice().first().copied().ok_or(Damage("it ends too early"))
     }
 
     pub(super) fn byte(&mut self) -> DecodeResult<u8> {
-        let byte = self.slice(1)?;
-        byte.first().copied().ok_or(Damage("it ends too early"))
+        let byte = self.peek()?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    fn rest_slice(&self) -> &'a [u8] {
+        self.bytes.get(self.at..self.end).unwrap_or_default()
     }
 
     pub(super) fn array<const N: usize>(&mut self) -> DecodeResult<[u8; N]> {
@@ -124,6 +129,11 @@ impl<'a> FieldReader<'a> {
     }
 
     pub(super) fn varint(&mut self) -> DecodeResult<u64> {
+        // Most are of one byte: lengths, tags, numbers of short runs.
+        if let Some(byte @ 0..0x80) = self.rest_slice().first().copied() {
+            self.at += 1;
+            return Ok(u64::from(byte));
+        }
         let mut value = 0_u64;
         for index in 0..MAX_VARINT_BYTES {
             let byte = self.byte()?;

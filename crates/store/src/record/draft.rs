@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::{Code, Error, Result};
-use trilogue_domain::event::{Body, InterruptEvent, MessageEvent, Original};
+use trilogue_domain::event::{Body, Event, InterruptEvent, MessageEvent, Original};
 use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{MessageId, RunKey, ThreadKey, Timestamp, limits};
 
@@ -23,6 +23,8 @@ pub struct Draft {
     /// Text that may still grow: the last record.
     open: Option<GrowingText>,
     blobs: Vec<BlobRef>,
+    /// The events as they were pushed, while that is what the records say; only for who reads them back at once.
+    events: Option<Vec<Event>>,
 }
 
 /// The last record, when it is text that the next delta of its message continues.
@@ -75,8 +77,19 @@ impl Draft {
         }
         self.write_length(start, length);
         self.count += 1;
+        match &mut self.events {
+            Some(events) if original.is_none() => events.push(unnumbered(at, body)),
+            // What an original says is known to those who read it.
+            events => *events = None,
+        }
         self.open = delta.map(|(message, _)| GrowingText { at: start, message: message.clone() });
         Ok(())
+    }
+
+    /// A draft whose frame is read back at once: it comes with its events, and is not decoded.
+    #[must_use]
+    pub fn read_back() -> Self {
+        Self { events: Some(Vec::new()), ..Self::default() }
     }
 
     /// A draft in this buffer, whose content is discarded.
@@ -138,13 +151,19 @@ impl Draft {
         reader: &Arc<dyn ReadOriginal>,
     ) -> Vec<u8> {
         let (thread, run) = of;
+        let mut events = self.events;
         let mut rest = self.records.as_slice();
         let (mut first, mut first_run) = (from.0, if run.is_some() { from.1 } else { 0 });
         while !rest.is_empty() {
             let (count, length) = frame_of(rest);
             let (records, behind) = rest.split_at(length);
             let header = Header { thread, run, first, last: first + count - 1, first_run };
-            frames.push(Arc::new(Frame::seal(header, records, Arc::clone(reader))));
+            let frame = Frame::seal(header, records, Arc::clone(reader));
+            // A draft of several frames is too large for anybody to wait for it at once.
+            if let Some(events) = events.take_if(|events| events.len() as u64 == count) {
+                frame.keep_events(events);
+            }
+            frames.push(Arc::new(frame));
             first += count;
             if run.is_some() {
                 first_run += count;
@@ -167,6 +186,10 @@ impl Draft {
         self.records.extend_from_slice(&other.records);
         self.count += other.count;
         self.blobs.extend(other.blobs);
+        self.events = self.events.take().zip(other.events).map(|(mut events, others)| {
+            events.extend(others);
+            events
+        });
         self.open = other.open.map(|open| GrowingText { at: open.at + offset, ..open });
     }
 
@@ -180,6 +203,7 @@ impl Draft {
         }
         self.records.extend_from_slice(text.as_bytes());
         self.write_length(start, length);
+        self.events = None;
         true
     }
 
@@ -190,6 +214,11 @@ impl Draft {
             place.copy_from_slice(&length.to_le_bytes());
         }
     }
+}
+
+/// An event whose place is not known yet.
+fn unnumbered(at: Timestamp, body: &Body) -> Event {
+    Event { number: 0, run: None, run_number: 0, at, body: body.clone(), original: None }
 }
 
 /// How many records from the front make one frame, and their bytes with lengths.

@@ -27,7 +27,7 @@ pub struct Frame {
     header: Header,
     bytes: Bytes,
     reader: Arc<dyn ReadOriginal>,
-    events: OnceLock<Result<Box<[Event]>>>,
+    events: OnceLock<Result<Vec<Event>>>,
 }
 
 /// The place of a frame. It is in the row's columns and in the blob, so that a swapped row is noticed.
@@ -194,7 +194,17 @@ impl Frame {
         }
     }
 
-    fn decode(&self) -> DecodeResult<Box<[Event]>> {
+    /// Takes the events of its records, which somebody has at hand.
+    pub(super) fn keep_events(&self, mut events: Vec<Event>) {
+        for (event, number) in events.iter_mut().zip(self.header.first..) {
+            (event.number, event.run) = (number, self.header.run);
+            event.run_number = self.run_number(number);
+        }
+        // A frame that was just sealed was not decoded.
+        drop(self.events.set(Ok(events)));
+    }
+
+    fn decode(&self) -> DecodeResult<Vec<Event>> {
         let mut input = self.records()?;
         // Every record takes at least its length, so that a false count cannot cost more than the bytes themselves.
         let count = usize::try_from(self.header.last - self.header.first + 1).unwrap_or(usize::MAX);
@@ -204,7 +214,7 @@ impl Frame {
             events.push(self.event(number, record)?);
         }
         input.finish()?;
-        Ok(events.into_boxed_slice())
+        Ok(events)
     }
 
     fn event(&self, number: u64, mut record: FieldReader<'_>) -> DecodeResult<Event> {

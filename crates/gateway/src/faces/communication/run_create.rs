@@ -53,12 +53,14 @@ async fn create(call: CommunicationCall) -> Result<Reply> {
         turn = Some(call.state.common.session_turns.turn(tenant, id.as_str()).await);
         // Whatever can be refused is refused before the history is touched, and a repeated request does not touch it again.
         runtime.admit(&new)?;
-        if let Some(known) = runtime.known(call.principal(), &new).await? {
+        if let Some(known) = Box::pin(runtime.known(call.principal(), &new)).await? {
             // Its run may take as long as it likes: nobody waits behind it.
             drop(turn);
             return reply(&call, mode, known).await;
         }
-        new.thread = ThreadChoice::Existing(history_replacement::replace(&call, session).await?);
+        // Boxed, as what else is seldom done here: the future of every request would have room for it.
+        let thread = Box::pin(history_replacement::replace(&call, session)).await?;
+        new.thread = ThreadChoice::Existing(thread);
     }
     let submitted = runtime.submit(call.principal(), new).await?;
     drop(turn);
@@ -100,7 +102,7 @@ async fn reply(call: &CommunicationCall, mode: RunMode, submitted: Submitted) ->
     let reply = match mode {
         RunMode::Sync => wait(call, submitted).await?,
         RunMode::Async => {
-            let projection = log::fold(call, &submitted.run, Until::Number(1)).await?;
+            let projection = Box::pin(log::fold(call, &submitted.run, Until::Number(1))).await?;
             log::answer(call, StatusCode::ACCEPTED, &id, &projection)
         }
         RunMode::Stream => events::stream(call, &submitted.run, Cursor::START)?,
@@ -118,6 +120,7 @@ async fn wait(call: &CommunicationCall, submitted: Submitted) -> Result<Reply> {
     // Keeps the end of the log in memory until it was read below.
     let _tail = call.state.read.tail(submitted.run.thread);
     let row = submitted.settled.wait().await?;
-    let projection = log::fold(call, &row, Until::Number(row.last_run_number)).await?;
+    let until = Until::Number(row.last_run_number);
+    let projection = Box::pin(log::fold(call, &row, until)).await?;
     Ok(log::answer(call, StatusCode::OK, &row.id, &projection))
 }

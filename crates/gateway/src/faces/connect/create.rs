@@ -130,12 +130,12 @@ async fn create(call: ConnectCall, mode: ReplyMode) -> Result<Reply> {
     let created = submitted.created;
     let reply = match mode {
         ReplyMode::Later => accepted(&call, &submitted).await?,
-        ReplyMode::Streaming => streamed(&call, &submitted, modes, guard).await?,
+        ReplyMode::Streaming => Box::pin(streamed(&call, &submitted, modes, guard)).await?,
         ReplyMode::Wait => {
             let Submitted { run, settled, log, .. } = submitted;
             let (call, settled) = (Arc::new(call), Some(settled));
             let waiting = PendingReply { call, run, form: Form::Whole, settled, log };
-            waiting.reply(patience, guard).await?
+            Box::pin(waiting.reply(patience, guard)).await?
         }
     };
     let reply = parsed_request::warned(reply, &warnings);

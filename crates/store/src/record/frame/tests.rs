@@ -84,6 +84,30 @@ fn every_body_reads_back_with_its_numbers() {
 }
 
 #[test]
+fn what_is_read_back_at_once_is_what_would_be_decoded() {
+    let mut draft = Draft::read_back();
+    for (micros, body) in (1_700_000_000_000_000..).zip(samples::bodies()) {
+        // Text that is of several pieces is one event.
+        draft.push(at(micros), &body, None).unwrap();
+    }
+    let mut joined = Draft::read_back();
+    joined.push(at(1), &delta("m", "once"), None).unwrap();
+    joined.join(draft);
+    for run in [RUN, None] {
+        for frame in joined.clone().seal(THREAD, run, 11, 3, &reader()) {
+            assert_eq!(frame.events().unwrap(), frame.undecoded().events().unwrap());
+        }
+    }
+    let mut grown = Draft::read_back();
+    for text in ["one", " text"] {
+        grown.push(at(1), &delta("m", text), None).unwrap();
+    }
+    let [frame] = &grown.seal(THREAD, None, 1, 0, &reader())[..] else { panic!("one frame") };
+    assert_eq!(frame.events().unwrap().len(), 1);
+    assert_eq!(frame.events().unwrap(), frame.undecoded().events().unwrap());
+}
+
+#[test]
 fn an_original_is_stored_alone_and_read_back_under_our_id() {
     let shout: Arc<dyn ReadOriginal> = Arc::new(Shout);
     let original = |bytes: &'static str| Original {
