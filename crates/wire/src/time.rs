@@ -5,8 +5,10 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::fmt::temporal::{DateTimeParser, DateTimePrinter};
 use jiff::tz::{Offset, TimeZone};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::json_schema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::json::schema::schema;
 
 /// Unix numbers beyond this count milliseconds, not seconds; in seconds it lies in the year 2603.
 const MILLISECONDS_BEYOND: f64 = 20_000_000_000.0;
@@ -125,16 +127,4 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-impl JsonSchema for Time {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        Cow::Borrowed("Time")
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "format": "date-time" })
-    }
-}
+schema!(inline Time = "Time", |_| json_schema!({ "type": "string", "format": "date-time" }));

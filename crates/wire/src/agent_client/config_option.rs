@@ -3,6 +3,7 @@ use serde::{Serialize, Serializer};
 use super::object::object;
 use super::tagged::tagged;
 use crate::json::scan;
+use crate::json::schema::schema;
 use crate::json::words::words;
 use crate::json::{Path, Read, Violation, refusal};
 
@@ -163,17 +164,11 @@ impl Serialize for SessionConfigSelectOptions {
     }
 }
 
-impl schemars::JsonSchema for SessionConfigSelectOptions {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "SessionConfigSelectOptions".into()
-    }
-
-    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        let plain = generator.subschema_for::<Vec<SessionConfigSelectOption>>();
-        let groups = generator.subschema_for::<Vec<SessionConfigSelectGroup>>();
-        schemars::json_schema!({ "anyOf": [plain, groups] })
-    }
-}
+schema!(SessionConfigSelectOptions = "SessionConfigSelectOptions", |generator| {
+    let plain = generator.subschema_for::<Vec<SessionConfigSelectOption>>();
+    let groups = generator.subschema_for::<Vec<SessionConfigSelectGroup>>();
+    schemars::json_schema!({ "anyOf": [plain, groups] })
+});
 
 // === impl SetSessionConfigOptionRequest ===
 
@@ -231,12 +226,7 @@ impl Serialize for SessionConfigValue {
     }
 }
 
-impl schemars::JsonSchema for SessionConfigValue {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "SessionConfigValue".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": ["string", "boolean"] })
-    }
-}
+schema!(
+    SessionConfigValue = "SessionConfigValue",
+    |_| schemars::json_schema!({ "type": ["string", "boolean"] })
+);

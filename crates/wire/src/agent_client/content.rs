@@ -5,6 +5,7 @@ use super::Annotations;
 use super::object::{Object, object};
 use super::tagged::tagged;
 use crate::json::scan;
+use crate::json::schema::schema;
 use crate::json::{Path, Read, Violation, refusal};
 
 tagged! {
@@ -189,17 +190,11 @@ impl serde::Serialize for ResourceContents {
     }
 }
 
-impl schemars::JsonSchema for ResourceContents {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "ResourceContents".into()
-    }
-
-    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        let text = generator.subschema_for::<TextResourceContents>();
-        let blob = generator.subschema_for::<BlobResourceContents>();
-        schemars::json_schema!({ "anyOf": [text, blob] })
-    }
-}
+schema!(ResourceContents = "ResourceContents", |generator| {
+    let text = generator.subschema_for::<TextResourceContents>();
+    let blob = generator.subschema_for::<BlobResourceContents>();
+    schemars::json_schema!({ "anyOf": [text, blob] })
+});
 
 /// Text that is not base64 is carried as it came; only strict rules refuse it.
 fn base64(content: &str, key: &str, at: &Path<'_>) -> Result<(), Violation> {

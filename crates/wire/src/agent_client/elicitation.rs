@@ -4,6 +4,7 @@ use serde_json::Number;
 use super::object::object;
 use super::tagged::tagged;
 use super::{ElicitationSchema, Id, Map};
+use crate::json::schema::schema;
 use crate::json::{Path, Read, Violation, refusal};
 
 tagged! {
@@ -150,13 +151,7 @@ impl Serialize for ElicitationValue {
     }
 }
 
-impl schemars::JsonSchema for ElicitationValue {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "ElicitationValue".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        let texts = schemars::json_schema!({ "type": "array", "items": { "type": "string" } });
-        schemars::json_schema!({ "anyOf": [{ "type": ["string", "number", "boolean"] }, texts] })
-    }
-}
+schema!(ElicitationValue = "ElicitationValue", |_| {
+    let texts = schemars::json_schema!({ "type": "array", "items": { "type": "string" } });
+    schemars::json_schema!({ "anyOf": [{ "type": ["string", "number", "boolean"] }, texts] })
+});

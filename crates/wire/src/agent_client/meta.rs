@@ -1,9 +1,10 @@
 use std::borrow::Cow;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::json_schema;
 use serde::{Serialize, Serializer};
 
 use crate::json::object::{members_of, unknown};
+use crate::json::schema::schema;
 use crate::json::{Extra, Json, Path, Read, Violation};
 use crate::json::{scan::members, text};
 
@@ -108,19 +109,7 @@ impl Serialize for Meta {
     }
 }
 
-impl JsonSchema for Meta {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        Cow::Borrowed("Meta")
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "object" })
-    }
-}
+schema!(inline Meta = "Meta", |_| json_schema!({ "type": "object" }));
 
 #[cfg(test)]
 mod tests {

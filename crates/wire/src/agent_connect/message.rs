@@ -1,13 +1,14 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, json_schema};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::json::object_only;
 use crate::json::record::record;
+use crate::json::schema::schema;
 
 record! {
     /// What somebody said.
@@ -129,20 +130,10 @@ impl<'de> Visitor<'de> for ContentVisitor {
     }
 }
 
-impl JsonSchema for MessageContent {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        Cow::Borrowed("MessageContent")
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let block = generator.subschema_for::<Block>();
-        json_schema!({ "oneOf": [{ "type": "string" }, { "type": "array", "items": block }] })
-    }
-}
+schema!(inline MessageContent = "MessageContent", |generator| {
+    let block = generator.subschema_for::<Block>();
+    json_schema!({ "oneOf": [{ "type": "string" }, { "type": "array", "items": block }] })
+});
 
 // === impl Block ===
 

@@ -1,9 +1,8 @@
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::json_schema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::Json;
+use crate::json::schema::schema;
 
 /// A JSON object, carried as it was written.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -46,16 +45,4 @@ impl<'de> Deserialize<'de> for Object {
     }
 }
 
-impl JsonSchema for Object {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        Cow::Borrowed("Object")
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "object" })
-    }
-}
+schema!(inline Object = "Object", |_| json_schema!({ "type": "object" }));

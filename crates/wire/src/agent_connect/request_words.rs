@@ -1,14 +1,14 @@
 //! The words of a run's request.
 
-use std::borrow::Cow;
 use std::fmt;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::json::schema::schema;
 use crate::json::words::words;
 
 words! {
@@ -193,20 +193,10 @@ impl<'de> Visitor<'de> for ModesVisitor {
     }
 }
 
-impl JsonSchema for StreamModes {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        Cow::Borrowed("StreamModes")
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mode = generator.subschema_for::<StreamMode>();
-        json_schema!({ "anyOf": [{ "type": "array", "items": mode }, mode] })
-    }
-}
+schema!(inline StreamModes = "StreamModes", |generator| {
+    let mode = generator.subschema_for::<StreamMode>();
+    json_schema!({ "anyOf": [{ "type": "array", "items": mode }, mode] })
+});
 
 // === impl CallbackTo ===
 
@@ -245,16 +235,10 @@ impl<'de> Visitor<'de> for CallbackVisitor {
     }
 }
 
-impl JsonSchema for CallbackTo {
-    fn schema_name() -> Cow<'static, str> {
-        Cow::Borrowed("CallbackTo")
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let object = generator.subschema_for::<CallbackMembers>();
-        json_schema!({
-            "description": "Where and of what a run's client is called back: an address, or an object with `url` and `events`.",
-            "anyOf": [{ "type": "string", "format": "uri" }, object]
-        })
-    }
-}
+schema!(CallbackTo = "CallbackTo", |generator| {
+    let object = generator.subschema_for::<CallbackMembers>();
+    json_schema!({
+        "description": "Where and of what a run's client is called back: an address, or an object with `url` and `events`.",
+        "anyOf": [{ "type": "string", "format": "uri" }, object]
+    })
+});

@@ -13,6 +13,7 @@ mod path;
 mod read;
 pub(crate) mod record;
 pub(crate) mod scan;
+pub(crate) mod schema;
 pub(crate) mod text;
 mod value;
 mod violation;

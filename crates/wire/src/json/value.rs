@@ -1,9 +1,10 @@
-use std::borrow::Cow;
 use std::fmt;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::Schema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
+
+use crate::json::schema::schema;
 
 /// One JSON value, carried as it was written: member order and the spelling of numbers are kept.
 #[derive(Clone, Serialize, Deserialize)]
@@ -62,19 +63,7 @@ impl fmt::Debug for Json {
     }
 }
 
-impl JsonSchema for Json {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        Cow::Borrowed("Json")
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        Schema::default()
-    }
-}
+schema!(inline Json = "Json", |_| Schema::default());
 
 /// Reads a member that is there, so that `null` is a value and not an absence.
 pub(crate) fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Json>, D::Error> {

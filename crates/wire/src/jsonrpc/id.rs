@@ -1,10 +1,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::json_schema;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::json::schema::schema;
 use crate::json::{Path, Read, Violation, refusal};
 
 /// The longest id that is taken, in bytes of its JSON.
@@ -93,16 +94,4 @@ impl Serialize for Id<'_> {
     }
 }
 
-impl JsonSchema for Id<'_> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        Cow::Borrowed("RequestId")
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": ["null", "number", "string"] })
-    }
-}
+schema!(inline Id<'_> = "RequestId", |_| json_schema!({ "type": ["null", "number", "string"] }));

@@ -1,9 +1,8 @@
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::{EventBody, Json};
+use crate::json::schema::schema;
 
 /// One event of a thread's log: the head, the members that its `type` has, and a peer's original where there is one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -97,13 +96,7 @@ impl<'de> Deserialize<'de> for Event {
     }
 }
 
-impl JsonSchema for Event {
-    fn schema_name() -> Cow<'static, str> {
-        Cow::Borrowed("Event")
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let head = generator.subschema_for::<Head>();
-        EventBody::schemas(generator, &head)
-    }
-}
+schema!(Event = "Event", |generator| {
+    let head = generator.subschema_for::<Head>();
+    EventBody::schemas(generator, &head)
+});

@@ -1,9 +1,8 @@
-use std::borrow::Cow;
-
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::{Interrupt, Json, Outcome, Part, Resolution};
+use crate::json::schema::schema;
 
 macro_rules! bodies {
     ($($(#[$meta:meta])* $variant:ident($body:ty) = $name:literal,)*) => {
@@ -333,12 +332,4 @@ fn variant(name: &str, head: &Schema, body: &Schema) -> Schema {
     })
 }
 
-impl JsonSchema for EventBody {
-    fn schema_name() -> Cow<'static, str> {
-        Cow::Borrowed("EventBody")
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        Self::schemas(generator, &Schema::default())
-    }
-}
+schema!(EventBody = "EventBody", |generator| Self::schemas(generator, &Schema::default()));

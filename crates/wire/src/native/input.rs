@@ -1,10 +1,9 @@
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{ContentEncoding, Json, PartMetadata};
 use crate::json::record::record;
+use crate::json::schema::schema;
 
 /// A run's input: a string is one message of the user, an array is messages, anything else is one JSON value.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,20 +83,14 @@ impl<'de> Deserialize<'de> for RunInput {
     }
 }
 
-impl JsonSchema for RunInput {
-    fn schema_name() -> Cow<'static, str> {
-        Cow::Borrowed("RunInput")
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let messages = generator.subschema_for::<Vec<InputMessage>>();
-        json_schema!({
-            "description": "A string is one message of the user, an array is messages, anything else is one JSON value.",
-            "oneOf": [
-                { "type": "string" },
-                messages,
-                { "type": ["object", "number", "boolean", "null"] }
-            ]
-        })
-    }
-}
+schema!(RunInput = "RunInput", |generator| {
+    let messages = generator.subschema_for::<Vec<InputMessage>>();
+    json_schema!({
+        "description": "A string is one message of the user, an array is messages, anything else is one JSON value.",
+        "oneOf": [
+            { "type": "string" },
+            messages,
+            { "type": ["object", "number", "boolean", "null"] }
+        ]
+    })
+});
