@@ -52,7 +52,6 @@ impl Receiver {
         Ok(Self { address, shared, task })
     }
 
-    #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/callback", self.address)
     }
@@ -61,7 +60,6 @@ impl Receiver {
         lock(&self.shared.answers).extend(statuses);
     }
 
-    #[must_use]
     pub fn deliveries(&self) -> Vec<Delivery> {
         lock(&self.shared.deliveries).clone()
     }

@@ -44,12 +44,10 @@ pub struct Stream {
 // === impl Client ===
 
 impl Client {
-    #[must_use]
     pub fn new(address: SocketAddr) -> Self {
         Self { address, token: None }
     }
 
-    #[must_use]
     pub fn with_token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
@@ -137,7 +135,6 @@ impl Client {
 
 impl Reply {
     /// The body as JSON; `null` when it is none.
-    #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
@@ -152,7 +149,6 @@ impl Reply {
         Ok(self.json())
     }
 
-    #[must_use]
     pub fn code(&self) -> String {
         self.json()["code"].as_str().unwrap_or_default().to_owned()
     }

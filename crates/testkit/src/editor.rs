@@ -1,209 +1,295 @@
-//! A client of the Agent Client Protocol that hides nothing: what it got is what came, and is held to the official schema.
+//! A client of the Agent Client Protocol that hides nothing: it holds every line that it gets to the official schema.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed expectation ends the test")]
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::sync::oneshot;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::process::{Child, Command};
 use tokio::time::timeout;
-use trilogue_domain::lock;
 
 use crate::schema::{Conversation, Side};
-use crate::wait::until;
 
+/// How long an answer or a message may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// An agent that was launched, and the messages with it. Killed when dropped.
+/// Reads only while a test waits for something.
 #[derive(Debug)]
 pub struct Editor {
-    child: Child,
-    input: tokio::sync::Mutex<Option<ChildStdin>>,
-    shared: Arc<Shared>,
-    last_id: std::sync::atomic::AtomicU64,
+    reader: Box<dyn Reader>,
+    writer: Option<Box<dyn Writer>>,
+    /// The agent, where it was launched. Killed when dropped.
+    child: Option<Child>,
+    next: u64,
+    conversation: Conversation,
+    /// What came while something else was waited for.
+    before: VecDeque<Value>,
+    /// The params of the updates that came, oldest first.
+    pub updates: Vec<Value>,
+    /// The control lines that came.
+    pub control: Vec<String>,
 }
 
-#[derive(Debug)]
-struct Shared {
-    /// What the agent says is held to the schema.
-    conversation: Mutex<Conversation>,
-    broken: Mutex<Vec<String>>,
-    messages: Mutex<Vec<Value>>,
-    waiting: Mutex<HashMap<u64, oneshot::Sender<Value>>>,
-}
+trait Reader: tokio::io::AsyncBufRead + Send + Unpin + std::fmt::Debug {}
+impl<T: tokio::io::AsyncBufRead + Send + Unpin + std::fmt::Debug> Reader for T {}
+
+trait Writer: AsyncWrite + Send + Unpin + std::fmt::Debug {}
+impl<T: AsyncWrite + Send + Unpin + std::fmt::Debug> Writer for T {}
 
 // === impl Editor ===
 
 impl Editor {
-    /// Launches an agent and initialises it. Its complaints go to the test's.
-    pub async fn launch(words: &[String], cwd: &Path) -> Result<Self> {
-        let (program, arguments) = words.split_first().context("no command")?;
-        let mut command = Command::new(program);
-        command
-            .args(arguments)
-            .current_dir(cwd)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true);
-        let mut child =
-            command.spawn().with_context(|| format!("{program} could not be started"))?;
-        let input = child.stdin.take().context("no input")?;
-        let output = child.stdout.take().context("no output")?;
-        let shared = Arc::new(Shared::new());
-        tokio::spawn(read(BufReader::new(output), Arc::clone(&shared)));
-        let editor = Self {
-            child,
-            input: tokio::sync::Mutex::new(Some(input)),
-            shared,
-            last_id: std::sync::atomic::AtomicU64::new(0),
-        };
-        let capabilities = json!({
-            "fs": {"readTextFile": false, "writeTextFile": false},
-            "session": {"notices": {}, "compaction": {}},
-        });
-        let hello = json!({"protocolVersion": 1, "clientCapabilities": capabilities});
-        editor.call("initialize", &hello).await?;
-        Ok(editor)
-    }
-
-    pub async fn call(&self, method: &str, params: &Value) -> Result<Value> {
-        let answer = self.begin(method, params).await?;
-        let mut answer = timeout(LIMIT, answer)
-            .await
-            .with_context(|| format!("{method} was not answered"))?
-            .with_context(|| format!("the agent ended before it answered {method}"))?;
-        ensure!(answer["error"].is_null(), "{method} was refused: {}", answer["error"]);
-        Ok(answer["result"].take())
-    }
-
-    pub async fn begin(&self, method: &str, params: &Value) -> Result<oneshot::Receiver<Value>> {
-        let id = 1 + self.last_id.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let (tell, answer) = oneshot::channel();
-        lock(&self.shared.waiting).insert(id, tell);
-        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await?;
-        Ok(answer)
-    }
-
-    pub async fn notify(&self, method: &str, params: &Value) -> Result<()> {
-        self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await
-    }
-
-    pub async fn answer(&self, request: &Value, result: &Value) -> Result<()> {
-        self.send(&json!({"jsonrpc": "2.0", "id": request["id"], "result": result})).await
-    }
-
-    async fn send(&self, message: &Value) -> Result<()> {
-        lock(&self.shared.conversation).note(message);
-        let mut input = self.input.lock().await;
-        let input = input.as_mut().context("the input was closed")?;
-        input.write_all(format!("{message}\n").as_bytes()).await?;
-        Ok(input.flush().await?)
-    }
-
-    pub async fn new_session(&self, cwd: &Path) -> Result<String> {
-        let made = self.call("session/new", &json!({"cwd": cwd, "mcpServers": []})).await?;
-        Ok(made["sessionId"].as_str().context("the session has no id")?.to_owned())
-    }
-
-    pub async fn prompt(&self, session: &str, text: &str) -> Result<oneshot::Receiver<Value>> {
-        let prompt = json!([{"type": "text", "text": text}]);
-        self.begin("session/prompt", &json!({"sessionId": session, "prompt": prompt})).await
-    }
-
-    #[must_use]
-    pub fn messages(&self) -> Vec<Value> {
-        lock(&self.shared.messages).clone()
-    }
-
-    #[must_use]
-    pub fn updates(&self, session: &str) -> Vec<Value> {
-        let ours = self.messages().into_iter().filter(|message| {
-            message["method"] == "session/update" && message["params"]["sessionId"] == session
-        });
-        ours.map(|mut message| message["params"]["update"].take()).collect()
-    }
-
-    pub async fn saw(&self, what: &str, is: impl Fn(&Value) -> bool) -> Result<Value> {
-        until(what, LIMIT, || {
-            let found = self.messages().into_iter().find(&is);
-            async { found }
-        })
-        .await
-    }
-
-    pub async fn close(mut self) -> Result<ExitStatus> {
-        self.input.lock().await.take();
-        let ended = timeout(LIMIT, self.child.wait()).await;
-        ended.context("the agent did not end when its input did")?.map_err(Into::into)
-    }
-
-    /// Kills the agent without a word (`SIGKILL`).
-    pub async fn kill(mut self) -> Result<()> {
-        if let Some(status) = self.child.try_wait()? {
-            bail!("the agent had ended with {status}");
-        }
-        Ok(self.child.kill().await?)
-    }
-}
-
-impl Drop for Editor {
-    fn drop(&mut self) {
-        let broken = lock(&self.shared.broken);
-        assert!(broken.is_empty() || std::thread::panicking(), "{broken:#?}");
-    }
-}
-
-// === impl Shared ===
-
-impl Shared {
-    fn new() -> Self {
+    pub fn over(
+        reader: impl AsyncRead + Send + Unpin + std::fmt::Debug + 'static,
+        writer: impl AsyncWrite + Send + Unpin + std::fmt::Debug + 'static,
+    ) -> Self {
         Self {
-            conversation: Mutex::new(Conversation::holding(Side::Agent)),
-            broken: Mutex::default(),
-            messages: Mutex::default(),
-            waiting: Mutex::default(),
+            reader: Box::new(BufReader::new(reader)),
+            writer: Some(Box::new(writer)),
+            child: None,
+            next: 0,
+            conversation: Conversation::holding(Side::Agent),
+            before: VecDeque::new(),
+            updates: Vec::new(),
+            control: Vec::new(),
         }
     }
 
-    /// Holds what came to the schema. What breaks it fails the test when the editor is dropped.
-    fn hold(&self, message: &Value) {
-        let held = lock(&self.conversation).hold(message);
-        if let Err(error) = held {
-            let mut broken = lock(&self.broken);
-            broken.push(format!("{error:#}: {message}"));
+    /// Launches an agent and initialises it. Its complaints go to the test's.
+    pub async fn launch(words: &[String], cwd: &Path) -> Self {
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).current_dir(cwd).kill_on_drop(true);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut editor = Self::over(child.stdout.take().unwrap(), child.stdin.take().unwrap());
+        editor.child = Some(child);
+        let files = json!({"readTextFile": false, "writeTextFile": false});
+        let capabilities = json!({"fs": files, "session": {"notices": {}, "compaction": {}}});
+        editor.initialize(capabilities).await;
+        editor
+    }
+
+    /// Closes the agent's input and waits for its end.
+    pub async fn close(mut self) -> ExitStatus {
+        drop(self.writer.take());
+        while self.message().await.is_some() {}
+        timeout(LIMIT, self.child.as_mut().unwrap().wait()).await.unwrap().unwrap()
+    }
+
+    /// Kills the agent, which must be there, without a word (`SIGKILL`).
+    pub async fn kill(mut self) {
+        let child = self.child.as_mut().unwrap();
+        assert_eq!(child.try_wait().unwrap(), None, "the agent had ended");
+        child.kill().await.unwrap();
+    }
+
+    pub async fn initialize(&mut self, capabilities: Value) -> Value {
+        let params = json!({"protocolVersion": 1, "clientCapabilities": capabilities});
+        self.ok("initialize", params).await
+    }
+
+    /// A new session's id.
+    pub async fn session(&mut self) -> String {
+        self.session_in(Path::new("/work")).await
+    }
+
+    pub async fn session_in(&mut self, cwd: &Path) -> String {
+        let opened = self.ok("session/new", json!({"cwd": cwd, "mcpServers": []})).await;
+        opened["sessionId"].as_str().unwrap().to_owned()
+    }
+
+    pub async fn load(&mut self, session: &str) -> Value {
+        self.load_in(session, Path::new("/w")).await
+    }
+
+    pub async fn load_in(&mut self, session: &str, cwd: &Path) -> Value {
+        let params = json!({"sessionId": session, "cwd": cwd, "mcpServers": []});
+        self.ok("session/load", params).await
+    }
+
+    /// Sends a line as it is.
+    pub async fn raw(&mut self, line: &[u8]) {
+        let writer = self.writer.as_mut().unwrap();
+        writer.write_all(line).await.unwrap();
+        writer.flush().await.unwrap();
+    }
+
+    pub async fn send(&mut self, message: &Value) {
+        self.conversation.note(message);
+        self.raw(format!("{message}\n").as_bytes()).await;
+    }
+
+    /// Sends a request and gives its id.
+    pub async fn ask(&mut self, method: &str, params: Value) -> Value {
+        let id = json!(self.next);
+        self.next += 1;
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
+        id
+    }
+
+    pub async fn tell(&mut self, method: &str, params: Value) {
+        self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
+    }
+
+    pub async fn reply(&mut self, request: &Value, result: Value) {
+        self.send(&json!({"jsonrpc": "2.0", "id": request["id"], "result": result})).await;
+    }
+
+    /// Answers a question with one of its options.
+    pub async fn choose(&mut self, question: &Value, option: &str) {
+        let outcome = json!({"outcome": {"outcome": "selected", "optionId": option}});
+        self.reply(question, outcome).await;
+    }
+
+    /// The whole answer to a request.
+    pub async fn answer(&mut self, id: &Value) -> Value {
+        self.until(|message| message.get("method").is_none() && message["id"] == *id).await
+    }
+
+    /// Waits for the end of a turn, which must be a good one.
+    pub async fn end_turn(&mut self, id: &Value) {
+        let answer = self.answer(id).await;
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    }
+
+    pub async fn call(&mut self, method: &str, params: Value) -> Value {
+        let id = self.ask(method, params).await;
+        self.answer(&id).await
+    }
+
+    /// The result of a request.
+    pub async fn ok(&mut self, method: &str, params: Value) -> Value {
+        let mut answer = self.call(method, params).await;
+        assert!(answer.get("result").is_some(), "{method}: {answer}");
+        answer["result"].take()
+    }
+
+    /// The code of a request's error.
+    pub async fn code(&mut self, method: &str, params: Value) -> i64 {
+        let answer = self.call(method, params).await;
+        answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("{method}: {answer}"))
+    }
+
+    pub async fn start_prompt(&mut self, session: &str, text: &str) -> Value {
+        let prompt = json!([{"type": "text", "text": text}]);
+        self.ask("session/prompt", json!({"sessionId": session, "prompt": prompt})).await
+    }
+
+    /// Prompts, and waits for the end of the turn.
+    pub async fn prompt(&mut self, session: &str, text: &str) -> Value {
+        let id = self.start_prompt(session, text).await;
+        let mut answer = self.answer(&id).await;
+        assert!(answer.get("result").is_some(), "{text}: {answer}");
+        answer["result"].take()
+    }
+
+    /// The next request of the agent with this method.
+    pub async fn request(&mut self, method: &str) -> Value {
+        self.until(|message| message["method"] == method && message.get("id").is_some()).await
+    }
+
+    /// The next notification of this method, which is no update.
+    pub async fn notified(&mut self, method: &str) -> Value {
+        self.until(|message| message["method"] == method && message.get("id").is_none()).await
+    }
+
+    /// Waits until so many updates have come.
+    pub async fn updated(&mut self, count: usize) {
+        while self.updates.len() < count {
+            let message = self.message().await.unwrap();
+            self.before.push_back(message);
         }
+    }
+
+    /// The updates of one session.
+    pub fn updates_of(&self, session: &str) -> Vec<Value> {
+        let ours = self.updates.iter().filter(|params| params["sessionId"] == session);
+        ours.map(|params| params["update"].clone()).collect()
+    }
+
+    /// The texts of the pieces of this kind that came, by message.
+    pub fn said(&self, kind: &str) -> Vec<(Value, String)> {
+        let mut said: Vec<(Value, String)> = Vec::new();
+        for update in self.updates.iter().map(|params| &params["update"]) {
+            if update["sessionUpdate"] != kind {
+                continue;
+            }
+            let text = update["content"]["text"].as_str().unwrap_or_default();
+            match said.last_mut() {
+                Some((id, whole)) if *id == update["messageId"] => whole.push_str(text),
+                _ => said.push((update["messageId"].clone(), text.to_owned())),
+            }
+        }
+        said
+    }
+
+    pub fn words(&self, kind: &str) -> Vec<String> {
+        self.said(kind).into_iter().map(|(_, text)| text).collect()
+    }
+
+    pub async fn until_control(&mut self, fits: impl Fn(&str) -> bool) {
+        while !self.control.iter().any(|line| fits(line)) {
+            let line = self.line().await.unwrap();
+            assert!(line.starts_with('#'), "{line}");
+            self.control.push(line);
+        }
+    }
+
+    /// The first message that fits; what comes before it is kept.
+    pub async fn until(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
+        if let Some(place) = self.before.iter().position(&fits) {
+            return self.before.remove(place).unwrap();
+        }
+        loop {
+            let message = self.message().await.unwrap_or_else(|| panic!("the stream has ended"));
+            if fits(&message) {
+                return message;
+            }
+            self.before.push_back(message);
+        }
+    }
+
+    /// Whether such a message came while something else was waited for.
+    pub fn has_before(&self, fits: impl Fn(&Value) -> bool) -> bool {
+        self.before.iter().any(fits)
+    }
+
+    /// The next message; `None` at the end of the stream. Updates are kept in [`Editor::updates`] too.
+    pub async fn message(&mut self) -> Option<Value> {
+        loop {
+            let line = self.line().await?;
+            if line.starts_with('#') {
+                self.control.push(line);
+                continue;
+            }
+            let message: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+            let held = self.conversation.hold(&message);
+            held.unwrap_or_else(|error| panic!("{error:#}: {message}"));
+            if message["method"] == "session/update" {
+                self.updates.push(message["params"].clone());
+            }
+            return Some(message);
+        }
+    }
+
+    /// The next line; `None` at the end of the stream.
+    pub async fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        let read = timeout(LIMIT, self.reader.read_line(&mut line)).await;
+        let count = read.unwrap_or_else(|_| panic!("nothing came; before: {:?}", self.before));
+        if count.unwrap_or(0) == 0 {
+            return None;
+        }
+        assert!(line.ends_with('\n') && line.len() > 1, "no line: {line:?}");
+        line.pop();
+        Some(line)
     }
 }
 
-#[must_use]
+/// The texts of an agent's message chunks, joined.
 pub fn said(updates: &[Value]) -> String {
     let chunks = updates.iter().filter(|update| update["sessionUpdate"] == "agent_message_chunk");
     chunks.filter_map(|chunk| chunk["content"]["text"].as_str()).collect()
-}
-
-async fn read(mut output: BufReader<ChildStdout>, shared: Arc<Shared>) {
-    let mut line = String::new();
-    while matches!(output.read_line(&mut line).await, Ok(1..)) {
-        // What is no message is kept too, for a test that looks for it.
-        let message = serde_json::from_str(&line).unwrap_or_else(|_| json!({"noise": line}));
-        if message.get("noise").is_none() {
-            shared.hold(&message);
-        }
-        let answered = (message["method"].is_null()).then(|| message["id"].as_u64()).flatten();
-        lock(&shared.messages).push(message.clone());
-        let mut waiting = lock(&shared.waiting);
-        if let Some(tell) = answered.and_then(|id| waiting.remove(&id)) {
-            // Who asked may have gone on.
-            let _ = tell.send(message);
-        }
-        drop(waiting);
-        line.clear();
-    }
-    // Nobody is answered any more.
-    lock(&shared.waiting).clear();
 }

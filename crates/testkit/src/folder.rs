@@ -16,7 +16,6 @@ impl Folder {
         Ok(Self(TempDir::new()?))
     }
 
-    #[must_use]
     pub fn path(&self) -> &Path {
         self.0.path()
     }

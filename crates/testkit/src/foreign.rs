@@ -54,7 +54,6 @@ pub struct Conformance {
 // === impl ConformanceOptions ===
 
 impl ConformanceOptions {
-    #[must_use]
     pub fn communication(store: &str, prefix: &str) -> Self {
         Self {
             store: store.to_owned(),
@@ -65,7 +64,6 @@ impl ConformanceOptions {
         }
     }
 
-    #[must_use]
     pub fn connect(store: &str, prefix: &str) -> Self {
         Self { protocol: "connect", ..Self::communication(store, prefix) }
     }
@@ -113,18 +111,15 @@ impl Conformance {
         Ok(Self { dir, address, options, child })
     }
 
-    #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}{}", self.address, self.options.prefix.trim_end_matches('/'))
     }
 
     /// Talks to the program; paths begin with [`Conformance::prefix`].
-    #[must_use]
     pub fn client(&self) -> Client {
         Client::new(self.address)
     }
 
-    #[must_use]
     pub fn prefix(&self) -> &str {
         self.options.prefix.trim_end_matches('/')
     }

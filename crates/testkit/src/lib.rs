@@ -1,6 +1,6 @@
 //! Test-only peers and starters of real services.
 //!
-//! Nothing here stands in for a part of ours: [`probe`] is a peer with a language of its own, [`callback`] listens on a real socket, [`server`] starts the real binary, [`foreign`] and [`official`] run the official clients and agents of the protocols, [`editor`] is a client of the Agent Client Protocol that hides nothing, [`schema`] holds what is written in that protocol to its official schema, and [`model`] answers coding agents.
+//! Nothing here stands in for a part of ours: [`probe`] is a peer with a language of its own, [`callback`] listens on a real socket, [`server`] starts the real binary, [`foreign`] and [`official`] run the official clients and agents of the protocols, [`editor`] is a client of the Agent Client Protocol that hides nothing, [`schema`] holds what is written in that protocol to its official schema, and [`model`] answers coding agents, [`parts`] makes cards, messages and runs.
 
 pub mod callback;
 pub mod client;
@@ -9,6 +9,7 @@ pub mod folder;
 pub mod foreign;
 pub mod model;
 pub mod official;
+pub mod parts;
 pub mod probe;
 mod programs;
 pub mod schema;

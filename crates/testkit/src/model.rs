@@ -57,7 +57,6 @@ impl Model {
         Ok(Self { address, shared, task })
     }
 
-    #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
@@ -68,7 +67,6 @@ impl Model {
         lock(&self.shared.rules).push(rule);
     }
 
-    #[must_use]
     pub fn asked(&self) -> Vec<Value> {
         lock(&self.shared.asked).clone()
     }

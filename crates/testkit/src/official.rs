@@ -28,7 +28,6 @@ pub enum Official {
 impl Official {
     pub const ALL: [Self; 4] = [Self::Rust, Self::TypeScript, Self::Seed, Self::Python];
 
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Rust => "official-rust",

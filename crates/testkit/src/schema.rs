@@ -53,7 +53,6 @@ type Made = HashMap<(usize, String), Arc<Validator>>;
 // === impl Side ===
 
 impl Side {
-    #[must_use]
     pub fn other(self) -> Self {
         match self {
             Self::Client => Self::Agent,
@@ -72,7 +71,6 @@ impl Side {
 // === impl Conversation ===
 
 impl Conversation {
-    #[must_use]
     pub fn holding(held: Side) -> Self {
         Self { held, asked: HashMap::new() }
     }

@@ -13,13 +13,11 @@ pub struct Seed {
 // === impl Seed ===
 
 impl Seed {
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
     /// The seed in the environment variable `name`, or one from the clock; returned beside the source so that the test can print it.
-    #[must_use]
     pub fn from_env(name: &str) -> (u64, Self) {
         let seed =
             std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| {
@@ -48,7 +46,6 @@ impl Seed {
     }
 
     /// A source of its own for another task, so that their order does not matter.
-    #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::new(self.draw())
     }

@@ -84,22 +84,18 @@ impl Home {
         })
     }
 
-    #[must_use]
     pub fn store_dir(&self) -> PathBuf {
         self.dir.join("store")
     }
 
-    #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    #[must_use]
     pub fn with_environment(mut self, environment: Vec<(String, PathBuf)>) -> Self {
         self.environment.extend(environment);
         self
@@ -155,7 +151,6 @@ impl Home {
         Ok(Server { home: self.clone(), child, token })
     }
 
-    #[must_use]
     pub fn log_end(&self) -> String {
         let text = fs::read(self.log_path()).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -191,22 +186,18 @@ impl Server {
         Home::new(dir, options)?.start().await
     }
 
-    #[must_use]
     pub fn home(&self) -> &Home {
         &self.home
     }
 
-    #[must_use]
     pub fn client(&self) -> Client {
         Client::new(self.home.address).with_token(self.token.clone())
     }
 
-    #[must_use]
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.child.id()
     }

@@ -34,7 +34,6 @@ impl Shim {
         Ok(Self { library, watched: watched.canonicalize()?, flags })
     }
 
-    #[must_use]
     pub fn environment(&self) -> Vec<(String, PathBuf)> {
         vec![
             ("LD_PRELOAD".to_owned(), self.library.clone()),
@@ -69,7 +68,6 @@ impl Shim {
         Ok(fs::remove_file(self.flags.join("fsync-fails"))?)
     }
 
-    #[must_use]
     pub fn failed_fsyncs(&self) -> u64 {
         fs::metadata(self.flags.join("fsynced")).map_or(0, |info| info.len())
     }

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 ///
 /// # Panics
 /// With `CI` set and no folder named, and where the folder lacks the document without a word why.
-#[must_use]
 #[track_caller]
 #[expect(
     clippy::panic,

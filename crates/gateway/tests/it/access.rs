@@ -6,9 +6,10 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use trilogue_domain::{Principal, PrincipalId, Right, Rights, TenantId};
+use trilogue_domain::{Right, Rights};
 use trilogue_gateway::{Access, Exposure, Options, Server};
 use trilogue_store::memory::MemoryStore;
+use trilogue_testkit::parts::principal;
 
 use crate::rig::{Rig, ports, text, user};
 
@@ -189,12 +190,7 @@ async fn an_own_token_sees_only_what_its_principal_created() {
 
 #[tokio::test]
 async fn open_access_is_for_loopback_only_and_a_public_bind_names_the_fix() {
-    let principal = Principal {
-        tenant: TenantId::parse("local").unwrap(),
-        id: PrincipalId::parse("local").unwrap(),
-        rights: Rights::all(),
-        own: false,
-    };
+    let principal = principal("local", "local");
     let open = Options { access: Access::Open(principal), ..Options::default() };
     let start = async |options: Options, address: &str| {
         let listener = TcpListener::bind(address).await.unwrap();

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use trilogue_domain::agent::InputKind;
 use trilogue_domain::event::{Body, MessageEvent, RunEvent, StateEvent};
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{
-    AgentCard, AgentName, Answer, Failure, Interrupt, InterruptId, InterruptKind, Json, MessageId,
-    Part, Resolution, Role, Survives,
+    AgentCard, Answer, Failure, Interrupt, InterruptId, InterruptKind, Json, MessageId, Part,
+    Resolution, Role, Survives,
 };
 use trilogue_runtime::{Backend, Ending, Input, RunContext, Turn};
+use trilogue_testkit::parts::chat_card;
 
 #[derive(Debug)]
 pub(crate) struct Puppet {
@@ -23,27 +23,7 @@ impl Puppet {
     }
 
     pub(crate) fn named(name: &str) -> Self {
-        let text = || vec!["text/plain".to_owned()];
-        let card = AgentCard {
-            name: AgentName::parse(name).unwrap(),
-            id: None,
-            title: None,
-            version: "1".to_owned(),
-            url: None,
-            description: "does what it is told".to_owned(),
-            input: InputKind::Chat,
-            output_schema: None,
-            state_schema: None,
-            config_schema: None,
-            update_schema: None,
-            interrupts: Vec::new(),
-            errors: Vec::new(),
-            abilities: trilogue_domain::Abilities::default(),
-            descriptor: None,
-            input_content_types: text(),
-            output_content_types: text(),
-        };
-        Self { card }
+        Self { card: chat_card(name, &["text/plain"], &["text/plain"]) }
     }
 
     pub(crate) fn configured(name: &str, schema: &serde_json::Value) -> Self {

@@ -7,9 +7,8 @@ use crate::rig::LIMIT;
 
 #[tokio::test]
 async fn closing_ends_nothing_that_another_face_began() {
-    let (rig, door, hosted) = house().await;
-    let mut editor = door.plain("hosted").await;
-    let session = editor.session().await;
+    let (rig, hosted) = house().await;
+    let (mut editor, session) = rig.door().opened("hosted").await;
     let alice = rig.alice();
     let wait = json!({"agent": "hosted", "input": "wait", "thread_id": session});
     let alices = tokio::spawn(async move { alice.post("/api/v1/runs", &wait).await });
@@ -26,8 +25,7 @@ async fn closing_ends_nothing_that_another_face_began() {
     let ended = tokio::time::timeout(LIMIT, alices).await.unwrap().unwrap();
     assert_eq!(ended.unwrap().ok().unwrap()["status"], "cancelled");
     // Alone, and with nothing at work, the agent's own session is closed.
-    let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
-    editor.ok("session/load", load).await;
+    editor.load(&session).await;
     let prompt = editor.start_prompt(&session, "wait").await;
     editor.ok("session/close", json!({"sessionId": session})).await;
     assert_eq!(editor.answer(&prompt).await["result"]["stopReason"], "cancelled");
@@ -36,12 +34,9 @@ async fn closing_ends_nothing_that_another_face_began() {
 
 #[tokio::test]
 async fn closing_leaves_the_agents_session_to_another_client() {
-    let (_rig, door, hosted) = house().await;
-    let mut first = door.plain("hosted").await;
-    let session = first.session().await;
-    let mut second = door.plain("hosted").await;
-    let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
-    second.ok("session/load", load).await;
+    let (rig, hosted) = house().await;
+    let (mut first, session) = rig.door().opened("hosted").await;
+    let mut second = rig.door().joined("hosted", &session).await;
     let theirs = second.start_prompt(&session, "wait").await;
     first.until(|message| message["params"]["update"]["content"]["text"] == "waiting").await;
     first.ok("session/close", json!({"sessionId": session})).await;

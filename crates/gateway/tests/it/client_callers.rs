@@ -6,9 +6,9 @@ use crate::client_hosted::house;
 
 #[tokio::test]
 async fn what_an_agent_asks_about_a_request_is_asked_under_the_clients_own_id() {
-    let (_rig, door, hosted) = house().await;
+    let (rig, hosted) = house().await;
     let able = json!({"elicitation": {"form": {}, "url": {}}});
-    let mut editor = door.with("hosted", able).await;
+    let mut editor = rig.door().with("hosted", able).await;
     for mode in ["form", "url"] {
         let request = editor.ask("authenticate", json!({"methodId": mode})).await;
         let asked = editor.request("elicitation/create").await;
@@ -20,7 +20,7 @@ async fn what_an_agent_asks_about_a_request_is_asked_under_the_clients_own_id() 
         assert_eq!(done["params"], json!({"elicitationId": "e"}));
     }
     // An id that is text, of another client at the same time.
-    let mut other = door.with("hosted", json!({"elicitation": {"form": {}}})).await;
+    let mut other = rig.door().with("hosted", json!({"elicitation": {"form": {}}})).await;
     other.send(&json!({"jsonrpc": "2.0", "id": "text-1", "method": "authenticate", "params": {"methodId": "form"}})).await;
     let asked = other.request("elicitation/create").await;
     assert_eq!(asked["params"]["requestId"], "text-1");
@@ -33,14 +33,14 @@ async fn what_an_agent_asks_about_a_request_is_asked_under_the_clients_own_id() 
 
 #[tokio::test]
 async fn a_client_without_a_form_is_asked_nothing_and_told_nothing() {
-    let (_rig, door, hosted) = house().await;
+    let (rig, hosted) = house().await;
     for (able, mode) in [
         (json!({}), "form"),
         (json!({}), "url"),
         (json!({"elicitation": {"form": {}}}), "url"),
         (json!({"elicitation": {"url": {}}}), "form"),
     ] {
-        let mut editor = door.with("hosted", able.clone()).await;
+        let mut editor = rig.door().with("hosted", able.clone()).await;
         let request = editor.ask("authenticate", json!({"methodId": mode})).await;
         let mut told = Vec::new();
         // What the agent tells of it comes before the answer.
@@ -62,25 +62,21 @@ async fn a_client_without_a_form_is_asked_nothing_and_told_nothing() {
 
 #[tokio::test]
 async fn who_takes_over_answers_what_the_client_before_was_asked() {
-    let (_rig, door, _) = house().await;
+    let (rig, _) = house().await;
     let able = json!({"fs": {"readTextFile": true}});
-    let mut first = door.with("hosted", able.clone()).await;
-    let session = first.session().await;
+    let (mut first, session) = rig.door().opened_with("hosted", able.clone()).await;
     let _prompt = first.start_prompt(&session, "read /a").await;
     first.request("fs/read_text_file").await;
     drop(first);
-    let mut second = door.with("hosted", able).await;
-    let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
-    second.ok("session/load", load).await;
+    let mut second = rig.door().with("hosted", able).await;
+    second.load(&session).await;
     let asked = second.request("fs/read_text_file").await;
     assert_eq!(asked["params"], json!({"sessionId": session, "path": "/a"}));
     second.reply(&asked, json!({"content": "of the second"})).await;
     second.until(|message| message["params"]["update"]["content"]["text"] == "!").await;
     assert_eq!(second.words("agent_message_chunk"), ["{\"content\":\"of the second\"}!"]);
     // Each is asked for what it can: the one that prompts counts.
-    let mut third = door.plain("hosted").await;
-    let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
-    third.ok("session/load", load).await;
+    let mut third = rig.door().joined("hosted", &session).await;
     third.prompt(&session, "read /b").await;
     assert_eq!(third.words("agent_message_chunk").last().unwrap(), "-32601!");
     let prompt = second.start_prompt(&session, "read /c").await;

@@ -6,13 +6,12 @@ use crate::client_hosted::house;
 
 #[tokio::test]
 async fn the_client_that_prompted_is_asked_for_its_files() {
-    let (_rig, door, _) = house().await;
+    let (rig, _) = house().await;
     let able = json!({"fs": {"readTextFile": true}});
-    let mut first = door.with("hosted", able.clone()).await;
-    let mut second = door.with("hosted", able).await;
+    let mut first = rig.door().with("hosted", able.clone()).await;
+    let mut second = rig.door().with("hosted", able).await;
     let session = first.session().await;
-    let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
-    second.ok("session/load", load).await;
+    second.load(&session).await;
     for editor in [&mut second, &mut first] {
         let prompt = editor.start_prompt(&session, "read /a").await;
         let asked = editor.request("fs/read_text_file").await;
@@ -32,18 +31,18 @@ async fn the_client_that_prompted_is_asked_for_its_files() {
 
 #[tokio::test]
 async fn a_client_that_cannot_is_not_asked() {
-    let (_rig, door, _) = house().await;
-    let mut editor = door.with("hosted", json!({"fs": {"writeTextFile": true}})).await;
-    let session = editor.session().await;
+    let (rig, _) = house().await;
+    let (mut editor, session) =
+        rig.door().opened_with("hosted", json!({"fs": {"writeTextFile": true}})).await;
     editor.prompt(&session, "read /a").await;
     assert_eq!(editor.words("agent_message_chunk"), ["-32601!"]);
 }
 
 #[tokio::test]
 async fn a_call_that_nobody_waits_for_is_taken_back() {
-    let (_rig, door, _) = house().await;
-    let mut editor = door.with("hosted", json!({"fs": {"readTextFile": true}})).await;
-    let session = editor.session().await;
+    let (rig, _) = house().await;
+    let (mut editor, session) =
+        rig.door().opened_with("hosted", json!({"fs": {"readTextFile": true}})).await;
     let prompt = editor.start_prompt(&session, "read /a").await;
     let asked = editor.request("fs/read_text_file").await;
     editor.tell("session/cancel", json!({"sessionId": session})).await;

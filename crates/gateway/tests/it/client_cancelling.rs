@@ -17,11 +17,14 @@ fn outcome(editor: &Editor) -> Value {
 
 #[tokio::test]
 async fn what_a_client_answers_to_what_it_ended_chooses_nothing() {
-    let (rig, door, _) = house().await;
-    let mut editor = door.plain("hosted").await;
+    let (rig, _) = house().await;
+    let mut editor = rig.door().plain("hosted").await;
     for agent in ["hosted", "puppet"] {
-        let mut editor =
-            if agent == "hosted" { door.plain("hosted").await } else { door.plain("puppet").await };
+        let mut editor = if agent == "hosted" {
+            rig.door().plain("hosted").await
+        } else {
+            rig.door().plain("puppet").await
+        };
         let session = editor.session().await;
         let commands: &[&str] =
             if agent == "hosted" { &["permission", "forever"] } else { &["ask"] };
@@ -55,9 +58,8 @@ async fn what_a_client_answers_to_what_it_ended_chooses_nothing() {
 
 #[tokio::test]
 async fn a_client_that_chooses_nothing_is_told_so_to_the_agent() {
-    let (_rig, door, _) = house().await;
-    let mut editor = door.plain("hosted").await;
-    let session = editor.session().await;
+    let (rig, _) = house().await;
+    let (mut editor, session) = rig.door().opened("hosted").await;
     for command in ["permission", "forever"] {
         for answer in [
             cancelled(),
@@ -81,9 +83,8 @@ async fn a_client_that_chooses_nothing_is_told_so_to_the_agent() {
 
 #[tokio::test]
 async fn one_request_is_ended_and_what_waits_behind_it_goes_on() {
-    let (rig, door, _) = house().await;
-    let mut editor = door.plain("puppet").await;
-    let session = editor.session().await;
+    let (rig, _) = house().await;
+    let (mut editor, session) = rig.door().opened("puppet").await;
     let first = editor.start_prompt(&session, "sleep").await;
     let second = editor.start_prompt(&session, "never").await;
     let third = editor.start_prompt(&session, "hello").await;
@@ -116,9 +117,8 @@ async fn one_request_is_ended_and_what_waits_behind_it_goes_on() {
 
 #[tokio::test]
 async fn a_request_that_is_put_through_is_given_up_by_its_own_id() {
-    let (_rig, door, hosted) = house().await;
-    let mut editor = door.plain("hosted").await;
-    let session = editor.session().await;
+    let (rig, hosted) = house().await;
+    let (mut editor, session) = rig.door().opened("hosted").await;
     let slow = editor.ask("_x/slow", json!({"sessionId": session})).await;
     while hosted.heard("_x/slow").is_empty() {
         tokio::task::yield_now().await;

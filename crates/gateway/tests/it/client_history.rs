@@ -3,20 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::client_agent::calls;
-use crate::client_editor::{Door, Editor};
+use crate::client_editor::Editor;
 use crate::client_hosted::house;
 use crate::rig::{Rig, Setup};
-
-/// A program that an editor launched, which knows where it is after a connection has broken.
-pub(crate) async fn numbered(door: &Door, agent: &str) -> Editor {
-    let hello =
-        json!({"trilogue": 1, "attach": {"agent": agent}, "numbered": true, "client": "me"});
-    let (welcome, mut editor) = door.hello(&hello).await;
-    assert!(welcome["max_line"].as_u64().is_some_and(|most| most >= 1024), "{welcome}");
-    assert!(welcome["max_sent"].as_u64() > welcome["max_line"].as_u64(), "{welcome}");
-    editor.initialize(json!({})).await;
-    editor
-}
 
 pub(crate) fn kinds(editor: &Editor, from: usize) -> Vec<String> {
     let kinds = editor.updates[from..].iter().map(|it| &it["update"]["sessionUpdate"]);
@@ -26,14 +15,12 @@ pub(crate) fn kinds(editor: &Editor, from: usize) -> Vec<String> {
 #[tokio::test]
 async fn a_history_moves_a_client_nowhere_before_it_is_answered() {
     let rig = Rig::of(Setup { on_disk: true, ..Setup::default() }).await;
-    let door = Door::of(&rig);
-    let mut first = door.plain("puppet").await;
-    let session = first.session().await;
+    let (mut first, session) = rig.door().opened("puppet").await;
     for _ in 0..3 {
         first.prompt(&session, "count 400").await;
         first.prompt(&session, "large").await;
     }
-    let mut second = numbered(&door, "puppet").await;
+    let mut second = rig.door().numbered("puppet").await;
     // It is open already, and loaded once more.
     for round in 0..2 {
         second.control.clear();
@@ -62,11 +49,10 @@ async fn a_history_moves_a_client_nowhere_before_it_is_answered() {
 
 #[tokio::test]
 async fn a_session_that_is_resumed_has_its_commands_behind_the_answer() {
-    let (_rig, door, _) = house().await;
-    let mut first = door.plain("hosted").await;
-    let session = first.session().await;
+    let (rig, _) = house().await;
+    let (mut first, session) = rig.door().opened("hosted").await;
     first.prompt(&session, "all").await;
-    let mut second = numbered(&door, "hosted").await;
+    let mut second = rig.door().numbered("hosted").await;
     let resume = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
     second.ok("session/resume", resume).await;
     assert_eq!(kinds(&second, 0), Vec::<String>::new());
@@ -75,8 +61,7 @@ async fn a_session_that_is_resumed_has_its_commands_behind_the_answer() {
     assert_eq!(told["sessionUpdate"], "available_commands_update");
     assert_eq!(told["availableCommands"], json!([{"name": "web", "description": "search"}]));
     // Whoever is told the history is told them there, once.
-    let mut third = door.plain("hosted").await;
-    third.ok("session/load", json!({"sessionId": session, "cwd": "/w", "mcpServers": []})).await;
+    let mut third = rig.door().joined("hosted", &session).await;
     second.prompt(&session, "two").await;
     third.until(|it| it["params"]["update"]["content"]["text"] == "second").await;
     let commands = |editor: &Editor| {
@@ -89,12 +74,9 @@ async fn a_session_that_is_resumed_has_its_commands_behind_the_answer() {
 
 #[tokio::test]
 async fn no_tool_call_stays_at_work_when_its_run_has_failed() {
-    let (_rig, door, _) = house().await;
-    let mut first = door.plain("hosted").await;
-    let session = first.session().await;
-    let mut second = door.plain("hosted").await;
-    let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
-    second.ok("session/load", load.clone()).await;
+    let (rig, _) = house().await;
+    let (mut first, session) = rig.door().opened("hosted").await;
+    let mut second = rig.door().joined("hosted", &session).await;
     let failed = |id: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "failed"});
     let mut expected = Vec::new();
     for how in ["fail", "cancel", "end"] {
@@ -118,24 +100,22 @@ async fn no_tool_call_stays_at_work_when_its_run_has_failed() {
     first.prompt(&session, "two").await;
     second.until(|it| it["params"]["update"]["content"]["text"] == "second").await;
     assert_eq!(told(&second), expected);
-    let mut third = door.plain("hosted").await;
-    third.ok("session/load", load).await;
+    let third = rig.door().joined("hosted", &session).await;
     assert_eq!(told(&third), expected);
 }
 
 #[tokio::test]
 async fn that_a_form_was_visited_is_told_while_it_is_news_and_to_who_can_show_it() {
-    let (_rig, door, _) = house().await;
-    let mut able = door.with("hosted", json!({"elicitation": {"url": {}}})).await;
-    let mut plain = door.plain("hosted").await;
+    let (rig, _) = house().await;
+    let mut able = rig.door().with("hosted", json!({"elicitation": {"url": {}}})).await;
+    let mut plain = rig.door().plain("hosted").await;
     let session = able.session().await;
-    let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
-    plain.ok("session/load", load.clone()).await;
+    plain.load(&session).await;
     able.prompt(&session, "visited").await;
     let told = able.notified("elicitation/complete").await;
     assert_eq!(told["params"], json!({"sessionId": session, "elicitationId": "e"}));
-    let mut later = door.with("hosted", json!({"elicitation": {"url": {}}})).await;
-    later.ok("session/load", load).await;
+    let mut later = rig.door().with("hosted", json!({"elicitation": {"url": {}}})).await;
+    later.load(&session).await;
     for editor in [&mut plain, &mut later] {
         editor.prompt(&session, "two").await;
         let is_it = |it: &Value| it["method"] == "elicitation/complete";
@@ -145,8 +125,8 @@ async fn that_a_form_was_visited_is_told_while_it_is_news_and_to_who_can_show_it
 
 #[tokio::test]
 async fn a_call_that_was_at_work_when_the_connection_broke_ends_for_who_comes_back() {
-    let (_rig, door, _) = house().await;
-    let mut first = numbered(&door, "hosted").await;
+    let (rig, _) = house().await;
+    let mut first = rig.door().numbered("hosted").await;
     let session = first.session().await;
     first.start_prompt(&session, "open-calls cancel").await;
     first.until(|it| it["params"]["update"]["toolCallId"] == "c-3").await;
@@ -158,13 +138,11 @@ async fn a_call_that_was_at_work_when_the_connection_broke_ends_for_who_comes_ba
     let after: u64 = after.unwrap().parse().unwrap();
     drop(first);
     // Its turn ends while nobody is there.
-    let mut other = door.plain("hosted").await;
-    let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
-    other.ok("session/load", load).await;
+    let mut other = rig.door().joined("hosted", &session).await;
     other.tell("session/cancel", json!({"sessionId": session})).await;
     let has_ended = |it: &Value| it["params"]["update"]["status"] == "failed";
     other.until(has_ended).await;
-    let mut back = numbered(&door, "hosted").await;
+    let mut back = rig.door().numbered("hosted").await;
     let attach = json!({"sessionId": session, "after": after});
     back.ok("_trilogue/attach", attach).await;
     back.prompt(&session, "two").await;

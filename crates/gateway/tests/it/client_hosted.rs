@@ -4,37 +4,30 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use trilogue_domain::event::{Body, MessageEvent};
-use trilogue_domain::{Json, Principal, PrincipalId, Rights, TenantId, ThreadId};
+use trilogue_domain::{Json, ThreadId};
 use trilogue_runtime::{Backend, ThreadPatch};
+use trilogue_testkit::parts::principal;
 
 use crate::client_agent::{Hosted, gated, samples};
-use crate::client_editor::{Door, Editor};
+use crate::client_editor::Editor;
 use crate::rig::{Rig, Setup};
 
-pub(crate) async fn house() -> (Rig, Door, Arc<Hosted>) {
+pub(crate) async fn house() -> (Rig, Arc<Hosted>) {
     let hosted = Arc::new(Hosted::new());
     let agents = vec![Arc::clone(&hosted) as _];
     let rig = Rig::of(Setup { agents, ..Setup::default() }).await;
-    let door = Door::of(&rig);
-    (rig, door, hosted)
+    (rig, hosted)
 }
 
 fn told(editor: &Editor) -> Vec<Value> {
     editor.updates.iter().map(|params| params["update"].clone()).collect()
 }
 
-async fn load(editor: &mut Editor, session: &str) -> Value {
-    let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
-    editor.ok("session/load", load).await
-}
-
 #[tokio::test]
 async fn everything_comes_as_it_was_said_live_and_again() {
-    let (_rig, door, _) = house().await;
-    let mut first = door.plain("hosted").await;
-    let session = first.session().await;
-    let mut second = door.plain("hosted").await;
-    load(&mut second, &session).await;
+    let (rig, _) = house().await;
+    let (mut first, session) = rig.door().opened("hosted").await;
+    let mut second = rig.door().joined("hosted", &session).await;
     first.prompt(&session, "all").await;
     // The commands that it told of when its session was opened come behind the answer.
     let mut expected =
@@ -42,8 +35,7 @@ async fn everything_comes_as_it_was_said_live_and_again() {
     expected.extend(samples());
     assert_eq!(told(&first), expected);
     second.updated(expected.len() + 1).await;
-    let mut third = door.plain("hosted").await;
-    load(&mut third, &session).await;
+    let third = rig.door().joined("hosted", &session).await;
     assert_eq!(told(&second), told(&third));
     let said = |editor: &Editor| {
         let mut told = told(editor);
@@ -55,9 +47,8 @@ async fn everything_comes_as_it_was_said_live_and_again() {
 
 #[tokio::test]
 async fn what_the_protocol_has_no_word_for_passes_through() {
-    let (_rig, door, _) = house().await;
-    let mut editor = door.plain("hosted").await;
-    let session = editor.session().await;
+    let (rig, _) = house().await;
+    let (mut editor, session) = rig.door().opened("hosted").await;
     let prompt = editor.start_prompt(&session, "unknown").await;
     // No schema has words for these.
     let mut lines = Vec::new();
@@ -85,13 +76,13 @@ async fn what_the_protocol_has_no_word_for_passes_through() {
 
 #[tokio::test]
 async fn who_cannot_show_something_is_not_told_of_it() {
-    let (_rig, door, _) = house().await;
+    let (rig, _) = house().await;
     let all =
         json!({"session": {"notices": {}, "compaction": {}, "configOptions": {"boolean": {}}}});
-    let mut able = door.with("hosted", all).await;
-    let mut plain = door.plain("hosted").await;
+    let mut able = rig.door().with("hosted", all).await;
+    let mut plain = rig.door().plain("hosted").await;
     let session = able.session().await;
-    load(&mut plain, &session).await;
+    plain.load(&session).await;
     able.prompt(&session, "gated").await;
     assert_eq!(told(&able)[1..], gated());
     plain.prompt(&session, "two").await;
@@ -108,9 +99,8 @@ async fn who_cannot_show_something_is_not_told_of_it() {
 
 #[tokio::test]
 async fn two_messages_in_a_row_stay_two_and_the_agents_own_result_comes_back() {
-    let (_rig, door, _) = house().await;
-    let mut editor = door.plain("hosted").await;
-    let session = editor.session().await;
+    let (rig, _) = house().await;
+    let (mut editor, session) = rig.door().opened("hosted").await;
     editor.prompt(&session, "two").await;
     let expected = [(json!("m-one"), "first!".to_owned()), (json!("m-two"), "second!".to_owned())];
     assert_eq!(editor.said("agent_message_chunk"), expected);
@@ -129,8 +119,8 @@ async fn two_messages_in_a_row_stay_two_and_the_agents_own_result_comes_back() {
 
 #[tokio::test]
 async fn a_session_of_the_agents_own_is_opened_at_once_or_when_it_is_needed() {
-    let (_rig, door, hosted) = house().await;
-    let mut editor = door.plain("hosted").await;
+    let (rig, hosted) = house().await;
+    let mut editor = rig.door().plain("hosted").await;
     let servers = json!([{"name": "s", "command": "/bin/s", "args": [], "env": []}]);
     let new = json!({"cwd": "/work", "mcpServers": servers});
     let opened = editor.ok("session/new", new).await;
@@ -144,7 +134,7 @@ async fn a_session_of_the_agents_own_is_opened_at_once_or_when_it_is_needed() {
     assert_eq!(heard["params"]["sessionId"], "");
     editor.updated(2).await;
     // Whoever opens it again learns the modes from the log, and the agent is not asked.
-    let mut second = door.plain("hosted").await;
+    let mut second = rig.door().plain("hosted").await;
     for method in ["session/load", "session/resume"] {
         let open = json!({"sessionId": session, "cwd": "/other", "mcpServers": []});
         let opened = second.ok(method, open).await;
@@ -165,8 +155,8 @@ async fn a_session_of_the_agents_own_is_opened_at_once_or_when_it_is_needed() {
 
 #[tokio::test]
 async fn authentication_and_extensions_are_put_through() {
-    let (_rig, door, hosted) = house().await;
-    let mut editor = door.editor("hosted").await;
+    let (rig, hosted) = house().await;
+    let mut editor = rig.door().editor("hosted").await;
     let said = editor.initialize(json!({"terminal": true})).await;
     assert_eq!(said["authMethods"], json!([{"id": "key", "name": "A key"}]));
     assert_eq!(said["agentCapabilities"]["promptCapabilities"]["image"], true);
@@ -182,7 +172,7 @@ async fn authentication_and_extensions_are_put_through() {
     editor.tell("_x/told", json!({"c": 3})).await;
     editor.ok("session/close", json!({"sessionId": session})).await;
     assert_eq!(hosted.heard("close")[0]["thread"], json!(session));
-    let mut native = door.plain("puppet").await;
+    let mut native = rig.door().plain("puppet").await;
     assert_eq!(native.code("_x/echo", json!({})).await, -32601);
     assert_eq!(native.code("authenticate", json!({"methodId": "key"})).await, -32602);
     assert_eq!(native.code("logout", json!({})).await, -32601);
@@ -190,11 +180,10 @@ async fn authentication_and_extensions_are_put_through() {
 
 #[tokio::test]
 async fn a_block_that_the_agent_does_not_take_is_refused() {
-    let (_rig, door, _) = house().await;
+    let (rig, _) = house().await;
     let audio = json!([{"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}]);
     let image = json!([{"type": "image", "data": "AAAA", "mimeType": "image/png"}]);
-    let mut editor = door.plain("hosted").await;
-    let session = editor.session().await;
+    let (mut editor, session) = rig.door().opened("hosted").await;
     let answer =
         editor.call("session/prompt", json!({"sessionId": session, "prompt": audio})).await;
     assert_eq!(answer["error"]["code"], -32602);
@@ -204,15 +193,9 @@ async fn a_block_that_the_agent_does_not_take_is_refused() {
 
 #[tokio::test]
 async fn a_session_is_listed_as_its_agent_calls_it_unless_somebody_does() {
-    let (rig, door, hosted) = house().await;
-    let mut editor = door.plain("hosted").await;
-    let session = editor.session().await;
-    let by = Principal {
-        tenant: TenantId::parse("alpha").unwrap(),
-        id: PrincipalId::parse("alice").unwrap(),
-        rights: Rights::all(),
-        own: false,
-    };
+    let (rig, hosted) = house().await;
+    let (mut editor, session) = rig.door().opened("hosted").await;
+    let by = principal("alpha", "alice");
     let id = ThreadId::parse(&session).unwrap();
     let row = rig.store.thread(&by.scope(), &id).await.unwrap().unwrap();
     let context = rig.runtime.thread_context(&row, &hosted.card().name);

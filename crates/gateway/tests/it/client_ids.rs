@@ -4,17 +4,15 @@ use serde_json::{Value, json};
 use trilogue_gateway::{ClientOptions, MessageIdFormat, UserMessageId};
 use uuid::Uuid;
 
-use crate::client_editor::{Door, Editor};
+use crate::client_editor::Editor;
 use crate::rig::Rig;
 
 const UPPER: &str = "9B1DEB4D-3B7D-4BAD-9BDD-2B0D7B3DCB6D";
 
-async fn rig(client: ClientOptions) -> (Rig, Door, Editor, String) {
+async fn rig(client: ClientOptions) -> (Rig, Editor, String) {
     let rig = Rig::with(client).await;
-    let door = Door::of(&rig);
-    let mut editor = door.plain("puppet").await;
-    let session = editor.session().await;
-    (rig, door, editor, session)
+    let (editor, session) = rig.door().opened("puppet").await;
+    (rig, editor, session)
 }
 
 async fn prompt(editor: &mut Editor, session: &str, text: &str, id: Value) -> Value {
@@ -43,7 +41,7 @@ async fn every_kind_of_id_gets_the_answer_that_the_options_say() {
             user_message_id,
             ..ClientOptions::default()
         };
-        let (_rig, _door, mut editor, session) = rig(options).await;
+        let (_rig, mut editor, session) = rig(options).await;
         let seed = user_message_id == UserMessageId::Seed;
         let echo = user_message_id != UserMessageId::Off;
         for (text, given) in
@@ -78,7 +76,7 @@ async fn every_kind_of_id_gets_the_answer_that_the_options_say() {
 
 #[tokio::test]
 async fn an_id_is_told_with_every_result_and_with_no_error() {
-    let (_rig, _door, mut editor, session) = rig(ClientOptions::default()).await;
+    let (_rig, mut editor, session) = rig(ClientOptions::default()).await;
     let id = json!("cancelled-1");
     let params = json!({"sessionId": session, "prompt": [{"type": "text", "text": "sleep"}], "messageId": id});
     let request = editor.ask("session/prompt", params).await;
@@ -93,13 +91,11 @@ async fn an_id_is_told_with_every_result_and_with_no_error() {
 
 #[tokio::test]
 async fn ids_stay_the_same_when_the_session_is_told_again() {
-    let (rig, door, mut editor, session) = rig(ClientOptions::default()).await;
+    let (rig, mut editor, session) = rig(ClientOptions::default()).await;
     prompt(&mut editor, &session, "count 2", json!(UPPER)).await;
     let assigned = prompt(&mut editor, &session, "hello", json!("absent")).await;
     let assigned = told(&assigned).unwrap().to_owned();
-    let mut second = door.plain("puppet").await;
-    let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
-    second.ok("session/load", load).await;
+    let second = rig.door().joined("puppet", &session).await;
     let users: Vec<_> = second.said("user_message_chunk").into_iter().map(|it| it.0).collect();
     assert_eq!(users, [json!(UPPER), json!(assigned)]);
     assert_eq!(second.said("agent_message_chunk"), editor.said("agent_message_chunk"));
@@ -127,7 +123,7 @@ async fn ids_stay_the_same_when_the_session_is_told_again() {
 #[tokio::test]
 async fn a_prompt_that_comes_again_is_answered_with_its_first_turn_where_that_is_asked_for() {
     let options = ClientOptions { dedupe: true, ..ClientOptions::default() };
-    let (_rig, _door, mut editor, session) = rig(options).await;
+    let (_rig, mut editor, session) = rig(options).await;
     let first = prompt(&mut editor, &session, "hello", json!("same")).await;
     assert_eq!(told(&first), Some("same"));
     let again = prompt(&mut editor, &session, "hello", json!("same")).await;

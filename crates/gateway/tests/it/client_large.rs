@@ -9,7 +9,7 @@ use trilogue_runtime::RunContext;
 use trilogue_wire::agent_client::{RequestPermissionRequest, Rules, read};
 
 use crate::client_agent::{Hosted, emit, lost};
-use crate::client_editor::{Door, Editor};
+use crate::client_editor::Editor;
 use crate::rig::{Rig, Setup};
 
 const MIB: usize = 1024 * 1024;
@@ -53,13 +53,12 @@ pub(crate) async fn say(context: &RunContext, what: &str) -> Result<(), Failure>
     Ok(())
 }
 
-async fn houses() -> Vec<(Rig, Door)> {
+async fn houses() -> Vec<Rig> {
     let mut houses = Vec::new();
     for on_disk in [false, true] {
         let agents = vec![Arc::new(Hosted::new()) as _];
         let rig = Rig::of(Setup { agents, on_disk, ..Setup::default() }).await;
-        let door = Door::of(&rig);
-        houses.push((rig, door));
+        houses.push(rig);
     }
     houses
 }
@@ -81,36 +80,29 @@ fn assert_same(found: &[Value], expected: &[Value]) {
 
 #[tokio::test]
 async fn large_updates_come_as_they_were_said_live_and_again() {
-    for (_rig, door) in houses().await {
-        let mut first = door.plain("hosted").await;
-        let session = first.session().await;
-        let mut second = door.plain("hosted").await;
-        let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
-        second.ok("session/load", load.clone()).await;
+    for rig in houses().await {
+        let (mut first, session) = rig.door().opened("hosted").await;
+        let mut second = rig.door().joined("hosted", &session).await;
         let answer = first.prompt(&session, "much").await;
         assert_eq!(answer["stopReason"], "end_turn");
         assert_same(&told(&first), &updates());
         second.updated(first.updates.len() + 1).await;
         assert_same(&told(&second), &updates());
-        let mut third = door.plain("hosted").await;
-        third.ok("session/load", load).await;
+        let third = rig.door().joined("hosted", &session).await;
         assert_same(&told(&third), &updates());
     }
 }
 
 #[tokio::test]
 async fn a_large_question_is_asked_whole_of_whoever_is_there_and_comes() {
-    for (_rig, door) in houses().await {
-        let mut first = door.plain("hosted").await;
-        let session = first.session().await;
+    for rig in houses().await {
+        let (mut first, session) = rig.door().opened("hosted").await;
         let prompt = first.start_prompt(&session, "much ask").await;
         let asked = first.request("session/request_permission").await;
         let mut expected = question();
         expected["sessionId"] = json!(session);
         assert!(asked["params"] == expected, "{:.300}", asked.to_string());
-        let mut second = door.plain("hosted").await;
-        let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
-        second.ok("session/load", load).await;
+        let mut second = rig.door().joined("hosted", &session).await;
         let again = second.request("session/request_permission").await;
         assert!(again["params"] == expected, "{:.300}", again.to_string());
         let outcome = json!({"outcome": {"outcome": "selected", "optionId": "yes"}});
@@ -121,19 +113,15 @@ async fn a_large_question_is_asked_whole_of_whoever_is_there_and_comes() {
 
 #[tokio::test]
 async fn a_large_prompt_is_shown_as_the_text_that_it_is() {
-    for (_rig, door) in houses().await {
-        let mut first = door.plain("hosted").await;
-        let session = first.session().await;
-        let mut second = door.plain("hosted").await;
-        let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
-        second.ok("session/load", load.clone()).await;
+    for rig in houses().await {
+        let (mut first, session) = rig.door().opened("hosted").await;
+        let mut second = rig.door().joined("hosted", &session).await;
         // What the agent answers to it is short.
         let text = format!("result {}", "ä".repeat(9 * MIB / 2));
         let block = json!({"type": "text", "text": text});
         let prompt = json!([block, {"type": "text", "text": "behind"}]);
         first.ok("session/prompt", json!({"sessionId": session, "prompt": prompt})).await;
-        let mut third = door.plain("hosted").await;
-        third.ok("session/load", load).await;
+        let third = rig.door().joined("hosted", &session).await;
         let whole = format!("{text}behind");
         let heard = |editor: &Editor| editor.words("user_message_chunk").concat().len();
         while heard(&second) < whole.len() {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use trilogue_gateway::ClientOptions;
 
 use crate::client_agent::Hosted;
-use crate::client_editor::{Door, Editor};
+use crate::client_editor::Editor;
 use crate::client_hosted::house;
 use crate::rig::{LIMIT, Rig, Setup};
 
@@ -28,10 +28,9 @@ async fn got(editor: &mut Editor, params: Value) -> Value {
 
 #[tokio::test]
 async fn bytes_that_are_no_base64_come_to_the_agent_as_they_were_written() {
-    let (_rig, door, _) = house().await;
+    let (rig, _) = house().await;
     for block in unlettered() {
-        let mut editor = door.plain("hosted").await;
-        let session = editor.session().await;
+        let (mut editor, session) = rig.door().opened("hosted").await;
         let prompt = json!([{"type": "text", "text": "blocks"}, block]);
         let got = got(&mut editor, json!({"sessionId": session, "prompt": prompt})).await;
         assert_eq!(got["blocks"], prompt);
@@ -43,8 +42,7 @@ async fn bytes_that_are_no_base64_are_refused_where_the_letter_counts() {
     let client = ClientOptions { strict: true, ..ClientOptions::default() };
     let rig = Rig::of(Setup { client, agents: vec![Arc::new(Hosted::new())], ..Setup::default() });
     let rig = rig.await;
-    let mut editor = Door::of(&rig).plain("hosted").await;
-    let session = editor.session().await;
+    let (mut editor, session) = rig.door().opened("hosted").await;
     for block in unlettered() {
         let prompt = json!([{"type": "text", "text": "blocks"}, block]);
         let params = json!({"sessionId": session, "prompt": prompt});
@@ -60,9 +58,8 @@ async fn bytes_that_are_no_base64_are_refused_where_the_letter_counts() {
 
 #[tokio::test]
 async fn what_a_prompt_carries_beyond_its_message_comes_to_the_agent() {
-    let (_rig, door, _) = house().await;
-    let mut editor = door.plain("hosted").await;
-    let session = editor.session().await;
+    let (rig, _) = house().await;
+    let (mut editor, session) = rig.door().opened("hosted").await;
     let prompt = json!([{"type": "text", "text": "blocks"}]);
     let params = json!({
         "sessionId": session, "session_id": "another", "prompt": prompt, "messageId": "m-1",
@@ -78,9 +75,8 @@ async fn what_a_prompt_carries_beyond_its_message_comes_to_the_agent() {
 
 #[tokio::test]
 async fn an_id_that_is_at_work_is_refused_and_the_first_request_goes_on() {
-    let (_rig, door, _) = house().await;
-    let mut editor = door.plain("puppet").await;
-    let session = editor.session().await;
+    let (rig, _) = house().await;
+    let (mut editor, session) = rig.door().opened("puppet").await;
     let prompt = editor.start_prompt(&session, "ask").await;
     let asked = editor.request("session/request_permission").await;
     let again = json!({"jsonrpc": "2.0", "id": prompt, "method": "session/list", "params": {}});
@@ -99,8 +95,8 @@ async fn an_id_that_is_at_work_is_refused_and_the_first_request_goes_on() {
 
 #[tokio::test]
 async fn a_session_that_nobody_waits_for_any_more_is_none() {
-    let (_rig, door, hosted) = house().await;
-    let mut editor = door.plain("hosted").await;
+    let (rig, hosted) = house().await;
+    let mut editor = rig.door().plain("hosted").await;
     let slow = json!({"cwd": "/slow", "mcpServers": []});
     let new = editor.ask("session/new", slow.clone()).await;
     while hosted.heard("open").is_empty() {
@@ -109,7 +105,7 @@ async fn a_session_that_nobody_waits_for_any_more_is_none() {
     editor.tell("$/cancel_request", json!({"requestId": new})).await;
     assert_eq!(editor.answer(&new).await["error"]["code"], -32800);
     assert_eq!(hosted.heard("given up").len(), 1);
-    let mut other = door.plain("hosted").await;
+    let mut other = rig.door().plain("hosted").await;
     none_is_listed(&mut other).await;
     // Likewise where the client is gone.
     editor.ask("session/new", slow).await;

@@ -9,15 +9,6 @@ use trilogue_gateway::{ClientOptions, Options};
 use crate::client_editor::{Door, Editor};
 use crate::rig::{LIMIT, Rig, Setup};
 
-async fn numbered(door: &Door, client: &str) -> Editor {
-    let hello =
-        json!({"trilogue": 1, "attach": {"agent": "puppet"}, "numbered": true, "client": client});
-    let (welcome, mut editor) = door.hello(&hello).await;
-    assert!(welcome["life"].is_string(), "{welcome}");
-    editor.initialize(json!({})).await;
-    editor
-}
-
 fn keyed(session: &str, text: &str, key: &str) -> Value {
     json!({
         "sessionId": session,
@@ -35,19 +26,18 @@ fn position(editor: &Editor, session: &str) -> u64 {
 #[tokio::test]
 async fn whoever_says_something_else_first_is_told_why_it_is_not_let_in() {
     let rig = Rig::start().await;
-    let door = Door::of(&rig);
     for (hello, code) in [
         (json!({"trilogue": 1, "attach": {"agent": "nobody"}}), "agent_not_found"),
         (json!({"trilogue": 2, "attach": {"agent": "puppet"}}), "invalid_request"),
         (json!({"trilogue": 1}), "invalid_request"),
         (json!([1]), "invalid_request"),
     ] {
-        let (refused, mut editor) = door.hello(&hello).await;
+        let (refused, mut editor) = rig.door().hello(&hello).await;
         assert_eq!(refused["error"]["code"], code, "{hello} {refused}");
         assert!(editor.line().await.is_none());
     }
     // A line without end is not waited for without end, and not kept.
-    let mut stream = door.stream().await;
+    let mut stream = rig.door().stream().await;
     let block = vec![b'x'; 64 * 1024];
     for _ in 0..20 {
         if stream.write_all(&block).await.is_err() {
@@ -62,9 +52,8 @@ async fn whoever_says_something_else_first_is_told_why_it_is_not_let_in() {
 #[tokio::test]
 async fn a_command_becomes_an_agent_that_every_face_knows() {
     let rig = Rig::start().await;
-    let door = Door::of(&rig);
     let wrap = json!({"name": "wrapped-one", "command": ["x"], "cwd": "/w", "env": {}});
-    let (welcome, mut editor) = door.hello(&json!({"trilogue": 1, "wrap": wrap})).await;
+    let (welcome, mut editor) = rig.door().hello(&json!({"trilogue": 1, "wrap": wrap})).await;
     assert_eq!(welcome["agent"], "wrapped-one", "{welcome}");
     editor.initialize(json!({})).await;
     let session = editor.session().await;
@@ -85,8 +74,7 @@ async fn a_command_becomes_an_agent_that_every_face_knows() {
 #[tokio::test]
 async fn a_client_that_comes_back_gets_what_it_missed_and_nothing_twice() {
     let rig = Rig::start().await;
-    let door = Door::of(&rig);
-    let mut first = numbered(&door, "me").await;
+    let mut first = rig.door().numbered_as("puppet", "me").await;
     let session = "019a1234-0000-7000-8000-000000000001";
     let new = json!({"cwd": "/w", "mcpServers": [], "_meta": {"trilogue": {"session": session}}});
     assert_eq!(first.ok("session/new", new.clone()).await["sessionId"], session);
@@ -101,7 +89,7 @@ async fn a_client_that_comes_back_gets_what_it_missed_and_nothing_twice() {
     assert!(first.control.iter().any(|line| line.starts_with(&question)), "{:?}", first.control);
     drop((first, waiting));
     // The connection broke: it says again what was not answered, and goes on where it was.
-    let mut second = numbered(&door, "me").await;
+    let mut second = rig.door().numbered_as("puppet", "me").await;
     assert_eq!(second.ok("session/new", new).await["sessionId"], session);
     let attach = json!({"sessionId": session, "after": after});
     assert_eq!(second.ok("_trilogue/attach", attach).await, json!({}));
@@ -118,14 +106,14 @@ async fn a_client_that_comes_back_gets_what_it_missed_and_nothing_twice() {
     // What had ended is answered from how it ended, and nothing runs again.
     let ended = second.ok("session/prompt", keyed(session, "ask", "k2")).await;
     assert_eq!((&ended["stopReason"], &ended["userMessageId"]), (&json!("end_turn"), &id));
-    let mut third = door.plain("puppet").await;
+    let mut third = rig.door().plain("puppet").await;
     let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
     third.ok("session/load", load).await;
     assert_eq!(third.words("user_message_chunk"), ["hello", "ask"]);
     assert_eq!(third.words("agent_message_chunk"), ["hello", "yes"]);
     assert!(third.control.is_empty(), "control lines are for who asked for them");
     // From a number on, and only that.
-    let mut fourth = numbered(&door, "another").await;
+    let mut fourth = rig.door().numbered_as("puppet", "another").await;
     let load = json!({
         "sessionId": session, "cwd": "/w", "mcpServers": [],
         "_meta": {"trilogue": {"after": after}},
@@ -137,7 +125,7 @@ async fn a_client_that_comes_back_gets_what_it_missed_and_nothing_twice() {
 #[tokio::test]
 async fn every_line_of_a_numbered_connection_is_followed_by_what_it_means() {
     let rig = Rig::start().await;
-    let mut editor = numbered(&Door::of(&rig), "me").await;
+    let mut editor = rig.door().numbered_as("puppet", "me").await;
     let session = editor.session().await;
     editor.prompt(&session, "count 50").await;
     // The line behind the answer says where the client is.
@@ -152,10 +140,9 @@ async fn every_line_of_a_numbered_connection_is_followed_by_what_it_means() {
 #[tokio::test]
 async fn programs_are_counted_while_they_are_connected() {
     let rig = Rig::start().await;
-    let door = Door::of(&rig);
     let mut count = rig.server.local_connections();
     assert_eq!(*count.borrow(), 0);
-    let editor = door.plain("puppet").await;
+    let editor = rig.door().plain("puppet").await;
     assert_eq!(*count.borrow_and_update(), 1);
     drop(editor);
     let gone = count.wait_for(|count| *count == 0);
@@ -167,9 +154,7 @@ async fn a_client_that_takes_nothing_is_dropped_and_its_session_lives_on() {
     let client = ClientOptions { max_outbox_bytes: 64 * 1024, ..ClientOptions::default() };
     let options = Options { write_timeout: Duration::from_millis(300), ..Options::default() };
     let rig = Rig::of(Setup { client, options, ..Setup::default() }).await;
-    let door = Door::of(&rig);
-    let mut editor = door.plain("puppet").await;
-    let session = editor.session().await;
+    let (mut editor, session) = rig.door().opened("puppet").await;
     let mut count = rig.server.local_connections();
     for _ in 0..60 {
         // Each is answered with far more than a socket holds.
@@ -177,9 +162,7 @@ async fn a_client_that_takes_nothing_is_dropped_and_its_session_lives_on() {
     }
     let gone = count.wait_for(|count| *count == 0);
     drop(tokio::time::timeout(LIMIT, gone).await.unwrap().unwrap());
-    let mut second = door.plain("puppet").await;
-    let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
-    second.ok("session/load", load).await;
+    let mut second = rig.door().joined("puppet", &session).await;
     second.prompt(&session, "still here").await;
     assert_eq!(second.words("agent_message_chunk").last().unwrap(), "still here");
 }
@@ -188,7 +171,7 @@ async fn a_client_that_takes_nothing_is_dropped_and_its_session_lives_on() {
 async fn requests_and_sessions_have_their_limits() {
     let client = ClientOptions { max_requests: 3, max_sessions: 2, ..ClientOptions::default() };
     let rig = Rig::with(client).await;
-    let mut editor = Door::of(&rig).plain("puppet").await;
+    let mut editor = rig.door().plain("puppet").await;
     let first = editor.session().await;
     let second = editor.session().await;
     let new = json!({"cwd": "/w", "mcpServers": []});
@@ -209,7 +192,7 @@ async fn requests_and_sessions_have_their_limits() {
 #[tokio::test]
 async fn another_tenants_sessions_are_not_there() {
     let rig = Rig::start().await;
-    let (alpha, beta) = (Door::of(&rig), Door::in_name_of(&rig, "beta", "bob"));
+    let (alpha, beta) = (rig.door(), Door::in_name_of(&rig, "beta", "bob"));
     let mut alice = alpha.plain("puppet").await;
     let session = alice.session().await;
     alice.prompt(&session, "secret").await;
@@ -235,8 +218,7 @@ async fn another_tenants_sessions_are_not_there() {
 #[tokio::test]
 async fn a_shutdown_tells_what_it_did_and_ends_the_connection() {
     let rig = Rig::start().await;
-    let mut editor = Door::of(&rig).plain("puppet").await;
-    let session = editor.session().await;
+    let (mut editor, session) = rig.door().opened("puppet").await;
     let prompt = editor.start_prompt(&session, "ask").await;
     editor.request("session/request_permission").await;
     rig.server.shutdown(Duration::from_millis(50)).await;

@@ -6,26 +6,19 @@ use serde_json::{Value, json};
 use trilogue_domain::limits;
 
 use crate::client_agent::{Hosted, permission};
-use crate::client_editor::{Door, Editor};
 use crate::rig::{Rig, Setup};
 
 fn chosen(option: &str) -> Value {
     json!({"outcome": {"outcome": "selected", "optionId": option}})
 }
 
-async fn load(editor: &mut Editor, session: &str) {
-    let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
-    editor.ok("session/load", load).await;
-}
-
 #[tokio::test]
 async fn every_client_is_asked_and_the_first_answer_counts() {
     let rig = Rig::start().await;
-    let door = Door::of(&rig);
-    let mut first = door.plain("puppet").await;
-    let mut second = door.plain("puppet").await;
+    let mut first = rig.door().plain("puppet").await;
+    let mut second = rig.door().plain("puppet").await;
     let session = first.session().await;
-    load(&mut second, &session).await;
+    second.load(&session).await;
     let prompt = first.start_prompt(&session, "ask").await;
     let to_first = first.request("session/request_permission").await;
     let to_second = second.request("session/request_permission").await;
@@ -44,8 +37,7 @@ async fn every_client_is_asked_and_the_first_answer_counts() {
 #[tokio::test]
 async fn a_question_can_be_answered_on_our_own_face_and_is_taken_back() {
     let rig = Rig::start().await;
-    let mut editor = Door::of(&rig).plain("puppet").await;
-    let session = editor.session().await;
+    let (mut editor, session) = rig.door().opened("puppet").await;
     let prompt = editor.start_prompt(&session, "ask").await;
     let asked = editor.request("session/request_permission").await;
     let alice = rig.alice();
@@ -62,8 +54,7 @@ async fn a_question_can_be_answered_on_our_own_face_and_is_taken_back() {
 #[tokio::test]
 async fn nothing_but_an_offered_option_allows() {
     let rig = Rig::start().await;
-    let mut editor = Door::of(&rig).plain("puppet").await;
-    let session = editor.session().await;
+    let (mut editor, session) = rig.door().opened("puppet").await;
     for answer in [
         json!({"outcome": {"outcome": "cancelled"}}),
         chosen("not-offered"),
@@ -88,8 +79,7 @@ async fn nothing_but_an_offered_option_allows() {
 #[tokio::test]
 async fn cancelling_takes_the_question_back_and_answers_the_prompt() {
     let rig = Rig::start().await;
-    let mut editor = Door::of(&rig).plain("puppet").await;
-    let session = editor.session().await;
+    let (mut editor, session) = rig.door().opened("puppet").await;
     let prompt = editor.start_prompt(&session, "ask").await;
     let asked = editor.request("session/request_permission").await;
     editor.tell("session/cancel", json!({"sessionId": session})).await;
@@ -101,14 +91,12 @@ async fn cancelling_takes_the_question_back_and_answers_the_prompt() {
 #[tokio::test]
 async fn who_opens_a_session_is_asked_what_it_waits_for() {
     let rig = Rig::start().await;
-    let door = Door::of(&rig);
-    let mut first = door.plain("puppet").await;
-    let session = first.session().await;
+    let (mut first, session) = rig.door().opened("puppet").await;
     first.start_prompt(&session, "ask").await;
     first.request("session/request_permission").await;
     drop(first);
     for method in ["session/load", "session/resume"] {
-        let mut second = door.plain("puppet").await;
+        let mut second = rig.door().plain("puppet").await;
         let open = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
         let id = second.ask(method, open).await;
         // The answer comes first.
@@ -127,11 +115,10 @@ async fn who_opens_a_session_is_asked_what_it_waits_for() {
 #[tokio::test]
 async fn a_client_without_forms_is_asked_in_words_and_its_next_prompt_is_the_answer() {
     let rig = Rig::start().await;
-    let door = Door::of(&rig);
-    let mut first = door.plain("puppet").await;
-    let mut second = door.plain("puppet").await;
+    let mut first = rig.door().plain("puppet").await;
+    let mut second = rig.door().plain("puppet").await;
     let session = first.session().await;
-    load(&mut second, &session).await;
+    second.load(&session).await;
     let asked = first.prompt(&session, "suspend").await;
     assert_eq!(asked["stopReason"], "end_turn");
     let question = first.words("agent_message_chunk");
@@ -142,8 +129,7 @@ async fn a_client_without_forms_is_asked_in_words_and_its_next_prompt_is_the_ans
     assert!(first.words("agent_message_chunk")[1].contains("you may"), "{:?}", first.updates);
     assert!(first.words("user_message_chunk").is_empty());
     // Everything is there for the other client, and when it is told again.
-    let mut third = door.plain("puppet").await;
-    load(&mut third, &session).await;
+    let third = rig.door().joined("puppet", &session).await;
     second.updated(third.updates.len()).await;
     assert_eq!(second.updates, third.updates);
     assert_eq!(third.words("user_message_chunk"), ["suspend", "you may"]);
@@ -152,9 +138,8 @@ async fn a_client_without_forms_is_asked_in_words_and_its_next_prompt_is_the_ans
 #[tokio::test]
 async fn a_client_with_forms_is_asked_by_one_where_the_question_has_a_schema() {
     let rig = Rig::start().await;
-    let door = Door::of(&rig);
-    let mut editor = door.with("puppet", json!({"elicitation": {"form": {}}})).await;
-    let session = editor.session().await;
+    let (mut editor, session) =
+        rig.door().opened_with("puppet", json!({"elicitation": {"form": {}}})).await;
     let prompt = editor.start_prompt(&session, "form").await;
     let asked = editor.request("elicitation/create").await;
     assert_eq!(asked["params"]["mode"], "form");
@@ -168,8 +153,7 @@ async fn a_client_with_forms_is_asked_by_one_where_the_question_has_a_schema() {
 async fn what_a_hosted_agent_asks_comes_as_it_asked_it() {
     let hosted = Arc::new(Hosted::new());
     let rig = Rig::of(Setup { agents: vec![hosted], ..Setup::default() }).await;
-    let mut editor = Door::of(&rig).plain("hosted").await;
-    let session = editor.session().await;
+    let (mut editor, session) = rig.door().opened("hosted").await;
     let prompt = editor.start_prompt(&session, "permission").await;
     let asked = editor.request("session/request_permission").await;
     let mut expected = permission();
@@ -186,7 +170,7 @@ async fn what_a_hosted_agent_asks_comes_as_it_asked_it() {
 async fn what_an_answer_carries_beyond_itself_comes_to_a_hosted_agent() {
     let hosted = Arc::new(Hosted::new());
     let rig = Rig::of(Setup { agents: vec![hosted], ..Setup::default() }).await;
-    let mut editor = Door::of(&rig).plain("hosted").await;
+    let mut editor = rig.door().plain("hosted").await;
     let mut answer = chosen("always");
     answer["outcome"]["why"] = json!({"deep": [1.5, null]});
     answer["more"] = json!("x");
@@ -211,8 +195,7 @@ async fn what_an_answer_carries_beyond_itself_comes_to_a_hosted_agent() {
 #[tokio::test]
 async fn nothing_but_a_word_for_yes_is_consent_to_visit_an_address() {
     let rig = Rig::of(Setup { agents: vec![Arc::new(Hosted::new())], ..Setup::default() }).await;
-    let mut editor = Door::of(&rig).plain("hosted").await;
-    let session = editor.session().await;
+    let (mut editor, session) = rig.door().opened("hosted").await;
     for (words, action) in [
         ("no, never!", "decline"),
         ("yes, if you tell me why", "decline"),
@@ -240,18 +223,14 @@ async fn nothing_but_a_word_for_yes_is_consent_to_visit_an_address() {
 #[tokio::test]
 async fn others_see_the_words_that_a_form_was_answered_with() {
     let rig = Rig::of(Setup { agents: vec![Arc::new(Hosted::new())], ..Setup::default() }).await;
-    let door = Door::of(&rig);
-    let mut first = door.plain("hosted").await;
-    let session = first.session().await;
-    let mut second = door.plain("hosted").await;
-    load(&mut second, &session).await;
+    let (mut first, session) = rig.door().opened("hosted").await;
+    let mut second = rig.door().joined("hosted", &session).await;
     first.prompt(&session, "fill").await;
     first.prompt(&session, "Ada Lovelace").await;
     let told = first.words("agent_message_chunk").pop().unwrap();
     let told: Value = serde_json::from_str(told.trim_end_matches('!')).unwrap();
     assert_eq!(told, json!({"action": "accept", "content": {"name": "Ada Lovelace"}}));
-    let mut third = door.plain("hosted").await;
-    load(&mut third, &session).await;
+    let third = rig.door().joined("hosted", &session).await;
     assert_eq!(third.words("user_message_chunk"), ["fill", "Ada Lovelace"]);
     second.updated(third.updates.len()).await;
     assert_eq!(second.words("user_message_chunk"), ["fill", "Ada Lovelace"]);

@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 use trilogue_gateway::ClientOptions;
 
 use crate::client_agent::Hosted;
-use crate::client_editor::{Door, Editor};
-use crate::client_history::numbered;
+use crate::client_editor::Editor;
 use crate::rig::{Rig, Setup};
 
 /// What the agent says when it has read the file.
@@ -58,31 +57,27 @@ async fn until_queued(rig: &Rig, session: &str, count: usize) {
 }
 
 /// Two clients of a session, the first of which has a turn going on; its request for a file ends it when it is answered.
-async fn at_work() -> (Rig, Door, Editor, Editor, String, Value, Value) {
+async fn at_work() -> (Rig, Editor, Editor, String, Value, Value) {
     let agents = vec![Arc::new(Hosted::new()) as _];
     let rig = Rig::of(Setup { agents, ..Setup::default() }).await;
-    let door = Door::of(&rig);
-    let mut first = door.with("hosted", reads()).await;
-    let session = first.session().await;
-    let mut second = door.plain("hosted").await;
-    second.ok("session/load", place(&session)).await;
+    let (mut first, session) = rig.door().opened_with("hosted", reads()).await;
+    let second = rig.door().joined("hosted", &session).await;
     let prompt = first.start_prompt(&session, "read /x").await;
     let read = first.request("fs/read_text_file").await;
-    (rig, door, first, second, session, prompt, read)
+    (rig, first, second, session, prompt, read)
 }
 
 #[tokio::test]
 async fn a_prompt_that_waits_is_shown_when_its_turn_begins() {
-    let (rig, door, mut first, mut second, session, prompt, read) = at_work().await;
+    let (rig, mut first, mut second, session, prompt, read) = at_work().await;
     let later = second.start_prompt(&session, "later").await;
     until_queued(&rig, &session, 1).await;
     let last = first.start_prompt(&session, "last").await;
     until_queued(&rig, &session, 2).await;
     // They begin when somebody else has come, too.
-    let mut resumed = door.plain("hosted").await;
+    let mut resumed = rig.door().plain("hosted").await;
     resumed.ok("session/resume", place(&session)).await;
-    let mut loaded = door.plain("hosted").await;
-    loaded.ok("session/load", place(&session)).await;
+    let mut loaded = rig.door().joined("hosted", &session).await;
     assert_eq!(told(&loaded), turns(&[("user", "read /x")]));
     first.reply(&read, json!({"content": "x"})).await;
     for id in [&prompt, &last] {
@@ -97,8 +92,7 @@ async fn a_prompt_that_waits_is_shown_when_its_turn_begins() {
         ("user", "last"),
         ("agent", "last!"),
     ];
-    let mut again = door.plain("hosted").await;
-    again.ok("session/load", place(&session)).await;
+    let again = rig.door().joined("hosted", &session).await;
     assert_eq!(told(&again), turns(&whole));
     until_told(&mut loaded, &turns(&whole)).await;
     until_told(&mut resumed, &turns(&whole[1..])).await;
@@ -110,7 +104,7 @@ async fn a_prompt_that_waits_is_shown_when_its_turn_begins() {
 
 #[tokio::test]
 async fn a_prompt_that_never_begins_is_shown_behind_the_turn_that_it_waited_for() {
-    let (rig, door, mut first, mut second, session, prompt, read) = at_work().await;
+    let (rig, mut first, mut second, session, prompt, read) = at_work().await;
     let never = second.start_prompt(&session, "never").await;
     until_queued(&rig, &session, 1).await;
     second.tell("$/cancel_request", json!({"requestId": never})).await;
@@ -118,13 +112,12 @@ async fn a_prompt_that_never_begins_is_shown_behind_the_turn_that_it_waited_for(
     assert_eq!(answer["stopReason"], "cancelled");
     // It was recorded, and is known by its id.
     let id = answer["userMessageId"].as_str().unwrap().to_owned();
-    let mut resumed = door.plain("hosted").await;
+    let mut resumed = rig.door().plain("hosted").await;
     resumed.ok("session/resume", place(&session)).await;
     first.reply(&read, json!({"content": "x"})).await;
     first.answer(&prompt).await;
     let whole = turns(&[("user", "read /x"), ("agent", CONTENT), ("user", "never")]);
-    let mut again = door.plain("hosted").await;
-    again.ok("session/load", place(&session)).await;
+    let again = rig.door().joined("hosted", &session).await;
     assert_eq!(told(&again), whole);
     assert_eq!(again.said("user_message_chunk")[1].0, id.as_str());
     for editor in [&mut first, &mut resumed] {
@@ -137,11 +130,9 @@ async fn prompts_whose_runs_are_rolled_back_are_cancelled() {
     for on_disk in [false, true] {
         let agents = vec![Arc::new(Hosted::new()) as _];
         let rig = Rig::of(Setup { agents, on_disk, ..Setup::default() }).await;
-        let door = Door::of(&rig);
-        let mut first = numbered(&door, "hosted").await;
+        let mut first = rig.door().numbered("hosted").await;
         let session = first.session().await;
-        let mut second = door.plain("hosted").await;
-        second.ok("session/load", place(&session)).await;
+        let mut second = rig.door().joined("hosted", &session).await;
         let prompt = first.start_prompt(&session, "wait").await;
         until_told(&mut first, &turns(&[("agent", "waiting")])).await;
         let later = second.start_prompt(&session, "later").await;
@@ -155,8 +146,7 @@ async fn prompts_whose_runs_are_rolled_back_are_cancelled() {
             assert_eq!(editor.answer(id).await["result"], json!({"stopReason": "cancelled"}));
         }
         first.prompt(&session, "hello").await;
-        let mut again = door.plain("hosted").await;
-        again.ok("session/load", place(&session)).await;
+        let again = rig.door().joined("hosted", &session).await;
         let whole =
             [("user", "instead"), ("agent", "instead!"), ("user", "hello"), ("agent", "hello!")];
         assert_eq!(told(&again), turns(&whole));
@@ -172,8 +162,7 @@ async fn crowded() -> (Rig, Editor, String) {
 async fn with(client: ClientOptions) -> (Rig, Editor, String) {
     let agents = vec![Arc::new(Hosted::new()) as _];
     let rig = Rig::of(Setup { agents, client, ..Setup::default() }).await;
-    let mut editor = Door::of(&rig).with("hosted", reads()).await;
-    let session = editor.session().await;
+    let (editor, session) = rig.door().opened_with("hosted", reads()).await;
     (rig, editor, session)
 }
 
@@ -273,8 +262,7 @@ async fn what_stood_behind_something_large_goes_on_when_that_is_cancelled() {
 async fn a_prompt_that_was_sent_before_a_question_is_no_answer_to_it() {
     let client = ClientOptions { max_requests: 1, ..ClientOptions::default() };
     let rig = Rig::with(client).await;
-    let mut editor = Door::of(&rig).plain("puppet").await;
-    let session = editor.session().await;
+    let (mut editor, session) = rig.door().opened("puppet").await;
     let first = editor.start_prompt(&session, "sleep").await;
     let asks = editor.start_prompt(&session, "suspend").await;
     let before = editor.start_prompt(&session, "before").await;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::client_editor::{Door, Editor};
+use crate::client_editor::Editor;
 use crate::rig::Rig;
 
 async fn refuse(editor: &mut Editor) {
@@ -13,23 +13,20 @@ async fn refuse(editor: &mut Editor) {
     editor.ok("session/list", json!({})).await;
 }
 
-async fn three() -> (Rig, Door, [Editor; 3], String) {
+async fn three() -> (Rig, [Editor; 3], String) {
     let rig = Rig::start().await;
-    let door = Door::of(&rig);
-    let mut first = door.plain("puppet").await;
-    let session = first.session().await;
-    let mut others = [door.plain("puppet").await, door.plain("puppet").await];
+    let (first, session) = rig.door().opened("puppet").await;
+    let mut others = [rig.door().plain("puppet").await, rig.door().plain("puppet").await];
     for other in &mut others {
-        let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
-        other.ok("session/load", load).await;
+        other.load(&session).await;
     }
     let [second, third] = others;
-    (rig, door, [first, second, third], session)
+    (rig, [first, second, third], session)
 }
 
 #[tokio::test]
 async fn who_will_not_be_asked_answers_for_nobody_else() {
-    let (_rig, _door, [mut first, mut second, mut third], session) = three().await;
+    let (_rig, [mut first, mut second, mut third], session) = three().await;
     let prompt = first.start_prompt(&session, "ask").await;
     refuse(&mut first).await;
     refuse(&mut second).await;
@@ -42,7 +39,7 @@ async fn who_will_not_be_asked_answers_for_nobody_else() {
 
 #[tokio::test]
 async fn where_nobody_will_be_asked_the_call_is_rejected() {
-    let (_rig, _door, [mut first, mut second, mut third], session) = three().await;
+    let (_rig, [mut first, mut second, mut third], session) = three().await;
     let prompt = first.start_prompt(&session, "ask").await;
     refuse(&mut first).await;
     refuse(&mut second).await;
@@ -53,7 +50,7 @@ async fn where_nobody_will_be_asked_the_call_is_rejected() {
 
 #[tokio::test]
 async fn where_the_last_who_would_be_asked_goes_the_call_is_rejected() {
-    let (_rig, _door, [mut first, mut second, mut third], session) = three().await;
+    let (_rig, [mut first, mut second, mut third], session) = three().await;
     let prompt = first.start_prompt(&session, "ask").await;
     refuse(&mut first).await;
     third.request("session/request_permission").await;
@@ -68,7 +65,7 @@ async fn where_the_last_who_would_be_asked_goes_the_call_is_rejected() {
 
 #[tokio::test]
 async fn where_the_last_who_would_be_asked_breaks_off_the_call_is_rejected() {
-    let (_rig, _door, [mut first, mut second, mut third], session) = three().await;
+    let (_rig, [mut first, mut second, mut third], session) = three().await;
     let prompt = first.start_prompt(&session, "ask").await;
     refuse(&mut first).await;
     refuse(&mut second).await;

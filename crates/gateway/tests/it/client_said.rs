@@ -4,24 +4,15 @@ use serde_json::{Value, json};
 use trilogue_gateway::{ClientOptions, UserMessageId};
 use uuid::Uuid;
 
-use crate::client_editor::{Door, Editor};
-use crate::client_history::numbered;
+use crate::client_editor::Editor;
 use crate::rig::Rig;
-
-async fn load(editor: &mut Editor, session: &str) {
-    let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
-    editor.ok("session/load", load).await;
-}
 
 /// Has the agent ask in words, and answers; gives the result and how a client that was there and one that comes know the answer.
 async fn answer(user_message_id: UserMessageId, id: Option<&str>) -> (Value, Value) {
     let client = ClientOptions { user_message_id, ..ClientOptions::default() };
     let rig = Rig::with(client).await;
-    let door = Door::of(&rig);
-    let mut editor = door.plain("puppet").await;
-    let session = editor.session().await;
-    let mut there = door.plain("puppet").await;
-    load(&mut there, &session).await;
+    let (mut editor, session) = rig.door().opened("puppet").await;
+    let mut there = rig.door().joined("puppet", &session).await;
     editor.prompt(&session, "suspend").await;
     let mut params = json!({"sessionId": session, "prompt": [{"type": "text", "text": "you may"}]});
     if let Some(id) = id {
@@ -29,8 +20,7 @@ async fn answer(user_message_id: UserMessageId, id: Option<&str>) -> (Value, Val
     }
     let result = editor.ok("session/prompt", params).await;
     assert_eq!(result["stopReason"], "end_turn");
-    let mut late = door.plain("puppet").await;
-    load(&mut late, &session).await;
+    let late = rig.door().joined("puppet", &session).await;
     there.updated(late.updates.len()).await;
     assert_eq!(there.updates, late.updates);
     let said = late.said("user_message_chunk");
@@ -71,19 +61,17 @@ fn prompt(session: &str, text: &str, id: &str) -> Value {
 #[tokio::test]
 async fn an_answer_in_words_that_comes_again_is_the_same_answer() {
     let rig = Rig::start().await;
-    let door = Door::of(&rig);
-    let mut first = numbered(&door, "puppet").await;
+    let mut first = rig.door().numbered("puppet").await;
     let session = first.session().await;
     first.ok("session/prompt", prompt(&session, "suspend", "asks")).await;
     let answer = first.ok("session/prompt", prompt(&session, "you may", "mine-1")).await;
     assert_eq!(answer["userMessageId"], "mine-1");
     drop(first);
-    let mut second = numbered(&door, "puppet").await;
+    let mut second = rig.door().numbered("puppet").await;
     second.ok("_trilogue/attach", json!({"sessionId": session, "after": 1})).await;
     let again = second.ok("session/prompt", prompt(&session, "you may", "mine-1")).await;
     assert_eq!(again, answer);
-    let mut late = door.plain("puppet").await;
-    load(&mut late, &session).await;
+    let late = rig.door().joined("puppet", &session).await;
     assert_eq!(late.words("user_message_chunk"), ["suspend", "you may"]);
 }
 
@@ -100,8 +88,7 @@ async fn position(editor: &mut Editor) -> u64 {
 #[tokio::test]
 async fn a_client_that_comes_back_is_not_told_what_it_answered() {
     let rig = Rig::start().await;
-    let door = Door::of(&rig);
-    let mut first = numbered(&door, "puppet").await;
+    let mut first = rig.door().numbered("puppet").await;
     let session = first.session().await;
     first.ok("session/prompt", prompt(&session, "suspend", "asks")).await;
     let asked = position(&mut first).await;
@@ -109,7 +96,7 @@ async fn a_client_that_comes_back_is_not_told_what_it_answered() {
     drop(first);
     // Also in the middle of the answer's message.
     for after in [1, asked, asked + 1] {
-        let mut again = numbered(&door, "puppet").await;
+        let mut again = rig.door().numbered("puppet").await;
         again.ok("_trilogue/attach", json!({"sessionId": session, "after": after})).await;
         let same = again.ok("session/prompt", prompt(&session, "you may", "mine-1")).await;
         assert_eq!(same, answer, "{after}");
@@ -122,15 +109,13 @@ async fn a_client_that_comes_back_is_not_told_what_it_answered() {
 #[tokio::test]
 async fn a_client_that_comes_back_is_told_what_another_one_answered() {
     let rig = Rig::start().await;
-    let door = Door::of(&rig);
-    let mut first = numbered(&door, "puppet").await;
+    let mut first = rig.door().numbered("puppet").await;
     let session = first.session().await;
     first.ok("session/prompt", prompt(&session, "suspend", "asks")).await;
     drop(first);
-    let mut other = door.plain("puppet").await;
-    load(&mut other, &session).await;
+    let mut other = rig.door().joined("puppet", &session).await;
     other.prompt(&session, "you may").await;
-    let mut again = numbered(&door, "puppet").await;
+    let mut again = rig.door().numbered("puppet").await;
     again.ok("_trilogue/attach", json!({"sessionId": session, "after": 1})).await;
     assert_eq!(again.words("user_message_chunk"), ["you may"]);
 }
@@ -138,37 +123,34 @@ async fn a_client_that_comes_back_is_told_what_another_one_answered() {
 #[tokio::test]
 async fn a_prompt_that_comes_again_does_not_answer_what_it_led_to() {
     let rig = Rig::start().await;
-    let door = Door::of(&rig);
-    let mut first = numbered(&door, "puppet").await;
+    let mut first = rig.door().numbered("puppet").await;
     let session = first.session().await;
     first.ok("session/prompt", prompt(&session, "suspend", "asks")).await;
     drop(first);
-    let mut second = numbered(&door, "puppet").await;
+    let mut second = rig.door().numbered("puppet").await;
     second.ok("_trilogue/attach", json!({"sessionId": session, "after": 1})).await;
     let again = second.ok("session/prompt", prompt(&session, "suspend", "asks")).await;
     assert_eq!(again["stopReason"], "end_turn");
     second.ok("session/prompt", prompt(&session, "you may", "mine-1")).await;
-    let mut late = door.plain("puppet").await;
-    load(&mut late, &session).await;
+    let late = rig.door().joined("puppet", &session).await;
     assert_eq!(late.words("user_message_chunk"), ["suspend", "you may"]);
 }
 
 #[tokio::test]
 async fn of_two_clients_that_answer_in_words_each_has_its_own_id() {
     let rig = Rig::start().await;
-    let door = Door::of(&rig);
     for _ in 0..10 {
-        let (mut one, mut two) = (door.plain("puppet").await, door.plain("puppet").await);
+        let (mut one, mut two) =
+            (rig.door().plain("puppet").await, rig.door().plain("puppet").await);
         let session = one.session().await;
-        load(&mut two, &session).await;
+        two.load(&session).await;
         one.prompt(&session, "suspend").await;
         two.until(|it| it["params"]["update"]["sessionUpdate"] == "agent_message_chunk").await;
         let asked = one.ask("session/prompt", prompt(&session, "one", "id-one")).await;
         let too = two.ask("session/prompt", prompt(&session, "two", "id-two")).await;
         assert_eq!(one.answer(&asked).await["result"]["stopReason"], "end_turn");
         assert_eq!(two.answer(&too).await["result"]["stopReason"], "end_turn");
-        let mut late = door.plain("puppet").await;
-        load(&mut late, &session).await;
+        let late = rig.door().joined("puppet", &session).await;
         let said = late.said("user_message_chunk");
         assert_eq!(said.len(), 3, "{said:?}");
         for (id, text) in &said[1..] {
@@ -196,8 +178,7 @@ async fn say(editor: &mut Editor, session: &str, text: &str, id: &str) -> Value 
 #[tokio::test]
 async fn an_answer_in_words_is_a_message_on_every_face() {
     for rig in [Rig::start().await, Rig::on_disk().await] {
-        let mut editor = Door::of(&rig).plain("puppet").await;
-        let session = editor.session().await;
+        let (mut editor, session) = rig.door().opened("puppet").await;
         editor.prompt(&session, "suspend").await;
         let answer = say(&mut editor, &session, "you may", MINE).await;
         assert_eq!(answer["userMessageId"], MINE);
@@ -258,16 +239,13 @@ async fn an_answer_in_words_is_a_message_on_every_face() {
 #[tokio::test]
 async fn a_copy_ends_at_an_answer_in_words_and_tells_it_once() {
     let rig = Rig::start().await;
-    let door = Door::of(&rig);
-    let mut editor = door.plain("puppet").await;
-    let session = editor.session().await;
+    let (mut editor, session) = rig.door().opened("puppet").await;
     editor.prompt(&session, "suspend").await;
     say(&mut editor, &session, "you may", "mine-1").await;
     let path = format!("/api/v1/threads/{session}/copy");
     let copy = rig.alice().post(&path, &json!({"until_message": "mine-1"})).await.unwrap();
     let copy = copy.ok().unwrap()["id"].as_str().unwrap().to_owned();
-    let mut late = door.plain("puppet").await;
-    load(&mut late, &copy).await;
+    let mut late = rig.door().joined("puppet", &copy).await;
     let said = late.said("user_message_chunk");
     assert_eq!(said.last().unwrap(), &(json!("mine-1"), "you may".to_owned()));
     assert_eq!(said.len(), 2, "{said:?}");
@@ -280,8 +258,7 @@ async fn a_copy_ends_at_an_answer_in_words_and_tells_it_once() {
 async fn an_answer_in_words_that_comes_again_is_known_by_its_id_where_that_is_asked_for() {
     let client = ClientOptions { dedupe: true, ..ClientOptions::default() };
     let rig = Rig::with(client).await;
-    let mut editor = Door::of(&rig).plain("puppet").await;
-    let session = editor.session().await;
+    let (mut editor, session) = rig.door().opened("puppet").await;
     let asked = say(&mut editor, &session, "suspend", "asks").await;
     // What led to the question does not answer it.
     assert_eq!(say(&mut editor, &session, "suspend", "asks").await, asked);

@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 use crate::agent::Puppet;
 use crate::client_agent::Hosted;
-use crate::client_editor::{Door, Editor};
-use crate::client_history::{kinds, numbered};
+use crate::client_editor::Editor;
+use crate::client_history::kinds;
 use crate::client_hosted::house;
 use crate::rig::{Rig, Setup};
 
@@ -30,12 +30,10 @@ async fn an_option_that_one_client_sets_is_told_to_the_others() {
     }});
     let agents = vec![Arc::new(Puppet::configured("configured", &schema)) as _];
     let rig = Rig::of(Setup { agents, ..Setup::default() }).await;
-    let door = Door::of(&rig);
     let able = json!({"session": {"configOptions": {"boolean": {}}}});
-    let mut first = door.with("configured", able).await;
-    let session = first.session().await;
-    let mut second = numbered(&door, "configured").await;
-    second.ok("session/load", load(&session)).await;
+    let (mut first, session) = rig.door().opened_with("configured", able).await;
+    let mut second = rig.door().numbered("configured").await;
+    second.load(&session).await;
     let set = |option: &str, value: Value| match value.is_boolean() {
         true => {
             json!({"sessionId": session, "configId": option, "type": "boolean", "value": value})
@@ -61,8 +59,8 @@ async fn an_option_that_one_client_sets_is_told_to_the_others() {
     };
     assert_eq!((told(&first), told(&second)), (1, 2));
     // Who comes later learns it from its answer.
-    let mut third = door.plain("configured").await;
-    let opened = third.ok("session/load", load(&session)).await;
+    let mut third = rig.door().plain("configured").await;
+    let opened = third.load(&session).await;
     assert_eq!(opened["configOptions"][0]["currentValue"], "small");
     third.prompt(&session, "x").await;
     assert_eq!(told(&third), 0);
@@ -70,11 +68,9 @@ async fn an_option_that_one_client_sets_is_told_to_the_others() {
 
 #[tokio::test]
 async fn a_mode_that_one_client_sets_is_told_to_the_others_whether_or_not_the_agent_does() {
-    let (_rig, door, _) = house().await;
-    let mut first = door.plain("hosted").await;
-    let session = first.session().await;
-    let mut second = door.plain("hosted").await;
-    second.ok("session/load", load(&session)).await;
+    let (rig, _) = house().await;
+    let (mut first, session) = rig.door().opened("hosted").await;
+    let mut second = rig.door().joined("hosted", &session).await;
     let from = second.updates.len();
     for mode in ["code", "quiet"] {
         first.ok("session/set_mode", json!({"sessionId": session, "modeId": mode})).await;
@@ -91,18 +87,18 @@ async fn a_mode_that_one_client_sets_is_told_to_the_others_whether_or_not_the_ag
     // Its agent's own word of the one, and no second word of any.
     let expected = ["available_commands_update", "current_mode_update"];
     assert_eq!(own.collect::<Vec<_>>(), expected);
-    let mut third = door.plain("hosted").await;
-    let opened = third.ok("session/load", load(&session)).await;
+    let mut third = rig.door().plain("hosted").await;
+    let opened = third.load(&session).await;
     assert_eq!(opened["modes"]["currentModeId"], "quiet");
     assert_eq!(opened["configOptions"][0]["currentValue"], "b");
 }
 
 #[tokio::test]
 async fn what_is_told_reaches_its_own_session_in_order_and_no_other() {
-    let (_rig, door, hosted) = house().await;
-    let mut first = door.plain("hosted").await;
+    let (rig, hosted) = house().await;
+    let mut first = rig.door().plain("hosted").await;
     let mine = first.session().await;
-    let mut second = door.plain("hosted").await;
+    let mut second = rig.door().plain("hosted").await;
     let theirs = second.session().await;
     for number in 0..50 {
         let of = if number % 2 == 0 { json!({"sessionId": mine}) } else { json!({}) };
@@ -132,8 +128,8 @@ async fn what_is_told_reaches_its_own_session_in_order_and_no_other() {
 
 #[tokio::test]
 async fn nothing_is_attached_to_what_an_agent_hears_under_the_name_of_a_parameter() {
-    let (_rig, door, hosted) = house().await;
-    let mut editor = door.plain("hosted").await;
+    let (rig, hosted) = house().await;
+    let mut editor = rig.door().plain("hosted").await;
     let meta = json!({"session_id": "evil", "kept": {"session_id": 1}, "mcp_servers": []});
     let kept = json!({"kept": {"session_id": 1}});
     let new = json!({"cwd": "/w", "mcpServers": [], "_meta": meta, "extra": 1.5});
@@ -165,8 +161,8 @@ async fn nothing_is_attached_to_what_an_agent_hears_under_the_name_of_a_paramete
 
 #[tokio::test]
 async fn where_an_agent_works_is_what_was_said_last() {
-    let (rig, door, hosted) = house().await;
-    let mut editor = door.plain("hosted").await;
+    let (rig, hosted) = house().await;
+    let mut editor = rig.door().plain("hosted").await;
     let http = json!([{"type": "http", "name": "h", "url": "http://h", "headers": []}]);
     for (bad, path) in [
         (json!({"cwd": "/w", "mcpServers": http}), "/mcpServers/0"),
@@ -200,7 +196,7 @@ async fn where_an_agent_works_is_what_was_said_last() {
     let none = editor.ok("session/list", json!({"cwd": "/one"})).await;
     assert_eq!(none["sessions"], json!([]));
     // A program whose connection broke says again what its editor has opened the session with.
-    let mut back = numbered(&door, "hosted").await;
+    let mut back = rig.door().numbered("hosted").await;
     let servers = json!([{"name": "s", "command": "/bin/s", "args": [], "env": []}]);
     let attach =
         json!({"sessionId": session, "after": 1, "cwd": "/three", "mcpServers": servers, "x": 1});
@@ -216,13 +212,13 @@ async fn where_an_agent_works_is_what_was_said_last() {
 
 #[tokio::test]
 async fn threads_that_other_faces_have_begun_are_sessions_too() {
-    let (rig, door, _) = house().await;
+    let (rig, _) = house().await;
     let alice = rig.alice();
     let thread = "of-another-face";
     rig.run_on(thread, "hello").await;
     let stateless = json!({"agent_id": "puppet", "input": {"message": "hi"}});
     assert_eq!(alice.post("/connect/runs/wait", &stateless).await.unwrap().status, 200);
-    let mut editor = door.plain("puppet").await;
+    let mut editor = rig.door().plain("puppet").await;
     let here = std::env::current_dir().unwrap();
     for asked in [json!({}), json!({"cwd": here})] {
         let listed = editor.ok("session/list", asked).await;
@@ -237,7 +233,7 @@ async fn threads_that_other_faces_have_begun_are_sessions_too() {
     assert_eq!(elsewhere["sessions"], json!([]));
     editor.ok("session/load", load(thread)).await;
     assert_eq!(editor.words("user_message_chunk"), ["hello"]);
-    let mut hosted = door.plain("hosted").await;
+    let mut hosted = rig.door().plain("hosted").await;
     assert_eq!(hosted.ok("session/list", json!({})).await["sessions"], json!([]));
 }
 
@@ -247,11 +243,8 @@ async fn ids_that_are_made_uuids_are_the_same_live_and_again() {
         ClientOptions { message_id_format: MessageIdFormat::Uuid, ..ClientOptions::default() };
     let agents = vec![Arc::new(Hosted::new()) as _];
     let rig = Rig::of(Setup { agents, client, ..Setup::default() }).await;
-    let door = Door::of(&rig);
-    let mut first = door.plain("hosted").await;
-    let session = first.session().await;
-    let mut second = door.plain("hosted").await;
-    second.ok("session/load", load(&session)).await;
+    let (mut first, session) = rig.door().opened("hosted").await;
+    let mut second = rig.door().joined("hosted", &session).await;
     let prompt = json!([{"type": "text", "text": "two"}]);
     let params = json!({"sessionId": session, "messageId": "no-uuid", "prompt": prompt});
     // What cannot be shown is not acknowledged.
@@ -268,8 +261,7 @@ async fn ids_that_are_made_uuids_are_the_same_live_and_again() {
     assert!(live.iter().all(is_uuid), "{live:?}");
     assert_eq!(live[0], live[1]);
     assert_ne!(live[1], live[2]);
-    let mut third = door.plain("hosted").await;
-    third.ok("session/load", load(&session)).await;
+    let third = rig.door().joined("hosted", &session).await;
     let of_agent = |editor: &Editor| {
         let chunks = editor.updates.iter().map(|it| &it["update"]);
         let chunks = chunks.filter(|it| it["sessionUpdate"] != "user_message_chunk");
@@ -282,9 +274,8 @@ async fn ids_that_are_made_uuids_are_the_same_live_and_again() {
 
 #[tokio::test]
 async fn what_is_told_of_a_session_does_not_wait_for_what_was_asked_of_it() {
-    let (_rig, door, hosted) = house().await;
-    let mut editor = door.plain("hosted").await;
-    let session = editor.session().await;
+    let (rig, hosted) = house().await;
+    let (mut editor, session) = rig.door().opened("hosted").await;
     let upload = editor.ask("_x/upload", json!({"sessionId": session})).await;
     editor.tell("_x/chunk", json!({"sessionId": session, "data": "AAAA"})).await;
     assert_eq!(editor.answer(&upload).await["result"], json!({}));

@@ -9,6 +9,7 @@ use trilogue_gateway::{CommunicationOptions, Mount};
 use trilogue_testkit::{Client, Reply, until};
 
 use crate::communication_agents;
+pub(crate) use crate::rig::kinds;
 use crate::rig::{LIMIT, Rig, Setup, text};
 
 pub(crate) const BASE: &str = "/communication";
@@ -19,6 +20,13 @@ pub(crate) fn mount(prefix: &str, strict: bool, require_interrupt_id: bool) -> M
 
 pub(crate) async fn start() -> Rig {
     with(Setup::default()).await
+}
+
+/// A rig and its usual client.
+pub(crate) async fn served() -> (Rig, Client) {
+    let rig = start().await;
+    let client = rig.alice();
+    (rig, client)
 }
 
 pub(crate) async fn with(setup: impl Into<Setup>) -> Rig {
@@ -119,10 +127,6 @@ pub(crate) async fn stream_of(client: &Client, run: &str) -> Vec<(String, Value)
     let path = format!("{BASE}/runs/{run}/events");
     let headers = [("accept", "text/event-stream")];
     events(&streamed(client, Method::GET, &path, &headers, &Value::Null).await)
-}
-
-pub(crate) fn kinds(events: &[(String, Value)]) -> Vec<&str> {
-    events.iter().map(|(_, event)| text(event, "/type")).collect()
 }
 
 pub(crate) fn last_text(run: &Value) -> &str {

@@ -7,12 +7,12 @@ use trilogue_domain::agent::InputKind;
 use trilogue_domain::event::{Body, MessageEvent, RunEvent, StateEvent, ToolEvent, ToolStatus};
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{
-    AgentCard, AgentName, Answer, Citation, Code, Error, Failure, Interrupt, InterruptId,
-    InterruptKind, Json, Message, MessageId, Part, PartMetadata, Resolution, Result, Role,
-    Survives, Times, Timestamp,
+    AgentCard, Answer, Citation, Code, Error, Failure, Interrupt, InterruptId, InterruptKind, Json,
+    Message, MessageId, Part, PartMetadata, Resolution, Result, Role, Survives, Times, Timestamp,
 };
 use trilogue_mapping::shape;
 use trilogue_runtime::{Backend, Ending, Input, RunContext, Turn};
+use trilogue_testkit::parts::chat_card;
 
 #[derive(Debug)]
 pub(crate) struct Actor {
@@ -55,31 +55,17 @@ fn json(text: &'static str) -> Json {
 
 impl Actor {
     fn new(name: &str) -> Self {
-        let types = |types: &[&str]| types.iter().map(|kind| (*kind).to_owned()).collect();
-        let typed = name == "typed";
-        let card = AgentCard {
-            name: AgentName::parse(name).unwrap(),
-            id: None,
-            title: None,
-            version: "1".to_owned(),
-            url: None,
-            description: format!("plays {name}"),
-            input: match name {
-                "valuer" => InputKind::Schema(json(r#"{"type":"object","required":["n"]}"#)),
-                _ => InputKind::Chat,
-            },
-            output_schema: None,
-            state_schema: None,
-            config_schema: (name == "setter")
-                .then(|| json(r#"{"type":"object","required":["temperature"]}"#)),
-            update_schema: None,
-            interrupts: Vec::new(),
-            errors: Vec::new(),
-            abilities: trilogue_domain::Abilities::default(),
-            descriptor: None,
-            input_content_types: types(if typed { &["text/plain"] } else { &["*/*"] }),
-            output_content_types: types(if typed { &["text/html", "text/css"] } else { &["*/*"] }),
+        let (reads, writes): (&[_], &[_]) = match name {
+            "typed" => (&["text/plain"], &["text/html", "text/css"]),
+            _ => (&["*/*"], &["*/*"]),
         };
+        let mut card = chat_card(name, reads, writes);
+        card.description = format!("plays {name}");
+        if name == "valuer" {
+            card.input = InputKind::Schema(json(r#"{"type":"object","required":["n"]}"#));
+        }
+        card.config_schema =
+            (name == "setter").then(|| json(r#"{"type":"object","required":["temperature"]}"#));
         Self { card, native: name != "holder" }
     }
 

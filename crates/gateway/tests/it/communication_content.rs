@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use trilogue_gateway::Options;
 
 use crate::communication::{
-    BASE, both, get, kinds, last_text, post, reach, run, said, start, stream_of, with,
+    BASE, both, get, kinds, last_text, post, reach, run, said, served, stream_of, with,
 };
 use crate::rig::text;
 
@@ -28,8 +28,7 @@ async fn more_than_fits_an_answer_is_refused_and_can_be_streamed() {
 
 #[tokio::test]
 async fn large_content_is_inlined_and_its_link_works_too() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let done = run(&client, "large", "x").await;
     assert_eq!(text(&done, "/output/0/parts/0/content").len(), 100 * 1024);
     assert_eq!(text(&done, "/output/0/parts/1/content_encoding"), "base64");
@@ -96,8 +95,7 @@ async fn agents_are_held_to_a_strict_mounts_rules_and_shown_by_them() {
 
 #[tokio::test]
 async fn base64_and_unknown_members_come_back_as_they_were_sent() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let parts = json!([
         {"content": "aGk=", "content_type": "image/png", "content_encoding": "base64"},
         {"content": "not base64!", "content_type": "image/png", "content_encoding": "base64"},
@@ -125,8 +123,7 @@ async fn base64_and_unknown_members_come_back_as_they_were_sent() {
 
 #[tokio::test]
 async fn an_answer_reads_the_same_with_all_metadata_removed() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let done = run(&client, "talker", "x").await;
     let read = |run: &Value| -> String {
         let parts = run["output"].as_array().unwrap().iter().flat_map(|message| {

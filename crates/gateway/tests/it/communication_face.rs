@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::communication::{BASE, both, get, mount, post, run, run_of, start, with};
+use crate::communication::{BASE, both, get, mount, post, run, run_of, served, start, with};
 use crate::rig::text;
 use trilogue_gateway::Options;
 
@@ -18,8 +18,7 @@ async fn ping_answers_with_an_empty_object() {
 
 #[tokio::test]
 async fn agents_are_listed_whole_and_paged_only_when_asked() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let list = get(&client, "/agents").await.ok().unwrap();
     let names: Vec<_> = list["agents"]
         .as_array()
@@ -56,8 +55,7 @@ async fn agents_are_listed_whole_and_paged_only_when_asked() {
 
 #[tokio::test]
 async fn an_agent_with_dots_has_a_name_that_fits_a_role_and_tells_its_own() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let agent = get(&client, "/agents/org-dotted-name").await.ok().unwrap();
     assert_eq!(text(&agent, "/name"), "org-dotted-name");
     assert!(agent["metadata"]["x_trilogue"].to_string().contains("org.dotted.name"), "{agent}");
@@ -71,8 +69,7 @@ async fn an_agent_with_dots_has_a_name_that_fits_a_role_and_tells_its_own() {
 
 #[tokio::test]
 async fn every_refusal_has_the_protocols_body() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (rig, client) = served().await;
     let unknown = "00000000-0000-4000-8000-000000000000";
     let done = run(&client, "echo", "x").await;
     let (run_id, session) = (text(&done, "/run_id"), text(&done, "/session_id"));
@@ -115,8 +112,7 @@ async fn every_refusal_has_the_protocols_body() {
 
 #[tokio::test]
 async fn ids_of_the_path_are_read_in_every_form() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let done = run(&client, "echo", "x").await;
     let id = text(&done, "/run_id");
     let simple = id.replace('-', "");
@@ -244,8 +240,7 @@ async fn every_departure_from_the_documents_holds_on_one_mount_and_not_on_the_ot
 
 #[tokio::test]
 async fn the_compatible_matrix_is_the_reference_servers() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let echo = |input: Value| json!({"agent_name": "echo", "input": input});
     let other = "00000000-0000-4000-8000-000000000001";
     let mine = "00000000-0000-4000-8000-000000000002";
@@ -352,8 +347,7 @@ async fn a_mount_at_the_root_serves_the_same_and_our_own_routes_stay() {
 
 #[tokio::test]
 async fn a_run_is_configured_by_what_the_agents_schema_takes() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let mut body = run_of("setter", "x", "sync");
     body["config"] = json!({"temperature": 0.5});
     let done = post(&client, "/runs", &body).await.ok().unwrap();

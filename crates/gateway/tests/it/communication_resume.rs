@@ -7,7 +7,7 @@ use trilogue_testkit::Client;
 
 use crate::communication::{
     BASE, answer, begin, events, get, kinds, last_text, mount, on_disk, post, reach, run, run_of,
-    start, stream_of, streamed, with,
+    served, start, stream_of, streamed, with,
 };
 use crate::rig::{Rig, text, user};
 
@@ -27,12 +27,9 @@ async fn resume(client: &Client, run: &str, body: &Value) -> trilogue_testkit::R
 
 #[tokio::test]
 async fn a_run_waits_and_goes_on_in_every_mode() {
-    goes_on(start().await).await;
-}
-
-#[tokio::test]
-async fn a_run_waits_and_goes_on_in_every_mode_on_disk() {
-    goes_on(on_disk().await).await;
+    for rig in [start().await, on_disk().await] {
+        goes_on(rig).await;
+    }
 }
 
 async fn goes_on(rig: Rig) {
@@ -93,8 +90,7 @@ async fn goes_on(rig: Rig) {
 
 #[tokio::test]
 async fn a_message_that_is_awaited_is_asked_for_with_its_own_parts_alone() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let (asked, _) = waiting(&client, "awaiter").await;
     assert_eq!(asked["await_request"]["message"]["parts"], json!([]));
     let nothing = json!({"await_resume": {"type": "message", "message": {"parts": []}}});
@@ -104,8 +100,7 @@ async fn a_message_that_is_awaited_is_asked_for_with_its_own_parts_alone() {
 
 #[tokio::test]
 async fn a_resume_is_refused_in_order_body_run_state() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let unknown = "00000000-0000-4000-8000-000000000000";
     let (asked, _) = waiting(&client, "awaiter").await;
     let done = run(&client, "echo", "x").await;
@@ -135,8 +130,7 @@ async fn a_resume_is_refused_in_order_body_run_state() {
 
 #[tokio::test]
 async fn of_two_answers_the_second_is_told() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let (asked, interrupt) = waiting(&client, "awaiter").await;
     let id = text(&asked, "/run_id");
     let body = answer("x", "async");
@@ -187,8 +181,7 @@ async fn an_answer_without_a_name_is_for_what_was_shown_last() {
 
 #[tokio::test]
 async fn an_answer_names_its_interrupt_in_the_message_or_in_a_header() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let send = async |id: &str, header: &str, parts: Value| {
         let body = json!({"await_resume": {"message": {"parts": parts}}}).to_string();
         let headers = [("interrupt-id", header)];
@@ -233,8 +226,7 @@ async fn a_mount_may_ask_that_answers_to_permissions_name_them() {
 
 #[tokio::test]
 async fn a_permission_is_answered_by_id_name_word_or_json_and_by_nothing_else() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let text_part = |content: &str| json!([{"content": content}]);
     let json_part = |content: Value| json!([{"content": content.to_string(), "content_type": "application/json"}]);
     for (parts, chosen) in [
@@ -263,8 +255,7 @@ async fn a_permission_is_answered_by_id_name_word_or_json_and_by_nothing_else() 
 
 #[tokio::test]
 async fn a_form_is_answered_with_json() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let (asked, interrupt) = waiting(&client, "form").await;
     let parts = asked["await_request"]["message"]["parts"].as_array().unwrap();
     assert_eq!(text(&parts[0], "/content"), "how many?");
@@ -284,8 +275,7 @@ async fn a_form_is_answered_with_json() {
 
 #[tokio::test]
 async fn what_is_asked_on_one_face_is_answered_on_the_other() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     // Asked through this face, answered through ours.
     let (asked, interrupt) = waiting(&client, "asker").await;
     let path = format!("/api/v1/interrupts/{interrupt}/answer");
@@ -306,8 +296,7 @@ async fn what_is_asked_on_one_face_is_answered_on_the_other() {
 
 #[tokio::test]
 async fn a_session_whose_run_waits_takes_another_unless_the_agent_keeps_its_turn() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let (asked, _) = waiting(&client, "awaiter").await;
     let mut more = run_of("echo", "meanwhile", "sync");
     more["session_id"] = asked["session_id"].clone();
@@ -336,8 +325,7 @@ async fn who_may_not_answer_resumes_nothing() {
 
 #[tokio::test]
 async fn a_stream_ends_with_the_question_and_one_behind_it_lives_on() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let reply = streamed(&client, Method::POST, RUNS, &[], &run_of("awaiter", "x", "stream")).await;
     let asked = events(&reply);
     assert_eq!(kinds(&asked), ["run.created", "run.in-progress", "run.awaiting"]);

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use trilogue_testkit::Client;
 
 use crate::communication::{
-    begin, events, get, kinds, on_disk, post, reach, run, run_in, run_of, start, stream_of,
+    begin, events, get, kinds, on_disk, post, reach, run, run_in, run_of, served, start, stream_of,
     streamed,
 };
 use crate::rig::{LIMIT, Rig, text};
@@ -46,12 +46,9 @@ fn run_text(run: &Value, status: &str, output: &str, finished: bool) -> String {
 
 #[tokio::test]
 async fn a_synchronous_run_answers_with_the_whole_run_byte_for_byte() {
-    sync_is_exact(start().await).await;
-}
-
-#[tokio::test]
-async fn a_synchronous_run_answers_with_the_whole_run_byte_for_byte_on_disk() {
-    sync_is_exact(on_disk().await).await;
+    for rig in [start().await, on_disk().await] {
+        sync_is_exact(rig).await;
+    }
 }
 
 async fn sync_is_exact(rig: Rig) {
@@ -71,8 +68,7 @@ async fn sync_is_exact(rig: Rig) {
 
 #[tokio::test]
 async fn an_accepted_run_is_answered_as_created_and_goes_on() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     for _ in 0..5 {
         let body = json!({"agent_name": "echo", "input": dated(), "mode": "async"});
         let reply = post(&client, "/runs", &body).await;
@@ -87,12 +83,9 @@ async fn an_accepted_run_is_answered_as_created_and_goes_on() {
 
 #[tokio::test]
 async fn a_streamed_run_is_exact_byte_for_byte() {
-    stream_is_exact(start().await).await;
-}
-
-#[tokio::test]
-async fn a_streamed_run_is_exact_byte_for_byte_on_disk() {
-    stream_is_exact(on_disk().await).await;
+    for rig in [start().await, on_disk().await] {
+        stream_is_exact(rig).await;
+    }
 }
 
 async fn stream_is_exact(rig: Rig) {
@@ -132,8 +125,7 @@ async fn stream_is_exact(rig: Rig) {
 
 #[tokio::test]
 async fn everything_that_an_agent_does_is_streamed_in_order_and_listed_the_same() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let reply = streamed(&client, Method::POST, RUNS, &[], &run_of("talker", "x", "stream")).await;
     let run = reply.headers["run-id"].to_str().unwrap();
     let streamed = events(&reply);
@@ -181,12 +173,9 @@ async fn same_everywhere(client: &Client, run: &str, streamed: &[(String, Value)
 
 #[tokio::test]
 async fn a_reader_gets_exactly_the_rest_from_every_position() {
-    rest_is_exact(start().await).await;
-}
-
-#[tokio::test]
-async fn a_reader_gets_exactly_the_rest_from_every_position_on_disk() {
-    rest_is_exact(on_disk().await).await;
+    for rig in [start().await, on_disk().await] {
+        rest_is_exact(rig).await;
+    }
 }
 
 async fn rest_is_exact(rig: Rig) {
@@ -212,8 +201,7 @@ async fn rest_is_exact(rig: Rig) {
 
 #[tokio::test]
 async fn a_reader_that_comes_back_gets_what_it_missed_and_then_what_comes() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let run = begin(&client, "sleeper").await;
     let path = format!("{RUNS}/{run}/events");
     let seen = async |after: Option<&str>, count: usize| {
@@ -246,8 +234,7 @@ async fn a_reader_that_comes_back_gets_what_it_missed_and_then_what_comes() {
 
 #[tokio::test]
 async fn a_failed_run_is_an_answer_and_keeps_what_it_was_saying() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let reply = post(&client, "/runs", &run_of("raiser", "x", "sync")).await;
     assert_eq!(reply.status, 200);
     let raised = reply.json();
@@ -274,8 +261,7 @@ async fn a_failed_run_is_an_answer_and_keeps_what_it_was_saying() {
 
 #[tokio::test]
 async fn a_panic_is_a_failure_that_tells_nothing_of_its_inside() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let reply = post(&client, "/runs", &run_of("puppet", "panic", "sync")).await;
     let failed = reply.json();
     assert_eq!((reply.status, text(&failed, "/status")), (200, "failed"));
@@ -285,8 +271,7 @@ async fn a_panic_is_a_failure_that_tells_nothing_of_its_inside() {
 
 #[tokio::test]
 async fn a_run_is_cancelled_in_every_state_and_not_after_its_end() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let cancel =
         async |run: &str| post(&client, &format!("/runs/{run}/cancel"), &Value::Null).await;
     // At work.
@@ -330,8 +315,7 @@ async fn a_run_is_cancelled_in_every_state_and_not_after_its_end() {
 
 #[tokio::test]
 async fn a_waiting_client_is_told_when_somebody_else_cancels() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let waiting = tokio::spawn({
         let client = client.clone();
         async move { post(&client, "/runs", &run_of("sleeper", "x", "sync")).await }
@@ -348,8 +332,7 @@ async fn a_waiting_client_is_told_when_somebody_else_cancels() {
 
 #[tokio::test]
 async fn a_client_that_goes_away_leaves_its_run_alone() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let body = Bytes::from(run_of("awaiter", "x", "stream").to_string());
     let mut stream = client.stream_of(Method::POST, RUNS, &[], body).await.unwrap();
     let first = timeout(LIMIT, stream.next()).await.unwrap().unwrap().unwrap();
@@ -360,8 +343,7 @@ async fn a_client_that_goes_away_leaves_its_run_alone() {
 
 #[tokio::test]
 async fn runs_are_listed_whole_newest_first_in_pages() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let session = "00000000-0000-4000-8000-00000000000a";
     let mut made = Vec::new();
     for agent in ["echo", "raiser", "echo", "sessioner", "echo"] {
@@ -437,8 +419,7 @@ async fn one_key_creates_one_run() {
 
 #[tokio::test]
 async fn one_key_creates_one_run_however_many_ask_at_once() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let mut body = run_of("echo", "once", "sync");
     body["session_id"] = json!("00000000-0000-4000-8000-00000000000c");
     let body = Bytes::from(body.to_string());

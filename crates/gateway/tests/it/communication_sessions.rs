@@ -4,10 +4,11 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use trilogue_gateway::Options;
+use trilogue_testkit::parts::principal;
 use trilogue_testkit::{Client, until};
 
 use crate::communication::{
-    BASE, get, last_text, on_disk, outgoing, post, run, run_in, run_of, said, start, with,
+    BASE, get, last_text, on_disk, outgoing, post, run, run_in, run_of, said, served, start, with,
 };
 use crate::rig::{LIMIT, Rig, text};
 
@@ -59,12 +60,9 @@ fn outputs(run: &Value) -> Vec<&str> {
 
 #[tokio::test]
 async fn a_session_grows_with_every_run_that_completes() {
-    grows(start().await).await;
-}
-
-#[tokio::test]
-async fn a_session_grows_with_every_run_that_completes_on_disk() {
-    grows(on_disk().await).await;
+    for rig in [start().await, on_disk().await] {
+        grows(rig).await;
+    }
 }
 
 async fn grows(rig: Rig) {
@@ -105,8 +103,7 @@ async fn grows(rig: Rig) {
 
 #[tokio::test]
 async fn a_session_of_any_uuid_form_is_one_session() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (rig, client) = served().await;
     run_in(&client, &SESSION.replace('-', ""), "echo", "one").await;
     run_in(&client, &format!("urn:uuid:{SESSION}"), "echo", "two").await;
     assert_eq!(texts(&rig, SESSION).await.len(), 4);
@@ -133,8 +130,7 @@ async fn five_runs_at_once_leave_ten_entries() {
 
 #[tokio::test]
 async fn a_history_that_is_brought_back_goes_on_and_an_empty_one_erases() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (rig, client) = served().await;
     run_in(&client, SESSION, "echo", "one").await;
     let known = session(&client, SESSION).await;
     let done = with_session(&client, "history", "two", &known).await;
@@ -153,8 +149,7 @@ async fn a_history_that_is_brought_back_goes_on_and_an_empty_one_erases() {
 
 #[tokio::test]
 async fn a_session_without_an_id_is_a_new_one() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     run_in(&client, SESSION, "echo", "one").await;
     let known = history(&session(&client, SESSION).await);
     let done = with_session(&client, "history", "two", &json!({"history": known})).await;
@@ -167,8 +162,7 @@ async fn a_session_without_an_id_is_a_new_one() {
 
 #[tokio::test]
 async fn a_run_that_is_refused_leaves_the_history_alone() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (rig, client) = served().await;
     run_in(&client, SESSION, "echo", "one").await;
     let known = session(&client, SESSION).await;
     let mut config = run_of("setter", "x", "sync");
@@ -201,8 +195,7 @@ async fn a_run_that_is_refused_leaves_the_history_alone() {
 
 #[tokio::test]
 async fn a_request_that_is_repeated_replaces_the_history_once() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (_rig, client) = served().await;
     let mut body = run_of("echo", "one", "sync");
     body["session"] = json!({"id": SESSION, "history": []});
     let send = async || {
@@ -242,8 +235,7 @@ async fn a_request_that_is_repeated_at_once_replaces_the_history_once_too() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_behind_a_request_that_is_repeated() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (rig, client) = served().await;
     let mut body = run_of("sleeper", "x", "sync");
     body["session"] = json!({"id": SESSION, "history": []});
     let send = || {
@@ -297,12 +289,7 @@ async fn a_history_on_another_server_is_read_when_an_agent_asks() {
 
 /// A server that everybody may read, and that reaches nothing itself.
 async fn start_open() -> Rig {
-    let principal = trilogue_domain::Principal {
-        tenant: trilogue_domain::TenantId::parse("alpha").unwrap(),
-        id: trilogue_domain::PrincipalId::parse("alice").unwrap(),
-        rights: trilogue_domain::Rights::all(),
-        own: false,
-    };
+    let principal = principal("alpha", "alice");
     let access = trilogue_gateway::Access::Open(principal);
     with(Options { access, ..Options::default() }).await
 }
@@ -374,8 +361,7 @@ async fn a_state_on_another_server_is_read_when_an_agent_asks() {
 
 #[tokio::test]
 async fn a_value_is_a_message_of_the_history_too() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (rig, client) = served().await;
     let content = json!({"n": 1}).to_string();
     let mut body = json!({
         "agent_name": "valuer", "mode": "sync", "session_id": SESSION,
@@ -404,8 +390,7 @@ async fn a_value_is_a_message_of_the_history_too() {
 
 #[tokio::test]
 async fn a_thread_of_our_own_face_is_a_session_where_its_id_is_a_uuid() {
-    let rig = start().await;
-    let client = rig.alice();
+    let (rig, client) = served().await;
     let body = json!({"agent": "echo", "input": "hi", "thread_id": SESSION, "create_thread": true});
     client.post("/api/v1/runs", &body).await.unwrap().ok().unwrap();
     assert_eq!(texts(&rig, SESSION).await, ["user: hi", "agent/echo: hi"]);

@@ -9,7 +9,9 @@ use trilogue_backends::NativeAgent;
 use trilogue_backends::builtin::MailComposer;
 use trilogue_domain::Json;
 use trilogue_runtime::Backend;
-use trilogue_sdk::{Agent, AgentError, Card, Context, Input, Interrupt, Outcome, Question, Turn};
+use trilogue_sdk::{
+    Agent, AgentError, Card, Context, Input, Interrupt, Outcome, Question, Turn, agent_fn,
+};
 
 #[derive(Debug)]
 struct Actor {
@@ -17,29 +19,25 @@ struct Actor {
     gate: Arc<Semaphore>,
 }
 
-/// Declares neither threads nor callbacks nor streams.
-#[derive(Debug)]
-struct Plain;
-
-#[derive(Debug)]
-struct Primitive;
-
-/// Keeps another state than the actor.
-#[derive(Debug)]
-struct Counter;
-
-/// Keeps a state that it does not declare, and takes no configuration.
-#[derive(Debug)]
-struct Secretive;
-
 pub(crate) fn all(gate: &Arc<Semaphore>) -> Vec<Arc<dyn Backend>> {
     vec![
         served(Actor { gate: Arc::clone(gate) }),
         served(MailComposer::default()),
-        served(Plain),
-        served(Primitive),
-        served(Counter),
-        served(Secretive),
+        served(
+            agent_fn("plain", "", plain).with_card(
+                Card::chat("plain", "says what it is told")
+                    .without_threads()
+                    .without_callbacks()
+                    .streams(false, false),
+            ),
+        ),
+        served(agent_fn("primitive", "", primitive).with_card(primitive_card())),
+        served(agent_fn("counter", "", count).with_card(count_card())),
+        served(agent_fn("secretive", "", keep_to_itself).with_card(Card::schema(
+            "secretive",
+            "keeps to itself",
+            json(&json!({"type": "object"})),
+        ))),
     ]
 }
 
@@ -198,60 +196,33 @@ async fn remember(context: &Context, text: &str) -> Result<Outcome, AgentError> 
     say(context, &said).await
 }
 
-#[async_trait]
-impl Agent for Plain {
-    fn card(&self) -> Card {
-        Card::chat("plain", "says what it is told")
-            .without_threads()
-            .without_callbacks()
-            .streams(false, false)
-    }
-
-    async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {
-        context.text(turn.text()).await?;
-        Ok(Outcome::Completed)
-    }
+async fn plain(turn: Turn, context: Context) -> Result<(), AgentError> {
+    context.text(turn.text()).await
 }
 
-#[async_trait]
-impl Agent for Primitive {
-    fn card(&self) -> Card {
-        let string = json!({"type": "string"});
-        Card::schema("primitive", "takes and gives a string", json(&string)).output(json(&string))
-    }
-
-    async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {
-        let text: String = turn.input().map(Input::parse).transpose()?.unwrap_or_default();
-        context.result(json(&json!(text.to_uppercase()))).await?;
-        Ok(Outcome::Completed)
-    }
+fn primitive_card() -> Card {
+    let string = json!({"type": "string"});
+    Card::schema("primitive", "takes and gives a string", json(&string)).output(json(&string))
 }
 
-#[async_trait]
-impl Agent for Counter {
-    fn card(&self) -> Card {
-        let state = json!({"type": "object", "required": ["count"]});
-        Card::schema("counter", "counts", json(&json!({"type": "object"}))).state(json(&state))
-    }
-
-    async fn run(&self, _: Turn, context: Context) -> Result<Outcome, AgentError> {
-        let state: Value = context.state().await?;
-        let count = state["count"].as_u64().unwrap_or(0) + 1;
-        context.set_state(json(&json!({"count": count}))).await?;
-        context.result(json(&json!({"count": count}))).await?;
-        Ok(Outcome::Completed)
-    }
+async fn primitive(turn: Turn, context: Context) -> Result<(), AgentError> {
+    let text: String = turn.input().map(Input::parse).transpose()?.unwrap_or_default();
+    context.result(json(&json!(text.to_uppercase()))).await
 }
 
-#[async_trait]
-impl Agent for Secretive {
-    fn card(&self) -> Card {
-        Card::schema("secretive", "keeps to itself", json(&json!({"type": "object"})))
-    }
+fn count_card() -> Card {
+    let state = json!({"type": "object", "required": ["count"]});
+    Card::schema("counter", "counts", json(&json!({"type": "object"}))).state(json(&state))
+}
 
-    async fn run(&self, _: Turn, context: Context) -> Result<Outcome, AgentError> {
-        context.set_state(json(&json!({"secret": true}))).await?;
-        context.result(json(&json!({"done": true}))).await?;
-        Ok(Outcome::Completed)
-    }
+async fn count(_: Turn, context: Context) -> Result<(), AgentError> {
+    let state: Value = context.state().await?;
+    let count = state["count"].as_u64().unwrap_or(0) + 1;
+    context.set_state(json(&json!({"count": count}))).await?;
+    context.result(json(&json!({"count": count}))).await
+}
+
+async fn keep_to_itself(_: Turn, context: Context) -> Result<(), AgentError> {
+    context.set_state(json(&json!({"secret": true}))).await?;
+    context.result(json(&json!({"done": true}))).await
 }

@@ -7,7 +7,7 @@ use trilogue_gateway::Options;
 
 use crate::connect::{BASE, Face, refusal, said, told};
 use crate::connect_document::hold_event;
-use crate::rig::{Setup, text};
+use crate::rig::{Setup, kinds, text};
 
 fn events(body: &Bytes) -> Vec<(String, Value)> {
     let text = std::str::from_utf8(body).unwrap();
@@ -33,10 +33,6 @@ async fn streamed(face: &Face, path: &str, body: &Value) -> Vec<(String, Value)>
     let place = reply.headers["content-location"].to_str().unwrap();
     assert!(place.starts_with(BASE) && place.ends_with(run), "{place}");
     events(&reply.body)
-}
-
-fn kinds(events: &[(String, Value)]) -> Vec<&str> {
-    events.iter().map(|(_, data)| text(data, "/type")).collect()
 }
 
 #[tokio::test]

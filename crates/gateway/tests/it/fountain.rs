@@ -8,9 +8,10 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use trilogue_domain::agent::InputKind;
 use trilogue_domain::event::{Body, RunEvent, StateEvent};
 use trilogue_domain::{
-    Abilities, AgentCard, AgentName, Failure, Interrupt, InterruptId, InterruptKind, Json, Survives,
+    Abilities, AgentCard, Failure, Interrupt, InterruptId, InterruptKind, Json, Survives,
 };
 use trilogue_runtime::{Backend, Ending, RunContext, Turn};
+use trilogue_testkit::parts;
 
 #[derive(Debug)]
 pub(crate) enum Step {
@@ -35,27 +36,14 @@ pub(crate) struct Hand(mpsc::UnboundedSender<Step>);
 pub(crate) fn card(name: &str) -> AgentCard {
     let object = || Json::parse(r#"{"type":"object"}"#).unwrap();
     AgentCard {
-        name: AgentName::parse(name).unwrap(),
-        id: None,
-        title: None,
-        version: "1".to_owned(),
-        url: None,
-        description: "does one step after the other".to_owned(),
-        input: InputKind::Schema(object()),
         output_schema: Some(object()),
-        state_schema: None,
-        config_schema: None,
         update_schema: Some(object()),
-        interrupts: Vec::new(),
-        errors: Vec::new(),
         abilities: Abilities {
             streams_values: Some(true),
             streams_updates: Some(true),
             ..Abilities::default()
         },
-        descriptor: None,
-        input_content_types: Vec::new(),
-        output_content_types: Vec::new(),
+        ..parts::card(name, InputKind::Schema(object()))
     }
 }
 

@@ -116,12 +116,9 @@ impl Things {
 
 #[tokio::test]
 async fn a_foreign_id_is_as_unknown_as_one_that_never_was() {
-    check_every_route(Rig::start().await).await;
-}
-
-#[tokio::test]
-async fn a_foreign_id_is_as_unknown_as_one_that_never_was_on_disk() {
-    check_every_route(Rig::on_disk().await).await;
+    for rig in [Rig::start().await, Rig::on_disk().await] {
+        check_every_route(rig).await;
+    }
 }
 
 async fn check_every_route(rig: Rig) {

@@ -141,12 +141,9 @@ async fn rig(on_disk: bool) -> Rig {
 
 #[tokio::test]
 async fn a_foreign_id_is_as_unknown_as_one_that_never_was_under_connect() {
-    check_every_route(rig(false).await).await;
-}
-
-#[tokio::test]
-async fn a_foreign_id_is_as_unknown_as_one_that_never_was_under_connect_on_disk() {
-    check_every_route(rig(true).await).await;
+    for rig in [rig(false).await, rig(true).await] {
+        check_every_route(rig).await;
+    }
 }
 
 async fn check_every_route(rig: Rig) {

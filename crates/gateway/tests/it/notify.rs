@@ -8,21 +8,17 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
 use trilogue_domain::port::SystemClock;
-use trilogue_domain::{
-    AgentName, Answer, DeliveryId, InterruptId, Principal, PrincipalId, Rights, Strategy, TenantId,
-    ThreadId,
-};
+use trilogue_domain::{Answer, DeliveryId, InterruptId, Principal, ThreadId};
 use trilogue_egress::Policy;
 use trilogue_gateway::callback::{Sender, Undelivered, sign};
 use trilogue_gateway::{NoticeDelivery, Ports, Tell, TellAddress};
-use trilogue_runtime::{
-    AnswerTo, Input, NewThread, RunRequest, Runtime, ThreadChoice, WhenHolding, WhenWaiting,
-};
+use trilogue_runtime::{AnswerTo, Input, NewThread, Runtime, ThreadChoice};
 use trilogue_store::Store;
 use trilogue_store::memory::MemoryStore;
 use trilogue_store::record::NoOriginals;
 use trilogue_store::rows::{InterruptFilter, Page, QueueKind};
 use trilogue_testkit::callback::{Delivery, Receiver};
+use trilogue_testkit::parts::{new_run, principal, user_message};
 use trilogue_testkit::until;
 
 use crate::agent::Puppet;
@@ -71,12 +67,7 @@ impl Scene {
             )
             .unwrap(),
         };
-        let by = Principal {
-            tenant: TenantId::parse("alpha").unwrap(),
-            id: PrincipalId::parse("alice").unwrap(),
-            rights: Rights::all(),
-            own: false,
-        };
+        let by = principal("alpha", "alice");
         Self { ports, store, by, receiver: Receiver::start().await.unwrap() }
     }
 
@@ -87,24 +78,8 @@ impl Scene {
     /// Has the puppet do something on a thread of its own, and says what it then asks.
     async fn ask(&self, command: &str) -> InterruptId {
         let thread = ThreadId::generate();
-        let said = trilogue_sdk::Input::from(command).messages().to_vec();
-        let new = RunRequest {
-            agent: AgentName::parse("puppet").unwrap(),
-            thread: ThreadChoice::Ensure(NewThread { id: Some(thread.clone()), metadata: None }),
-            id: None,
-            input: Input::Messages(said),
-            config: None,
-            metadata: None,
-            strategy: Strategy::default(),
-            when_waiting: WhenWaiting::Start,
-            when_holding: WhenHolding::Refuse,
-            idempotency: None,
-            not_before: None,
-            rules: None,
-            callback: None,
-            request: None,
-            synchronous: false,
-        };
+        let to = ThreadChoice::Ensure(NewThread { id: Some(thread.clone()), metadata: None });
+        let new = new_run("puppet", to, Input::Messages(vec![user_message(command)]));
         self.ports.runtime.submit(&self.by, new).await.unwrap();
         let filter = InterruptFilter { run: None, pending: true, thread: Some(thread) };
         let page = Page { limit: 10, after: None, skip: 0 };

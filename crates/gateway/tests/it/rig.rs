@@ -1,14 +1,16 @@
 //! A whole server in one line.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Method;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 use trilogue_domain::event::{Body, Original};
 use trilogue_domain::port::{ReadOriginal, SystemClock};
 use trilogue_domain::{PrincipalId, Result, Right, Rights, TenantId, Timestamp, TokenId};
@@ -23,8 +25,10 @@ use trilogue_store::memory::MemoryStore;
 use trilogue_store::rows::TokenRow;
 use trilogue_store::{Admin, Configurations, Queue, Read, Store, Tokens};
 use trilogue_testkit::Client;
+use trilogue_testkit::client::Stream;
 
 use crate::agent::Puppet;
+use crate::client_editor::Door;
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 /// What the rig signs callbacks with.
@@ -38,6 +42,7 @@ pub(crate) struct Rig {
     pub(crate) client: ClientOptions,
     /// Holds the store's file, where it has one.
     _folder: Option<TempDir>,
+    door: OnceLock<Door>,
 }
 
 #[derive(Debug)]
@@ -122,7 +127,15 @@ impl Rig {
         ports.runtime.deliver_with(Arc::new(delivery));
         let runtime = ports.runtime.clone();
         let server = Server::start(setup.options, &mounts, ports, vec![listener]).unwrap();
-        let rig = Self { server, store, address, runtime, client: setup.client, _folder: folder };
+        let rig = Self {
+            server,
+            store,
+            address,
+            runtime,
+            client: setup.client,
+            _folder: folder,
+            door: OnceLock::new(),
+        };
         rig.token("alpha", "alice", Rights::all(), false).await;
         rig
     }
@@ -144,12 +157,30 @@ impl Rig {
         self.store.put_token(row).await.unwrap();
     }
 
+    /// A client with a token of its own, and the path under which that is revoked.
+    pub(crate) async fn short_lived(&self) -> (Client, String) {
+        let made = json!({"label": "short", "principal": "alice", "rights": ["read", "run"]});
+        let made = self.alice().post("/api/v1/tokens", &made).await.unwrap().ok().unwrap();
+        let client = self.stranger().with_token(text(&made, "/secret"));
+        (client, format!("/api/v1/tokens/{}", text(&made, "/token/id")))
+    }
+
+    pub(crate) async fn revoke(&self, path: &str) {
+        let gone = self.alice().send(Method::DELETE, path, &[], Bytes::new()).await.unwrap();
+        assert_eq!(gone.status, 204, "{}", gone.json());
+    }
+
     pub(crate) fn stranger(&self) -> Client {
         Client::new(self.address)
     }
 
     pub(crate) fn as_(&self, tenant: &str, principal: &str) -> Client {
         Client::new(self.address).with_token(format!("{tenant}-{principal}"))
+    }
+
+    /// Where alice's editors come in.
+    pub(crate) fn door(&self) -> &Door {
+        self.door.get_or_init(|| Door::in_name_of(self, "alpha", "alice"))
     }
 
     pub(crate) fn alice(&self) -> Client {
@@ -213,6 +244,18 @@ async fn ports_of(
 /// The rights of somebody who is no administrator.
 pub(crate) fn user() -> Rights {
     [Right::Read, Right::Run, Right::Answer].into_iter().collect()
+}
+
+/// The types of a stream's events.
+pub(crate) fn kinds(events: &[(String, Value)]) -> Vec<&str> {
+    events.iter().map(|(_, event)| text(event, "/type")).collect()
+}
+
+/// The id, the name and the data of the next event; `None` at the end of the stream.
+pub(crate) async fn next_event(stream: &mut Stream) -> Option<(String, Option<String>, Value)> {
+    let event = timeout(LIMIT, stream.next()).await.unwrap().unwrap()?;
+    let data = serde_json::from_str(&event.data).unwrap();
+    Some((event.id.unwrap_or_default(), event.event, data))
 }
 
 pub(crate) fn text<'a>(value: &'a Value, path: &str) -> &'a str {

@@ -13,7 +13,7 @@ use trilogue_testkit::client::Stream;
 use trilogue_testkit::{Client, Seed, until};
 
 use crate::fountain::{Fountain, Hand, Step};
-use crate::rig::{LIMIT, Rig, Setup, text};
+use crate::rig::{LIMIT, Rig, Setup, next_event, text};
 
 type Events = Vec<(String, Value)>;
 
@@ -87,9 +87,9 @@ impl Scene {
 }
 
 async fn next(stream: &mut Stream) -> Option<(String, Value)> {
-    let event = timeout(LIMIT, stream.next()).await.unwrap().unwrap()?;
-    assert_eq!(event.event.as_deref(), Some("agent_event"), "{event:?}");
-    Some((event.id.unwrap_or_default(), serde_json::from_str(&event.data).unwrap()))
+    let (id, name, data) = next_event(stream).await?;
+    assert_eq!(name.as_deref(), Some("agent_event"), "{data}");
+    Some((id, data))
 }
 
 async fn rest(stream: &mut Stream) -> Events {
@@ -229,12 +229,9 @@ async fn a_sample_never_comes_before_the_updates_that_it_folded_in() {
 
 #[tokio::test]
 async fn a_reattached_stream_gives_each_update_once_and_one_end() {
-    check_reattach(Scene::start().await).await;
-}
-
-#[tokio::test]
-async fn a_reattached_stream_gives_each_update_once_and_one_end_on_disk() {
-    check_reattach(Scene::of(Setup { on_disk: true, ..Setup::default() }).await).await;
+    for on_disk in [false, true] {
+        check_reattach(Scene::of(Setup { on_disk, ..Setup::default() }).await).await;
+    }
 }
 
 async fn check_reattach(scene: Scene) {
@@ -453,15 +450,11 @@ async fn a_client_that_leaves_its_own_stream_ends_the_run_unless_it_said_otherwi
 #[tokio::test]
 async fn a_revoked_token_ends_its_stream_and_not_the_run() {
     let scene = Scene::start().await;
-    let made = json!({"label": "short", "principal": "alice", "rights": ["read", "run"]});
-    let made = scene.client().post("/api/v1/tokens", &made).await.unwrap().ok().unwrap();
-    let bob = scene.rig.stranger().with_token(text(&made, "/secret"));
+    let (bob, token) = scene.rig.short_lived().await;
     let body = Scene::request(&json!("values"), "cancel");
     let stream = bob.stream_of(Method::POST, "/connect/runs/stream", &[], body).await;
     let (mut stream, run) = (stream.unwrap(), scene.newest_run().await);
-    let token = format!("/api/v1/tokens/{}", text(&made, "/token/id"));
-    let gone = scene.client().send(Method::DELETE, &token, &[], Bytes::new()).await.unwrap();
-    assert_eq!(gone.status, 204);
+    scene.rig.revoke(&token).await;
     let events = rest(&mut stream).await;
     let (id, last) = events.last().unwrap();
     // It says why, and does not say that the run has ended; a client's place stays.
@@ -494,16 +487,13 @@ async fn a_place_beyond_a_run_that_goes_on_is_given_the_end_all_the_same() {
 #[tokio::test]
 async fn a_revoked_token_learns_nothing_of_a_run_that_it_waits_for() {
     let scene = Scene::start().await;
-    let made = json!({"label": "short", "principal": "alice", "rights": ["read", "run"]});
-    let made = scene.client().post("/api/v1/tokens", &made).await.unwrap().ok().unwrap();
-    let bob = scene.rig.stranger().with_token(text(&made, "/secret"));
+    let (bob, token) = scene.rig.short_lived().await;
     let run = scene.create(&json!("values")).await;
     scene.hand.sync().await;
     let path = format!("/connect/runs/{run}/wait?timeout=20");
     let mut wait = tokio::spawn(async move { bob.get(&path).await });
     assert!(timeout(Duration::from_millis(200), &mut wait).await.is_err());
-    let token = format!("/api/v1/tokens/{}", text(&made, "/token/id"));
-    scene.client().send(Method::DELETE, &token, &[], Bytes::new()).await.unwrap();
+    scene.rig.revoke(&token).await;
     scene.hand.take(Step::End(json!({"n": 1})));
     let reply = wait.await.unwrap().unwrap();
     assert_eq!(reply.status, 401, "{}", reply.json());

@@ -7,9 +7,10 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
-use trilogue_domain::{AgentName, Principal, PrincipalId, Rights, TenantId};
+use trilogue_domain::{AgentName, TenantId};
 use trilogue_gateway::{Access, ConnectOptions, Options, Protocol, Scheme, Server, anonymous};
 use trilogue_testkit::client::Reply;
+use trilogue_testkit::parts::principal;
 
 use crate::fountain::Quick;
 use crate::rig::{Rig, Setup, text};
@@ -241,12 +242,7 @@ async fn what_a_server_cannot_check_it_does_not_promise() {
         let ports = crate::rig::ports(store).await;
         Server::start(options, &[], ports, Vec::new()).map(drop).map_err(|error| error.to_string())
     };
-    let principal = Principal {
-        tenant: TenantId::parse("local").unwrap(),
-        id: PrincipalId::parse("local").unwrap(),
-        rights: Rights::all(),
-        own: false,
-    };
+    let principal = principal("local", "local");
     let unchecked = Options { access: Access::Open(principal), ..options() };
     assert!(start(unchecked).await.unwrap_err().contains("authentication is off"));
     let nameless = Options { anonymous: None, ..options() };

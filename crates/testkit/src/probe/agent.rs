@@ -6,15 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use serde_json::json;
-use trilogue_domain::agent::InputKind;
 use trilogue_domain::event::{Body, MessageEvent, Original};
 use trilogue_domain::lock;
-use trilogue_domain::{
-    AgentCard, AgentName, Error, Failure, Json, Message, MessageId, Result, Role,
-};
+use trilogue_domain::{AgentCard, Error, Failure, Json, Message, MessageId, Result, Role};
 use trilogue_runtime::{Backend, EmitError, Ending, Input, MemoryState, Rewind, RunContext, Turn};
 
 use super::dialect::Notification;
+use crate::parts::chat_card;
 
 /// A backend that keeps every conversation in a session of its own, and answers with how much it remembers.
 ///
@@ -37,31 +35,11 @@ struct Process {
 
 impl ProbeAgent {
     pub fn new(name: &str, rewind: Rewind) -> Result<Self> {
-        let text = || vec!["text/plain".to_owned()];
-        let card = AgentCard {
-            name: AgentName::parse(name)?,
-            id: None,
-            title: None,
-            version: "1".to_owned(),
-            url: None,
-            description: "answers with how much it remembers".to_owned(),
-            input: InputKind::Chat,
-            output_schema: None,
-            state_schema: None,
-            config_schema: None,
-            update_schema: None,
-            interrupts: Vec::new(),
-            errors: Vec::new(),
-            abilities: trilogue_domain::Abilities::default(),
-            descriptor: None,
-            input_content_types: text(),
-            output_content_types: text(),
-        };
+        let card = chat_card(name, &["text/plain"], &["text/plain"]);
         Ok(Self { card, rewind, process: Arc::default() })
     }
 
     /// What it remembers of a session: the texts of both sides, oldest first.
-    #[must_use]
     pub fn remembers(&self, session: &str) -> Vec<String> {
         self.process.lock().get(session).cloned().unwrap_or_default()
     }

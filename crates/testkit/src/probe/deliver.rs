@@ -17,7 +17,6 @@ pub struct ProbeDeliver {
 // === impl ProbeDeliver ===
 
 impl ProbeDeliver {
-    #[must_use]
     pub fn new(sender: Sender, clock: Arc<dyn Clock>) -> Self {
         Self { sender, clock }
     }

@@ -45,7 +45,6 @@ pub struct ProbeReader;
 
 impl Notification {
     /// The bytes on the wire, with a member that no reader knows.
-    #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         let value = match self {
             Self::Say { message, text } => {
@@ -63,7 +62,6 @@ impl Notification {
         Bytes::from(value.to_string())
     }
 
-    #[must_use]
     pub fn original(&self) -> Original {
         Original { dialect: Arc::from(DIALECT), version: VERSION, bytes: self.to_bytes() }
     }

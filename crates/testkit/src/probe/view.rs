@@ -11,7 +11,6 @@ pub struct WireEvent {
 }
 
 /// What an event of a run is on probe's wire: an announcement, and the thing itself.
-#[must_use]
 pub fn render(event: &Event) -> [WireEvent; 2] {
     let number = event.run_number;
     let name = event.body.name();
@@ -22,7 +21,6 @@ pub fn render(event: &Event) -> [WireEvent; 2] {
 }
 
 /// Where a reader that saw `id` last goes on: the log number to read after, and how many wire events of the next one to leave out.
-#[must_use]
 pub fn parse_cursor(id: &str) -> Option<(u64, usize)> {
     match id.split_once('.') {
         None => Some((id.parse().ok()?, 0)),

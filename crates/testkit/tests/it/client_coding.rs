@@ -67,57 +67,51 @@ async fn a_coding_agent_asks_and_is_answered_elsewhere() {
     model.calls("write the notes", "write", write);
     let server = serve(&dir, &own, &model).await;
     let command = server.home().command_line(&["connect", "opencode"]).await.unwrap();
-    let editor = Editor::launch(&command, cwd.path()).await.unwrap();
-    let session = editor.new_session(cwd.path()).await.unwrap();
+    let mut editor = Editor::launch(&command, cwd.path()).await;
+    let session = editor.session_in(cwd.path()).await;
 
     // Leave is given on the command line.
-    let turn = editor.prompt(&session, "Please write the notes.").await.unwrap();
+    let turn = editor.start_prompt(&session, "Please write the notes.").await;
     let asked = question(&server).await;
-    editor
-        .saw("the question", |message| message["method"] == "session/request_permission")
-        .await
-        .unwrap();
+    editor.request("session/request_permission").await;
     assert!(!file.exists(), "the file was written before leave was given");
     let id = asked["id"].as_str().unwrap();
     let url = format!("http://{}", server.home().address());
     let approve = ["approve", id, "--url", &url, "--token", server.token()];
     let output = server.home().command(&approve).await.unwrap();
     assert!(output.status.success(), "{output:?}");
-    let result = turn.await.unwrap();
-    assert_eq!(result["result"]["stopReason"], "end_turn", "{result}");
+    editor.end_turn(&turn).await;
     assert_eq!(fs::read_to_string(&file).unwrap(), "from the model");
-    let updates = editor.updates(&session);
+    let updates = editor.updates_of(&session);
     assert!(said(&updates).contains("It is done."), "{updates:?}");
     let ended = |update: &Value| {
         update["sessionUpdate"] == "tool_call_update" && update["status"] == "completed"
     };
     assert!(updates.iter().any(ended), "the call did not end: {updates:?}");
     // The editor is told that its question is settled.
-    editor.saw("the withdrawal", |message| message["method"] == "$/cancel_request").await.unwrap();
+    editor.notified("$/cancel_request").await;
 
     // Leave is refused over /api/v1.
     fs::remove_file(&file).unwrap();
-    let turn = editor.prompt(&session, "Once more: write the notes.").await.unwrap();
+    let turn = editor.start_prompt(&session, "Once more: write the notes.").await;
     let asked = question(&server).await;
     let path = format!("/api/v1/interrupts/{}/answer", asked["id"].as_str().unwrap());
     let mut options = asked["options"].as_array().unwrap().iter();
     let reject = options.find(|option| option["effect"] == "reject").unwrap();
     let no = json!({"option": reject["id"]});
     server.client().post(&path, &no).await.unwrap().ok().unwrap();
-    let result = turn.await.unwrap();
+    let result = editor.answer(&turn).await;
     assert!(result["result"]["stopReason"].is_string(), "{result}");
     assert!(!file.exists(), "the file was written without leave");
-    assert!(editor.close().await.unwrap().success());
+    assert!(editor.close().await.success());
 
     // Another editor gets the whole conversation, with the ids of the first.
-    let editor = Editor::launch(&command, cwd.path()).await.unwrap();
-    let params = json!({"sessionId": session, "cwd": cwd.path(), "mcpServers": []});
-    editor.call("session/load", &params).await.unwrap();
+    let mut editor = Editor::launch(&command, cwd.path()).await;
+    editor.load_in(&session, cwd.path()).await;
     let prompts = |updates: &[Value]| {
         updates.iter().filter(|update| update["sessionUpdate"] == "user_message_chunk").count()
     };
-    assert_eq!(prompts(&editor.updates(&session)), 2);
-    let turn = editor.prompt(&session, "Thanks.").await.unwrap().await.unwrap();
-    assert_eq!(turn["result"]["stopReason"], "end_turn", "{turn}");
+    assert_eq!(prompts(&editor.updates_of(&session)), 2);
+    assert_eq!(editor.prompt(&session, "Thanks.").await["stopReason"], "end_turn");
     assert!(!model.asked().is_empty());
 }

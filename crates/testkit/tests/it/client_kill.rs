@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use trilogue_testkit::editor::said;
 use trilogue_testkit::{Editor, Folder, Home, Seed, Server, ServerOptions, until};
 
@@ -53,22 +53,21 @@ async fn agents_behind_shells_are_gone_after_kill_9_and_their_sessions_load() {
     let mark = format!("{}-{:016x}", std::process::id(), Seed::from_env("TRILOGUE_SEED").1.draw());
     let server = serve_stubborn(&dir, &store, &mark).await;
     let command = server.home().command_line(&["connect", "stubborn"]).await.unwrap();
-    let editor = Editor::launch(&command, cwd.path()).await.unwrap();
+    let mut editor = Editor::launch(&command, cwd.path()).await;
     let mut sessions = Vec::new();
     for _ in 0..AGENTS {
-        sessions.push(editor.new_session(cwd.path()).await.unwrap());
+        sessions.push(editor.session_in(cwd.path()).await);
     }
     let mut turns = Vec::new();
     for (number, session) in sessions.iter().enumerate() {
-        turns.push(editor.prompt(session, &format!("say:I am {number}")).await.unwrap());
+        turns.push(editor.start_prompt(session, &format!("say:I am {number}")).await);
     }
     for turn in turns {
-        let answer = turn.await.unwrap();
-        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+        editor.end_turn(&turn).await;
     }
     // The shell, the agent, and what the agent started.
     assert_eq!(marked(&mark).len(), 3 * AGENTS, "processes of {AGENTS} agents");
-    editor.kill().await.unwrap();
+    editor.kill().await;
 
     let home = server.kill().await.unwrap();
     let server = home.start().await.unwrap();
@@ -78,14 +77,13 @@ async fn agents_behind_shells_are_gone_after_kill_9_and_their_sessions_load() {
     });
     gone.await.unwrap_or_else(|error| panic!("{error}: {:?}\n{}", marked(&mark), home.log_end()));
 
-    let editor = Editor::launch(&command, cwd.path()).await.unwrap();
+    let mut editor = Editor::launch(&command, cwd.path()).await;
     for (number, session) in sessions.iter().enumerate() {
-        load(&editor, session, cwd.path()).await;
-        assert_eq!(said(&editor.updates(session)), format!("I am {number}"));
-        let again = editor.prompt(session, "say:, still").await.unwrap().await.unwrap();
-        assert_eq!(again["result"]["stopReason"], "end_turn", "{again}");
+        editor.load_in(session, cwd.path()).await;
+        assert_eq!(said(&editor.updates_of(session)), format!("I am {number}"));
+        assert_eq!(editor.prompt(session, "say:, still").await["stopReason"], "end_turn");
     }
-    editor.close().await.unwrap();
+    editor.close().await;
     stop(server).await;
     let gone = until("no process after the stop", CLEAR_LIMIT, || {
         let left = marked(&mark);
@@ -94,14 +92,9 @@ async fn agents_behind_shells_are_gone_after_kill_9_and_their_sessions_load() {
     gone.await.unwrap();
 }
 
-async fn load(editor: &Editor, session: &str, cwd: &std::path::Path) {
-    let params = json!({"sessionId": session, "cwd": cwd, "mcpServers": []});
-    editor.call("session/load", &params).await.unwrap();
-}
-
 /// What an editor was told of a session, without its own prompts.
 fn told(editor: &Editor, session: &str) -> Vec<Value> {
-    let mut updates = editor.updates(session);
+    let mut updates = editor.updates_of(session);
     updates.retain(|update| update["sessionUpdate"] != "user_message_chunk");
     updates
 }
@@ -118,24 +111,22 @@ async fn editors_notice_a_pause_and_nothing_else() {
     let mut players = Vec::new();
     for agent in ["researcher", "scripted"] {
         let command = server.home().command_line(&["connect", agent]).await.unwrap();
-        let editor = Editor::launch(&command, cwd.path()).await.unwrap();
-        let session = editor.new_session(cwd.path()).await.unwrap();
+        let mut editor = Editor::launch(&command, cwd.path()).await;
+        let session = editor.session_in(cwd.path()).await;
         players.push((command, editor, session));
     }
     let (mut ends, mut failures) = (0, 0);
     for round in 0..rounds(ROUNDS) {
         let mut turns = Vec::new();
-        for (_, editor, session) in &players {
+        for (_, editor, session) in &mut players {
             let text =
                 format!("think:round {round}\nchunks:{}\ntool\nsay:end {round}", seed.below(400));
-            turns.push(editor.prompt(session, &text).await.unwrap());
+            turns.push(editor.start_prompt(session, &text).await);
         }
         let home = kill_late(server, seed.below(LATEST_KILL_MS)).await;
         server = home.start().await.unwrap();
-        for turn in turns {
-            let answer = tokio::time::timeout(CLEAR_LIMIT, turn).await;
-            let answer =
-                answer.unwrap_or_else(|_| panic!("no answer\n{}", home.log_end())).unwrap();
+        for (turn, (_, editor, _)) in turns.iter().zip(&mut players) {
+            let answer = editor.answer(turn).await;
             // A hosted agent is killed with its server: its turn fails, and says so.
             match answer["result"]["stopReason"].as_str() {
                 Some(reason) => assert_eq!(reason, "end_turn", "{answer}"),
@@ -147,13 +138,12 @@ async fn editors_notice_a_pause_and_nothing_else() {
     }
     eprintln!("{ends} turns ended, {failures} failed");
     // A turn behind all kills ends; and what the editors saw is what the log says: nothing twice, nothing lost.
-    for (command, editor, session) in players {
-        let answer = editor.prompt(&session, "say:over").await.unwrap().await.unwrap();
-        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
-        let other = Editor::launch(&command, cwd.path()).await.unwrap();
-        load(&other, &session, cwd.path()).await;
+    for (command, mut editor, session) in players {
+        assert_eq!(editor.prompt(&session, "say:over").await["stopReason"], "end_turn");
+        let mut other = Editor::launch(&command, cwd.path()).await;
+        other.load_in(&session, cwd.path()).await;
         assert_eq!(told(&editor, &session), told(&other, &session), "live and replayed");
-        assert!(editor.close().await.unwrap().success());
+        assert!(editor.close().await.success());
     }
 }
 
@@ -163,25 +153,22 @@ async fn a_question_outlives_the_server() {
     let (dir, cwd) = (Folder::new().unwrap(), Folder::new().unwrap());
     let server = Server::start(dir.path(), &ServerOptions::default()).await.unwrap();
     let command = server.home().command_line(&["connect", "mailcomposer"]).await.unwrap();
-    let editor = Editor::launch(&command, cwd.path()).await.unwrap();
-    let session = editor.new_session(cwd.path()).await.unwrap();
+    let mut editor = Editor::launch(&command, cwd.path()).await;
+    let session = editor.session_in(cwd.path()).await;
     let letter = "Write to ada@example.com about the report: it is ready.";
-    let turn = editor.prompt(&session, letter).await.unwrap();
+    let turn = editor.start_prompt(&session, letter).await;
     let is_question = |message: &Value| {
         let method = message["method"].as_str().unwrap_or_default();
         matches!(method, "session/request_permission" | "elicitation/create")
     };
-    let question = editor.saw("the question", is_question).await.unwrap();
+    let question = editor.until(is_question).await;
     let home: Home = server.kill().await.unwrap();
     let server = home.start().await.unwrap();
     let options = question["params"]["options"].as_array().cloned().unwrap_or_default();
     let allow = options.iter().find(|option| option["kind"] == "allow_once").unwrap();
-    let outcome = json!({"outcome": {"outcome": "selected", "optionId": allow["optionId"]}});
-    editor.answer(&question, &outcome).await.unwrap();
-    let answer = tokio::time::timeout(CLEAR_LIMIT, turn).await.unwrap().unwrap();
-    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}\n{}", home.log_end());
-    let asked = editor.messages().iter().filter(|message| is_question(message)).count();
-    assert_eq!(asked, 1, "how often the editor was asked");
-    assert!(editor.close().await.unwrap().success());
+    editor.choose(&question, allow["optionId"].as_str().unwrap()).await;
+    editor.end_turn(&turn).await;
+    assert!(!editor.has_before(is_question), "the editor was asked twice");
+    assert!(editor.close().await.success());
     stop(server).await;
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use trilogue_testkit::{Client, Editor, Folder, Server, ServerOptions};
 
 use crate::client_official::{hosted, scripted};
@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// What the agent says, without its ids.
 fn said(editor: &Editor, session: &str) -> Vec<Value> {
     let others = ["user_message_chunk", "available_commands_update"];
-    let updates = editor.updates(session).into_iter();
+    let updates = editor.updates_of(session).into_iter();
     updates.filter(|it| others.iter().all(|other| it["sessionUpdate"] != *other)).collect()
 }
 
@@ -31,16 +31,6 @@ fn sizes(updates: &[Value]) -> Vec<usize> {
         text.or_else(|| update["content"][0]["newText"].as_str()).map(str::len)
     };
     updates.iter().filter_map(text).collect()
-}
-
-async fn turn(editor: &Editor, session: &str, text: &str) -> Value {
-    let turn = editor.prompt(session, text).await.unwrap();
-    tokio::time::timeout(LIMIT, turn).await.unwrap().unwrap()
-}
-
-async fn load(editor: &Editor, session: &str, cwd: &Folder) {
-    let params = json!({"sessionId": session, "cwd": cwd.path(), "mcpServers": []});
-    editor.call("session/load", &params).await.unwrap();
 }
 
 /// The longest texts of a thread's events, as our own interface gives them: on pages, and on a stream.
@@ -67,38 +57,32 @@ async fn large_updates_and_questions_reach_every_client_and_outlive_the_server()
     let options = ServerOptions { settings, ..ServerOptions::default() };
     let server = Server::start(dir.path(), &options).await.unwrap();
     let command = server.home().command_line(&["connect", "scripted"]).await.unwrap();
-    let editor = Editor::launch(&command, cwd.path()).await.unwrap();
-    let session = editor.new_session(cwd.path()).await.unwrap();
+    let mut editor = Editor::launch(&command, cwd.path()).await;
+    let session = editor.session_in(cwd.path()).await;
     let large = 10 * MIB;
     let script = format!("say:a\nmuch:text:{large}\nmuch:tool:{large}\nsay:b");
-    let answer = turn(&editor, &session, &script).await;
-    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
-    let asking = editor.prompt(&session, &format!("much:ask:{}", 5 * MIB)).await.unwrap();
-    let asked =
-        editor.saw("the question", |message| message["method"] == "session/request_permission");
-    let asked = asked.await.unwrap();
+    assert_eq!(editor.prompt(&session, &script).await["stopReason"], "end_turn");
+    let asking = editor.start_prompt(&session, &format!("much:ask:{}", 5 * MIB)).await;
+    let asked = editor.request("session/request_permission").await;
     assert_eq!(
         asked["params"]["toolCall"]["content"][0]["newText"].as_str().unwrap().len(),
         5 * MIB
     );
-    let outcome = json!({"outcome": {"outcome": "selected", "optionId": "once"}});
-    editor.answer(&asked, &outcome).await.unwrap();
-    let answer = tokio::time::timeout(LIMIT, asking).await.unwrap().unwrap();
-    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    editor.choose(&asked, "once").await;
+    editor.end_turn(&asking).await;
     let live = said(&editor, &session);
     assert_eq!(sizes(&live), [1, large, large, 1, "chosen: once".len()]);
     assert_eq!(longest(&server.client(), &session).await, [vec![large], vec![large]]);
 
     let server = server.kill().await.unwrap().start().await.unwrap();
-    let answer = turn(&editor, &session, "say:on").await;
-    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
-    let other = Editor::launch(&command, cwd.path()).await.unwrap();
-    load(&other, &session, &cwd).await;
+    assert_eq!(editor.prompt(&session, "say:on").await["stopReason"], "end_turn");
+    let mut other = Editor::launch(&command, cwd.path()).await;
+    other.load_in(&session, cwd.path()).await;
     assert_same(&said(&other, &session), &said(&editor, &session));
     assert_same(&said(&other, &session)[..live.len()], &live);
     assert_eq!(longest(&server.client(), &session).await, [vec![large], vec![large]]);
-    assert!(editor.close().await.unwrap().success());
-    assert!(other.close().await.unwrap().success());
+    assert!(editor.close().await.success());
+    assert!(other.close().await.success());
     let (_, status) = server.stop().await.unwrap();
     assert!(status.success(), "the stop ended with {status}");
 }

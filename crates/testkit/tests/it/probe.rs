@@ -5,18 +5,15 @@ use std::time::Duration;
 
 use trilogue_domain::event::MessageEvent;
 use trilogue_domain::port::{Clock, SystemClock};
-use trilogue_domain::{
-    AgentName, Body, Code, Content, Event, Json, Message, MessageId, Part, Principal, PrincipalId,
-    Rights, Role, RunStatus, Strategy, TenantId, ThreadId, Timestamp,
-};
+use trilogue_domain::{Body, Code, Event, Json, Principal, RunStatus, ThreadId};
 use trilogue_gateway::callback::{Sender, sign};
 use trilogue_runtime::{
     Input, NewThread, Options, Rewind, RunRequest, Runtime, ThreadChoice, ThreadPatch, WhenHolding,
-    WhenWaiting,
 };
 use trilogue_store::rows::{Page, QueueItem, QueueKind, RunRow};
 use trilogue_store::{Batch, Change, Range, Store};
 use trilogue_testkit::callback::Receiver;
+use trilogue_testkit::parts::{new_run, principal, user_message};
 use trilogue_testkit::probe::{self, Notification, ProbeAgent, ProbeDeliver, ProbeReader};
 
 struct House {
@@ -50,49 +47,15 @@ impl House {
         )
         .await
         .unwrap();
-        let by = Principal {
-            tenant: TenantId::parse("t").unwrap(),
-            id: PrincipalId::parse("p").unwrap(),
-            rights: Rights::all(),
-            own: false,
-        };
+        let by = principal("t", "p");
         Self { runtime, store, agent, by, thread: ThreadId::generate(), _dir: dir }
     }
 
     async fn say(&self, text: &str) -> RunRow {
-        let message = Message {
-            id: MessageId::generate(),
-            role: Role::User,
-            parts: vec![Part {
-                content_type: Arc::from("text/plain"),
-                content: Content::Text(Arc::from(text)),
-                name: None,
-                metadata: None,
-                extra: None,
-            }],
-            created_at: Some(Timestamp::from_micros(0)),
-            completed_at: None,
-        };
-        let new = RunRequest {
-            agent: AgentName::parse("probe").unwrap(),
-            thread: ThreadChoice::Ensure(NewThread {
-                id: Some(self.thread.clone()),
-                metadata: None,
-            }),
-            id: None,
-            input: Input::Messages(vec![message]),
-            config: None,
-            metadata: None,
-            strategy: Strategy::default(),
-            when_waiting: WhenWaiting::Start,
-            when_holding: WhenHolding::Strategy,
-            idempotency: None,
-            not_before: None,
-            rules: None,
-            callback: None,
-            request: None,
-            synchronous: false,
-        };
+        let thread = NewThread { id: Some(self.thread.clone()), metadata: None };
+        let input = Input::Messages(vec![user_message(text)]);
+        let new = new_run("probe", ThreadChoice::Ensure(thread), input);
+        let new = RunRequest { when_holding: WhenHolding::Strategy, ..new };
         let run = self.runtime.submit(&self.by, new).await.unwrap().settled.wait().await.unwrap();
         assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
         run
