@@ -192,9 +192,6 @@ async fn an_agent_with_a_written_descriptor_asks_only_what_it_declares() {
     assert_eq!(failure(&run).code, "interrupt_schema_violation");
 }
 
-/// Answers with the configuration that it sees.
-struct Configured;
-
 #[derive(Deserialize, JsonSchema, Clone, serde::Serialize, Default)]
 #[serde(default)]
 struct Taste {
@@ -204,21 +201,17 @@ struct Taste {
     length: u32,
 }
 
-#[async_trait]
-impl Agent for Configured {
-    fn card(&self) -> Card {
-        Card::schema("configured", "", json!(true)).config(schema_of::<Taste>())
-    }
-
-    async fn run(&self, _: Turn, context: Context) -> Result<Outcome, AgentError> {
-        context.result(to_json(&context.config::<Taste>()?)?).await?;
-        Ok(Outcome::Completed)
-    }
+async fn configured(_: Turn, context: Context) -> Result<(), AgentError> {
+    context.result(to_json(&context.config::<Taste>()?)?).await
 }
 
 #[tokio::test]
 async fn a_run_without_a_configuration_has_the_schemas_defaults() {
-    let house = Harness::with(vec![native(Configured)]).await;
+    let house = Harness::with(vec![native(
+        agent_fn("configured", "", configured)
+            .with_card(Card::schema("configured", "", json!(true)).config(schema_of::<Taste>())),
+    )])
+    .await;
     let run = house.settle("configured", value(&Value::Null)).await;
     assert_eq!(house.result(&run).await, Some(json!({ "length": 3 })));
 

@@ -6,9 +6,6 @@ use trilogue_sdk::prelude::*;
 
 use super::harness::{Harness, failure, native, said};
 
-/// Sells until there is nothing left.
-struct Shop;
-
 #[derive(Serialize, JsonSchema)]
 struct OutOfStock {
     left: u32,
@@ -36,30 +33,27 @@ fn sell(what: &str) -> Result<(), OutOfStock> {
     if what == "boat" { Ok(()) } else { Err(OutOfStock { left: 2 }) }
 }
 
-#[async_trait]
-impl Agent for Shop {
-    fn card(&self) -> Card {
-        Card::chat("shop", "").fault::<OutOfStock>().fault::<Closed>()
-    }
-
-    async fn run(&self, turn: Turn, _: Context) -> Result<Outcome, AgentError> {
-        match turn.text().as_str() {
-            "closed" => return Err(Closed.into()),
-            // By hand, with another flag and other data than declared.
-            "other" => {
-                return Err(AgentError::new("out_of_stock", "nothing")
-                    .with_data(Json::from_value(&json!({ "left": "none" }))));
-            }
-            "undeclared" => return Err(AgentError::new("fire", "it burns").transient()),
-            what => sell(what)?,
+async fn shop(turn: Turn, _: Context) -> Result<(), AgentError> {
+    match turn.text().as_str() {
+        "closed" => return Err(Closed.into()),
+        // By hand, with another flag and other data than declared.
+        "other" => {
+            return Err(AgentError::new("out_of_stock", "nothing")
+                .with_data(Json::from_value(&json!({ "left": "none" }))));
         }
-        Ok(Outcome::Completed)
+        "undeclared" => return Err(AgentError::new("fire", "it burns").transient()),
+        what => sell(what)?,
     }
+    Ok(())
 }
 
 #[tokio::test]
 async fn errors_are_told_as_the_card_declares_them() {
-    let house = Harness::with(vec![native(Shop)]).await;
+    let house = Harness::with(vec![native(
+        agent_fn("shop", "", shop)
+            .with_card(Card::chat("shop", "").fault::<OutOfStock>().fault::<Closed>()),
+    )])
+    .await;
     for (what, code, message, transient, data) in [
         ("car", "out_of_stock", "only 2 left", true, Some(json!({ "left": 2 }))),
         ("closed", "closed", "The shop is closed for good.", false, None),

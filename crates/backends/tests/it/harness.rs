@@ -7,19 +7,17 @@ use serde_json::Value;
 use trilogue_backends::NativeAgent;
 use trilogue_domain::event::RunEvent;
 use trilogue_domain::port::{ReadOriginal, SystemClock};
-use trilogue_domain::{
-    AgentName, Body, Event, Failure, Outcome as Ended, Principal, PrincipalId, Rights, Strategy,
-    TenantId, ThreadId, Transcript,
-};
+use trilogue_domain::{Body, Event, Failure, Outcome as Ended, Principal, ThreadId, Transcript};
 use trilogue_runtime::{
     AnswerTo, Backend, Input, NewThread, Options, RunRequest, Runtime, Submitted, ThreadChoice,
-    WhenHolding, WhenWaiting,
 };
 use trilogue_sdk::Interrupt;
 use trilogue_sdk::prelude::*;
 use trilogue_store::record::NoOriginals;
 use trilogue_store::rows::{InterruptFilter, Page, RunRow};
 use trilogue_store::{Range, Store};
+pub(crate) use trilogue_testkit::parts::new_run;
+use trilogue_testkit::parts::principal;
 
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -47,12 +45,7 @@ impl Harness {
         let clock = Arc::new(SystemClock);
         let runtime =
             Runtime::start(options, Arc::clone(&store), agents, clock, originals).await.unwrap();
-        let by = Principal {
-            tenant: TenantId::parse("default").unwrap(),
-            id: PrincipalId::parse("alice").unwrap(),
-            rights: Rights::all(),
-            own: false,
-        };
+        let by = principal("default", "alice");
         Self { store, runtime, by, thread: ThreadId::generate() }
     }
 
@@ -122,26 +115,6 @@ impl Harness {
             Body::Run(RunEvent::Result(value)) => Some(value.to_value()),
             _ => None,
         })
-    }
-}
-
-pub(crate) fn new_run(agent: &str, thread: ThreadChoice, input: Input) -> RunRequest {
-    RunRequest {
-        agent: AgentName::parse(agent).unwrap(),
-        thread,
-        id: None,
-        input,
-        config: None,
-        metadata: None,
-        strategy: Strategy::default(),
-        when_waiting: WhenWaiting::Start,
-        when_holding: WhenHolding::Refuse,
-        idempotency: None,
-        not_before: None,
-        rules: None,
-        callback: None,
-        request: None,
-        synchronous: false,
     }
 }
 

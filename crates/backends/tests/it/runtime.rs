@@ -88,49 +88,39 @@ async fn a_research_that_is_cancelled_ends_as_cancelled() {
     assert_eq!(settled.await.unwrap().unwrap().status, RunStatus::Cancelled);
 }
 
-/// Uses what the SDK offers that no built-in agent uses.
-struct Guest;
-
-#[async_trait]
-impl Agent for Guest {
-    fn card(&self) -> Card {
-        Card::chat("guest", "")
-    }
-
-    async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {
-        match turn.text().as_str() {
-            "ask" => {
-                let question = Question::permission("May I come in?")
-                    .option("yes", "Yes", Effect::Allow)
-                    .option("no", "No", Effect::Reject);
-                let decision = context.ask_permission(question).await?;
-                context.text(format!("{} by {:?}", decision.allowed, decision.by)).await?;
-            }
-            "remember" => {
-                let texts: Vec<_> = context.history().await?.iter().map(Message::text).collect();
-                context.text(texts.join("|")).await?;
-                context.commit().await?;
-            }
-            "fail" => {
-                context.text("half").await?;
-                return Err(AgentError::new("no_seats", "all seats are taken").transient());
-            }
-            "panic" => panic!("swordfish"),
-            "much" => {
-                for _ in 0..5_000 {
-                    context.text("0123456789").await?;
-                }
-                context.part(Part::bytes("image/png", vec![7_u8; 300_000])).await?;
-            }
-            other => context.text(other).await?,
+async fn guest(turn: Turn, context: Context) -> Result<(), AgentError> {
+    match turn.text().as_str() {
+        "ask" => {
+            let question = Question::permission("May I come in?")
+                .option("yes", "Yes", Effect::Allow)
+                .option("no", "No", Effect::Reject);
+            let decision = context.ask_permission(question).await?;
+            context.text(format!("{} by {:?}", decision.allowed, decision.by)).await?;
         }
-        Ok(Outcome::Completed)
+        "remember" => {
+            let texts: Vec<_> = context.history().await?.iter().map(Message::text).collect();
+            context.text(texts.join("|")).await?;
+            context.commit().await?;
+        }
+        "fail" => {
+            context.text("half").await?;
+            return Err(AgentError::new("no_seats", "all seats are taken").transient());
+        }
+        "panic" => panic!("swordfish"),
+        "much" => {
+            for _ in 0..5_000 {
+                context.text("0123456789").await?;
+            }
+            context.part(Part::bytes("image/png", vec![7_u8; 300_000])).await?;
+        }
+        other => context.text(other).await?,
     }
+    Ok(())
 }
 
 #[tokio::test]
 async fn asking_waits_inside_the_turn() {
-    let house = Harness::with(vec![native(Guest)]).await;
+    let house = Harness::with(vec![native(agent_fn("guest", "", guest))]).await;
     for (option, reply) in [("yes", "true"), ("no", "false")] {
         let run = house.settle("guest", said("ask")).await;
         assert_eq!(run.status, RunStatus::Interrupted);
@@ -143,7 +133,7 @@ async fn asking_waits_inside_the_turn() {
 
 #[tokio::test]
 async fn history_is_what_completed_runs_said() {
-    let house = Harness::with(vec![native(Guest)]).await;
+    let house = Harness::with(vec![native(agent_fn("guest", "", guest))]).await;
     house.settle("guest", said("one")).await;
     house.settle("guest", said("fail")).await;
     let run = house.settle("guest", said("remember")).await;
@@ -152,7 +142,7 @@ async fn history_is_what_completed_runs_said() {
 
 #[tokio::test]
 async fn failures_keep_their_code_and_panics_their_text() {
-    let house = Harness::with(vec![native(Guest)]).await;
+    let house = Harness::with(vec![native(agent_fn("guest", "", guest))]).await;
     let run = house.settle("guest", said("fail")).await;
     let failed = failure(&run);
     assert_eq!((failed.code.as_str(), failed.transient), ("no_seats", true));
@@ -167,7 +157,7 @@ async fn failures_keep_their_code_and_panics_their_text() {
 
 #[tokio::test]
 async fn much_output_is_all_there_in_order() {
-    let house = Harness::with(vec![native(Guest)]).await;
+    let house = Harness::with(vec![native(agent_fn("guest", "", guest))]).await;
     let run = house.settle("guest", said("much")).await;
     assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
     let answer = house.messages(&run).await.pop().unwrap();

@@ -9,21 +9,13 @@ use trilogue_sdk::to_json;
 use super::harness::{Harness, native, value};
 use trilogue_backends::builtin::MailComposer;
 
-/// Keeps numbers where the mail composer keeps texts.
-struct Tally;
+fn tally_card() -> Card {
+    let numbers = json!({ "type": "array", "items": { "type": "integer" } });
+    Card::schema("tally", "", json!(true)).state(json!({ "properties": { "messages": numbers } }))
+}
 
-#[async_trait]
-impl Agent for Tally {
-    fn card(&self) -> Card {
-        let numbers = json!({ "type": "array", "items": { "type": "integer" } });
-        Card::schema("tally", "", json!(true))
-            .state(json!({ "properties": { "messages": numbers } }))
-    }
-
-    async fn run(&self, _: Turn, context: Context) -> Result<Outcome, AgentError> {
-        context.set_state(json!({ "messages": [1, 2] })).await?;
-        Ok(Outcome::Completed)
-    }
+async fn tally(_: Turn, context: Context) -> Result<(), AgentError> {
+    context.set_state(json!({ "messages": [1, 2] })).await
 }
 
 async fn say(house: &Harness, message: &str) -> Value {
@@ -79,7 +71,11 @@ async fn what_a_client_sets_has_to_fit_the_agent_and_is_what_it_remembers() {
 
 #[tokio::test]
 async fn agents_share_a_thread_only_where_its_state_fits_both() {
-    let house = Harness::with(vec![native(MailComposer::default()), native(Tally)]).await;
+    let house = Harness::with(vec![
+        native(MailComposer::default()),
+        native(agent_fn("tally", "", tally).with_card(tally_card())),
+    ])
+    .await;
     let run = house.settle("tally", value(&Value::Null)).await;
     assert_eq!(run.status, RunStatus::Completed);
     let new = house.run("mailcomposer", value(&json!({ "message": "Hello" })));

@@ -167,10 +167,9 @@ async fn to_tell(house: &House, run: &RunRow) -> Vec<(String, u64)> {
 #[tokio::test]
 async fn a_client_is_told_in_order_what_its_run_does() {
     for house in [House::memory().await, House::sqlite().await] {
-        let thread = house.thread().await;
         let script = r#"custom:1 say:a commit custom:2 output:{"a":1} commit custom:3 suspend:say:b+custom:4"#;
         let waits =
-            house.submit(called_back(on(&thread, script))).await.settled.wait().await.unwrap();
+            house.submit(called_back(on(&house.main, script))).await.settled.wait().await.unwrap();
         assert_eq!(waits.status, RunStatus::Interrupted);
         let receiver = Receiver::answering([]);
         house.runtime.deliver_with(receiver.clone());
@@ -232,8 +231,7 @@ async fn a_client_is_told_only_of_what_it_asked_for() {
 async fn a_receiver_that_fails_gets_the_rest_later_and_in_order() {
     let options = Options { callback_backoff: Duration::from_millis(1), ..Default::default() };
     for house in [House::with(options.clone()).await, House::sqlite_with(options).await] {
-        let thread = house.thread().await;
-        let run = house.submit(called_back(on(&thread, "custom:1 custom:2 custom:3")));
+        let run = house.submit(called_back(on(&house.main, "custom:1 custom:2 custom:3")));
         let run = run.await.settled.wait().await.unwrap();
         let refused = Delivered::Refused { error: "410".to_owned() };
         let receiver = Receiver::answering([later(), later(), Delivered::Accepted, refused]);
@@ -253,8 +251,7 @@ async fn a_receiver_that_fails_gets_the_rest_later_and_in_order() {
 #[tokio::test]
 async fn the_next_question_is_told_when_the_one_before_was_answered() {
     for house in [House::memory().await, House::sqlite().await] {
-        let thread = house.thread().await;
-        let run = house.submit(called_back(on(&thread, "ask ask"))).await.run;
+        let run = house.submit(called_back(on(&house.main, "ask ask"))).await.run;
         let receiver = Receiver::answering([]);
         house.runtime.deliver_with(receiver.clone());
         for count in 1..=2 {
@@ -282,16 +279,15 @@ async fn the_next_question_is_told_when_the_one_before_was_answered() {
 #[tokio::test]
 async fn nobody_is_told_of_a_run_that_is_gone() {
     for house in [House::memory().await, House::sqlite().await] {
-        let thread = house.thread().await;
         let script = "custom:1 commit until-cancelled";
-        let rolled_back = house.submit(called_back(on(&thread, script))).await.run;
+        let rolled_back = house.submit(called_back(on(&house.main, script))).await.run;
         until("something waits to be delivered", || async {
             house.store.next_due(QueueKind::Callback).await.unwrap().is_some()
         })
         .await;
         house.runtime.roll_back(&alice(), &rolled_back.id).await.unwrap();
         assert_eq!(house.store.next_due(QueueKind::Callback).await.unwrap(), None);
-        let ended = house.submit(called_back(on(&thread, "custom:1"))).await;
+        let ended = house.submit(called_back(on(&house.main, "custom:1"))).await;
         let ended = ended.settled.wait().await.unwrap();
         assert!(house.store.next_due(QueueKind::Callback).await.unwrap().is_some());
         house.runtime.remove_run(&alice(), &ended.id).await.unwrap();

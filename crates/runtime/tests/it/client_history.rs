@@ -84,7 +84,9 @@ async fn a_brought_history_makes_the_thread_that_is_not_there() {
         assert_eq!((row.id.clone(), row.ephemeral), (id.clone(), false));
         let listed =
             house.store.threads(&scope(), &ThreadFilter::default(), &Page::default()).await;
-        assert_eq!(listed.unwrap().rows, [row]);
+        let listed = listed.unwrap().rows;
+        assert_eq!((listed.len(), &listed[0]), (2, &row));
+        assert_eq!(listed[1].id, house.main);
         assert_eq!(house.references(&id).await, entries);
         assert_eq!(house.moves(&id).await, [HeadMove::Replacement]);
         assert_eq!(house.told(&id).await, "far 0|far 1");
@@ -104,25 +106,24 @@ async fn a_brought_history_makes_the_thread_that_is_not_there() {
 async fn a_history_that_begins_with_the_threads_own_continues_it() {
     for house in [House::memory().await, House::sqlite().await] {
         house.fill_library(0..3);
-        let thread = house.thread().await;
-        house.run("say:one", ThreadChoice::Existing(thread.clone())).await;
-        let before = house.path(&thread).await;
-        let own = house.references(&thread).await;
+        house.run("say:one", ThreadChoice::Existing(house.main.clone())).await;
+        let before = house.path(&house.main).await;
+        let own = house.references(&house.main).await;
         assert_eq!(own.len(), 2);
         let longer = [own.clone(), vec![address(0), address(1)]].concat();
-        house.replace(&thread, longer.clone()).await;
-        assert_eq!(house.references(&thread).await, longer);
-        let after = house.path(&thread).await;
+        house.replace(&house.main, longer.clone()).await;
+        assert_eq!(house.references(&house.main).await, longer);
+        let after = house.path(&house.main).await;
         assert_eq!((after.len(), &after[1..]), (2, &before[..]));
         assert_eq!(after[0].client_history, Some(given(vec![address(0), address(1)])));
         // The same again says nothing new.
-        house.replace(&thread, longer.clone()).await;
-        assert_eq!(house.path(&thread).await, after);
-        assert_eq!(house.moves(&thread).await, [HeadMove::Replacement]);
-        assert_eq!(house.told(&thread).await, "say:one|one|far 0|far 1");
-        let longest = [house.references(&thread).await, vec![address(2)]].concat();
-        house.replace(&thread, longest.clone()).await;
-        assert_eq!(house.references(&thread).await, longest);
+        house.replace(&house.main, longer.clone()).await;
+        assert_eq!(house.path(&house.main).await, after);
+        assert_eq!(house.moves(&house.main).await, [HeadMove::Replacement]);
+        assert_eq!(house.told(&house.main).await, "say:one|one|far 0|far 1");
+        let longest = [house.references(&house.main).await, vec![address(2)]].concat();
+        house.replace(&house.main, longest.clone()).await;
+        assert_eq!(house.references(&house.main).await, longest);
     }
 }
 
@@ -130,19 +131,18 @@ async fn a_history_that_begins_with_the_threads_own_continues_it() {
 async fn another_history_takes_the_place_of_the_threads_own() {
     for house in [House::memory().await, House::sqlite().await] {
         house.fill_library(0..2);
-        let thread = house.thread().await;
-        house.run(r#"say:one set:{"n":1}"#, ThreadChoice::Existing(thread.clone())).await;
-        let own = house.references(&thread).await;
+        house.run(r#"say:one set:{"n":1}"#, ThreadChoice::Existing(house.main.clone())).await;
+        let own = house.references(&house.main).await;
         let other = vec![address(1), own[0].clone()];
-        house.replace(&thread, other.clone()).await;
-        assert_eq!(house.references(&thread).await, other);
-        let path = house.path(&thread).await;
+        house.replace(&house.main, other.clone()).await;
+        assert_eq!(house.references(&house.main).await, other);
+        let path = house.path(&house.main).await;
         assert_eq!((path.len(), path[0].parent), (1, None));
-        assert_eq!(house.told(&thread).await, r#"far 1|say:one set:{"n":1}"#);
-        assert_eq!(house.state_at(&thread).await, None, "a state belongs to its history");
+        assert_eq!(house.told(&house.main).await, r#"far 1|say:one set:{"n":1}"#);
+        assert_eq!(house.state_at(&house.main).await, None, "a state belongs to its history");
         // Shorter than what is there is a rewind too.
-        house.replace(&thread, vec![address(1)]).await;
-        assert_eq!(house.told(&thread).await, "far 1");
+        house.replace(&house.main, vec![address(1)]).await;
+        assert_eq!(house.told(&house.main).await, "far 1");
     }
 }
 
@@ -150,19 +150,18 @@ async fn another_history_takes_the_place_of_the_threads_own() {
 async fn a_run_that_has_the_turn_keeps_what_it_is_based_on() {
     for house in [House::memory().await, House::sqlite().await] {
         house.fill_library(0..1);
-        let thread = house.thread().await;
-        house.run("say:one", ThreadChoice::Existing(thread.clone())).await;
-        let at_work = new_run("commit gate history", ThreadChoice::Existing(thread.clone()));
+        house.run("say:one", ThreadChoice::Existing(house.main.clone())).await;
+        let at_work = new_run("commit gate history", ThreadChoice::Existing(house.main.clone()));
         let submitted = house.runtime.submit(&alice(), at_work).await.unwrap();
         until("the agent is at work", || async { house.agent.turns.load(Ordering::SeqCst) == 2 })
             .await;
-        house.replace(&thread, vec![address(0)]).await;
-        assert_eq!(house.references(&thread).await, [address(0)], "at once");
+        house.replace(&house.main, vec![address(0)]).await;
+        assert_eq!(house.references(&house.main).await, [address(0)], "at once");
         house.agent.gate.add_permits(1);
         let run = submitted.settled.wait().await.unwrap();
         assert_eq!(house.said(&run).await, "say:one|one");
         assert_eq!(
-            house.told(&thread).await,
+            house.told(&house.main).await,
             "far 0|commit gate history|say:one|one",
             "it ends behind the new head"
         );
@@ -192,23 +191,22 @@ async fn replacements_at_the_same_time_all_count() {
 async fn no_rewind_behind_an_agent_that_cannot_forget() {
     for house in [House::memory().await, House::sqlite().await] {
         house.fill_library(0..1);
-        let thread = house.thread().await;
         let private = RunRequest {
             agent: AgentName::parse("private").unwrap(),
-            ..new_run("bind:s say:one", ThreadChoice::Existing(thread.clone()))
+            ..new_run("bind:s say:one", ThreadChoice::Existing(house.main.clone()))
         };
         let run = house.runtime.submit(&alice(), private).await.unwrap();
         assert_eq!(run.settled.wait().await.unwrap().status, RunStatus::Completed);
-        let own = house.references(&thread).await;
+        let own = house.references(&house.main).await;
         let by = alice();
-        let rewind = house.runtime.replace_history(&by, &thread, given(vec![address(0)]));
+        let rewind = house.runtime.replace_history(&by, &house.main, given(vec![address(0)]));
         let error = rewind.await.unwrap_err();
         assert_eq!(error.code(), Code::AgentMemoryNotRewindable);
         assert!(error.message().contains("'private'"), "{error}");
-        assert_eq!(house.references(&thread).await, own);
+        assert_eq!(house.references(&house.main).await, own);
         // To go on it has to forget nothing.
-        house.replace(&thread, [own, vec![address(0)]].concat()).await;
-        assert_eq!(house.told(&thread).await, "bind:s say:one|one|far 0");
+        house.replace(&house.main, [own, vec![address(0)]].concat()).await;
+        assert_eq!(house.told(&house.main).await, "bind:s say:one|one|far 0");
     }
 }
 
@@ -294,9 +292,8 @@ async fn what_is_out_of_bounds_is_refused_with_its_place() {
 #[tokio::test]
 async fn only_what_the_caller_sees_is_replaced_read_or_referred_to() {
     for house in [House::memory().await, House::sqlite().await] {
-        let thread = house.thread().await;
-        let run = house.run("say:one result:1", ThreadChoice::Existing(thread.clone())).await;
-        let own = house.references(&thread).await;
+        let run = house.run("say:one result:1", ThreadChoice::Existing(house.main.clone())).await;
+        let own = house.references(&house.main).await;
         let bob = Principal { own: true, ..principal("bob") };
         let stranger = Principal {
             tenant: trilogue_domain::TenantId::parse("elsewhere").unwrap(),
@@ -317,17 +314,17 @@ async fn only_what_the_caller_sees_is_replaced_read_or_referred_to() {
             assert!(error.message().starts_with("history[1]"), "{error}");
             assert_eq!(house.store.thread(&by.scope(), &id).await.unwrap(), None);
         }
-        let error = house.runtime.replace_history(&bob, &thread, given(vec![address(0)])).await;
+        let error = house.runtime.replace_history(&bob, &house.main, given(vec![address(0)])).await;
         assert_eq!(error.unwrap_err().code(), Code::AlreadyExists);
         for by in [&bob, &stranger] {
-            let error = house.runtime.path_references(&by.scope(), &thread).await.unwrap_err();
+            let error = house.runtime.path_references(&by.scope(), &house.main).await.unwrap_err();
             assert_eq!(error.code(), Code::ThreadNotFound);
         }
-        assert_eq!(house.references(&thread).await, own);
+        assert_eq!(house.references(&house.main).await, own);
         // The same id of another tenant is another thread.
         let theirs = given(vec![address(0)]);
-        house.runtime.replace_history(&stranger, &thread, theirs).await.unwrap();
-        assert_eq!(house.references(&thread).await, own);
+        house.runtime.replace_history(&stranger, &house.main, theirs).await.unwrap();
+        assert_eq!(house.references(&house.main).await, own);
     }
 }
 

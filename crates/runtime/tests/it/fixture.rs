@@ -31,6 +31,8 @@ pub struct House {
     pub agent: Arc<Scripted>,
     /// What lies at other addresses.
     pub library: Arc<Library>,
+    /// A thread that is there from the beginning.
+    pub main: ThreadId,
     url: String,
     _folder: Option<Arc<TempDir>>,
 }
@@ -119,7 +121,8 @@ impl House {
         )
         .await
         .unwrap();
-        Self { runtime, store, clock, agent, library: Arc::default(), url, _folder: folder }
+        let main = runtime.create_thread(&alice(), NewThread::default()).await.unwrap().id;
+        Self { runtime, store, clock, agent, library: Arc::default(), main, url, _folder: folder }
     }
 
     /// Stops as a crash would, without a word to anybody, and starts again on the same store.

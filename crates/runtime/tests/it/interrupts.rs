@@ -134,9 +134,8 @@ async fn a_question_times_out_only_while_nobody_is_connected() {
 #[tokio::test]
 async fn a_waiting_native_run_gives_up_the_turn() {
     let house = House::memory().await;
-    let thread = house.thread().await;
-    let waiting = house.run("ask say:then", ThreadChoice::Existing(thread.clone())).await;
-    let other = house.run("say:between", ThreadChoice::Existing(thread.clone())).await;
+    let waiting = house.run("ask say:then", ThreadChoice::Existing(house.main.clone())).await;
+    let other = house.run("say:between", ThreadChoice::Existing(house.main.clone())).await;
     assert_eq!(other.status, RunStatus::Completed);
     let id = pending(&house, &waiting).await;
     house.runtime.answer(&alice(), AnswerTo::Interrupt(id), json("1")).await.unwrap();
@@ -162,11 +161,10 @@ async fn state_set_before_a_suspension_is_kept() {
 #[tokio::test]
 async fn a_waiting_run_is_cancelled_at_once() {
     let house = House::memory().await;
-    let thread = house.thread().await;
     for script in ["ask", "suspend:say:x"] {
         let submitted = house
             .runtime
-            .submit(&alice(), new_run(script, ThreadChoice::Existing(thread.clone())))
+            .submit(&alice(), new_run(script, ThreadChoice::Existing(house.main.clone())))
             .await
             .unwrap();
         let waiting = submitted.settled.wait().await.unwrap();

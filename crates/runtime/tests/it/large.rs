@@ -210,11 +210,10 @@ async fn a_large_question_is_asked_and_answered_and_only_so_many_wait() {
 #[tokio::test]
 async fn notes_of_large_originals_stand_beside_a_run_at_work() {
     for house in houses().await {
-        let thread = house.thread().await;
-        let row = house.store.thread(&scope(), &thread).await.unwrap().unwrap();
+        let row = house.store.thread(&scope(), &house.main).await.unwrap().unwrap();
         let agent = trilogue_domain::AgentName::parse("loud").unwrap();
         let context = house.runtime.thread_context(&row, &agent);
-        let run = does(&house, ThreadChoice::Existing(thread.clone()), "ask:10 say:5").await;
+        let run = does(&house, ThreadChoice::Existing(house.main.clone()), "ask:10 say:5").await;
         let noted = futures_of(&context).await;
         assert_eq!(noted, [None, None, Some(Code::EventTooLarge), None]);
         assert_eq!(run.status, RunStatus::Interrupted);

@@ -47,8 +47,7 @@ async fn houses() -> [House; 2] {
 #[tokio::test]
 async fn words_that_answer_are_a_message_of_the_thread() {
     for house in houses().await {
-        let thread = house.thread().await;
-        let on = || ThreadChoice::Existing(thread.clone());
+        let on = || ThreadChoice::Existing(house.main.clone());
         house.run("say:zero", on()).await;
         let run = house.run("suspend:history+say:later", on()).await;
         let interrupt = asked(&house, &run).await;
@@ -66,19 +65,19 @@ async fn words_that_answer_are_a_message_of_the_thread() {
             place(&|body| matches!(body, Body::Interrupt(InterruptEvent::Resolved { .. })));
         let resumed = place(&|body| matches!(body, Body::Run(RunEvent::Resumed)));
         assert!(began < resolved && resolved < resumed, "{events:?}");
-        let row = found(&house, &thread, "mine").await.unwrap();
+        let row = found(&house, &house.main, "mine").await.unwrap();
         assert_eq!((row.run, &row.role), (run.key, &Role::User));
         assert!(row.position <= events[began].number, "{row:?}");
         // Who answers too late has said nothing.
         let late = answer(&house, &interrupt, words("late", "no")).await.unwrap_err();
         assert_eq!(late.code(), Code::InterruptResolved);
-        assert_eq!(found(&house, &thread, "late").await, None);
+        assert_eq!(found(&house, &house.main, "late").await, None);
         let next = house.run("history", on()).await;
         let path = "say:zero|zero|suspend:history+say:later|yes it is|\"yes\"|say:zero|zero|later";
         assert_eq!(house.said(&next).await, path);
         // A copy that ends there has it as its last message, and knows it.
         let by = alice();
-        let copy = house.runtime.copy_thread_until(&by, &thread, &mine, NewThread::default());
+        let copy = house.runtime.copy_thread_until(&by, &house.main, &mine, NewThread::default());
         let copy = copy.await.unwrap();
         assert!(found(&house, &copy.id, "mine").await.is_some());
         let next = house.run("history", ThreadChoice::Existing(copy.id.clone())).await;

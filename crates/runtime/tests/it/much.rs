@@ -38,8 +38,7 @@ fn said(id: &str, parts: usize, bytes: usize) -> Message {
 #[tokio::test]
 async fn an_answer_that_cannot_be_logged_is_refused_and_the_question_stays() {
     for house in [House::memory().await, House::sqlite().await] {
-        let thread = house.thread().await;
-        let run = house.run("suspend:say:later", ThreadChoice::Existing(thread.clone())).await;
+        let run = house.run("suspend:say:later", ThreadChoice::Existing(house.main.clone())).await;
         let interrupt = asked(&house, &run).await.unwrap();
         let to = || AnswerTo::Interrupt(interrupt.clone());
         let (by, runtime) = (alice(), &house.runtime);
@@ -60,7 +59,7 @@ async fn an_answer_that_cannot_be_logged_is_refused_and_the_question_stays() {
             assert!(error.message().contains(&MAX_ANSWER_BYTES.to_string()), "{error:?}");
         }
         assert_eq!(asked(&house, &run).await, Some(interrupt.clone()));
-        assert_eq!(found(&house, &thread, "mine").await, None);
+        assert_eq!(found(&house, &house.main, "mine").await, None);
         runtime.answer(&by, to(), most()).await.unwrap();
         assert_eq!(runtime.settled(&by, &run.id).await.unwrap().status, RunStatus::Completed);
         let events = house.events(&run).await;
@@ -74,8 +73,7 @@ async fn an_answer_that_cannot_be_logged_is_refused_and_the_question_stays() {
 #[tokio::test]
 async fn many_parts_that_are_small_each_are_taken_and_those_that_stay_too_large_are_refused() {
     for house in [House::memory().await, House::sqlite().await] {
-        let thread = house.thread().await;
-        let mut new = on(&thread, "suspend:say:later");
+        let mut new = on(&house.main, "suspend:say:later");
         let Input::Messages(messages) = &mut new.input else { unreachable!() };
         messages.insert(0, said("given", 75, 60 * 1024));
         let run = house.submit(new).await.settled.wait().await.unwrap();
@@ -90,12 +88,12 @@ async fn many_parts_that_are_small_each_are_taken_and_those_that_stay_too_large_
         house.runtime.answer_with_message(&alice(), to, answer(), words, None).await.unwrap();
         let run = house.runtime.settled(&alice(), &run.id).await.unwrap();
         assert_eq!(run.status, RunStatus::Completed);
-        assert!(found(&house, &thread, "words").await.is_some());
-        let mut new = on(&thread, "say:x");
+        assert!(found(&house, &house.main, "words").await.is_some());
+        let mut new = on(&house.main, "say:x");
         new.input = Input::Messages(vec![said("many", 1_000, 3 * 1024)]);
         assert_eq!(house.refused(new).await, Code::BodyTooLarge);
         // The first of them stay in the log, and what was said is whole.
-        let row = house.store.thread(&scope(), &thread).await.unwrap().unwrap();
+        let row = house.store.thread(&scope(), &house.main).await.unwrap().unwrap();
         let (mut inline, mut beside) = (0, 0);
         for event in house.events(&run).await {
             let Body::Message(MessageEvent::Part { part, .. }) = event.body else { continue };
@@ -115,19 +113,18 @@ async fn many_parts_that_are_small_each_are_taken_and_those_that_stay_too_large_
 #[tokio::test]
 async fn a_message_beyond_those_that_may_be_open_is_known_from_its_beginning_on() {
     for house in [House::memory().await, House::sqlite().await] {
-        let thread = house.thread().await;
         let words: Vec<_> = (0..MAX_OPEN_MESSAGES + 2).map(|it| format!("begin:m{it}")).collect();
         let script = format!("{} commit forever", words.join(" "));
-        let run = house.submit(on(&thread, &script)).await.run;
+        let run = house.submit(on(&house.main, &script)).await.run;
         let last = format!("m{}", MAX_OPEN_MESSAGES + 1);
         until("the last message is known", || async {
-            found(&house, &thread, &last).await.is_some()
+            found(&house, &house.main, &last).await.is_some()
         })
         .await;
-        assert_eq!(found(&house, &thread, "m3").await, None);
+        assert_eq!(found(&house, &house.main, "m3").await, None);
         house.runtime.cancel(&alice(), &run.id).await.unwrap();
         house.runtime.settled(&alice(), &run.id).await.unwrap();
-        assert_eq!(found(&house, &thread, "m3").await.unwrap().run, run.key);
+        assert_eq!(found(&house, &house.main, "m3").await.unwrap().run, run.key);
     }
 }
 

@@ -118,9 +118,8 @@ async fn large_content_of_another_thread_is_inlined() {
 #[tokio::test]
 async fn a_result_is_a_message_of_its_agent_in_its_own_thread_too() {
     for house in [House::memory().await, House::sqlite().await] {
-        let thread = house.thread().await;
-        let run = house.run("result:[7]", ThreadChoice::Existing(thread.clone())).await;
-        let shown = house.run("roles", ThreadChoice::Existing(thread.clone())).await;
+        let run = house.run("result:[7]", ThreadChoice::Existing(house.main.clone())).await;
+        let shown = house.run("roles", ThreadChoice::Existing(house.main.clone())).await;
         assert_eq!(
             house.said(&shown).await,
             format!("user text/plain|agent/script application/json [7] {}", run.id)

@@ -137,14 +137,13 @@ async fn one_of_several_that_end_a_run_wins_and_the_others_are_told() {
 #[tokio::test]
 async fn of_several_who_remove_a_run_one_does() {
     for house in houses().await {
-        let thread = house.thread().await;
-        let ended = house.run("say:x", ThreadChoice::Existing(thread.clone())).await;
+        let ended = house.run("say:x", ThreadChoice::Existing(house.main.clone())).await;
         let (by, id) = (alice(), ended.id.clone());
         let (one, two) =
             tokio::join!(house.runtime.remove_run(&by, &id), house.runtime.remove_run(&by, &id));
         let told = [one, two].map(|told| told.map_err(|error| error.code()));
         assert!(told.contains(&Ok(())) && told.contains(&Err(Code::RunNotFound)), "{told:?}");
-        let row = house.store.thread(&scope(), &thread).await.unwrap().unwrap();
+        let row = house.store.thread(&scope(), &house.main).await.unwrap().unwrap();
         let range = Range { run: None, after: 0, max_bytes: 1 << 20 };
         let frames = house.store.frames(row.key, range).await.unwrap();
         let events = frames.iter().flat_map(|frame| frame.events().unwrap());
@@ -161,23 +160,22 @@ async fn of_several_who_remove_a_run_one_does() {
 #[tokio::test]
 async fn a_thread_is_erased_only_while_it_is_idle() {
     for house in houses().await {
-        let thread = house.thread().await;
-        let at_work = house.submit(on(&thread, "gate suspend:say:x")).await;
-        let busy = house.runtime.erase_idle_thread(&alice(), &thread).await.unwrap_err();
+        let at_work = house.submit(on(&house.main, "gate suspend:say:x")).await;
+        let busy = house.runtime.erase_idle_thread(&alice(), &house.main).await.unwrap_err();
         assert_eq!(busy.code(), Code::ThreadBusy);
         house.agent.gate.add_permits(1);
         let waits = at_work.settled.wait().await.unwrap();
         assert_eq!(waits.status, RunStatus::Interrupted);
-        let mut scheduled = on(&thread, "say:later");
+        let mut scheduled = on(&house.main, "say:later");
         scheduled.not_before = Some(house.clock.now().after(Duration::from_secs(60)));
         let scheduled = house.submit(scheduled).await.run;
-        let busy = house.runtime.erase_idle_thread(&alice(), &thread).await.unwrap_err();
+        let busy = house.runtime.erase_idle_thread(&alice(), &house.main).await.unwrap_err();
         assert_eq!(busy.code(), Code::ThreadBusy);
         house.runtime.cancel(&alice(), &scheduled.id).await.unwrap();
-        house.runtime.erase_idle_thread(&alice(), &thread).await.unwrap();
+        house.runtime.erase_idle_thread(&alice(), &house.main).await.unwrap();
         assert!(house.is_gone(&waits).await, "what waits goes with its thread");
-        assert_eq!(house.store.thread(&scope(), &thread).await.unwrap(), None);
-        let gone = house.runtime.erase_idle_thread(&alice(), &thread).await.unwrap_err();
+        assert_eq!(house.store.thread(&scope(), &house.main).await.unwrap(), None);
+        let gone = house.runtime.erase_idle_thread(&alice(), &house.main).await.unwrap_err();
         assert_eq!(gone.code(), Code::ThreadNotFound);
     }
 }
@@ -185,20 +183,19 @@ async fn a_thread_is_erased_only_while_it_is_idle() {
 #[tokio::test]
 async fn a_state_is_set_only_while_the_thread_is_idle_where_that_is_asked_for() {
     for house in houses().await {
-        let thread = house.thread().await;
-        let at_work = house.submit(on(&thread, "gate")).await;
+        let at_work = house.submit(on(&house.main, "gate")).await;
         let patch = |values: Option<&'static str>, metadata: Option<&'static str>, if_idle| {
             let json = |text: &'static str| Json::parse(text).unwrap();
             let (values, metadata) = (values.map(json), metadata.map(json));
             ThreadPatch { values, metadata, if_idle, ..ThreadPatch::default() }
         };
         let change = async |patch: ThreadPatch| {
-            let changed = house.runtime.patch_thread(&alice(), &thread, patch).await;
+            let changed = house.runtime.patch_thread(&alice(), &house.main, patch).await;
             changed.map(|row| row.metadata.to_value()).map_err(|error| error.code())
         };
         let both = patch(Some("{}"), Some(r#"{"a":1}"#), true);
         assert_eq!(change(both.clone()).await, Err(Code::ThreadBusy));
-        let row = house.store.thread(&scope(), &thread).await.unwrap().unwrap();
+        let row = house.store.thread(&scope(), &house.main).await.unwrap().unwrap();
         assert_eq!(row.metadata.to_value(), serde_json::json!({}), "nothing was changed");
         let metadata = patch(None, Some(r#"{"b":1}"#), true);
         assert_eq!(change(metadata).await, Ok(serde_json::json!({"b": 1})));
@@ -222,8 +219,7 @@ async fn a_stateless_run_leaves_itself_alone_and_goes_in_its_time() {
         ..Options::default()
     };
     for house in [House::with(options.clone()).await, House::sqlite_with(options).await] {
-        let thread = house.thread().await;
-        let usual = house.run("say:x", ThreadChoice::Existing(thread)).await;
+        let usual = house.run("say:x", ThreadChoice::Existing(house.main.clone())).await;
         let mut new = new_run(r#"say:x set:{"n":1}"#, ThreadChoice::Stateless);
         new.request = Some(Json::parse(r#"{"agent_id":"x"}"#).unwrap());
         let trilogue_runtime::Input::Messages(messages) = &new.input else { panic!() };

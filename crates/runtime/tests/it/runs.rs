@@ -170,9 +170,8 @@ async fn an_idempotency_key_names_one_run() {
 #[tokio::test]
 async fn a_run_that_was_taken_in_between_is_joined_where_its_twin_would_be_refused() {
     for house in [House::memory().await, House::sqlite().await] {
-        let thread = house.thread().await;
         let keyed = |key: &str| {
-            let mut new = new_run("gate", ThreadChoice::Existing(thread.clone()));
+            let mut new = new_run("gate", ThreadChoice::Existing(house.main.clone()));
             new.strategy = Strategy::Reject;
             new.idempotency = Some((key.to_owned(), [1; 32]));
             new
@@ -191,13 +190,12 @@ async fn a_run_that_was_taken_in_between_is_joined_where_its_twin_would_be_refus
 #[tokio::test]
 async fn a_taken_run_id_refuses_that_run_and_harms_no_other() {
     for house in [House::memory().await, House::sqlite().await] {
-        let thread = house.thread().await;
         let at_work = house
             .runtime
-            .submit(&alice(), new_run("gate say:done", ThreadChoice::Existing(thread.clone())))
+            .submit(&alice(), new_run("gate say:done", ThreadChoice::Existing(house.main.clone())))
             .await
             .unwrap();
-        let mut twin = new_run("say:twin", ThreadChoice::Existing(thread.clone()));
+        let mut twin = new_run("say:twin", ThreadChoice::Existing(house.main.clone()));
         twin.id = Some(at_work.run.id.clone());
         let refused = house.runtime.submit(&alice(), twin).await.map(|_| ()).unwrap_err();
         assert_eq!(refused.code(), Code::AlreadyExists);

@@ -34,17 +34,16 @@ async fn houses() -> [House; 2] {
 #[tokio::test]
 async fn a_checkpoint_has_what_was_set_last_or_what_was_said() {
     for house in houses().await {
-        let thread = house.thread().await;
         assert_eq!(
-            house.runtime.state_at(&row(&house, &thread).await, None).await.unwrap(),
+            house.runtime.state_at(&row(&house, &house.main).await, None).await.unwrap(),
             StateOf::Messages(Vec::new())
         );
         let scripts = ["say:one", "say:two", r#"set:{"n":1}"#, "say:three", r#"set:{"n":2}"#];
         for script in scripts {
-            house.run(script, ThreadChoice::Existing(thread.clone())).await;
+            house.run(script, ThreadChoice::Existing(house.main.clone())).await;
         }
-        let row = row(&house, &thread).await;
-        let path = house.store.path(&scope(), &thread, None, 99).await.unwrap();
+        let row = row(&house, &house.main).await;
+        let path = house.store.path(&scope(), &house.main, None, 99).await.unwrap();
         let expected = [
             r#"{"n":2}"#,
             // An agent of messages went on by what was said.
@@ -72,11 +71,10 @@ async fn a_checkpoint_has_what_was_set_last_or_what_was_said() {
 #[tokio::test]
 async fn an_agent_with_a_state_hands_on_what_was_set_before_its_run() {
     for house in houses().await {
-        let thread = house.thread().await;
-        house.run(r#"set:{"n":1}"#, ThreadChoice::Existing(thread.clone())).await;
-        house.submit(counting(on(&thread, "say:x"))).await.settled.wait().await.unwrap();
-        let row = row(&house, &thread).await;
-        let path = house.store.path(&scope(), &thread, None, 9).await.unwrap();
+        house.run(r#"set:{"n":1}"#, ThreadChoice::Existing(house.main.clone())).await;
+        house.submit(counting(on(&house.main, "say:x"))).await.settled.wait().await.unwrap();
+        let row = row(&house, &house.main).await;
+        let path = house.store.path(&scope(), &house.main, None, 9).await.unwrap();
         let states = house.runtime.states(&row, &path).await.unwrap();
         assert_eq!(states.iter().map(told).collect::<Vec<_>>(), [r#"{"n":1}"#; 2]);
         assert_eq!(house.runtime.state_at(&row, None).await.unwrap(), states[0]);
@@ -86,24 +84,23 @@ async fn an_agent_with_a_state_hands_on_what_was_set_before_its_run() {
 #[tokio::test]
 async fn what_was_said_is_not_replaced_where_only_a_state_is_to_be() {
     for house in houses().await {
-        let thread = house.thread().await;
         let set = async |from: Option<CheckpointId>, only_where_set| {
             let values = Some(json(r#"{"n":1}"#));
             let patch = ThreadPatch { values, from, only_where_set, ..ThreadPatch::default() };
-            let changed = house.runtime.patch_thread(&alice(), &thread, patch).await;
+            let changed = house.runtime.patch_thread(&alice(), &house.main, patch).await;
             changed.map(|row| row.head).map_err(|error| error.to_string())
         };
         assert!(set(None, true).await.is_ok(), "nothing was said");
-        let patched = house.store.path(&scope(), &thread, None, 9).await.unwrap().remove(0);
-        house.run("say:one", ThreadChoice::Existing(thread.clone())).await;
+        let patched = house.store.path(&scope(), &house.main, None, 9).await.unwrap().remove(0);
+        house.run("say:one", ThreadChoice::Existing(house.main.clone())).await;
         let refused = set(None, true).await.unwrap_err();
         assert!(refused.contains("what was said in it, and cannot be set"), "{refused}");
-        let head = row(&house, &thread).await;
+        let head = row(&house, &house.main).await;
         assert_eq!(told(&house.runtime.state_at(&head, None).await.unwrap()), "say:one|one");
         assert!(set(Some(patched.id), true).await.is_ok(), "that checkpoint has a state");
-        house.run("say:two", ThreadChoice::Existing(thread.clone())).await;
+        house.run("say:two", ThreadChoice::Existing(house.main.clone())).await;
         assert!(set(None, false).await.is_ok(), "nobody asked for that");
-        house.run(r#"set:{"n":2}"#, ThreadChoice::Existing(thread.clone())).await;
+        house.run(r#"set:{"n":2}"#, ThreadChoice::Existing(house.main.clone())).await;
         assert!(set(None, true).await.is_ok(), "the agent keeps a state");
     }
 }
@@ -111,16 +108,15 @@ async fn what_was_said_is_not_replaced_where_only_a_state_is_to_be() {
 #[tokio::test]
 async fn a_page_of_history_may_name_branches_and_any_order() {
     for house in houses().await {
-        let thread = house.thread().await;
-        house.run("say:one", ThreadChoice::Existing(thread.clone())).await;
-        let base = house.store.path(&scope(), &thread, None, 9).await.unwrap().remove(0);
-        house.run("say:left", ThreadChoice::Existing(thread.clone())).await;
-        let left = house.store.path(&scope(), &thread, None, 9).await.unwrap().remove(0);
+        house.run("say:one", ThreadChoice::Existing(house.main.clone())).await;
+        let base = house.store.path(&scope(), &house.main, None, 9).await.unwrap().remove(0);
+        house.run("say:left", ThreadChoice::Existing(house.main.clone())).await;
+        let left = house.store.path(&scope(), &house.main, None, 9).await.unwrap().remove(0);
         let back = ThreadPatch { from: Some(base.id.clone()), ..ThreadPatch::default() };
-        house.runtime.patch_thread(&alice(), &thread, back).await.unwrap();
-        house.run("say:right", ThreadChoice::Existing(thread.clone())).await;
-        let row = row(&house, &thread).await;
-        let right = house.store.path(&scope(), &thread, None, 9).await.unwrap().remove(0);
+        house.runtime.patch_thread(&alice(), &house.main, back).await.unwrap();
+        house.run("say:right", ThreadChoice::Existing(house.main.clone())).await;
+        let row = row(&house, &house.main).await;
+        let right = house.store.path(&scope(), &house.main, None, 9).await.unwrap().remove(0);
         let named = [base.clone(), left, right, base];
         let states = house.runtime.states(&row, &named).await.unwrap();
         let expected = [
@@ -158,10 +154,9 @@ async fn an_agent_goes_on_only_with_a_state_that_fits_it() {
 #[tokio::test]
 async fn a_queued_run_fails_where_the_one_before_it_left_another_state() {
     for house in houses().await {
-        let thread = house.thread().await;
-        house.run(r#"set:{"n":1}"#, ThreadChoice::Existing(thread.clone())).await;
-        let first = house.submit(on(&thread, r#"gate set:{"m":1}"#)).await;
-        let second = house.submit(counting(on(&thread, "state"))).await;
+        house.run(r#"set:{"n":1}"#, ThreadChoice::Existing(house.main.clone())).await;
+        let first = house.submit(on(&house.main, r#"gate set:{"m":1}"#)).await;
+        let second = house.submit(counting(on(&house.main, "state"))).await;
         house.agent.gate.add_permits(1);
         assert_eq!(first.settled.wait().await.unwrap().outcome, Some(Outcome::Completed));
         let ended = second.settled.wait().await.unwrap();
@@ -174,18 +169,17 @@ async fn a_queued_run_fails_where_the_one_before_it_left_another_state() {
 #[tokio::test]
 async fn a_state_that_a_client_sets_fits_the_agent_of_the_newest_run() {
     for house in houses().await {
-        let thread = house.thread().await;
         let patch = |text| ThreadPatch { values: Some(json(text)), ..ThreadPatch::default() };
         let set = async |text| {
-            let changed = house.runtime.patch_thread(&alice(), &thread, patch(text)).await;
+            let changed = house.runtime.patch_thread(&alice(), &house.main, patch(text)).await;
             changed.map(drop).map_err(|error| error.code())
         };
         assert_eq!(set(r#"{"m":1}"#).await, Ok(()), "nobody has said what fits");
         assert_eq!(set(r#"{"n":1}"#).await, Ok(()));
-        house.submit(counting(on(&thread, "say:x"))).await.settled.wait().await.unwrap();
+        house.submit(counting(on(&house.main, "say:x"))).await.settled.wait().await.unwrap();
         assert_eq!(set(r#"{"m":1}"#).await, Err(Code::StateInvalid));
         assert_eq!(set(r#"{"n":2}"#).await, Ok(()));
-        house.run("say:x", ThreadChoice::Existing(thread.clone())).await;
+        house.run("say:x", ThreadChoice::Existing(house.main.clone())).await;
         assert_eq!(set(r#"{"m":1}"#).await, Ok(()), "this agent takes any");
     }
 }
@@ -193,10 +187,9 @@ async fn a_state_that_a_client_sets_fits_the_agent_of_the_newest_run() {
 #[tokio::test]
 async fn an_unknown_checkpoint_is_named_as_such() {
     let house = House::memory().await;
-    let thread = house.thread().await;
     let from = trilogue_domain::CheckpointId::parse("none").unwrap();
     let patch = ThreadPatch { from: Some(from), ..ThreadPatch::default() };
-    let error = house.runtime.patch_thread(&alice(), &thread, patch).await.unwrap_err();
+    let error = house.runtime.patch_thread(&alice(), &house.main, patch).await.unwrap_err();
     assert_eq!(error.code(), Code::CheckpointNotFound);
 }
 

@@ -39,18 +39,17 @@ async fn houses() -> [House; 2] {
 #[tokio::test]
 async fn a_run_that_refuses_to_wait_is_refused_while_anything_is_in_flight() {
     for house in houses().await {
-        let thread = house.thread().await;
-        let scheduled = house.submit(in_a_minute(&house, on(&thread, "say:later"))).await.run;
-        let reject = || with(Strategy::Reject, on(&thread, "say:x"));
+        let scheduled = house.submit(in_a_minute(&house, on(&house.main, "say:later"))).await.run;
+        let reject = || with(Strategy::Reject, on(&house.main, "say:x"));
         assert_eq!(house.refused(reject()).await, Code::ThreadBusy, "one is scheduled");
         assert_eq!(house.refused(in_a_minute(&house, reject())).await, Code::ThreadBusy);
         house.runtime.cancel(&alice(), &scheduled.id).await.unwrap();
-        let at_work = house.submit(on(&thread, "gate")).await;
+        let at_work = house.submit(on(&house.main, "gate")).await;
         assert_eq!(house.refused(reject()).await, Code::ThreadBusy, "one is at work");
         house.agent.gate.add_permits(1);
         at_work.settled.wait().await.unwrap();
         // What waits for an answer is not in flight.
-        let waiting = house.run("suspend:say:x", ThreadChoice::Existing(thread.clone())).await;
+        let waiting = house.run("suspend:say:x", ThreadChoice::Existing(house.main.clone())).await;
         let run = house.submit(reject()).await.settled.wait().await.unwrap();
         assert_eq!(run.status, RunStatus::Completed);
         let outcome = house.stored(&waiting).await.outcome;
@@ -61,10 +60,9 @@ async fn a_run_that_refuses_to_wait_is_refused_while_anything_is_in_flight() {
 #[tokio::test]
 async fn an_interrupting_run_cancels_everything_in_flight_and_keeps_it() {
     for house in houses().await {
-        let thread = house.thread().await;
-        house.run(r#"set:{"n":1}"#, ThreadChoice::Existing(thread.clone())).await;
-        let others = in_flight(&house, &thread).await;
-        let new = with(Strategy::Interrupt, on(&thread, "state"));
+        house.run(r#"set:{"n":1}"#, ThreadChoice::Existing(house.main.clone())).await;
+        let others = in_flight(&house, &house.main).await;
+        let new = with(Strategy::Interrupt, on(&house.main, "state"));
         let run = house.submit(new).await.settled.wait().await.unwrap();
         assert_eq!(house.said(&run).await, r#"{"n":1}"#);
         for other in &others {
@@ -79,13 +77,12 @@ async fn an_interrupting_run_cancels_everything_in_flight_and_keeps_it() {
 #[tokio::test]
 async fn a_run_that_rolls_back_starts_from_the_state_before_everything_in_flight() {
     for house in houses().await {
-        let thread = house.thread().await;
-        house.run(r#"set:{"n":1} say:before"#, ThreadChoice::Existing(thread.clone())).await;
-        let others = in_flight(&house, &thread).await;
+        house.run(r#"set:{"n":1} say:before"#, ThreadChoice::Existing(house.main.clone())).await;
+        let others = in_flight(&house, &house.main).await;
         let runs = others.each_ref().map(|other| other.run.clone());
         // Whoever submitted it waits from its beginning; somebody who asks now may come when it is gone.
         let [at_work, ..] = others;
-        let new = with(Strategy::Rollback, on(&thread, "state history"));
+        let new = with(Strategy::Rollback, on(&house.main, "state history"));
         let (told, submitted) = tokio::join!(at_work.settled.wait(), house.submit(new));
         let expected = Outcome::Cancelled { reason: Some(Code::RunRolledBack) };
         assert_eq!(told.unwrap().outcome, Some(expected), "who waits is told before it goes");
@@ -137,14 +134,16 @@ async fn a_scheduled_run_applies_its_strategy_at_once_and_queues_when_it_is_due(
 async fn those_that_wait_for_their_time_are_bounded_with_those_that_wait_for_their_turn() {
     let options = Options { max_queued_runs_per_thread: 3, ..Options::default() };
     let house = House::with(options).await;
-    let thread = house.thread().await;
     for _ in 0..3 {
-        house.submit(in_a_minute(&house, on(&thread, "say:x"))).await;
+        house.submit(in_a_minute(&house, on(&house.main, "say:x"))).await;
     }
-    assert_eq!(house.refused(in_a_minute(&house, on(&thread, "say:x"))).await, Code::Overloaded);
+    assert_eq!(
+        house.refused(in_a_minute(&house, on(&house.main, "say:x"))).await,
+        Code::Overloaded
+    );
     // One that starts at once waits for nothing.
-    let at_work = house.submit(on(&thread, "gate")).await;
-    assert_eq!(house.refused(on(&thread, "say:x")).await, Code::Overloaded);
+    let at_work = house.submit(on(&house.main, "gate")).await;
+    assert_eq!(house.refused(on(&house.main, "say:x")).await, Code::Overloaded);
     house.agent.gate.add_permits(1);
     at_work.settled.wait().await.unwrap();
 }

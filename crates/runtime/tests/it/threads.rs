@@ -47,12 +47,11 @@ async fn a_branch_forgets_what_lies_behind_it() {
 #[tokio::test]
 async fn a_copy_holds_content_and_outlives_its_source() {
     for house in [House::memory().await, House::sqlite().await] {
-        let thread = house.thread().await;
-        house.run(r#"say:one set:{"n":1}"#, ThreadChoice::Existing(thread.clone())).await;
-        house.run("bytes:100000 say:two", ThreadChoice::Existing(thread.clone())).await;
+        house.run(r#"say:one set:{"n":1}"#, ThreadChoice::Existing(house.main.clone())).await;
+        house.run("bytes:100000 say:two", ThreadChoice::Existing(house.main.clone())).await;
         let copy =
-            house.runtime.copy_thread(&alice(), &thread, NewThread::default()).await.unwrap();
-        house.runtime.erase_thread(&alice(), &thread).await.unwrap();
+            house.runtime.copy_thread(&alice(), &house.main, NewThread::default()).await.unwrap();
+        house.runtime.erase_thread(&alice(), &house.main).await.unwrap();
         let run = house.run("history state", ThreadChoice::Existing(copy.id)).await;
         let said = house.said(&run).await;
         assert!(
@@ -185,10 +184,9 @@ async fn what_comes_with_an_erasure_is_refused_and_never_acknowledged_and_lost()
 #[tokio::test]
 async fn who_waits_for_a_run_of_a_thread_that_is_removed_learns_that() {
     for house in [House::memory().await, House::sqlite().await] {
-        let thread = house.thread().await;
-        let on_it = ThreadChoice::Existing(thread.clone());
+        let on_it = ThreadChoice::Existing(house.main.clone());
         let submitted = house.submit(new_run("forever", on_it)).await;
-        house.runtime.erase_thread(&alice(), &thread).await.unwrap();
+        house.runtime.erase_thread(&alice(), &house.main).await.unwrap();
         let error = submitted.settled.wait().await.unwrap_err();
         assert_eq!(error.code(), Code::ThreadNotFound, "{error}");
     }

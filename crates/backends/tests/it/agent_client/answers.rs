@@ -7,8 +7,7 @@ use trilogue_domain::event::InterruptEvent;
 use trilogue_domain::{Body, Code, Resolution, RunStatus};
 use trilogue_store::rows::{InterruptFilter, Page, RunRow};
 
-use super::rig::{Rig, until};
-use crate::harness::DEADLINE;
+use super::rig::{Rig, until, until_so};
 
 async fn pending(rig: &Rig, run: &RunRow) -> usize {
     let filter = InterruptFilter { run: Some(run.id.clone()), pending: true, thread: None };
@@ -27,29 +26,19 @@ async fn resolved(rig: &Rig, run: &RunRow) -> Vec<Resolution> {
 }
 
 async fn ended(rig: &Rig, run: &RunRow) -> RunRow {
-    let end = tokio::time::Instant::now() + DEADLINE;
-    loop {
-        let row = rig.store.run(&rig.by.scope(), &run.id).await.unwrap().unwrap();
-        if row.status.is_terminal() {
-            return row;
-        }
-        assert!(tokio::time::Instant::now() < end, "the run does not end: {row:?}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let now = async || rig.store.run(&rig.by.scope(), &run.id).await.unwrap().unwrap();
+    until_so("the run ends", async || now().await.status.is_terminal()).await;
+    now().await
 }
 
 #[tokio::test]
 async fn what_an_agent_takes_back_is_asked_of_nobody_any_more() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
-    let run = rig.run(&thread, "take-back:200\nslow").await;
+    let run = rig.run(&rig.thread, "take-back:200\nslow").await;
     assert_eq!(run.status, RunStatus::Interrupted);
-    let end = tokio::time::Instant::now() + DEADLINE;
     // While the turn goes on.
-    while pending(&rig, &run).await > 0 || rig.said(&run).await.is_empty() {
-        assert!(tokio::time::Instant::now() < end, "it is still asked");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let is_over = async || pending(&rig, &run).await == 0 && !rig.said(&run).await.is_empty();
+    until_so("nobody is asked", is_over).await;
     let row = rig.store.run(&rig.by.scope(), &run.id).await.unwrap().unwrap();
     assert_eq!(row.status, RunStatus::Running);
     assert_eq!(rig.said(&run).await, "permission refused: -32800");
@@ -62,13 +51,12 @@ async fn what_an_agent_takes_back_is_asked_of_nobody_any_more() {
 #[tokio::test]
 async fn a_question_does_not_outlive_the_turn_that_asked_it() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
-    let run = rig.run(&thread, "leave:200").await;
+    let run = rig.run(&rig.thread, "leave:200").await;
     let run = ended(&rig, &run).await;
     assert_eq!((run.status, &*rig.said(&run).await), (RunStatus::Completed, "left"));
     assert_eq!(pending(&rig, &run).await, 0);
     assert!(matches!(*resolved(&rig, &run).await, [Resolution::Withdrawn { .. }]));
-    assert_eq!(rig.run(&thread, "say:on").await.status, RunStatus::Completed);
+    assert_eq!(rig.run(&rig.thread, "say:on").await.status, RunStatus::Completed);
     rig.end().await;
 }
 
@@ -79,8 +67,7 @@ async fn a_cancelled_permission_is_cancelled_and_nothing_is_chosen() {
         ["allow_once,reject_always", "allow_always,reject_always", "reject_once,allow_once"]
     {
         let rig = Rig::new(&["--heard", heard]).await;
-        let thread = rig.thread().await;
-        let run = rig.run(&thread, &format!("choose:{kinds}")).await;
+        let run = rig.run(&rig.thread, &format!("choose:{kinds}")).await;
         assert_eq!(run.status, RunStatus::Interrupted);
         let run = rig.cancel(&run).await;
         assert_eq!(run.status, RunStatus::Cancelled);
@@ -106,8 +93,7 @@ async fn a_permission_that_nobody_answers_in_time_is_rejected_once_or_cancelled(
             ..trilogue_runtime::Options::default()
         };
         let rig = Rig::built(&[], Rules::default(), options, |_| {}).await;
-        let thread = rig.thread().await;
-        let run = rig.run(&thread, &format!("choose:{kinds}")).await;
+        let run = rig.run(&rig.thread, &format!("choose:{kinds}")).await;
         let run = ended(&rig, &run).await;
         assert_eq!((run.status, &*rig.said(&run).await), (status, said), "{kinds}");
         rig.end().await;
@@ -117,8 +103,7 @@ async fn a_permission_that_nobody_answers_in_time_is_rejected_once_or_cancelled(
 #[tokio::test]
 async fn a_question_goes_with_the_process_that_asked_it() {
     let rig = Rig::new(&["--load", "--store", "{store}"]).await;
-    let thread = rig.thread().await;
-    let run = rig.run(&thread, "pid\nchoose:allow_once,reject_once").await;
+    let run = rig.run(&rig.thread, "pid\nchoose:allow_once,reject_once").await;
     let pid = rig.said(&run).await;
     let killed = std::process::Command::new("kill").args(["-9", &pid]).status();
     assert!(killed.unwrap().success());

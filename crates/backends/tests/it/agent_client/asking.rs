@@ -24,10 +24,9 @@ fn option(rig_interrupt: &trilogue_domain::Interrupt, effect: Effect) -> Answer 
 #[tokio::test]
 async fn a_permission_is_asked_for_and_answered() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
     for (effect, said) in [(Effect::Allow, "permission: once"), (Effect::Reject, "permission: no")]
     {
-        let run = rig.run(&thread, "permission:edit:/a").await;
+        let run = rig.run(&rig.thread, "permission:edit:/a").await;
         assert_eq!(run.status, RunStatus::Interrupted);
         let interrupt = rig.pending(&run).await;
         assert_eq!(interrupt.kind, InterruptKind::Permission);
@@ -43,8 +42,7 @@ async fn a_permission_is_asked_for_and_answered() {
 #[tokio::test]
 async fn a_permission_that_is_pending_goes_with_its_run() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
-    let run = rig.run(&thread, "permission").await;
+    let run = rig.run(&rig.thread, "permission").await;
     let run = rig.cancel(&run).await;
     assert_eq!(run.status, RunStatus::Cancelled);
     assert_eq!(rig.said(&run).await, "permission: cancelled");
@@ -69,7 +67,6 @@ async fn rules_decide_before_anybody_is_asked() {
         rule("deletes", "delete", None, Verdict::Deny),
     ]);
     let rig = Rig::with_rules(&[], rules.unwrap(), |_| {}).await;
-    let thread = rig.thread().await;
     let root = rig.folder.path().canonicalize().unwrap();
     let inside = format!("permission:edit:{}/src/a.rs", root.display());
     for (prompt, name, said) in [
@@ -77,7 +74,7 @@ async fn rules_decide_before_anybody_is_asked() {
         (&*inside, "sources", "permission: once"),
         ("permission:delete:/a", "deletes", "permission: no"),
     ] {
-        let run = rig.run(&thread, prompt).await;
+        let run = rig.run(&rig.thread, prompt).await;
         assert_eq!((run.status, rig.said(&run).await), (RunStatus::Completed, said.to_owned()));
         let events = rig.events(&run).await;
         let applied = events.iter().find_map(|event| match &event.body {
@@ -86,7 +83,7 @@ async fn rules_decide_before_anybody_is_asked() {
         });
         assert_eq!(applied.as_deref(), Some(name));
     }
-    let run = rig.run(&thread, "permission:edit:/etc/passwd").await;
+    let run = rig.run(&rig.thread, "permission:edit:/etc/passwd").await;
     assert_eq!(run.status, RunStatus::Interrupted);
     rig.cancel(&run).await;
     rig.end().await;
@@ -95,15 +92,14 @@ async fn rules_decide_before_anybody_is_asked() {
 #[tokio::test]
 async fn questions_are_asked_and_answered() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
-    let run = rig.run(&thread, "ask-form").await;
+    let run = rig.run(&rig.thread, "ask-form").await;
     assert_eq!(rig.pending(&run).await.kind, InterruptKind::Form);
     let answer = Answer::Json(Json::from_value(&json!({ "name": "Ada" })));
     let run = rig.answer(&run, answer).await;
     let said = rig.said(&run).await;
     let answer: Value = serde_json::from_str(said.strip_prefix("answer: ").unwrap()).unwrap();
     assert_eq!(answer, json!({ "action": "accept", "content": { "name": "Ada" } }));
-    let run = rig.run(&thread, "ask-url").await;
+    let run = rig.run(&rig.thread, "ask-url").await;
     assert_eq!(rig.pending(&run).await.kind, InterruptKind::Url);
     let run = rig.cancel(&run).await;
     assert_eq!(run.status, RunStatus::Cancelled);
@@ -113,8 +109,7 @@ async fn questions_are_asked_and_answered() {
 #[tokio::test]
 async fn what_an_answer_carries_beyond_itself_comes_with_it() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
-    let run = rig.run(&thread, "permission").await;
+    let run = rig.run(&rig.thread, "permission").await;
     let allow = option(&rig.pending(&run).await, Effect::Allow);
     let run = rig.answer_with(&run, allow, r#"{"more":1.50,"outcome":{"why":"so"}}"#).await;
     assert_eq!(rig.said(&run).await, "permission: once");
@@ -126,7 +121,7 @@ async fn what_an_answer_carries_beyond_itself_comes_with_it() {
         _ => None,
     });
     assert_eq!(kept.as_ref().map(Json::as_str), Some(r#"{"more":1.50,"outcome":{"why":"so"}}"#));
-    let run = rig.run(&thread, "ask-form").await;
+    let run = rig.run(&rig.thread, "ask-form").await;
     let filled = Answer::Json(json(r#"{"name":"Ada"}"#));
     let run = rig.answer_with(&run, filled, r#"{"more":[null]}"#).await;
     assert_eq!(
@@ -229,11 +224,10 @@ async fn the_prompting_client_serves_what_is_forwarded() {
             launch.client_tools = if forward { ClientTools::Forward } else { ClientTools::None };
         })
         .await;
-        let thread = rig.thread().await;
-        let row = rig.store.thread(&rig.by.scope(), &thread).await.unwrap().unwrap();
+        let row = rig.store.thread(&rig.by.scope(), &rig.thread).await.unwrap().unwrap();
         let attached = rig.runtime.attach(&row, client.clone());
         attached.take_control();
-        let run = rig.run(&thread, script).await;
+        let run = rig.run(&rig.thread, script).await;
         let told = rig.said(&run).await;
         let lines: Vec<_> = told.lines().collect();
         let init: Value = serde_json::from_str(lines[0]).unwrap();
@@ -256,8 +250,7 @@ async fn the_prompting_client_serves_what_is_forwarded() {
 #[tokio::test]
 async fn an_answer_that_does_not_fit_is_refused_and_the_question_stays() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
-    let run = rig.run(&thread, "ask-form").await;
+    let run = rig.run(&rig.thread, "ask-form").await;
     for (value, path) in [
         ("[1]", ""),
         ("5", ""),
@@ -275,11 +268,11 @@ async fn an_answer_that_does_not_fit_is_refused_and_the_question_stays() {
     let run = rig.answer(&run, Answer::Json(json("{\"name\":\"Ada\"}"))).await;
     assert_eq!(rig.said(&run).await, r#"answer: {"action":"accept","content":{"name":"Ada"}}"#);
     for (value, action) in [("false", "decline"), ("null", "cancel")] {
-        let run = rig.run(&thread, "ask-form").await;
+        let run = rig.run(&rig.thread, "ask-form").await;
         let run = rig.answer(&run, Answer::Json(json(value))).await;
         assert_eq!(rig.said(&run).await, format!(r#"answer: {{"action":"{action}"}}"#));
     }
-    let run = rig.run(&thread, "ask-url").await;
+    let run = rig.run(&rig.thread, "ask-url").await;
     for value in ["\"no, never!\"", "\"yes\"", "{}", "1"] {
         let refused = rig.refused(&run, Answer::Json(json(value))).await;
         assert_eq!(refused.code(), Code::AnswerInvalid, "{value}");
@@ -287,7 +280,7 @@ async fn an_answer_that_does_not_fit_is_refused_and_the_question_stays() {
     let run = rig.answer(&run, Answer::Json(json("true"))).await;
     assert_eq!(rig.said(&run).await, r#"answer: {"action":"accept"}"#);
     for (value, action) in [("false", "decline"), ("null", "cancel")] {
-        let run = rig.run(&thread, "ask-url").await;
+        let run = rig.run(&rig.thread, "ask-url").await;
         let run = rig.answer(&run, Answer::Json(json(value))).await;
         assert_eq!(rig.said(&run).await, format!(r#"answer: {{"action":"{action}"}}"#));
     }

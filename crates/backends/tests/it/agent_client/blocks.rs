@@ -38,7 +38,6 @@ fn blocks() -> Vec<Value> {
 #[tokio::test]
 async fn every_block_of_a_tool_s_output_is_read_back_as_it_was_told() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
     let content: Vec<_> = blocks()
         .into_iter()
         .map(|block| json!({ "type": "content", "content": block, "_meta": { "n": 1 } }))
@@ -53,7 +52,7 @@ async fn every_block_of_a_tool_s_output_is_read_back_as_it_was_told() {
         json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "content": content, "rawOutput": { "content": blocks() } }),
     ];
     let script: Vec<_> = updates.iter().map(|update| format!("raw:{update}")).collect();
-    let run = rig.run(&thread, &script.join("\n")).await;
+    let run = rig.run(&rig.thread, &script.join("\n")).await;
     assert_eq!(run.status, RunStatus::Completed);
     let originals = rig.originals(&run).await;
     let told = originals.iter().filter_map(|original| {
@@ -74,11 +73,10 @@ async fn every_block_of_a_tool_s_output_is_read_back_as_it_was_told() {
 #[tokio::test]
 async fn what_stands_beside_a_prompt_comes_to_the_agent() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
     let Input::Messages(mut messages) = crate::harness::said("prompt") else { panic!() };
     let extra = Json::parse(r#"{"extra":{"b":1,"a":[1.50]},"_x":null}"#.to_owned()).unwrap();
     trilogue_mapping::agent_client::keep_extra(&mut messages[0], &extra);
-    let run = settle(rig.begin_with(&thread, Input::Messages(messages)).await).await;
+    let run = settle(rig.begin_with(&rig.thread, Input::Messages(messages)).await).await;
     let prompt: Value = serde_json::from_str(&rig.said(&run).await).unwrap();
     assert_eq!(
         (&prompt["extra"], prompt.get("_x")),

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use trilogue_domain::{Json, RunStatus};
 
-use super::rig::{Rig, until};
+use super::rig::{Rig, until, until_so};
 
 /// The longest that telling it something may take: its own limit of five seconds, and as much for a busy machine.
 const TOLD_WITHIN: Duration = Duration::from_secs(10);
@@ -19,11 +19,7 @@ async fn deaf(grace: Duration) -> (Rig, trilogue_domain::ThreadId, trilogue_stor
     let thread = rig.thread().await;
     let begun = rig.begin(&thread, SCRIPT).await;
     let run = rig.store.run(&rig.by.scope(), &begun.run.id).await.unwrap().unwrap();
-    let end = tokio::time::Instant::now() + crate::harness::DEADLINE;
-    while !rig.said(&run).await.contains("heard nothing") {
-        assert!(tokio::time::Instant::now() < end, "it still listens");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until_so("it listens no more", async || rig.said(&run).await.contains("heard nothing")).await;
     (rig, thread, run)
 }
 

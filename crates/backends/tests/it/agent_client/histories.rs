@@ -24,15 +24,14 @@ async fn end(rig: &Rig, thread: &ThreadId) {
 async fn a_history_is_logged_once_however_late_it_is_told() {
     for replay in ["before", "late", "split", "never"] {
         let rig = Rig::new(&["--load", "--store", "{store}", "--replay", replay]).await;
-        let thread = rig.thread().await;
         let lines: Vec<_> = (0..12).map(|line| format!("say:line {line}\ntool")).collect();
-        rig.run(&thread, &lines.join("\n")).await;
-        let before = said(&rig, &thread).await;
+        rig.run(&rig.thread, &lines.join("\n")).await;
+        let before = said(&rig, &rig.thread).await;
         assert_eq!(before.len(), 12);
-        end(&rig, &thread).await;
-        let run = rig.run(&thread, "say:new").await;
+        end(&rig, &rig.thread).await;
+        let run = rig.run(&rig.thread, "say:new").await;
         assert_eq!((run.status, &*rig.said(&run).await), (RunStatus::Completed, "new"), "{replay}");
-        let after = said(&rig, &thread).await;
+        let after = said(&rig, &rig.thread).await;
         assert_eq!((&after[..12], after.len()), (&before[..], 13), "{replay}");
         let tools = rig.events(&run).await;
         assert!(!tools.iter().any(|event| matches!(event.body, Body::Tool(_))), "{replay}");
@@ -43,16 +42,15 @@ async fn a_history_is_logged_once_however_late_it_is_told() {
 #[tokio::test]
 async fn a_client_that_loads_does_not_wait_for_what_comes_late() {
     let rig = Rig::new(&["--load", "--store", "{store}", "--replay", "split"]).await;
-    let thread = rig.thread().await;
-    rig.run(&thread, &"say:line\n".repeat(40)).await;
-    end(&rig, &thread).await;
-    let context = rig.context(&thread).await;
+    rig.run(&rig.thread, &"say:line\n".repeat(40)).await;
+    end(&rig, &rig.thread).await;
+    let context = rig.context(&rig.thread).await;
     let caller = super::rig::caller("{}");
     let params = super::rig::json(r#"{"mcpServers":[]}"#);
     rig.sessions().open(&context, &caller, params).await.unwrap();
     // It is still told here; and what is said in the next turn is new.
-    let run = rig.run(&thread, "say:new").await;
+    let run = rig.run(&rig.thread, "say:new").await;
     assert_eq!(rig.said(&run).await, "new");
-    assert_eq!(said(&rig, &thread).await.len(), 41);
+    assert_eq!(said(&rig, &rig.thread).await.len(), 41);
     rig.end().await;
 }

@@ -26,8 +26,7 @@ const SCRIPT: &str = "chunks:3\nthink:a\nthink:b\nsay:c\ntool\nsay:d\nuser:e\nsa
 async fn pieces_without_an_id_get_one_that_lasts_as_long_as_the_message() {
     for flags in [["--ids", "none"], ["--ids", "null"]] {
         let rig = Rig::new(&flags).await;
-        let thread = rig.thread().await;
-        let run = rig.run(&thread, SCRIPT).await;
+        let run = rig.run(&rig.thread, SCRIPT).await;
         let pieces = pieces(&rig, &run).await;
         let ids: Vec<_> = pieces.iter().map(|(_, id)| id.clone().unwrap()).collect();
         for id in &ids {
@@ -60,7 +59,7 @@ async fn pieces_without_an_id_get_one_that_lasts_as_long_as_the_message() {
         assert_eq!(first, expected);
 
         // The next prompt begins another message.
-        let run = rig.run(&thread, "say:next").await;
+        let run = rig.run(&rig.thread, "say:next").await;
         assert_ne!(rig.begun(&run).await[0], *said.last().unwrap());
         rig.end().await;
     }
@@ -69,8 +68,7 @@ async fn pieces_without_an_id_get_one_that_lasts_as_long_as_the_message() {
 #[tokio::test]
 async fn pieces_stay_without_ids_where_that_is_wanted_and_messages_are_told_apart_all_the_same() {
     let rig = Rig::with(&["--no-ids"], |launch| launch.assign_message_ids = false).await;
-    let thread = rig.thread().await;
-    let run = rig.run(&thread, SCRIPT).await;
+    let run = rig.run(&rig.thread, SCRIPT).await;
     assert!(pieces(&rig, &run).await.iter().all(|(_, id)| id.is_none()));
     let messages = rig.messages(&run).await;
     let texts: Vec<_> = messages.iter().map(trilogue_domain::Message::text).collect();

@@ -12,10 +12,9 @@ const MIB: usize = 1024 * 1024;
 #[tokio::test]
 async fn a_large_update_is_logged_as_it_came() {
     let rig = Rig::new(&["--heard", "{store}-heard"]).await;
-    let thread = rig.thread().await;
     for (kind, bytes) in [("text", 2 * MIB), ("tool", 2 * MIB), ("think", MIB), ("plan", 10 * MIB)]
     {
-        let run = rig.run(&thread, &format!("large:{kind}:{bytes}\nsay:behind it")).await;
+        let run = rig.run(&rig.thread, &format!("large:{kind}:{bytes}\nsay:behind it")).await;
         assert_eq!(run.status, RunStatus::Completed, "{kind}: {:?}", run.outcome);
         let originals = rig.originals(&run).await;
         let large = originals.iter().find(|original| original.len() > bytes).unwrap();
@@ -35,10 +34,9 @@ async fn a_large_update_is_logged_as_it_came() {
 #[tokio::test]
 async fn what_is_larger_than_that_is_logged_as_far_as_it_can_be() {
     let rig = Rig::with(&[], |launch| launch.max_line_bytes = 64 * MIB).await;
-    let thread = rig.thread().await;
     for kind in ["text", "tool", "plan"] {
         let bytes = 18 * MIB;
-        let run = rig.run(&thread, &format!("large:{kind}:{bytes}\nsay:behind it")).await;
+        let run = rig.run(&rig.thread, &format!("large:{kind}:{bytes}\nsay:behind it")).await;
         assert_eq!(run.status, RunStatus::Completed, "{kind}: {:?}", run.outcome);
         let messages = rig.messages(&run).await;
         assert_eq!(messages.last().unwrap().text(), "behind it");

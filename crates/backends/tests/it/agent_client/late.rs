@@ -43,7 +43,6 @@ fn message_of(event: &Event) -> MessageId {
 #[tokio::test]
 async fn words_behind_a_turn_are_a_message_that_is_found_by_its_id() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
     let mut ids = Vec::new();
     for (number, given) in [None, None, Some("theirs")].into_iter().enumerate() {
         let file = rig.path(&format!("go-{number}"));
@@ -57,11 +56,12 @@ async fn words_behind_a_turn_are_a_message_that_is_found_by_its_id() {
             once("agent_message_chunk", &two),
             once("agent_thought_chunk", &format!("hm {number}")),
         ];
-        let run = rig.run(&thread, &lines.join("\n")).await;
+        let run = rig.run(&rig.thread, &lines.join("\n")).await;
         assert_eq!((run.status, &*rig.said(&run).await), (RunStatus::Completed, "in the turn"));
         std::fs::write(&file, "").unwrap();
-        heard(&rig, &thread, &format!("hm {number}")).await;
-        let (first, second) = (heard(&rig, &thread, &one).await, heard(&rig, &thread, &two).await);
+        heard(&rig, &rig.thread, &format!("hm {number}")).await;
+        let (first, second) =
+            (heard(&rig, &rig.thread, &one).await, heard(&rig, &rig.thread, &two).await);
         let id = message_of(&first);
         assert_eq!(message_of(&second), id);
         let told: Value = serde_json::from_str(&text_of(&first.original.unwrap())).unwrap();
@@ -70,7 +70,7 @@ async fn words_behind_a_turn_are_a_message_that_is_found_by_its_id() {
             assert_eq!(id.as_str(), given);
         }
         // It begins before the words and ends where something else is said.
-        let log = rig.log(&thread).await;
+        let log = rig.log(&rig.thread).await;
         let of_it: Vec<_> = log
             .iter()
             .filter(
@@ -85,11 +85,11 @@ async fn words_behind_a_turn_are_a_message_that_is_found_by_its_id() {
         let message = transcript.into_messages().remove(0);
         assert_eq!((message.text(), message.role.is_user()), (format!("{one}{two}"), false));
         // It is looked for where it begins, and a copy that ends with it ends with the turn.
-        let row = rig.store.thread(&rig.by.scope(), &thread).await.unwrap().unwrap();
+        let row = rig.store.thread(&rig.by.scope(), &rig.thread).await.unwrap().unwrap();
         let found = rig.store.message_in(row.key, &id).await.unwrap().unwrap();
         assert_eq!((found.position, found.run), (of_it[0].number, run.key));
         let new = NewThread::default();
-        let copy = rig.runtime.copy_thread_until(&rig.by, &thread, &id, new).await.unwrap();
+        let copy = rig.runtime.copy_thread_until(&rig.by, &rig.thread, &id, new).await.unwrap();
         let messages = rig
             .log(&copy.id)
             .await
@@ -108,19 +108,18 @@ async fn words_behind_a_turn_are_a_message_that_is_found_by_its_id() {
 #[tokio::test]
 async fn what_goes_on_behind_a_turn_with_its_own_id_is_the_message_that_it_was() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
     let file = rig.path("go");
     let more = chunk("agent_message_chunk", Some("m"), " and more");
     let said = chunk("agent_message_chunk", Some("m"), "said");
-    let run = rig.run(&thread, &format!("raw:{said}\nonce:{}:{more}", file.display())).await;
+    let run = rig.run(&rig.thread, &format!("raw:{said}\nonce:{}:{more}", file.display())).await;
     assert_eq!(rig.begun(&run).await, ["m"]);
     std::fs::write(&file, "").unwrap();
-    assert_eq!(message_of(&heard(&rig, &thread, "and more").await).as_str(), "m");
-    let begun = rig.log(&thread).await.into_iter().filter(|event| {
+    assert_eq!(message_of(&heard(&rig, &rig.thread, "and more").await).as_str(), "m");
+    let begun = rig.log(&rig.thread).await.into_iter().filter(|event| {
         matches!(&event.body, Body::Message(MessageEvent::Started { message, .. }) if message.as_str() == "m")
     });
     assert_eq!(begun.count(), 1);
-    let row = rig.store.thread(&rig.by.scope(), &thread).await.unwrap().unwrap();
+    let row = rig.store.thread(&rig.by.scope(), &rig.thread).await.unwrap().unwrap();
     let found = rig.store.message_in(row.key, &MessageId::parse("m").unwrap()).await.unwrap();
     assert_eq!(found.unwrap().run, run.key);
     rig.end().await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use trilogue_domain::{RunStatus, ThreadId};
 
-use super::rig::Rig;
+use super::rig::{Rig, until_so};
 use crate::harness::{DEADLINE, failure};
 
 /// How a prompt ends that is answered so.
@@ -159,11 +159,7 @@ async fn an_answer_over_several_lines_is_none_and_the_prompt_can_be_cancelled() 
         r#"respond:{¶  "jsonrpc": "2.0",¶  "id": ID,¶  "result": { "stopReason": "end_turn" }¶}"#;
     let begun = rig.begin(&thread, &format!("say:before\n{line}")).await;
     let run = rig.store.run(&rig.by.scope(), &begun.run.id).await.unwrap().unwrap();
-    let end = tokio::time::Instant::now() + DEADLINE;
-    while rig.said(&run).await != "before" {
-        assert!(tokio::time::Instant::now() < end, "it says nothing");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until_so("it says something", async || rig.said(&run).await == "before").await;
     let run = rig.cancel(&run).await;
     assert_eq!(run.status, RunStatus::Cancelled);
     lives_on(&rig, &thread, &pid, "over several lines").await;

@@ -9,8 +9,8 @@ use trilogue_backends::workspace::{Files, Grants};
 use trilogue_domain::{Json, RunStatus, ThreadId};
 use trilogue_store::rows::RunRow;
 
-use super::rig::{HEARD, Rig, caller, caller_in, settle, until};
-use crate::harness::{DEADLINE, failure};
+use super::rig::{HEARD, Rig, caller, caller_in, settle, until, until_so};
+use crate::harness::failure;
 
 fn opening(cwd: &Path, more: &Value) -> Json {
     let mut params = json!({ "cwd": cwd, "mcpServers": [] });
@@ -75,32 +75,31 @@ async fn an_open_session_is_opened_again_where_its_client_wants_it_otherwise() {
         let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let rig = Rig::new(&[how, "--store", "{store}"]).await;
         let record = rig.path(HEARD);
-        let thread = rig.thread().await;
-        open(&rig, &thread, opening(one.path(), &json!({}))).await;
-        let remote = rig.context(&thread).await.binding().await.unwrap().unwrap().remote;
-        let first = asked(&rig, &thread, "pid\nsession").await;
+        open(&rig, &rig.thread, opening(one.path(), &json!({}))).await;
+        let remote = rig.context(&rig.thread).await.binding().await.unwrap().unwrap().remote;
+        let first = asked(&rig, &rig.thread, "pid\nsession").await;
         // The same once more changes nothing.
-        open(&rig, &thread, opening(one.path(), &json!({}))).await;
+        open(&rig, &rig.thread, opening(one.path(), &json!({}))).await;
         let again = |record: &Path| heard(record, "session/load") + heard(record, "session/resume");
         assert_eq!(again(&record), 0);
 
         let servers =
             json!({ "mcpServers": [{ "name": "m", "command": "x", "args": [], "env": [] }] });
-        open(&rig, &thread, opening(one.path(), &servers)).await;
+        open(&rig, &rig.thread, opening(one.path(), &servers)).await;
         assert_eq!(again(&record), 1);
-        let second = asked(&rig, &thread, "pid\nsession").await;
+        let second = asked(&rig, &rig.thread, "pid\nsession").await;
         assert_eq!(second[0], first[0]);
         let session: Value = serde_json::from_str(&second[1]).unwrap();
         assert_eq!(session["mcpServers"][0]["name"], "m");
 
-        open(&rig, &thread, opening(two.path(), &json!({}))).await;
-        let third = asked(&rig, &thread, "session").await;
+        open(&rig, &rig.thread, opening(two.path(), &json!({}))).await;
+        let third = asked(&rig, &rig.thread, "session").await;
         let session: Value = serde_json::from_str(&third[0]).unwrap();
         assert_eq!((&session["mcpServers"], &session["cwd"]), (&json!([]), &json!(two.path())));
-        let binding = rig.context(&thread).await.binding().await.unwrap().unwrap();
+        let binding = rig.context(&rig.thread).await.binding().await.unwrap().unwrap();
         assert_eq!(binding.remote, remote);
         assert_eq!(binding.capabilities.to_value()["cwd"], json!(two.path()));
-        let log = rig.log(&thread).await;
+        let log = rig.log(&rig.thread).await;
         let named = |event: &trilogue_domain::Event| format!("{:?}", event.body);
         assert!(!log.iter().any(|event| named(event).contains("session_restarted")));
         rig.end().await;
@@ -111,22 +110,17 @@ async fn an_open_session_is_opened_again_where_its_client_wants_it_otherwise() {
 async fn a_session_in_which_a_turn_is_on_is_opened_otherwise_when_the_turn_is_over() {
     let folder = tempfile::tempdir().unwrap();
     let rig = Rig::new(&["--load", "--store", "{store}"]).await;
-    let thread = rig.thread().await;
-    open(&rig, &thread, opening(folder.path(), &json!({}))).await;
-    let busy = rig.begin(&thread, "say:at work\nslow").await;
+    open(&rig, &rig.thread, opening(folder.path(), &json!({}))).await;
+    let busy = rig.begin(&rig.thread, "say:at work\nslow").await;
     let busy = row(&rig, &busy).await;
-    let end = tokio::time::Instant::now() + DEADLINE;
-    while rig.messages(&busy).await.is_empty() {
-        assert!(tokio::time::Instant::now() < end);
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until_so("it works", async || !rig.messages(&busy).await.is_empty()).await;
     let servers = json!({ "mcpServers": [{ "name": "m", "command": "x", "args": [], "env": [] }] });
-    open(&rig, &thread, opening(folder.path(), &servers)).await;
+    open(&rig, &rig.thread, opening(folder.path(), &servers)).await;
     assert_eq!(row_status(&rig, &busy).await, RunStatus::Running);
     // Neither is it closed.
-    rig.sessions().close(&rig.context(&thread).await).await;
+    rig.sessions().close(&rig.context(&rig.thread).await).await;
     assert_eq!(rig.cancel(&busy).await.status, RunStatus::Cancelled);
-    let said = asked(&rig, &thread, "session").await;
+    let said = asked(&rig, &rig.thread, "session").await;
     let session: Value = serde_json::from_str(&said[0]).unwrap();
     assert_eq!(session["mcpServers"][0]["name"], "m");
     rig.end().await;
@@ -157,9 +151,8 @@ async fn a_process_is_started_where_it_is_said_wherever_its_session_works() {
     let folder = tempfile::tempdir().unwrap();
     let rig = Rig::new(&[]).await;
     rig.sessions().meet(&caller("{}")).await.unwrap();
-    let thread = rig.thread().await;
-    open(&rig, &thread, opening(folder.path(), &json!({}))).await;
-    let said = asked(&rig, &thread, "cwd\nsession").await;
+    open(&rig, &rig.thread, opening(folder.path(), &json!({}))).await;
+    let said = asked(&rig, &rig.thread, "cwd\nsession").await;
     assert_eq!(said[0], rig.folder.path().canonicalize().unwrap().display().to_string());
     let session: Value = serde_json::from_str(&said[1]).unwrap();
     assert_eq!(session["cwd"], json!(folder.path()));
@@ -195,13 +188,12 @@ async fn a_process_that_opens_a_session_makes_room_for_another_when_it_has() {
 async fn the_session_of_a_run_that_was_cancelled_meanwhile_is_there_for_the_next() {
     let gate = Gate::new();
     let rig = gate.rig(|_| {}).await;
-    let thread = rig.thread().await;
-    let begun = rig.begin(&thread, "say:hello").await;
+    let begun = rig.begin(&rig.thread, "say:hello").await;
     is_opening(&rig, 1).await;
     let begun = row(&rig, &begun).await;
     assert_eq!(rig.cancel(&begun).await.status, RunStatus::Cancelled);
     gate.open();
-    assert_eq!(asked(&rig, &thread, "say:again").await, ["again"]);
+    assert_eq!(asked(&rig, &rig.thread, "say:again").await, ["again"]);
     assert_eq!(heard(&rig.path(HEARD), "session/new"), 1);
     assert_eq!(rig.children.count(), 1);
     rig.end().await;
@@ -261,8 +253,7 @@ async fn what_is_asked_before_the_session_is_known_is_answered() {
         launch.grants = Grants { files: Files::Read, ..Grants::default() };
     })
     .await;
-    let thread = rig.thread().await;
-    asked(&rig, &thread, "say:x").await;
+    asked(&rig, &rig.thread, "say:x").await;
     let record = rig.path(HEARD);
     let answered = || std::fs::read_to_string(&record).unwrap_or_default();
     until("it is answered", || answered().contains("answered")).await;
@@ -274,10 +265,9 @@ async fn what_is_asked_before_the_session_is_known_is_answered() {
 async fn what_names_no_session_is_of_the_only_one_in_a_process_of_its_own() {
     for processes in [Processes::Thread, Processes::Shared] {
         let rig = Rig::with(&[], |launch| launch.processes = processes).await;
-        let thread = rig.thread().await;
         let line = r#"{"jsonrpc":"2.0","method":"_x/nameless","params":{"a":1}}"#;
-        asked(&rig, &thread, &format!("put:{line}\nsay:x")).await;
-        let log = rig.log(&thread).await;
+        asked(&rig, &rig.thread, &format!("put:{line}\nsay:x")).await;
+        let log = rig.log(&rig.thread).await;
         let originals = log.iter().filter_map(|event| event.original.as_ref());
         let known = originals.map(super::rig::text_of).any(|it| it.contains("_x/nameless"));
         assert_eq!(known, processes == Processes::Thread);
@@ -289,13 +279,12 @@ async fn what_names_no_session_is_of_the_only_one_in_a_process_of_its_own() {
 async fn an_open_that_cannot_be_leaves_the_session_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let rig = Rig::with(&["--load", "--store", "{store}"], |launch| launch.cwd = None).await;
-    let thread = rig.thread().await;
-    open(&rig, &thread, opening(folder.path(), &json!({}))).await;
-    let before = asked(&rig, &thread, "pid\nsession").await;
-    let (context, client) = (rig.context(&thread).await, caller("{}"));
+    open(&rig, &rig.thread, opening(folder.path(), &json!({}))).await;
+    let before = asked(&rig, &rig.thread, "pid\nsession").await;
+    let (context, client) = (rig.context(&rig.thread).await, caller("{}"));
     let missing = opening(&folder.path().join("none"), &json!({}));
     assert!(rig.sessions().open(&context, &client, missing).await.is_err());
-    assert_eq!(asked(&rig, &thread, "pid\nsession").await, before);
+    assert_eq!(asked(&rig, &rig.thread, "pid\nsession").await, before);
     assert_eq!(heard(&rig.path(HEARD), "session/load"), 0);
     rig.end().await;
 }
@@ -305,14 +294,13 @@ async fn an_open_that_nobody_waits_for_any_more_is_as_if_it_had_not_been_asked_f
     let gate = Gate::new();
     let folder = tempfile::tempdir().unwrap();
     let rig = gate.rig(|_| {}).await;
-    let thread = rig.thread().await;
-    let (context, client) = (rig.context(&thread).await, caller("{}"));
+    let (context, client) = (rig.context(&rig.thread).await, caller("{}"));
     tokio::select! {
         _ = rig.sessions().open(&context, &client, opening(folder.path(), &json!({}))) => panic!(),
         () = is_opening(&rig, 1) => {}
     }
     gate.open();
-    let said = asked(&rig, &thread, "session").await;
+    let said = asked(&rig, &rig.thread, "session").await;
     let session: Value = serde_json::from_str(&said[0]).unwrap();
     assert_eq!(session["cwd"], json!(rig.folder.path()));
     rig.end().await;
@@ -345,10 +333,9 @@ async fn an_agent_that_dies_before_it_has_done_anything_is_left_alone_after_a_wh
         (vec![], "stderr:a broken agent\ncrash", "a broken agent"),
     ] {
         let rig = Rig::new(&flags).await;
-        let thread = rig.thread().await;
         let mut tried = 0;
         let why = loop {
-            let why = failure(&rig.run(&thread, text).await).message;
+            let why = failure(&rig.run(&rig.thread, text).await).message;
             if why.contains("failed 5 times within 60 seconds") {
                 break why;
             }
@@ -405,10 +392,9 @@ fn last_params(record: &Path, method: &str) -> Value {
 async fn what_a_client_says_beyond_what_is_known_comes_to_the_agent() {
     for meta in [ClientMeta::Pass, ClientMeta::Drop] {
         let rig = Rig::with(&[], |launch| launch.client_meta = meta).await;
-        let thread = rig.thread().await;
         let prompt = json!({ "mode": "append", "content": [{ "type": "text", "text": "brief" }] });
         let more = json!({ "systemPrompt": prompt, "x": 1.5, "_meta": { "a": { "b": [null] } } });
-        open(&rig, &thread, opening(rig.folder.path(), &more)).await;
+        open(&rig, &rig.thread, opening(rig.folder.path(), &more)).await;
         let mut said = last_params(&rig.path(HEARD), "session/new");
         let known = said.as_object_mut().unwrap();
         assert_eq!(known.remove("cwd"), Some(json!(rig.folder.path())));

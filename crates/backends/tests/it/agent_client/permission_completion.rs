@@ -44,7 +44,6 @@ async fn rules_decide_by_all_of_the_call() {
         rule("sources", Some("edit"), Some("src/**"), Verdict::Allow),
     ]);
     let rig = Rig::with_rules(&[], rules.unwrap(), |_| {}).await;
-    let thread = rig.thread().await;
     let root = rig.folder.path().canonicalize().unwrap();
     let at = |path: &str| json!([{ "path": root.join(path) }]);
     let diff = |path: &str| json!([{ "type": "diff", "path": root.join(path), "newText": "x" }]);
@@ -74,7 +73,7 @@ async fn rules_decide_by_all_of_the_call() {
             "reject_once",
         ),
     ] {
-        let run = rig.run(&thread, &script(call, options, asked)).await;
+        let run = rig.run(&rig.thread, &script(call, options, asked)).await;
         let decided = decided.map(|(rule, allowed)| (rule.to_owned(), allowed));
         assert_eq!(rule_of(&rig, &run).await, decided, "{call} {asked}");
         assert_eq!(run.status, RunStatus::Completed, "{call} {asked}");
@@ -85,7 +84,7 @@ async fn rules_decide_by_all_of_the_call() {
     let inside = json!({ "toolCallId": "k", "kind": "edit", "content": diff("src/a.rs") });
     let moved = json!({ "toolCallId": "k", "locations": "src/a.rs" });
     for (call, asked) in [(&outside, &inside), (&source, &moved)] {
-        let run = rig.run(&thread, &script(call, both, asked)).await;
+        let run = rig.run(&rig.thread, &script(call, both, asked)).await;
         assert_eq!(run.status, RunStatus::Interrupted, "{call} {asked}");
         rig.cancel(&run).await;
     }
@@ -95,7 +94,6 @@ async fn rules_decide_by_all_of_the_call() {
 #[tokio::test]
 async fn who_is_asked_sees_all_of_the_call_and_clients_get_what_came() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
     let call = json!({
         "title": "Remove build", "name": "rm", "kind": "delete", "locations": [{ "path": "/b" }],
         "content": [
@@ -105,7 +103,7 @@ async fn who_is_asked_sees_all_of_the_call_and_clients_get_what_came() {
         "rawInput": { "cmd": "rm -rf" },
     });
     let asked = json!({ "toolCallId": "k", "title": "Remove it", "kind": null });
-    let run = rig.run(&thread, &script(&call, "allow_once,reject_once", &asked)).await;
+    let run = rig.run(&rig.thread, &script(&call, "allow_once,reject_once", &asked)).await;
     assert_eq!(run.status, RunStatus::Interrupted);
     let interrupt = rig.pending(&run).await;
     let shown = interrupt.payload.to_value()["toolCall"].take();

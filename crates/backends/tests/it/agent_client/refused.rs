@@ -12,8 +12,7 @@ use super::rig::{HEARD, Rig, editor, until};
 #[tokio::test]
 async fn a_prompt_that_is_too_long_for_a_line_is_refused_and_the_thread_goes_on() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
-    let run = rig.run(&thread, &"x".repeat(DEFAULT_MAX_LINE_BYTES)).await;
+    let run = rig.run(&rig.thread, &"x".repeat(DEFAULT_MAX_LINE_BYTES)).await;
     let Some(Outcome::Failed(failure)) = run.outcome else { panic!("{:?}", run.status) };
     assert_eq!(failure.code, Code::BodyTooLarge.as_str());
     let limit = format!("at most {}", DEFAULT_MAX_LINE_BYTES - 1024);
@@ -21,7 +20,7 @@ async fn a_prompt_that_is_too_long_for_a_line_is_refused_and_the_thread_goes_on(
     assert!(failure.data.unwrap().as_str().contains("address"), "it gives no hint");
     let heard = std::fs::read_to_string(rig.path(HEARD)).unwrap();
     assert!(!heard.contains("session/prompt"), "the agent was prompted");
-    let run = rig.run(&thread, "say:here").await;
+    let run = rig.run(&rig.thread, "say:here").await;
     assert_eq!((run.status, &*rig.said(&run).await), (RunStatus::Completed, "here"));
     rig.end().await;
 }
@@ -46,8 +45,7 @@ impl Client for Willing {
 #[tokio::test]
 async fn what_is_only_ever_told_is_no_request() {
     let rig = Rig::new(&["--heard", "{store}-heard"]).await;
-    let thread = rig.thread().await;
-    let row = rig.store.thread(&rig.by.scope(), &thread).await.unwrap().unwrap();
+    let row = rig.store.thread(&rig.by.scope(), &rig.thread).await.unwrap().unwrap();
     let attached = rig.runtime.attach(&row, Arc::new(Willing(editor("{}"))));
     attached.take_control();
     let asked = ["session/update", "elicitation/complete", "_more/later"];
@@ -58,7 +56,7 @@ async fn what_is_only_ever_told_is_no_request() {
             )
         })
         .collect();
-    let begun = rig.begin(&thread, &format!("{}\nslow", lines.join("\n"))).await;
+    let begun = rig.begin(&rig.thread, &format!("{}\nslow", lines.join("\n"))).await;
     let answers = || std::fs::read_to_string(rig.path("sessions-heard")).unwrap_or_default();
     let answer = |method: &str| {
         let id = format!(r#""id":"{method}""#);

@@ -20,8 +20,7 @@ async fn what_is_not_found_is_no_lost_session() {
         r#"fail:{"code":-32002,"message":"Resource not found: /x","data":{"uri":"file:///x"}}"#;
     for script in [file.to_owned(), format!("say:look\n{file}")] {
         let rig = rig().await;
-        let thread = rig.thread().await;
-        let run = rig.run(&thread, &script).await;
+        let run = rig.run(&rig.thread, &script).await;
         assert_eq!(run.status, RunStatus::Failed);
         assert!(failure(&run).message.contains("/x"), "{:?}", failure(&run));
         assert_eq!(prompts(&rig), 1);
@@ -44,8 +43,7 @@ async fn nothing_is_said_twice_once_the_agent_has_worked() {
     ];
     for (error, work) in [lost, login].into_iter().flat_map(|one| work.map(|work| (one, work))) {
         let rig = rig().await;
-        let thread = rig.thread().await;
-        let run = rig.run(&thread, &format!("{work}\n{error}")).await;
+        let run = rig.run(&rig.thread, &format!("{work}\n{error}")).await;
         assert_eq!(run.status, RunStatus::Failed, "{work} {error}");
         assert_eq!(prompts(&rig), 1, "{work} {error}");
         rig.end().await;
@@ -58,8 +56,7 @@ async fn a_session_that_is_lost_is_opened_anew_and_prompted_once_more() {
     let stands = r#"raw:{"sessionUpdate":"available_commands_update","availableCommands":[]}"#;
     let lost = r#"fail:{"code":-32602,"message":"Session not found"}"#;
     let rig = rig().await;
-    let thread = rig.thread().await;
-    let run = rig.run(&thread, &format!("{stands}\n{lost}")).await;
+    let run = rig.run(&rig.thread, &format!("{stands}\n{lost}")).await;
     // It says the same again, and that is the end.
     assert_eq!((run.status, prompts(&rig)), (RunStatus::Failed, 2));
     assert_eq!(rig.custom(&run, "session_restarted").await.len(), 1);
@@ -69,9 +66,8 @@ async fn a_session_that_is_lost_is_opened_anew_and_prompted_once_more() {
 #[tokio::test]
 async fn a_process_that_ends_between_two_prompts_fails_none() {
     let rig = Rig::new(&["--load", "--store", "{store}"]).await;
-    let thread = rig.thread().await;
     for _ in 0..5 {
-        let run = rig.run(&thread, "pid").await;
+        let run = rig.run(&rig.thread, "pid").await;
         assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
         let pid = rig.said(&run).await;
         let before = rig.children.count();

@@ -12,15 +12,14 @@ use super::rig::{Rig, text_of, until};
 async fn no_two_messages_of_a_thread_have_one_id_whatever_their_agent_counts() {
     for how in ["--load", "--resume"] {
         let rig = Rig::new(&[how, "--store", "{store}", "--ids", "counter"]).await;
-        let thread = rig.thread().await;
-        let row = rig.store.thread(&rig.by.scope(), &thread).await.unwrap().unwrap();
+        let row = rig.store.thread(&rig.by.scope(), &rig.thread).await.unwrap().unwrap();
         let find = async |id: &str| {
             let id = MessageId::parse(id).unwrap();
             rig.store.message_in(row.key, &id).await.unwrap().unwrap()
         };
         let mut runs = Vec::new();
         for _ in 0..3 {
-            let run = rig.run(&thread, "two").await;
+            let run = rig.run(&rig.thread, "two").await;
             assert_eq!(run.status, RunStatus::Completed);
             // What the client is told has the id by which the message is found.
             let begun = rig.begun(&run).await;
@@ -32,7 +31,7 @@ async fn no_two_messages_of_a_thread_have_one_id_whatever_their_agent_counts() {
                 assert_eq!((found.id.as_str(), found.run), (&**id, run.key));
             }
             runs.push(begun);
-            let end = rig.run(&thread, "crash").await;
+            let end = rig.run(&rig.thread, "crash").await;
             assert_eq!(end.status, RunStatus::Failed);
             until("the child is gone", || rig.children.count() == 0).await;
         }
@@ -42,7 +41,7 @@ async fn no_two_messages_of_a_thread_have_one_id_whatever_their_agent_counts() {
         assert_eq!(find(&runs[1][0]).await.alias.unwrap().as_str(), "m1");
         assert_eq!(find("m1").await.alias, None);
 
-        let log = rig.log(&thread).await;
+        let log = rig.log(&rig.thread).await;
         let begun = log.iter().filter_map(|event| match &event.body {
             Body::Message(MessageEvent::Started { message, .. }) => Some(message.clone()),
             _ => None,

@@ -75,6 +75,15 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// The same of what is looked up.
+pub(crate) async fn until_so(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let end = tokio::time::Instant::now() + DEADLINE;
+    while !is_so().await {
+        assert!(tokio::time::Instant::now() < end, "{what}: not within {DEADLINE:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
 impl Rig {
     pub(crate) async fn new(flags: &[&str]) -> Self {
         Self::with(flags, |_| {}).await
@@ -112,9 +121,12 @@ impl Rig {
         let agent = AgentClient::new(card, launch, Arc::clone(&children), Arc::new(rules)).unwrap();
         let agents: Vec<Arc<dyn Backend>> = vec![Arc::new(agent.clone())];
         let harness = Harness::start(agents, Arc::new(Originals), options).await;
+        let thread = NewThread { id: Some(harness.thread.clone()), metadata: None };
+        harness.runtime.create_thread(&harness.by, thread).await.unwrap();
         Self { harness, agent, children, folder }
     }
 
+    /// A thread beside the usual one.
     pub(crate) async fn thread(&self) -> ThreadId {
         self.runtime.create_thread(&self.by, NewThread::default()).await.unwrap().id
     }

@@ -100,10 +100,9 @@ async fn a_session_that_is_replaced_needs_no_place_beside_its_own() {
     let errs = ["--load", "--load-error", "-32002", "--store", "{store}"];
     for flags in [&[] as &[&str], &errs] {
         let rig = Rig::with(flags, shared(1, 1)).await;
-        let thread = rig.thread().await;
-        completed(&rig, &thread, "say:x").await;
-        rig.run(&thread, "crash:0").await;
-        let run = completed(&rig, &thread, "say:y").await;
+        completed(&rig, &rig.thread, "say:x").await;
+        rig.run(&rig.thread, "crash:0").await;
+        let run = completed(&rig, &rig.thread, "say:y").await;
         assert_eq!(rig.custom(&run, "session_restarted").await.len(), 1, "{flags:?}");
         rig.end().await;
     }

@@ -60,9 +60,8 @@ async fn threads_share_a_process_where_that_is_wanted() {
 async fn a_killed_agent_fails_its_run_and_the_next_one_loads_the_session() {
     for how in ["--load", "--resume"] {
         let rig = Rig::new(&[how, "--store", "{store}", "--commands"]).await;
-        let thread = rig.thread().await;
         let run = rig
-            .run(&thread, "stderr:\u{1b}[31mthe disk is on fire\nsay:half\ntool-open\ncrash")
+            .run(&rig.thread, "stderr:\u{1b}[31mthe disk is on fire\nsay:half\ntool-open\ncrash")
             .await;
         assert_eq!(run.status, RunStatus::Failed);
         let why = failure(&run);
@@ -76,15 +75,15 @@ async fn a_killed_agent_fails_its_run_and_the_next_one_loads_the_session() {
         let kinds: Vec<_> = rig.events(&run).await.iter().map(|event| event.body.name()).collect();
         assert_eq!(kinds[kinds.len() - 3..], ["message.completed", "tool.ended", "run.ended"]);
 
-        let before = rig.context(&thread).await.binding().await.unwrap().unwrap().remote;
-        let run = rig.run(&thread, "count").await;
+        let before = rig.context(&rig.thread).await.binding().await.unwrap().unwrap().remote;
+        let run = rig.run(&rig.thread, "count").await;
         assert_eq!(run.status, RunStatus::Completed);
         // It remembers what it said, and nothing of it came into the log again.
         let count: usize = rig.said(&run).await.parse().unwrap();
         assert!(count > 4, "{count}");
         assert_eq!(rig.messages(&run).await.len(), 1);
         assert_eq!(rig.custom(&run, "session_restarted").await, Vec::<Json>::new());
-        let after = rig.context(&thread).await.binding().await.unwrap().unwrap().remote;
+        let after = rig.context(&rig.thread).await.binding().await.unwrap().unwrap().remote;
         assert_eq!(before, after);
         rig.end().await;
     }
@@ -94,13 +93,12 @@ async fn a_killed_agent_fails_its_run_and_the_next_one_loads_the_session() {
 async fn an_agent_that_is_killed_between_turns_loads_and_a_late_history_is_let_go_by() {
     for replay in ["before", "late", "never"] {
         let rig = Rig::new(&["--load", "--store", "{store}", "--replay", replay]).await;
-        let thread = rig.thread().await;
-        let first = rig.run(&thread, "say:hello\npid").await;
+        let first = rig.run(&rig.thread, "say:hello\npid").await;
         let said = rig.said(&first).await;
         kill(&rig, said.lines().last().unwrap().parse().unwrap()).await;
-        let run = rig.run(&thread, "say:again").await;
+        let run = rig.run(&rig.thread, "say:again").await;
         assert_eq!(rig.said(&run).await, "again", "{replay}");
-        let log = rig.log(&thread).await;
+        let log = rig.log(&rig.thread).await;
         let hellos = log.iter().filter(|event| {
             event.original.as_ref().is_some_and(|it| super::rig::text_of(it).contains("hello"))
         });
@@ -117,11 +115,10 @@ async fn an_agent_that_cannot_remember_is_told_and_the_log_says_so() {
         (vec!["--load", "--store", "{store}", "--load-error", "-32603"], "cannot be loaded"),
     ] {
         let rig = Rig::new(&flags).await;
-        let thread = rig.thread().await;
-        let first = rig.run(&thread, "say:the answer is 42\npid").await;
+        let first = rig.run(&rig.thread, "say:the answer is 42\npid").await;
         let said = rig.said(&first).await;
         kill(&rig, said.lines().last().unwrap().parse().unwrap()).await;
-        let run = rig.run(&thread, "prompt").await;
+        let run = rig.run(&rig.thread, "prompt").await;
         assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
         let prompt = rig.said(&run).await;
         assert!(prompt.contains("the answer is 42"), "{prompt}");
@@ -129,7 +126,7 @@ async fn an_agent_that_cannot_remember_is_told_and_the_log_says_so() {
         let why = restarted["reason"].as_str().unwrap();
         assert!(why.contains(reason), "{why}");
         // Once it was told, it is not told again.
-        let run = rig.run(&thread, "prompt").await;
+        let run = rig.run(&rig.thread, "prompt").await;
         assert!(!rig.said(&run).await.contains("the answer is 42"));
         rig.end().await;
     }
@@ -138,13 +135,12 @@ async fn an_agent_that_cannot_remember_is_told_and_the_log_says_so() {
 #[tokio::test]
 async fn a_session_that_an_agent_forgot_while_it_ran_is_begun_again() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
-    rig.run(&thread, "say:first").await;
-    let context = rig.context(&thread).await;
+    rig.run(&rig.thread, "say:first").await;
+    let context = rig.context(&rig.thread).await;
     let closed =
         rig.sessions().call(Some(&context), &caller("{}"), "session/close", json("{}")).await;
     assert_eq!(closed, Ok(Json::empty_object()));
-    let run = rig.run(&thread, "prompt").await;
+    let run = rig.run(&rig.thread, "prompt").await;
     assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
     assert!(rig.said(&run).await.contains("first"));
     assert_eq!(rig.custom(&run, "session_restarted").await.len(), 1);
@@ -157,10 +153,9 @@ async fn an_idle_process_is_stopped_where_it_can_come_back() {
         launch.idle_stop = Some(Duration::from_millis(50));
     })
     .await;
-    let thread = rig.thread().await;
-    let first = pid(&rig, &thread).await;
+    let first = pid(&rig, &rig.thread).await;
     until("the process is stopped", || rig.children.count() == 0).await;
-    assert_ne!(pid(&rig, &thread).await, first);
+    assert_ne!(pid(&rig, &rig.thread).await, first);
     rig.end().await;
 }
 
@@ -277,9 +272,8 @@ async fn a_client_of_the_same_protocol_opens_and_sets_and_closes() {
 #[tokio::test]
 async fn updates_that_overtake_the_answer_that_opens_a_session_are_not_lost() {
     let rig = Rig::new(&["--early-updates"]).await;
-    let thread = rig.thread().await;
-    rig.run(&thread, "say:x").await;
-    let log = rig.log(&thread).await;
+    rig.run(&rig.thread, "say:x").await;
+    let log = rig.log(&rig.thread).await;
     let early = log.iter().filter_map(|event| event.original.as_ref()).map(super::rig::text_of);
     assert_eq!(early.filter(|it| it.contains("available_commands_update")).count(), 1);
     rig.end().await;

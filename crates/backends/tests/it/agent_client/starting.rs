@@ -51,15 +51,14 @@ async fn an_agent_that_asks_for_it_is_authenticated_with() {
 #[tokio::test]
 async fn an_agent_that_dies_at_its_start_says_why_and_is_left_alone_after_a_while() {
     let rig = Rig::new(&["--die-at-start", "3"]).await;
-    let thread = rig.thread().await;
     for _ in 0..5 {
-        let run = rig.run(&thread, "x").await;
+        let run = rig.run(&rig.thread, "x").await;
         let why = failure(&run);
         assert_eq!((&*why.code, why.transient), ("peer_unavailable", false));
         assert!(why.message.contains("exited with status 3 during startup"), "{}", why.message);
         assert!(why.message.contains("told to die at its start"), "{}", why.message);
     }
-    let run = rig.run(&thread, "x").await;
+    let run = rig.run(&rig.thread, "x").await;
     let why = failure(&run);
     assert!(why.message.contains("failed 5 times within 60 seconds"), "{}", why.message);
     assert!(why.message.contains("told to die at its start"), "{}", why.message);
@@ -79,8 +78,7 @@ async fn an_agent_that_does_not_answer_or_speaks_another_version_is_not_waited_f
             launch.start_timeout = Duration::from_millis(if is_slow { 300 } else { 30_000 });
         })
         .await;
-        let thread = rig.thread().await;
-        let run = rig.run(&thread, "x").await;
+        let run = rig.run(&rig.thread, "x").await;
         assert!(failure(&run).message.contains(said), "{:?}", run.outcome);
         rig.end().await;
     }
@@ -89,8 +87,7 @@ async fn an_agent_that_does_not_answer_or_speaks_another_version_is_not_waited_f
 #[tokio::test]
 async fn a_program_that_is_not_there_is_named() {
     let rig = Rig::with(&[], |launch| launch.command = vec!["/no/such/agent".to_owned()]).await;
-    let thread = rig.thread().await;
-    let run = rig.run(&thread, "x").await;
+    let run = rig.run(&rig.thread, "x").await;
     let why = failure(&run);
     assert!(why.message.contains("'/no/such/agent' cannot be started"), "{}", why.message);
     let hint = why.data.as_ref().map(trilogue_domain::Json::as_str).unwrap_or_default();

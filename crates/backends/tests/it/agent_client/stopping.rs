@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use trilogue_backends::agent_client::Processes;
 use trilogue_domain::RunStatus;
 
-use super::rig::{Rig, settle, until};
+use super::rig::{Rig, settle, until, until_so};
 
 /// Begins a run that goes on, and waits until its agent works.
 async fn at_work(
@@ -15,25 +15,20 @@ async fn at_work(
 ) -> trilogue_store::rows::RunRow {
     let begun = rig.begin(thread, text).await;
     let row = rig.store.run(&rig.by.scope(), &begun.run.id).await.unwrap().unwrap();
-    let end = tokio::time::Instant::now() + crate::harness::DEADLINE;
-    while rig.messages(&row).await.is_empty() {
-        assert!(tokio::time::Instant::now() < end, "the agent does not work");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until_so("the agent works", async || !rig.messages(&row).await.is_empty()).await;
     row
 }
 
 #[tokio::test]
 async fn an_agent_that_listens_stops_and_lives() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
-    let run = at_work(&rig, &thread, "pid\ntool-open\nslow").await;
+    let run = at_work(&rig, &rig.thread, "pid\ntool-open\nslow").await;
     let pid = rig.said(&run).await;
     let run = rig.cancel(&run).await;
     assert_eq!(run.status, RunStatus::Cancelled);
     let kinds: Vec<_> = rig.events(&run).await.iter().map(|event| event.body.name()).collect();
     assert!(kinds.contains(&"tool.ended"), "{kinds:?}");
-    let run = rig.run(&thread, "pid").await;
+    let run = rig.run(&rig.thread, "pid").await;
     assert_eq!(rig.said(&run).await, pid);
     rig.end().await;
 }
@@ -46,14 +41,13 @@ async fn an_agent_that_does_not_listen_is_ended() {
             launch.processes = processes;
         })
         .await;
-        let thread = rig.thread().await;
-        let run = at_work(&rig, &thread, "pid\nstubborn").await;
+        let run = at_work(&rig, &rig.thread, "pid\nstubborn").await;
         let pid = rig.said(&run).await;
         let began = Instant::now();
         let run = rig.cancel(&run).await;
         assert_eq!(run.status, RunStatus::Cancelled);
         assert!(began.elapsed() < Duration::from_secs(8));
-        let run = rig.run(&thread, "pid").await;
+        let run = rig.run(&rig.thread, "pid").await;
         assert_ne!(rig.said(&run).await, pid);
         rig.end().await;
     }
@@ -81,22 +75,20 @@ async fn a_stubborn_session_of_a_shared_process_takes_no_other_with_it() {
 #[tokio::test]
 async fn a_run_that_is_cancelled_while_its_agent_starts_ends_at_once() {
     let rig = Rig::new(&["--slow-start", "3000"]).await;
-    let thread = rig.thread().await;
-    let begun = rig.begin(&thread, "say:x").await;
+    let begun = rig.begin(&rig.thread, "say:x").await;
     until("the agent starts", || rig.children.count() == 1).await;
     let row = rig.store.run(&rig.by.scope(), &begun.run.id).await.unwrap().unwrap();
     let began = Instant::now();
     assert_eq!(rig.cancel(&row).await.status, RunStatus::Cancelled);
     assert!(began.elapsed() < Duration::from_millis(2_500));
-    assert_eq!(rig.run(&thread, "say:y").await.status, RunStatus::Completed);
+    assert_eq!(rig.run(&rig.thread, "say:y").await.status, RunStatus::Completed);
     rig.end().await;
 }
 
 #[tokio::test]
 async fn a_runtime_that_gives_up_on_a_run_leaves_no_turn_behind() {
     let rig = Rig::with(&[], |launch| launch.cancel_grace = Duration::from_secs(3_600)).await;
-    let thread = rig.thread().await;
-    let _run = at_work(&rig, &thread, "say:x\nstubborn").await;
+    let _run = at_work(&rig, &rig.thread, "say:x\nstubborn").await;
     let report = rig.runtime.drain(Duration::from_millis(100)).await;
     assert_eq!(report.abandoned.len(), 1);
     until("the process is ended", || rig.children.count() == 0).await;

@@ -93,17 +93,16 @@ async fn what_one_thread_s_agent_complained_of_is_not_told_in_another() {
 #[tokio::test]
 async fn what_a_client_gave_its_servers_is_not_told_in_failures() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
     let params = json!({
         "cwd": "/", "mcpServers": [
             { "name": "m", "command": "x", "args": [], "env": [{ "name": "GITHUB_PAT", "value": "hunter2-hunter2" }] },
             { "type": "http", "name": "h", "url": "https://x.example", "headers": [{ "name": "Authorization", "value": "Bearer sesame-sesame" }] },
         ],
     });
-    let context = rig.context(&thread).await;
+    let context = rig.context(&rig.thread).await;
     let params = trilogue_domain::Json::from_value(&params);
     rig.sessions().open(&context, &caller("{}"), params).await.unwrap();
-    let run = rig.run(&thread, "stderr:with hunter2-hunter2 and sesame-sesame\ncrash").await;
+    let run = rig.run(&rig.thread, "stderr:with hunter2-hunter2 and sesame-sesame\ncrash").await;
     let why = failure(&run).message;
     assert!(why.ends_with("with [hidden] and [hidden]"), "{why}");
     rig.end().await;

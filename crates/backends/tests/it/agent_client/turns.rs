@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use trilogue_domain::event::{MessageEvent, RunEvent, ToolEvent, ToolStatus};
 use trilogue_domain::{Body, Outcome, RunStatus};
 
-use super::rig::Rig;
+use super::rig::{Rig, until_so};
 use crate::harness::failure;
 
 async fn kinds(rig: &Rig, run: &trilogue_store::rows::RunRow) -> Vec<&'static str> {
@@ -16,8 +16,7 @@ async fn kinds(rig: &Rig, run: &trilogue_store::rows::RunRow) -> Vec<&'static st
 #[tokio::test]
 async fn two_messages_in_a_row_are_two() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
-    let run = rig.run(&thread, "two").await;
+    let run = rig.run(&rig.thread, "two").await;
     assert_eq!(run.status, RunStatus::Completed);
     let message = ["message.started", "message.delta", "message.delta", "message.completed"];
     let expected: Vec<_> = message.iter().chain(&message).copied().collect();
@@ -37,11 +36,10 @@ async fn two_messages_in_a_row_are_two() {
 #[tokio::test]
 async fn every_update_is_logged_as_it_came_but_for_the_session_s_id() {
     let rig = Rig::new(&["--load", "--store", "{store}"]).await;
-    let thread = rig.thread().await;
     let raw =
         r#"{"x":1e3,"sessionUpdate":"usage_update","used":1.0,"size":2,"y":[ 1 , {"b":0,"a":0}]}"#;
     let prompt = format!("blocks\nstates\ntool\nthink:hm\nuser:echo\nunknown\nraw:{raw}\nsay:end");
-    let run = rig.run(&thread, &prompt).await;
+    let run = rig.run(&rig.thread, &prompt).await;
     assert_eq!(run.status, RunStatus::Completed);
     let originals = rig.originals(&run).await;
     assert!(originals.contains(&format!(r#"{{"update":{raw},"sessionId":""}}"#)));
@@ -72,8 +70,7 @@ async fn every_update_is_logged_as_it_came_but_for_the_session_s_id() {
 #[tokio::test]
 async fn a_tool_call_names_the_message_that_triggered_it() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
-    let run = rig.run(&thread, "tool\nsay:let me look\ntool\ntool-done").await;
+    let run = rig.run(&rig.thread, "tool\nsay:let me look\ntool\ntool-done").await;
     let events = rig.events(&run).await;
     let user = events.iter().find_map(|event| match &event.body {
         Body::Message(MessageEvent::Started { message, .. }) => Some(message.clone()),
@@ -98,11 +95,11 @@ async fn a_tool_call_names_the_message_that_triggered_it() {
 #[tokio::test]
 async fn noise_and_lines_that_are_too_long_kill_nothing() {
     let rig = Rig::with(&[], |launch| launch.max_line_bytes = 100_000).await;
-    let thread = rig.thread().await;
-    let run = rig.run(&thread, "noise\noversize:200000\noversize:5000000\nsay:still here").await;
+    let run =
+        rig.run(&rig.thread, "noise\noversize:200000\noversize:5000000\nsay:still here").await;
     assert_eq!(run.status, RunStatus::Completed);
     assert_eq!(rig.said(&run).await, "nöise\nstill here");
-    let run = rig.run(&thread, "count").await;
+    let run = rig.run(&rig.thread, "count").await;
     assert_eq!(run.status, RunStatus::Completed);
     rig.end().await;
 }
@@ -110,8 +107,7 @@ async fn noise_and_lines_that_are_too_long_kill_nothing() {
 #[tokio::test]
 async fn a_long_answer_comes_whole_and_in_order() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
-    let run = rig.run(&thread, "chunks:5000").await;
+    let run = rig.run(&rig.thread, "chunks:5000").await;
     let expected: String = (0..5_000).map(|number| format!("c{number} ")).collect();
     assert_eq!(rig.said(&run).await, expected);
     rig.end().await;
@@ -120,30 +116,28 @@ async fn a_long_answer_comes_whole_and_in_order() {
 #[tokio::test]
 async fn how_a_turn_ends_is_how_its_run_ends() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
     for reason in ["max_tokens", "refusal", "from_the_future"] {
-        let run = rig.run(&thread, &format!("stop:{reason}")).await;
+        let run = rig.run(&rig.thread, &format!("stop:{reason}")).await;
         assert_eq!(run.status, RunStatus::Completed, "{reason}");
         let result = rig.custom(&run, "turn_result").await.remove(0).to_value();
         assert_eq!(result["stopReason"], reason);
     }
-    let run = rig.run(&thread, "tool-open\nsay:half\nerror:-32603:it broke").await;
+    let run = rig.run(&rig.thread, "tool-open\nsay:half\nerror:-32603:it broke").await;
     assert_eq!(run.status, RunStatus::Failed);
     let failure = failure(&run);
     assert!(failure.message.contains("it broke"), "{failure:?}");
     let kinds = kinds(&rig, &run).await;
     assert_eq!(kinds[kinds.len() - 3..], ["message.completed", "tool.ended", "run.ended"]);
-    assert_eq!(rig.run(&thread, "say:on").await.status, RunStatus::Completed);
+    assert_eq!(rig.run(&rig.thread, "say:on").await.status, RunStatus::Completed);
     rig.end().await;
 }
 
 #[tokio::test]
 async fn what_is_said_after_a_turn_belongs_to_the_thread() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
-    let run = rig.run(&thread, "later:500:A late title").await;
+    let run = rig.run(&rig.thread, "later:500:A late title").await;
     let late = loop {
-        let log = rig.log(&thread).await;
+        let log = rig.log(&rig.thread).await;
         let late = log.into_iter().find(|event| {
             event.original.as_ref().is_some_and(|it| super::rig::text_of(it).contains("late title"))
         });
@@ -160,38 +154,32 @@ async fn what_is_said_after_a_turn_belongs_to_the_thread() {
 #[tokio::test]
 async fn what_the_agent_calls_its_session_is_kept_with_the_thread() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
     let called = async || {
-        let row = rig.store.thread(&rig.by.scope(), &thread).await.unwrap().unwrap();
+        let row = rig.store.thread(&rig.by.scope(), &rig.thread).await.unwrap().unwrap();
         row.metadata.to_value().get("trilogue.agent_title").cloned()
     };
     let update = |title: Value| {
         format!("raw:{}", json!({ "sessionUpdate": "session_info_update", "title": title }))
     };
     let (one, two) = (update(json!("One")), update(json!("Two\u{1b}")));
-    rig.run(&thread, &format!("{one}\n{two}\nsay:x")).await;
+    rig.run(&rig.thread, &format!("{one}\n{two}\nsay:x")).await;
     assert_eq!(called().await, Some(json!("Two")));
     // Who says nothing of the title changes nothing.
     let other = r#"raw:{"sessionUpdate":"session_info_update","updatedAt":"2026-01-01T00:00:00Z"}"#;
-    rig.run(&thread, other).await;
+    rig.run(&rig.thread, other).await;
     assert_eq!(called().await, Some(json!("Two")));
-    rig.run(&thread, &update(Value::Null)).await;
+    rig.run(&rig.thread, &update(Value::Null)).await;
     assert_eq!(called().await, None);
     // It may say so between turns.
-    rig.run(&thread, "later:0:A late title").await;
-    let end = tokio::time::Instant::now() + crate::harness::DEADLINE;
-    while called().await != Some(json!("A late title")) {
-        assert!(tokio::time::Instant::now() < end);
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    rig.run(&rig.thread, "later:0:A late title").await;
+    until_so("it has a title", async || called().await == Some(json!("A late title"))).await;
     rig.end().await;
 }
 
 #[tokio::test]
 async fn what_is_in_no_protocol_passes_or_is_refused() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
-    let run = rig.run(&thread, "ext").await;
+    let run = rig.run(&rig.thread, "ext").await;
     assert_eq!(rig.said(&run).await, "ext failed: -32601");
     let events = rig.events(&run).await;
     let said = events.iter().find(|event| {
@@ -208,10 +196,9 @@ async fn what_is_in_no_protocol_passes_or_is_refused() {
 #[tokio::test]
 async fn an_image_that_is_larger_than_other_events_stays_where_it_was_told() {
     let rig = Rig::new(&[]).await;
-    let thread = rig.thread().await;
     let data = "A".repeat(2 * 1024 * 1024);
     let update = json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "image", "mimeType": "image/png", "data": data } });
-    let run = rig.run(&thread, &format!("raw:{update}\nsay:done")).await;
+    let run = rig.run(&rig.thread, &format!("raw:{update}\nsay:done")).await;
     assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
     let messages = rig.messages(&run).await;
     let trilogue_domain::Content::Bytes(bytes) = &messages[0].parts[0].content else {
