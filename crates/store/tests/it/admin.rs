@@ -16,7 +16,7 @@ async fn counts_follow_what_is_stored(world: World) {
     assert_eq!((stats.threads, stats.runs, stats.quarantined), (1, 1, 0));
     assert_eq!(stats.frames - before.frames, 2);
     assert!(stats.commits > before.commits && stats.bytes > 0);
-    log.step().change(Change::RemoveThread).commit().await.unwrap();
+    log.write([Change::RemoveThread]).await;
     let stats = world.store.stats().await.unwrap();
     assert_eq!((stats.threads, stats.runs), (0, 0));
 }

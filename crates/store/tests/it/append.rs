@@ -86,7 +86,7 @@ async fn an_append_that_expects_another_number_is_refused(world: World) {
 
 async fn a_thread_that_is_not_there_takes_nothing(world: World) {
     let mut log = world.thread("t").await;
-    log.step().change(Change::RemoveThread).commit().await.unwrap();
+    log.write([Change::RemoveThread]).await;
     log.last = 0;
     assert_eq!(code(log.step().say(None, &["a"]).commit().await), Code::OwnershipLost);
     assert_eq!(code(world.store.acquire(log.row.key, NODE).await), Code::ThreadNotFound);
@@ -149,12 +149,7 @@ async fn ids_are_unique_in_their_tenant_only(world: World) {
     let run = log.start("r").await;
     let raised = log.interrupt("i", &run);
     let checkpoint = log.checkpoint("c", None);
-    log.step()
-        .change(Change::Interrupt(Box::new(raised)))
-        .change(Change::Checkpoint(checkpoint))
-        .commit()
-        .await
-        .unwrap();
+    log.write([Change::Interrupt(Box::new(raised)), Change::Checkpoint(checkpoint)]).await;
 
     let again = thread_row(world.store.next_thread_key(), &alice(), "t");
     assert_eq!(code(world.create(again).await), Code::AlreadyExists);
@@ -172,7 +167,7 @@ async fn ids_are_unique_in_their_tenant_only(world: World) {
     let mut foreign = world.thread_of(&tenant_scope("other"), "t").await;
     let run = foreign.start("r").await;
     let raised = foreign.interrupt("i", &run);
-    foreign.step().change(Change::Interrupt(Box::new(raised))).commit().await.unwrap();
+    foreign.write([Change::Interrupt(Box::new(raised))]).await;
 }
 
 async fn an_id_is_free_again_after_its_run(world: World) {
@@ -181,7 +176,7 @@ async fn an_id_is_free_again_after_its_run(world: World) {
     log.step().change(Change::RemoveRun(run.key)).run(&again).commit().await.unwrap();
     let found = world.store.run(&alice(), &run_id("r")).await.unwrap();
     assert_eq!(found, Some(again));
-    log.step().change(Change::RemoveThread).commit().await.unwrap();
+    log.write([Change::RemoveThread]).await;
     let mut log = world.thread("t").await;
     log.start("r").await;
 }
@@ -227,12 +222,11 @@ async fn an_owner_begins_with_what_is_open(world: World) {
     log.end(done).await;
     let mut first = log.interrupt("i-1", &one);
     let second = log.interrupt("i-2", &two);
-    log.step()
-        .change(Change::Interrupt(Box::new(first.clone())))
-        .change(Change::Interrupt(Box::new(second.clone())))
-        .commit()
-        .await
-        .unwrap();
+    log.write([
+        Change::Interrupt(Box::new(first.clone())),
+        Change::Interrupt(Box::new(second.clone())),
+    ])
+    .await;
     // Between two boundaries the log goes on without the row.
     log.step().say(Some(one.key), &["more", "and more"]).commit().await.unwrap();
     let last = |row: &RunRow, last_run_number| RunRow { last_run_number, ..row.clone() };
@@ -244,7 +238,7 @@ async fn an_owner_begins_with_what_is_open(world: World) {
 
     first.resolution = Some(trilogue_domain::Resolution::Cancelled);
     first.resolved_at = Some(now());
-    log.step().change(Change::Interrupt(Box::new(first))).commit().await.unwrap();
+    log.write([Change::Interrupt(Box::new(first))]).await;
     log.end(one).await;
     let acquired = world.store.acquire(log.row.key, NODE).await.unwrap();
     assert_eq!(acquired.open_runs, [last(&two, 1)]);

@@ -73,7 +73,7 @@ async fn tenants_do_not_share_blobs(world: World) {
     assert_eq!(code(step.commit().await), Code::Internal, "the tenant has no such blob");
     let theirs = put(&world, "other", "content").await;
     name(&mut foreign, None, &theirs).await;
-    log.step().change(Change::RemoveThread).commit().await.unwrap();
+    log.write([Change::RemoveThread]).await;
     assert_eq!(get(&foreign, &theirs).await, Some(Bytes::from_static(b"content")));
 }
 
@@ -84,9 +84,9 @@ async fn a_blob_goes_with_the_last_run_that_names_it(world: World) {
     name(&mut log, Some(one.key), &blob).await;
     name(&mut log, Some(one.key), &blob).await;
     name(&mut log, Some(two.key), &blob).await;
-    log.step().change(Change::RemoveRun(one.key)).commit().await.unwrap();
+    log.write([Change::RemoveRun(one.key)]).await;
     assert!(get(&log, &blob).await.is_some());
-    log.step().change(Change::RemoveRun(two.key)).commit().await.unwrap();
+    log.write([Change::RemoveRun(two.key)]).await;
     assert_eq!(get(&log, &blob).await, None);
     let step = log.step().say(None, &["x"]).blob(&blob);
     assert_eq!(code(step.commit().await), Code::Internal, "it is gone");
@@ -98,7 +98,7 @@ async fn a_blob_that_waits_for_its_frame_survives_a_removal(world: World) {
     let blob = put(&world, "default", "content").await;
     name(&mut log, Some(one.key), &blob).await;
     let again = put(&world, "default", "content").await;
-    log.step().change(Change::RemoveRun(one.key)).commit().await.unwrap();
+    log.write([Change::RemoveRun(one.key)]).await;
     name(&mut log, Some(two.key), &again).await;
     assert!(get(&log, &again).await.is_some());
 }
@@ -108,9 +108,9 @@ async fn a_blob_of_no_run_goes_with_its_thread(world: World) {
     let run = log.start("r").await;
     let blob = put(&world, "default", "content").await;
     name(&mut log, None, &blob).await;
-    log.step().change(Change::RemoveRun(run.key)).commit().await.unwrap();
+    log.write([Change::RemoveRun(run.key)]).await;
     assert!(get(&log, &blob).await.is_some());
-    log.step().change(Change::RemoveThread).commit().await.unwrap();
+    log.write([Change::RemoveThread]).await;
     assert_eq!(get(&log, &blob).await, None);
 }
 

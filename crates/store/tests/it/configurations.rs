@@ -161,7 +161,7 @@ async fn instances_survive_a_restart_and_are_in_a_backup() {
     assert!(world.store.remove_configuration(&alice(), &id("gone")).await.unwrap());
     // What becomes of threads is not theirs.
     let mut log = world.thread("t").await;
-    log.step().change(trilogue_store::Change::RemoveThread).commit().await.unwrap();
+    log.write([trilogue_store::Change::RemoveThread]).await;
     let world = world.reopen().await;
     assert_eq!(found(&world, &alice(), "one", 20).await, Some(kept.clone()));
     assert_eq!(found(&world, &alice(), "gone", 20).await, None);

@@ -56,7 +56,7 @@ pub(crate) async fn furnish(world: &World, thread: &str, run: &str) -> Log {
 async fn a_removed_thread_leaves_nothing(world: World) {
     let mut log = furnish(&world, "t", "r").await;
     let used = log.idempotency(&format!("{MARKER}-r"), &log.run_row("r"));
-    log.step().change(Change::RemoveThread).commit().await.unwrap();
+    log.write([Change::RemoveThread]).await;
     let (store, scope, id) = (&world.store, alice(), thread_id("t"));
     assert_eq!(store.thread(&scope, &id).await.unwrap(), None);
     assert_eq!(store.thread_by_key(log.row.key).await.unwrap(), None);
@@ -85,7 +85,7 @@ async fn a_removed_run_leaves_its_neighbours(world: World) {
     let other = furnish(&world, "u", "other").await;
     let stays = log.start("stays").await;
     let gone = world.store.run(&alice(), &run_id("gone")).await.unwrap().unwrap();
-    log.step().change(Change::RemoveRun(gone.key)).commit().await.unwrap();
+    log.write([Change::RemoveRun(gone.key)]).await;
     assert_eq!(world.store.run(&alice(), &run_id("gone")).await.unwrap(), None);
     assert_eq!(world.store.run(&alice(), &run_id("stays")).await.unwrap(), Some(stays));
     assert!(world.store.run(&alice(), &run_id("other")).await.unwrap().is_some());

@@ -112,13 +112,13 @@ async fn a_filter_follows_changed_metadata(world: World) {
     ] {
         log.row.metadata = crate::harness::json(&metadata);
         let row = log.row.clone();
-        log.step().change(Change::Thread(row)).commit().await.unwrap();
+        log.write([Change::Thread(row)]).await;
         assert_eq!(!found(&world, &[("a", json!(1))]).await.is_empty(), is_found, "{metadata}");
     }
     log.row.metadata = crate::harness::json(&json!({"a": 1}));
     let row = log.row.clone();
-    log.step().change(Change::Thread(row)).commit().await.unwrap();
-    log.step().change(Change::RemoveThread).commit().await.unwrap();
+    log.write([Change::Thread(row)]).await;
+    log.write([Change::RemoveThread]).await;
     let nothing: [&str; 0] = [];
     assert_eq!(found(&world, &[("a", json!(1))]).await, nothing);
 }
@@ -186,7 +186,7 @@ async fn runs_are_filtered_by_their_own_metadata(world: World) {
     let filter = RunFilter { metadata: wanted(&[("a", json!(1))]), ..RunFilter::default() };
     let listing = world.store.runs(&alice(), &filter, &page(9, None)).await.unwrap();
     assert_eq!(listing.rows, [one.clone()]);
-    log.step().change(Change::RemoveRun(one.key)).commit().await.unwrap();
+    log.write([Change::RemoveRun(one.key)]).await;
     let listing = world.store.runs(&alice(), &filter, &page(9, None)).await.unwrap();
     assert_eq!(listing.rows, []);
     assert_eq!(found(&world, &[("a", json!(1))]).await, ["t"]);

@@ -133,6 +133,13 @@ impl Log {
         Self { store, row, last: 0, runs: HashMap::new() }
     }
 
+    /// Appends these changes alone.
+    pub(crate) async fn write(&mut self, changes: impl IntoIterator<Item = Change>) {
+        let mut step = self.step();
+        step.batch.changes.extend(changes);
+        step.commit().await.unwrap();
+    }
+
     pub(crate) fn step(&mut self) -> Step<'_> {
         let batch = Batch {
             thread: self.row.key,

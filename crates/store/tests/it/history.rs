@@ -41,7 +41,7 @@ async fn the_path_leads_from_the_head_to_the_beginning(world: World) {
     }
     step.commit().await.unwrap();
     let row = log.row.clone();
-    log.step().change(Change::Thread(row)).commit().await.unwrap();
+    log.write([Change::Thread(row)]).await;
     assert_eq!(path(None, 10).await, ["c", "b", "a"]);
     assert_eq!(path(None, 2).await, ["c", "b"]);
     assert_eq!(path(None, 0).await, nothing);
@@ -60,14 +60,9 @@ async fn a_removed_run_stays_on_the_path_without_value(world: World) {
     b.value = Some(json(&serde_json::json!("kept")));
     log.row.head = Some(b.key);
     let row = log.row.clone();
-    log.step()
-        .change(Change::Checkpoint(a.clone()))
-        .change(Change::Checkpoint(b.clone()))
-        .change(Change::Thread(row))
-        .commit()
-        .await
-        .unwrap();
-    log.step().change(Change::RemoveRun(run.key)).commit().await.unwrap();
+    log.write([Change::Checkpoint(a.clone()), Change::Checkpoint(b.clone()), Change::Thread(row)])
+        .await;
+    log.write([Change::RemoveRun(run.key)]).await;
     let path = world.store.path(&alice(), &thread_id("t"), None, 10).await.unwrap();
     a.value = None;
     assert_eq!(path, [b, a]);
@@ -76,10 +71,10 @@ async fn a_removed_run_stays_on_the_path_without_value(world: World) {
 async fn a_path_stays_within_its_thread(world: World) {
     let mut other = world.thread("u").await;
     let foreign = other.checkpoint("f", None);
-    other.step().change(Change::Checkpoint(foreign.clone())).commit().await.unwrap();
+    other.write([Change::Checkpoint(foreign.clone())]).await;
     let mut log = world.thread("t").await;
     let a = log.checkpoint("a", Some(foreign.key));
-    log.step().change(Change::Checkpoint(a.clone())).commit().await.unwrap();
+    log.write([Change::Checkpoint(a.clone())]).await;
     let path =
         async |from| world.store.path(&alice(), &thread_id("t"), Some(from), 10).await.unwrap();
     assert_eq!(path(foreign.key).await, []);
@@ -92,21 +87,16 @@ async fn a_message_that_another_run_holds_stays_there(world: World) {
     let mut log = world.thread("t").await;
     let (one, two) = (log.start("one").await, log.start("two").await);
     let first = log.message("m", one.key);
-    log.step().change(Change::Message(first.clone())).commit().await.unwrap();
+    log.write([Change::Message(first.clone())]).await;
     let second = log.message("m", two.key);
     let beside = log.message("n", two.key);
-    log.step()
-        .change(Change::Message(second))
-        .change(Change::Message(beside.clone()))
-        .commit()
-        .await
-        .unwrap();
+    log.write([Change::Message(second), Change::Message(beside.clone())]).await;
     assert_eq!(world.store.message(&alice(), &first.id).await.unwrap(), Some(first.clone()));
     assert_eq!(world.store.message(&alice(), &beside.id).await.unwrap(), Some(beside));
-    log.step().change(Change::RemoveRun(one.key)).commit().await.unwrap();
+    log.write([Change::RemoveRun(one.key)]).await;
     assert_eq!(world.store.message(&alice(), &first.id).await.unwrap(), None);
     let again = log.message("m", two.key);
-    log.step().change(Change::Message(again.clone())).commit().await.unwrap();
+    log.write([Change::Message(again.clone())]).await;
     assert_eq!(world.store.message(&alice(), &again.id).await.unwrap(), Some(again));
 }
 
@@ -118,7 +108,7 @@ async fn two_threads_may_hold_a_message_of_the_same_id(world: World) {
     for log in [&mut two, &mut one, &mut three] {
         let run = log.start(&format!("r{}", log.row.key)).await;
         let row = log.message("m", run.key);
-        log.step().change(Change::Message(row.clone())).commit().await.unwrap();
+        log.write([Change::Message(row.clone())]).await;
         rows.push(row);
     }
     let store = &world.store;
@@ -129,15 +119,15 @@ async fn two_threads_may_hold_a_message_of_the_same_id(world: World) {
     assert_eq!(store.message(&alice(), id).await.unwrap().as_ref(), Some(&rows[0]), "the oldest");
     assert_eq!(store.message(&bob, id).await.unwrap().as_ref(), Some(&rows[2]), "of what is seen");
     // Written again, it is as old as it was.
-    two.step().change(Change::Message(rows[0].clone())).commit().await.unwrap();
+    two.write([Change::Message(rows[0].clone())]).await;
     assert_eq!(store.message(&alice(), id).await.unwrap().as_ref(), Some(&rows[0]));
-    two.step().change(Change::RemoveRun(rows[0].run)).commit().await.unwrap();
+    two.write([Change::RemoveRun(rows[0].run)]).await;
     assert_eq!(store.message_in(two.row.key, id).await.unwrap(), None);
     assert_eq!(store.message(&alice(), id).await.unwrap().as_ref(), Some(&rows[1]));
-    one.step().change(Change::RemoveThread).commit().await.unwrap();
+    one.write([Change::RemoveThread]).await;
     assert_eq!(store.message_in(one.row.key, id).await.unwrap(), None);
     assert_eq!(store.message(&alice(), id).await.unwrap().as_ref(), Some(&rows[2]));
-    three.step().change(Change::RemoveThread).commit().await.unwrap();
+    three.write([Change::RemoveThread]).await;
     assert_eq!(store.message(&alice(), id).await.unwrap(), None);
 }
 
@@ -147,14 +137,13 @@ async fn a_message_is_found_by_another_id_in_its_thread_alone(world: World) {
     let id = |text| rows::message_id(text);
     let known = |row: &MessageRow, alias| MessageRow { alias: Some(id(alias)), ..row.clone() };
     let (first, second) = (log.message("m", one.key), log.message("n", two.key));
-    log.step()
-        .change(Change::Message(first.clone()))
-        .change(Change::Message(known(&second, "theirs")))
-        .change(Change::Alias(first.id.clone(), id("theirs")))
-        .change(Change::Alias(id("nobody"), id("x")))
-        .commit()
-        .await
-        .unwrap();
+    log.write([
+        Change::Message(first.clone()),
+        Change::Message(known(&second, "theirs")),
+        Change::Alias(first.id.clone(), id("theirs")),
+        Change::Alias(id("nobody"), id("x")),
+    ])
+    .await;
     let found = async |text| world.store.message_in(log.row.key, &id(text)).await.unwrap();
     assert_eq!(found("theirs").await, Some(known(&first, "theirs")), "the oldest");
     assert_eq!(found("n").await, Some(known(&second, "theirs")));
@@ -163,19 +152,14 @@ async fn a_message_is_found_by_another_id_in_its_thread_alone(world: World) {
     assert_eq!(world.store.message_in(other.row.key, &id("theirs")).await.unwrap(), None);
     // A message's own id comes before another's second one.
     let third = log.message("theirs", two.key);
-    log.step()
-        .change(Change::Message(third.clone()))
-        .change(Change::Alias(first.id.clone(), id("newer")))
-        .commit()
-        .await
-        .unwrap();
+    log.write([Change::Message(third.clone()), Change::Alias(first.id.clone(), id("newer"))]).await;
     let found = async |text| world.store.message_in(log.row.key, &id(text)).await.unwrap();
     assert_eq!(found("theirs").await, Some(third));
     assert_eq!(found("newer").await, Some(known(&first, "newer")));
-    log.step().change(Change::RemoveRun(two.key)).commit().await.unwrap();
+    log.write([Change::RemoveRun(two.key)]).await;
     let found = async |text| world.store.message_in(log.row.key, &id(text)).await.unwrap();
     assert_eq!(found("theirs").await, None, "the first is known by a newer id");
-    log.step().change(Change::RemoveRun(one.key)).commit().await.unwrap();
+    log.write([Change::RemoveRun(one.key)]).await;
     let found = async |text| world.store.message_in(log.row.key, &id(text)).await.unwrap();
     assert_eq!(found("newer").await, None);
 }
@@ -184,9 +168,9 @@ async fn a_message_is_written_over_by_its_own_run(world: World) {
     let mut log = world.thread("t").await;
     let run = log.start("r").await;
     let mut row = log.message("m", run.key);
-    log.step().change(Change::Message(row.clone())).commit().await.unwrap();
+    log.write([Change::Message(row.clone())]).await;
     row.position = 99;
-    log.step().change(Change::Message(row.clone())).commit().await.unwrap();
+    log.write([Change::Message(row.clone())]).await;
     assert_eq!(world.store.message(&alice(), &row.id).await.unwrap(), Some(row));
 }
 
@@ -197,15 +181,10 @@ async fn a_binding_is_one_for_each_thread_and_agent(world: World) {
         capabilities: json(&serde_json::json!({"fork": true})),
         ..rows::binding_row(log.row.key, "s-1")
     };
-    log.step().change(Change::Binding(row.clone())).commit().await.unwrap();
+    log.write([Change::Binding(row.clone())]).await;
     let other = BindingRow { agent: agent("echo"), ..row.clone() };
     (row.remote, row.last_seen) = ("s-2".to_owned(), Some(CheckpointKey(4)));
-    log.step()
-        .change(Change::Binding(row.clone()))
-        .change(Change::Binding(other.clone()))
-        .commit()
-        .await
-        .unwrap();
+    log.write([Change::Binding(row.clone()), Change::Binding(other.clone())]).await;
     let binding =
         async |name| world.store.binding(&alice(), &thread_id("t"), &agent(name)).await.unwrap();
     assert_eq!(binding("mail").await, Some(row));
@@ -229,18 +208,13 @@ async fn a_brought_history_stays_as_it_was_brought(world: World) {
     (b.run, b.client_history) = (Some(run.key), Some(ClientHistory::default()));
     log.row.head = Some(b.key);
     let row = log.row.clone();
-    log.step()
-        .change(Change::Checkpoint(a.clone()))
-        .change(Change::Checkpoint(b.clone()))
-        .change(Change::Thread(row))
-        .commit()
-        .await
-        .unwrap();
+    log.write([Change::Checkpoint(a.clone()), Change::Checkpoint(b.clone()), Change::Thread(row)])
+        .await;
     let path = world.store.path(&alice(), &thread_id("t"), None, 10).await.unwrap();
     assert_eq!(path, [b, a.clone()]);
     assert_eq!(world.store.checkpoint_by_key(a.key).await.unwrap(), Some(a.clone()));
     // What it refers to may go; the reference stays.
-    log.step().change(Change::RemoveRun(run.key)).commit().await.unwrap();
+    log.write([Change::RemoveRun(run.key)]).await;
     let found = world.store.checkpoint(&alice(), &thread_id("t"), &a.id).await.unwrap();
     assert_eq!(found, Some(a));
 }

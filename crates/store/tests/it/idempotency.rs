@@ -27,24 +27,24 @@ async fn a_key_is_used_once(world: World) {
     assert_eq!(code(step.commit().await), Code::AlreadyExists);
     assert_eq!(world.store.idempotency(&used.key, now()).await.unwrap(), Some(used.clone()));
     // The run that holds it may say so again.
-    one.step().change(Change::Idempotency(used)).commit().await.unwrap();
+    one.write([Change::Idempotency(used)]).await;
 }
 
 async fn a_key_is_forgotten_after_its_time(world: World) {
     let mut log = world.thread("t").await;
     let (first, second) = (log.start("first").await, log.start("second").await);
     let used = log.idempotency("k", &first);
-    log.step().change(Change::Idempotency(used.clone())).commit().await.unwrap();
+    log.write([Change::Idempotency(used.clone())]).await;
     let end = used.created_at.after(limits::IDEMPOTENCY_KEPT);
     let late = end.after(Duration::from_micros(1));
     assert_eq!(world.store.idempotency(&used.key, end).await.unwrap(), Some(used.clone()));
     assert_eq!(world.store.idempotency(&used.key, late).await.unwrap(), None);
     let mut again = log.idempotency("k", &second);
     again.created_at = late;
-    log.step().change(Change::Idempotency(again.clone())).commit().await.unwrap();
+    log.write([Change::Idempotency(again.clone())]).await;
     assert_eq!(world.store.idempotency(&used.key, late).await.unwrap(), Some(again));
     // The first run's end does not take the second's use along.
-    log.step().change(Change::RemoveRun(first.key)).commit().await.unwrap();
+    log.write([Change::RemoveRun(first.key)]).await;
     assert!(world.store.idempotency(&used.key, late).await.unwrap().is_some());
 }
 
@@ -52,16 +52,11 @@ async fn a_key_goes_with_its_run(world: World) {
     let mut log = world.thread("t").await;
     let (run, other) = (log.start("r").await, log.start("other").await);
     let used = log.idempotency("k", &run);
-    log.step().change(Change::Idempotency(used.clone())).commit().await.unwrap();
+    log.write([Change::Idempotency(used.clone())]).await;
     let again = log.idempotency("k", &other);
-    log.step()
-        .change(Change::RemoveRun(run.key))
-        .change(Change::Idempotency(again.clone()))
-        .commit()
-        .await
-        .unwrap();
+    log.write([Change::RemoveRun(run.key), Change::Idempotency(again.clone())]).await;
     assert_eq!(world.store.idempotency(&used.key, now()).await.unwrap(), Some(again));
-    log.step().change(Change::RemoveThread).commit().await.unwrap();
+    log.write([Change::RemoveThread]).await;
     assert_eq!(world.store.idempotency(&used.key, now()).await.unwrap(), None);
 }
 
@@ -71,12 +66,7 @@ async fn the_same_key_of_somebody_else_is_another(world: World) {
     let used = log.idempotency("k", &run);
     let mut other = log.idempotency("k", &run);
     other.key.principal = principal("bob");
-    log.step()
-        .change(Change::Idempotency(used.clone()))
-        .change(Change::Idempotency(other.clone()))
-        .commit()
-        .await
-        .unwrap();
+    log.write([Change::Idempotency(used.clone()), Change::Idempotency(other.clone())]).await;
     assert_eq!(world.store.idempotency(&used.key, now()).await.unwrap(), Some(used.clone()));
     assert_eq!(world.store.idempotency(&other.key, now()).await.unwrap(), Some(other));
     let mut unknown = used.key;

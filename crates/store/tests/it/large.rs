@@ -94,7 +94,7 @@ async fn a_page_of_questions_ends_behind_so_many_bytes(world: World) {
     for (number, size) in sizes.iter().enumerate() {
         let mut row = log.interrupt(&format!("i{number}"), &run);
         row.interrupt.payload = Json::from_value(&"y".repeat(*size).into());
-        log.step().change(Change::Interrupt(Box::new(row))).commit().await.unwrap();
+        log.write([Change::Interrupt(Box::new(row))]).await;
     }
     for (limit, expected) in [
         (9, &[&["i4", "i3", "i2"][..], &["i1", "i0"]][..]),

@@ -103,11 +103,11 @@ async fn interrupts_are_listed_by_thread_run_and_state(world: World) {
     let second = log.interrupt("i-2", &two);
     for row in [&first, &second] {
         let change = Change::Interrupt(Box::new(row.clone()));
-        log.step().change(change).commit().await.unwrap();
+        log.write([change]).await;
     }
     first.resolution = Some(trilogue_domain::Resolution::Cancelled);
     first.resolved_at = Some(now());
-    log.step().change(Change::Interrupt(Box::new(first.clone()))).commit().await.unwrap();
+    log.write([Change::Interrupt(Box::new(first.clone()))]).await;
     let interrupts = async |filter: InterruptFilter, limit, after| {
         world.store.interrupts(&alice(), &filter, &page(limit, after)).await.unwrap()
     };

@@ -28,7 +28,7 @@ const KIND: QueueKind = QueueKind::ScheduledRun;
 
 async fn offer(log: &mut Log, kind: QueueKind, key: &str, due: i64) {
     let item = log.item(kind, key, due);
-    log.step().change(Change::Offer(item)).commit().await.unwrap();
+    log.write([Change::Offer(item)]).await;
 }
 
 async fn claim(world: &World, now: i64, until: i64, limit: usize) -> Vec<Claim> {
@@ -168,7 +168,7 @@ async fn tenants_do_not_share_keys(world: World) {
     let mut foreign = world.thread_of(&tenant_scope("other"), "t").await;
     offer(&mut log, KIND, "k", 1).await;
     offer(&mut foreign, KIND, "k", 2).await;
-    foreign.step().change(Change::Withdraw(KIND, "k".to_owned())).commit().await.unwrap();
+    foreign.write([Change::Withdraw(KIND, "k".to_owned())]).await;
     let claims = claim(&world, 9, 10, 9).await;
     assert_eq!(claims.len(), 1);
     assert_eq!(claims[0].item.tenant, log.row.tenant);
@@ -179,30 +179,30 @@ async fn withdrawing_takes_an_item_from_its_holder(world: World) {
     offer(&mut log, KIND, "k", 1).await;
     offer(&mut log, QueueKind::Deadline, "k", 1).await;
     let holder = claim(&world, 1, 10, 1).await.remove(0);
-    log.step().change(Change::Withdraw(KIND, "k".to_owned())).commit().await.unwrap();
+    log.write([Change::Withdraw(KIND, "k".to_owned())]).await;
     assert!(!world.store.extend(&holder, at(99)).await.unwrap());
     assert_eq!(world.store.next_due(KIND).await.unwrap(), None);
     assert_eq!(world.store.next_due(QueueKind::Deadline).await.unwrap(), Some(at(1)));
-    log.step().change(Change::Withdraw(KIND, "k".to_owned())).commit().await.unwrap();
+    log.write([Change::Withdraw(KIND, "k".to_owned())]).await;
 }
 
 async fn items_go_with_their_run_and_thread(world: World) {
     let mut log = world.thread("t").await;
     let run = log.start("r").await;
     let interrupt = log.interrupt("i", &run);
-    log.step().change(Change::Interrupt(Box::new(interrupt))).commit().await.unwrap();
+    log.write([Change::Interrupt(Box::new(interrupt))]).await;
     offer(&mut log, KIND, "r", 1).await;
     offer(&mut log, QueueKind::Deadline, "i", 2).await;
     offer(&mut log, QueueKind::Retention, "thread", 3).await;
     let mut named = log.item(QueueKind::Callback, "some key", 4);
     named.reference = crate::harness::json(&serde_json::json!({"run": run.key.0, "number": 7}));
-    log.step().change(Change::Offer(named)).commit().await.unwrap();
-    log.step().change(Change::RemoveRun(run.key)).commit().await.unwrap();
+    log.write([Change::Offer(named)]).await;
+    log.write([Change::RemoveRun(run.key)]).await;
     for kind in [KIND, QueueKind::Deadline, QueueKind::Callback] {
         assert_eq!(world.store.next_due(kind).await.unwrap(), None, "{kind:?}");
     }
     assert_eq!(world.store.next_due(QueueKind::Retention).await.unwrap(), Some(at(3)));
-    log.step().change(Change::RemoveThread).commit().await.unwrap();
+    log.write([Change::RemoveThread]).await;
     assert_eq!(world.store.next_due(QueueKind::Retention).await.unwrap(), None);
 }
 

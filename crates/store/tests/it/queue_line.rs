@@ -28,7 +28,7 @@ fn item(log: &Log, run: RunKey, key: &str, number: u64, due: i64) -> QueueItem {
 
 async fn offer(log: &mut Log, run: RunKey, key: &str, number: u64, due: i64) {
     let item = item(log, run, key, number, due);
-    log.step().change(Change::Offer(item)).commit().await.unwrap();
+    log.write([Change::Offer(item)]).await;
 }
 
 async fn claim(world: &World, now: i64) -> Vec<Claim> {
@@ -188,7 +188,7 @@ async fn a_withdrawn_item_lets_the_next_go(world: World) {
     offer(&mut log, run, "a", 1, 1).await;
     offer(&mut log, run, "b", 2, 1).await;
     let first = claim(&world, 1).await.remove(0);
-    log.step().change(Change::Withdraw(KIND, "a".to_owned())).commit().await.unwrap();
+    log.write([Change::Withdraw(KIND, "a".to_owned())]).await;
     assert!(!world.store.finish(&first).await.unwrap());
     assert_eq!(claimed(&world, 2).await.1, ["b 2"]);
 }
@@ -202,11 +202,11 @@ async fn a_line_goes_with_its_run(world: World) {
     }
     let claims = claim(&world, 1).await;
     assert_eq!(claims.len(), 2);
-    log.step().change(Change::RemoveRun(one)).commit().await.unwrap();
+    log.write([Change::RemoveRun(one)]).await;
     for claim in &claims {
         assert_eq!(world.store.finish(claim).await.unwrap(), claim.item.key.starts_with("two"));
     }
     assert_eq!(claimed(&world, 2).await.1, ["two.2 2"]);
-    log.step().change(Change::RemoveThread).commit().await.unwrap();
+    log.write([Change::RemoveThread]).await;
     assert_eq!(world.store.next_due(KIND).await.unwrap(), None);
 }

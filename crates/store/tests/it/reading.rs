@@ -86,15 +86,15 @@ async fn a_removed_run_leaves_a_gap(world: World) {
     assert_eq!(firsts(&log, None, 7, usize::MAX).await, [9, 10]);
     assert_eq!(firsts(&log, Some(one), 0, usize::MAX).await, [0_u64; 0]);
     assert_eq!(firsts(&log, Some(two), 0, usize::MAX).await, [4, 9]);
-    log.step().change(Change::RemoveRun(two)).commit().await.unwrap();
+    log.write([Change::RemoveRun(two)]).await;
     assert_eq!(firsts(&log, None, 0, usize::MAX).await, [6, 10]);
     // To remove what is gone is no error: whoever was told first is right.
-    log.step().change(Change::RemoveRun(two)).commit().await.unwrap();
+    log.write([Change::RemoveRun(two)]).await;
 }
 
 async fn the_last_number_outlives_its_run(world: World) {
     let (mut log, run) = world.ended("t", "r").await;
-    log.step().change(Change::RemoveRun(run.key)).commit().await.unwrap();
+    log.write([Change::RemoveRun(run.key)]).await;
     assert_eq!(log.read().await, []);
     let acquired = world.store.acquire(log.row.key, crate::harness::NODE).await.unwrap();
     assert_eq!(acquired.last, 2, "a number is never given again");

@@ -93,7 +93,7 @@ async fn a_run_stays_until_its_client_was_called_back(world: World) {
     let kind = QueueKind::Callback;
     let reference = serde_json::json!({"run": rows[0].key.0, "number": 7});
     let item = QueueItem { reference: json(&reference), ..log.item(kind, "a.7", 1) };
-    log.step().change(Change::Offer(item)).commit().await.unwrap();
+    log.write([Change::Offer(item)]).await;
     for policy in policies {
         assert_eq!(expired(&world, policy, 999, 9).await, ["b"]);
     }
@@ -147,7 +147,7 @@ async fn conditions_add_up_oldest_first(world: World) {
     assert_eq!(expired(&world, policy, 50, 9).await, ["a", "b"]);
     assert_eq!(expired(&world, policy, 50, 1).await, ["a"]);
     let rows = world.store.expired_runs(&policy, at(50 * SECOND), 9).await.unwrap();
-    two.step().change(Change::RemoveRun(rows[1].key)).commit().await.unwrap();
+    two.write([Change::RemoveRun(rows[1].key)]).await;
     assert_eq!(expired(&world, policy, 50, 9).await, ["a"]);
 }
 
@@ -155,7 +155,7 @@ async fn old_idempotency_keys_are_forgotten(world: World) {
     let mut log = world.thread("t").await;
     let run = log.start("r").await;
     let used = log.idempotency("k", &run);
-    log.step().change(Change::Idempotency(used.clone())).commit().await.unwrap();
+    log.write([Change::Idempotency(used.clone())]).await;
     world.store.expired_runs(&NOTHING, now(), 9).await.unwrap();
     assert!(world.store.idempotency(&used.key, used.created_at).await.unwrap().is_some());
     let late = used.created_at.after(Duration::from_secs(48 * 3600));

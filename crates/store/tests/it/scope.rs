@@ -118,7 +118,7 @@ async fn the_same_ids_in_two_tenants(world: World) {
     let mut log = world.thread_of(&tenant_scope("other"), "t").await;
     let run = log.start("r").await;
     let message = log.message("m", run.key);
-    log.step().change(Change::Message(message)).commit().await.unwrap();
+    log.write([Change::Message(message)]).await;
     for tenant in ["default", "other"] {
         let scope = tenant_scope(tenant);
         let thread = world.store.thread(&scope, &thread_id("t")).await.unwrap().unwrap();

@@ -21,7 +21,7 @@ async fn everything_is_there_again() {
         let log = furnish(&world, "t", "r").await;
         let (mut other, ended) = world.ended("u", "s").await;
         let gone = other.start("gone").await;
-        other.step().change(Change::RemoveRun(gone.key)).commit().await.unwrap();
+        other.write([Change::RemoveRun(gone.key)]).await;
         let before = everything(&world).await;
         let keys = (world.store.next_thread_key(), world.store.next_run_key());
         let world = world.reopen().await;
@@ -91,7 +91,7 @@ async fn erased_content_is_not_in_the_file() {
     let world = World::sqlite().await;
     let mut log = furnish(&world, "t", "r").await;
     assert!(holds_marker(&world), "the search finds what is there");
-    log.step().change(Change::RemoveThread).commit().await.unwrap();
+    log.write([Change::RemoveThread]).await;
     let world = world.reopen().await;
     world.store.close().await.unwrap();
     assert!(!holds_marker(&world));
@@ -110,7 +110,7 @@ async fn a_removed_run_is_not_in_the_file() {
     let blob = world.store.put_blob(&log.row.tenant, blob, true).await.unwrap();
     let step = log.step().run(&run).say(Some(run.key), &[MARKER]).blob(&blob);
     step.change(Change::Checkpoint(made)).commit().await.unwrap();
-    log.step().change(Change::RemoveRun(run.key)).commit().await.unwrap();
+    log.write([Change::RemoveRun(run.key)]).await;
     world.store.close().await.unwrap();
     assert!(!holds_marker(&world));
 }
@@ -120,7 +120,7 @@ async fn a_lease_and_its_fence_outlive_a_restart() {
     let world = World::sqlite().await;
     let mut log = world.thread("t").await;
     let item = log.item(QueueKind::ScheduledRun, "k", 1);
-    log.step().change(Change::Offer(item)).commit().await.unwrap();
+    log.write([Change::Offer(item)]).await;
     let claim = |store: std::sync::Arc<dyn trilogue_store::Store>, now, until| async move {
         store.claim(QueueKind::ScheduledRun, at(now), at(until), 9).await.unwrap()
     };

@@ -145,7 +145,7 @@ async fn a_tail_ends_with_its_thread(world: World) {
     let (mut log, _) = world.ended("t", "r").await;
     let mut tails = [world.store.tail(log.row.key), world.store.tail(log.row.key)];
     let other = world.store.tail(world.thread("u").await.row.key);
-    log.step().change(Change::RemoveThread).commit().await.unwrap();
+    log.write([Change::RemoveThread]).await;
     for tail in &mut tails {
         // What an engine looked up behind the attaching may still wake it once.
         let ended = async { while tail.committed.changed().await.is_ok() {} };

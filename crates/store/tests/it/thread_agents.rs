@@ -69,15 +69,15 @@ async fn what_goes_takes_its_agent_along(world: World) {
     {
         log.row.metadata = naming(&name);
         let row = log.row.clone();
-        log.step().change(Change::Thread(row)).commit().await.unwrap();
+        log.write([Change::Thread(row)]).await;
         assert_eq!(found(&world, &alice(), "echo").await, ["t"], "{name}");
         assert_eq!(!found(&world, &alice(), "other").await.is_empty(), is_other, "{name}");
     }
-    log.step().change(Change::RemoveRun(run.key)).commit().await.unwrap();
+    log.write([Change::RemoveRun(run.key)]).await;
     assert_eq!(found(&world, &alice(), "echo").await, NONE);
     log.start("b").await;
     assert_eq!(found(&world, &alice(), "echo").await, ["t"]);
-    log.step().change(Change::RemoveThread).commit().await.unwrap();
+    log.write([Change::RemoveThread]).await;
     assert_eq!(found(&world, &alice(), "echo").await, NONE);
 }
 

@@ -42,7 +42,7 @@ async fn set(
     row.client_history = client_history;
     log.row.head = Some(row.key);
     let thread = Change::Thread(log.row.clone());
-    log.step().change(Change::Checkpoint(row)).change(thread).commit().await.unwrap();
+    log.write([Change::Checkpoint(row), thread]).await;
 }
 
 fn wanted(members: &[(&str, &str)]) -> Vec<(String, String)> {
