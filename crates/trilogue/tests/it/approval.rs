@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use crate::cli_protocols::MAIL;
-use crate::harness::{Home, Server};
+use crate::harness::{Server, demo};
 
-pub(crate) fn waiting(server: &Server<'_>) -> (String, String) {
+pub(crate) fn waiting(server: &Server) -> (String, String) {
     let ended = server.run(&["run", "mailcomposer", MAIL, "--json"]).expect(3);
     let events = ended.lines();
     let raised = events.iter().find(|event| event["type"] == "interrupt.raised").unwrap();
@@ -15,8 +15,7 @@ pub(crate) fn waiting(server: &Server<'_>) -> (String, String) {
 
 #[test]
 fn a_run_that_waits_names_the_command_that_answers_it() {
-    let home = Home::new();
-    let server = home.demo();
+    let (_home, server) = demo();
     let ended = server.run(&["run", "mailcomposer", MAIL]).expect(3);
     assert!(ended.err.contains("ada@example.com"), "what is decided is shown: {}", ended.err);
     let inbox = server.run(&["inbox", "-q"]).expect(0).out;
@@ -31,8 +30,7 @@ fn a_run_that_waits_names_the_command_that_answers_it() {
 
 #[test]
 fn an_answer_from_another_process_lets_the_run_go_on() {
-    let home = Home::new();
-    let server = home.demo();
+    let (_home, server) = demo();
     let (run, interrupt) = waiting(&server);
     let resolved = server.run(&["approve", &interrupt, "--yes", "--json"]).expect(0).json();
     assert_eq!(resolved["resolution"]["answer"]["value"], json!({"approved": true}));
@@ -42,8 +40,7 @@ fn an_answer_from_another_process_lets_the_run_go_on() {
 
 #[test]
 fn a_rejection_carries_its_reason() {
-    let home = Home::new();
-    let server = home.demo();
+    let (_home, server) = demo();
     let (run, interrupt) = waiting(&server);
     server.run(&["approve", &interrupt, "--value", "{\"approved\": 3}"]).expect(2);
     // A reason says neither yes nor no.
@@ -56,8 +53,7 @@ fn a_rejection_carries_its_reason() {
 
 #[test]
 fn the_mail_composer_remembers_the_turn_before() {
-    let home = Home::new();
-    let server = home.demo();
+    let (_home, server) = demo();
     server.run(&["run", "mailcomposer", MAIL, "--thread", "m"]).expect(3);
     let inbox = server.run(&["inbox", "-q", "--thread", "m"]).expect(0).out;
     let ended = server.run(&["approve", inbox.trim()]).expect(0);

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::harness::{BINARY, Ended, Home, Server, finish, until};
+use crate::harness::{BINARY, Ended, Home, Server, demo, finish, until};
 use crate::terminal::Screen;
 
 pub(crate) const MAIL: &str = "Write to ada@example.com saying that the meeting moves to Friday";
@@ -18,17 +18,17 @@ pub(crate) const CONNECT: Face = Face("/connect");
 // === impl Face ===
 
 impl Face {
-    pub(crate) fn command(self, home: &Home, server: &Server<'_>, arguments: &[&str]) -> Command {
+    pub(crate) fn command(self, home: &Home, server: &Server, arguments: &[&str]) -> Command {
         let mut command = home.program(BINARY);
         command.args(arguments).args(["--url", &format!("{}{}", server.url(), self.0)]);
         command
     }
 
-    pub(crate) fn run(self, home: &Home, server: &Server<'_>, arguments: &[&str]) -> Ended {
+    pub(crate) fn run(self, home: &Home, server: &Server, arguments: &[&str]) -> Ended {
         finish(self.command(home, server, arguments), "")
     }
 
-    pub(crate) fn ask(self, home: &Home, server: &Server<'_>) -> Screen {
+    pub(crate) fn ask(self, home: &Home, server: &Server) -> Screen {
         let mut screen = Screen::start(self.command(home, server, &["run", "mailcomposer", MAIL]));
         screen.wait_for("Approval Decision");
         screen
@@ -37,8 +37,7 @@ impl Face {
 
 #[test]
 fn an_answer_looks_the_same() {
-    let home = Home::new();
-    let server = home.demo();
+    let (home, server) = demo();
     for (agent, question) in
         [("echo", "Grüße"), ("researcher", "honey bees"), ("mailcomposer", "Hello")]
     {
@@ -59,8 +58,7 @@ fn an_answer_looks_the_same() {
 
 #[test]
 fn a_question_is_asked_member_by_member() {
-    let home = Home::new();
-    let server = home.demo();
+    let (home, server) = demo();
     for face in [NATIVE, COMMUNICATION, CONNECT] {
         let mut screen = face.ask(&home, &server);
         assert!(screen.seen().contains("ada@example.com"), "{}", screen.seen());
@@ -77,8 +75,7 @@ fn a_question_is_asked_member_by_member() {
 
 #[test]
 fn a_late_answer_is_reported_and_the_run_goes_on() {
-    let home = Home::new();
-    let server = home.demo();
+    let (home, server) = demo();
     for face in [NATIVE, COMMUNICATION, CONNECT] {
         let mut screen = face.ask(&home, &server);
         let inbox = server.run(&["inbox", "-q"]).expect(0).out;
@@ -100,8 +97,7 @@ fn a_late_answer_is_reported_and_the_run_goes_on() {
 
 #[test]
 fn ctrl_c_at_a_question_cancels_the_run() {
-    let home = Home::new();
-    let server = home.demo();
+    let (home, server) = demo();
     for face in [COMMUNICATION, CONNECT] {
         let mut screen = face.ask(&home, &server);
         screen.press("\u{3}");
@@ -118,8 +114,7 @@ fn ctrl_c_at_a_question_cancels_the_run() {
 
 #[test]
 fn a_question_that_cannot_be_asked_here_waits() {
-    let home = Home::new();
-    let server = home.demo();
+    let (home, server) = demo();
     for (waiting, face) in (1..).zip([COMMUNICATION, CONNECT]) {
         let ended = face.run(&home, &server, &["run", "mailcomposer", MAIL]).expect(3);
         assert!(ended.err.contains("ada@example.com"), "{}", ended.err);
@@ -130,8 +125,7 @@ fn a_question_that_cannot_be_asked_here_waits() {
 
 #[test]
 fn attachments_and_artifacts_come_through() {
-    let home = Home::new();
-    let server = home.demo();
+    let (home, server) = demo();
     let large = "0123456789abcdef".repeat(1024 * 1024 / 4);
     home.write("large.txt", &large);
     home.write("note.txt", "some words");
@@ -157,21 +151,16 @@ fn attachments_and_artifacts_come_through() {
 
 #[test]
 fn refusals_have_the_same_exit_codes() {
-    let home = Home::new();
-    let server = home.demo();
+    let (home, server) = demo();
     for (face, missing) in
         [(COMMUNICATION, "served at another address"), (CONNECT, "there is no route")]
     {
-        let ended = face.run(&home, &server, &["run", "ecko", "x"]).expect(4);
-        assert!(ended.err.contains("ecko"), "{}", ended.err);
-        let ended = face.run(&home, &server, &["run", "echo", "x", "--token", "wrong"]).expect(5);
-        assert!(ended.err.contains("token"), "{}", ended.err);
+        face.run(&home, &server, &["run", "ecko", "x"]).complains(4, "ecko");
+        face.run(&home, &server, &["run", "echo", "x", "--token", "wrong"]).complains(5, "token");
         let protocol = face.0.trim_start_matches('/');
-        let ended = server.run(&["run", "echo", "x", "--protocol", protocol]).expect(4);
-        assert!(ended.err.contains(missing), "{}", ended.err);
+        server.run(&["run", "echo", "x", "--protocol", protocol]).complains(4, missing);
         let wrong = ["run", "mailcomposer", "x", "--config", r#"{"style":"rude"}"#];
-        let ended = face.run(&home, &server, &wrong).expect(2);
-        assert!(ended.err.contains("style"), "{}", ended.err);
+        face.run(&home, &server, &wrong).complains(2, "style");
     }
 }
 

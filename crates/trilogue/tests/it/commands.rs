@@ -3,12 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::cli_protocols::MAIL;
-use crate::harness::{Home, until};
+use crate::harness::{Home, demo, until};
 
 #[test]
 fn agents_lists_and_describes() {
-    let home = Home::new();
-    let server = home.demo();
+    let (_home, server) = demo();
     let ended = server.run(&["agents"]).expect(0);
     for agent in ["echo", "mailcomposer", "researcher"] {
         assert!(ended.out.contains(agent), "{}", ended.out);
@@ -27,8 +26,7 @@ fn agents_lists_and_describes() {
 
 #[test]
 fn run_says_what_the_agent_says_and_keeps_the_thread() {
-    let home = Home::new();
-    let server = home.demo();
+    let (_home, server) = demo();
     let ended = server.run(&["run", "echo", "Grüße", "--thread", "t1"]).expect(0);
     assert!(ended.out.contains("Grüße"), "{ended:?}");
     let ended = server.run_with(&["run", "echo", "-", "--thread", "t1"], "from a pipe\n").expect(0);
@@ -49,8 +47,7 @@ fn run_says_what_the_agent_says_and_keeps_the_thread() {
 
 #[test]
 fn json_gives_the_events_as_the_server_sent_them() {
-    let home = Home::new();
-    let server = home.demo();
+    let (_home, server) = demo();
     let events = server.run(&["run", "echo", "hi", "--thread", "t", "--json"]).expect(0).lines();
     assert_eq!(events[0]["type"], "run.created");
     assert_eq!(events.last().unwrap()["type"], "run.ended");
@@ -69,16 +66,14 @@ fn json_gives_the_events_as_the_server_sent_them() {
 
 #[test]
 fn threads_are_exported_copied_and_erased() {
-    let home = Home::new();
-    let server = home.demo();
+    let (_home, server) = demo();
     server.run(&["run", "echo", "keep me", "--thread", "a"]).expect(0);
     let exported = server.run(&["threads", "export", "a"]).expect(0).out;
     assert!(exported.contains("keep me"), "{exported}");
     let copy = server.run(&["threads", "copy", "a", "--id", "b"]).expect(0);
     assert_eq!(copy.out, "b\n");
     server.run(&["threads", "copy", "a", "--id", "b"]).expect(7);
-    let ended = server.run(&["threads", "erase", "a"]).expect(2);
-    assert!(ended.err.contains("--yes"), "{}", ended.err);
+    server.run(&["threads", "erase", "a"]).complains(2, "--yes");
     server.run(&["threads", "erase", "a", "--yes"]).expect(0);
     server.run(&["threads", "show", "a"]).expect(4);
     let shown = server.run(&["threads", "show", "b"]).expect(0).out;
@@ -89,8 +84,7 @@ fn threads_are_exported_copied_and_erased() {
 
 #[test]
 fn a_whole_conversation_is_shown_oldest_first() {
-    let home = Home::new();
-    let server = home.demo();
+    let (_home, server) = demo();
     let lines: String = (1..=60).map(|number| format!("word-{number}.\n")).collect();
     server.run_with(&["chat", "echo", "--thread", "long"], &lines).expect(0);
     // Each word was said twice: by the user, and by the agent.
@@ -113,8 +107,7 @@ fn a_whole_conversation_is_shown_oldest_first() {
 
 #[test]
 fn a_run_in_the_background_can_be_seen_and_cancelled() {
-    let home = Home::new();
-    let server = home.demo();
+    let (_home, server) = demo();
     let ended = server.run(&["run", "mailcomposer", MAIL, "--no-wait", "--json"]).expect(0);
     let run = ended.json()["id"].as_str().unwrap().to_owned();
     until(|| {
@@ -132,8 +125,7 @@ fn a_run_in_the_background_can_be_seen_and_cancelled() {
 
 #[test]
 fn tokens_are_made_used_limited_and_revoked() {
-    let home = Home::new();
-    let server = home.demo();
+    let (_home, server) = demo();
     let made = server
         .run(&[
             "token",
@@ -151,8 +143,7 @@ fn tokens_are_made_used_limited_and_revoked() {
     let secret = made["secret"].as_str().unwrap();
     let with = |arguments: &[&str]| server.run(&[arguments, &["--token", secret]].concat());
     with(&["agents"]).expect(0);
-    let ended = with(&["run", "echo", "x"]).expect(5);
-    assert!(ended.err.contains("'run'"), "{}", ended.err);
+    with(&["run", "echo", "x"]).complains(5, "'run'");
     let listed = server.run(&["token", "list"]).expect(0).out;
     assert!(listed.contains("reader") && !listed.contains(secret), "{listed}");
     server.run(&["token", "revoke", made["token"]["id"].as_str().unwrap()]).expect(0);
@@ -181,8 +172,7 @@ fn status_shows_the_server_and_every_override() {
 
 #[test]
 fn attachments_are_sent_and_artifacts_saved() {
-    let home = Home::new();
-    let server = home.demo();
+    let (home, server) = demo();
     home.write("note.md", "attached words");
     let ended = server
         .run(&[
@@ -232,8 +222,7 @@ fn attachments_are_sent_and_artifacts_saved() {
 
 #[test]
 fn chat_keeps_one_thread() {
-    let home = Home::new();
-    let server = home.demo();
+    let (_home, server) = demo();
     let ended = server.run_with(&["chat", "echo", "--thread", "c"], "one\n\ntwo\n/quit\nthree\n");
     let ended = ended.expect(0);
     assert!(ended.out.contains("one") && ended.out.contains("two"), "{ended:?}");

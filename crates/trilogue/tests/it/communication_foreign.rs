@@ -81,8 +81,7 @@ fn a_thread_is_a_session_and_must_be_a_uuid() {
     assert_eq!(server.sent("POST /runs")["session_id"], SESSION);
     let ended = server.run(&home, &["run", "echo", "x", "--thread", "mail"]).expect(2);
     assert!(ended.err.contains("--thread mail") && ended.err.contains("UUID"), "{}", ended.err);
-    let ended = server.run(&home, &["run", "echo", "x", "--ephemeral"]).expect(2);
-    assert!(ended.err.contains("--ephemeral"), "{}", ended.err);
+    server.run(&home, &["run", "echo", "x", "--ephemeral"]).complains(2, "--ephemeral");
     assert_eq!(server.lines(), ["POST /runs"]);
 }
 
@@ -171,8 +170,7 @@ fn how_a_run_ends_is_how_the_command_ends() {
 
     let error = json!({ "type": "error", "error": { "code": "server_error", "message": "gone", "data": null } });
     server.on_run([Reply::stream(&[begun(), vec![error]].concat())]);
-    let ended = server.run(&home, &["run", "echo", "x"]).expect(1);
-    assert!(ended.err.contains("gone"), "{}", ended.err);
+    server.run(&home, &["run", "echo", "x"]).complains(1, "gone");
     for (status, code, exit) in [
         (404, "not_found", 4),
         (422, "invalid_input", 2),
@@ -181,8 +179,7 @@ fn how_a_run_ends_is_how_the_command_ends() {
         (500, "server_error", 1),
     ] {
         server.on_run([Reply::refusal(status, code, "Agent echo \u{7}not found")]);
-        let ended = server.run(&home, &["run", "echo", "x"]).expect(exit);
-        assert!(ended.err.contains("Agent echo not found"), "{}", ended.err);
+        server.run(&home, &["run", "echo", "x"]).complains(exit, "Agent echo not found");
     }
 }
 
@@ -277,8 +274,7 @@ fn a_question_is_asked_answered_and_gone_on_with() {
     screen.press("nobody\r");
     screen.wait_for("the answer does not fit: not that");
     screen.press("Bob\r");
-    let (code, seen) = screen.end();
-    assert_eq!(code, Some(0), "{seen}");
+    let seen = screen.end_well();
     assert!(seen.contains("Hello Bob"), "{seen}");
     let sent: Value = serde_json::from_str(&server.requests().pop().unwrap().body).unwrap();
     assert_eq!(sent["mode"], "stream");
@@ -297,8 +293,7 @@ fn an_answer_that_came_too_late_is_told_and_the_run_goes_on() {
     let mut screen = Screen::start(server.command(&home, &["run", "awaiter", "x"]));
     screen.wait_for("answer");
     screen.press("Bob\r");
-    let (code, seen) = screen.end();
-    assert_eq!(code, Some(0), "{seen}");
+    let seen = screen.end_well();
     let (_, after) = seen.split_once("your answer was not taken").unwrap();
     assert!(after.contains("answered") && after.contains("Hello Ada"), "{seen}");
     assert!(!after.contains("the stream broke"), "{seen}");

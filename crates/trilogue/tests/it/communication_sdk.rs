@@ -14,87 +14,62 @@ use trilogue_wire::agent_communication::{
 use crate::sdk_server::Server;
 use crate::tearing_transport::TearingTransport;
 
-struct HistoryEcho;
-struct Awaiter;
-struct Counts;
-struct Fails;
-
-#[async_trait]
-impl Agent for HistoryEcho {
-    fn card(&self) -> Card {
-        Card::chat("history_echo", "Says what was said, then what it hears.")
+async fn history_echo(turn: Turn, context: Context) -> Result<(), AgentError> {
+    for message in context.history().await? {
+        context.repeat(&message).await?;
     }
-
-    async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {
-        for message in context.history().await? {
-            context.repeat(&message).await?;
-        }
-        for message in turn.input().map(Input::messages).unwrap_or_default() {
-            context.repeat(message).await?;
-        }
-        Ok(Outcome::Completed)
+    for message in turn.input().map(Input::messages).unwrap_or_default() {
+        context.repeat(message).await?;
     }
+    Ok(())
 }
 
-#[async_trait]
-impl Agent for Awaiter {
-    fn card(&self) -> Card {
-        Card::chat("awaiter", "Awaits two messages.")
-    }
-
-    async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {
-        match turn {
-            Turn::Start { .. } => {
-                context.text("Hello.").await?;
-                Outcome::suspended(Question::message(""), json!(null))
-            }
-            Turn::Resume { ref answer, .. } => {
-                let parts = if let Answer::Message(parts) = answer { parts.len() } else { 99 };
-                context.text(format!("{parts} parts: {}.", turn.text())).await?;
-                Ok(Outcome::Completed)
-            }
+async fn awaiter(turn: Turn, context: Context) -> Result<Outcome, AgentError> {
+    match turn {
+        Turn::Start { .. } => {
+            context.text("Hello.").await?;
+            Outcome::suspended(Question::message(""), json!(null))
+        }
+        Turn::Resume { ref answer, .. } => {
+            let parts = if let Answer::Message(parts) = answer { parts.len() } else { 99 };
+            context.text(format!("{parts} parts: {}.", turn.text())).await?;
+            Ok(Outcome::Completed)
         }
     }
 }
 
-#[async_trait]
-impl Agent for Counts {
-    fn card(&self) -> Card {
-        Card::chat("counts", "Counts to what it hears, a part a number.")
-            .config(json!({ "properties": { "slow": { "type": "boolean" } } }))
+async fn counts(turn: Turn, context: Context) -> Result<(), AgentError> {
+    #[derive(serde::Deserialize, Default)]
+    struct Config {
+        slow: bool,
     }
-
-    async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {
-        #[derive(serde::Deserialize, Default)]
-        struct Config {
-            slow: bool,
+    let slow = context.config::<Config>()?.slow;
+    for number in 0..turn.text().parse().unwrap_or(0_u32) {
+        context.part(Part::text(format!("{number} "))).await?;
+        if slow {
+            context.commit().await?;
+            context.wait(Duration::from_millis(20)).await?;
         }
-        let slow = context.config::<Config>()?.slow;
-        for number in 0..turn.text().parse().unwrap_or(0_u32) {
-            context.part(Part::text(format!("{number} "))).await?;
-            if slow {
-                context.commit().await?;
-                context.wait(Duration::from_millis(20)).await?;
-            }
-        }
-        Ok(Outcome::Completed)
     }
+    Ok(())
 }
 
-#[async_trait]
-impl Agent for Fails {
-    fn card(&self) -> Card {
-        Card::chat("fails", "Fails.")
-    }
-
-    async fn run(&self, _: Turn, context: Context) -> Result<Outcome, AgentError> {
-        context.text("half").await?;
-        Err(AgentError::invalid_input("not that"))
-    }
+async fn fails(_: Turn, context: Context) -> Result<(), AgentError> {
+    context.text("half").await?;
+    Err(AgentError::invalid_input("not that"))
 }
 
 async fn start() -> Server {
-    let agents = Agents::new().with(HistoryEcho).with(Awaiter).with(Counts).with(Fails);
+    let agents = Agents::new()
+        .with(agent_fn("history_echo", "Says what was said, then what it hears.", history_echo))
+        .with(agent_fn("awaiter", "Awaits two messages.", awaiter))
+        .with(
+            agent_fn("counts", "", counts).with_card(
+                Card::chat("counts", "Counts to what it hears, a part a number.")
+                    .config(json!({ "properties": { "slow": { "type": "boolean" } } })),
+            ),
+        )
+        .with(agent_fn("fails", "Fails.", fails));
     Server::start(agents).await
 }
 

@@ -1,14 +1,13 @@
 //! `trilogue run`, `chat` and `agents` through our own face of the Agent Connect Protocol.
 
 use crate::cli_protocols::CONNECT;
-use crate::harness::Home;
+use crate::harness::demo;
 
 const THREAD: &str = "87cd7dc0-0000-4000-8000-000000000002";
 
 #[test]
 fn events_are_the_protocols_own_and_a_thread_is_a_thread() {
-    let home = Home::new();
-    let server = home.demo();
+    let (home, server) = demo();
     let arguments = ["run", "echo", "one", "--thread", THREAD, "--json"];
     let events = CONNECT.run(&home, &server, &arguments).expect(0).lines();
     let last = events.last().unwrap();
@@ -27,8 +26,7 @@ fn events_are_the_protocols_own_and_a_thread_is_a_thread() {
 
 #[test]
 fn agents_are_listed_and_described() {
-    let home = Home::new();
-    let server = home.demo();
+    let (home, server) = demo();
     let listed = CONNECT.run(&home, &server, &["agents"]).expect(0).out;
     assert!(listed.contains("org.agntcy.mailcomposer") && listed.contains("echo"), "{listed}");
     let ids = CONNECT.run(&home, &server, &["agents", "-q"]).expect(0).out;
@@ -43,12 +41,10 @@ fn agents_are_listed_and_described() {
 
 #[test]
 fn input_and_config_are_checked_against_the_schemas() {
-    let home = Home::new();
-    let server = home.demo();
+    let (home, server) = demo();
     for wrong in [r#"{"style":"rude"}"#, r#"{"configurable":{"style":"rude"}}"#] {
         let ended = CONNECT.run(&home, &server, &["run", "mailcomposer", "x", "--config", wrong]);
-        let ended = ended.expect(2);
-        assert!(ended.err.contains("style"), "{}", ended.err);
+        ended.complains(2, "style");
     }
     CONNECT.run(&home, &server, &["run", "mailcomposer", "--input", r#"{"message":7}"#]).expect(2);
     let formal = ["run", "mailcomposer", "Hello", "--config", r#"{"style":"formal"}"#];

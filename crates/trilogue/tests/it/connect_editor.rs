@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use trilogue_testkit::schema::{Conversation, Side};
 
-use crate::harness::{BINARY, Home, until};
+use crate::harness::{BINARY, Home, demo, until};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const CONFIG: &str = "[server]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"text\"\n[agents.echo]\nkind = \"builtin\"\n[agents.mailcomposer]\nkind = \"builtin\"\n[agents.researcher]\nkind = \"builtin\"\n";
@@ -122,6 +122,21 @@ impl Editor {
             editor.ask("initialize", json!({ "protocolVersion": 1, "clientCapabilities": {} }));
         assert_eq!(met["result"]["protocolVersion"], 1, "{met}");
         editor
+    }
+
+    /// The same, with a session.
+    pub(crate) fn opened(home: &Home, arguments: &[&str]) -> (Self, String) {
+        let mut editor = Self::met(home, arguments);
+        let session = editor.session();
+        (editor, session)
+    }
+
+    /// A turn that ends as it should, and the lines before its end.
+    pub(crate) fn turn(&mut self, session: &str, text: &str) -> Vec<String> {
+        let id = self.prompt(session, text);
+        let (answer, before) = self.answer(id);
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+        before
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -268,11 +283,8 @@ pub(crate) fn agents(lines: &[String]) -> Vec<&String> {
 fn a_server_is_started_where_none_runs_and_found_by_the_next() {
     let home = Home::new();
     let demand = OnDemand::of(&home, "");
-    let mut editor = Editor::met(&home, &["connect", "echo"]);
-    let session = editor.session();
-    let id = editor.prompt(&session, "hello");
-    let (answer, told) = editor.answer(id);
-    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let (mut editor, session) = Editor::opened(&home, &["connect", "echo"]);
+    let told = editor.turn(&session, "hello");
     assert_eq!(told.len(), 1, "{told:?}");
     let record = demand.record().unwrap();
     assert_eq!(record["on_demand"], true, "{record}");
@@ -386,8 +398,7 @@ fn lines_that_are_no_messages_are_answered_and_the_session_lives_on() {
 fn the_editors_death_ends_no_turn() {
     let home = Home::new();
     let _demand = OnDemand::of(&home, "");
-    let mut editor = Editor::met(&home, &["connect", "researcher"]);
-    let session = editor.session();
+    let (mut editor, session) = Editor::opened(&home, &["connect", "researcher"]);
     editor.prompt(&session, "bees");
     editor.line();
     kill_process(editor.pid(), Signal::KILL).unwrap();
@@ -400,9 +411,7 @@ fn the_editors_death_ends_no_turn() {
         all.push(other.line());
     }
     assert!(is_users(&seen[0]), "{seen:?}");
-    let id = other.prompt(&session, "wasps");
-    let (answer, _) = other.answer(id);
-    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    other.turn(&session, "wasps");
 }
 
 #[test]
@@ -426,16 +435,13 @@ fn a_second_server_says_that_it_is_not_the_one_that_is_found() {
 
 #[test]
 fn a_demo_is_what_connect_finds_and_says_how_an_editor_is_set_up() {
-    let home = Home::new();
-    let server = home.demo();
+    let (home, server) = demo();
     assert!(
         until(|| Some(home.log()).filter(|log| log.contains("Ctrl-C")))
             .contains("connect researcher")
     );
-    let mut editor = Editor::met(&home, &["connect", "echo"]);
-    let session = editor.session();
-    let id = editor.prompt(&session, "hello");
-    editor.answer(id);
+    let (mut editor, session) = Editor::opened(&home, &["connect", "echo"]);
+    editor.turn(&session, "hello");
     let shown = server.run(&["threads", "-q"]).expect(0).out;
     assert_eq!(shown.trim(), session);
 }
@@ -444,8 +450,7 @@ fn a_demo_is_what_connect_finds_and_says_how_an_editor_is_set_up() {
 fn a_server_that_nobody_needs_ends() {
     let home = Home::new();
     let demand = OnDemand::of(&home, "[server]\nidle_exit = \"300ms\"");
-    let mut editor = Editor::met(&home, &["connect", "mailcomposer"]);
-    let session = editor.session();
+    let (mut editor, session) = Editor::opened(&home, &["connect", "mailcomposer"]);
     let pid = demand.pid().unwrap();
     editor.silence(Duration::from_millis(900));
     assert_eq!(demand.pid(), Some(pid));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::agent_client_examples::example;
 use crate::connect_editor::{Editor, OnDemand, agents, is_users};
-use crate::harness::{Home, lasting_address, until};
+use crate::harness::{Home, demo, lasting_address, until};
 
 const ROUNDS: usize = 12;
 
@@ -15,8 +15,7 @@ const MAIL: &str = "Write to ada@example.com: we meet on Friday";
 
 /// An editor on a new session whose turn has stopped at a question; gives its session, the prompt's id and the question.
 fn ask(home: &Home, arguments: &[&str], text: &str) -> (Editor, String, u64, Value) {
-    let mut editor = Editor::met(home, arguments);
-    let session = editor.session();
+    let (mut editor, session) = Editor::opened(home, arguments);
     let id = editor.prompt(&session, text);
     let question = asked(&mut editor);
     (editor, session, id, question)
@@ -46,8 +45,7 @@ fn choose(editor: &mut Editor, asked: &Value, kind: &str) {
 fn nothing_is_lost_doubled_or_reordered_when_the_server_is_killed_in_a_turn() {
     let home = Home::new();
     let demand = OnDemand::of(&home, "");
-    let mut editor = Editor::met(&home, &["connect", "researcher"]);
-    let session = editor.session();
+    let (mut editor, session) = Editor::opened(&home, &["connect", "researcher"]);
     let mut told = Vec::new();
     for round in 0..ROUNDS {
         let id = editor.prompt(&session, "honey bees");
@@ -110,8 +108,7 @@ fn a_turn_that_is_cancelled_while_there_is_no_server_names_its_message() {
     let serve = ["serve", "--config", config.to_str().unwrap(), "--listen", &address];
     let mut server = home.start(&serve);
     for (agent, text) in [("mailcomposer", MAIL), ("hosted", "permission")] {
-        let mut editor = Editor::met(&home, &["connect", agent]);
-        let session = editor.session();
+        let (mut editor, session) = Editor::opened(&home, &["connect", agent]);
         let message = "4f9a3a52-6a0b-4a55-8f0e-3f7f1f3a9c11";
         let prompt = json!([{ "type": "text", "text": text }]);
         let params = json!({ "sessionId": session, "prompt": prompt, "messageId": message });
@@ -177,8 +174,7 @@ fn a_question_that_was_answered_elsewhere_is_taken_back() {
 fn a_stop_lets_the_turn_end_and_the_next_one_begins_on_the_next_server() {
     let home = Home::new();
     let demand = OnDemand::of(&home, "");
-    let mut editor = Editor::met(&home, &["connect", "researcher"]);
-    let session = editor.session();
+    let (mut editor, session) = Editor::opened(&home, &["connect", "researcher"]);
     let id = editor.prompt(&session, "bees");
     editor.line();
     let stopped = demand.signal(Signal::TERM);
@@ -205,8 +201,7 @@ fn a_cancel_reaches_the_turn_over_a_restart() {
 
 #[test]
 fn what_is_open_fails_with_a_reason_when_no_server_comes_back() {
-    let home = Home::new();
-    let server = home.demo();
+    let (home, server) = demo();
     let arguments = ["connect", "mailcomposer", "--give-up-after", "300ms"];
     let (mut editor, _, id, _) = ask(&home, &arguments, MAIL);
     server.stop(Signal::KILL);

@@ -28,12 +28,9 @@ fn number(line: &str) -> String {
 fn a_history_that_restarts_cut_is_told_once() {
     let home = Home::new();
     let demand = OnDemand::of(&home, "");
-    let mut editor = Editor::met(&home, &["connect", "echo"]);
-    let session = editor.session();
+    let (mut editor, session) = Editor::opened(&home, &["connect", "echo"]);
     for turn in 0..TURNS {
-        let id = editor.prompt(&session, &format!("{turn}.{}", "x".repeat(MESSAGE_BYTES)));
-        let (answer, _) = editor.answer(id);
-        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+        editor.turn(&session, &format!("{turn}.{}", "x".repeat(MESSAGE_BYTES)));
     }
     let mut other = Editor::met(&home, &["connect", "echo"]);
     let id = other.request("session/load", load(&session));
@@ -57,8 +54,7 @@ fn a_history_that_restarts_cut_is_told_once() {
     // It is where it should be: what comes next comes once.
     let killed = demand.signal(Signal::KILL);
     demand.another(killed);
-    let id = editor.prompt(&session, "next.");
-    editor.answer(id);
+    editor.turn(&session, "next.");
     let id = other.prompt(&session, "last.");
     let (_, last) = other.answer(id);
     let numbers: Vec<_> = last.iter().map(|line| number(line)).collect();
@@ -76,16 +72,14 @@ fn a_line_may_be_as_long_as_the_configuration_says() {
     let refused = editor.ask("session/list", long(21 * 1024 * 1024));
     assert_eq!(refused["error"]["code"], -32600, "{refused}");
     let session = editor.session();
-    let id = editor.prompt(&session, "still here");
-    assert_eq!(editor.answer(id).0["result"]["stopReason"], "end_turn");
+    editor.turn(&session, "still here");
 }
 
 #[test]
 fn what_a_native_agent_does_not_have_is_refused_through_the_proxy() {
     let home = Home::new();
     let _demand = OnDemand::of(&home, "");
-    let mut editor = Editor::met(&home, &["connect", "echo"]);
-    let session = editor.session();
+    let (mut editor, session) = Editor::opened(&home, &["connect", "echo"]);
     let logout = editor.ask("logout", json!({}));
     assert_eq!(logout["error"]["code"], -32601, "{logout}");
     let mode = json!({ "sessionId": session, "modeId": "no-such-mode" });
@@ -163,8 +157,7 @@ fn a_turn_that_ends_with_the_server_is_told_of_when_no_editor_is_there() {
     let mut again = wrapped(&home, &["--load"]);
     let replayed = again.load(&session);
     assert_eq!(replayed.iter().filter(|line| is_users(line)).count(), 1, "{replayed:?}");
-    let id = again.prompt(&session, "say:back");
-    assert_eq!(again.answer(id).0["result"]["stopReason"], "end_turn");
+    again.turn(&session, "say:back");
 }
 
 #[test]
@@ -178,11 +171,8 @@ fn messages_without_ids_stay_without_where_none_are_to_be_given() {
     let settings = settings("given", "") + &settings("plain", "assign_message_ids = false\n");
     let _demand = OnDemand::of(&home, &settings);
     for (name, has_ids) in [("given", true), ("plain", false)] {
-        let mut editor = Editor::met(&home, &["connect", name]);
-        let session = editor.session();
-        let id = editor.prompt(&session, "two\nthink:hm");
-        let (answer, live) = editor.answer(id);
-        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+        let (mut editor, session) = Editor::opened(&home, &["connect", name]);
+        let live = editor.turn(&session, "two\nthink:hm");
         let live: Vec<_> =
             live.into_iter().filter(|line| line.contains("agent_message_chunk")).collect();
         assert!(live.len() > 1, "{live:?}");

@@ -130,8 +130,7 @@ fn a_question_is_asked_by_the_descriptor_and_answered_as_it_is() {
     screen.wait_for("Your word");
     assert!(screen.seen().contains("proceed?"), "{}", screen.seen());
     screen.press("yes\r");
-    let (code, seen) = screen.end();
-    assert_eq!(code, Some(0), "{seen}");
+    let seen = screen.end_well();
     assert!(seen.contains("went on"), "{seen}");
     assert_eq!(server.sent(&at), json!({ "answer": "yes" }));
     let made = server.sent("POST /threads");
@@ -149,15 +148,12 @@ fn thread() -> Value {
 fn what_such_a_server_refuses_is_told_in_its_words() {
     let (home, server) = (Home::new(), server());
     server.on("POST /runs/stream", [detail(422, ": 5 is not of type 'string'")]);
-    let ended = server.run(&home, &["run", "org.agntcy.probe", "Hello"]).expect(2);
-    assert!(ended.err.contains("not of type"), "{}", ended.err);
+    server.run(&home, &["run", "org.agntcy.probe", "Hello"]).complains(2, "not of type");
     server.on("POST /agents/search", [Reply::json(200, &json!([]))]);
-    let ended = server.run(&home, &["run", "org.agntcy.probe", "Hello"]).expect(4);
-    assert!(ended.err.contains("org.agntcy.probe"), "{}", ended.err);
+    server.run(&home, &["run", "org.agntcy.probe", "Hello"]).complains(4, "org.agntcy.probe");
     server.on("POST /agents/search", [detail(401, "Invalid API Key")]);
     server.on("GET /agents/org.agntcy.probe", [detail(401, "Invalid API Key")]);
-    let ended = server.run(&home, &["run", "org.agntcy.probe", "Hello"]).expect(5);
-    assert!(ended.err.contains("Invalid API Key"), "{}", ended.err);
+    server.run(&home, &["run", "org.agntcy.probe", "Hello"]).complains(5, "Invalid API Key");
     // With a token, the other way to send it is tried too.
     let arguments = ["run", "org.agntcy.probe", "Hello", "--token", "x"];
     server.run(&home, &arguments).expect(5);
@@ -174,8 +170,7 @@ fn agents_that_a_server_does_not_list_are_told() {
     let (home, server) = (Home::new(), server());
     let refused = "At least one of 'name' or 'version' must be provided";
     server.on("POST /agents/search", [Reply::json(200, &json!([])), detail(422, refused)]);
-    let ended = server.run(&home, &["agents"]).expect(2);
-    assert!(ended.err.contains("must be provided"), "{}", ended.err);
+    server.run(&home, &["agents"]).complains(2, "must be provided");
 }
 
 #[test]

@@ -17,62 +17,60 @@ use trilogue_wire::native::Json as Raw;
 use crate::sdk_server::Server;
 use crate::tearing_transport::TearingTransport;
 
-struct Counts;
-struct Asks;
-
-#[async_trait]
-impl Agent for Counts {
-    fn card(&self) -> Card {
-        Card::chat("counts", "Counts to what it hears.")
-            .streams(true, true)
-            .config(json!({ "properties": { "slow": { "type": "boolean" } } }))
+async fn counts(turn: Turn, context: Context) -> Result<(), AgentError> {
+    #[derive(serde::Deserialize, Default)]
+    struct Config {
+        slow: bool,
     }
-
-    async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {
-        #[derive(serde::Deserialize, Default)]
-        struct Config {
-            slow: bool,
+    let slow = context.config::<Config>()?.slow;
+    for number in 0..turn.text().parse().unwrap_or(0_u32) {
+        context.text(format!("{number} ")).await?;
+        if slow {
+            context.commit().await?;
+            context.wait(Duration::from_millis(20)).await?;
         }
-        let slow = context.config::<Config>()?.slow;
-        for number in 0..turn.text().parse().unwrap_or(0_u32) {
-            context.text(format!("{number} ")).await?;
-            if slow {
-                context.commit().await?;
-                context.wait(Duration::from_millis(20)).await?;
-            }
-        }
-        Ok(Outcome::Completed)
     }
+    Ok(())
 }
 
-#[async_trait]
-impl Agent for Asks {
-    fn card(&self) -> Card {
-        let answer = json!({ "type": "object", "properties": { "ok": { "type": "boolean" } }, "required": ["ok"] });
-        Card::schema("asks", "Asks twice.", json!({}))
-            .output(json!({ "type": "object" }))
-            .interrupt("approval", json!({}), answer)
-    }
+fn asks_card() -> Card {
+    let answer = json!({ "type": "object", "properties": { "ok": { "type": "boolean" } }, "required": ["ok"] });
+    Card::schema("asks", "Asks twice.", json!({})).output(json!({ "type": "object" })).interrupt(
+        "approval",
+        json!({}),
+        answer,
+    )
+}
 
-    async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {
-        let ask = |number: u32| {
-            let question = Question::custom("approval").payload(json!({ "number": number }));
-            Outcome::suspended(question, json!(number))
-        };
-        match turn {
-            Turn::Start { .. } => ask(1),
-            Turn::Resume { ref saved, .. } if saved.to_value() == json!(1) => ask(2),
-            Turn::Resume { ref answer, .. } => {
-                let Answer::Json(answer) = answer else { return Ok(Outcome::Completed) };
-                context.result(json!({ "last": answer.to_value() })).await?;
-                Ok(Outcome::Completed)
-            }
+async fn asks(turn: Turn, context: Context) -> Result<Outcome, AgentError> {
+    let ask = |number: u32| {
+        let question = Question::custom("approval").payload(json!({ "number": number }));
+        Outcome::suspended(question, json!(number))
+    };
+    match turn {
+        Turn::Start { .. } => ask(1),
+        Turn::Resume { ref saved, .. } if saved.to_value() == json!(1) => ask(2),
+        Turn::Resume { ref answer, .. } => {
+            let Answer::Json(answer) = answer else { return Ok(Outcome::Completed) };
+            context.result(json!({ "last": answer.to_value() })).await?;
+            Ok(Outcome::Completed)
         }
     }
 }
 
 async fn start() -> Server {
-    Server::start(Agents::new().with(Counts).with(Asks)).await
+    Server::start(
+        Agents::new()
+            .with(
+                agent_fn("counts", "", counts).with_card(
+                    Card::chat("counts", "Counts to what it hears.")
+                        .streams(true, true)
+                        .config(json!({ "properties": { "slow": { "type": "boolean" } } })),
+                ),
+            )
+            .with(agent_fn("asks", "", asks).with_card(asks_card())),
+    )
+    .await
 }
 
 fn client_of(server: &Server) -> Client {

@@ -28,7 +28,7 @@ struct Reader<'a> {
     page: &'a Path,
     home: &'a Home,
     shell: Shell,
-    server: Option<Server<'a>>,
+    server: Option<Server>,
     /// The port on which a page's own receiver listens.
     receiver: String,
 }

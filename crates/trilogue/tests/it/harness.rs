@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,14 +16,14 @@ use tempfile::TempDir;
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_trilogue");
 const LIMIT: Duration = Duration::from_secs(60);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Home {
-    dir: TempDir,
+    dir: Arc<TempDir>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Server<'a> {
-    home: &'a Home,
+pub(crate) struct Server {
+    home: Home,
     child: Child,
     pub(crate) address: String,
 }
@@ -35,11 +35,18 @@ pub(crate) struct Ended {
     pub(crate) err: String,
 }
 
+/// A home in which the demo is served.
+pub(crate) fn demo() -> (Home, Server) {
+    let home = Home::new();
+    let server = home.demo();
+    (home, server)
+}
+
 // === impl Home ===
 
 impl Home {
     pub(crate) fn new() -> Self {
-        let dir = TempDir::new().unwrap();
+        let dir = Arc::new(TempDir::new().unwrap());
         fs::create_dir(dir.path().join("work")).unwrap();
         Self { dir }
     }
@@ -81,12 +88,12 @@ impl Home {
         finish(command, "")
     }
 
-    pub(crate) fn demo(&self) -> Server<'_> {
+    pub(crate) fn demo(&self) -> Server {
         self.start(&["demo", "--listen", "127.0.0.1:0"])
     }
 
     /// Starts a server and waits until it is ready. It must be told to listen on any free port, or on one.
-    pub(crate) fn start(&self, arguments: &[&str]) -> Server<'_> {
+    pub(crate) fn start(&self, arguments: &[&str]) -> Server {
         let ports = self.dir.path().join("ports");
         let log = self.dir.path().join("server.log");
         // The file of a server before this one would be taken for ours.
@@ -108,7 +115,7 @@ impl Home {
             fs::read_to_string(&ports).ok()
         });
         let address = address.lines().next().unwrap().to_owned();
-        Server { home: self, child, address }
+        Server { home: self.clone(), child, address }
     }
 
     /// What servers of this home wrote.
@@ -119,7 +126,7 @@ impl Home {
 
 // === impl Server ===
 
-impl Server<'_> {
+impl Server {
     pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
         self.run_with(arguments, "")
     }
@@ -148,7 +155,7 @@ impl Server<'_> {
     }
 }
 
-impl Drop for Server<'_> {
+impl Drop for Server {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.child.kill();
@@ -162,6 +169,12 @@ impl Ended {
     pub(crate) fn expect(self, code: i32) -> Self {
         assert_eq!(self.code, code, "\n-- out:\n{}\n-- err:\n{}", self.out, self.err);
         self
+    }
+
+    /// It ended with this code and said this on standard error.
+    pub(crate) fn complains(self, code: i32, text: &str) {
+        let ended = self.expect(code);
+        assert!(ended.err.contains(text), "{}", ended.err);
     }
 
     pub(crate) fn json(&self) -> Value {

@@ -9,7 +9,7 @@ use crate::connect_editor::Editor;
 use crate::harness::{BINARY, Home, Server, finish};
 
 /// A server with the scripted agent, which may read anything, change what lies below `notes`, and run nothing.
-fn serve(home: &Home) -> Server<'_> {
+fn serve(home: &Home) -> Server {
     let agent = example("scripted_agent");
     let config = format!(
         r#"
@@ -44,7 +44,7 @@ decision = "deny"
     home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"])
 }
 
-fn applied(server: &Server<'_>, thread: &str) -> Vec<String> {
+fn applied(server: &Server, thread: &str) -> Vec<String> {
     let events = server.run(&["tail", thread, "--json"]).expect(0).lines();
     let rules = events.iter().filter(|it| it["type"] == "interrupt.rule_applied");
     rules.map(|it| it["rule"].as_str().unwrap_or_else(|| panic!("{it}")).to_owned()).collect()
@@ -92,7 +92,7 @@ fn the_rules_of_a_configuration_decide_before_anybody_is_asked() {
 }
 
 /// What a client of the Agent Connect Protocol is told.
-fn over_connect(server: &Server<'_>, path: &str, body: Option<&Value>) -> String {
+fn over_connect(server: &Server, path: &str, body: Option<&Value>) -> String {
     let token = std::fs::read_to_string(server.token_file()).unwrap();
     let mut curl = Command::new("curl");
     curl.args(["-sSf", "-H", &format!("x-api-key: {}", token.trim())]);
@@ -142,11 +142,8 @@ fn what_it_does_and_asks_reaches_a_client_of_runs() {
 fn an_editor_sees_what_a_rule_decided_and_is_not_asked() {
     let home = Home::new();
     let server = serve(&home);
-    let mut editor = Editor::met(&home, &["connect", "reviewer"]);
-    let session = editor.session();
-    let id = editor.prompt(&session, "permission:execute:/bin/rm");
-    let (answer, before) = editor.answer(id);
-    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let (mut editor, session) = Editor::opened(&home, &["connect", "reviewer"]);
+    let before = editor.turn(&session, "permission:execute:/bin/rm");
     assert!(!before.iter().any(|line| line.contains("request_permission")), "{before:?}");
     let failed = before.iter().any(|line| {
         let line: Value = serde_json::from_str(line).unwrap();
@@ -160,8 +157,7 @@ fn an_editor_sees_what_a_rule_decided_and_is_not_asked() {
 fn what_an_editor_answers_beyond_its_choice_comes_to_the_agent() {
     let home = Home::new();
     let _server = serve(&home);
-    let mut editor = Editor::met(&home, &["connect", "reviewer"]);
-    let session = editor.session();
+    let (mut editor, session) = Editor::opened(&home, &["connect", "reviewer"]);
     let id = editor.prompt(&session, "permission:edit:/elsewhere");
     let asked = loop {
         let message = editor.message();

@@ -54,8 +54,7 @@ const SETTINGS: [&str; 7] =
 fn what_a_user_chose_is_chosen_again_in_the_agents_next_process() {
     let home = Home::new();
     let demand = OnDemand::of(&home, &coder(&home, &SETTINGS));
-    let mut editor = Editor::met(&home, &["connect", "coder"]);
-    let session = editor.session();
+    let (mut editor, session) = Editor::opened(&home, &["connect", "coder"]);
     let mode = json!({ "sessionId": session, "modeId": "code" });
     assert!(editor.ask("session/set_mode", mode)["error"].is_null());
     let model = json!({ "sessionId": session, "configId": "model", "value": "large" });
@@ -94,8 +93,7 @@ fn what_a_user_chose_is_chosen_again_in_the_agents_next_process() {
 fn a_mode_that_the_agents_next_process_is_not_in_is_told() {
     let home = Home::new();
     let _demand = OnDemand::of(&home, &coder(&home, &SETTINGS));
-    let mut editor = Editor::met(&home, &["connect", "coder"]);
-    let session = editor.session();
+    let (mut editor, session) = Editor::opened(&home, &["connect", "coder"]);
     // The agent itself went there, and nobody chose it.
     let moved = "raw:{\"sessionUpdate\":\"current_mode_update\",\"currentModeId\":\"code\"}";
     let (_, told) = said(&mut editor, &session, moved);
@@ -135,8 +133,7 @@ fn an_agent_that_was_signed_in_to_is_signed_in_to_again_when_the_server_was_kill
 fn an_editor_is_told_that_an_agent_does_not_remember_its_session() {
     let home = Home::new();
     let _demand = OnDemand::of(&home, &coder(&home, &[]));
-    let mut editor = Editor::met(&home, &["connect", "coder"]);
-    let session = editor.session();
+    let (mut editor, session) = Editor::opened(&home, &["connect", "coder"]);
     said(&mut editor, &session, "say:before");
     said(&mut editor, &session, "crash");
     let (answer, told) = said(&mut editor, &session, "say:after");
@@ -167,8 +164,7 @@ fn a_message_is_found_by_the_id_that_editors_are_shown() {
     let settings = "[client]\nmessage_id_format = \"uuid\"\n";
     let coder = coder(&home, &["--ids", "counter"]);
     let demand = OnDemand::of(&home, &format!("{settings}{coder}"));
-    let mut editor = Editor::met(&home, &["connect", "coder"]);
-    let session = editor.session();
+    let (mut editor, session) = Editor::opened(&home, &["connect", "coder"]);
     // The second turn's ids are those of the first again.
     for _ in 0..2 {
         let (_, told) = said(&mut editor, &session, "two");

@@ -11,67 +11,32 @@ use trilogue::{Agents, App, Listeners, Options};
 
 use crate::harness::{Home, pid, until};
 
-struct Shout;
-struct Fails;
-struct Deaf;
-struct Asks;
-
-#[async_trait]
-impl Agent for Shout {
-    fn card(&self) -> Card {
-        Card::chat("shout", "Says it louder.")
-    }
-
-    async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {
-        context.text(turn.text().to_uppercase()).await?;
-        Ok(Outcome::Completed)
-    }
+async fn shout(turn: Turn, context: Context) -> Result<(), AgentError> {
+    context.text(turn.text().to_uppercase()).await
 }
 
-#[async_trait]
-impl Agent for Fails {
-    fn card(&self) -> Card {
-        Card::chat("fails", "Fails.")
-    }
-
-    async fn run(&self, _: Turn, _: Context) -> Result<Outcome, AgentError> {
-        Err(AgentError::failed("no \u{1b}[2Jluck\u{202e}"))
-    }
+async fn fails(_: Turn, _: Context) -> Result<(), AgentError> {
+    Err(AgentError::failed("no \u{1b}[2Jluck\u{202e}"))
 }
 
-#[async_trait]
-impl Agent for Deaf {
-    fn card(&self) -> Card {
-        Card::chat("deaf", "Does not hear that it should stop.")
-    }
-
-    async fn run(&self, _: Turn, _: Context) -> Result<Outcome, AgentError> {
-        std::future::pending().await
-    }
+async fn deaf(_: Turn, _: Context) -> Result<(), AgentError> {
+    std::future::pending().await
 }
 
-#[async_trait]
-impl Agent for Asks {
-    fn card(&self) -> Card {
-        Card::chat("asks", "Asks for a permission, then for a word.")
-    }
-
-    async fn run(&self, _: Turn, context: Context) -> Result<Outcome, AgentError> {
-        let question = Question::permission("May I run this?\u{1b}[1A")
-            .payload(serde_json::json!({"command": "rm\u{202e} -rf \\n /tmp/x"}))
-            .option_always("always", "Always", Effect::Allow)
-            .option("once", "Just\u{1b}[2J once", Effect::Allow)
-            .option("no", "No", Effect::Reject);
-        let decision = context.ask_permission(question).await?;
-        let chosen = decision.option.unwrap_or_default();
-        let word = match decision.allowed {
-            true => context.ask_message("Which word?").await?,
-            false => vec![Part::text("nothing")],
-        };
-        let word: String = word.iter().filter_map(Part::as_text).collect();
-        context.text(format!("{chosen}: {word}")).await?;
-        Ok(Outcome::Completed)
-    }
+async fn asks(_: Turn, context: Context) -> Result<(), AgentError> {
+    let question = Question::permission("May I run this?\u{1b}[1A")
+        .payload(serde_json::json!({"command": "rm\u{202e} -rf \\n /tmp/x"}))
+        .option_always("always", "Always", Effect::Allow)
+        .option("once", "Just\u{1b}[2J once", Effect::Allow)
+        .option("no", "No", Effect::Reject);
+    let decision = context.ask_permission(question).await?;
+    let chosen = decision.option.unwrap_or_default();
+    let word = match decision.allowed {
+        true => context.ask_message("Which word?").await?,
+        false => vec![Part::text("nothing")],
+    };
+    let word: String = word.iter().filter_map(Part::as_text).collect();
+    context.text(format!("{chosen}: {word}")).await
 }
 
 fn options() -> Options {
@@ -86,7 +51,11 @@ fn options() -> Options {
 async fn served(use_it: impl FnOnce(Home, String) + Send + 'static) -> trilogue::Report {
     let options = options();
     let listeners = Listeners::bind(&options.server).await.unwrap();
-    let agents = Agents::new().with(Shout).with(Fails).with(Deaf).with(Asks);
+    let agents = Agents::new()
+        .with(agent_fn("shout", "Says it louder.", shout))
+        .with(agent_fn("fails", "Fails.", fails))
+        .with(agent_fn("deaf", "Does not hear that it should stop.", deaf))
+        .with(agent_fn("asks", "Asks for a permission, then for a word.", asks));
     let app = App::build(&options, agents, listeners).await.unwrap();
     let url = format!("http://{}", app.addresses()[0]);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -136,8 +105,8 @@ fn decided(home: &Home, url: &str, answer: &[&str]) -> String {
         (over || (!next.is_empty() && next != first)).then_some(next)
     });
     if !second.is_empty() {
-        let ended = home.run(&["approve", &second, "--yes", "--url", url]).expect(2);
-        assert!(ended.err.contains("hint: pass --message TEXT"), "{}", ended.err);
+        home.run(&["approve", &second, "--yes", "--url", url])
+            .complains(2, "hint: pass --message TEXT");
         home.run(&["approve", &second, "--message", "plum", "--url", url]).expect(0);
     }
     home.run(&["tail", run.trim(), "--follow", "--url", url]).expect(0);
@@ -185,7 +154,11 @@ async fn a_second_ctrl_c_leaves_at_once() {
 async fn two_agents_of_one_name_are_refused() {
     let options = options();
     let listeners = Listeners::bind(&options.server).await.unwrap();
-    let agents = Agents::new().with(Shout).with(Shout);
+    let agents = Agents::new().with(agent_fn("shout", "Says it louder.", shout)).with(agent_fn(
+        "shout",
+        "Says it louder.",
+        shout,
+    ));
     let error = App::build(&options, agents, listeners).await.unwrap_err();
     assert!(error.message().contains("'shout'"), "{error}");
 }
@@ -194,6 +167,7 @@ async fn two_agents_of_one_name_are_refused() {
 async fn what_would_expose_the_server_is_refused_here_too() {
     let mut options = options();
     options.server.listen = List(vec![SocketAddr::from(([0, 0, 0, 0], 0))]);
-    let error = trilogue::serve(Shout, options).await.unwrap_err();
+    let error =
+        trilogue::serve(agent_fn("shout", "Says it louder.", shout), options).await.unwrap_err();
     assert!(error.hint_text().unwrap().contains("no_auth"), "{error:?}");
 }

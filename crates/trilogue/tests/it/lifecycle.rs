@@ -7,7 +7,7 @@ use std::process::Stdio;
 use rustix::process::{Signal, kill_process};
 
 use crate::approval::waiting;
-use crate::harness::{Home, lasting_address, pid, until};
+use crate::harness::{Home, demo, lasting_address, pid, until};
 
 const CONFIG: &str = "[store]\nurl = \"sqlite:t.db\"\n[agents.echo]\nkind = \"builtin\"\n[agents.mailcomposer]\nkind = \"builtin\"\n[agents.writer]\nkind = \"builtin\"\nbuiltin = \"researcher\"\n";
 
@@ -36,8 +36,7 @@ fn the_token_is_private_and_used_again() {
 
 #[test]
 fn a_kill_loses_nothing_and_waiting_runs_can_be_answered_after_it() {
-    let home = Home::new();
-    let server = home.demo();
+    let (home, server) = demo();
     server.run(&["run", "echo", "remember", "--thread", "t"]).expect(0);
     let (run, interrupt) = waiting(&server);
     server.stop(Signal::KILL);
@@ -51,8 +50,7 @@ fn a_kill_loses_nothing_and_waiting_runs_can_be_answered_after_it() {
 
 #[test]
 fn a_stop_says_what_keeps_waiting() {
-    let home = Home::new();
-    let server = home.demo();
+    let (home, server) = demo();
     let (run, _) = waiting(&server);
     assert!(server.stop(Signal::TERM).success());
     let log = home.log();
@@ -106,15 +104,14 @@ fn a_second_server_on_one_store_or_address_is_refused() {
     let server = home.start(&["serve", "--config", "t.toml", "--listen", "127.0.0.1:0"]);
     let ended = home.run(&["serve", "--config", "t.toml", "--listen", "127.0.0.1:0"]).expect(7);
     assert!(ended.err.contains("t.db") && ended.err.contains("hint: "), "{}", ended.err);
-    let ended = home.run(&["serve", "--config", "t.toml", "--listen", &server.address]).expect(7);
-    assert!(ended.err.contains(&server.address), "{}", ended.err);
+    home.run(&["serve", "--config", "t.toml", "--listen", &server.address])
+        .complains(7, &server.address);
     server.run(&["agents"]).expect(0);
 }
 
 #[test]
 fn a_backup_is_verified_restored_and_nothing_newer_or_damaged_is() {
-    let home = Home::new();
-    let server = home.demo();
+    let (home, server) = demo();
     server.run(&["run", "echo", "precious", "--thread", "t"]).expect(0);
     server.run(&["backup", "b.db"]).expect(0);
     server.run(&["backup", "b.db"]).expect(7);
@@ -134,8 +131,7 @@ fn a_backup_is_verified_restored_and_nothing_newer_or_damaged_is() {
     let at = sound.windows(8).rposition(|it| it == b"precious").unwrap();
     damaged[at] ^= 1;
     fs::write(&backup, &damaged).unwrap();
-    let ended = home.run(&["restore", "b.db", "--verify"]).expect(1);
-    assert!(ended.err.contains("damaged"), "{}", ended.err);
+    home.run(&["restore", "b.db", "--verify"]).complains(1, "damaged");
     home.run(&["restore", "missing.db", "--verify"]).expect(2);
 
     // SQLite keeps the number that we use as the schema's version in bytes 60 to 63 of its header.
@@ -145,16 +141,14 @@ fn a_backup_is_verified_restored_and_nothing_newer_or_damaged_is() {
     for arguments in
         [["restore", "b.db", "--verify", "--json"], ["restore", "b.db", "--to", "n.db"]]
     {
-        let ended = home.run(&arguments).expect(7);
-        assert!(ended.err.contains("newer"), "{}", ended.err);
+        home.run(&arguments).complains(7, "newer");
     }
     assert!(!home.work().join("n.db").exists());
 }
 
 #[test]
 fn ctrl_c_cancels_the_run() {
-    let home = Home::new();
-    let server = home.demo();
+    let (home, server) = demo();
     // The answer repeats its topic, so a long one keeps the run at work.
     let topic = ["bees"; 40].join(" ");
     let mut command = server.command(&["run", "researcher", &topic, "--thread", "t", "--json"]);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Home, Server, finish};
+use crate::harness::{Home, Server, demo, finish};
 
 /// The blocks that are marked as messages.
 fn examples() -> Vec<Value> {
@@ -31,7 +31,7 @@ fn whole_parts(message: &Value) -> Value {
     message["parts"].as_array().unwrap().iter().map(whole).collect()
 }
 
-fn ask(home: &Home, server: &Server<'_>, path: &str, body: Option<&Value>) -> String {
+fn ask(home: &Home, server: &Server, path: &str, body: Option<&Value>) -> String {
     let token = fs::read_to_string(server.token_file()).unwrap();
     let mut curl = home.program("curl");
     let token = token.trim();
@@ -58,8 +58,7 @@ fn run(message: &Value, mode: &str) -> Value {
 
 #[test]
 fn each_example_message_goes_through_sync_stream_and_history() {
-    let home = Home::new();
-    let server = home.demo();
+    let (home, server) = demo();
     let examples = examples();
     assert_eq!(examples.len(), 4, "the protocol's document names four messages");
     for message in &examples {

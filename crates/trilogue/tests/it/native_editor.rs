@@ -172,8 +172,7 @@ fn without_an_editor_there_are_none() {
     let said = finish(run, "").expect(0);
     assert!(said.out.contains("There is no editor here"), "{said:?}");
     // An editor that offers nothing is one that has nothing.
-    let mut editor = Editor::met(&home, &["connect", "linter"]);
-    let session = editor.session();
+    let (mut editor, session) = Editor::opened(&home, &["connect", "linter"]);
     let mut desk = Desk::at(&home.work());
     let (answer, _) = lint(&mut editor, &mut desk, &session, "/notes.md");
     assert!(desk.called.is_empty(), "{answer}");

@@ -6,7 +6,7 @@ use crate::harness::{Home, Server, until};
 use crate::webhooks::Listening;
 
 /// A server with an agent that asks before it sends a mail, and these settings.
-fn serve<'a>(home: &'a Home, settings: &str) -> Server<'a> {
+fn serve(home: &Home, settings: &str) -> Server {
     let config = home.write(
         "trilogue.toml",
         &format!(
@@ -16,7 +16,7 @@ fn serve<'a>(home: &'a Home, settings: &str) -> Server<'a> {
     home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"])
 }
 
-fn ask(server: &Server<'_>) -> String {
+fn ask(server: &Server) -> String {
     let mail = "Write to ada@example.com saying that lunch is at noon";
     server.run(&["run", "mailcomposer", mail]).expect(3);
     let waiting = server.run(&["inbox", "-q"]).expect(0).out;

@@ -60,8 +60,7 @@ fn a_public_bind_is_refused_with_the_fix() {
     assert!(err.contains("hint: remove `no_auth`"), "{err}");
     home.write("t.toml", "");
     let flags = ["serve", "--config", "t.toml", "--listen", "0.0.0.0:0", "--no-auth"];
-    let ended = home.run(&flags).expect(2);
-    assert!(ended.err.contains("no_auth"), "{}", ended.err);
+    home.run(&flags).complains(2, "no_auth");
     let (code, err) = check(&home, &format!("{public}dangerously_plain_http = true\n"));
     assert_eq!(code, 0);
     assert!(err.contains("override in force: server.dangerously_plain_http"), "{err}");
@@ -86,8 +85,7 @@ fn a_token_file_that_others_can_read_is_not_used() {
     let file = folder.join("127.0.0.1-1");
     std::fs::write(&file, "tril_x\n").unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
-    let ended = home.run(&["agents", "--url", "http://127.0.0.1:1"]).expect(5);
-    assert!(ended.err.contains("chmod 600"), "{}", ended.err);
+    home.run(&["agents", "--url", "http://127.0.0.1:1"]).complains(5, "chmod 600");
 }
 
 #[test]
@@ -101,8 +99,7 @@ fn usage_errors_help_and_completions_keep_their_streams() {
         let ended = home.run(&["completions", shell]).expect(0);
         assert!(ended.out.contains("mailcomposer") || ended.out.contains("completions"));
     }
-    let ended = home.run(&["run", "echo", "x", "--save", "out", "--raw", "--json"]).expect(2);
-    assert!(ended.err.contains("--raw"), "{}", ended.err);
+    home.run(&["run", "echo", "x", "--save", "out", "--raw", "--json"]).complains(2, "--raw");
 }
 
 #[test]

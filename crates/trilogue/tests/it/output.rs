@@ -1,6 +1,6 @@
 //! What reaches the terminal.
 
-use crate::harness::Home;
+use crate::harness::demo;
 
 /// Attacks that an agent may repeat: clipboard, title, screen, C1, direction, overwriting.
 const ATTACK: &str =
@@ -12,8 +12,7 @@ fn has_controls(text: &str) -> bool {
 
 #[test]
 fn control_sequences_of_an_agent_reach_no_terminal() {
-    let home = Home::new();
-    let server = home.demo();
+    let (_home, server) = demo();
     let ended = server.run_with(&["run", "echo", "-", "--thread", "t"], ATTACK).expect(0);
     assert!(ended.out.contains("safe") && ended.out.contains("over"), "{ended:?}");
     assert!(!has_controls(&ended.out) && !has_controls(&ended.err), "{ended:?}");
@@ -35,8 +34,7 @@ fn control_sequences_of_an_agent_reach_no_terminal() {
 
 #[test]
 fn citations_are_numbered_notes_and_steps_stand_beside() {
-    let home = Home::new();
-    let server = home.demo();
+    let (_home, server) = demo();
     let question = ["run", "researcher", "How do bees find their way?"];
     let ended = server.run(&question).expect(0);
     assert!(ended.out.contains("[1]"), "{}", ended.out);
@@ -61,8 +59,7 @@ fn without_notes(printed: &str) -> Vec<String> {
 
 #[test]
 fn without_metadata_an_answer_reads_the_same() {
-    let home = Home::new();
-    let server = home.demo();
+    let (_home, server) = demo();
     for (agent, question) in
         [("echo", "Bees dance."), ("mailcomposer", "Hello"), ("researcher", "honey bees")]
     {
@@ -78,8 +75,7 @@ fn without_metadata_an_answer_reads_the_same() {
 
 #[test]
 fn a_reader_that_leaves_is_no_error() {
-    let home = Home::new();
-    let server = home.demo();
+    let (home, server) = demo();
     let mut shell = home.program("sh");
     shell.env("TRILOGUE_URL", server.url());
     shell.args(["-c", "trilogue run researcher 'bees?' --json | head -n 1"]);

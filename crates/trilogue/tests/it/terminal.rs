@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::approval::waiting;
-use crate::harness::{Home, until};
+use crate::harness::{demo, until};
 
 pub(crate) struct Screen {
     child: Child,
@@ -68,6 +68,13 @@ impl Screen {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
+    /// What was on the screen of a program that ended well.
+    pub(crate) fn end_well(self) -> String {
+        let (code, seen) = self.end();
+        assert_eq!(code, Some(0), "{seen}");
+        seen
+    }
+
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let status = until(|| self.child.try_wait().unwrap());
         // What it wrote last may not have been read yet.
@@ -85,24 +92,21 @@ impl Drop for Screen {
 
 #[test]
 fn approve_asks_where_somebody_can_be_asked() {
-    let home = Home::new();
-    let server = home.demo();
+    let (_home, server) = demo();
     let (_, interrupt) = waiting(&server);
     let mut screen = Screen::start(server.command(&["approve", &interrupt]));
     screen.wait_for("Approval Decision");
     screen.press("y");
     screen.wait_for("Approval Reason");
     screen.press("\r");
-    let (code, seen) = screen.end();
-    assert_eq!(code, Some(0), "{seen}");
+    let _seen = screen.end_well();
     let shown = server.run(&["inbox", "-q"]).expect(0);
     assert_eq!(shown.out, "");
 }
 
 #[test]
 fn an_answer_streams_with_its_notes_and_obeys_no_color() {
-    let home = Home::new();
-    let server = home.demo();
+    let (_home, server) = demo();
     let arguments = ["run", "researcher", "honey bees"];
     let (code, seen) = Screen::start(server.command(&arguments)).end();
     assert_eq!(code, Some(0), "{seen}");
@@ -119,14 +123,12 @@ fn an_answer_streams_with_its_notes_and_obeys_no_color() {
 
 #[test]
 fn a_conversation_goes_line_by_line() {
-    let home = Home::new();
-    let server = home.demo();
+    let (_home, server) = demo();
     let mut screen = Screen::start(server.command(&["chat", "echo", "--thread", "c"]));
     screen.wait_for("> ");
     screen.press("first words\r");
     // Once as typed, once as the agent's answer.
     until(|| (screen.seen().matches("first words").count() == 2).then_some(()));
     screen.press("/quit\r");
-    let (code, seen) = screen.end();
-    assert_eq!(code, Some(0), "{seen}");
+    let _seen = screen.end_well();
 }

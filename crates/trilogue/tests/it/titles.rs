@@ -7,7 +7,7 @@ use crate::agent_client_examples::example;
 use crate::connect_editor::Editor;
 use crate::harness::{Home, Server};
 
-fn serve(home: &Home) -> Server<'_> {
+fn serve(home: &Home) -> Server {
     let (agent, store) = (example("scripted_agent"), home.work().join("kept.db"));
     let store = format!("sqlite:{}", store.display());
     let config = format!(
@@ -34,12 +34,10 @@ fn listed(home: &Home, session: &str) -> Value {
 fn a_session_is_listed_as_its_agent_calls_it_after_a_crash_too() {
     let home = Home::new();
     let server = serve(&home);
-    let mut editor = Editor::met(&home, &["connect", "reviewer"]);
-    let session = editor.session();
+    let (mut editor, session) = Editor::opened(&home, &["connect", "reviewer"]);
     let new = listed(&home, &session);
     assert_eq!(new.get("title"), None, "{new}");
-    let id = editor.prompt(&session, &call(&json!("A title")));
-    editor.answer(id);
+    editor.turn(&session, &call(&json!("A title")));
     let called = listed(&home, &session);
     assert_eq!(called["title"], "A title");
     assert_ne!(called["updatedAt"], new["updatedAt"]);

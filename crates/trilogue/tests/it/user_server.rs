@@ -13,8 +13,7 @@ use crate::harness::{BINARY, Home, finish, lasting_address, until};
 fn without_a_configuration_it_has_the_built_in_agents() {
     let home = Home::new();
     let server = OnDemand::unconfigured(&home);
-    let mut editor = Editor::met(&home, &["connect", "researcher"]);
-    let session = editor.session();
+    let (mut editor, session) = Editor::opened(&home, &["connect", "researcher"]);
     assert!(home.state().join("trilogue.db").is_file());
     let agents = home.run(&["agents", "-q"]).expect(0).out;
     assert_eq!(agents.lines().collect::<Vec<_>>(), ["echo", "mailcomposer", "researcher"]);
@@ -30,10 +29,8 @@ fn without_a_configuration_it_has_the_built_in_agents() {
 fn commands_find_it_wherever_it_listens_unless_they_are_told() {
     let home = Home::new();
     let server = OnDemand::of(&home, "");
-    let mut editor = Editor::met(&home, &["connect", "echo"]);
-    let session = editor.session();
-    let id = editor.prompt(&session, "hello");
-    editor.answer(id);
+    let (mut editor, session) = Editor::opened(&home, &["connect", "echo"]);
+    editor.turn(&session, "hello");
     assert!(!server.url().ends_with(":7878"), "{}", server.url());
     let threads = || home.run(&["threads", "-q"]);
     assert_eq!(threads().expect(0).out.trim(), session);
@@ -115,10 +112,8 @@ fn a_turn_that_a_file_asks_for_goes_on_although_the_input_has_ended() {
     let server = OnDemand::of(&home, "");
     let agent = example("scripted_agent");
     let wrap = ["wrap", "--name", "mine", "--", agent.to_str().unwrap(), "--load"];
-    let mut editor = Editor::met(&home, &wrap);
-    let session = editor.session();
-    let id = editor.prompt(&session, "say:the first");
-    editor.answer(id);
+    let (mut editor, session) = Editor::opened(&home, &wrap);
+    editor.turn(&session, "say:the first");
     let before = server.signal(Signal::KILL);
     drop(editor);
     // The server is started by this, then the agent, which is asked for its session, and only then prompted.

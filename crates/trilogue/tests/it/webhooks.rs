@@ -166,24 +166,21 @@ fn what_is_too_large_is_refused_and_the_listener_goes_on() {
 #[test]
 fn the_secret_of_this_users_server_is_the_one_that_verifies() {
     let home = Home::new();
-    let ended = home.run(&["webhooks", "secret"]).expect(4);
-    assert!(ended.err.contains("no server of this user"), "{}", ended.err);
+    home.run(&["webhooks", "secret"]).complains(4, "no server of this user");
     fs::create_dir_all(home.state()).unwrap();
     let file = home.state().join("callback_secret");
     fs::write(&file, format!("{SECRET}\n")).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-    let ended = home.run(&["webhooks", "secret"]).expect(5);
-    assert!(ended.err.contains("chmod 600"), "{}", ended.err);
+    home.run(&["webhooks", "secret"]).complains(5, "chmod 600");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     assert_eq!(home.run(&["webhooks", "secret"]).expect(0).out, format!("{SECRET}\n"));
     let listening = Listening::start(&home, &["--count", "1"]);
     assert_eq!(listening.deliver("a", "{}"), 204);
     assert_eq!(listening.end(), ["a  verified  /hook?x=1  {}"]);
-    let ended = home.run(&["webhooks", "listen", "--secret", "whsec_!"]).expect(2);
-    assert!(ended.err.contains("base64"), "{}", ended.err);
+    home.run(&["webhooks", "listen", "--secret", "whsec_!"]).complains(2, "base64");
 }
 
-fn run_with_callback(server: &Server<'_>, callback: &Value) -> Value {
+fn run_with_callback(server: &Server, callback: &Value) -> Value {
     let body =
         json!({ "agent_id": "echo", "input": { "message": "call me" }, "callback": callback });
     let token = fs::read_to_string(server.token_file()).unwrap();
@@ -223,8 +220,7 @@ fn what_a_server_gave_up_is_listed_and_delivered_again() {
     let arguments =
         ["serve", "--config", "t.toml", "--listen", "127.0.0.1:0", "--store", "memory:"];
     let server = home.start(&arguments);
-    let ended = server.run(&["webhooks", "list"]).expect(0);
-    assert!(ended.err.contains("no callback has failed"), "{}", ended.err);
+    server.run(&["webhooks", "list"]).complains(0, "no callback has failed");
     let address = lasting_address();
     let runs: Vec<_> =
         (0..3).map(|_| run_with_callback(&server, &json!(format!("http://{address}/x")))).collect();
@@ -253,6 +249,5 @@ fn a_port_that_is_taken_is_told() {
     let home = Home::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let ended = home.run(&["webhooks", "listen", "--port", &port]).expect(7);
-    assert!(ended.err.contains("--port 0"), "{}", ended.err);
+    home.run(&["webhooks", "listen", "--port", &port]).complains(7, "--port 0");
 }

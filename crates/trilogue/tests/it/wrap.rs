@@ -37,17 +37,13 @@ fn a_command_is_an_agent_that_outlives_its_editor_and_its_server() {
     let session = editor.session();
     let mut told = Vec::new();
     for _ in 0..3 {
-        let id = editor.prompt(&session, "two");
-        let (answer, before) = editor.answer(id);
-        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+        let before = editor.turn(&session, "two");
         told.extend(before);
         let killed = demand.signal(Signal::KILL);
         editor.note("again");
         demand.another(killed);
     }
-    let id = editor.prompt(&session, "say:still here");
-    let (answer, before) = editor.answer(id);
-    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let before = editor.turn(&session, "say:still here");
     assert!(text(&before).contains("still here"), "{before:?}");
     told.extend(before);
     kill_process(editor.pid(), Signal::KILL).unwrap();
@@ -92,9 +88,7 @@ fn a_turn_of_a_command_that_dies_with_the_server_ends_with_a_reason() {
     let taken_back = before.iter().find(|line| line.contains("$/cancel_request")).unwrap();
     let taken_back: Value = serde_json::from_str(taken_back).unwrap();
     assert_eq!(taken_back["params"]["requestId"], question["id"]);
-    let id = editor.prompt(&session, "say:again");
-    let (answer, before) = editor.answer(id);
-    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let before = editor.turn(&session, "say:again");
     assert!(text(&before).contains("again"), "{before:?}");
 }
 
@@ -107,10 +101,8 @@ fn a_name_is_kept_and_another_agents_is_not_taken() {
     let mut taken = Editor::launch(&home, &["wrap", "--name", "echo", "--", agent]);
     assert_eq!(taken.wait().code(), Some(7));
     assert!(taken.notes().join("\n").contains("another name with --name"));
-    let mut editor = Editor::met(&home, &["wrap", "--name", "mine", "--", agent]);
-    let session = editor.session();
-    let id = editor.prompt(&session, "say:x");
-    editor.answer(id);
+    let (mut editor, session) = Editor::opened(&home, &["wrap", "--name", "mine", "--", agent]);
+    editor.turn(&session, "say:x");
     // Another command does not get its sessions; the same one does, from wherever.
     let mut taken = Editor::launch(&home, &["wrap", "--name", "mine", "--", agent, "--load"]);
     assert_eq!(taken.wait().code(), Some(7));
