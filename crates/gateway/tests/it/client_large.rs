@@ -105,8 +105,7 @@ async fn a_large_question_is_asked_whole_of_whoever_is_there_and_comes() {
         let mut second = rig.door().joined("hosted", &session).await;
         let again = second.request("session/request_permission").await;
         assert!(again["params"] == expected, "{:.300}", again.to_string());
-        let outcome = json!({"outcome": {"outcome": "selected", "optionId": "yes"}});
-        second.reply(&again, outcome).await;
+        second.choose(&again, "yes").await;
         assert_eq!(first.answer(&prompt).await["result"]["stopReason"], "end_turn");
     }
 }

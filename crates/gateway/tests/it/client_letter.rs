@@ -85,8 +85,7 @@ async fn an_id_that_is_at_work_is_refused_and_the_first_request_goes_on() {
         let refused = editor.answer(&prompt).await;
         assert_eq!(refused["error"]["code"], -32600, "{refused}");
     }
-    let chosen = json!({"outcome": {"outcome": "selected", "optionId": "yes"}});
-    editor.reply(&asked, chosen).await;
+    editor.choose(&asked, "yes").await;
     assert_eq!(editor.answer(&prompt).await["result"]["stopReason"], "end_turn");
     // An id that was answered can be used again.
     editor.send(&again).await;

@@ -95,8 +95,7 @@ async fn a_client_that_comes_back_gets_what_it_missed_and_nothing_twice() {
     assert_eq!(second.ok("_trilogue/attach", attach).await, json!({}));
     let again = second.ask("session/prompt", keyed(session, "ask", "k2")).await;
     let asked = second.request("session/request_permission").await;
-    let chosen = json!({"outcome": {"outcome": "selected", "optionId": "yes"}});
-    second.reply(&asked, chosen).await;
+    second.choose(&asked, "yes").await;
     let answer = second.answer(&again).await;
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
     let id = answer["result"]["userMessageId"].clone();

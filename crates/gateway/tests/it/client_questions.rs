@@ -23,13 +23,13 @@ async fn every_client_is_asked_and_the_first_answer_counts() {
     let to_first = first.request("session/request_permission").await;
     let to_second = second.request("session/request_permission").await;
     assert_eq!(to_second["params"], to_first["params"]);
-    second.reply(&to_second, chosen("yes")).await;
+    second.choose(&to_second, "yes").await;
     let withdrawn = first.notified("$/cancel_request").await;
     assert_eq!(withdrawn["params"]["requestId"], to_first["id"]);
     assert_eq!(first.answer(&prompt).await["result"]["stopReason"], "end_turn");
     assert_eq!(first.words("agent_message_chunk"), ["yes"]);
     // What comes too late changes nothing.
-    first.reply(&to_first, chosen("no")).await;
+    first.choose(&to_first, "no").await;
     first.prompt(&session, "go on").await;
     assert_eq!(first.words("agent_message_chunk"), ["yes", "go on"]);
 }
@@ -159,7 +159,7 @@ async fn what_a_hosted_agent_asks_comes_as_it_asked_it() {
     let mut expected = permission();
     expected["sessionId"] = json!(session);
     assert_eq!(asked["params"], expected);
-    editor.reply(&asked, chosen("always")).await;
+    editor.choose(&asked, "always").await;
     editor.answer(&prompt).await;
     let told: Value =
         serde_json::from_str(editor.words("agent_message_chunk")[0].trim_end_matches('!')).unwrap();

@@ -26,26 +26,24 @@ async fn three() -> (Rig, [Editor; 3], String) {
 
 #[tokio::test]
 async fn who_will_not_be_asked_answers_for_nobody_else() {
-    let (_rig, [mut first, mut second, mut third], session) = three().await;
-    let prompt = first.start_prompt(&session, "ask").await;
-    refuse(&mut first).await;
-    refuse(&mut second).await;
-    let asked = third.request("session/request_permission").await;
-    let chosen = json!({"outcome": {"outcome": "selected", "optionId": "yes"}});
-    third.reply(&asked, chosen).await;
-    assert_eq!(first.answer(&prompt).await["result"]["stopReason"], "end_turn");
-    assert_eq!(first.words("agent_message_chunk"), ["yes"]);
-}
-
-#[tokio::test]
-async fn where_nobody_will_be_asked_the_call_is_rejected() {
-    let (_rig, [mut first, mut second, mut third], session) = three().await;
-    let prompt = first.start_prompt(&session, "ask").await;
-    refuse(&mut first).await;
-    refuse(&mut second).await;
-    refuse(&mut third).await;
-    assert_eq!(first.answer(&prompt).await["result"]["stopReason"], "end_turn");
-    assert_eq!(first.words("agent_message_chunk"), ["no"]);
+    for (last, said) in [("answers", "yes"), ("refuses", "no"), ("breaks off", "no")] {
+        let (_rig, [mut first, mut second, mut third], session) = three().await;
+        let prompt = first.start_prompt(&session, "ask").await;
+        refuse(&mut first).await;
+        refuse(&mut second).await;
+        if last == "refuses" {
+            refuse(&mut third).await;
+        } else {
+            let asked = third.request("session/request_permission").await;
+            if last == "answers" {
+                third.choose(&asked, "yes").await;
+            } else {
+                drop(third);
+            }
+        }
+        first.end_turn(&prompt).await;
+        assert_eq!(first.words("agent_message_chunk"), [said], "the last {last}");
+    }
 }
 
 #[tokio::test]
@@ -59,18 +57,6 @@ async fn where_the_last_who_would_be_asked_goes_the_call_is_rejected() {
     second.request("session/request_permission").await;
     second.ok("session/close", json!({"sessionId": session})).await;
     second.notified("$/cancel_request").await;
-    assert_eq!(first.answer(&prompt).await["result"]["stopReason"], "end_turn");
-    assert_eq!(first.words("agent_message_chunk"), ["no"]);
-}
-
-#[tokio::test]
-async fn where_the_last_who_would_be_asked_breaks_off_the_call_is_rejected() {
-    let (_rig, [mut first, mut second, mut third], session) = three().await;
-    let prompt = first.start_prompt(&session, "ask").await;
-    refuse(&mut first).await;
-    refuse(&mut second).await;
-    third.request("session/request_permission").await;
-    drop(third);
     assert_eq!(first.answer(&prompt).await["result"]["stopReason"], "end_turn");
     assert_eq!(first.words("agent_message_chunk"), ["no"]);
 }

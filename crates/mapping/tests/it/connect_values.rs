@@ -230,78 +230,49 @@ fn a_failure_is_shown_in_one_shape_everywhere() {
     let of = |outcome| {
         let (status, output) = end_of(outcome);
         let member = |name: &str| output.get(name).cloned().unwrap_or_default();
-        (status, [member("errcode"), member("code"), member("transient"), member("data")])
+        json!([status, member("errcode"), member("code"), member("transient"), member("data")])
     };
-    let error = json!("error");
-    let reason = |reason: &str| json!({ "reason": reason });
-    for (outcome, status, wanted) in [
+    let (own, quota) = (json!(5), json!({ "left": 0 }));
+    let cancelled = |reason| Outcome::Cancelled { reason };
+    for (outcome, wanted) in [
+        (failed("agent_failed", None), json!(["error", 1, "agent_error", false, null])),
         (
-            failed("agent_failed", None),
-            &error,
-            [json!(1), json!("agent_error"), json!(false), json!(null)],
+            failed("own", Some(&own)),
+            json!(["error", 1, "agent_error", false, { "reason": "own", "details": 5 }]),
         ),
-        (
-            failed("own", Some(&json!(5))),
-            &error,
-            [
-                json!(1),
-                json!("agent_error"),
-                json!(false),
-                json!({ "reason": "own", "details": 5 }),
-            ],
-        ),
-        (
-            failed("quota", Some(&json!({ "left": 0 }))),
-            &error,
-            [json!(10_001), json!("quota"), json!(true), json!({ "left": 0 })],
-        ),
+        (failed("quota", Some(&quota)), json!(["error", 10_001, "quota", true, quota])),
         (
             failed("output_schema_violation", None),
-            &error,
-            [json!(2), json!("output_schema_violation"), json!(false), json!(null)],
+            json!(["error", 2, "output_schema_violation", false, null]),
         ),
         (
             failed("interrupt_schema_violation", None),
-            &error,
-            [json!(3), json!("interrupt_schema_violation"), json!(false), json!(null)],
+            json!(["error", 3, "interrupt_schema_violation", false, null]),
         ),
         (
             failed("stream_update_schema_violation", None),
-            &error,
-            [json!(10), json!("stream_update_schema_violation"), json!(false), json!(null)],
+            json!(["error", 10, "stream_update_schema_violation", false, null]),
         ),
         (
             failed("agent_lost", None),
-            &error,
-            [json!(7), json!("worker_lost"), json!(true), reason("agent_lost")],
+            json!(["error", 7, "worker_lost", true, { "reason": "agent_lost" }]),
         ),
         (
             failed("invalid_input", None),
-            &error,
-            [json!(1), json!("agent_error"), json!(false), reason("invalid_input")],
+            json!(["error", 1, "agent_error", false, { "reason": "invalid_input" }]),
         ),
+        (cancelled(None), json!(["error", 5, "run_cancelled", false, null])),
         (
-            Outcome::Cancelled { reason: None },
-            &error,
-            [json!(5), json!("run_cancelled"), json!(false), json!(null)],
+            cancelled(Some(Code::RunSuperseded)),
+            json!(["error", 5, "run_cancelled", false, { "reason": "run_superseded" }]),
         ),
-        (
-            Outcome::Cancelled { reason: Some(Code::RunSuperseded) },
-            &error,
-            [json!(5), json!("run_cancelled"), json!(false), reason("run_superseded")],
-        ),
-        (
-            Outcome::Cancelled { reason: Some(Code::RunRolledBack) },
-            &error,
-            [json!(6), json!("run_rolled_back"), json!(false), json!(null)],
-        ),
+        (cancelled(Some(Code::RunRolledBack)), json!(["error", 6, "run_rolled_back", false, null])),
         (
             Outcome::TimedOut { reason: Code::AwaitTimeout },
-            &json!("timeout"),
-            [json!(4), json!("run_timeout"), json!(true), reason("await_timeout")],
+            json!(["timeout", 4, "run_timeout", true, { "reason": "await_timeout" }]),
         ),
     ] {
-        assert_eq!(of(outcome.clone()), (status.clone(), wanted), "{outcome:?}");
+        assert_eq!(of(outcome.clone()), wanted, "{outcome:?}");
     }
     assert_eq!(end_of(failed("own", None)).1["description"], "why");
 }
