@@ -143,7 +143,7 @@ fn a_permission_shows_what_it_is_for() {
     assert!(!screen.seen().contains("a\u{202e}b"), "{}", screen.seen());
     // Nothing is chosen yet; the third option rejects.
     screen.press("\u{1b}[B\u{1b}[B\u{1b}[B\r");
-    let _seen = screen.end_well();
+    screen.end_well();
 }
 
 #[test]
@@ -202,5 +202,5 @@ fn a_conversation_goes_on_line_by_line_with_files() {
     screen.press("prompt\r");
     until(|| screen.seen().matches("> ").nth(2).map(drop));
     screen.press("/quit\r");
-    let _seen = screen.end_well();
+    screen.end_well();
 }

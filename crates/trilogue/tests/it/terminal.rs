@@ -99,7 +99,7 @@ fn approve_asks_where_somebody_can_be_asked() {
     screen.press("y");
     screen.wait_for("Approval Reason");
     screen.press("\r");
-    let _seen = screen.end_well();
+    screen.end_well();
     let shown = server.run(&["inbox", "-q"]).expect(0);
     assert_eq!(shown.out, "");
 }
@@ -130,5 +130,5 @@ fn a_conversation_goes_line_by_line() {
     // Once as typed, once as the agent's answer.
     until(|| (screen.seen().matches("first words").count() == 2).then_some(()));
     screen.press("/quit\r");
-    let _seen = screen.end_well();
+    screen.end_well();
 }
