@@ -43,6 +43,10 @@ const UPDATE_TIMES: f64 = 5.0;
 const TURN_TIMES: f64 = 2.0;
 /// The least with a disk, as a share of what memory does.
 const DISK_SHARE: f64 = 0.5;
+/// The least with the official library at both ends, in times of its conductor: updates, turns, and turns with a disk.
+const UPDATES_OF_CONDUCTOR: f64 = 1.5;
+const TURNS_OF_CONDUCTOR: f64 = 1.1;
+const DURABLE_TURNS_OF_CONDUCTOR: f64 = 0.6;
 /// The most that lies between agent and client for one update with memory.
 const ADDED: Duration = Duration::from_micros(200);
 /// What may come to twice the disk's commit.
@@ -53,6 +57,10 @@ const BESIDE_COMMITS: Duration = Duration::from_micros(500);
 struct Round {
     /// Of the peers, in their order.
     peers: Vec<Rates>,
+    /// Of the official Rust library at both ends, with its conductor and with our server between.
+    conductor: Rates,
+    official_memory: Rates,
+    official_disk: Rates,
     memory: Rates,
     disk: Rates,
     /// With nothing between.
@@ -82,6 +90,7 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
     disk.stop().await?;
     say_rates(report, &peers, &rounds);
     judge_rates(report, &rounds);
+    judge_between(report, &rounds);
     judge_ages(report, &rounds);
     allocations::measure(report).await
 }
@@ -94,6 +103,11 @@ async fn round(
     direct: &mut Editor,
 ) -> Result<Round> {
     let rates = block_in_place(|| memory.rates(UPDATES, TURNS))?;
+    let rust = &peers[peers::RUST];
+    let chain = peers::conductor(&peers::rust_program()?)?;
+    let conductor = block_in_place(|| rust.rates_with(&chain, |_| {}))?;
+    let official_memory = block_in_place(|| memory.official_rates(rust))?;
+    let official_disk = block_in_place(|| disk.official_rates(rust))?;
     let peers = block_in_place(|| peers.iter().map(Peer::rates).collect::<Result<_>>())?;
     let before = disk.commits().await?;
     let (turns, turn_micros) = block_in_place(|| disk.turns(DURABLE_TURNS))?;
@@ -103,6 +117,9 @@ async fn round(
     let commit = disk::measure(report, FRAME_BYTES)?;
     Ok(Round {
         peers,
+        conductor,
+        official_memory,
+        official_disk,
         memory: rates,
         disk: Rates { updates, turns, update_micros, turn_micros },
         direct: Ages::of(&direct),
@@ -150,6 +167,31 @@ fn judge_rates(report: &mut Report, rounds: &[Round]) {
     let share = median_of(rounds, |round| round.disk.turns / round.memory.turns);
     let what = "SQLite, turns in a row, share of memory";
     report.target(what, &format!("{share:.2}"), share >= DISK_SHARE, ">= 0.50");
+}
+
+/// The official library at both ends: our server between them, beside its own conductor there.
+fn judge_between(report: &mut Report, rounds: &[Round]) {
+    for (what, of) in [
+        ("nothing", (|round| round.peers[peers::RUST]) as fn(&Round) -> Rates),
+        ("the conductor", |round| round.conductor),
+        ("memory:", |round| round.official_memory),
+        ("SQLite", |round| round.official_disk),
+    ] {
+        let updates = median_of(rounds, |round| of(round).updates);
+        let turns = median_of(rounds, |round| of(round).turns);
+        let what = format!("the Rust library, {what} between, updates / turns a second");
+        report.line(&what, &format!("{updates:.0} / {turns:.0}"));
+    }
+    let mut judge = |what: &str, least: f64, times: f64| {
+        let what = format!("{what}, in times of the conductor");
+        report.target(&what, &format!("{times:.2}"), times >= least, &format!(">= {least:.1}"));
+    };
+    let updates = |round: &Round| round.official_memory.updates / round.conductor.updates;
+    judge("memory: between, updates", UPDATES_OF_CONDUCTOR, median_of(rounds, updates));
+    let turns = |round: &Round| round.official_memory.turns / round.conductor.turns;
+    judge("memory: between, turns", TURNS_OF_CONDUCTOR, median_of(rounds, turns));
+    let turns = |round: &Round| round.official_disk.turns / round.conductor.turns;
+    judge("SQLite between, turns", DURABLE_TURNS_OF_CONDUCTOR, median_of(rounds, turns));
 }
 
 /// Compares like with like: a percentile with the same one of the path with nothing between.

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use trilogue_testkit::{Home, Server, ServerOptions};
 
 use super::editor::Editor;
+use super::peers::{self, Peer};
 use super::rates::{self, Rates};
 use crate::cost::{ProcessorTime, beside};
 use crate::report;
@@ -17,7 +18,7 @@ use crate::report;
 pub(super) struct Ours {
     pub(super) server: Server,
     pub(super) editor: Editor,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 // === impl Ours ===
@@ -27,15 +28,19 @@ impl Ours {
     pub(super) async fn start(program: &str, store: &str) -> Result<Self> {
         let dir = tempfile::tempdir_in(report::folder())?;
         let me = std::env::current_exe()?;
-        let settings = format!(
-            "[agents.flood]\nkind = \"agent-client\"\ncommand = [{:?}, \"agent\"]\n\n",
-            me.display().to_string()
-        );
+        let agent = |name: &str, program: &Path| {
+            let program = program.display().to_string();
+            format!(
+                "[agents.{name}]\nkind = \"agent-client\"\ncommand = [{program:?}, \"agent\"]\n\n"
+            )
+        };
+        let settings = agent("flood", &me) + &agent("official", &peers::rust_program()?);
         let binary = Some(beside(program)?);
         let options = ServerOptions { settings, binary, ..report::server_options(store)? };
         let server = Home::new(dir.path(), &options)?.start().await?;
-        let editor = Editor::launch(&mut connect(dir.path())?)?;
-        Ok(Self { server, editor, _dir: dir })
+        let mut connect = Command::new(beside("trilogue")?);
+        let editor = Editor::launch(at(dir.path(), &mut connect).args(["connect", "flood"]))?;
+        Ok(Self { server, editor, dir })
     }
 
     pub(super) fn rates(&mut self, updates: u64, turns: u64) -> Result<Rates> {
@@ -63,6 +68,14 @@ impl Ours {
         Ok((rate, cost.per(count)?))
     }
 
+    /// What the official library's client and agent do with the server between them.
+    pub(super) fn official_rates(&self, official: &Peer) -> Result<Rates> {
+        let connect = [beside("trilogue")?.into(), "connect".into(), "official".into()];
+        official.rates_with(&connect, |client| {
+            at(self.dir.path(), client);
+        })
+    }
+
     /// How old each update is when it comes.
     pub(super) fn ages(&mut self) -> Result<Vec<Duration>> {
         self.editor.ages()
@@ -81,9 +94,7 @@ impl Ours {
     }
 }
 
-/// What an editor launches, for the server in this folder.
-fn connect(dir: &Path) -> Result<Command> {
-    let mut command = Command::new(beside("trilogue")?);
-    command.args(["connect", "flood"]).current_dir(dir).env("XDG_STATE_HOME", dir.join("state"));
-    Ok(command)
+/// Lets a program find the server in this folder.
+fn at<'a>(dir: &Path, command: &'a mut Command) -> &'a mut Command {
+    command.current_dir(dir).env("XDG_STATE_HOME", dir.join("state"))
 }

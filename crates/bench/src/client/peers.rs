@@ -1,5 +1,6 @@
-//! The official libraries: client and agent of one language, with nothing between.
+//! The official libraries: client and agent of one language, with nothing or something between.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -20,6 +21,19 @@ pub(super) struct Peer {
     turns: u64,
 }
 
+/// The Rust library's own conductor, before the agent of `program`.
+pub(super) fn conductor(program: &Path) -> Result<Vec<OsString>> {
+    let conductor =
+        target()?.join("foreign/agent_client/conductor/bin/agent-client-protocol-conductor");
+    let agent = format!("{} agent", program.display());
+    Ok(vec![conductor.into(), "agent".into(), agent.into()])
+}
+
+/// The Rust library's client and agent, as one program.
+pub(super) fn rust_program() -> Result<PathBuf> {
+    Ok(target()?.join("foreign/agent_client/rust/release/official-bench"))
+}
+
 /// Installs the libraries where they are missing.
 pub(super) async fn install() -> Result<()> {
     let status = tokio::process::Command::new(Path::new(ROOT).join("scripts/foreign"))
@@ -35,14 +49,10 @@ pub(super) async fn install() -> Result<()> {
 
 pub(super) fn all() -> Result<[Peer; 3]> {
     let installed = target()?.join("foreign/agent_client");
+    let rust = rust_program()?;
     let source = Path::new(ROOT).join("foreign/agent_client");
     Ok([
-        Peer {
-            name: "Rust",
-            program: vec![installed.join("rust/release/official-bench")],
-            updates: 100_000,
-            turns: 5_000,
-        },
+        Peer { name: "Rust", program: vec![rust], updates: 100_000, turns: 5_000 },
         Peer {
             name: "TypeScript",
             program: vec![
@@ -70,14 +80,26 @@ pub(super) fn all() -> Result<[Peer; 3]> {
 // === impl Peer ===
 
 impl Peer {
-    /// Measures once.
+    /// Measures once, with nothing between.
     pub(super) fn rates(&self) -> Result<Rates> {
+        let mut agent: Vec<OsString> = self.program.iter().map(Into::into).collect();
+        agent.push("agent".into());
+        self.rates_with(&agent, |_| {})
+    }
+
+    /// Measures once with this for the agent, which `place` may launch elsewhere.
+    pub(super) fn rates_with(
+        &self,
+        agent: &[OsString],
+        place: impl FnOnce(&mut Command),
+    ) -> Result<Rates> {
         let (program, before) = self.program.split_first().context("no program")?;
-        let output = Command::new(program)
+        let mut client = Command::new(program);
+        place(&mut client);
+        let output = client
             .args(before)
             .args(["client", &self.updates.to_string(), &self.turns.to_string(), "--"])
-            .args(&self.program)
-            .arg("agent")
+            .args(agent)
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())
             .output()
