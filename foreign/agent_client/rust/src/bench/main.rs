@@ -16,9 +16,8 @@ use agent_client_protocol::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
-/// The session that the agent has.
-const SESSION: &str = "0195c0de-0000-7000-8000-000000000001";
 /// The message that its updates continue.
 const MESSAGE: &str = "9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d";
 
@@ -47,7 +46,8 @@ async fn agent() -> Result<()> {
         )
         .on_receive_request(
             async move |_: NewSessionRequest, responder, _| {
-                responder.respond_with_result(typed(json!({"sessionId": SESSION})))
+                responder
+                    .respond_with_result(typed(json!({"sessionId": Uuid::new_v4().to_string()})))
             },
             on_receive_request!(),
         )
@@ -55,7 +55,7 @@ async fn agent() -> Result<()> {
             async move |request: PromptRequest, responder, client| {
                 let connection = client.clone();
                 client.spawn(async move {
-                    let update: SessionNotification = typed(update())?;
+                    let update: SessionNotification = typed(update(&request.session_id.0))?;
                     for _ in 0..wanted(&request) {
                         connection.send_notification(update.clone())?;
                     }
@@ -98,14 +98,15 @@ async fn measure(
     connection.send_request(typed::<InitializeRequest>(hello)?).block_task().await?;
     let cwd = std::env::current_dir().map_err(Error::into_internal_error)?;
     let new = json!({"cwd": cwd, "mcpServers": []});
-    connection.send_request(typed::<NewSessionRequest>(new)?).block_task().await?;
-    prompt(connection, 1_000).await?;
+    let opened = connection.send_request(typed::<NewSessionRequest>(new)?).block_task().await?;
+    let session = &opened.session_id.0;
+    prompt(connection, session, 1_000).await?;
     let begun = Instant::now();
-    prompt(connection, updates).await?;
+    prompt(connection, session, updates).await?;
     let flood = updates as f64 / begun.elapsed().as_secs_f64();
     let begun = Instant::now();
     for _ in 0..turns {
-        prompt(connection, 1).await?;
+        prompt(connection, session, 1).await?;
     }
     let in_a_row = turns as f64 / begun.elapsed().as_secs_f64();
     let all = 1_000 + updates + turns;
@@ -116,9 +117,9 @@ async fn measure(
     Ok(())
 }
 
-async fn prompt(connection: &ConnectionTo<Agent>, updates: u64) -> Result<()> {
+async fn prompt(connection: &ConnectionTo<Agent>, session: &str, updates: u64) -> Result<()> {
     let prompt = json!([{"type": "text", "text": format!("flood {updates}")}]);
-    let params = json!({"sessionId": SESSION, "prompt": prompt});
+    let params = json!({"sessionId": session, "prompt": prompt});
     connection.send_request(typed::<PromptRequest>(params)?).block_task().await?;
     Ok(())
 }
@@ -132,10 +133,11 @@ fn wanted(request: &PromptRequest) -> u64 {
     text.and_then(|count| count.parse().ok()).unwrap_or_default()
 }
 
-fn update() -> Value {
+fn update(session: &str) -> Value {
     let content = json!({"type": "text", "text": "and on "});
-    let update = json!({"sessionUpdate": "agent_message_chunk", "messageId": MESSAGE, "content": content});
-    json!({"sessionId": SESSION, "update": update})
+    let update =
+        json!({"sessionUpdate": "agent_message_chunk", "messageId": MESSAGE, "content": content});
+    json!({"sessionId": session, "update": update})
 }
 
 /// The SDK's type of a message.
