@@ -42,17 +42,14 @@ fn main() -> ExitCode {
 }
 
 fn execute(arguments: &Arguments) -> Result {
-    let serving = matches!(
-        arguments.command,
-        CliCommand::Demo(_) | CliCommand::Serve(_) | CliCommand::UserServer(_)
-    );
     // A command only waits for one server: one thread is enough.
-    let mut runtime = match serving {
-        true => tokio::runtime::Builder::new_multi_thread(),
-        false => tokio::runtime::Builder::new_current_thread(),
+    let threads = threads(&arguments.command);
+    let mut runtime = match threads {
+        Some(_) => tokio::runtime::Builder::new_multi_thread(),
+        None => tokio::runtime::Builder::new_current_thread(),
     };
-    if serving && std::env::var_os(THREADS).is_none() {
-        runtime.worker_threads(threads());
+    if let Some(threads) = threads.filter(|_| std::env::var_os(THREADS).is_none()) {
+        runtime.worker_threads(threads);
     }
     let runtime = runtime
         .enable_all()
@@ -64,11 +61,17 @@ fn execute(arguments: &Arguments) -> Result {
     done
 }
 
-/// How many threads serve: one for each core but one. Agents, clients and the disk want that one, and work that goes from thread to thread
-/// costs more than the last thread brings.
-fn threads() -> usize {
+/// How many threads a command serves with; `None` where it serves nobody.
+///
+/// A server of requests uses every core. A user's own server stands between an editor and its agents, which want the last core,
+/// and work that goes from thread to thread costs each turn more than that core brings. `docs/benchmarks.md` has the figures.
+fn threads(command: &CliCommand) -> Option<usize> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    cores.saturating_sub(1).max(1)
+    match command {
+        CliCommand::Demo(_) | CliCommand::Serve(_) => Some(cores),
+        CliCommand::UserServer(_) => Some(cores.saturating_sub(1).max(1)),
+        _ => None,
+    }
 }
 
 async fn dispatch(arguments: &Arguments) -> Result {

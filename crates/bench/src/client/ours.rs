@@ -36,7 +36,12 @@ impl Ours {
         };
         let settings = agent("flood", &me) + &agent("official", &peers::rust_program()?);
         let binary = Some(beside(program)?);
-        let options = ServerOptions { settings, binary, ..report::server_options(store)? };
+        // As many threads as a user's own server has, which is what editors reach.
+        let cores = std::thread::available_parallelism()?.get();
+        let threads = (cores - 1).max(1).to_string();
+        let environment = vec![("TOKIO_WORKER_THREADS".to_owned(), threads.into())];
+        let options =
+            ServerOptions { settings, binary, environment, ..report::server_options(store)? };
         let server = Home::new(dir.path(), &options)?.start().await?;
         let mut connect = Command::new(beside("trilogue")?);
         let editor = Editor::launch(at(dir.path(), &mut connect).args(["connect", "flood"]))?;
