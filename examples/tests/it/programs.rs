@@ -162,15 +162,15 @@ async fn the_prompting_program_prints_the_answers() {
 async fn the_program_on_standard_streams_answers_an_editor() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let agent = program("stdio_echo").display().to_string();
-    let editor = Editor::launch(&[agent], here).await.unwrap();
-    let session = editor.new_session(here).await.unwrap();
-    let end = editor.prompt(&session, "Hello!").await.unwrap().await.unwrap();
-    assert_eq!(end["result"]["stopReason"], "end_turn", "{end}");
-    let updates = editor.updates(&session);
+    let mut editor = Editor::launch(&[agent], here).await;
+    let session = editor.session_in(here).await;
+    let end = editor.prompt(&session, "Hello!").await;
+    assert_eq!(end["stopReason"], "end_turn", "{end}");
+    let updates = editor.updates_of(&session);
     assert_eq!(updates.len(), 1, "{updates:?}");
     assert_eq!(updates[0]["sessionUpdate"], "agent_message_chunk");
     assert_eq!(updates[0]["content"]["text"], "Hello!");
-    assert!(editor.close().await.unwrap().success());
+    assert!(editor.close().await.success());
 }
 
 #[test]

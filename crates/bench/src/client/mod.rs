@@ -78,16 +78,20 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
     let mut memory = Ours::start("trilogue", "memory:").await?;
     let mut disk = Ours::start("trilogue", DISK).await?;
     let mut direct = Editor::launch(Command::new(std::env::current_exe()?).arg("agent"))?;
+    // Servers of their own: a store in memory forgets the sessions of one client for those of another.
+    let official =
+        [Ours::start("trilogue", "memory:").await?, Ours::start("trilogue", DISK).await?];
     for editor in [&mut memory.editor, &mut disk.editor, &mut direct] {
         editor.prompt("flood 20000", false)?;
     }
     let mut rounds = Vec::new();
     for _ in 0..report.runs {
-        rounds.push(round(report, &peers, &mut memory, &mut disk, &mut direct).await?);
+        rounds.push(round(report, &peers, &official, &mut memory, &mut disk, &mut direct).await?);
     }
     direct.close()?;
-    memory.stop().await?;
-    disk.stop().await?;
+    for ours in official.into_iter().chain([memory, disk]) {
+        ours.stop().await?;
+    }
     say_rates(report, &peers, &rounds);
     judge_rates(report, &rounds);
     judge_between(report, &rounds);
@@ -98,6 +102,7 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
 async fn round(
     report: &mut Report,
     peers: &[Peer],
+    official: &[Ours; 2],
     memory: &mut Ours,
     disk: &mut Ours,
     direct: &mut Editor,
@@ -106,8 +111,8 @@ async fn round(
     let rust = &peers[peers::RUST];
     let chain = peers::conductor(&peers::rust_program()?)?;
     let conductor = block_in_place(|| rust.rates_with(&chain, |_| {}))?;
-    let official_memory = block_in_place(|| memory.official_rates(rust))?;
-    let official_disk = block_in_place(|| disk.official_rates(rust))?;
+    let official_memory = block_in_place(|| official[0].official_rates(rust))?;
+    let official_disk = block_in_place(|| official[1].official_rates(rust))?;
     let peers = block_in_place(|| peers.iter().map(Peer::rates).collect::<Result<_>>())?;
     let before = disk.commits().await?;
     let (turns, turn_micros) = block_in_place(|| disk.turns(DURABLE_TURNS))?;
