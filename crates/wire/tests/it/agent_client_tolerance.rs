@@ -244,6 +244,9 @@ fn numbers_are_whole_however_they_are_written() {
         (amount("1"), amount("1.0")),
         (r#"{"amount":1,"currency":"USD"}"#.into(), r#"{"amount":1.0,"currency":"USD"}"#.into())
     );
+    for exact in ["8.88888888888889e+58", "0.1", "1.7976931348623157e+308", "5e-324"] {
+        assert_eq!(amount(exact), format!(r#"{{"amount":{exact},"currency":"USD"}}"#));
+    }
 }
 
 #[test]
