@@ -15,7 +15,7 @@ use crate::face::{LocalConnection, LocalFace};
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts connections of programs that run as the server's user.
-pub(crate) struct LocalListener {
+pub(crate) struct LocalAcceptor {
     pub(crate) face: Arc<dyn LocalFace>,
     /// In whose name the programs act.
     pub(crate) owner: Arc<Principal>,
@@ -28,9 +28,9 @@ pub(crate) struct LocalListener {
 
 struct ConnectionGuard(Arc<watch::Sender<usize>>);
 
-// === impl LocalListener ===
+// === impl LocalAcceptor ===
 
-impl LocalListener {
+impl LocalAcceptor {
     pub(crate) async fn run(self, listener: UnixListener) {
         let room = Arc::new(Semaphore::new(self.face.max_connections()));
         loop {

@@ -28,7 +28,7 @@ use crate::core::scheme::Scheme;
 use crate::face::{Protocol, Services};
 use crate::faces::native;
 use crate::http::connection;
-use crate::local::{ACCEPT_PAUSE, LocalListener};
+use crate::local::{ACCEPT_PAUSE, LocalAcceptor};
 use crate::mounts::{Mount, Router, open_local};
 use crate::pipeline::{Pipeline, RequestIds};
 use crate::stream::Streams;
@@ -126,7 +126,7 @@ impl Server {
         owner: Principal,
     ) -> Result<()> {
         let address = self.services.options.address(&self.addresses);
-        let local = LocalListener {
+        let local = LocalAcceptor {
             face: open_local(protocol, &self.services, &address)?,
             owner: Arc::new(owner),
             connections: Arc::clone(&self.local_connections),
