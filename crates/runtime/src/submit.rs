@@ -72,10 +72,11 @@ impl Runtime {
         let backend = Arc::clone(self.registry().backend(&new.agent)?);
         let given = std::mem::replace(&mut new.input, Input::Messages(Vec::new()));
         let admitted = self.admitted(&new, given, backend.as_ref())?;
-        let admitted = match admitted.messages() {
-            messages if part::are_small(messages) => admitted,
+        let admitted = if part::are_small(admitted.messages()) {
+            admitted
+        } else {
             // Seldom, and larger than all the rest of this future.
-            _ => Box::pin(self.outline_input(by, admitted)).await?,
+            Box::pin(self.outline_input(by, admitted)).await?
         };
         if !may_be_a_race(&new) {
             return self.try_submit(by, &new, admitted, backend.as_ref()).await;

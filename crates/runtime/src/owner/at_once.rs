@@ -47,13 +47,11 @@ impl Owner {
             }
             self.tasks.insert(run, Task { shared, handle: None });
         }
-        self.keeps_log = true;
         while let Ok(request) = self.requests.try_recv() {
             self.take(request).await;
             self.relieve().await;
         }
         self.commit().await;
-        self.keeps_log = false;
         self.read_back(false);
         let log = std::mem::take(&mut self.log);
         if !self.is_idle() {

@@ -52,8 +52,7 @@ pub(crate) struct Owner {
     pending: NextAppend,
     /// The state before a run that may be refused for its ids.
     undo: Option<ThreadState>,
-    /// Whether the frames of an append are kept in `log` for a caller in this task.
-    keeps_log: bool,
+    /// The frames that were appended while somebody waited to read them back.
     log: Vec<Arc<Frame>>,
     /// A buffer for the next draft.
     spare: Vec<u8>,
@@ -131,7 +130,6 @@ impl Owner {
             watched: Vec::new(),
             pending: NextAppend::default(),
             undo: None,
-            keeps_log: false,
             log: Vec::new(),
             spare: Vec::new(),
             idle_timer: None,
@@ -456,7 +454,7 @@ impl Owner {
         }
         let Some(state) = &self.state else { return };
         let batch = pending.batch(&self.services, state, self.committed, &mut self.spare);
-        if self.keeps_log {
+        if state.reads_back {
             self.log.extend_from_slice(&batch.frames);
         }
         let last = state.last;
