@@ -134,13 +134,7 @@ async fn questions_of_a_cancelled_turn_are_answered_as_cancelled() {
     let (prompt, _) = agent.asked("session/prompt").await;
     agent.ask(0, "session/request_permission", &permission()).await;
     // An answer behind the question: the question was taken by then.
-    let nothing = json!({});
-    let asked = session.client().extension("_ping", &nothing);
-    let (pong, ()) = tokio::join!(asked, async {
-        let (id, _) = agent.asked("_ping").await;
-        agent.answer(&id, &json!({})).await;
-    });
-    pong.unwrap();
+    agent.pinged(&session).await;
     turn.cancel().await.unwrap();
     let mut heard = [agent.heard().await, agent.heard().await];
     heard.sort_by_key(|it| it.get("method").is_none());

@@ -68,6 +68,16 @@ impl Agent {
         self.line(&said.to_string()).await;
     }
 
+    /// Answers a call of the client: whatever was written before it was read by then.
+    pub(super) async fn pinged(&mut self, session: &Session) {
+        let nothing = json!({});
+        let (pong, ()) = tokio::join!(session.client().extension("_ping", &nothing), async {
+            let (id, _) = self.asked("_ping").await;
+            self.answer(&id, &json!({})).await;
+        });
+        pong.unwrap();
+    }
+
     /// Says a piece of text, with an id unless it is empty.
     pub(super) async fn chunk(&mut self, kind: &str, id: &str, text: &str) {
         let mut chunk =

@@ -56,13 +56,7 @@ async fn an_agent_that_says_more_than_is_read_loses_nothing() {
     for number in 0..10 {
         agent.chunk("agent_message_chunk", "late", &number.to_string()).await;
     }
-    let nothing = json!({});
-    let asked = session.client().extension("_ping", &nothing);
-    let (pong, ()) = tokio::join!(asked, async {
-        let (id, _) = agent.asked("_ping").await;
-        agent.answer(&id, &json!({})).await;
-    });
-    pong.unwrap();
+    agent.pinged(&session).await;
     let late: Vec<_> =
         session.take_updates().iter().map(|update| update.text().to_owned()).collect();
     assert_eq!(late, ["6", "7", "8", "9"]);
@@ -79,13 +73,7 @@ async fn a_turn_that_nobody_reads_holds_up_no_other_call() {
     for number in 0..1_000 {
         agent.chunk("agent_message_chunk", "m", &number.to_string()).await;
     }
-    let nothing = json!({});
-    let asked = session.client().extension("_ping", &nothing);
-    let (pong, ()) = tokio::join!(asked, async {
-        let (id, _) = agent.asked("_ping").await;
-        agent.answer(&id, &json!({})).await;
-    });
-    pong.unwrap();
+    agent.pinged(&session).await;
     agent.answer(&prompt, &json!({ "stopReason": "end_turn" })).await;
 
     // The turn's first words are there, and that the rest is missing is said.
