@@ -4,13 +4,14 @@
 //! cargo xtask tidy [--bless]    checks the rules of docs/ARCHITECTURE.md; --bless rewrites generated documents
 //! cargo xtask bench [NAMES…]    measures, in a release build
 //! cargo xtask bench --against REV [NAMES…]    measures that revision too, round by round, and compares
+//! cargo xtask soak [--kills N]    cuts the power of a server's disk N times while clients use it, and counts what is lost
 //! ```
 
 mod bench;
 mod tidy;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 
@@ -33,8 +34,25 @@ fn run() -> Result<bool> {
         ["tidy", "--bless"] => tidy::run(&root()?, true),
         ["bench", "--against", revision, names @ ..] => bench::compare(&root()?, revision, names),
         ["bench", names @ ..] => bench::run(&root()?, names),
-        _ => bail!("expected `tidy`, `tidy --bless` or `bench [--against REV] [NAMES…]`"),
+        ["soak"] => soak(&root()?, None),
+        ["soak", "--kills", kills] => soak(&root()?, Some(kills)),
+        _ => bail!(
+            "expected `tidy`, `tidy --bless`, `bench [--against REV] [NAMES…]` or `soak [--kills N]`"
+        ),
     }
+}
+
+/// Runs the long form of the kill tests. `TRILOGUE_SEED` repeats one.
+fn soak(root: &Path, kills: Option<&str>) -> Result<bool> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["test", "--quiet", "--package", "trilogue-testkit", "--test", "it", "--"]);
+    command.args(["--ignored", "--nocapture", "soak::"]).current_dir(root);
+    if let Some(kills) = kills {
+        let kills: u64 = kills.parse().context("--kills takes a number")?;
+        command.env("TRILOGUE_KILLS", kills.to_string());
+    }
+    Ok(command.status()?.success())
 }
 
 /// The repository: the folder above this package.

@@ -124,7 +124,6 @@ impl Home {
         let mut command = self.prepared().await?;
         command
             .args(["serve", "--config", "trilogue.toml"])
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
@@ -164,7 +163,10 @@ impl Home {
             None => programs::trilogue().await?,
         };
         let mut command = Command::new(program);
-        command.current_dir(&self.dir).env("XDG_STATE_HOME", self.dir.join("state"));
+        command
+            .current_dir(&self.dir)
+            .env("XDG_STATE_HOME", self.dir.join("state"))
+            .envs(self.environment.iter().map(|(name, value)| (name, value)));
         Ok(command)
     }
 
@@ -205,6 +207,14 @@ impl Server {
     pub async fn kill(mut self) -> Result<Home> {
         ensure!(self.child.try_wait()?.is_none(), "the server was gone:\n{}", self.home.log_end());
         self.child.kill().await?;
+        Ok(self.home)
+    }
+
+    /// Waits until the server ended by itself, and kills it when that takes longer than `limit`.
+    pub async fn end_within(mut self, limit: Duration) -> Result<Home> {
+        if timeout(limit, self.child.wait()).await.is_err() {
+            self.child.kill().await?;
+        }
         Ok(self.home)
     }
 

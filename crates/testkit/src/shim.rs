@@ -6,6 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::disk_journal::{DiskImage, DiskJournal};
+
 const SOURCE: &str = include_str!("shim.c");
 
 #[derive(Debug)]
@@ -66,6 +68,32 @@ impl Shim {
 
     pub fn mend_fsync(&self) -> Result<()> {
         Ok(fs::remove_file(self.flags.join("fsync-fails"))?)
+    }
+
+    /// From now on, a process that is started writes down the folder's changes, beginning with the folder as it is; `stop_at` ends it with `SIGKILL` at that change of its.
+    pub fn begin_journal(&self, stop_at: Option<u64>) -> Result<DiskImage> {
+        let flag = self.flags.join("stop-at");
+        match stop_at {
+            Some(change) => fs::write(flag, change.to_string())?,
+            None if flag.exists() => fs::remove_file(flag)?,
+            None => {}
+        }
+        fs::write(self.journal_path(), "")?;
+        DiskImage::read(&self.watched)
+    }
+
+    /// How long the journal is: what is acknowledged now rests on changes before this byte.
+    pub fn journal_bytes(&self) -> u64 {
+        fs::metadata(self.journal_path()).map_or(0, |info| info.len())
+    }
+
+    /// The changes since the journal was begun on this folder; of a process that has ended.
+    pub fn journal(&self, start: DiskImage) -> Result<DiskJournal> {
+        DiskJournal::read(start, &fs::read(self.journal_path())?)
+    }
+
+    fn journal_path(&self) -> PathBuf {
+        self.flags.join("journal")
     }
 
     pub fn failed_fsyncs(&self) -> u64 {

@@ -17,7 +17,7 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(crate) struct Ledger(Mutex<Told>);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Told {
     events: BTreeMap<String, BTreeMap<u64, Value>>,
     /// Runs that clients asked for, and whether the server acknowledged them.
@@ -25,6 +25,7 @@ struct Told {
     /// Runs whose end was told, with their status.
     ended: BTreeMap<String, String>,
     answered: BTreeSet<String>,
+    erased: BTreeSet<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -34,11 +35,24 @@ pub(crate) struct Seen {
     pub(crate) answers: usize,
 }
 
+/// What a server says otherwise than clients were told, a sentence for each.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Differences {
+    pub(crate) lost: Vec<String>,
+    pub(crate) doubled: Vec<String>,
+    pub(crate) reordered: Vec<String>,
+}
+
 // === impl Ledger ===
 
 impl Ledger {
     fn told(&self) -> std::sync::MutexGuard<'_, Told> {
         lock(&self.0)
+    }
+
+    /// What was told until now.
+    pub(crate) fn snapshot(&self) -> Self {
+        Self(Mutex::new(self.told().clone()))
     }
 
     /// A client received an event. The same number again must be the same event.
@@ -70,37 +84,54 @@ impl Ledger {
         self.told().answered.insert(interrupt.to_owned());
     }
 
-    /// Compares everything that was told with what the server says now.
+    /// The server said that it erased a thread, of which the ledger has no events.
+    pub(crate) fn erased(&self, thread: &str) {
+        self.told().erased.insert(thread.to_owned());
+    }
+
+    /// Fails unless the server says everything that was told.
     pub(crate) async fn check(&self, client: &Client) -> anyhow::Result<Seen> {
-        let (threads, runs, answered) = {
-            let told = self.told();
-            let threads: Vec<String> = told.events.keys().cloned().collect();
-            (threads, told.runs.clone(), told.answered.clone())
-        };
-        let mut seen = Seen { runs: runs.len(), answers: answered.len(), ..Seen::default() };
-        for (run, acknowledged) in runs {
-            self.check_run(client, &run, acknowledged).await?;
-        }
-        for interrupt in answered {
-            let row = client.get(&format!("/api/v1/interrupts/{interrupt}")).await?.ok()?;
-            assert_eq!(
-                row["resolution"]["kind"], "answered",
-                "an acknowledged answer is lost: {row}"
-            );
-        }
-        for thread in threads {
-            seen.events += self.check_thread(client, &thread).await?;
-        }
+        let (seen, differences) = self.compare(client).await?;
+        assert!(differences.is_empty(), "{differences:#?}");
         Ok(seen)
     }
 
-    /// A run that was acknowledged exists, and every run that exists ends or waits.
-    async fn check_run(&self, client: &Client, id: &str, acknowledged: bool) -> anyhow::Result<()> {
+    /// Compares everything that was told with what the server says now.
+    pub(crate) async fn compare(&self, client: &Client) -> anyhow::Result<(Seen, Differences)> {
+        let told = self.told().clone();
+        let mut differences = Differences::default();
+        let mut seen =
+            Seen { runs: told.runs.len(), answers: told.answered.len(), ..Seen::default() };
+        for (run, acknowledged) in told.runs {
+            if !self.find_run(client, &run).await? && acknowledged {
+                differences.lost.push(format!("the acknowledged run {run}"));
+            }
+        }
+        for interrupt in told.answered {
+            let row = client.get(&format!("/api/v1/interrupts/{interrupt}")).await?;
+            if row.status != 404 && row.ok()?["resolution"]["kind"] == "answered" {
+                continue;
+            }
+            differences.lost.push(format!("the acknowledged answer to {interrupt}"));
+        }
+        for (thread, told) in told.events {
+            seen.events += told.len();
+            compare_thread(client, &thread, &told, &mut differences).await?;
+        }
+        for thread in told.erased {
+            if client.get(&format!("/api/v1/threads/{thread}")).await?.status != 404 {
+                differences.lost.push(format!("the acknowledged erasure of {thread}"));
+            }
+        }
+        Ok((seen, differences))
+    }
+
+    /// Whether a run exists. Every run that does ends or waits, and as it was told.
+    async fn find_run(&self, client: &Client, id: &str) -> anyhow::Result<bool> {
         let path = format!("/api/v1/runs/{id}");
         let reply = client.get(&path).await?;
         if reply.status == 404 {
-            assert!(!acknowledged, "the acknowledged run {id} is lost");
-            return Ok(());
+            return Ok(false);
         }
         let settled = until("the run to be accounted for", SETTLE_LIMIT, || async {
             let run = client.get(&path).await.ok()?.json();
@@ -112,42 +143,80 @@ impl Ledger {
             Err(error) => bail!("{error}, but it stands as {}", client.get(&path).await?.json()),
         };
         self.run(&run);
-        Ok(())
+        Ok(true)
+    }
+}
+
+// === impl Differences ===
+
+impl Differences {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lost.is_empty() && self.doubled.is_empty() && self.reordered.is_empty()
     }
 
-    /// What was told of a thread is there once, in order, as it was told.
-    async fn check_thread(&self, client: &Client, thread: &str) -> anyhow::Result<usize> {
-        let now = events(client, thread).await?;
-        let mut ends: BTreeMap<&str, usize> = BTreeMap::new();
-        let mut run_numbers: BTreeMap<&str, u64> = BTreeMap::new();
-        for (index, event) in now.iter().enumerate() {
-            assert_eq!(
-                event["number"],
-                index as u64 + 1,
-                "{thread} has a gap or a double: {event}"
-            );
-            let Some(run) = event["run_id"].as_str() else { continue };
-            let last = run_numbers.entry(run).or_default();
-            *last += 1;
-            assert_eq!(event["run_number"], *last, "run {run} has a gap or a double: {event}");
-            if event["type"] == "run.ended" {
-                *ends.entry(run).or_default() += 1;
-            } else {
-                assert!(!ends.contains_key(run), "run {run} goes on after its end: {event}");
-            }
-        }
-        assert!(ends.values().all(|count| *count == 1), "a run of {thread} ended twice: {ends:?}");
-        let told = self.told().events.get(thread).cloned().unwrap_or_default();
-        for (number, event) in &told {
-            let index = usize::try_from(*number)? - 1;
-            assert_eq!(
-                now.get(index),
-                Some(event),
-                "event {number} of {thread} is not as it was told"
-            );
-        }
-        Ok(told.len())
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.lost.extend(other.lost);
+        self.doubled.extend(other.doubled);
+        self.reordered.extend(other.reordered);
     }
+}
+
+/// Compares a thread with what was told of it: it is there once, in order, as it was told.
+async fn compare_thread(
+    client: &Client,
+    thread: &str,
+    told: &BTreeMap<u64, Value>,
+    differences: &mut Differences,
+) -> anyhow::Result<()> {
+    let now = match client.get(&format!("/api/v1/threads/{thread}")).await?.status {
+        404 => Vec::new(),
+        _ => events(client, thread).await?,
+    };
+    let mut ended: BTreeSet<&str> = BTreeSet::new();
+    let mut run_numbers: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut last = 0;
+    for event in &now {
+        let next = event["number"].as_u64().unwrap_or_default();
+        compare_number(thread, last, next, differences);
+        last = next;
+        let Some(run) = event["run_id"].as_str() else { continue };
+        let in_run = run_numbers.entry(run).or_default();
+        let next = event["run_number"].as_u64().unwrap_or_default();
+        compare_number(run, *in_run, next, differences);
+        *in_run = next;
+        if ended.contains(run) {
+            differences.doubled.push(format!("run {run} goes on after its end: {event}"));
+        }
+        if event["type"] == "run.ended" {
+            ended.insert(run);
+        }
+    }
+    for (number, event) in told {
+        match now.iter().find(|other| other["number"] == *number) {
+            Some(other) if other == event => {}
+            // In its place is another: the number was given again.
+            Some(_) if now.iter().any(|other| same_but_number(other, event)) => {
+                differences.reordered.push(format!("event {number} of {thread}: {event}"));
+            }
+            _ => differences.lost.push(format!("event {number} of {thread}: {event}")),
+        }
+    }
+    Ok(())
+}
+
+/// Numbers follow each other without gaps.
+fn compare_number(of: &str, last: u64, next: u64, differences: &mut Differences) {
+    if next > last + 1 {
+        differences.lost.push(format!("the events of {of} between {last} and {next}"));
+    } else if next == last {
+        differences.doubled.push(format!("event {next} of {of}"));
+    } else if next < last {
+        differences.reordered.push(format!("event {next} of {of} follows {last}"));
+    }
+}
+
+fn same_but_number(one: &Value, other: &Value) -> bool {
+    ["type", "run_id", "time", "data"].iter().all(|name| one[*name] == other[*name])
 }
 
 fn is_terminal(status: &str) -> bool {

@@ -21,9 +21,11 @@ mod kill_rounds;
 mod ledger;
 mod native_kill;
 mod official_clients;
+mod power_cut;
 mod probe;
 mod process;
 mod schema;
+mod soak;
 
 use serde_json::{Value, json};
 use trilogue_testkit::{Client, Reply};

@@ -25,13 +25,21 @@ struct Player {
     thread: String,
 }
 
+/// Clients that stream, wait, answer and follow, on threads that begin with a name.
 #[derive(Debug, Default)]
-struct Clients {
-    ledger: Arc<Ledger>,
+pub(crate) struct Clients {
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) threads: String,
     seen: Seen,
 }
 
 // === impl Clients ===
+
+impl Clients {
+    pub(crate) fn on(threads: String) -> Self {
+        Self { threads, ..Self::default() }
+    }
+}
 
 impl Scenario for Clients {
     type Told = ();
@@ -42,7 +50,11 @@ impl Scenario for Clients {
                 client: client.clone(),
                 ledger: Arc::clone(&self.ledger),
                 seed: seed.fork(),
-                thread: format!("thread-{}-{}", kind, (index + seed.below(2) as usize) % CLIENTS),
+                thread: format!(
+                    "{}-{kind}-{}",
+                    self.threads,
+                    (index + seed.below(2) as usize) % CLIENTS
+                ),
             };
             players.spawn(player(0, seed).stream());
             players.spawn(player(0, seed).wait());
@@ -65,7 +77,7 @@ impl Scenario for Clients {
 async fn what_was_acknowledged_survives_kill_9() {
     let dir = Folder::new().unwrap();
     let home = Home::new(dir.path(), &ServerOptions::default()).unwrap();
-    let mut clients = Clients::default();
+    let mut clients = Clients::on("thread".to_owned());
     let server = kill_rounds(&home, PLAN, &mut clients).await;
 
     // After all that the server is still one that works, and what waits can still be answered.

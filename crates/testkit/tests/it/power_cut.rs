@@ -1,0 +1,215 @@
+//! A power cut behind any change of the store's files: what was acknowledged before it is there.
+//!
+//! The server's changes are recorded once. Every cut is then made of the record, so that its number and the seed reproduce it.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use http::Method;
+use serde_json::json;
+use trilogue_testkit::disk_journal::{DiskImage, DiskJournal, Loss};
+use trilogue_testkit::shim::Shim;
+use trilogue_testkit::{Client, Folder, Home, Seed, ServerOptions, until};
+
+use crate::kill_rounds::{SETTLE_LIMIT, announced_seed, stop};
+use crate::ledger::{Differences, Ledger};
+use crate::{echo, events, run_of};
+
+/// How many cuts of a recorded life are tried, unless `TRILOGUE_CUTS` says otherwise; it takes `all`.
+const CUTS: usize = 10;
+/// How many cuts of each recovery are tried.
+const RECOVERY_CUTS: usize = 2;
+
+/// A life of a server with the changes that it made.
+struct Recording {
+    home: Home,
+    journal: DiskJournal,
+    /// What was told when the journal had these bytes, oldest first.
+    told: Vec<(u64, Ledger)>,
+}
+
+/// Does things on a server one after the other, and notes what was told and when.
+struct Workload<'s> {
+    client: Client,
+    shim: &'s Shim,
+    ledger: Ledger,
+    told: Vec<(u64, Ledger)>,
+}
+
+// === impl Workload ===
+
+impl Workload<'_> {
+    /// What was told until now rests on the changes until now.
+    fn note(&mut self) {
+        self.told.push((self.shim.journal_bytes(), self.ledger.snapshot()));
+    }
+
+    async fn run(&mut self, agent: &str, thread: &str, input: &serde_json::Value) -> Result<()> {
+        let run = self.client.post("/api/v1/runs", &run_of(agent, thread, input, "wait")).await?;
+        self.ledger.run(&run.ok()?);
+        self.note();
+        for event in events(&self.client, thread).await? {
+            self.ledger.event(thread, &event);
+        }
+        self.note();
+        Ok(())
+    }
+
+    /// A run that asks, and gets its answer.
+    async fn approve(&mut self, thread: &str) -> Result<()> {
+        let input = json!({"message": "Write to ada@example.com about the report: it is ready."});
+        self.run("mailcomposer", thread, &input).await?;
+        let page = self.client.get("/api/v1/interrupts?pending=true").await?.ok()?;
+        let interrupt = page["items"][0]["id"].as_str().context("nothing was asked")?.to_owned();
+        let answer = json!({"value": {"approved": true, "reason": "fine"}});
+        let path = format!("/api/v1/interrupts/{interrupt}/answer");
+        self.client.post(&path, &answer).await?.ok()?;
+        self.ledger.answered(&interrupt);
+        self.note();
+        Ok(())
+    }
+
+    /// Erases a thread and waits until it is out of the write-ahead log, which a checkpoint moves into the database.
+    async fn erase(&mut self, thread: &str, log: &Path) -> Result<()> {
+        let path = format!("/api/v1/threads/{thread}");
+        echo(&self.client, thread, &"erased ".repeat(20_000)).await.ok()?;
+        let reply = self.client.send(Method::DELETE, &path, &[], Bytes::new()).await?;
+        ensure!(reply.status < 300, "{reply:?}");
+        self.ledger.erased(thread);
+        self.note();
+        until("the log to be empty", SETTLE_LIMIT, || async {
+            std::fs::metadata(log).is_ok_and(|info| info.len() == 0).then_some(())
+        })
+        .await
+    }
+
+    /// Runs, answers, an erasure with its checkpoint, and more runs.
+    async fn play(&mut self, log: &Path) -> Result<()> {
+        self.run("echo", "echoes", &json!("one")).await?;
+        self.run("echo", "large", &json!("0123456789abcdef".repeat(12_000))).await?;
+        self.approve("mails").await?;
+        self.run("researcher", "research", &json!("what is a log?")).await?;
+        self.erase("gone", log).await?;
+        self.run("echo", "echoes", &json!("two")).await?;
+        self.approve("mails").await?;
+        self.run("echo", "echoes", &json!("three")).await
+    }
+}
+
+// === impl Recording ===
+
+impl Recording {
+    /// Records the first life of a store: its migration, a workload with an erasure and its checkpoint, and the checkpoint of a stop.
+    async fn make(dir: &Path, settings: &str) -> Result<(Self, Shim)> {
+        let home = Home::new(dir, &ServerOptions::default())?;
+        if !settings.is_empty() {
+            let file = dir.join("trilogue.toml");
+            let config = std::fs::read_to_string(&file)?;
+            std::fs::write(file, config.replace("[store]\n", &format!("[store]\n{settings}\n")))?;
+        }
+        let shim = Shim::build(dir, &home.store_dir())?;
+        let start = shim.begin_journal(None)?;
+        let server = home.clone().with_environment(shim.environment()).start().await?;
+        let ledger = Ledger::default();
+        let client = server.client();
+        let mut workload = Workload { client, shim: &shim, ledger, told: Vec::new() };
+        workload.play(&home.store_dir().join("trilogue.db-wal")).await?;
+        let told = workload.told;
+        stop(server).await;
+        let journal = shim.journal(start)?;
+        // The library sees every change: the folder can be built from the journal.
+        let built = journal.image(journal.len(), Loss::Nothing);
+        let real = DiskImage::read(&home.store_dir())?;
+        ensure!(built.files() == real.files(), "the journal lacks changes");
+        Ok((Self { home, journal, told }, shim))
+    }
+
+    /// What had been told behind so many changes.
+    fn told(&self, changes: usize) -> Ledger {
+        let before = |(bytes, _): &&(u64, Ledger)| self.journal.changes_before(*bytes) <= changes;
+        self.told.iter().rev().find(before).map(|(_, told)| told.snapshot()).unwrap_or_default()
+    }
+
+    /// Cuts the power, starts a server on what is left, and compares.
+    async fn compare(&self, image: &DiskImage, told: &Ledger) -> Result<Differences> {
+        image.write(&self.home.store_dir())?;
+        let server = self.home.start().await?;
+        let (_, differences) = told.compare(&server.client()).await?;
+        server.kill().await?;
+        Ok(differences)
+    }
+
+    /// As [`Self::compare`], and also with power cuts during the recovery.
+    async fn compare_recovery(
+        &self,
+        image: &DiskImage,
+        told: &Ledger,
+        shim: &Shim,
+        seed: &mut Seed,
+    ) -> Result<Differences> {
+        image.write(&self.home.store_dir())?;
+        let start = shim.begin_journal(None)?;
+        let server = self.home.clone().with_environment(shim.environment()).start().await?;
+        let (_, mut differences) = told.compare(&server.client()).await?;
+        server.kill().await?;
+        let recovery = shim.journal(start)?;
+        for changes in sample(recovery.len(), RECOVERY_CUTS, seed) {
+            let image = recovery.image(changes, Loss::Some(seed.fork()));
+            let found = self.compare(&image, told).await;
+            differences.extend(found.with_context(|| format!("cut {changes} of a recovery"))?);
+        }
+        Ok(differences)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_acknowledged_survives_a_power_cut_behind_any_change() {
+    let mut seed = announced_seed();
+    let dir = Folder::new().unwrap();
+    let (recording, shim) = Recording::make(dir.path(), "").await.unwrap();
+    let changes = recording.journal.len();
+    eprintln!("{changes} changes were recorded");
+    for cut in sample(changes, CUTS, &mut seed) {
+        let told = recording.told(cut);
+        let everything = recording.journal.image(cut, Loss::Everything);
+        let some = recording.journal.image(cut, Loss::Some(seed.fork()));
+        let mut differences = recording.compare(&everything, &told).await.unwrap();
+        let recovery = recording.compare_recovery(&some, &told, &shim, &mut seed).await;
+        differences.extend(recovery.unwrap());
+        assert!(differences.is_empty(), "cut {cut} of {changes}: {differences:#?}");
+    }
+}
+
+/// The test above can fail: without fsync, a power cut takes what was acknowledged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_power_cut_takes_acknowledged_runs_of_a_buffered_store() {
+    let dir = Folder::new().unwrap();
+    let (recording, _) = Recording::make(dir.path(), "durability = \"buffered\"").await.unwrap();
+    // Behind the last run and before the checkpoint of the stop, and with the process alone ended.
+    let (bytes, told) = recording.told.last().unwrap();
+    let cut = recording.journal.changes_before(*bytes);
+    let survived = recording.journal.image(cut, Loss::Nothing);
+    let differences = recording.compare(&survived, told).await.unwrap();
+    assert!(differences.is_empty(), "a kill alone loses nothing: {differences:#?}");
+    let lost = recording.journal.image(cut, Loss::Everything);
+    let differences = recording.compare(&lost, told).await.unwrap();
+    assert!(!differences.lost.is_empty(), "nothing was lost: {differences:?}");
+    assert!(differences.doubled.is_empty(), "{differences:#?}");
+}
+
+/// Some of the numbers up to `count`, one out of each of `parts` equal parts; all of them when `TRILOGUE_CUTS` says so.
+fn sample(count: usize, parts: usize, seed: &mut Seed) -> Vec<usize> {
+    let parts = match std::env::var("TRILOGUE_CUTS").ok().as_deref() {
+        Some("all") => count + 1,
+        Some(number) => number.parse().unwrap_or(parts),
+        None => parts,
+    };
+    let parts = parts.clamp(1, count + 1);
+    let part = |index: usize| index * (count + 1) / parts;
+    let pick = |index| {
+        let (from, to) = (part(index), part(index + 1));
+        from + seed.below((to - from) as u64) as usize
+    };
+    (0..parts).map(pick).collect()
+}

@@ -1,0 +1,111 @@
+//! The long form of the kill tests: many power cuts while clients are at work, and what they cost.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use tokio::task::JoinSet;
+use trilogue_testkit::disk_journal::Loss;
+use trilogue_testkit::shim::Shim;
+use trilogue_testkit::{Folder, Home, Seed, ServerOptions};
+
+use crate::kill_rounds::{Scenario, announced_seed};
+use crate::ledger::{Differences, Seen};
+use crate::native_kill::Clients;
+
+/// How many kills, unless `TRILOGUE_KILLS` says otherwise.
+const KILLS: u64 = 20;
+/// The last change of a life at which it may end. Some are below what a recovery changes.
+const LAST_CHANGE: u64 = 600;
+/// How long a life may take to make its last change, before it is ended all the same.
+const LIFE_LIMIT: Duration = Duration::from_secs(20);
+/// How many lives use the same threads, which grow with each.
+const LIVES_PER_LEDGER: u64 = 20;
+
+#[derive(Debug, Default)]
+struct Toll {
+    kills: u64,
+    /// Those among them that met a server which was not ready yet.
+    while_starting: u64,
+    differences: Differences,
+}
+
+/// Ends servers at their N-th change, cuts the power of their disks, and compares the next life with what clients were told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes as long as one likes: cargo xtask soak --kills N"]
+async fn power_cuts_take_nothing_that_was_acknowledged() {
+    let mut seed = announced_seed();
+    let kills = std::env::var("TRILOGUE_KILLS").ok().and_then(|text| text.parse().ok());
+    let dir = Folder::new().unwrap();
+    let home = Home::new(dir.path(), &ServerOptions::default()).unwrap();
+    let shim = Shim::build(dir.path(), &home.store_dir()).unwrap();
+    let mut toll = Toll::default();
+    let mut all = Vec::new();
+    for kill in 0..kills.unwrap_or(KILLS) {
+        if kill % LIVES_PER_LEDGER == 0 {
+            all.push(Clients::on(format!("thread-{kill}")));
+        }
+        let clients = all.last().unwrap();
+        live_and_die(&home, &shim, clients, &mut seed, &mut toll).await.unwrap();
+        let server = home.start().await.unwrap();
+        let (_, differences) = clients.ledger.compare(&server.client()).await.unwrap();
+        toll.differences.extend(differences);
+        toll.kills += 1;
+        server.kill().await.unwrap();
+        eprintln!("kill {}: {}", kill + 1, toll.line());
+    }
+    let server = home.start().await.unwrap();
+    let mut seen = Seen::default();
+    for clients in &all {
+        let (here, differences) = clients.ledger.compare(&server.client()).await.unwrap();
+        (seen.events, seen.runs) = (seen.events + here.events, seen.runs + here.runs);
+        toll.differences.extend(differences);
+    }
+    eprintln!("{} runs, {} events acknowledged; {}", seen.runs, seen.events, toll.line());
+    assert!(seen.events > 0, "the clients were told nothing");
+    assert!(toll.differences.is_empty(), "{:#?}", toll.differences);
+}
+
+/// One life of a server with clients at work, up to a power cut.
+async fn live_and_die(
+    home: &Home,
+    shim: &Shim,
+    clients: &Clients,
+    seed: &mut Seed,
+    toll: &mut Toll,
+) -> Result<()> {
+    let start = shim.begin_journal(Some(1 + seed.below(LAST_CHANGE)))?;
+    match home.clone().with_environment(shim.environment()).start().await {
+        Ok(server) => {
+            let mut players = JoinSet::new();
+            clients.play(&server.client(), seed, &mut players);
+            server.end_within(LIFE_LIMIT).await?;
+            while let Some(player) = players.join_next().await {
+                player?;
+            }
+        }
+        Err(error) => {
+            let message = format!("{error:#}");
+            ensure!(message.contains("signal: 9"), "the server ended otherwise: {message}");
+            toll.while_starting += 1;
+        }
+    }
+    let journal = shim.journal(start)?;
+    let loss = if seed.below(2) == 0 { Loss::Everything } else { Loss::Some(seed.fork()) };
+    journal.image(journal.len(), loss).write(&home.store_dir())
+}
+
+// === impl Toll ===
+
+impl Toll {
+    fn line(&self) -> String {
+        let Differences { lost, doubled, reordered } = &self.differences;
+        format!(
+            "{} kills ({} of them during a start), {} lost, {} doubled, {} reordered",
+            self.kills,
+            self.while_starting,
+            lost.len(),
+            doubled.len(),
+            reordered.len()
+        )
+    }
+}
