@@ -8,33 +8,66 @@ use std::path::{Path, PathBuf};
 /// Where a document lies, by its path below the folder; `None` where there is none and that is known.
 ///
 /// # Panics
-/// With `CI` set and no folder named, and where the folder lacks the document without a word why.
+/// Without the document while `CI` is set, and where the folder lacks it without a word why.
 #[track_caller]
 #[expect(
     clippy::panic,
+    clippy::print_stderr,
     reason = "a test that cannot make its check fails, or says that it did not"
 )]
 pub fn document(path: &str) -> Option<PathBuf> {
-    let Some(folder) = std::env::var_os("TRILOGUE_SPECS") else {
-        assert!(std::env::var_os("CI").is_none(), "CI has to set TRILOGUE_SPECS");
-        not_checked(path, "TRILOGUE_SPECS names no folder with the official documents");
-        return None;
-    };
-    let file = Path::new(&folder).join(path);
-    if file.is_file() {
-        return Some(file);
-    }
-    // Whoever made the folder could not get it, which was said then.
-    let mut reason = file.clone().into_os_string();
-    reason.push(".missing");
-    match fs::read_to_string(reason) {
-        Ok(reason) => not_checked(path, reason.trim()),
-        Err(_) => panic!("{} is missing", file.display()),
+    let folder = std::env::var_os("TRILOGUE_SPECS").map(PathBuf::from);
+    match find(folder.as_deref(), path) {
+        Document::There(file) => return Some(file),
+        Document::Unavailable(why) if std::env::var_os("CI").is_none() => {
+            eprintln!("NOT CHECKED against {path}: {why}");
+        }
+        Document::Unavailable(why) => panic!("CI has to check against {path}: {why}"),
+        Document::Missing(file) => panic!("{} is missing", file.display()),
     }
     None
 }
 
-#[expect(clippy::print_stderr, reason = "a check that was not made says so")]
-fn not_checked(path: &str, why: &str) {
-    eprintln!("NOT CHECKED against {path}: {why}");
+#[derive(PartialEq, Eq, Debug)]
+enum Document {
+    There(PathBuf),
+    /// For this reason, which was found when the folder was made.
+    Unavailable(String),
+    /// It should be here.
+    Missing(PathBuf),
+}
+
+fn find(folder: Option<&Path>, path: &str) -> Document {
+    let Some(folder) = folder else {
+        let why = "TRILOGUE_SPECS names no folder with the official documents";
+        return Document::Unavailable(why.to_owned());
+    };
+    let file = folder.join(path);
+    if file.is_file() {
+        return Document::There(file);
+    }
+    let mut reason = file.clone().into_os_string();
+    reason.push(".missing");
+    match fs::read_to_string(reason) {
+        Ok(reason) => Document::Unavailable(reason.trim().to_owned()),
+        Err(_) => Document::Missing(file),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_is_there_unavailable_or_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        fs::write(file("a.json"), "{}").unwrap();
+        fs::write(file("b.json.missing"), "no network\n").unwrap();
+        let found = |name: &str| find(Some(folder.path()), name);
+        assert_eq!(found("a.json"), Document::There(file("a.json")));
+        assert_eq!(found("b.json"), Document::Unavailable("no network".to_owned()));
+        assert_eq!(found("c.json"), Document::Missing(file("c.json")));
+        assert!(matches!(find(None, "a.json"), Document::Unavailable(_)));
+    }
 }

@@ -11,6 +11,8 @@ use crate::{echo, events, run_of};
 
 const DAMAGES: u64 = 24;
 const FLIPS: u64 = 3;
+/// A part of a message.
+const SAID: &[u8] = b"turn 2 turn 2 turn 2";
 /// How many bytes at the beginning of the file say what kind of file it is.
 const HEADER_BYTES: usize = 100;
 /// Errors that say the store or a thread is damaged.
@@ -36,11 +38,17 @@ async fn flipped_bytes_are_refused_and_never_served() {
 
     let mut readings: BTreeMap<Reading, usize> = BTreeMap::new();
     let mut refused_starts = 0;
-    for damage in 0..DAMAGES {
+    for damage in 0..=DAMAGES {
         restore_files(&home, &intact);
         let mut bytes = fs::read(&file).unwrap();
         let mut is_other_file = false;
-        for _ in 0..FLIPS {
+        // The last damage is one of a message: not by chance, it must be noticed.
+        let in_message = damage == DAMAGES;
+        if in_message {
+            let said = bytes.windows(SAID.len()).position(|part| part == SAID);
+            bytes[said.unwrap()] ^= 1;
+        }
+        for _ in (0..FLIPS).filter(|_| !in_message) {
             let offset = usize::try_from(seed.below(length)).unwrap();
             bytes[offset] ^= 1 << seed.below(8);
             is_other_file |= offset < HEADER_BYTES;
@@ -48,10 +56,13 @@ async fn flipped_bytes_are_refused_and_never_served() {
         fs::write(&file, bytes).unwrap();
         match home.start().await {
             Ok(server) => {
+                let mut refused = 0;
                 for (thread, expected) in &truth {
                     let reading = read(&server.client(), thread, expected).await;
                     *readings.entry(reading).or_default() += 1;
+                    refused += usize::from(reading == Reading::Refused);
                 }
+                assert!(!in_message || refused > 0, "damage in a message was not noticed");
                 server.kill().await.unwrap();
             }
             Err(error) => {
