@@ -135,11 +135,11 @@ fn id_of(claim: &Claim) -> String {
 }
 
 /// Waits for an attempt and extends its lease meanwhile. `None` when another worker has taken the item over.
-async fn while_extending(
+pub(crate) async fn while_extending<T>(
     services: &Services,
     claim: &Claim,
-    attempt: impl Future<Output = Delivered>,
-) -> Option<Delivered> {
+    attempt: impl Future<Output = T>,
+) -> Option<T> {
     let mut attempt = std::pin::pin!(attempt);
     loop {
         if let Ok(outcome) = tokio::time::timeout(EXTEND_EVERY, &mut attempt).await {

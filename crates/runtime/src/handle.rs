@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::error::Result;
 use trilogue_domain::port::{CheckOutput, Clock, Deliver, Fetch, ReadOriginal};
 use trilogue_domain::{
     AgentCard, AgentName, Answer, Body, Code, Error, InterruptId, Json, Message, Principal,
-    PrincipalId, RunId, RunStatus, Scope, ThreadId, ThreadKey,
+    PrincipalId, RunId, Scope, ThreadId, ThreadKey,
 };
 use trilogue_store::rows::{IdempotencyRow, InterruptRow, RunRow, ThreadRow};
 use trilogue_store::{Batch, Change, Draft, Store};
@@ -22,13 +23,18 @@ use crate::callback::WorkerKind;
 use crate::client::{Attached, Client};
 use crate::owner::{self, Envelope, stopped, unexpected};
 use crate::part::{check_metadata, outline_all};
-use crate::request::{AnswerKey, AnswerTo, DrainReport, NewThread, Options, RuntimeStatus};
+use crate::request::{AnswerKey, AnswerTo, NewThread, Options, RuntimeStatus};
 use crate::services::{Presence, Services};
 use crate::session::ThreadContext;
 use crate::shown::Shown;
 use crate::step::{AnswerTarget, Command, Reply, gone};
 use crate::submit::{check_messages, idempotency_key};
 use crate::workers;
+
+/// The most threads that are recovered at a start, or drained at a stop, at once.
+pub(crate) const MAX_OWNERS_AT_ONCE: usize = 64;
+/// How long a start waits for one thread's recovery. A slower one goes on in the background.
+const RECOVERY_LIMIT: Duration = Duration::from_secs(30);
 
 /// Owners of threads, and the workers beside them. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -56,18 +62,10 @@ impl Runtime {
         let agents = Arc::new(AgentRegistry::of(agents));
         let spawn_owner = owner::spawner(Arc::clone(&agents));
         let services = Services::new(options, store, clock, originals, spawn_owner);
-        for thread in services.store.open_threads().await? {
-            let (reply, looked_at) = oneshot::channel();
-            let request = Envelope::Settled { run: trilogue_domain::RunKey(0), reply };
-            services.send(thread, request).await?;
-            // A damaged thread stays as it is and does not keep the others from starting.
-            // A thread that was to go with its run is gone now.
-            if let Ok(Err(error)) = looked_at.await
-                && error.code() != Code::ThreadNotFound
-            {
-                tracing::error!(%thread, %error, "a thread could not be recovered");
-            }
-        }
+        let threads = services.store.open_threads().await?;
+        stream::iter(threads)
+            .for_each_concurrent(MAX_OWNERS_AT_ONCE, |thread| recover(&services, thread))
+            .await;
         services.set_recovered();
         let closing = CancellationToken::new();
         let runtime =
@@ -292,38 +290,6 @@ impl Runtime {
         }
     }
 
-    /// Takes no new runs, lets running ones end until the deadline, ends the rest as `agent_lost`, and keeps what waits.
-    pub async fn drain(&self, deadline: Duration) -> DrainReport {
-        let services = self.services();
-        services.draining.store(true, Ordering::Release);
-        self.0.closing.cancel();
-        for thread in services.owned() {
-            // An owner that has left by itself has nothing to drain.
-            drop(self.change(thread, Command::Drain).await);
-        }
-        let all_ended = async {
-            loop {
-                let ended = services.task_ended.notified();
-                if services.tasks.load(Ordering::Acquire) == 0 {
-                    return;
-                }
-                ended.await;
-            }
-        };
-        // The report below names the runs that are left at the deadline.
-        drop(tokio::time::timeout(deadline, all_ended).await);
-        let mut report = DrainReport::default();
-        for thread in services.owned() {
-            let (reply, done) = oneshot::channel();
-            if services.send(thread, Envelope::Shutdown { reply }).await.is_ok() {
-                let rows = done.await.unwrap_or_default();
-                report.abandoned.extend(rows.into_iter().map(|row| row.id));
-            }
-        }
-        report.waiting = self.waiting().await;
-        report
-    }
-
     pub(crate) fn registry(&self) -> &Arc<AgentRegistry> {
         &self.0.agents
     }
@@ -451,26 +417,22 @@ impl Runtime {
             Err(_) => error,
         }
     }
+}
 
-    /// The runs that wait for an answer, for the report of a drain.
-    async fn waiting(&self) -> Vec<RunId> {
-        let mut waiting = Vec::new();
-        let store = &self.services().store;
-        for thread in store.open_threads().await.unwrap_or_default() {
-            let Ok(Some(row)) = store.thread_by_key(thread).await else { continue };
-            let scope = Scope { tenant: row.tenant.clone(), owner: None };
-            let filter = trilogue_store::rows::RunFilter {
-                thread: Some(row.id),
-                statuses: vec![RunStatus::Interrupted],
-                ..Default::default()
-            };
-            let Ok(listing) =
-                store.runs(&scope, &filter, &trilogue_store::rows::Page::default()).await
-            else {
-                continue;
-            };
-            waiting.extend(listing.rows.into_iter().map(|row| row.id));
-        }
-        waiting
+/// Has a thread that a previous process left open loaded and decided about.
+async fn recover(services: &Arc<Services>, thread: ThreadKey) {
+    let (reply, looked_at) = oneshot::channel();
+    let request = Envelope::Settled { run: trilogue_domain::RunKey(0), reply };
+    let recovered = async {
+        services.send(thread, request).await?;
+        looked_at.await.unwrap_or(Ok(None))
+    };
+    match tokio::time::timeout(RECOVERY_LIMIT, recovered).await {
+        Ok(Ok(_)) => {}
+        // A thread that was to go with its run is gone now.
+        Ok(Err(error)) if error.code() == Code::ThreadNotFound => {}
+        // A damaged thread stays as it is and does not keep the others from starting.
+        Ok(Err(error)) => tracing::error!(%thread, %error, "a thread could not be recovered"),
+        Err(_) => tracing::warn!(%thread, "a thread takes long to be recovered"),
     }
 }

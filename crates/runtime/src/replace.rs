@@ -71,8 +71,9 @@ impl Runtime {
         scope: &Scope,
         thread: &ThreadId,
     ) -> Result<PathReferences> {
-        let store = self.services().store.as_ref();
-        Path::read(store, scope, thread).await.map(|path| path.references)
+        let services = self.services();
+        let (store, runs) = (services.store.as_ref(), &services.run_references);
+        Path::read(store, runs, scope, thread).await.map(|path| path.references)
     }
 
     /// `None` when the head moved meanwhile.
@@ -83,7 +84,9 @@ impl Runtime {
         replacement: &Replacement,
     ) -> Result<Option<ThreadRow>> {
         let scope = by.scope();
-        let path = Path::read(self.services().store.as_ref(), &scope, &row.id).await?;
+        let services = self.services();
+        let (store, runs) = (services.store.as_ref(), &services.run_references);
+        let path = Path::read(store, runs, &scope, &row.id).await?;
         let rest = replacement.given.entries.strip_prefix(&path.references.entries[..]);
         let Replacement { given, state } = replacement.clone();
         let replace = match rest {

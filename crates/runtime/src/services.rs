@@ -15,6 +15,7 @@ use trilogue_store::Store;
 
 use crate::client::Controllers;
 use crate::external_ports::ExternalPorts;
+use crate::history::RunReferences;
 use crate::owner::Envelope;
 use crate::request::Options;
 use trilogue_domain::lock;
@@ -32,6 +33,7 @@ pub(crate) struct Services {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) originals: Arc<dyn ReadOriginal>,
     pub(crate) external: Arc<ExternalPorts>,
+    pub(crate) run_references: RunReferences,
     /// Names this process as the owner of threads.
     pub(crate) node: String,
     pub(crate) running: Semaphore,
@@ -79,6 +81,7 @@ impl Services {
             clock,
             originals,
             external: Arc::new(ExternalPorts::new()),
+            run_references: RunReferences::default(),
             node: uuid::Uuid::new_v4().to_string(),
             tasks: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
@@ -159,6 +162,17 @@ impl Services {
     pub(crate) fn task_done(&self) {
         if self.tasks.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.task_ended.notify_waiters();
+        }
+    }
+
+    /// Resolves when no run has a task.
+    pub(crate) async fn all_ended(&self) {
+        loop {
+            let ended = self.task_ended.notified();
+            if self.tasks.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            ended.await;
         }
     }
 

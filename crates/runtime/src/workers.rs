@@ -1,19 +1,24 @@
 //! Workers beside the owners: scheduled runs, deadlines, retention.
 //!
-//! Due work passes rights and limits again.
+//! Due work passes rights and limits again. The items of one thread are handled in their order; threads do not wait for each other.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::sync::{Mutex, Notify, Semaphore};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, InterruptId, Right, RunKey, ThreadKey};
 use trilogue_store::rows::{Claim, QueueKind, RetryDecision};
 
+use crate::callback::while_extending;
 use crate::handle::Runtime;
 use crate::step::Command;
 
 /// How long a worker holds an item before another may take it.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
+/// The most items of a kind that are claimed at once, and so the most threads that one of them waits for.
 const MAX_CLAIMED: usize = 64;
 /// The longest a worker sleeps before it looks again, in case the clock was set.
 pub(crate) const MAX_SLEEP: Duration = Duration::from_secs(60);
@@ -41,11 +46,17 @@ pub(crate) async fn until_closing(runtime: Runtime, work: impl Future<Output = (
 async fn serve(runtime: Runtime, kind: QueueKind) {
     let services = runtime.services();
     let offered = services.store.offered();
+    let free = Arc::new(Semaphore::new(MAX_CLAIMED));
+    // An item that was put back may be due before its lease would have ended.
+    let settled = Arc::new(Notify::new());
     loop {
-        let wake = offered.notified();
+        let offered = offered.notified();
+        let settled_one = settled.notified();
+        let Ok(first) = Arc::clone(&free).acquire_owned().await else { return };
+        let mut permits = vec![first];
+        permits.extend(std::iter::from_fn(|| Arc::clone(&free).try_acquire_owned().ok()));
         let now = services.clock.now();
-        let claimed = services.store.claim(kind, now, now.after(LEASE), MAX_CLAIMED).await;
-        let claims = match claimed {
+        let claims = match services.store.claim(kind, now, now.after(LEASE), permits.len()).await {
             Ok(claims) => claims,
             Err(error) => {
                 tracing::warn!(kind = kind.as_str(), %error, "the queue cannot be read");
@@ -53,18 +64,47 @@ async fn serve(runtime: Runtime, kind: QueueKind) {
                 continue;
             }
         };
-        let was_idle = claims.is_empty();
-        for claim in claims {
-            handle(&runtime, &claim).await;
-        }
-        if was_idle {
+        if claims.is_empty() {
+            drop(permits);
             let due = services.store.next_due(kind).await.ok().flatten();
             let sleep = due.map_or(MAX_SLEEP, |due| {
                 services.clock.now().until(due).clamp(Duration::from_millis(1), MAX_SLEEP)
             });
-            drop(tokio::time::timeout(sleep, wake).await);
+            tokio::select! {
+                () = offered => {}
+                () = settled_one => {}
+                () = tokio::time::sleep(sleep) => {}
+            }
+            continue;
+        }
+        let mut threads: BTreeMap<Option<ThreadKey>, Vec<Claim>> = BTreeMap::new();
+        for claim in claims {
+            threads.entry(claim.item.thread).or_default().push(claim);
+        }
+        for claims in threads.into_values() {
+            let held: Vec<_> = permits.drain(..claims.len().min(permits.len())).collect();
+            let (work, settled) = (handle_all(runtime.clone(), claims), Arc::clone(&settled));
+            let work = async move {
+                work.await;
+                drop(held);
+                settled.notify_one();
+            };
+            tokio::spawn(until_closing(runtime.clone(), work));
         }
     }
+}
+
+/// Handles the items of one thread in their order. None loses its lease while it waits for those before it.
+async fn handle_all(runtime: Runtime, claims: Vec<Claim>) {
+    let turn = Mutex::new(());
+    let each = claims.iter().map(|claim| {
+        let work = async {
+            let _turn = turn.lock().await;
+            handle(&runtime, claim).await;
+        };
+        while_extending(runtime.services(), claim, work)
+    });
+    futures_util::future::join_all(each).await;
 }
 
 async fn handle(runtime: &Runtime, claim: &Claim) {

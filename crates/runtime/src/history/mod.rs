@@ -20,7 +20,7 @@ use crate::external_ports::ExternalPorts;
 use trilogue_domain::Input;
 
 use reference::FoundReferences;
-pub(crate) use references::Path;
+pub(crate) use references::{Path, RunReferences};
 pub use references::{PathReferences, StateAt};
 
 pub(crate) const MAX_PATH: usize = 10_000;

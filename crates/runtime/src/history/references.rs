@@ -1,16 +1,31 @@
 //! A thread's history as references: for faces to show, and to compare with a client's history.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, MessageEvent, RunEvent};
 use trilogue_domain::{
-    CheckpointId, CheckpointKey, Event, Json, MessageId, Reference, RunId, Scope, ThreadId,
+    CheckpointId, CheckpointKey, Event, Json, MessageId, Reference, RunId, RunKey, Scope, ThreadId,
+    lock,
 };
 use trilogue_store::Store;
+use trilogue_store::rows::ThreadRow;
 
 use super::{each_event, path, thread_row};
+
+/// The most references that are remembered for all threads together; beyond that they are read anew.
+const MAX_REMEMBERED: usize = 50_000;
+
+/// The references to the messages of runs that have completed: they never change, and are read from all events of a run.
+#[derive(Debug, Default)]
+pub(crate) struct RunReferences(Mutex<RememberedRuns>);
+
+#[derive(Debug, Default)]
+struct RememberedRuns {
+    runs: HashMap<RunKey, Arc<[Reference]>>,
+    references: usize,
+}
 
 /// A thread's history as references, oldest first, and the location of its state.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -49,7 +64,12 @@ struct Collected {
 
 impl Path {
     /// Reads the path to the thread's head; fails with `thread_not_found`, or as reading.
-    pub(crate) async fn read(store: &dyn Store, scope: &Scope, thread: &ThreadId) -> Result<Self> {
+    pub(crate) async fn read(
+        store: &dyn Store,
+        runs: &RunReferences,
+        scope: &Scope,
+        thread: &ThreadId,
+    ) -> Result<Self> {
         let row = thread_row(store, scope, thread).await?;
         let path = path(store, scope, thread, row.head).await?;
         let mut entries = Vec::new();
@@ -57,9 +77,7 @@ impl Path {
             entries
                 .extend(checkpoint.client_history.iter().flat_map(|given| &given.entries).cloned());
             let Some(run) = checkpoint.run else { continue };
-            let mut collected = Collected::default();
-            each_event(store, &row, run, |event| collected.push(event)).await?;
-            entries.extend(collected.into_entries());
+            entries.extend(runs.of(store, &row, run).await?.iter().cloned());
         }
         let (mut state, mut value) = (None, None);
         for checkpoint in path {
@@ -74,6 +92,47 @@ impl Path {
             }
         }
         Ok(Self { head: row.head, references: PathReferences { entries, state }, value })
+    }
+}
+
+// === impl RunReferences ===
+
+impl RunReferences {
+    /// The references to a run's messages, in the order in which they began; fails as reading.
+    async fn of(
+        &self,
+        store: &dyn Store,
+        thread: &ThreadRow,
+        run: RunKey,
+    ) -> Result<Arc<[Reference]>> {
+        let known = lock(&self.0).runs.get(&run).cloned();
+        // A run that was removed has no messages any more.
+        if let Some(known) = known
+            && store.run_by_key(run).await?.is_some()
+        {
+            return Ok(known);
+        }
+        let mut collected = Collected::default();
+        each_event(store, thread, run, |event| collected.push(event)).await?;
+        let references: Arc<[Reference]> = collected.into_entries().collect();
+        lock(&self.0).insert(run, Arc::clone(&references));
+        Ok(references)
+    }
+}
+
+// === impl RememberedRuns ===
+
+impl RememberedRuns {
+    fn insert(&mut self, run: RunKey, references: Arc<[Reference]>) {
+        if self.references + references.len() > MAX_REMEMBERED || self.runs.len() >= MAX_REMEMBERED
+        {
+            *self = Self::default();
+        }
+        if references.len() <= MAX_REMEMBERED {
+            self.references += references.len();
+            let before = self.runs.insert(run, references);
+            self.references -= before.map_or(0, |before| before.len());
+        }
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) enum Envelope {
     Settled { run: RunKey, reply: oneshot::Sender<Result<Option<RunRow>>> },
     /// Load the thread, so that its waiting work continues.
     Wake,
+    /// End the tasks that wait for an answer, and take no question any more. The reply is their runs.
+    EndAsking { reply: oneshot::Sender<Vec<RunRow>> },
     /// End every task, keep what survives, and go.
     Shutdown { reply: oneshot::Sender<Vec<RunRow>> },
 }
@@ -80,7 +82,7 @@ impl Envelope {
             }
             Self::Change { reply, .. } => drop(reply.send(Err(error.clone()))),
             Self::Settled { reply, .. } => drop(reply.send(Err(error.clone()))),
-            Self::Shutdown { reply } => drop(reply.send(Vec::new())),
+            Self::EndAsking { reply } | Self::Shutdown { reply } => drop(reply.send(Vec::new())),
             Self::Progress { .. }
             | Self::Flush { reply: None, .. }
             | Self::Withdraw { .. }

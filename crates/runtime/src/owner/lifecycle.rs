@@ -18,6 +18,7 @@ use crate::step::{Command, is_over, lost};
 impl Owner {
     /// Loads the thread and decides about its open runs.
     pub(super) async fn load(&mut self, draining: bool, failure: &Failure) -> Result<()> {
+        let restarted = !self.services.is_recovered();
         let acquired = self.services.store.acquire(self.thread, &self.services.node).await?;
         let agents = &self.agents;
         let mut state = ThreadState::from_stored(
@@ -32,7 +33,6 @@ impl Owner {
         self.look_for_open_messages(&mut state).await;
         self.state = Some(state);
         if has_open {
-            let restarted = !self.services.is_recovered();
             self.step(Command::Recover { restarted, failure: failure.clone() })?;
             Box::pin(self.commit_recovery()).await?;
         }
@@ -121,16 +121,37 @@ impl Owner {
     /// Ends every task, keeps what survives a restart, and leaves.
     pub(super) async fn shutdown(&mut self, reply: oneshot::Sender<Vec<RunRow>>) {
         let lost_runs: Vec<RunKey> = self.tasks.keys().copied().collect();
-        for run in &lost_runs {
-            self.progress(*run);
-            self.relieve().await;
-        }
-        let runs = self.state.iter().flat_map(|state| state.runs.values());
-        let abandoned = runs.filter(|run| run.has_task).map(|run| run.row.clone()).collect();
+        self.take_drafts(&lost_runs).await;
+        let abandoned = self.rows_where(|run| run.has_task);
         drop(self.step(Command::Drain));
         drop(self.step(Command::Lose { runs: lost_runs, failure: lost() }));
         self.gone = true;
-        self.acknowledge(Acknowledgement::Shutdown(reply, abandoned));
+        self.acknowledge(Acknowledgement::Ended(reply, abandoned));
+    }
+
+    /// Ends the tasks that wait for an answer: nobody gives one while the server stops.
+    pub(super) async fn end_asking(&mut self, reply: oneshot::Sender<Vec<RunRow>>) {
+        self.takes_no_questions = true;
+        let asking = self.rows_where(|run| run.has_task && run.is_waiting());
+        let runs: Vec<RunKey> = asking.iter().map(|row| row.key).collect();
+        self.take_drafts(&runs).await;
+        for run in &runs {
+            self.end_task(*run);
+        }
+        drop(self.step(Command::Lose { runs, failure: lost() }));
+        self.acknowledge(Acknowledgement::Ended(reply, asking));
+    }
+
+    async fn take_drafts(&mut self, runs: &[RunKey]) {
+        for run in runs {
+            self.progress(*run);
+            self.relieve().await;
+        }
+    }
+
+    fn rows_where(&self, filter: impl Fn(&RunState) -> bool) -> Vec<RunRow> {
+        let runs = self.state.iter().flat_map(|state| state.runs.values());
+        runs.filter(|run| filter(run)).map(|run| run.row.clone()).collect()
     }
 
     /// Sends a request to the thread's next owner: this one is about to leave.

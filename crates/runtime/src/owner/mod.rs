@@ -58,6 +58,8 @@ pub(crate) struct Owner {
     spare: Vec<u8>,
     /// Wakes an idle owner. It is set again only when it has run out, not with each request.
     idle_timer: Option<Pin<Box<Sleep>>>,
+    /// Whether the server stops, and does not wait for answers any more.
+    takes_no_questions: bool,
     gone: bool,
     /// Whether that is because the thread was removed.
     is_erased: bool,
@@ -133,6 +135,7 @@ impl Owner {
             log: Vec::new(),
             spare: Vec::new(),
             idle_timer: None,
+            takes_no_questions: false,
             gone: false,
             is_erased: false,
         }
@@ -248,6 +251,10 @@ impl Owner {
                 self.progress(run);
                 // The interrupt may be large, and so may the draft before it.
                 self.relieve().await;
+                if self.takes_no_questions {
+                    drop(reply.send(Err(stopped())));
+                    return;
+                }
                 match self.step(Command::Raise { run, interrupt }) {
                     Ok(_) => self.acknowledge(Acknowledgement::Done(reply)),
                     Err(error) => drop(reply.send(Err(error))),
@@ -283,6 +290,7 @@ impl Owner {
             }
             Envelope::Settled { run, reply } => self.settled(run, reply),
             Envelope::Wake => {}
+            Envelope::EndAsking { reply } => self.end_asking(reply).await,
             Envelope::Shutdown { reply } => self.shutdown(reply).await,
         }
         if self.pending.erases {

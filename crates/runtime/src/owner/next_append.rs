@@ -40,7 +40,7 @@ pub(super) enum Acknowledgement {
     Done(oneshot::Sender<Result<()>>),
     Reply(oneshot::Sender<Result<Reply>>, Reply),
     Settled(oneshot::Sender<Result<Option<RunRow>>>, Option<Box<RunRow>>),
-    Shutdown(oneshot::Sender<Vec<RunRow>>, Vec<RunRow>),
+    Ended(oneshot::Sender<Vec<RunRow>>, Vec<RunRow>),
 }
 
 // === impl NextAppend ===
@@ -141,7 +141,7 @@ impl Acknowledgement {
             Self::Done(reply) => drop(reply.send(outcome)),
             Self::Reply(reply, value) => drop(reply.send(outcome.map(|()| value))),
             Self::Settled(reply, row) => drop(reply.send(outcome.map(|()| row.map(|row| *row)))),
-            Self::Shutdown(reply, abandoned) => drop(reply.send(abandoned)),
+            Self::Ended(reply, abandoned) => drop(reply.send(abandoned)),
         }
     }
 }

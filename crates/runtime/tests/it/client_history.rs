@@ -343,3 +343,29 @@ async fn a_copy_has_the_brought_history_too() {
         assert_eq!(house.state_at(&copy.id).await, Some(StateAt::Address(STATE.into())));
     }
 }
+
+/// Each look at a session asks for its history: what a run logged is read once, not each time.
+#[test]
+fn a_history_that_was_read_is_not_read_again() {
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let script = format!("say:one {}", "custom:{} ".repeat(3_000));
+    let (house, run, first) = tokio.block_on(async {
+        let house = House::sqlite().await;
+        let run = house.run(&script, ThreadChoice::Existing(house.main.clone())).await;
+        let first = house.references(&house.main).await;
+        (house, run, first)
+    });
+    assert_eq!(first.len(), 2, "the prompt and its answer: {first:?}");
+    let mut again = Vec::new();
+    let counted = allocation_counter::measure(|| {
+        again = tokio.block_on(house.references(&house.main));
+    });
+    assert_eq!(again, first);
+    // Reading the events costs several allocations for each.
+    assert!(counted.count_total < 1_000, "{counted:?}");
+    // What is removed is not remembered.
+    tokio.block_on(async {
+        house.runtime.remove_run(&alice(), &run.id).await.unwrap();
+        assert_eq!(house.references(&house.main).await, []);
+    });
+}

@@ -1,5 +1,6 @@
 //! An agent that keeps sessions of its own.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -17,6 +18,8 @@ use crate::fixture::{House, Scripted, new_run, say};
 pub struct Keeper {
     inner: Scripted,
     pub forgotten: Mutex<Vec<ThreadId>>,
+    /// How often it was told to forget.
+    pub told: AtomicUsize,
     /// Forgetting waits for a permit of this.
     pub may_forget: Semaphore,
     pub gate: Semaphore,
@@ -24,12 +27,7 @@ pub struct Keeper {
 
 /// A house with such an agent, which is named `keeper`.
 pub async fn furnished(house: House) -> (House, Arc<Keeper>) {
-    let keeper = Arc::new(Keeper {
-        inner: Scripted::new("keeper", false),
-        forgotten: Mutex::default(),
-        may_forget: Semaphore::new(Semaphore::MAX_PERMITS),
-        gate: Semaphore::new(0),
-    });
+    let keeper = Arc::new(Keeper::new(Semaphore::MAX_PERMITS));
     house.runtime.register(keeper.clone()).unwrap();
     (house, keeper)
 }
@@ -42,6 +40,16 @@ pub fn keeps(thread: &ThreadId, text: &str) -> RunRequest {
 // === impl Keeper ===
 
 impl Keeper {
+    pub fn new(may_forget: usize) -> Self {
+        Self {
+            inner: Scripted::new("keeper", false),
+            forgotten: Mutex::default(),
+            told: AtomicUsize::new(0),
+            may_forget: Semaphore::new(may_forget),
+            gate: Semaphore::new(0),
+        }
+    }
+
     async fn word(&self, word: &str, prompt: &MessageId, context: &RunContext) {
         let (verb, rest) = word.split_once(':').unwrap_or((word, ""));
         match verb {
@@ -152,6 +160,7 @@ impl Sessions for Keeper {
     async fn close(&self, _thread: &ThreadContext) {}
 
     async fn forget(&self, thread: &ThreadContext) {
+        self.told.fetch_add(1, Ordering::SeqCst);
         self.may_forget.acquire().await.unwrap().forget();
         self.forgotten.lock().unwrap().push(thread.thread().clone());
     }

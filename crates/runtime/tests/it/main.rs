@@ -26,6 +26,7 @@ mod removal;
 mod runs;
 mod schedule;
 mod sessions;
+mod slow_owners;
 mod states;
 mod strategies;
 mod threads;

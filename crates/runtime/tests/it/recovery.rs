@@ -11,6 +11,8 @@ use trilogue_store::rows::{InterruptFilter, Page, QueueKind};
 
 use crate::fixture::{House, alice, new_run, on, scope, until};
 
+const DRAIN_DEADLINE: Duration = Duration::from_secs(30);
+
 #[tokio::test]
 async fn every_run_is_accounted_for() {
     let house = House::sqlite().await;
@@ -236,4 +238,30 @@ async fn draining_lets_runs_end() {
     house.agent.gate.add_permits(1);
     assert_eq!(draining.await.unwrap(), trilogue_runtime::DrainReport::default());
     assert_eq!(at_work.settled.wait().await.unwrap().status, RunStatus::Completed);
+}
+
+/// Nobody answers a server that stops: a question that ends with it does not hold the stop up to its deadline.
+#[tokio::test]
+async fn draining_does_not_wait_for_answers_until_its_deadline() {
+    let house = House::sqlite().await;
+    let thread = house.thread().await;
+    let asking = house.submit(on(&thread, "ask")).await.settled.wait().await.unwrap();
+    assert_eq!(asking.status, RunStatus::Interrupted);
+    let other = house.thread().await;
+    let asks_later = house.submit(on(&other, "gate ask")).await.run;
+    let begun = std::time::Instant::now();
+    let runtime = house.runtime.clone();
+    let draining = tokio::spawn(async move { runtime.drain(DRAIN_DEADLINE).await });
+    until("the question is withdrawn", || async {
+        house.stored(&asking).await.status == RunStatus::Failed
+    })
+    .await;
+    // What is asked from then on is refused at once.
+    house.agent.gate.add_permits(1);
+    let report = draining.await.unwrap();
+    assert!(begun.elapsed() < DRAIN_DEADLINE, "it took {:?}", begun.elapsed());
+    assert_eq!((&report.abandoned[..], &report.waiting[..]), (&[asking.id.clone()][..], &[][..]));
+    let Some(Outcome::Failed(failure)) = house.stored(&asking).await.outcome else { panic!() };
+    assert_eq!(failure.code, Code::AgentLost.as_str());
+    assert_eq!(house.stored(&asks_later).await.status, RunStatus::Failed);
 }

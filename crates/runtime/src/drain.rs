@@ -1,0 +1,114 @@
+//! The stop of a runtime: runs end, or are kept.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use tokio::sync::oneshot;
+use trilogue_domain::{RunId, RunStatus, Scope, ThreadKey};
+use trilogue_store::rows::RunRow;
+
+use crate::handle::{MAX_OWNERS_AT_ONCE, Runtime};
+use crate::owner::Envelope;
+use crate::request::DrainReport;
+use crate::step::Command;
+
+/// How long a drain waits for answers to questions that do not survive a restart.
+const DRAIN_ANSWER_WAIT: Duration = Duration::from_secs(2);
+/// How long a drain waits behind its deadline until all owners have stored what is left.
+const DRAIN_END_LIMIT: Duration = Duration::from_secs(10);
+
+// === impl Runtime ===
+
+impl Runtime {
+    /// Takes no new runs, lets running ones end until the deadline, ends the rest as `agent_lost`, and keeps what waits.
+    ///
+    /// A run whose question does not survive a restart gets two seconds for the answer. Behind the deadline the drain takes ten more seconds at most, for what is left to be stored.
+    pub async fn drain(&self, deadline: Duration) -> DrainReport {
+        let services = self.services();
+        services.draining.store(true, Ordering::Release);
+        self.closing().cancel();
+        let mut report = DrainReport::default();
+        let ending = async {
+            stream::iter(services.owned())
+                .for_each_concurrent(MAX_OWNERS_AT_ONCE, |thread| async move {
+                    // An owner that has left by itself has nothing to drain.
+                    drop(self.change(thread, Command::Drain).await);
+                })
+                .await;
+            if tokio::time::timeout(DRAIN_ANSWER_WAIT, services.all_ended()).await.is_err() {
+                let reply = |reply| Envelope::EndAsking { reply };
+                self.end_owners(reply, &mut report.abandoned).await;
+                services.all_ended().await;
+            }
+        };
+        // The report below names the runs that are left at the deadline.
+        drop(tokio::time::timeout(deadline, ending).await);
+        let leaving = async {
+            let reply = |reply| Envelope::Shutdown { reply };
+            self.end_owners(reply, &mut report.abandoned).await;
+            report.waiting = self.waiting().await;
+        };
+        if tokio::time::timeout(DRAIN_END_LIMIT, leaving).await.is_err() {
+            let owners = services.owner_count();
+            tracing::error!(
+                owners,
+                "threads could not be stored at the stop; the next start recovers them"
+            );
+        }
+        report
+    }
+
+    /// Has every owner end tasks, and adds the ids of their runs.
+    async fn end_owners(
+        &self,
+        request: impl Fn(oneshot::Sender<Vec<RunRow>>) -> Envelope,
+        ended: &mut Vec<RunId>,
+    ) {
+        let services = self.services();
+        let request = &request;
+        let mut rows = stream::iter(services.owned())
+            .map(|thread| async move {
+                let (reply, done) = oneshot::channel();
+                match services.send(thread, request(reply)).await {
+                    Ok(()) => done.await.unwrap_or_default(),
+                    Err(_) => Vec::new(),
+                }
+            })
+            .buffer_unordered(MAX_OWNERS_AT_ONCE);
+        while let Some(rows) = rows.next().await {
+            ended.extend(rows.into_iter().map(|row| row.id));
+        }
+    }
+
+    /// The runs that wait for an answer, for the report of a drain.
+    async fn waiting(&self) -> Vec<RunId> {
+        let threads = self.services().store.open_threads().await.unwrap_or_default();
+        let mut found = stream::iter(threads)
+            .map(|thread| self.waiting_in(thread))
+            .buffered(MAX_OWNERS_AT_ONCE);
+        let mut waiting = Vec::new();
+        while let Some(runs) = found.next().await {
+            waiting.extend(runs);
+        }
+        waiting
+    }
+
+    async fn waiting_in(&self, thread: ThreadKey) -> Vec<RunId> {
+        let store = &self.services().store;
+        let Ok(Some(row)) = store.thread_by_key(thread).await else { return Vec::new() };
+        let scope = Scope { tenant: row.tenant.clone(), owner: None };
+        let filter = trilogue_store::rows::RunFilter {
+            thread: Some(row.id),
+            statuses: vec![RunStatus::Interrupted],
+            ..Default::default()
+        };
+        let listing = store.runs(&scope, &filter, &trilogue_store::rows::Page::default()).await;
+        listing
+            .map(|listing| listing.rows)
+            .unwrap_or_default()
+            .into_iter()
+            .map(|row| row.id)
+            .collect()
+    }
+}
