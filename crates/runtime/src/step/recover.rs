@@ -14,6 +14,8 @@ pub(crate) fn is_over(run: &RunState) -> bool {
 enum Fate {
     /// It joins the queue.
     Queue,
+    /// Its time has come: the worker that checks its principal's rights brings it.
+    FallDue,
     /// It goes on waiting: for an answer, or for its time.
     Keep,
     /// The last actions of its agent are unknown.
@@ -42,6 +44,7 @@ impl StepOutput<'_> {
         for (run, fate) in fates {
             match fate {
                 Fate::Queue => queue.push(run),
+                Fate::FallDue => self.schedule(run),
                 Fate::Keep if restarted => self.keep(run),
                 Fate::Keep => {}
                 Fate::Lost => {
@@ -84,6 +87,7 @@ pub(crate) fn lost() -> Failure {
 
 fn fate_of(run: &RunState, due: bool) -> Fate {
     match run.row.status {
+        RunStatus::Queued if due && run.row.not_before.is_some() => Fate::FallDue,
         RunStatus::Queued if due => Fate::Queue,
         RunStatus::Queued => Fate::Keep,
         RunStatus::Cancelling => Fate::Cancelled(run.row.cancel_reason),

@@ -181,7 +181,8 @@ impl StepOutput<'_> {
         }
     }
 
-    fn schedule(&mut self, run: RunKey) {
+    /// Offers a run to the worker that brings it when it falls due.
+    pub(super) fn schedule(&mut self, run: RunKey) {
         let Some(state) = self.state.runs.get_mut(&run) else { return };
         let Some(due) = state.row.not_before else { return };
         // The log has the input; a schedule may be far away.
