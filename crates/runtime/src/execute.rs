@@ -27,7 +27,7 @@ pub(crate) async fn execute(
     if shared.rules.is_some() {
         shared.external.checker_is_here().await;
     }
-    let running = services.running.acquire().await;
+    let permit = shared.acquire_permit().await;
     let prepared = match start {
         StartTurn::Ready(turn) if backend.card().state_schema.is_none() => Ok(*turn),
         // What is looked up makes for a large future, and is seldom needed.
@@ -39,7 +39,7 @@ pub(crate) async fn execute(
             .and_then(|ending| check(&shared, ending)),
         Err(failure) => Err(failure),
     };
-    drop(running);
+    drop(permit);
     let finish = Envelope::Finish { run: shared.key, ending: Box::new(ending) };
     // The owner outlives its tasks; when it is gone, so is the thread.
     drop(shared.owner.send(finish).await);

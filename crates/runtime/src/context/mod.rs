@@ -1,4 +1,5 @@
 mod ask_guard;
+mod permit;
 mod shared;
 
 use std::sync::Arc;
@@ -134,7 +135,10 @@ impl RunContext {
             question.was_refused();
             return Err(EmitError::Refused(error));
         }
-        answered.await.map_err(|_| EmitError::Stopped)
+        let wait = self.0.wait_for_answer();
+        let resolution = answered.await.map_err(|_| EmitError::Stopped)?;
+        wait.resume().await;
+        Ok(resolution)
     }
 
     /// The thread's messages on the path to the head that this run is based on, oldest first, without this run's own. Fails as reading the store.

@@ -15,6 +15,7 @@ use trilogue_domain::{
 use trilogue_store::rows::{BindingRow, RunRow, ThreadRow};
 use trilogue_store::{Draft, Store};
 
+use super::permit::RunPermit;
 use crate::external_ports::ExternalPorts;
 use crate::history::HistorySource;
 use crate::owner::Envelope;
@@ -54,6 +55,7 @@ pub(crate) struct SharedRun {
     cancel: Notify,
     pub(super) stopped: AtomicBool,
     pub(super) asks: Mutex<HashMap<InterruptId, oneshot::Sender<Resolution>>>,
+    pub(super) permit: RunPermit,
     base: Mutex<Option<CheckpointKey>>,
     /// The thread as it was first read; its key and names never change.
     row: OnceLock<ThreadRow>,
@@ -140,6 +142,7 @@ impl SharedRun {
             cancel: Notify::new(),
             stopped: AtomicBool::new(false),
             asks: Mutex::default(),
+            permit: RunPermit::default(),
             base: Mutex::new(row.base),
             row: OnceLock::new(),
         })

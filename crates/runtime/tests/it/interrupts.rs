@@ -1,12 +1,13 @@
 //! Interrupts: asking, answering from elsewhere, deadlines.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use trilogue_domain::{Answer, Code, InterruptId, Json, Outcome, RunStatus};
 use trilogue_runtime::{AnswerTo, Options, ThreadChoice};
 use trilogue_store::rows::{InterruptFilter, Page, RunRow};
 
-use crate::fixture::{House, alice, new_run, principal, scope, until};
+use crate::fixture::{House, alice, new_run, on, principal, scope, until};
 
 fn json(text: &'static str) -> Answer {
     Answer::Json(Json::parse(text).unwrap())
@@ -172,4 +173,26 @@ async fn a_waiting_run_is_cancelled_at_once() {
         let run = house.runtime.settled(&alice(), &waiting.id).await.unwrap();
         assert_eq!(run.status, RunStatus::Cancelled, "{script}");
     }
+}
+
+/// A run that waits for an answer is not at work: others start, and it goes on when there is a place again.
+#[tokio::test]
+async fn a_waiting_run_does_not_keep_others_from_starting() {
+    let house = House::with(Options { max_running: 1, ..Options::default() }).await;
+    let thread = house.thread().await;
+    let waiting = house.submit(on(&thread, "ask")).await.settled.wait().await.unwrap();
+    assert_eq!(waiting.status, RunStatus::Interrupted);
+    let other = house.thread().await;
+    let working = house.submit(on(&other, "gate say:done")).await;
+    until("it is at work", || async { house.agent.turns.load(Ordering::SeqCst) == 2 }).await;
+
+    let answer = Answer::Json(Json::parse("5").unwrap());
+    house.runtime.answer(&alice(), AnswerTo::Run(waiting.id.clone()), answer).await.unwrap();
+    let third = house.thread().await;
+    let last = house.submit(on(&third, "say:last")).await;
+    house.agent.gate.add_permits(1);
+    assert_eq!(working.settled.wait().await.unwrap().status, RunStatus::Completed);
+    let answered = house.runtime.settled(&alice(), &waiting.id).await.unwrap();
+    assert_eq!(house.said(&answered).await, "5");
+    assert_eq!(last.settled.wait().await.unwrap().status, RunStatus::Completed);
 }

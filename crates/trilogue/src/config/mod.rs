@@ -200,7 +200,7 @@ pub struct Runtime {
     pub cancel_grace: Span,
     /// The maximum number of queued runs of one thread.
     pub max_queued_runs_per_thread: usize,
-    /// The maximum number of runs at work. Further runs wait in order.
+    /// The maximum number of runs at work. Further runs wait in order. A run that waits for an answer is not at work. A run whose agent waits for another run of this server is, so the limit must exceed the number of such runs.
     pub max_running: usize,
     /// Remove runs that ended longer ago than this. Not set: keep them.
     pub keep_runs_for: Option<Span>,
