@@ -19,6 +19,8 @@ use crate::agent_client::meta::for_agent;
 
 /// The most elicitations that are remembered until the agent completes them.
 const MAX_ELICITATIONS: usize = 256;
+/// An elicitation with a longer id, in bytes, is not remembered: nobody is told that the agent completes it.
+const MAX_ELICITATION_ID_BYTES: usize = 1_024;
 
 #[derive(Debug, Default)]
 pub(crate) struct InFlightCalls {
@@ -203,8 +205,11 @@ impl fmt::Debug for CallGuard<'_> {
 // === impl OpenElicitations ===
 
 impl OpenElicitations {
-    /// Remembers the origin of an elicitation. The oldest is forgotten if there are too many.
+    /// Remembers the origin of an elicitation, unless its id is too long. The oldest is forgotten if there are too many.
     pub(super) fn insert(&mut self, elicitation: String, origin: CallOrigin) {
+        if elicitation.len() > MAX_ELICITATION_ID_BYTES {
+            return;
+        }
         self.0.retain(|(id, _)| *id != elicitation);
         if self.0.len() >= MAX_ELICITATIONS {
             self.0.pop_front();
@@ -215,5 +220,24 @@ impl OpenElicitations {
     pub(super) fn remove(&mut self, elicitation: &str) -> Option<CallOrigin> {
         let at = self.0.iter().position(|(id, _)| id == elicitation)?;
         self.0.remove(at).map(|(_, origin)| origin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_elicitations_are_bounded_by_count_and_by_bytes() {
+        let mut open = OpenElicitations::default();
+        let origin = || CallOrigin::Session("s".to_owned());
+        let long = "x".repeat(MAX_ELICITATION_ID_BYTES + 1);
+        open.insert(long.clone(), origin());
+        assert!(open.remove(&long).is_none());
+        for number in 0..=MAX_ELICITATIONS {
+            open.insert(number.to_string(), origin());
+        }
+        assert!(open.remove("0").is_none());
+        assert!(open.remove("1").is_some() && open.remove("1").is_none());
     }
 }

@@ -26,7 +26,10 @@ pub(crate) enum SessionItem {
         notification: Notification,
         _bytes: OwnedSemaphorePermit,
     },
-    Request(Request),
+    Request {
+        request: Request,
+        _bytes: OwnedSemaphorePermit,
+    },
     /// The agent sent a line that was too long to be read.
     Oversize(OversizeLine),
     /// A call was answered while the session was being opened: notifications before it may be older than the answer.
@@ -85,22 +88,13 @@ impl SessionInbox {
     }
 
     pub(super) fn notify(&self, notification: Notification) -> Backpressure {
-        let length = notification.params.as_bytes().len().min(MAX_BYTES);
-        // The clamp keeps it far below.
-        let bytes = u32::try_from(length).unwrap_or(1);
-        if let Ok(permit) = Arc::clone(&self.bytes).try_acquire_many_owned(bytes) {
-            return self.add(SessionItem::Notification { notification, _bytes: permit });
-        }
-        let inbox = self.clone();
-        Backpressure::Full(Box::pin(async move {
-            let permit = Arc::clone(&inbox.bytes).acquire_many_owned(bytes).await;
-            let Ok(permit) = permit else { return };
-            inbox.put(SessionItem::Notification { notification, _bytes: permit }).await;
-        }))
+        let length = notification.params.as_bytes().len();
+        self.add_sized(length, |bytes| SessionItem::Notification { notification, _bytes: bytes })
     }
 
     pub(super) fn request(&self, request: Request) -> Backpressure {
-        self.add(SessionItem::Request(request))
+        let length = request.params().as_bytes().len();
+        self.add_sized(length, |bytes| SessionItem::Request { request, _bytes: bytes })
     }
 
     pub(super) fn oversize(&self, line: OversizeLine) -> Backpressure {
@@ -114,6 +108,25 @@ impl SessionInbox {
     /// Whether both are of one session.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.items.same_channel(&other.items)
+    }
+
+    /// Adds an item of this many bytes as soon as there is room for them.
+    fn add_sized(
+        &self,
+        length: usize,
+        item: impl FnOnce(OwnedSemaphorePermit) -> SessionItem + Send + 'static,
+    ) -> Backpressure {
+        // The clamp keeps it far below.
+        let bytes = u32::try_from(length.min(MAX_BYTES)).unwrap_or(1);
+        if let Ok(permit) = Arc::clone(&self.bytes).try_acquire_many_owned(bytes) {
+            return self.add(item(permit));
+        }
+        let inbox = self.clone();
+        Backpressure::Full(Box::pin(async move {
+            let permit = Arc::clone(&inbox.bytes).acquire_many_owned(bytes).await;
+            let Ok(permit) = permit else { return };
+            inbox.put(item(permit)).await;
+        }))
     }
 
     fn add(&self, item: SessionItem) -> Backpressure {

@@ -100,7 +100,7 @@ impl SessionActor {
                 SessionItem::Notification { notification, _bytes } => {
                     self.notified(notification).await
                 }
-                SessionItem::Request(request) => self.requested(request),
+                SessionItem::Request { request, _bytes } => self.requested(request),
                 SessionItem::Oversize(line) => self.oversize(&line).await,
                 SessionItem::Response => self.modes.response_sent(),
                 SessionItem::Begin { context, user } => {
@@ -144,12 +144,15 @@ impl SessionActor {
         turn.scope.end(end);
         let is_broken = end == TurnEnd::Broken;
         self.tool_calls.end_turn(is_broken);
-        for body in turn.transcript.finish(is_broken, &mut self.used_ids) {
-            if turn.is_stopped {
-                break;
+        let last = turn.transcript.finish(is_broken, &mut self.used_ids);
+        for body in last.into_iter().filter(|_| !turn.is_stopped) {
+            match turn.context.emit(body, None).await {
+                Ok(()) => {}
+                Err(EmitError::Stopped) => break,
+                Err(EmitError::Refused(error)) => {
+                    turn.refused.get_or_insert(error);
+                }
             }
-            turn.is_stopped =
-                matches!(turn.context.emit(body, None).await, Err(EmitError::Stopped));
         }
         TurnSummary { has_worked: turn.has_worked, refused: turn.refused }
     }

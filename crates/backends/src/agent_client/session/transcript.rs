@@ -1,5 +1,6 @@
 //! A turn's updates as events: the message of each chunk, and the open tool calls.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -11,7 +12,14 @@ use uuid::Uuid;
 
 /// The most message ids that are remembered. The store knows the older ones.
 const MAX_REMEMBERED: usize = 1_024;
+/// The most open tool calls of a turn that are remembered.
 const MAX_CALLS: usize = 4_096;
+/// The most bytes of their ids. A call beyond these bounds is not ended when its turn breaks off.
+const MAX_CALL_ID_BYTES: usize = 1024 * 1024;
+/// The most messages of a turn that are remembered. An older one that goes on is a message that the store knows.
+const MAX_TURN_MESSAGES: usize = 4_096;
+/// A longer id of the agent's, in bytes, is remembered by its hash.
+const MAX_ID_BYTES: usize = 256;
 const KINDS: [&str; 14] = [
     "agent_message_chunk",
     "agent_thought_chunk",
@@ -44,11 +52,25 @@ pub(super) struct TurnTranscript {
     user: MessageId,
     ids: MessageIds,
     open: Option<OpenMessage>,
-    /// The agent's messages of this turn, by the agent's own ids.
-    messages: HashMap<String, MessageId>,
+    messages: TurnMessages,
     /// The last of them.
     last: Option<MessageId>,
-    open_calls: HashSet<String>,
+    open_calls: OpenCalls,
+}
+
+/// The agent's messages of a turn, by the agent's own ids.
+#[derive(Debug, Default)]
+struct TurnMessages {
+    by_id: HashMap<String, MessageId>,
+    /// The oldest first.
+    order: VecDeque<String>,
+}
+
+/// The ids of the open tool calls of a turn.
+#[derive(Debug, Default)]
+struct OpenCalls {
+    ids: HashSet<String>,
+    bytes: usize,
 }
 
 /// Gives a message id to chunks that have none.
@@ -99,9 +121,9 @@ impl TurnTranscript {
             user,
             ids: MessageIds::new(assigns),
             open: None,
-            messages: HashMap::new(),
+            messages: TurnMessages::default(),
             last: None,
-            open_calls: HashSet::new(),
+            open_calls: OpenCalls::default(),
         }
     }
 
@@ -110,7 +132,7 @@ impl TurnTranscript {
         if ChunkKind::of(kind) != Some(ChunkKind::Agent) {
             return None;
         }
-        let id = splice::message_id(params).filter(|id| !self.messages.contains_key(&**id))?;
+        let id = splice::message_id(params).filter(|id| self.messages.get(id).is_none())?;
         let id = MessageId::parse(&id).ok()?;
         (id != self.user && !used.ids.contains(&id)).then_some(id)
     }
@@ -126,18 +148,18 @@ impl TurnTranscript {
     }
 
     /// Ends open messages and calls at the end of the turn. If it broke off, the open tool calls have failed.
-    pub(super) fn finish(mut self, is_broken: bool, used: &mut UsedIds) -> Vec<Body> {
+    pub(super) fn finish(&mut self, is_broken: bool, used: &mut UsedIds) -> Vec<Body> {
         let mut events = Vec::new();
         self.complete(&mut |body| events.push(body));
         if is_broken {
-            let mut calls: Vec<_> = self.open_calls.into_iter().collect();
+            let mut calls: Vec<_> = std::mem::take(&mut self.open_calls).ids.into_iter().collect();
             calls.sort_unstable();
             events.extend(calls.into_iter().map(|call| {
                 Body::Tool(ToolEvent::Ended { call, status: ToolStatus::Failed, output: None })
             }));
         }
-        used.add(self.messages.into_values());
-        used.add([self.user]);
+        used.add(std::mem::take(&mut self.messages).by_id.into_values());
+        used.add([self.user.clone()]);
         events
     }
 
@@ -190,7 +212,7 @@ impl TurnTranscript {
             if let Some(theirs) = theirs.filter(|theirs| *theirs != message) {
                 logged.alias = Some((message.clone(), theirs));
             }
-            self.messages.insert(id.to_owned(), message.clone());
+            self.messages.insert(id, message.clone());
             message
         });
         if self.open.as_ref().is_some_and(|open| open.message == message) {
@@ -214,8 +236,8 @@ impl TurnTranscript {
                 self.ids.end();
                 self.complete_ours(logged);
                 *message = Some(self.last.clone().unwrap_or_else(|| self.user.clone()));
-                if !has_ended(&params) && self.open_calls.len() < MAX_CALLS {
-                    self.open_calls.insert(call.clone());
+                if !has_ended(&params) {
+                    self.open_calls.insert(call);
                 }
             }
             Body::Tool(ToolEvent::Ended { call, .. }) => {
@@ -236,6 +258,55 @@ impl TurnTranscript {
     fn complete(&mut self, to: &mut impl FnMut(Body)) {
         if let Some(open) = self.open.take() {
             to(Body::Message(MessageEvent::Completed { message: open.message }));
+        }
+    }
+}
+
+// === impl TurnMessages ===
+
+impl TurnMessages {
+    fn get(&self, id: &str) -> Option<&MessageId> {
+        self.by_id.get(&*Self::key(id))
+    }
+
+    /// Remembers a message. The oldest is forgotten if there are too many.
+    fn insert(&mut self, id: &str, message: MessageId) {
+        let key = Self::key(id).into_owned();
+        self.order.push_back(key.clone());
+        self.by_id.insert(key, message);
+        if self.order.len() > MAX_TURN_MESSAGES
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.by_id.remove(&oldest);
+        }
+    }
+
+    fn key(id: &str) -> Cow<'_, str> {
+        if id.len() <= MAX_ID_BYTES {
+            return Cow::Borrowed(id);
+        }
+        // No shorter id is as long as this one.
+        Cow::Owned(format!(
+            "{:0>1$}",
+            Uuid::new_v5(&Uuid::NAMESPACE_OID, id.as_bytes()),
+            MAX_ID_BYTES + 1
+        ))
+    }
+}
+
+// === impl OpenCalls ===
+
+impl OpenCalls {
+    fn insert(&mut self, call: &str) {
+        let has_room = self.ids.len() < MAX_CALLS && self.bytes + call.len() <= MAX_CALL_ID_BYTES;
+        if has_room && self.ids.insert(call.to_owned()) {
+            self.bytes += call.len();
+        }
+    }
+
+    fn remove(&mut self, call: &str) {
+        if self.ids.remove(call) {
+            self.bytes -= call.len();
         }
     }
 }

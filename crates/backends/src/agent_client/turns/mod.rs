@@ -10,11 +10,12 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until, timeout};
 use trilogue_domain::error::Code;
-use trilogue_domain::{Error, Failure, Input, Json, Message, MessageId};
+use trilogue_domain::event::Original;
+use trilogue_domain::{Body, Error, Failure, Input, Json, Message, MessageId};
 use trilogue_mapping::agent_client::{
-    check_capabilities, extra_of_message, fit, logged_result, prompt_of_input,
+    check_capabilities, extra_of_message, fit, gap, is_about_size, logged_result, prompt_of_input,
 };
-use trilogue_runtime::{Ending, RunContext, Turn};
+use trilogue_runtime::{EmitError, Ending, RunContext, Turn};
 use trilogue_sdk::agent_client::peer::{Call, CallFailure, RawJson};
 use trilogue_wire::agent_client::{
     ContentBlock, PromptRequest, PromptResponse, Rules, StopReason, read_result,
@@ -256,10 +257,27 @@ async fn conclude(
         context.alias(user, &theirs);
     }
     if let Some((body, original)) = logged_result(answer.as_bytes()) {
-        // It fails only where the run was stopped.
-        drop(context.emit(body, Some(original)).await);
+        log_result(context, body, original).await?;
     }
     Ok(Ending::Completed)
+}
+
+/// Logs the result of a prompt. One that is too large leaves a gap; one that the run's rules or the store refuse fails the run.
+async fn log_result(
+    context: &RunContext,
+    body: Body,
+    original: Original,
+) -> Result<(), AgentFailure> {
+    let emitted = match context.emit(body, Some(original.clone())).await {
+        Err(EmitError::Refused(error)) if is_about_size(&error) => {
+            context.emit(gap(Some(&original)), None).await
+        }
+        emitted => emitted,
+    };
+    match emitted {
+        Ok(()) | Err(EmitError::Stopped) => Ok(()),
+        Err(EmitError::Refused(error)) => Err(error.into()),
+    }
 }
 
 /// Kills the process of a session whose turn does not end. If others use the process, only the session is closed.

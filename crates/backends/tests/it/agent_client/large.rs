@@ -59,6 +59,21 @@ async fn what_is_larger_than_that_is_logged_as_far_as_it_can_be() {
     rig.end().await;
 }
 
+/// The last event of a turn is its result. The log refuses one that is too large, and says so in its place.
+#[tokio::test]
+async fn a_result_that_the_log_refuses_leaves_a_gap() {
+    let rig = Rig::with(&[], |launch| launch.max_line_bytes = 64 * MIB).await;
+    let small = rig.run(&rig.thread, "much:answer:1000\nsay:a small result").await;
+    assert!(rig.custom(&small, "update_too_large").await.is_empty());
+    let run = rig.run(&rig.thread, &format!("much:answer:{}\nsay:before it", 18 * MIB)).await;
+    assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
+    assert_eq!(rig.said(&run).await, "before it");
+    let gaps = rig.custom(&run, "update_too_large").await;
+    assert_eq!(gaps.len(), 1, "{gaps:?}");
+    assert!(gaps[0].to_value()["bytes"].as_u64().unwrap() > 18 * MIB as u64, "{gaps:?}");
+    rig.end().await;
+}
+
 /// What a thread's log says of lines that were too long.
 async fn passed_over(rig: &Rig, thread: &ThreadId) -> Vec<Value> {
     let events = rig.log(thread).await.into_iter();

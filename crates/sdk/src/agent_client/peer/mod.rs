@@ -60,6 +60,8 @@ pub struct Options {
     pub max_calls: usize,
     /// The most requests of the other side that are in work at once. More are refused.
     pub max_requests: usize,
+    /// The most bytes of their params. More are refused, unless there is only one.
+    pub max_request_bytes: usize,
     /// How much may wait to be written, in bytes. Who writes more waits.
     pub max_outgoing_bytes: usize,
     /// Whether a line that names no request is answered, with a `null` id. An agent does that; a client does not, because whatever
@@ -102,9 +104,16 @@ struct PeerShared {
 #[derive(Default)]
 struct Requests {
     /// Those that are in work, by id.
-    in_work: HashMap<Id<'static>, CancellationToken>,
+    in_work: HashMap<Id<'static>, RequestInWork>,
+    /// The bytes of their params.
+    bytes: usize,
     /// How many have an answer that is not among what is to be written yet.
     answering: usize,
+}
+
+struct RequestInWork {
+    cancelled: CancellationToken,
+    bytes: usize,
 }
 
 type Answered = oneshot::Sender<Result<RawJson, CallFailure>>;
@@ -277,7 +286,7 @@ impl Peer {
             drop(call.send(Err(CallFailure::Closed)));
         }
         for request in lock(&self.0.requests).in_work.values() {
-            request.cancel();
+            request.cancelled.cancel();
         }
         self.0.ended.cancel();
         self.0.outbox.drain();
@@ -356,6 +365,7 @@ impl Options {
             max_depth: jsonrpc::DEFAULT_MAX_DEPTH,
             max_calls: 1_024,
             max_requests: 256,
+            max_request_bytes: 64 * 1024 * 1024,
             max_outgoing_bytes: 16 * 1024 * 1024,
             answers_nameless: false,
             cancels_dropped: false,

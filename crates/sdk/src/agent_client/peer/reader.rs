@@ -13,7 +13,8 @@ use trilogue_wire::jsonrpc::{
 };
 
 use super::{
-    Backpressure, CANCEL_REQUEST, CallFailure, Handler, Notification, Peer, RawJson, Request, lock,
+    Backpressure, CANCEL_REQUEST, CallFailure, Handler, Notification, Peer, RawJson, Request,
+    RequestInWork, lock,
 };
 
 const READ_BYTES: usize = 64 * 1024;
@@ -121,7 +122,7 @@ async fn asked(
     handler: &dyn Handler,
 ) {
     let cancelled = CancellationToken::new();
-    if let Err(error) = admit(peer, &id, &cancelled) {
+    if let Err(error) = admit(peer, &id, &cancelled, params.as_bytes().len()) {
         lock(&peer.0.tally).refused += 1;
         // Nobody is left to hear it when the connection has ended.
         let _: Result<(), CallFailure> = peer.respond(&id, Err(&error)).await;
@@ -133,7 +134,12 @@ async fn asked(
 }
 
 /// Takes a request into work. An id stands for one request at a time: an answer, and giving up, name nothing else.
-fn admit(peer: &Peer, id: &Id<'static>, cancelled: &CancellationToken) -> Result<(), ErrorObject> {
+fn admit(
+    peer: &Peer,
+    id: &Id<'static>,
+    cancelled: &CancellationToken,
+    bytes: usize,
+) -> Result<(), ErrorObject> {
     let mut requests = lock(&peer.0.requests);
     if requests.in_work.contains_key(id) {
         let message = "a request with this id is in work";
@@ -142,14 +148,20 @@ fn admit(peer: &Peer, id: &Id<'static>, cancelled: &CancellationToken) -> Result
     if requests.len() >= peer.0.options.max_requests {
         return Err(ErrorObject::new(Code::INTERNAL_ERROR, "too many requests are in work"));
     }
-    requests.in_work.insert(id.clone(), cancelled.clone());
+    if requests.bytes > 0 && requests.bytes + bytes > peer.0.options.max_request_bytes {
+        return Err(ErrorObject::new(Code::INTERNAL_ERROR, "too large requests are in work"));
+    }
+    requests.bytes += bytes;
+    requests.in_work.insert(id.clone(), RequestInWork { cancelled: cancelled.clone(), bytes });
     Ok(())
 }
 
 fn cancel(peer: &Peer, params: &str) {
     let id = splice::get(params, &["requestId"]).and_then(Id::of).map(Id::into_owned);
     // One that is answered already, or never was, means nothing.
-    if let Some(request) = id.and_then(|id| lock(&peer.0.requests).in_work.get(&id).cloned()) {
+    if let Some(request) = id.and_then(|id| {
+        lock(&peer.0.requests).in_work.get(&id).map(|request| request.cancelled.clone())
+    }) {
         request.cancel();
     }
 }

@@ -123,7 +123,9 @@ impl Drop for Request {
 impl<'a> Answering<'a> {
     fn of(peer: &'a Peer, id: &Id<'static>) -> Self {
         let mut requests = lock(&peer.0.requests);
-        requests.in_work.remove(id);
+        if let Some(request) = requests.in_work.remove(id) {
+            requests.bytes -= request.bytes;
+        }
         requests.answering += 1;
         Self(peer)
     }

@@ -159,6 +159,21 @@ async fn too_many_requests_are_refused() {
     assert_eq!(peer.tally().refused, 1);
 }
 
+#[tokio::test]
+async fn too_large_requests_are_refused_together() {
+    let (peer, mut other, _) = pair(Options { max_request_bytes: 100, ..Options::agent() });
+    let text = "x".repeat(80);
+    for id in 0..2 {
+        let line = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"keep\",\"params\":{{\"text\":\"{text}\"}}}}\n"
+        );
+        other.write(line.as_bytes()).await;
+    }
+    let refused = other.read().await;
+    assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(1), &json!(-32603)));
+    assert_eq!(peer.tally().refused, 1);
+}
+
 type Reply = Option<(&'static str, i64)>;
 
 /// What is no message, and what an agent answers to it.

@@ -121,3 +121,30 @@ fn a_message_whose_id_is_taken_is_told_under_its_new_one() {
         assert_eq!(splice::message_id(params).as_deref(), Some(expected));
     }
 }
+
+#[test]
+fn what_is_remembered_of_a_turn_is_bounded() {
+    let mut messages = TurnMessages::default();
+    let id = |number: usize| MessageId::parse(&format!("m{number}")).unwrap();
+    for number in 0..=MAX_TURN_MESSAGES {
+        messages.insert(&number.to_string(), id(number));
+    }
+    assert_eq!(messages.get("0"), None);
+    assert_eq!(messages.get("1"), Some(&id(1)));
+    let long = "x".repeat(1024 * 1024);
+    messages.insert(&long, id(0));
+    assert_eq!(messages.get(&long), Some(&id(0)));
+    assert_eq!(messages.get(&long[1..]), None);
+    let longest = messages.by_id.keys().map(String::len).max().unwrap();
+    assert!(longest <= MAX_ID_BYTES + 1 && messages.by_id.len() == messages.order.len());
+
+    let mut calls = OpenCalls::default();
+    for number in 0..8 {
+        calls.insert(&format!("{number}{}", "x".repeat(MAX_CALL_ID_BYTES / 4 - 1)));
+    }
+    assert_eq!((calls.ids.len(), calls.bytes), (4, MAX_CALL_ID_BYTES));
+    let one = calls.ids.iter().next().unwrap().clone();
+    calls.remove(&one);
+    calls.insert("small");
+    assert_eq!(calls.bytes, MAX_CALL_ID_BYTES / 4 * 3 + "small".len());
+}
