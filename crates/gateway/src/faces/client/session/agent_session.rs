@@ -15,6 +15,14 @@ use super::super::wire::lines::MethodResult;
 const OPENED_KIND: &str = "session_opened";
 /// The event with a mode or options that a client has set.
 const SETTING_KIND: &str = "session_set";
+/// The kinds of the events that it is folded from.
+pub(super) const KINDS: [&str; 5] = [
+    OPENED_KIND,
+    SETTING_KIND,
+    "current_mode_update",
+    "config_option_update",
+    "available_commands_update",
+];
 /// Its member with the options that the client chose itself. Clients do not receive it.
 const CHOSEN: &str = "chosen";
 /// Its member with the agent. Clients do not receive it either.
@@ -75,6 +83,21 @@ impl AgentSession {
             _ => {}
         }
         Visibility::Visible
+    }
+
+    /// What earlier events say, continued by what later ones say.
+    pub(super) fn continued_by(self, later: Self) -> Self {
+        let commands = later.commands.or(self.commands);
+        if later.result.is_some() {
+            return Self { commands, ..later };
+        }
+        let (mode, options) = (later.mode.or(self.mode), later.options.or(self.options));
+        Self { result: self.result, mode, options, commands }
+    }
+
+    /// Whether earlier events cannot change it.
+    pub(super) fn is_whole(&self) -> bool {
+        self.result.is_some() && self.commands.is_some()
     }
 
     fn set(&mut self, update: Value) -> Visibility {
@@ -175,4 +198,52 @@ pub(crate) fn native_result(options: &[SessionConfigOption]) -> Vec<u8> {
         return b"{}".to_vec();
     }
     json!({ "configOptions": options }).to_string().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An event of an agent, or one of ours, whose kind has this data.
+    fn event(kind: &str, data: &Value) -> Event {
+        let data = Json::from_value(data);
+        Event {
+            number: 1,
+            run: None,
+            run_number: 0,
+            at: trilogue_domain::Timestamp::from_micros(0),
+            body: Body::State(StateEvent::Custom { kind: kind.to_owned(), data }),
+            original: None,
+        }
+    }
+
+    #[test]
+    fn folding_in_parts_gives_what_folding_at_once_gives() {
+        let events = [
+            event("available_commands_update", &json!({"availableCommands": [1]})),
+            event("current_mode_update", &json!({"currentModeId": "lost"})),
+            event(OPENED_KIND, &json!({"modes": {"currentModeId": "first"}})),
+            event("config_option_update", &json!({"configOptions": [{"id": "a"}]})),
+            event(SETTING_KIND, &json!({"currentModeId": "second", "agent": "x"})),
+            event("available_commands_update", &json!({"availableCommands": [2]})),
+        ];
+        let fold = |events: &[Event]| {
+            let mut folded = AgentSession::default();
+            events.iter().for_each(|event| drop(folded.push(event)));
+            folded
+        };
+        let whole = fold(&events);
+        assert_eq!(whole.mode, Some(json!("second")));
+        for place in 0..=events.len() {
+            let (earlier, later) = events.split_at(place);
+            let (earlier, later) = (fold(earlier), fold(later));
+            let is_whole = later.is_whole();
+            let parts = earlier.continued_by(later);
+            assert_eq!(
+                (&parts.result, &parts.mode, &parts.options, &parts.commands),
+                (&whole.result, &whole.mode, &whole.options, &whole.commands)
+            );
+            assert_eq!(is_whole, place <= 2);
+        }
+    }
 }

@@ -6,15 +6,21 @@ use trilogue_domain::error::Result;
 use trilogue_domain::event::{Event, MessageEvent, RunEvent};
 use trilogue_domain::{Body, Role, RunId, RunKey, limits};
 use trilogue_mapping::agent_client as mapping;
+use trilogue_store::Frame;
 use trilogue_store::rows::{InterruptFilter, InterruptRow, Page, RunFilter};
 
 use super::super::super::connection::command::OpenResponse;
 use super::super::super::thread_metadata::{CLIENT, config_of};
-use super::super::agent_session::AgentSession;
+use super::super::agent_session::{AgentSession, KINDS};
 use super::super::renderer::LineRenderer;
 use super::super::{OPEN_STATUSES, own_key};
 use super::{OutgoingLines, Pump, READ_BYTES, ReplayStart};
 use crate::stream::log_reader::LogReader;
+
+/// How many events are folded at once into the agent's session, the newest first.
+const FOLDED_EVENTS: u64 = 1_024;
+/// How much of a log is read for it, in bytes.
+const MAX_FOLDED_BYTES: usize = 64 * 1024 * 1024;
 
 // === impl Pump ===
 
@@ -153,13 +159,24 @@ impl Pump {
         Ok(first)
     }
 
-    /// Folds the agent's session up to the cursor.
+    /// Folds the agent's session up to the cursor, from the newest 64 MiB of the log: from its end back to where nothing earlier counts.
     async fn fold_agent_session(&mut self) -> Result<()> {
-        let mut folded = AgentSession::default();
-        let mut log = self.log(None).until(self.cursor).pages_of(4 * READ_BYTES);
-        while let Some(page) = log.next().await? {
-            // The response has what they say.
-            page.events()?.into_iter().for_each(|event| drop(folded.push(event)));
+        let finders: Vec<_> = KINDS.iter().map(memchr::memmem::Finder::new).collect();
+        let is_about = |frame: &Frame| finders.iter().any(|it| it.find(frame.bytes()).is_some());
+        let (mut folded, mut until, mut bytes) = (AgentSession::default(), self.cursor, 0);
+        while until > 0 && bytes < MAX_FOLDED_BYTES && !folded.is_whole() {
+            let from = until.saturating_sub(FOLDED_EVENTS);
+            let mut earlier = AgentSession::default();
+            let mut log = self.log(None).after(from).until(until).pages_of(4 * READ_BYTES);
+            while let Some(page) = log.next().await? {
+                for frame in page.frames.iter().filter(|frame| is_about(frame)) {
+                    // The response has what they say.
+                    page.events_of(frame)?.for_each(|event| drop(earlier.push(event)));
+                }
+            }
+            bytes += log.bytes();
+            folded = earlier.continued_by(folded);
+            until = from;
         }
         self.agent_session = folded;
         Ok(())
