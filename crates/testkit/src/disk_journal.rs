@@ -29,7 +29,7 @@ pub struct DiskImage {
 #[derive(Debug)]
 pub struct DiskJournal {
     start: DiskImage,
-    changes: Vec<Change>,
+    changes: Vec<DiskChange>,
     /// Where the record of each change ends, in bytes of the journal.
     ends: Vec<u64>,
 }
@@ -45,7 +45,7 @@ pub enum Loss {
 }
 
 #[derive(Clone, Debug)]
-enum Change {
+enum DiskChange {
     Name(NameChange),
     Content { file: u64, change: ContentChange },
     Synchronise(u64),
@@ -73,18 +73,18 @@ struct Disk {
 }
 
 /// Reads the parts of a record from its bytes; `None` where they end too early.
-struct Cursor<'b>(&'b [u8]);
+struct RecordReader<'b>(&'b [u8]);
 
 // === impl DiskJournal ===
 
 impl DiskJournal {
     /// A record that does not end is left out: the process ended before it made that change.
     pub(crate) fn read(start: DiskImage, bytes: &[u8]) -> Result<Self> {
-        let mut cursor = Cursor(bytes);
+        let mut reader = RecordReader(bytes);
         let (mut changes, mut ends) = (Vec::new(), Vec::new());
-        while let Some(change) = cursor.change()? {
+        while let Some(change) = reader.change()? {
             changes.push(change);
-            ends.push((bytes.len() - cursor.0.len()) as u64);
+            ends.push((bytes.len() - reader.0.len()) as u64);
         }
         Ok(Self { start, changes, ends })
     }
@@ -117,9 +117,9 @@ impl DiskJournal {
 // === impl Disk ===
 
 impl Disk {
-    fn change(&mut self, change: &Change) {
+    fn change(&mut self, change: &DiskChange) {
         match change {
-            Change::Name(change) => {
+            DiskChange::Name(change) => {
                 if let NameChange::Create { file, .. } = change {
                     // The system gives the number of a removed file to a new one.
                     self.durable.contents.insert(*file, Vec::new());
@@ -127,15 +127,15 @@ impl Disk {
                 }
                 self.names.push(change.clone());
             }
-            Change::Content { file, change } => {
+            DiskChange::Content { file, change } => {
                 self.contents.entry(*file).or_default().push(change.clone());
             }
-            Change::Synchronise(file) => {
+            DiskChange::Synchronise(file) => {
                 for change in self.contents.remove(file).unwrap_or_default() {
                     self.durable.change_content(*file, &change);
                 }
             }
-            Change::SynchroniseFolder => {
+            DiskChange::SynchroniseFolder => {
                 for change in self.names.drain(..) {
                     self.durable.change_name(change);
                 }
@@ -259,13 +259,13 @@ impl DiskImage {
     }
 }
 
-// === impl Cursor ===
+// === impl RecordReader ===
 
-impl Cursor<'_> {
-    fn change(&mut self) -> Result<Option<Change>> {
+impl RecordReader<'_> {
+    fn change(&mut self) -> Result<Option<DiskChange>> {
         let before = self.0;
         let Some(head) = self.take(HEAD_BYTES) else { return Ok(None) };
-        let mut head = Cursor(head);
+        let mut head = RecordReader(head);
         let (kind, first, second, _) = (head.u32(), head.u32(), head.u32(), head.u32());
         let (file, at, length) = (head.u64(), head.u64(), head.u64());
         let data = if kind == 2 { length } else { 0 };
@@ -273,21 +273,21 @@ impl Cursor<'_> {
         let (Some(first), Some(second)) = names else { return self.end_before(before) };
         let Some(bytes) = self.take(data as usize) else { return self.end_before(before) };
         let (first, second) = (name(first)?, name(second)?);
-        let content = |change| Change::Content { file, change };
+        let content = |change| DiskChange::Content { file, change };
         Ok(Some(match kind {
-            1 => Change::Name(NameChange::Create { name: first, file }),
+            1 => DiskChange::Name(NameChange::Create { name: first, file }),
             2 => content(ContentChange::Write { at, bytes: bytes.to_vec() }),
             3 => content(ContentChange::Resize(at)),
-            4 => Change::Name(NameChange::Rename { from: first, to: second }),
-            5 => Change::Name(NameChange::Remove(first)),
-            6 => Change::Synchronise(file),
-            7 => Change::SynchroniseFolder,
+            4 => DiskChange::Name(NameChange::Rename { from: first, to: second }),
+            5 => DiskChange::Name(NameChange::Remove(first)),
+            6 => DiskChange::Synchronise(file),
+            7 => DiskChange::SynchroniseFolder,
             _ => bail!("the journal has a change of the unknown kind {kind}"),
         }))
     }
 }
 
-impl<'b> Cursor<'b> {
+impl<'b> RecordReader<'b> {
     fn take(&mut self, count: usize) -> Option<&'b [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
