@@ -43,7 +43,15 @@ pub(crate) struct Authenticator {
     tokens: Arc<dyn Tokens>,
     clock: Arc<dyn Clock>,
     recheck: Duration,
-    known: RwLock<HashMap<[u8; 32], CachedToken>>,
+    cache: RwLock<TokenCache>,
+}
+
+/// The tokens that were looked up last.
+#[derive(Default)]
+struct TokenCache {
+    tokens: HashMap<[u8; 32], CachedToken>,
+    /// How many revocations there were. A look-up that one overtakes is repeated.
+    revocations: u64,
 }
 
 #[derive(Clone)]
@@ -94,7 +102,7 @@ impl Authenticator {
             tokens,
             clock,
             recheck,
-            known: RwLock::default(),
+            cache: RwLock::default(),
         })
     }
 
@@ -191,41 +199,53 @@ impl Authenticator {
         }
     }
 
+    /// Forgets a revoked token. A look-up that is under way does not bring it back.
     pub(crate) fn forget(&self, hash: &[u8; 32]) {
-        self.known.write().unwrap_or_else(PoisonError::into_inner).remove(hash);
+        let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
+        cache.revocations += 1;
+        cache.tokens.remove(hash);
     }
 
     async fn look_up(&self, hash: &[u8; 32]) -> Result<Option<Arc<Principal>>> {
-        if let Some(known) = self.remembered(hash) {
-            return Ok(Some(known.principal).filter(|_| self.is_current(known.expires_at)));
+        loop {
+            let (cached, revocations) = self.cached(hash);
+            if let Some(cached) = cached {
+                return Ok(Some(cached.principal).filter(|_| self.is_current(cached.expires_at)));
+            }
+            let row = self.tokens.token(hash).await?;
+            let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
+            if cache.revocations != revocations {
+                // The row may have been read before its token was revoked.
+                continue;
+            }
+            let Some(row) = row.filter(|row| bool::from(row.hash.ct_eq(hash))) else {
+                cache.tokens.remove(hash);
+                return Ok(None);
+            };
+            let principal = Arc::new(Principal {
+                tenant: row.tenant,
+                id: row.principal,
+                rights: row.rights,
+                own: row.own,
+            });
+            if cache.tokens.len() >= MAX_REMEMBERED {
+                cache.tokens.clear();
+            }
+            let cached = CachedToken {
+                principal: Arc::clone(&principal),
+                expires_at: row.expires_at,
+                read_at: Instant::now(),
+            };
+            cache.tokens.insert(*hash, cached);
+            return Ok(Some(principal).filter(|_| self.is_current(row.expires_at)));
         }
-        let row = self.tokens.token(hash).await?;
-        let Some(row) = row.filter(|row| bool::from(row.hash.ct_eq(hash))) else {
-            self.forget(hash);
-            return Ok(None);
-        };
-        let principal = Arc::new(Principal {
-            tenant: row.tenant,
-            id: row.principal,
-            rights: row.rights,
-            own: row.own,
-        });
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MAX_REMEMBERED {
-            known.clear();
-        }
-        let remembered = CachedToken {
-            principal: Arc::clone(&principal),
-            expires_at: row.expires_at,
-            read_at: Instant::now(),
-        };
-        known.insert(*hash, remembered);
-        Ok(Some(principal).filter(|_| self.is_current(row.expires_at)))
     }
 
-    fn remembered(&self, hash: &[u8; 32]) -> Option<CachedToken> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.get(hash).filter(|known| known.read_at.elapsed() < self.recheck).cloned()
+    /// The token, unless its last look-up is too long ago, and how many revocations there were.
+    fn cached(&self, hash: &[u8; 32]) -> (Option<CachedToken>, u64) {
+        let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
+        let token = cache.tokens.get(hash).filter(|it| it.read_at.elapsed() < self.recheck);
+        (token.cloned(), cache.revocations)
     }
 
     fn is_current(&self, expires_at: Option<Timestamp>) -> bool {

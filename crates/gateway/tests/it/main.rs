@@ -62,6 +62,7 @@ mod mounts_streams;
 mod notify;
 mod openapi;
 mod peers;
+mod revocation;
 mod rig;
 mod samples;
 mod schemes;
