@@ -38,6 +38,7 @@ enum State {
 }
 
 /// Text on any number of lines, without control sequences and control characters. Line feeds and tabs stay.
+/// Characters that hide or reorder text are shown as `\u{…}`, but for the joiners that scripts and emoji need.
 #[must_use]
 pub fn block(text: &str) -> String {
     let mut stripper = Stripper::default();
@@ -63,14 +64,33 @@ pub fn visible(text: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
             '\r' => out.push_str("\\r"),
-            c if is_control(c) || is_invisible(c) => {
-                // Writing to a String cannot fail.
-                let _ = write!(out, "\\u{{{:x}}}", c as u32);
-            }
+            c if c.is_control() || is_hidden(c) => push_code(c, &mut out),
             c => out.push(c),
         }
     }
     out
+}
+
+/// JSON for a terminal: every hidden character inside its strings as `\uXXXX`, which means the same. Line feeds between values stay.
+#[must_use]
+pub fn json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c != '\n' && (c.is_control() || is_hidden(c)) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing to a String cannot fail.
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+fn push_code(c: char, out: &mut String) {
+    // Writing to a String cannot fail.
+    let _ = write!(out, "\\u{{{:x}}}", c as u32);
 }
 
 // === impl Stripper ===
@@ -119,7 +139,11 @@ impl Stripper {
             '\u{1b}' => State::Escape,
             '\u{9b}' => State::Csi,
             '\u{90}' | '\u{98}' | '\u{9d}' | '\u{9e}' | '\u{9f}' => State::InString,
-            c if is_control(c) => State::Text,
+            c if c.is_ascii_control() => State::Text,
+            c if c.is_control() || (is_hidden(c) && !is_joiner(c)) => {
+                push_code(c, out);
+                State::Text
+            }
             c => {
                 out.push(c);
                 State::Text
@@ -147,7 +171,7 @@ impl Stripper {
             (State::Csi, '@'..='~') => State::Text,
             (State::InString, _) => State::InString,
             // Controls inside a sequence are executed by terminals: drop them and stay.
-            (state, c) if is_control(c) && c != '\n' => state,
+            (state, c) if c.is_control() && c != '\n' => state,
             // Anything else breaks the sequence off and is text again.
             (_, c) => {
                 self.enter(c, out);
@@ -157,18 +181,22 @@ impl Stripper {
     }
 }
 
-/// C0, DEL, C1, and the characters that reorder a line or break it for some programs only.
-fn is_control(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-            | '\u{2028}' | '\u{2029}' | '\u{206a}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}')
+/// Characters that reorder a line, break it for some programs only, or have no shape: two different texts can look the same by them.
+fn is_hidden(c: char) -> bool {
+    matches!(c,
+        // Direction, line and paragraph separators, annotations.
+        '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{206f}'
+        | '\u{fff9}'..='\u{fffb}'
+        // No width or no shape; the rest of what Unicode calls default ignorable.
+        | '\u{00ad}' | '\u{034f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Characters without width that can make two different texts look the same.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{00ad}' | '\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}'
-        | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+/// Hidden characters that ordinary prose needs: soft hyphens, joiners of scripts and emoji, variants of a sign.
+fn is_joiner(c: char) -> bool {
+    matches!(c, '\u{00ad}' | '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}')
 }
 
 #[cfg(test)]
@@ -196,9 +224,12 @@ mod tests {
         ("abc\u{8}\u{8}\u{8}xyz\u{7f}", "abcxyz"),
         ("a\u{7}b\u{0}c\u{b}d\u{c}e", "abcde"),
         // Bidirectional overrides and isolates.
-        ("user\u{202e}txt.exe\u{202c}", "usertxt.exe"),
-        ("\u{2066}a\u{2069}\u{200f}b\u{61c}", "ab"),
-        ("line\u{2028}sep\u{2029}", "linesep"),
+        ("user\u{202e}txt.exe\u{202c}", r"user\u{202e}txt.exe\u{202c}"),
+        ("\u{2066}a\u{2069}\u{200f}b\u{61c}", r"\u{2066}a\u{2069}\u{200f}b\u{61c}"),
+        ("line\u{2028}sep\u{2029}", r"line\u{2028}sep\u{2029}"),
+        // No width, tags that smuggle text, C1 that begins no sequence.
+        ("pay\u{200b}pal\u{feff}\u{e0041}", r"pay\u{200b}pal\u{feff}\u{e0041}"),
+        ("next\u{85}line", r"next\u{85}line"),
         // A string that is never ended by its own terminator, ended by another sequence.
         ("\u{1b}]0;title\u{1b}[31mred", "red"),
         ("\u{1b}Pq\u{18}text", "text"),
@@ -237,9 +268,12 @@ mod tests {
     fn no_control_character_survives_in_any_form() {
         for (attack, _) in CORPUS {
             let shown = block(attack);
-            assert!(!shown.chars().any(|c| is_control(c) && c != '\n' && c != '\t'), "{shown:?}");
-            for shown in [line(attack), visible(attack)] {
-                assert!(!shown.chars().any(is_control), "{shown:?}");
+            let is_bad = |c: char| c.is_control() || (is_hidden(c) && !is_joiner(c));
+            assert!(!shown.chars().any(|c| is_bad(c) && c != '\n' && c != '\t'), "{shown:?}");
+            assert!(!line(attack).chars().any(is_bad), "{attack:?}");
+            let is_bad = |c: char| c.is_control() || is_hidden(c);
+            for shown in [visible(attack), json(attack).replace('\n', "")] {
+                assert!(!shown.chars().any(is_bad), "{shown:?}");
             }
         }
     }
@@ -255,5 +289,13 @@ mod tests {
         assert_eq!(visible("rm\u{202e} -rf\r\n\u{1b}[2K~"), "rm\\u{202e} -rf\\r\\n\\u{1b}[2K~");
         assert_eq!(visible("a\u{200b}b\u{ad}c"), "a\\u{200b}b\\u{ad}c");
         assert_eq!(visible("ünï 漢字 'quoted'"), "ünï 漢字 'quoted'");
+        assert_eq!(visible("\u{85}\u{fe0f}\u{3164}"), r"\u{85}\u{fe0f}\u{3164}");
+    }
+
+    #[test]
+    fn json_keeps_its_meaning() {
+        let text = "{\"a\":\"x\u{202e}\u{9b}\u{e0041}ü\u{200d}\"}\n{}\n";
+        let shown = "{\"a\":\"x\\u202e\\u009b\\udb40\\udc41ü\\u200d\"}\n{}\n";
+        assert_eq!(json(text), shown);
     }
 }

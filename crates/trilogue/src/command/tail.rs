@@ -117,7 +117,7 @@ async fn follow(mut stream: EventStream, kind: LogKind, globals: &Globals) -> Re
     while let Some(item) = stream.next().await? {
         match item {
             StreamItem::Event { json, .. } if globals.json => {
-                print::raw(format!("{json}\n").as_bytes())?;
+                print::json_lines(format!("{json}\n").as_bytes())?;
             }
             StreamItem::Event { event, .. } => print::out(&line(&event, kind))?,
             StreamItem::Gap(gap) => print::note(&format!(

@@ -85,11 +85,16 @@ impl Threads {
             }
             Some(ThreadsAction::Export { thread }) => {
                 let mut body = client.export_thread(thread).await?;
+                // The end of a piece can be inside a character.
+                let mut begun = Vec::new();
                 while let Some(piece) = body.next().await {
-                    let piece = piece.map_err(|error| CliError::failed(error.message))?;
-                    print::raw(&piece)?;
+                    begun.extend(piece.map_err(|error| CliError::failed(error.message))?);
+                    let end =
+                        begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+                    print::json_lines(begun.get(..end).unwrap_or_default())?;
+                    begun.drain(..end);
                 }
-                Ok(())
+                print::json_lines(&begun)
             }
             Some(ThreadsAction::Copy { thread, id, until }) => {
                 let (id, until_message) = (id.clone(), until.clone());

@@ -83,7 +83,7 @@ impl RunView {
 
     /// Prints an event as the server wrote it, with `--json`.
     pub(super) fn original(&self, json: &str) -> Result {
-        if self.json { print::raw(format!("{json}\n").as_bytes()) } else { Ok(()) }
+        if self.json { print::json_lines(format!("{json}\n").as_bytes()) } else { Ok(()) }
     }
 
     fn print(&self, text: &str) -> Result {

@@ -25,6 +25,18 @@ pub(crate) fn aside(text: &str) {
     let _ = anstream::stderr().lock().write_all(text.as_bytes());
 }
 
+/// Writes a control sequence to the terminal on standard error, also where styles are removed.
+pub(crate) fn control(sequence: &[u8]) {
+    // There is nowhere left to report that standard error cannot be written.
+    let _ = io::stderr().lock().write_all(sequence);
+}
+
+/// How many columns the terminal on standard error has; `None` where there is none or it does not say.
+pub(crate) fn columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
 pub(crate) fn note(text: &str) {
     aside(&format!("{text}\n"));
 }
@@ -70,5 +82,13 @@ pub(crate) fn json(value: &impl serde::Serialize) -> Result {
     let mut line = serde_json::to_vec(value)
         .map_err(|error| CliError::failed(format!("cannot write the response as JSON: {error}")))?;
     line.push(b'\n');
-    raw(&line)
+    json_lines(&line)
+}
+
+/// Writes lines of JSON as they are. On a terminal, hidden characters are escaped in them, which means the same.
+pub(crate) fn json_lines(lines: &[u8]) -> Result {
+    match is_terminal() {
+        true => raw(safe::json(&String::from_utf8_lossy(lines)).as_bytes()),
+        false => raw(lines),
+    }
 }
