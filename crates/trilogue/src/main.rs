@@ -8,6 +8,7 @@ mod exit;
 mod globals;
 #[cfg(test)]
 mod hints;
+mod port_owner;
 mod receiver;
 mod remote;
 mod server_command;

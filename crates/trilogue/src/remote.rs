@@ -19,9 +19,11 @@ use url::{Host, Url};
 use crate::attach;
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
+use crate::port_owner::PortOwner;
 use crate::terminal::{print, safe};
 
 const UNAUTHENTICATED: u16 = 401;
+const START_HINT: &str = "start one with `trilogue demo` or `trilogue serve --config FILE`, or pass another address with --url";
 /// The agent that is searched for only to learn the server's protocol.
 const PROBED_AGENT: &str = "trilogue";
 
@@ -70,7 +72,7 @@ impl RemoteServer {
                     "the token contains a character that tokens never have",
                 ));
             }
-            Some(token) => Some(token.clone()),
+            Some(token) => Some(SentToken { text: token.clone(), saved_at: Vec::new() }),
             None => token_of(&url)?,
         };
         if token.is_some() && url.scheme() == "http" && loopback(&url).is_empty() {
@@ -184,12 +186,20 @@ enum TokenHeader {
     ApiKey,
 }
 
+/// The token that requests carry.
+#[derive(Debug)]
+struct SentToken {
+    text: String,
+    /// The loopback addresses at which the server that saved it must listen; none for a token that the user gave.
+    saved_at: Vec<SocketAddr>,
+}
+
 /// Sends requests to the server.
 #[derive(Debug)]
 struct CliTransport {
     http: HttpTransport,
     url: Url,
-    token: Option<String>,
+    token: Option<SentToken>,
     /// Whether a stream was opened before, which the next one resumes.
     streaming: AtomicBool,
     /// Whether the user knows that the rest of a stream without ids is polled for: that is reported once.
@@ -197,13 +207,14 @@ struct CliTransport {
 }
 
 /// The token that the server at this address wrote for this user.
-fn token_of(url: &Url) -> Result<Option<String>> {
+fn token_of(url: &Url) -> Result<Option<SentToken>> {
     let Some(port) = url.port_or_known_default() else { return Ok(None) };
     let Ok(state) = token_file::state_dir() else { return Ok(None) };
-    for ip in loopback(url) {
-        match token_file::find(&state, SocketAddr::new(ip, port)) {
+    let addresses: Vec<_> = loopback(url).into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
+    for address in &addresses {
+        match token_file::find(&state, *address) {
             Ok(None) => {}
-            Ok(found) => return Ok(found),
+            Ok(Some(text)) => return Ok(Some(SentToken { text, saved_at: addresses })),
             Err(error) => {
                 return Err(CliError::new(
                     ExitStatus::Denied,
@@ -251,16 +262,42 @@ impl CliTransport {
     ) -> Result<Response, TransportError> {
         let http = self.http.clone();
         let http = match (&self.token, header) {
-            (Some(token), TokenHeader::Bearer) => http.token(token),
-            (Some(token), TokenHeader::ApiKey) => http.api_key(token),
+            (Some(token), TokenHeader::Bearer) => http.token(&token.text),
+            (Some(token), TokenHeader::ApiKey) => http.api_key(&token.text),
             (None, _) => http,
         };
-        let hint = "start one with `trilogue demo` or `trilogue serve --config FILE`, or pass another address with --url";
-        let response = http.send(request).await.map_err(|error| error.hint(hint))?;
+        self.check_listener()?;
+        let response = http.send(request).await.map_err(|error| error.hint(START_HINT))?;
         if let Some(warning) = &response.warning {
             print::note(&format!("warning: {}", safe::line(warning_text(warning))));
         }
         Ok(response)
+    }
+
+    /// Refuses to send a saved token to anybody but this user's server.
+    fn check_listener(&self) -> Result<(), TransportError> {
+        let Some(token) = self.token.as_ref().filter(|it| !it.saved_at.is_empty()) else {
+            return Ok(());
+        };
+        let url = self.url.as_str().trim_end_matches('/');
+        let error = match PortOwner::of(&token.saved_at) {
+            PortOwner::Trusted => return Ok(()),
+            PortOwner::Nobody => {
+                return Err(TransportError::new(format!(
+                    "no server answers at {url}: nothing listens there"
+                ))
+                .hint(START_HINT));
+            }
+            PortOwner::Other(user) => format!(
+                "the program that listens at {url} belongs to another user (number {user}): your saved token was not sent"
+            ),
+            PortOwner::Unknown => format!(
+                "this system does not say whose program listens at {url}: your saved token was not sent"
+            ),
+        };
+        Err(TransportError::new(error).hint(
+            "start your own server, or pass the token with TRILOGUE_TOKEN if you trust that program",
+        ))
     }
 
     /// Reports that a broken stream is resumed, and from where.
