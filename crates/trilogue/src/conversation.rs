@@ -17,7 +17,7 @@ use trilogue_wire::native::{
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
 use crate::remote::RemoteServer;
-use crate::terminal::{ask, print, safe, style};
+use crate::terminal::{ask, print, question, safe, style};
 
 pub(crate) use communication::CommunicationAgent;
 pub(crate) use connect::ConnectAgent;
@@ -76,7 +76,7 @@ pub(crate) trait RunReader {
 
     /// How somebody can answer from elsewhere.
     fn answer_hint(&self, _interrupt: &Interrupt, _globals: &Globals) -> String {
-        "nobody can be asked here: run it on a terminal, or answer with a POST to the run".into()
+        "answer with a POST to the run, or start another run on a terminal".into()
     }
 
     /// Reads on behind a question that this terminal leaves open.
@@ -222,22 +222,18 @@ impl<'a, S: RunReader> Conversation<'a, S> {
         self.reader.cancel().await
     }
 
-    /// Asks the person at the terminal. Without one, fails with how to answer.
+    /// Asks the person at the terminal. Without one, or if the person leaves the question open, fails with how to answer.
     async fn ask(&mut self, interrupt: &Interrupt) -> Result {
         if self.globals.json || !print::can_ask() {
             if !self.globals.json {
-                ask::show(interrupt);
+                question::show(interrupt);
             }
-            let run = self.reader.run_id().unwrap_or_default();
-            let (run, kind) = (safe::visible(&run), safe::visible(&interrupt.kind));
-            let error = CliError::new(
-                ExitStatus::Waiting,
-                format!("the run {run} needs an answer ({kind})"),
-            );
-            return Err(error.hint(self.reader.answer_hint(interrupt, self.globals)));
+            return Err(self.waiting(interrupt));
         }
         loop {
-            let answer = ask::answer(interrupt).await?;
+            let Some(answer) = ask::answer(interrupt).await? else {
+                return Err(self.waiting(interrupt));
+            };
             match self.reader.answer(interrupt, answer).await? {
                 AnswerOutcome::Accepted => return Ok(()),
                 AnswerOutcome::Invalid(why) => {
@@ -251,6 +247,14 @@ impl<'a, S: RunReader> Conversation<'a, S> {
                 }
             }
         }
+    }
+
+    fn waiting(&self, interrupt: &Interrupt) -> CliError {
+        let run = self.reader.run_id().unwrap_or_default();
+        let (run, kind) = (safe::visible(&run), safe::visible(&interrupt.kind));
+        let message = format!("the run {run} needs an answer ({kind})");
+        CliError::new(ExitStatus::Waiting, message)
+            .hint(self.reader.answer_hint(interrupt, self.globals))
     }
 }
 

@@ -77,7 +77,7 @@ async fn a_coding_agent_asks_and_is_answered_elsewhere() {
     assert!(!file.exists(), "the file was written before leave was given");
     let id = asked["id"].as_str().unwrap();
     let url = format!("http://{}", server.home().address());
-    let approve = ["approve", id, "--url", &url, "--token", server.token()];
+    let approve = ["approve", id, "--yes", "--url", &url, "--token", server.token()];
     let output = server.home().command(&approve).await.unwrap();
     assert!(output.status.success(), "{output:?}");
     editor.end_turn(&turn).await;

@@ -2,25 +2,26 @@
 
 use clap::Args;
 use serde_json::{Map, Value, json};
-use trilogue_wire::native::{AnswerCreate, Effect, Interrupt};
+use trilogue_wire::native::{AnswerCreate, Effect, Interrupt, Json};
 
-use crate::exit::{CliError, Result};
+use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::{Globals, json as json_option};
 use crate::remote;
-use crate::terminal::{ask, print, safe};
+use crate::terminal::form::{self, Field, FieldKind};
+use crate::terminal::{ask, choice, print, question, safe};
 
 /// Answer a run's question.
 ///
-/// Without an option it asks on a terminal. Elsewhere it approves: with a permission's option that allows this once, or with `approved: true` where the form has that member.
+/// Without an option it asks on a terminal. Elsewhere it refuses to decide.
 #[derive(Args, Debug)]
 pub(crate) struct Approve {
     /// The interrupt's id, from `trilogue inbox`.
     interrupt: String,
-    /// Approve without asking.
+    /// Approve without asking: with a permission's option that allows this once, or with `approved: true` where the form has that member.
     #[arg(long, conflicts_with_all = ["option", "reject", "value"])]
     yes: bool,
-    /// Choose this option of a permission.
-    #[arg(long, value_name = "ID", conflicts_with_all = ["reject", "value", "message"])]
+    /// Choose this option of a permission, or this value of a form that asks for one choice: by id or value, title, or number.
+    #[arg(long, value_name = "CHOICE", conflicts_with_all = ["reject", "value", "message"])]
     option: Option<String>,
     /// Reject: with a permission's option that rejects this once, with `approved: false` where the form has that member, or the form as a whole.
     #[arg(long, conflicts_with = "value")]
@@ -39,18 +40,35 @@ impl Approve {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         let client = remote::open(globals)?;
         let interrupt = client.interrupt(&self.interrupt).await?;
-        let silent = !self.yes && self.option.is_none() && !self.reject;
-        let silent = silent && self.value.is_none() && self.message.is_none();
-        let answer = if silent && print::can_ask() && interrupt.resolution.is_none() {
-            ask::answer(&interrupt).await?
-        } else {
+        let id = safe::visible(&self.interrupt);
+        let answer = if self.decides() {
             self.answer(&interrupt)?
+        } else if interrupt.resolution.is_some() {
+            return Err(CliError::new(
+                ExitStatus::Conflict,
+                format!("the interrupt '{id}' was answered before, or its run has ended"),
+            ));
+        } else if !print::can_ask() {
+            question::show(&interrupt);
+            return Err(CliError::usage(format!(
+                "the interrupt '{id}' ({}) needs a decision, and nobody can be asked here",
+                safe::visible(&interrupt.kind)
+            ))
+            .hint(format!("pass {}", options_for(&interrupt))));
+        } else {
+            match ask::answer(&interrupt).await? {
+                Some(answer) => answer,
+                None => {
+                    let message = format!("the interrupt '{id}' stays open");
+                    return Err(CliError::new(ExitStatus::Waiting, message));
+                }
+            }
         };
         let resolved = client.answer(&self.interrupt, &answer).await?;
         if globals.json {
             return print::json(&resolved);
         }
-        print::note(&format!("answered: {}", safe::visible(&self.interrupt)));
+        print::note(&format!("answered: {id}"));
         if let Some(run) = &resolved.run_id {
             let run = safe::visible(run);
             print::hint(&format!(
@@ -61,9 +79,15 @@ impl Approve {
         Ok(())
     }
 
+    /// Whether the options decide, so that nobody is asked.
+    fn decides(&self) -> bool {
+        let chosen = self.option.is_some() || self.value.is_some() || self.message.is_some();
+        self.yes || self.reject || chosen
+    }
+
     fn answer(&self, interrupt: &Interrupt) -> Result<AnswerCreate> {
-        if let Some(option) = &self.option {
-            return Ok(AnswerCreate { option: Some(option.clone()), ..AnswerCreate::default() });
+        if let Some(text) = &self.option {
+            return choose(interrupt, text);
         }
         if let Some(text) = &self.value {
             let value = json_option("--value", text)?;
@@ -118,7 +142,7 @@ impl Approve {
             return match (&self.message, self.reject) {
                 _ if interrupt.kind != "form" => Err(unanswered(interrupt, "--value JSON")),
                 (None, true) => Ok(ask::value(&Value::Bool(false))),
-                (None, false) if has_no_fields(&schema) => Ok(ask::value(&json!({}))),
+                (None, false) if form::has_no_fields(&schema) => Ok(ask::value(&json!({}))),
                 _ => Err(unanswered(interrupt, "--value JSON or --reject")),
             };
         }
@@ -137,9 +161,38 @@ impl Approve {
     }
 }
 
-fn has_no_fields(schema: &Value) -> bool {
-    let properties = schema.get("properties").and_then(Value::as_object);
-    schema["type"] == "object" && properties.is_none_or(Map::is_empty)
+/// The answer that chooses an option of a permission, or the value of a form's only choice.
+fn choose(interrupt: &Interrupt, text: &str) -> Result<AnswerCreate> {
+    let misfit = |why: String| CliError::usage(format!("--option {}: {why}", safe::visible(text)));
+    if interrupt.kind == "permission" {
+        let by_id = interrupt.options.iter().find(|option| option.id == text);
+        let found = || choice::find(&choice::of_options(&interrupt.options), text).map_err(misfit);
+        let option = match by_id {
+            Some(option) => Some(option),
+            None => interrupt.options.get(found()?),
+        };
+        let option = option.map(|option| option.id.clone());
+        return Ok(AnswerCreate { option, ..AnswerCreate::default() });
+    }
+    let schema = interrupt.schema.as_ref().map(Json::to_value).unwrap_or_default();
+    let fields = form::fields(&schema).unwrap_or_default();
+    match <[Field; 1]>::try_from(fields) {
+        Ok([field @ Field { kind: FieldKind::Choice(_), .. }]) => {
+            let value = form::value(field.choices(), text).map_err(misfit)?;
+            Ok(ask::value(&form::answer(vec![(field, Some(value))])))
+        }
+        _ => Err(unanswered(interrupt, "--value JSON")),
+    }
+}
+
+/// The options of this command that answer such a question.
+fn options_for(interrupt: &Interrupt) -> &'static str {
+    match interrupt.kind.as_str() {
+        "permission" => "--yes, --reject or --option CHOICE",
+        "message" => "--message TEXT",
+        "url" => "--yes or --reject",
+        _ => "--yes, --reject, --option CHOICE or --value JSON",
+    }
 }
 
 fn unanswered(interrupt: &Interrupt, option: &str) -> CliError {

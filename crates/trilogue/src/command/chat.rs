@@ -13,7 +13,7 @@ use crate::terminal::{ask, print, safe};
 
 /// Talk to an agent, line by line. Empty lines are skipped; `/quit` or the end of the input ends it.
 ///
-/// A file that a typed line names as `@path` is attached to the message.
+/// A file that a line names as `@path` is attached to the message, if the line is typed at a terminal.
 #[derive(Args, Debug)]
 pub(crate) struct Chat {
     /// The agent.
@@ -80,7 +80,7 @@ struct InputLines<'a> {
 
 impl InputLines<'_> {
     async fn next(&mut self) -> Result<Option<RunInput>> {
-        while let Some(text) = ask::read_line("> ").await? {
+        while let Some(text) = ask::next_line("> ").await? {
             match text.trim() {
                 "" => {}
                 "/quit" => return Ok(None),

@@ -18,7 +18,7 @@ use crate::terminal::{print, safe};
 pub(crate) struct Run {
     /// The agent.
     agent: String,
-    /// The message. `-`, or no text while standard input is a pipe, reads it from there. A file that the text names as `@path` is attached.
+    /// The message. `-`, or no text while standard input is a pipe, reads it from there.
     text: Option<String>,
     /// Give the agent this JSON value instead of a message.
     #[arg(long, value_name = "JSON", conflicts_with_all = ["text", "attach"])]
@@ -35,6 +35,9 @@ pub(crate) struct Run {
     /// Attach a file or an address to the message. May be given several times.
     #[arg(long, value_name = "FILE|URL")]
     attach: Vec<String>,
+    /// Also attach the files that the text names as `@path`. Only for a text that you wrote yourself: whoever wrote it chooses the files.
+    #[arg(long, requires = "text")]
+    at_files: bool,
     /// Start the run, print its id and leave.
     #[arg(long)]
     no_wait: bool,
@@ -85,17 +88,21 @@ impl Run {
         if let Some(text) = &self.input {
             return Ok(RunInput::Value(json("--input", text)?));
         }
-        // Somebody else may have written what comes through a pipe: it names no files of the user.
-        let (text, mentions) = match self.text.as_deref() {
-            Some("-") => (read_input()?, false),
-            Some(text) => (text.to_owned(), true),
-            None if !std::io::stdin().is_terminal() => (read_input()?, false),
+        // Somebody else may have written what comes through a pipe: it never names files of the user.
+        let text = match self.text.as_deref() {
+            Some("-") if self.at_files => {
+                return Err(CliError::usage("--at-files: standard input attaches no files")
+                    .hint("name the files with --attach"));
+            }
+            Some("-") => read_input()?,
+            Some(text) => text.to_owned(),
+            None if !std::io::stdin().is_terminal() => read_input()?,
             None => {
                 return Err(CliError::usage("the message for the agent is missing")
                     .hint("pass a text: trilogue run AGENT \"TEXT\""));
             }
         };
-        attach::message(text, mentions, &self.attach)
+        attach::message(text, self.at_files, &self.attach)
     }
 }
 

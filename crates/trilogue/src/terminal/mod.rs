@@ -2,9 +2,14 @@
 
 pub(crate) mod ask;
 pub(crate) mod beside;
+pub(crate) mod choice;
 pub(crate) mod cited;
+pub(crate) mod form;
+mod keyboard;
 pub(crate) mod permission;
 pub(crate) mod print;
+mod prompt;
+pub(crate) mod question;
 pub(crate) mod render;
 pub(crate) mod save;
 pub(crate) mod style;

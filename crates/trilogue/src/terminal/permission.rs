@@ -89,7 +89,7 @@ fn diff(change: &Value) -> Vec<String> {
     let mut left_out = 0;
     for (number, group) in compared.grouped_ops(CONTEXT_LINES).iter().enumerate() {
         if number > 0 {
-            lines.push("  …".to_owned());
+            lines.push("| …".to_owned());
         }
         for line in group.iter().flat_map(|change| compared.iter_changes(change)) {
             if lines.len() > MAX_DIFF_LINES {
@@ -103,7 +103,7 @@ fn diff(change: &Value) -> Vec<String> {
             };
             let said = line.value();
             let said = said.strip_suffix('\n').unwrap_or(said);
-            lines.push(format!("  {sign} {}", cut(&safe::visible(said))));
+            lines.push(format!("| {sign} {}", cut(&safe::visible(said))));
         }
     }
     if left_out > 0 {
@@ -152,13 +152,13 @@ mod tests {
                 "file: /new",
                 "input: {\"x\":1}",
                 "changes /c",
-                "  - one",
-                "  + one\\r",
-                "    two",
-                "  - three",
-                "  + \\u{1b}]0;x\\u{7}",
+                "| - one",
+                "| + one\\r",
+                "|   two",
+                "| - three",
+                "| + \\u{1b}]0;x\\u{7}",
                 "creates /new",
-                "  + all",
+                "| + all",
             ]
         );
         assert_eq!(super::lines(&json!({ "tool": "x" })), None);

@@ -7,7 +7,7 @@ use crate::harness::{Home, Server, until};
 use crate::terminal::Screen;
 
 /// A server with the scripted agent: `plain` takes text and links, `rich` everything.
-fn serve(home: &Home) -> Server {
+pub(crate) fn serve(home: &Home) -> Server {
     let agent = example("scripted_agent");
     let command = |more: &str| {
         format!("kind = \"agent-client\"\ncommand = [{:?}{more}]\n", agent.to_str().unwrap())
@@ -96,11 +96,18 @@ fn files_are_inside_the_prompt_or_links_as_the_agent_takes_them() {
     let plain = prompted(&server, &["plain", "prompt", "--attach", there]);
     assert!(plain.as_array().unwrap().iter().any(|it| it["uri"] == there), "{plain}");
 
-    // The words name a file where they are typed, and none where they come through a pipe.
-    let typed = server.run(&["run", "plain", "see @notes.md\nprompt"]).expect(0).out;
-    assert!(typed.contains("resource_link"), "{typed}");
-    let piped = server.run_with(&["run", "plain", "-"], "see @notes.md\nprompt").expect(0).out;
-    assert!(!piped.contains("resource_link"), "{piped}");
+    // A text attaches a file only where the user says so, and text from a pipe never does.
+    let text = "see @notes.md\nprompt";
+    let argument = server.run(&["run", "plain", text]).expect(0).out;
+    assert!(!argument.contains("resource_link"), "{argument}");
+    let wanted = server.run(&["run", "plain", text, "--at-files"]).expect(0).out;
+    assert!(wanted.contains("resource_link"), "{wanted}");
+    for piped in [&["run", "plain", "-"][..], &["run", "plain"], &["chat", "plain"]] {
+        let piped = server.run_with(piped, text).expect(0).out;
+        assert!(!piped.contains("resource_link"), "{piped}");
+    }
+    server.run_with(&["run", "plain", "-", "--at-files"], text).complains(2, "--attach");
+    server.run_with(&["run", "plain", "--at-files"], text).expect(2);
 
     std::fs::write(home.work().join("a.png"), [0xff, 0xd8, 0x00]).unwrap();
     let rich = prompted(&server, &["rich", "prompt", "--attach", "a.png"]);
@@ -139,10 +146,11 @@ fn a_permission_shows_what_it_is_for() {
 
     let mut screen = Screen::start(server.command(&["run", "plain", evil]));
     screen.wait_for("kind: edit");
-    screen.wait_for("choose");
+    screen.wait_for("choose by number or name, or later: ");
     assert!(!screen.seen().contains("a\u{202e}b"), "{}", screen.seen());
-    // Nothing is chosen yet; the third option rejects.
-    screen.press("\u{1b}[B\u{1b}[B\u{1b}[B\r");
+    // The effect of an option is ours to say; its name is the agent's.
+    assert!(screen.seen().contains("rejects this call | "), "{}", screen.seen());
+    screen.press("3\r");
     screen.end_well();
 }
 

@@ -21,10 +21,17 @@ fn a_run_that_waits_names_the_command_that_answers_it() {
     let inbox = server.run(&["inbox", "-q"]).expect(0).out;
     let id = inbox.trim();
     assert!(ended.err.contains(&format!("trilogue approve {id}")), "{}", ended.err);
-    server.run(&["approve", id]).expect(0);
+    // Where nobody can be asked, nothing is approved unless an option says so.
+    for input in ["", "y\n", "yes\n\n"] {
+        let ended = server.run_with(&["approve", id], input).expect(2);
+        assert!(ended.err.contains("ada@example.com"), "what is decided is shown: {ended:?}");
+        assert!(ended.err.contains("hint: pass --yes"), "{ended:?}");
+    }
+    assert_eq!(server.run(&["inbox", "-q"]).expect(0).out.trim(), id);
+    server.run(&["approve", id, "--yes"]).expect(0);
     assert_eq!(server.run(&["inbox", "-q"]).expect(0).out, "");
-    let ended = server.run(&["approve", id]).expect(7);
-    assert!(ended.err.contains("hint") || ended.err.contains("answered"), "{}", ended.err);
+    server.run(&["approve", id]).complains(7, "was answered before");
+    server.run(&["approve", id, "--yes"]).complains(7, "not pending any more");
     server.run(&["approve", "nothing"]).expect(4);
 }
 
@@ -56,7 +63,7 @@ fn the_mail_composer_remembers_the_turn_before() {
     let (_home, server) = demo();
     server.run(&["run", "mailcomposer", MAIL, "--thread", "m"]).expect(3);
     let inbox = server.run(&["inbox", "-q", "--thread", "m"]).expect(0).out;
-    let ended = server.run(&["approve", inbox.trim()]).expect(0);
+    let ended = server.run(&["approve", inbox.trim(), "--yes"]).expect(0);
     let run = server.run(&["runs", "-q", "--thread", "m"]).expect(0).out;
     server.run(&["tail", run.trim(), "--follow"]).expect(0);
     let shown = server.run(&["threads", "show", "m"]).expect(0).out;

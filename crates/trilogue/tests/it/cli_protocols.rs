@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::harness::{BINARY, Ended, Home, Server, demo, finish, until};
-use crate::terminal::Screen;
+use crate::terminal::{DECISION, REASON, Screen};
 
 pub(crate) const MAIL: &str = "Write to ada@example.com saying that the meeting moves to Friday";
 
@@ -30,7 +30,7 @@ impl Face {
 
     pub(crate) fn ask(self, home: &Home, server: &Server) -> Screen {
         let mut screen = Screen::start(self.command(home, server, &["run", "mailcomposer", MAIL]));
-        screen.wait_for("Approval Decision");
+        screen.wait_for("| Approval Decision");
         screen
     }
 }
@@ -62,9 +62,9 @@ fn a_question_is_asked_member_by_member() {
     for face in [NATIVE, COMMUNICATION, CONNECT] {
         let mut screen = face.ask(&home, &server);
         assert!(screen.seen().contains("ada@example.com"), "{}", screen.seen());
-        screen.press("n");
-        screen.wait_for("Approval Reason");
-        screen.press("not today\r");
+        screen.answer(DECISION, "n\r");
+        screen.wait_for("| Approval Reason");
+        screen.answer(REASON, "not today\r");
         let (code, seen) = screen.end();
         assert_eq!(code, Some(0), "{face:?}: {seen}");
         assert!(seen.rsplit("Approval Reason").next().unwrap().contains("not today"), "{seen}");
@@ -81,9 +81,8 @@ fn a_late_answer_is_reported_and_the_run_goes_on() {
         let inbox = server.run(&["inbox", "-q"]).expect(0).out;
         let faster = ["approve", inbox.trim(), "--reject", "--message", "I was faster"];
         server.run(&faster).expect(0);
-        screen.press("y");
-        screen.wait_for("Approval Reason");
-        screen.press("\r");
+        screen.answer(DECISION, "y\r");
+        screen.answer(REASON, "\r");
         let (code, seen) = screen.end();
         assert_eq!(code, Some(0), "{face:?}: {seen}");
         let (_, after) = seen.split_once("your answer was not taken").unwrap();
@@ -100,13 +99,13 @@ fn ctrl_c_at_a_question_cancels_the_run() {
     let (home, server) = demo();
     for face in [COMMUNICATION, CONNECT] {
         let mut screen = face.ask(&home, &server);
-        screen.press("\u{3}");
+        screen.answer(DECISION, "\u{3}");
         let (code, seen) = screen.end();
         assert_eq!(code, Some(130), "{face:?}: {seen}");
         assert!(seen.contains("the run was cancelled"), "{face:?}: {seen}");
         assert!(!seen.contains("the stream broke"), "{face:?}: {seen}");
-        let cursor = |shown: bool| seen.rfind(if shown { "\u{1b}[?25h" } else { "\u{1b}[?25l" });
-        assert!(cursor(true) > cursor(false), "the cursor is shown again: {seen:?}");
+        let marks = |on: bool| seen.rfind(if on { "\u{1b}[?2004h" } else { "\u{1b}[?2004l" });
+        assert!(marks(false) > marks(true), "the terminal is left as it was: {seen:?}");
         let runs = server.run(&["runs", "--json"]).expect(0).json();
         assert_eq!(runs["items"][0]["status"], "cancelled", "{runs}");
     }

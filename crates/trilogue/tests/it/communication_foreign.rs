@@ -248,7 +248,7 @@ fn a_question_nobody_can_answer_here_is_shown() {
     server.on_run([Reply::stream(&events)]);
     let ended = server.run(&home, &["run", "awaiter", "x"]).expect(3);
     assert_eq!(ended.out, "Hello.\n");
-    assert!(ended.err.contains("What is your name?"), "{}", ended.err);
+    assert!(ended.err.contains(r"| What is \u{1b}[2Jyour name?"), "{}", ended.err);
     assert!(ended.err.contains(&format!("waiting: the run {RUN}")), "{}", ended.err);
     let ended = server.run(&home, &["run", "awaiter", "x", "--json"]).expect(3);
     assert_eq!(ended.lines(), events);
@@ -269,11 +269,10 @@ fn a_question_is_asked_answered_and_gone_on_with() {
     let resumed = format!("POST /runs/{RUN}");
     server.on(&resumed, [Reply::refusal(422, "invalid_input", "not that"), Reply::stream(&rest)]);
     let mut screen = Screen::start(server.command(&home, &["run", "awaiter", "x"]));
-    screen.wait_for("Your name?");
-    screen.wait_for("answer");
-    screen.press("nobody\r");
+    screen.wait_for("| Your name?");
+    screen.answer("answer: ", "nobody\r");
     screen.wait_for("the answer does not fit: not that");
-    screen.press("Bob\r");
+    screen.answer("answer: ", "Bob\r");
     let seen = screen.end_well();
     assert!(seen.contains("Hello Bob"), "{seen}");
     let sent: Value = serde_json::from_str(&server.requests().pop().unwrap().body).unwrap();
@@ -291,8 +290,7 @@ fn an_answer_that_came_too_late_is_told_and_the_run_goes_on() {
     server.on(&format!("POST /runs/{RUN}"), [Reply::refusal(403, "server_error", "answered")]);
     server.on(&events_line(), [Reply::list(&first), Reply::list(&[first, rest].concat())]);
     let mut screen = Screen::start(server.command(&home, &["run", "awaiter", "x"]));
-    screen.wait_for("answer");
-    screen.press("Bob\r");
+    screen.answer("answer: ", "Bob\r");
     let seen = screen.end_well();
     let (_, after) = seen.split_once("your answer was not taken").unwrap();
     assert!(after.contains("answered") && after.contains("Hello Ada"), "{seen}");

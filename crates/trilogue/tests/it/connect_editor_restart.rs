@@ -155,7 +155,7 @@ fn a_question_that_was_answered_elsewhere_is_taken_back() {
     editor.note("again");
     let url = demand.url();
     let inbox = home.run(&["inbox", "-q", "--url", &url]).expect(0).out;
-    home.run(&["approve", inbox.trim(), "--url", &url]).expect(0);
+    home.run(&["approve", inbox.trim(), "--yes", "--url", &url]).expect(0);
     let (answer, after) = editor.answer(id);
     assert_ended(&answer);
     let taken_back: Vec<Value> = after

@@ -127,9 +127,9 @@ fn a_question_is_asked_by_the_descriptor_and_answered_as_it_is() {
     server.on(&format!("GET /threads/t/runs/{RUN}/wait"), [done("went on")]);
     let arguments = ["run", "org.agntcy.probe", "Hello", "--thread", "t"];
     let mut screen = Screen::start(server.command(&home, &arguments));
-    screen.wait_for("Your word");
-    assert!(screen.seen().contains("proceed?"), "{}", screen.seen());
-    screen.press("yes\r");
+    screen.wait_for("proceed?");
+    screen.wait_for("| Your word");
+    screen.answer("answer: ", "yes\r");
     let seen = screen.end_well();
     assert!(seen.contains("went on"), "{seen}");
     assert_eq!(server.sent(&at), json!({ "answer": "yes" }));

@@ -81,7 +81,7 @@ async fn a_run_that_fails_says_why_and_writes_nothing_that_a_terminal_obeys() {
     served(|home, url| {
         let ended = home.run(&["run", "fails", "x", "--url", &url]).expect(1);
         assert_eq!(ended.out, "");
-        assert_eq!(ended.err, "error: the run failed: no luck (agent_failed)\n");
+        assert_eq!(ended.err, "error: the run failed: no luck\\u{202e} (agent_failed)\n");
     })
     .await;
 }
@@ -89,9 +89,17 @@ async fn a_run_that_fails_says_why_and_writes_nothing_that_a_terminal_obeys() {
 fn decided(home: &Home, url: &str, answer: &[&str]) -> String {
     let asked = home.run(&["run", "asks", "x", "--url", url]).expect(3);
     // What is decided upon is shown as it is: nothing moves, nothing is hidden, nothing is rewritten.
-    assert!(asked.err.contains(r"command: rm\u{202e} -rf \n /tmp/x"), "{}", asked.err);
-    assert!(asked.err.contains(r"once — Just\u{1b}[2J once (allows)"), "{}", asked.err);
-    assert!(asked.err.contains("always — Always (allows, for later calls too)"), "{}", asked.err);
+    assert!(asked.err.contains(r"| command: rm\u{202e} -rf \n /tmp/x"), "{}", asked.err);
+    assert!(
+        asked.err.contains(r"2  allows this call | Just\u{1b}[2J once (once)"),
+        "{}",
+        asked.err
+    );
+    assert!(
+        asked.err.contains("1  allows this and later calls | Always (always)"),
+        "{}",
+        asked.err
+    );
     assert!(!asked.err.contains('\u{1b}'), "{}", asked.err);
     let pending = || home.run(&["inbox", "-q", "--url", url]).out.trim().to_owned();
     let first = pending();
@@ -116,8 +124,11 @@ fn decided(home: &Home, url: &str, answer: &[&str]) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn permissions_are_decided_by_effect_or_by_option() {
     served(|home, url| {
-        assert_eq!(decided(&home, &url, &[]), "once: plum");
-        assert_eq!(decided(&home, &url, &["--option", "always"]), "always: plum");
+        assert_eq!(decided(&home, &url, &["--yes"]), "once: plum");
+        // By id, by name, and by number.
+        for option in ["always", "Always", "1"] {
+            assert_eq!(decided(&home, &url, &["--option", option]), "always: plum");
+        }
         assert_eq!(decided(&home, &url, &["--reject"]), "no: nothing");
     })
     .await;

@@ -43,7 +43,7 @@ fn a_kill_loses_nothing_and_waiting_runs_can_be_answered_after_it() {
     let server = home.demo();
     let shown = server.run(&["threads", "show", "t"]).expect(0).out;
     assert!(shown.contains("remember"), "{shown}");
-    server.run(&["approve", &interrupt]).expect(0);
+    server.run(&["approve", &interrupt, "--yes"]).expect(0);
     let ended = server.run(&["tail", &run, "--follow"]).expect(0);
     assert!(ended.out.contains("run.ended"), "{}", ended.out);
 }
@@ -184,7 +184,7 @@ fn a_stream_goes_on_after_the_server_was_away() {
     until(|| fs::read_to_string(&out).unwrap().contains("interrupt.raised").then_some(()));
     server.stop(Signal::KILL);
     let server = home.start(&["demo", "--listen", &address]);
-    server.run(&["approve", &interrupt]).expect(0);
+    server.run(&["approve", &interrupt, "--yes"]).expect(0);
     let status = until(|| child.try_wait().unwrap());
     let (out, err) = (fs::read_to_string(&out).unwrap(), fs::read_to_string(&err).unwrap());
     assert!(status.success(), "{out}\n{err}");

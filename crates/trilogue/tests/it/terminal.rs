@@ -11,10 +11,16 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use crate::approval::waiting;
 use crate::harness::{demo, until};
 
+/// Where a person types the decision about a mail, and the reason of it.
+pub(crate) const DECISION: &str = "yes, no or later: ";
+pub(crate) const REASON: &str = "answer (Enter leaves it out): ";
+
 pub(crate) struct Screen {
     child: Child,
     keys: File,
     seen: Arc<Mutex<String>>,
+    /// Up to where [`Screen::wait_for`] has found what it waited for, in bytes.
+    found: usize,
     /// Ends when the child has closed its end.
     reading: Option<JoinHandle<()>>,
 }
@@ -45,17 +51,19 @@ impl Screen {
                 writes.lock().unwrap().push_str(&text);
             }
         });
-        Self { child, keys, seen, reading: Some(reading) }
+        Self { child, keys, seen, found: 0, reading: Some(reading) }
     }
 
     pub(crate) fn seen(&self) -> String {
         self.seen.lock().unwrap().clone()
     }
 
+    /// Waits for a text behind the one that it waited for before.
     pub(crate) fn wait_for(&mut self, text: &str) {
         until(|| {
             let seen = self.seen();
-            if seen.contains(text) {
+            if let Some(place) = seen[self.found..].find(text) {
+                self.found += place + text.len();
                 return Some(());
             }
             let ended = self.child.try_wait().unwrap();
@@ -66,6 +74,12 @@ impl Screen {
 
     pub(crate) fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits for a cue and answers there.
+    pub(crate) fn answer(&mut self, cue: &str, keys: &str) {
+        self.wait_for(cue);
+        self.press(keys);
     }
 
     /// What was on the screen of a program that ended well.
@@ -95,13 +109,13 @@ fn approve_asks_where_somebody_can_be_asked() {
     let (_home, server) = demo();
     let (_, interrupt) = waiting(&server);
     let mut screen = Screen::start(server.command(&["approve", &interrupt]));
-    screen.wait_for("Approval Decision");
-    screen.press("y");
-    screen.wait_for("Approval Reason");
-    screen.press("\r");
+    screen.wait_for("the agent mailcomposer asks (mail_send_approval):");
+    screen.wait_for("| Approval Decision");
+    screen.answer(DECISION, "y\r");
+    screen.wait_for("| Approval Reason");
+    screen.answer(REASON, "\r");
     screen.end_well();
-    let shown = server.run(&["inbox", "-q"]).expect(0);
-    assert_eq!(shown.out, "");
+    assert_eq!(server.run(&["inbox", "-q"]).expect(0).out, "");
 }
 
 #[test]
@@ -131,4 +145,25 @@ fn a_conversation_goes_line_by_line() {
     until(|| (screen.seen().matches("first words").count() == 2).then_some(()));
     screen.press("/quit\r");
     screen.end_well();
+}
+
+#[test]
+fn hidden_characters_are_shown_as_codes() {
+    let (_home, server) = demo();
+    let text = "pay\u{200b}pal \u{202e}txt.exe\u{202c} \u{85}";
+    let run = ["run", "echo", text, "--thread", "t"];
+    let seen = Screen::start(server.command(&run)).end_well();
+    assert!(seen.contains(r"pay\u{200b}pal \u{202e}txt.exe\u{202c} \u{85}"), "{seen}");
+    let seen = Screen::start(server.command(&["tail", "t", "--json"])).end_well();
+    let code = r"pay\u200bpal \u202etxt.exe\u202c \u0085";
+    assert!(seen.contains(code) && !seen.contains('\u{202e}'), "{seen}");
+    let values = seen.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    assert!(
+        values.into_iter().any(|it| it.to_string().contains(text)),
+        "it means the same: {seen}"
+    );
+    let seen = Screen::start(server.command(&["threads", "export", "t"])).end_well();
+    assert!(seen.contains(code) && !seen.contains('\u{202e}'), "{seen}");
+    // In a pipe, JSON comes as the server wrote it.
+    assert!(server.run(&["tail", "t", "--json"]).expect(0).out.contains(text));
 }

@@ -1,0 +1,121 @@
+//! Shows a question. What the agent wrote stands behind a bar, line by line; everything else is ours.
+//!
+//! A person decides by this text, so the agent must be able to forge no line of it: neither with line breaks nor with text that is long enough to wrap.
+
+use serde_json::Value;
+use trilogue_wire::native::{Effect, Interrupt, Part};
+use unicode_width::UnicodeWidthChar as _;
+
+use super::choice::{self, Choice};
+use super::form::Field;
+use super::{permission, print, safe, style};
+
+/// What precedes each line of the agent.
+const BAR: &str = "| ";
+/// The narrowest terminal for which lines are folded, in columns.
+const MIN_COLUMNS: usize = 20;
+
+/// Shows who asks, the question, and the options of a permission.
+pub(crate) fn show(interrupt: &Interrupt) {
+    let agent = interrupt.agent.as_deref().map(safe::visible);
+    let agent = agent.map_or_else(|| "the agent".to_owned(), |name| format!("the agent {name}"));
+    print::note(&style::bold(&format!("{agent} asks ({}):", safe::visible(&interrupt.kind))));
+    let prompt: String = interrupt.prompt.iter().filter_map(Part::as_text).collect();
+    quote(&prompt);
+    let payload = interrupt.payload.to_value();
+    match permission::lines(&payload) {
+        Some(lines) => lines.iter().for_each(|line| show_line(line)),
+        None => show_payload(interrupt, payload),
+    }
+    for (number, option) in (1..).zip(&interrupt.options) {
+        let effect = match (option.effect, option.always) {
+            (Effect::Allow, false) => "allows this call",
+            (Effect::Allow, true) => "allows this and later calls",
+            (Effect::Reject, false) => "rejects this call",
+            (Effect::Reject, true) => "rejects this and later calls",
+        };
+        let choice = choice::of_options(std::slice::from_ref(option));
+        let label = choice.first().map(Choice::label).unwrap_or_default();
+        show_line(&format!("{number}  {effect} {BAR}{label}"));
+    }
+}
+
+/// Shows what a field of a form is for, and its choices.
+pub(super) fn show_field(field: &Field) {
+    quote(&field.title);
+    quote(field.description.as_deref().unwrap_or_default());
+    for (number, choice) in (1..).zip(field.choices()) {
+        show_line(&format!("{number}  {BAR}{}", choice.label()));
+    }
+}
+
+/// Shows a question's payload. Of an elicitation of the Agent Client Protocol it shows only the URL: the rest is asked for.
+fn show_payload(interrupt: &Interrupt, payload: Value) {
+    let is_elicitation = matches!(interrupt.kind.as_str(), "form" | "url")
+        && payload.get("mode").is_some_and(Value::is_string);
+    if is_elicitation {
+        if let Some(url) = payload.get("url").and_then(Value::as_str) {
+            show_line(&format!("url: {}", safe::visible(url)));
+        }
+        return;
+    }
+    match payload {
+        Value::Null => {}
+        Value::Object(members) => {
+            for (name, value) in members {
+                let value = match value {
+                    Value::String(text) => text.replace('\n', "\n  "),
+                    other => other.to_string(),
+                };
+                quote(&format!("{}: {value}", name.replace('\n', "\\n")));
+            }
+        }
+        other => quote(&other.to_string()),
+    }
+}
+
+/// Shows text of the agent, each line behind a bar.
+fn quote(text: &str) {
+    for line in text.lines() {
+        show_line(&format!("{BAR}{}", safe::visible(line)));
+    }
+}
+
+/// Shows a line. Where the terminal would wrap it, each further row has a bar.
+fn show_line(line: &str) {
+    let columns = print::columns().filter(|columns| *columns >= MIN_COLUMNS);
+    for row in fold(line, columns.unwrap_or(usize::MAX)) {
+        print::note(&row);
+    }
+}
+
+/// The rows of a line in so many columns.
+fn fold(line: &str, columns: usize) -> Vec<String> {
+    let (mut rows, mut width) = (vec![String::new()], 0);
+    for char in line.chars() {
+        let wide = char.width().unwrap_or(0);
+        if width + wide > columns {
+            rows.push(BAR.to_owned());
+            width = BAR.len();
+        }
+        width += wide;
+        if let Some(row) = rows.last_mut() {
+            row.push(char);
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_line_forges_no_row() {
+        let forged = format!("title: {}kind: read", " ".repeat(13));
+        assert_eq!(fold(&forged, 20), ["title:              ", "| kind: read"]);
+        assert_eq!(fold("title: 漢字漢字漢字漢字", 20), ["title: 漢字漢字漢字", "| 漢字"]);
+        assert_eq!(fold("short", 20), ["short"]);
+        assert_eq!(fold("", 20), [""]);
+    }
+}

@@ -1,0 +1,188 @@
+//! What answers a question at the terminal, and what does not: keys that came too early, pasted text, a word for later.
+
+use serde_json::{Value, json};
+
+use crate::agent_client_cli::serve;
+use crate::approval::waiting;
+use crate::cli_protocols::MAIL;
+use crate::harness::{Home, Server, demo, until};
+use crate::terminal::{DECISION, REASON, Screen};
+
+const CHOOSE: &str = "choose by number or name, or later: ";
+
+/// The questions that are open.
+fn open(server: &Server) -> usize {
+    server.run(&["inbox", "-q"]).expect(0).out.lines().count()
+}
+
+/// The answers that the questions of a thread got.
+fn answers(server: &Server, thread: &str) -> Vec<Value> {
+    let events = server.run(&["tail", thread, "--json"]).expect(0).lines();
+    let resolved = events.iter().filter(|event| event["type"] == "interrupt.resolved");
+    resolved.map(|event| event["resolution"]["answer"]["value"].clone()).collect()
+}
+
+/// Rejects the mail at its cue: until then nothing was decided.
+fn reject(screen: &mut Screen, server: &Server) {
+    screen.wait_for(DECISION);
+    assert_eq!(open(server), 1, "decided already: {}", screen.seen());
+    screen.press("no\r");
+    screen.wait_for(REASON);
+    assert_eq!(open(server), 1, "decided already: {}", screen.seen());
+    screen.press("not today\r");
+}
+
+#[test]
+fn keys_that_were_pressed_before_a_question_do_not_answer_it() {
+    let (_home, server) = demo();
+    let rejected = json!({"approved": false, "reason": "not today"});
+
+    let mut screen =
+        Screen::start(server.command(&["run", "mailcomposer", MAIL, "--thread", "run"]));
+    screen.press("y\r\ryes please\r");
+    reject(&mut screen, &server);
+    screen.end_well();
+    assert_eq!(answers(&server, "run"), std::slice::from_ref(&rejected));
+
+    let mut screen = Screen::start(server.command(&["chat", "mailcomposer", "--thread", "chat"]));
+    screen.wait_for("> ");
+    screen.press(&format!("{MAIL}\ry\r\r"));
+    reject(&mut screen, &server);
+    screen.answer("> ", "/quit\r");
+    screen.end_well();
+    assert_eq!(answers(&server, "chat"), [rejected]);
+
+    let (_, interrupt) = waiting(&server);
+    let mut screen = Screen::start(server.command(&["approve", &interrupt]));
+    screen.press("y\r\r");
+    reject(&mut screen, &server);
+    screen.end_well();
+    assert_eq!(open(&server), 0);
+}
+
+#[test]
+fn keys_that_were_pressed_before_a_permission_choose_nothing() {
+    let home = Home::new();
+    let server = serve(&home);
+    let mut screen = Screen::start(server.command(&["run", "plain", "permission:edit:/tmp/a"]));
+    // Down and Enter, in several ways to type them.
+    screen.press("\u{1b}[B\r\u{1b}OB\r1\r\ry\r");
+    screen.wait_for(CHOOSE);
+    assert_eq!(open(&server), 1, "{}", screen.seen());
+    // Keys without a meaning, and Enter alone, choose nothing either.
+    screen.press("\u{1b}[B\r");
+    screen.wait_for("type a number from 1 to");
+    screen.answer(CHOOSE, "y\r");
+    screen.wait_for("type a number from 1 to");
+    assert_eq!(open(&server), 1, "{}", screen.seen());
+    screen.answer(CHOOSE, "3\r");
+    assert!(screen.end_well().contains("permission: no"));
+}
+
+#[test]
+fn a_decision_needs_the_enter_key() {
+    let (_home, server) = demo();
+    let (run, interrupt) = waiting(&server);
+    let mut screen = Screen::start(server.command(&["approve", &interrupt]));
+    screen.answer(DECISION, "y");
+    // The echo shows that the key has come; it is taken back.
+    screen.wait_for("y");
+    assert_eq!(open(&server), 1);
+    screen.press("\u{7f}n\r");
+    screen.answer(REASON, "two words\u{17}lines\r");
+    screen.end_well();
+    assert_eq!(answers(&server, &run), [json!({"approved": false, "reason": "two lines"})]);
+}
+
+#[test]
+fn pasted_text_decides_nothing() {
+    let (_home, server) = demo();
+    let (run, interrupt) = waiting(&server);
+    let mut screen = Screen::start(server.command(&["approve", &interrupt]));
+    screen.wait_for("\u{1b}[?2004h");
+    for pasted in [
+        // As a terminal sends it that marks pasted text, and as one that does not.
+        "\u{1b}[200~yes\ry\rtrilogue approve it --yes\r\u{1b}[201~",
+        "\u{1b}[200~yes\u{1b}[201~",
+        "y\ry\rtrilogue approve it --yes\r",
+    ] {
+        screen.answer(DECISION, pasted);
+        screen.wait_for("pasted text is no answer");
+        assert_eq!(open(&server), 1, "{}", screen.seen());
+    }
+    screen.answer(DECISION, "n\r");
+    // A text may be pasted, and still needs Enter.
+    screen.answer(REASON, "\u{1b}[200~from a note\r\u{1b}[201~");
+    screen.wait_for("from a note");
+    assert_eq!(open(&server), 1, "{}", screen.seen());
+    screen.press("\r");
+    screen.end_well();
+    assert_eq!(answers(&server, &run), [json!({"approved": false, "reason": "from a note"})]);
+}
+
+#[test]
+fn a_question_can_be_left_for_later() {
+    let (_home, server) = demo();
+    for keys in ["later\r", "\u{1b}", "\u{4}"] {
+        let mut screen = Screen::start(server.command(&["run", "mailcomposer", MAIL]));
+        screen.answer(DECISION, keys);
+        let (code, seen) = screen.end();
+        assert_eq!(code, Some(3), "{seen}");
+        let open = server.run(&["inbox", "-q"]).expect(0).out;
+        let interrupt = open.trim();
+        assert!(seen.contains(&format!("trilogue approve {interrupt}")), "{seen}");
+        let mut screen = Screen::start(server.command(&["approve", interrupt]));
+        screen.answer(DECISION, keys);
+        let (code, seen) = screen.end();
+        assert_eq!(code, Some(3), "{seen}");
+        assert!(seen.contains("stays open"), "{seen}");
+        // In the middle of a form too: half of it decides nothing.
+        let mut screen = Screen::start(server.command(&["approve", interrupt]));
+        screen.answer(DECISION, "y\r");
+        screen.answer(REASON, "\u{1b}");
+        assert_eq!(screen.end().0, Some(3));
+        assert_eq!(server.run(&["inbox", "-q"]).expect(0).out.trim(), interrupt);
+        server.run(&["approve", interrupt, "--reject"]).expect(0);
+    }
+    let mut screen = Screen::start(server.command(&["chat", "mailcomposer"]));
+    screen.answer("> ", &format!("{MAIL}\r"));
+    screen.answer(DECISION, "later\r");
+    let (code, seen) = screen.end();
+    assert_eq!(code, Some(3), "{seen}");
+    assert_eq!(open(&server), 1);
+}
+
+#[test]
+fn choices_are_shown_and_answered_by_value_title_or_number() {
+    let home = Home::new();
+    let server = serve(&home);
+    let chosen = |said: &str, tone: &str| {
+        let content = format!(r#""content":{{"tone":"{tone}"}}"#);
+        assert!(said.contains(&content), "{tone}: {said}");
+    };
+    for (keys, tone) in [("2\r", "warm"), ("very dry\r", "dry"), ("warm\r", "warm")] {
+        let mut screen = Screen::start(server.command(&["run", "plain", "ask-choice"]));
+        screen.wait_for(r"| Tone\u{200b} of voice");
+        screen.wait_for("1  | Very dry (dry)");
+        screen.wait_for("2  | Warm (warm)");
+        screen.answer(CHOOSE, keys);
+        chosen(&screen.end_well(), tone);
+    }
+    for (option, tone) in [("dry", "dry"), ("Warm", "warm"), ("1", "dry")] {
+        server.run(&["run", "plain", "ask-choice", "--thread", option]).expect(3);
+        let waiting = server.run(&["inbox", "-q"]).expect(0).out;
+        let waiting = waiting.trim();
+        server.run(&["approve", waiting, "--option", "3"]).complains(2, "from 1 to 2");
+        server.run(&["approve", waiting, "--option", option]).expect(0);
+        let run = server.run(&["runs", "-q", "--thread", option]).expect(0).out;
+        chosen(&server.run(&["tail", run.trim(), "--follow"]).expect(0).out, tone);
+    }
+    // A form without fields asks for consent alone.
+    for (keys, action) in [("y\r", "accept"), ("n\r", "decline")] {
+        let mut screen = Screen::start(server.command(&["run", "plain", "ask-consent"]));
+        screen.answer(DECISION, keys);
+        let seen = screen.end_well();
+        assert!(seen.contains(&format!(r#""action":"{action}""#)), "{seen}");
+    }
+    until(|| (open(&server) == 0).then_some(()));
+}
