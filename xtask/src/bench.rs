@@ -60,13 +60,14 @@ impl Figures {
     /// Adds what one round printed.
     fn add(&mut self, side: usize, text: &str) {
         let mut section = "";
+        let mut before = "";
         for line in text.lines() {
-            let Some((what, value)) = figure(line) else {
-                if !line.starts_with(' ') && !line.is_empty() {
-                    section = line;
-                }
-                continue;
-            };
+            // Programs that a benchmark starts may print lines of their own in between.
+            if before.is_empty() && !line.starts_with(' ') && !line.is_empty() {
+                section = line;
+            }
+            before = line;
+            let Some((what, value)) = figure(line) else { continue };
             let name = format!("{section}: {what}");
             if !self.values.contains_key(&name) {
                 self.order.push(name.clone());
@@ -137,7 +138,7 @@ mod tests {
     fn figures_of_two_revisions_are_compared() {
         let text = |rate: u32| {
             format!(
-                "machine   2 cores\n\necho\n  runs a second{:>40}  target >= 1: ok\n  age, p50 / p99   12 us / 13 us\n",
+                "machine   2 cores\n\necho\nlistening: http://127.0.0.1:{rate}\n  runs a second{:>40}  target >= 1: ok\n  age, p50 / p99   12 us / 13 us\n",
                 rate
             )
         };
