@@ -141,7 +141,9 @@ impl Runtime {
         copy.checkpoints.insert(checkpoint.key, key);
         let mut changes = Vec::new();
         let (mut expected_last, mut portion) = (expected_last, Portion::default());
-        let (mut value, mut of_run) = (checkpoint.value.clone(), None);
+        // A path holds no values.
+        let stored = services.store.checkpoint_by_key(checkpoint.key).await?;
+        let (mut value, mut of_run) = (stored.and_then(|row| row.value), None);
         if let Some(run) = run {
             of_run = Some(run.row.key);
             value = run.cut.unwrap_or(value);

@@ -12,6 +12,7 @@ mod filter;
 mod fixtures;
 pub mod memory;
 mod open;
+mod path_reader;
 pub mod port;
 pub mod record;
 pub mod rows;
@@ -22,6 +23,7 @@ pub mod sqlite;
 extern crate self as trilogue_store;
 
 pub use open::{Durability, Options, open};
+pub use path_reader::PathReader;
 pub use port::{
     Admin, Append, Batch, Change, Configurations, Housekeeping, OwnedThread, Queue, Range, Read,
     Stats, Store, Tail, TailGuard, Tokens,

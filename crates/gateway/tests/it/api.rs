@@ -218,6 +218,27 @@ async fn large_content_is_a_link_and_an_export_holds_it() {
 }
 
 #[tokio::test]
+async fn a_long_history_is_exported_whole_and_shows_the_state_set_at_its_beginning() {
+    let rig = Rig::start().await;
+    rig.run_on("t", "state first").await;
+    for _ in 0..80 {
+        rig.run_on("t", "more").await;
+    }
+    let thread = rig.alice().get("/api/v1/threads/t").await.unwrap().ok().unwrap();
+    assert_eq!(thread["values"], json!({"said": "first"}));
+    let export = rig.alice().get("/api/v1/threads/t/export").await.unwrap();
+    let lines = export.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let lines: Vec<Value> = lines.map(|line| serde_json::from_slice(line).unwrap()).collect();
+    let path: Vec<_> = lines.iter().filter_map(|line| line.get("checkpoint")).collect();
+    assert_eq!(path.len(), 81);
+    assert_eq!(path[0]["id"], thread["head"]);
+    for pair in path.windows(2) {
+        assert_eq!(pair[0]["parent_id"], pair[1]["id"]);
+    }
+    assert_eq!(path[80].get("parent_id"), None);
+}
+
+#[tokio::test]
 async fn status_health_and_metrics_say_what_they_should_and_no_more() {
     let rig = Rig::start().await;
     rig.run("x").await;
@@ -239,6 +260,8 @@ async fn status_health_and_metrics_say_what_they_should_and_no_more() {
     rig.store.close().await.unwrap();
     let ready = async || (rig.stranger().get("/readyz").await.ok()?.status == 503).then_some(());
     until("the closed store to show", LIMIT, ready).await.unwrap();
+    let reply = rig.stranger().get("/readyz").await.unwrap();
+    assert_eq!(reply.body, &b"not ready: shutting_down\n"[..], "it says why, and no path");
     assert_eq!(rig.stranger().get("/healthz").await.unwrap().status, 200);
 }
 

@@ -14,7 +14,7 @@ use trilogue_domain::{
     RunId, RunKey, Scope, ThreadId, Transcript, limits,
 };
 use trilogue_store::rows::{CheckpointRow, MessageRow, RunRow, ThreadRow};
-use trilogue_store::{Range, Store};
+use trilogue_store::{PathReader, Range, Store};
 
 use crate::external_ports::ExternalPorts;
 use trilogue_domain::Input;
@@ -23,7 +23,6 @@ use reference::FoundReferences;
 pub(crate) use references::{Path, RunReferences};
 pub use references::{PathReferences, StateAt};
 
-pub(crate) const MAX_PATH: usize = 10_000;
 const READ_BYTES: usize = 1024 * 1024;
 
 /// The store, the scope and the thread that are read.
@@ -61,9 +60,15 @@ pub(crate) async fn messages_after(
     told: Option<CheckpointKey>,
 ) -> Result<Vec<Message>> {
     let HistorySource { store, scope, .. } = source;
-    let mut path = path(store, scope, thread, base).await?;
-    if let Some(place) = path.iter().position(|checkpoint| Some(checkpoint.key) == told) {
-        path.truncate(place);
+    let mut path = Vec::new();
+    let mut links = PathReader::new(store, scope, thread, base);
+    while base.is_some()
+        && let Some(link) = links.next().await?
+    {
+        if Some(link.key) == told {
+            break;
+        }
+        path.push(CheckpointRow { value: None, ..link });
     }
     if path.is_empty() {
         return Ok(Vec::new());
@@ -103,8 +108,11 @@ pub(crate) async fn values(
     thread: &ThreadId,
     base: Option<CheckpointKey>,
 ) -> Result<Option<Json>> {
-    let path = path(source.store, source.scope, thread, base).await?;
-    for checkpoint in path {
+    if base.is_none() {
+        return Ok(None);
+    }
+    let mut path = PathReader::new(source.store, source.scope, thread, base);
+    while let Some(checkpoint) = path.next().await? {
         if checkpoint.value.is_some() {
             return Ok(checkpoint.value);
         }
@@ -123,18 +131,14 @@ pub(crate) async fn set_value(
     head: Option<CheckpointKey>,
 ) -> Result<Option<Json>> {
     let Some(head) = head else { return Ok(None) };
-    // The head usually has it; otherwise the path is read.
-    if let Some(row) = store.checkpoint_by_key(head).await?
-        && row.value.is_some()
-    {
-        return Ok(row.value);
+    let mut path = PathReader::new(store, scope, thread, Some(head));
+    while let Some(row) = path.next().await? {
+        let is_elsewhere = row.client_history.as_ref().is_some_and(|given| given.state.is_some());
+        if row.value.is_some() || is_elsewhere {
+            return Ok(row.value);
+        }
     }
-    let path = path(store, scope, thread, Some(head)).await?;
-    let is_set = |row: &CheckpointRow| {
-        row.value.is_some()
-            || row.client_history.as_ref().is_some_and(|given| given.state.is_some())
-    };
-    Ok(path.into_iter().find(is_set).and_then(|row| row.value))
+    Ok(None)
 }
 
 pub(crate) async fn input(store: &dyn Store, run: &RunRow) -> Result<Input> {
@@ -236,17 +240,21 @@ pub(crate) async fn each_event(
     }
 }
 
-/// The path to `base`, newest first; empty without a base.
+/// The path to `base`, newest first and without values; empty without a base.
 pub(crate) async fn path(
     store: &dyn Store,
     scope: &Scope,
     thread: &ThreadId,
     base: Option<CheckpointKey>,
 ) -> Result<Vec<CheckpointRow>> {
-    if base.is_none() {
-        return Ok(Vec::new());
+    let mut path = Vec::new();
+    let mut links = PathReader::new(store, scope, thread, base);
+    while base.is_some()
+        && let Some(link) = links.next().await?
+    {
+        path.push(CheckpointRow { value: None, ..link });
     }
-    store.path(scope, thread, base, MAX_PATH).await
+    Ok(path)
 }
 
 /// A run's messages, each with the reference to it, in the order in which they began. Large content is not inlined.

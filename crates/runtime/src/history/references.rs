@@ -9,10 +9,10 @@ use trilogue_domain::{
     CheckpointId, CheckpointKey, Event, Json, MessageId, Reference, RunId, RunKey, Scope, ThreadId,
     lock,
 };
-use trilogue_store::Store;
-use trilogue_store::rows::ThreadRow;
+use trilogue_store::rows::{CheckpointRow, ThreadRow};
+use trilogue_store::{PathReader, Store};
 
-use super::{each_event, path, thread_row};
+use super::{each_event, thread_row};
 
 /// The most references that are remembered for all threads together; beyond that they are read anew.
 const MAX_REMEMBERED: usize = 50_000;
@@ -60,6 +60,19 @@ struct Collected {
     open: HashMap<MessageId, usize>,
 }
 
+// === impl StateAt ===
+
+impl StateAt {
+    /// Where the state is that a checkpoint itself sets.
+    fn of(row: &CheckpointRow, has_value: bool) -> Option<Self> {
+        if has_value {
+            return Some(Self::Value { checkpoint: row.id.clone() });
+        }
+        let address = row.client_history.as_ref().and_then(|given| given.state.clone());
+        address.map(Self::Address)
+    }
+}
+
 // === impl Path ===
 
 impl Path {
@@ -71,25 +84,24 @@ impl Path {
         thread: &ThreadId,
     ) -> Result<Self> {
         let row = thread_row(store, scope, thread).await?;
-        let path = path(store, scope, thread, row.head).await?;
+        let (mut path, mut state, mut value) = (Vec::new(), None, None);
+        let mut links = PathReader::new(store, scope, thread, row.head);
+        while row.head.is_some()
+            && let Some(mut link) = links.next().await?
+        {
+            let set = link.value.take();
+            if state.is_none() {
+                state = StateAt::of(&link, set.is_some());
+                value = set;
+            }
+            path.push(link);
+        }
         let mut entries = Vec::new();
         for checkpoint in path.iter().rev() {
             entries
                 .extend(checkpoint.client_history.iter().flat_map(|given| &given.entries).cloned());
             let Some(run) = checkpoint.run else { continue };
             entries.extend(runs.of(store, &row, run).await?.iter().cloned());
-        }
-        let (mut state, mut value) = (None, None);
-        for checkpoint in path {
-            if checkpoint.value.is_some() {
-                state = Some(StateAt::Value { checkpoint: checkpoint.id });
-                value = checkpoint.value;
-                break;
-            }
-            if let Some(address) = checkpoint.client_history.and_then(|given| given.state) {
-                state = Some(StateAt::Address(address));
-                break;
-            }
         }
         Ok(Self { head: row.head, references: PathReferences { entries, state }, value })
     }

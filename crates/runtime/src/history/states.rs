@@ -8,9 +8,10 @@ use std::sync::Arc;
 use trilogue_domain::agent::InputKind;
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, CheckpointKey, Json, Message};
+use trilogue_store::PathReader;
 use trilogue_store::rows::{CheckpointRow, ThreadRow};
 
-use super::{HistorySource, path, reference, said_at};
+use super::{HistorySource, reference, said_at};
 use crate::agent_registry::AgentRegistry;
 use crate::request::StateOf;
 
@@ -20,6 +21,16 @@ struct Walk {
     value: Option<Set>,
     /// The messages so far, up to the last wanted state that is derived from them.
     messages: Vec<Message>,
+}
+
+/// A checkpoint on a path, without its value.
+#[derive(Debug)]
+struct PathLink {
+    row: CheckpointRow,
+    /// Whether it sets a state itself.
+    has_set: bool,
+    /// The state that it sets, where a wanted checkpoint shows that.
+    set: Option<Set>,
 }
 
 #[derive(Clone, Debug)]
@@ -36,14 +47,21 @@ pub(crate) async fn at(
     thread: &ThreadRow,
     at: Option<CheckpointKey>,
 ) -> Result<StateOf> {
-    let path = path(source.store, source.scope, &thread.id, at).await?;
-    let set = path.iter().find_map(Set::of);
-    match (set, path.first()) {
-        (Some(set), Some(row)) if !is_said(source, agents, row).await? => {
-            set.read(source).await.map(StateOf::Value)
-        }
-        _ => super::messages(source, &thread.id, at).await.map(StateOf::Messages),
+    if at.is_none() {
+        return Ok(StateOf::Messages(Vec::new()));
     }
+    let mut path = PathReader::new(source.store, source.scope, &thread.id, at);
+    let mut is_first = true;
+    while let Some(row) = path.next().await? {
+        if is_first && is_said(source, agents, &row, Set::of(&row).is_some()).await? {
+            break;
+        }
+        is_first = false;
+        if let Some(set) = Set::of(&row) {
+            return set.read(source).await.map(StateOf::Value);
+        }
+    }
+    super::messages(source, &thread.id, at).await.map(StateOf::Messages)
 }
 
 /// Whether the messages are this agent's state.
@@ -56,8 +74,9 @@ async fn is_said(
     source: HistorySource<'_>,
     agents: &AgentRegistry,
     row: &CheckpointRow,
+    has_set: bool,
 ) -> Result<bool> {
-    let (None, Some(run)) = (Set::of(row), row.run) else { return Ok(false) };
+    let (false, Some(run)) = (has_set, row.run) else { return Ok(false) };
     let Some(run) = source.store.run_by_key(run).await? else { return Ok(true) };
     // The kind of an unregistered agent is unknown; its run has set nothing.
     Ok(agents.get(&run.agent).is_none_or(|agent| is_of_messages(agent.card())))
@@ -94,25 +113,27 @@ async fn on_path(
     newest: CheckpointKey,
     wanted: &[CheckpointRow],
 ) -> Result<HashMap<CheckpointKey, StateOf>> {
-    let path = path(source.store, source.scope, &thread.id, Some(newest)).await?;
-    let is_wanted = |key: CheckpointKey| wanted.iter().any(|row| row.key == key);
+    let wanted: HashSet<_> = wanted.iter().map(|row| row.key).collect();
+    let is_wanted = |key: CheckpointKey| wanted.contains(&key);
+    let path = links(source, thread, newest, &wanted).await?;
     // Messages are read only where a wanted state is derived from them.
     let (mut said, mut last_said, mut is_set) = (HashSet::new(), 0, false);
-    for (place, row) in path.iter().rev().enumerate() {
-        is_set |= Set::of(row).is_some();
-        if is_wanted(row.key) && (!is_set || is_said(source, agents, row).await?) {
+    for (place, PathLink { row, has_set, .. }) in path.iter().rev().enumerate() {
+        is_set |= has_set;
+        if is_wanted(row.key) && (!is_set || is_said(source, agents, row, *has_set).await?) {
             said.insert(row.key);
             last_said = place + 1;
         }
     }
-    let entries = path.iter().rev().take(last_said).filter_map(|row| row.client_history.as_ref());
+    let entries =
+        path.iter().rev().take(last_said).filter_map(|link| link.row.client_history.as_ref());
     let elsewhere = reference::read(source, entries.flat_map(|given| &given.entries)).await?;
     let mut walk = Walk::default();
     let mut found = HashMap::new();
-    for (place, row) in path.iter().rev().enumerate() {
-        walk.value = Set::of(row).or(walk.value);
+    for (place, PathLink { row, set, .. }) in path.into_iter().rev().enumerate() {
+        walk.value = set.or(walk.value);
         if place < last_said {
-            walk.messages.extend(said_at(source.store, thread, row, &elsewhere).await?);
+            walk.messages.extend(said_at(source.store, thread, &row, &elsewhere).await?);
         }
         if is_wanted(row.key) {
             let state = match said.contains(&row.key) {
@@ -123,6 +144,26 @@ async fn on_path(
         }
     }
     Ok(found)
+}
+
+/// The path to a checkpoint, newest first, with those states that a wanted checkpoint shows.
+async fn links(
+    source: HistorySource<'_>,
+    thread: &ThreadRow,
+    newest: CheckpointKey,
+    wanted: &HashSet<CheckpointKey>,
+) -> Result<Vec<PathLink>> {
+    let mut path = PathReader::new(source.store, source.scope, &thread.id, Some(newest));
+    let (mut links, mut is_shown) = (Vec::new(), false);
+    while let Some(row) = path.next().await? {
+        is_shown |= wanted.contains(&row.key);
+        let set = Set::of(&row);
+        let has_set = set.is_some();
+        let row = CheckpointRow { value: None, ..row };
+        links.push(PathLink { row, has_set, set: set.filter(|_| is_shown) });
+        is_shown &= !has_set;
+    }
+    Ok(links)
 }
 
 // === impl Walk ===

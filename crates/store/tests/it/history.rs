@@ -1,14 +1,15 @@
 //! Checkpoints and the path to the head, messages, bindings.
 
 use trilogue_domain::{CheckpointKey, ClientHistory, Reference};
-use trilogue_store::Change;
 use trilogue_store::rows::{BindingRow, MessageRow};
+use trilogue_store::{Change, PathReader};
 
 use crate::harness::{World, agent, alice, contract, json, own_scope, thread_id};
 use crate::rows;
 
 contract!(
     the_path_leads_from_the_head_to_the_beginning,
+    a_long_path_is_read_whole_and_as_far_as_it_is_asked,
     a_removed_run_stays_on_the_path_without_value,
     a_path_stays_within_its_thread,
     a_message_that_another_run_holds_stays_there,
@@ -50,6 +51,37 @@ async fn the_path_leads_from_the_head_to_the_beginning(world: World) {
     let found = world.store.checkpoint(&alice(), &thread_id("t"), &c.id).await.unwrap();
     assert_eq!(found, Some(c.clone()));
     assert_eq!(world.store.checkpoint_by_key(c.key).await.unwrap(), Some(c));
+}
+
+async fn a_long_path_is_read_whole_and_as_far_as_it_is_asked(world: World) {
+    const COUNT: usize = 10_050;
+    let mut log = world.thread("t").await;
+    let (scope, id) = (alice(), thread_id("t"));
+    let mut parent = None;
+    for part in (0..COUNT).collect::<Vec<_>>().chunks(1_005) {
+        let rows: Vec<_> = part
+            .iter()
+            .map(|number| {
+                let row = log.checkpoint(&format!("c{number}"), parent);
+                parent = Some(row.key);
+                row
+            })
+            .collect();
+        log.write(rows.into_iter().map(Change::Checkpoint)).await;
+    }
+    log.row.head = parent;
+    let row = log.row.clone();
+    log.write([Change::Thread(row)]).await;
+    let mut path = PathReader::new(&*world.store, &scope, &id, None);
+    let mut count = 0;
+    while let Some(row) = path.next().await.unwrap() {
+        count += 1;
+        assert_eq!(row.id.as_str(), format!("c{}", COUNT - count));
+    }
+    assert_eq!(count, COUNT, "to its beginning");
+    assert_eq!(path.next().await.unwrap(), None);
+    let mut stranger = PathReader::new(&*world.store, &scope, &id, Some(CheckpointKey(i64::MAX)));
+    assert_eq!(stranger.next().await.unwrap(), None);
 }
 
 async fn a_removed_run_stays_on_the_path_without_value(world: World) {

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, Right, limits};
+use trilogue_domain::{Code, Error, Right};
 use trilogue_mapping::native::{read_sha256, shown};
 use trilogue_store::rows::{CheckpointRow, ThreadRow};
 use trilogue_wire::agent_connect as wire;
@@ -100,14 +100,8 @@ async fn state(call: ConnectCall) -> Result<Reply> {
 async fn run_state(call: ConnectCall) -> Result<Reply> {
     let run = look_up::run(&call).await?;
     let row = look_up::thread(&call).await?;
-    let path = match row.head {
-        None => Vec::new(),
-        Some(_) => {
-            let limit = limits::MAX_PAGE_ROWS;
-            call.state.read.path(&call.scope(), &row.id, None, limit).await?
-        }
-    };
-    let left = path.iter().find(|checkpoint| checkpoint.run == Some(run.key));
+    let is_left = |checkpoint: &CheckpointRow| checkpoint.run == Some(run.key);
+    let left = thread_show::on_path(&call, &row, is_left).await?;
     bare(&call, &row, left.ok_or_else(no_state)?.key).await
 }
 

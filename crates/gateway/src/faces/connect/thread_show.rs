@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
+use trilogue_domain::ThreadActivity;
 use trilogue_domain::error::Result;
-use trilogue_domain::{ThreadActivity, limits};
 use trilogue_mapping::connect::{self as mapping, CheckpointOf, State, ThreadOf};
 use trilogue_runtime::StateOf;
+use trilogue_store::PathReader;
 use trilogue_store::rows::{CheckpointRow, Page, RunFilter, ThreadRow};
 
 use super::{ConnectCall, fold};
@@ -143,14 +144,28 @@ pub(super) async fn is_hidden(call: &ConnectCall, row: &ThreadRow) -> Result<boo
     let runs = call.state.read.runs(&call.scope(), &filter, &newest).await?;
     let Some(run) = runs.rows.first() else {
         // What only clients have set is theirs to see; not so what a run has left that is gone.
-        let path = match row.head {
-            Some(_) => {
-                call.state.read.path(&call.scope(), &row.id, None, limits::MAX_PAGE_ROWS).await?
-            }
-            None => Vec::new(),
-        };
-        return Ok(path.iter().any(|checkpoint| checkpoint.run.is_some()));
+        let of_run = on_path(call, row, |checkpoint| checkpoint.run.is_some()).await?;
+        return Ok(of_run.is_some());
     };
     let card = call.state.runtime.agent(&run.agent);
     Ok(!card.is_ok_and(|card| mapping::schemas(card).state_schema.is_some()))
+}
+
+/// The newest checkpoint on the path to a thread's head that fits.
+pub(super) async fn on_path(
+    call: &ConnectCall,
+    row: &ThreadRow,
+    fits: impl Fn(&CheckpointRow) -> bool,
+) -> Result<Option<CheckpointRow>> {
+    if row.head.is_none() {
+        return Ok(None);
+    }
+    let scope = call.scope();
+    let mut path = PathReader::new(call.state.read.as_ref(), &scope, &row.id, row.head);
+    while let Some(checkpoint) = path.next().await? {
+        if fits(&checkpoint) {
+            return Ok(Some(checkpoint));
+        }
+    }
+    Ok(None)
 }

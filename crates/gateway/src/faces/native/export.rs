@@ -12,7 +12,9 @@ use serde_json::json;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{InterruptEvent, MessageEvent, ToolEvent};
-use trilogue_domain::{Answer, Body, Code, Content, Part, Resolution, RunId, RunKey, Scope};
+use trilogue_domain::{
+    Answer, Body, CheckpointKey, Code, Content, Part, Resolution, RunId, RunKey, Scope,
+};
 use trilogue_mapping::native::{self as mapping, hex};
 use trilogue_runtime::Runtime;
 use trilogue_store::Read;
@@ -26,7 +28,8 @@ use crate::stream::log_reader::LogReader;
 
 /// How much of the log is read at once, in bytes.
 const READ_BYTES: usize = 256 * 1024;
-const MAX_PATH: usize = 10_000;
+/// How many checkpoints are read at once: each may hold a state.
+const CHECKPOINTS_READ: usize = 32;
 
 pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute {
     path: "/api/v1/threads/{thread_id}/export",
@@ -57,7 +60,8 @@ struct Export {
 enum Stage {
     Runs(Option<i64>),
     Interrupts(Option<i64>),
-    Checkpoints,
+    /// From this checkpoint on, which is the head without one.
+    Checkpoints(Option<CheckpointKey>),
     Events(u64),
     End,
     Done,
@@ -114,7 +118,7 @@ impl Export {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Done) {
             Stage::Runs(after) => self.runs(after).await?,
             Stage::Interrupts(after) => self.interrupts(after).await?,
-            Stage::Checkpoints => self.checkpoints().await?,
+            Stage::Checkpoints(from) => self.checkpoints(from).await?,
             Stage::Events(after) => self.events(after).await?,
             Stage::End => {
                 let events = self.events;
@@ -146,19 +150,24 @@ impl Export {
             self.runtime.shown(&self.reader, &row.run_id, &row.interrupt.id);
             self.line(&json!({ "interrupt": rows::interrupt(row) }));
         }
-        Ok(listing.next.map_or(Stage::Checkpoints, |next| Stage::Interrupts(Some(next))))
+        Ok(listing.next.map_or(Stage::Checkpoints(None), |next| Stage::Interrupts(Some(next))))
     }
 
-    async fn checkpoints(&mut self) -> Result<Stage> {
-        if self.thread.head.is_some() {
-            let path = self.read.path(&self.scope, &self.thread.id, None, MAX_PATH).await?;
-            for (place, row) in path.iter().enumerate() {
-                let parent = path.get(place + 1).map(|parent| &parent.id);
-                let run = row.run.and_then(|key| self.runs.get(&key));
-                self.line(&json!({ "checkpoint": rows::checkpoint(row, parent, run) }));
-            }
+    async fn checkpoints(&mut self, from: Option<CheckpointKey>) -> Result<Stage> {
+        let from = from.or(self.thread.head);
+        if from.is_none() {
+            return Ok(Stage::Events(0));
         }
-        Ok(Stage::Events(0))
+        // One more, whose id is the parent of the last.
+        let most = CHECKPOINTS_READ + 1;
+        let path = self.read.path(&self.scope, &self.thread.id, from, most).await?;
+        for (place, row) in path.iter().take(CHECKPOINTS_READ).enumerate() {
+            let parent = path.get(place + 1).map(|parent| &parent.id);
+            let run = row.run.and_then(|key| self.runs.get(&key));
+            self.line(&json!({ "checkpoint": rows::checkpoint(row, parent, run) }));
+        }
+        let next = path.get(CHECKPOINTS_READ).map(|row| row.key);
+        Ok(next.map_or(Stage::Events(0), |next| Stage::Checkpoints(Some(next))))
     }
 
     async fn events(&mut self, after: u64) -> Result<Stage> {

@@ -5,6 +5,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointId, Code, Error, MessageId, Right, ThreadId};
 use trilogue_mapping::native::{self as mapping, read_json, read_object, shown};
 use trilogue_runtime::{NewThread, ThreadPatch};
+use trilogue_store::PathReader;
 use trilogue_store::rows::{ThreadFilter, ThreadRow};
 use trilogue_wire::native::{self, List, Thread};
 
@@ -12,9 +13,6 @@ use super::named_message::message_named;
 use super::{AFTER, LIMIT, METADATA, NativeCall, NativeRoute, rows, thread};
 use crate::http::reply::Reply;
 use crate::route::{Access, Verb, json_response, no_content, of};
-
-/// How far back on the path a thread's newest state is looked for, in checkpoints.
-const MAX_STATE_PATH: usize = 64;
 
 const BASE: NativeRoute = NativeRoute {
     path: "/api/v1/threads/{thread_id}",
@@ -173,9 +171,14 @@ async fn whole(call: &NativeCall, row: &ThreadRow) -> Result<Thread> {
     if row.head.is_none() {
         return Ok(thread);
     }
-    let path = call.state.read.path(&call.scope(), &row.id, None, MAX_STATE_PATH).await?;
-    thread.head = path.first().map(|checkpoint| checkpoint.id.as_str().to_owned());
-    let value = path.iter().find_map(|checkpoint| checkpoint.value.as_ref());
-    thread.values = value.map(mapping::json);
+    let scope = call.scope();
+    let mut path = PathReader::new(call.state.read.as_ref(), &scope, &row.id, row.head);
+    while let Some(checkpoint) = path.next().await? {
+        thread.head.get_or_insert_with(|| checkpoint.id.as_str().to_owned());
+        if let Some(value) = &checkpoint.value {
+            thread.values = Some(mapping::json(value));
+            break;
+        }
+    }
     Ok(thread)
 }
