@@ -131,7 +131,7 @@ impl State {
                 ended = Some(place);
             }
             Some(place) if !has_ended => {
-                self.ended.remove(&place);
+                self.ended.remove(place);
                 ended = None;
             }
             _ => {}

@@ -1,8 +1,7 @@
 //! Recovery, queue workers and retention.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
-use std::hash::Hash;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -13,6 +12,7 @@ use trilogue_domain::{
 
 use super::state::State;
 use super::{MemoryStore, size_estimate};
+use crate::core::retention::{EndedRun, RetentionPass};
 use crate::core::table::ended_at;
 use crate::port::Housekeeping;
 use crate::rows::{
@@ -84,18 +84,15 @@ impl Housekeeping for MemoryStore {
             state.ended_runs()
         };
         ended.sort_by_key(|row| Reverse((ended_at(row), row.key)));
-        let mut of_thread = RunCounts::new(policy.max_runs_per_thread);
-        let mut of_tenant = RunCounts::new(policy.max_runs_per_tenant);
-        let oldest = policy.max_age.map(|age| now.before(age));
-        let oldest_stateless = policy.max_stateless_age.map(|age| now.before(age));
+        let mut pass = RetentionPass::new(policy, now);
         ended.retain(|row| {
-            // Every count is kept, whichever condition holds.
-            let is_over = [of_thread.is_over(row.thread), of_tenant.is_over(row.tenant.clone())];
-            let is_older =
-                |than: Option<Timestamp>| than.is_some_and(|than| ended_at(row) < Some(than));
-            is_older(oldest)
-                || (row.stateless && is_older(oldest_stateless))
-                || is_over.contains(&true)
+            pass.removes(EndedRun {
+                key: row.key,
+                thread: row.thread,
+                tenant: row.tenant.as_str(),
+                ended_at: ended_at(row).unwrap_or(row.created_at),
+                is_stateless: row.stateless,
+            })
         });
         // A run with an undelivered callback stays.
         let state = self.open()?;
@@ -126,7 +123,7 @@ impl Housekeeping for MemoryStore {
 impl State {
     /// Runs that have ended, of threads that are not quarantined.
     fn ended_runs(&self) -> Vec<Arc<RunRow>> {
-        let runs = self.ended.values().filter_map(|key| self.runs.get(key));
+        let runs = self.ended.keys().filter_map(|key| self.runs.get(&key));
         runs.filter(|run| self.quarantine.check(run.row.thread).is_ok())
             .map(|run| Arc::clone(&run.row))
             .collect()
@@ -152,28 +149,5 @@ impl State {
         }
         thread.bytes = thread.bytes.saturating_sub(size_estimate::SMALL_ROW_BYTES);
         self.bytes = self.bytes.saturating_sub(size_estimate::SMALL_ROW_BYTES);
-    }
-}
-
-/// How many terminal runs of each holder were seen, newest first.
-#[derive(Debug)]
-struct RunCounts<K> {
-    most: Option<u64>,
-    seen: HashMap<K, u64>,
-}
-
-// === impl RunCounts ===
-
-impl<K: Hash + Eq> RunCounts<K> {
-    fn new(most: Option<u64>) -> Self {
-        Self { most, seen: HashMap::new() }
-    }
-
-    /// Counts one; whether it is more than the holder may keep.
-    fn is_over(&mut self, holder: K) -> bool {
-        let Some(most) = self.most else { return false };
-        let seen = self.seen.entry(holder).or_default();
-        *seen += 1;
-        *seen > most
     }
 }

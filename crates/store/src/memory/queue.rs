@@ -6,7 +6,7 @@ use trilogue_domain::{RunKey, Scope, TenantId, ThreadKey, Timestamp};
 
 use super::key_map::KeyMap;
 use super::size_estimate;
-use crate::core::queue::{FinishOutcome, QueueEntry, is_of_run, settle_line};
+use crate::core::queue::{FinishOutcome, QueueEntry, settle_line};
 use crate::rows::{Claim, QueueItem, QueueKind};
 
 #[derive(Debug, Default)]
@@ -65,10 +65,19 @@ impl QueueEntries {
         }
     }
 
-    pub(super) fn remove_run(&mut self, thread: ThreadKey, run: RunKey, ids: &[&str]) {
+    /// `is_named` tells the ids of the run and of its interrupts.
+    pub(super) fn remove_run(
+        &mut self,
+        thread: ThreadKey,
+        run: RunKey,
+        is_named: impl Fn(&str) -> bool,
+    ) {
         let Some(of_thread) = self.by_thread.get(&thread) else { return };
-        let is_of =
-            |id: &&i64| self.entries.get(id).is_some_and(|entry| is_of_run(&entry.item, run, ids));
+        let is_of = |id: &&i64| {
+            self.entries
+                .get(id)
+                .is_some_and(|entry| entry.about == Some(run) || is_named(&entry.item.key))
+        };
         for id in of_thread.iter().filter(is_of).copied().collect::<Vec<_>>() {
             self.remove(id);
         }

@@ -278,9 +278,19 @@ impl Read for MemoryStore {
         Ok(bounded(frames, range.max_bytes))
     }
 
+    async fn last_number(&self, thread: ThreadKey) -> Result<u64> {
+        let state = self.open()?;
+        state.quarantine.check(thread)?;
+        Ok(state.threads.get(&thread).map_or(0, |held| held.last))
+    }
+
     fn tail(&self, thread: ThreadKey) -> Tail {
-        let last = || self.inner.lock().threads.get(&thread).map_or(0, |held| held.last);
-        self.inner.tails.attach(thread, last)
+        let (tail, first) = self.inner.tails.attach(thread);
+        if let Some(entry) = first {
+            let last = self.inner.lock().threads.get(&thread).map_or(0, |held| held.last);
+            self.inner.tails.found(thread, entry, last);
+        }
+        tail
     }
 
     async fn blob(&self, thread: ThreadKey, blob: &BlobRef) -> Result<Option<Bytes>> {

@@ -5,6 +5,7 @@ use trilogue_domain::{CheckpointKey, RunKey, Scope, TenantId, ThreadId, ThreadKe
 
 use super::blob::Blobs;
 use super::configuration::ConfigurationRows;
+use super::eviction::EvictionOrder;
 use super::key_map::KeyMap;
 use super::queue::QueueEntries;
 use super::tenant::TenantIndex;
@@ -32,10 +33,10 @@ pub(super) struct State {
     /// Shared with readers outside the lock; changes of frames reach it under the lock.
     pub(super) tails: Arc<Tails>,
     pub(super) quarantine: Quarantine,
-    /// Ended runs, in the order in which they ended: the first is evicted first.
-    pub(super) ended: BTreeMap<u64, RunKey>,
+    /// Ended runs, in the order in which they ended.
+    pub(super) ended: EvictionOrder<RunKey>,
     /// Threads without runs, in the order in which they lost their last.
-    pub(super) idle: BTreeMap<u64, ThreadKey>,
+    pub(super) idle: EvictionOrder<ThreadKey>,
     /// The last place given in an order of arrival.
     pub(super) last_place: u64,
     /// Estimate of what threads and runs hold, without blobs and queue.
@@ -83,8 +84,8 @@ impl State {
             configurations: ConfigurationRows::default(),
             tails,
             quarantine: Quarantine::default(),
-            ended: BTreeMap::new(),
-            idle: BTreeMap::new(),
+            ended: EvictionOrder::default(),
+            idle: EvictionOrder::default(),
             last_place: 0,
             bytes: 0,
             removed: Garbage::default(),

@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::{
     AgentName, CheckpointId, CheckpointKey, MessageId, RunId, RunKey, ThreadKey,
@@ -10,7 +11,7 @@ use super::key_map::KeyMap;
 use super::size_estimate;
 use super::state::State;
 use crate::record::Frame;
-use crate::rows::{BindingRow, CheckpointRow, IdempotencyKey, MessageRow, ThreadRow};
+use crate::rows::{BindingRow, CheckpointRow, IdempotencyKey, MessageRow, RunRow, ThreadRow};
 
 /// A thread, its log, and the keys of its rows.
 #[derive(Debug)]
@@ -128,80 +129,57 @@ impl ThreadEntry {
 
 impl State {
     /// Removes a run with all its data. Checkpoints that it made stay as links, without value.
-    pub(super) fn remove_run(&mut self, thread: ThreadKey, key: RunKey) {
-        let Self { threads, runs, tenants, .. } = self;
-        if runs.get(&key).is_some_and(|run| run.row.thread != thread) {
+    pub(super) fn remove_run(&mut self, key: ThreadKey, run: RunKey) {
+        if self.runs.get(&run).is_some_and(|held| held.row.thread != key) {
             return;
         }
-        let Some(thread) = threads.get_mut(&thread) else { return };
-        thread.runs.remove(&key);
-        let parts = thread.parts.remove(&key).unwrap_or_default();
-        self.bytes = self.bytes.saturating_sub(parts.bytes);
+        let Some(mut thread) = self.threads.remove(&key) else { return };
+        let parts = thread.parts.remove(&run).unwrap_or_default();
+        if let Some(row) = self.forget_run(&thread, run, &parts) {
+            let used = thread.idempotency.remove(&row.id).unwrap_or_default();
+            let bytes = used.len() * size_estimate::SMALL_ROW_BYTES;
+            thread.bytes = thread.bytes.saturating_sub(bytes);
+            self.bytes = self.bytes.saturating_sub(bytes);
+        }
+        thread.runs.remove(&run);
         for (first, _) in &parts.frames {
             self.removed.frames.extend(thread.frames.remove(first));
         }
         if !parts.frames.is_empty() {
-            self.tails.removed(thread.row.key, thread.last);
+            self.tails.removed(key, thread.last);
         }
         for checkpoint in &parts.checkpoints {
             if let Some(row) = self.checkpoints.get_mut(checkpoint) {
                 empty(row);
             }
         }
-        let mut gone = Vec::new();
-        if let Some(tenant) = tenants.get_mut(&thread.row.tenant) {
-            tenant.run_keys.remove(&key);
-            for message in &parts.messages {
-                let Some(place) = thread.remove_message(message) else { continue };
-                let holders = tenant.messages.get_mut(message);
-                if holders.is_some_and(|holders| holders.remove(place)) {
-                    tenant.messages.remove(message);
-                }
-            }
-            for interrupt in &parts.interrupts {
-                thread.interrupts.remove(interrupt);
-                tenant.interrupt_keys.remove(interrupt);
-                if let Some(row) = self.interrupts.remove(interrupt) {
-                    tenant.interrupts.remove(&row.interrupt.id);
-                    gone.push(row);
-                }
-            }
+        for message in &parts.messages {
+            thread.remove_message(message);
+        }
+        for interrupt in &parts.interrupts {
+            thread.interrupts.remove(interrupt);
         }
         for blob in &parts.blobs {
-            self.blobs.unname(&thread.row.tenant, blob);
             forget_name(&mut thread.blobs, blob);
         }
-        let Some(run) = runs.remove(&key) else { return };
-        let ids = gone.iter().map(|row| row.interrupt.id.as_str());
-        let ids: Vec<_> = ids.chain([run.row.id.as_str()]).collect();
-        self.queue.remove_run(thread.row.key, key, &ids);
-        self.bytes = self.bytes.saturating_sub(size_estimate::run(&run.row));
-        if let Some(place) = run.ended {
-            self.ended.remove(&place);
-        }
-        if let Some(tenant) = tenants.get_mut(&run.row.tenant) {
-            tenant.runs.remove(&run.row.id);
-        }
-        for used in thread.idempotency.remove(&run.row.id).unwrap_or_default() {
-            self.idempotency.remove(&used);
-            thread.bytes = thread.bytes.saturating_sub(size_estimate::SMALL_ROW_BYTES);
-            self.bytes = self.bytes.saturating_sub(size_estimate::SMALL_ROW_BYTES);
-        }
-        self.removed.runs.push(run);
         self.removed.parts.push(parts);
+        self.threads.insert(key, thread);
     }
 
     pub(super) fn remove_thread(&mut self, key: ThreadKey) {
         self.quarantine.remove(key);
-        let Some(thread) = self.threads.get(&key) else { return };
-        let runs: Vec<_> = thread.parts.keys().chain(&thread.runs).copied().collect();
-        for run in runs {
-            self.remove_run(key, run);
-        }
         let Some(thread) = self.threads.remove(&key) else { return };
+        self.queue.remove_thread(key);
+        // Everything of the thread goes with it: only what others share is taken apart.
+        for (run, parts) in &thread.parts {
+            // Frames may name a run of another thread, which stays.
+            if self.runs.get(run).is_none_or(|held| held.row.thread == key) {
+                self.forget_run(&thread, *run, parts);
+            }
+        }
         self.bytes = self.bytes.saturating_sub(thread.bytes + size_estimate::thread(&thread.row));
         if let Some(place) = thread.idle {
-            self.idle.remove(&place);
+            self.idle.remove(place);
         }
         for checkpoint in thread.checkpoints.values() {
             self.checkpoints.remove(checkpoint);
@@ -212,13 +190,63 @@ impl State {
         for blob in &thread.own_blobs {
             self.blobs.unname(&thread.row.tenant, blob);
         }
-        self.queue.remove_thread(key);
         self.tails.ended(key);
         if let Some(tenant) = self.tenants.get_mut(&thread.row.tenant) {
             tenant.threads.remove(&thread.row.id);
             tenant.listed.remove(&key);
         }
         self.removed.threads.push(thread);
+    }
+
+    /// Removes a run from what threads share, but neither from its thread nor from the thread's bytes. Returns its row.
+    fn forget_run(
+        &mut self,
+        thread: &ThreadEntry,
+        key: RunKey,
+        parts: &RunContents,
+    ) -> Option<Arc<RunRow>> {
+        self.bytes = self.bytes.saturating_sub(parts.bytes);
+        for blob in &parts.blobs {
+            self.blobs.unname(&thread.row.tenant, blob);
+        }
+        let run = self.runs.remove(&key);
+        let mut interrupts = SmallVec::<[_; 2]>::new();
+        if let Some(tenant) = self.tenants.get_mut(&thread.row.tenant) {
+            tenant.run_keys.remove(&key);
+            for message in &parts.messages {
+                let Some(held) = thread.messages.get(message) else { continue };
+                let holders = tenant.messages.get_mut(message);
+                if holders.is_some_and(|holders| holders.remove(held.place)) {
+                    tenant.messages.remove(message);
+                }
+            }
+            for interrupt in &parts.interrupts {
+                tenant.interrupt_keys.remove(interrupt);
+                if let Some(row) = self.interrupts.remove(interrupt) {
+                    tenant.interrupts.remove(&row.interrupt.id);
+                    interrupts.push(row);
+                }
+            }
+            if let Some(run) = &run {
+                tenant.runs.remove(&run.row.id);
+            }
+        }
+        let run = run?;
+        let is_named = |name: &str| {
+            run.row.id.as_str() == name
+                || interrupts.iter().any(|row| row.interrupt.id.as_str() == name)
+        };
+        self.queue.remove_run(thread.row.key, key, is_named);
+        self.bytes = self.bytes.saturating_sub(size_estimate::run(&run.row));
+        if let Some(place) = run.ended {
+            self.ended.remove(place);
+        }
+        for used in thread.idempotency.get(&run.row.id).into_iter().flatten() {
+            self.idempotency.remove(used);
+        }
+        let row = Arc::clone(&run.row);
+        self.removed.runs.push(run);
+        Some(row)
     }
 
     /// Notes whether a thread can be evicted: while it has no runs, and from now on.
@@ -232,7 +260,7 @@ impl State {
             }
             (false, Some(old)) => {
                 thread.idle = None;
-                self.idle.remove(&old);
+                self.idle.remove(old);
             }
             _ => {}
         }

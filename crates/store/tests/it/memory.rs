@@ -113,3 +113,51 @@ async fn it_says_what_it_is() {
     assert!(!copy.exists());
     assert!(world.store.health().is_ok());
 }
+
+#[tokio::test]
+async fn what_somebody_has_open_goes_last() {
+    let world = world(10, usize::MAX / 8).await;
+    let mut opened = Vec::new();
+    for number in 0..3 {
+        let (log, run) = world.ended(&format!("open{number}"), &format!("mine{number}")).await;
+        opened.push((world.store.tail(log.row.key), run));
+    }
+    for number in 0..100 {
+        world.ended(&format!("t{number}"), &format!("r{number}")).await;
+    }
+    for (_, run) in &opened {
+        assert!(world.store.run(&alice(), &run.id).await.unwrap().is_some(), "{}", run.id);
+    }
+    assert!(world.store.run(&alice(), &run_id("r99")).await.unwrap().is_some());
+    assert_eq!(world.store.stats().await.unwrap().runs, 10);
+    // Closed, they are the oldest again.
+    let first = opened.remove(0).1;
+    for number in 100..105 {
+        world.ended(&format!("t{number}"), &format!("r{number}")).await;
+    }
+    assert_eq!(world.store.run(&alice(), &first.id).await.unwrap(), None);
+    for (_, run) in &opened {
+        assert!(world.store.run(&alice(), &run.id).await.unwrap().is_some(), "{}", run.id);
+    }
+    // The bound holds also where somebody has everything open.
+    let mut tails = Vec::new();
+    for number in 200..220 {
+        let (log, _) = world.ended(&format!("t{number}"), &format!("r{number}")).await;
+        tails.push(world.store.tail(log.row.key));
+    }
+    world.ended("last", "last").await;
+    assert_eq!(world.store.stats().await.unwrap().runs, 10);
+}
+
+#[tokio::test]
+async fn a_thread_that_somebody_has_open_survives_others_that_fill_the_store() {
+    let world = world(usize::MAX, 256 * 1024).await;
+    let mut session = world.thread("session").await;
+    let tail = world.store.tail(session.row.key);
+    for number in 0..2_000 {
+        world.thread(&format!("t{number}")).await;
+    }
+    session.start("prompt").await;
+    assert!(world.store.stats().await.unwrap().bytes <= 256 * 1024);
+    drop(tail);
+}

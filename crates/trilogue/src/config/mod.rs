@@ -173,9 +173,9 @@ pub struct Store {
     pub max_size: Option<Size>,
     /// The space that the server reserves for ending runs when the disk is full.
     pub reserve: Size,
-    /// `memory:` only: the maximum number of runs. Above it, the server removes the oldest ended runs.
+    /// `memory:` only: the maximum number of runs. Above it, the server removes the oldest ended runs; those of a thread that a client has open go last.
     pub memory_runs: usize,
-    /// `memory:` only: the maximum size of all content. Above it, the server removes the oldest ended runs.
+    /// `memory:` only: the maximum size of all content. Above it, the server removes the oldest ended runs and empty threads; those that a client has open go last.
     pub memory_size: Size,
 }
 
