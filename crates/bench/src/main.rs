@@ -18,6 +18,7 @@ mod memory;
 mod peer;
 mod python;
 mod report;
+mod retention;
 mod search;
 mod start;
 mod stream;
@@ -30,13 +31,14 @@ use anyhow::{Result, bail};
 use report::Report;
 
 /// Every figure, in the order in which it is measured.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "start",
     "appends",
     "stream",
     "echo",
     "sse",
     "memory",
+    "retention",
     "communication",
     "connect",
     "search",
@@ -94,6 +96,7 @@ async fn run(arguments: &[String]) -> Result<bool> {
             "echo" => echo::measure(&mut report).await?,
             "sse" => subscribers::measure(&mut report).await?,
             "memory" => memory::measure(&mut report).await?,
+            "retention" => retention::measure(&mut report).await?,
             "communication" => communication::measure(&mut report).await?,
             "connect" => connect::measure(&mut report).await?,
             "search" => search::measure(&mut report).await?,

@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, stream};
 use serde_json::Value;
 use tokio::sync::{Mutex, Notify, Semaphore};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, InterruptId, Right, RunKey, ThreadKey};
-use trilogue_store::rows::{Claim, QueueKind, RetryDecision};
+use trilogue_store::rows::{Claim, QueueKind, RetryDecision, RunRow};
 
 use crate::callback::while_extending;
 use crate::handle::Runtime;
@@ -26,8 +27,10 @@ pub(crate) const MAX_SLEEP: Duration = Duration::from_secs(60);
 pub(crate) const REST: Duration = Duration::from_secs(1);
 /// How long an item that failed waits before it is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-/// The most runs that retention removes before it lets others work.
+/// The most runs that retention looks up at once.
 const MAX_REMOVED: usize = 256;
+/// The most runs that retention removes at once.
+const MAX_REMOVED_AT_ONCE: usize = 64;
 
 pub(crate) fn start(runtime: &Runtime) {
     for kind in [QueueKind::ScheduledRun, QueueKind::Deadline] {
@@ -184,20 +187,27 @@ async fn retain(runtime: Runtime) {
             Ok(expired) => removed = expired,
             Err(error) => tracing::warn!(%error, "expired configurations could not be removed"),
         }
-        for row in rows {
-            let command = Command::RemoveRun { run: row.key, id: row.id, reason: "retention" };
-            match runtime.change(row.thread, command).await {
-                Ok(_) => removed += 1,
-                // Another worker was faster.
-                Err(error) if matches!(error.code(), Code::RunNotFound | Code::ThreadNotFound) => {
-                    removed += 1;
-                }
-                Err(error) => tracing::warn!(%error, "a run could not be removed"),
-            }
-        }
+        // Together they share commits: one after the other, removing would be slower than new runs come in.
+        let removing = rows.into_iter().map(|row| remove(&runtime, row));
+        let done = stream::iter(removing).buffer_unordered(MAX_REMOVED_AT_ONCE);
+        removed += done.filter(|is_gone| std::future::ready(*is_gone)).count().await;
         // There may be more, unless removing itself does not succeed.
         if found.max(removed) < MAX_REMOVED || removed == 0 {
             tokio::time::sleep(services.options.retention_interval).await;
+        }
+    }
+}
+
+/// Removes a run. Returns whether it is gone.
+async fn remove(runtime: &Runtime, row: RunRow) -> bool {
+    let command = Command::RemoveRun { run: row.key, id: row.id, reason: "retention" };
+    match runtime.change(row.thread, command).await {
+        Ok(_) => true,
+        // Another worker was faster.
+        Err(error) if matches!(error.code(), Code::RunNotFound | Code::ThreadNotFound) => true,
+        Err(error) => {
+            tracing::warn!(%error, "a run could not be removed");
+            false
         }
     }
 }

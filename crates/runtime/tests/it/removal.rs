@@ -207,6 +207,30 @@ async fn a_state_is_set_only_while_the_thread_is_idle_where_that_is_asked_for() 
 }
 
 #[tokio::test]
+async fn removals_by_retention_share_commits() {
+    let house = House::sqlite_with(Options {
+        retention: RetentionPolicy {
+            max_age: None,
+            max_stateless_age: Some(Duration::from_secs(3600)),
+            max_runs_per_thread: None,
+            max_runs_per_tenant: None,
+        },
+        retention_interval: Duration::from_millis(5),
+        ..Options::default()
+    })
+    .await;
+    for _ in 0..60 {
+        house.run("say:x", ThreadChoice::Stateless).await;
+    }
+    let before = house.store.stats().await.unwrap();
+    assert_eq!(before.runs, 60);
+    house.clock.advance(Duration::from_secs(3601));
+    until("all are gone", || async { house.store.stats().await.unwrap().runs == 0 }).await;
+    let made = house.store.stats().await.unwrap().commits - before.commits;
+    assert!(made < 45, "{made} commits for 60 removals");
+}
+
+#[tokio::test]
 async fn a_stateless_run_leaves_itself_alone_and_goes_in_its_time() {
     let options = Options {
         retention: RetentionPolicy {

@@ -5,6 +5,7 @@
 //! | `batch` | whether a batch makes sense, whether its writer still owns the thread, whose its blobs are |
 //! | `page`, `search` | what a page holds, which rows a filter selects, when a filter is too broad |
 //! | `queue` | how a queue item changes when it is offered, claimed, finished, retried or given up |
+//! | `retention` | which ended runs a policy removes |
 //! | `health` | which writes a store with a full or failing disk admits, which threads are quarantined |
 //! | `tail` | which frames stay in memory for attached readers, and when these are woken |
 //! | `table` | the tables, and the columns that a row is searched by |
@@ -13,6 +14,7 @@ pub(crate) mod batch;
 pub(crate) mod health;
 pub(crate) mod page;
 pub(crate) mod queue;
+pub(crate) mod retention;
 pub(crate) mod search;
 pub(crate) mod table;
 pub(crate) mod tail;

@@ -19,6 +19,8 @@ const MAX_ERROR_BYTES: usize = 4 * 1024;
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct QueueEntry {
     pub(crate) item: QueueItem,
+    /// The run that its reference names: it is removed with that run.
+    pub(crate) about: Option<RunKey>,
     /// The run in whose line the item is, and its place there.
     pub(crate) line: Option<(RunKey, u64)>,
     /// The item offered under the same key while a worker held this one.
@@ -55,11 +57,6 @@ pub(crate) fn settle_line(free: Option<(i64, bool)>, first: Option<i64>) -> Opti
         free => free.map(|(id, _)| id),
     };
     (blocked != first).then_some(LineChange { blocked, freed: first })
-}
-
-/// Whether an item of a thread is removed with a run: `ids` are those of the run and its interrupts.
-pub(crate) fn is_of_run(item: &QueueItem, run: RunKey, ids: &[&str]) -> bool {
-    ids.contains(&item.key.as_str()) || run_of(&item.reference.to_value()) == Some(run)
 }
 
 // === impl QueueEntry ===
@@ -144,10 +141,11 @@ impl QueueEntry {
     }
 
     fn new(item: QueueItem) -> Self {
-        let line = item.line();
+        let (about, line) = item.run_and_line();
         let free_at = line.is_none().then_some(item.due);
         Self {
             item,
+            about,
             line,
             next: None,
             free_at,
@@ -178,18 +176,13 @@ impl QueueEntry {
 // === impl QueueItem ===
 
 impl QueueItem {
-    /// The run in whose line it is, and its place there: only the first of a line can be claimed, so that a run's callbacks are delivered in order.
+    /// The run that its reference names; and the run in whose line it is with its place there: only the first of a line can be claimed, so that a run's callbacks are delivered in order.
     /// A callback is in line when its reference has the run's key as `run` and the number of an event as `number`.
-    pub(crate) fn line(&self) -> Option<(RunKey, u64)> {
-        if self.kind != QueueKind::Callback {
-            return None;
-        }
+    pub(crate) fn run_and_line(&self) -> (Option<RunKey>, Option<(RunKey, u64)>) {
         let reference = self.reference.to_value();
-        let number = reference.get("number").and_then(serde_json::Value::as_u64)?;
-        Some((run_of(&reference)?, number))
+        let run = reference.get("run").and_then(serde_json::Value::as_i64).map(RunKey);
+        let number = reference.get("number").and_then(serde_json::Value::as_u64);
+        let line = run.zip(number).filter(|_| self.kind == QueueKind::Callback);
+        (run, line)
     }
-}
-
-fn run_of(reference: &serde_json::Value) -> Option<RunKey> {
-    reference.get("run").and_then(serde_json::Value::as_i64).map(RunKey)
 }

@@ -14,6 +14,8 @@ use crate::port::Batch;
 
 /// The most blobs that are remembered as stored but not yet named.
 const MAX_PENDING: usize = 65_536;
+/// The most bytes of blobs that go with the removal of their names.
+const MAX_BYTES_AT_ONCE: i64 = 4 * 1024 * 1024;
 
 /// Blobs that were stored for a later frame: removing another frame must not take them away.
 #[derive(Debug, Default)]
@@ -83,19 +85,47 @@ pub(super) fn named(
     Ok(keys.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Removes those of these blobs that nothing names any more.
+/// Removes those of these blobs that nothing names any more: now where they are small together, else later, one by one.
 pub(super) fn remove_unnamed(
     conn: &Connection,
     pending: &PendingBlobs,
     keys: &[i64],
 ) -> Result<(), SqliteError> {
-    let mut statement = conn.prepare_cached(concat!(
+    let mut bytes = 0;
+    for key in keys.iter().filter(|key| !pending.is_waiting(**key)) {
+        let length: Option<i64> = conn
+            .prepare_cached("SELECT length FROM blobs WHERE key = ?1")?
+            .query_row([key], |row| row.get(0))
+            .optional()?;
+        bytes += length.unwrap_or(0);
+        if bytes <= MAX_BYTES_AT_ONCE {
+            remove_if_unnamed(conn, *key)?;
+        } else {
+            conn.prepare_cached("INSERT OR IGNORE INTO unnamed_blobs (blob) VALUES (?1)")?
+                .execute([key])?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes one of those that were left for later.
+pub(super) fn sweep_unnamed(conn: &Connection, pending: &PendingBlobs) -> Result<(), SqliteError> {
+    let key: Option<i64> = conn
+        .prepare_cached("DELETE FROM unnamed_blobs WHERE blob = (SELECT min(blob) FROM unnamed_blobs) RETURNING blob")?
+        .query_row([], |row| row.get(0))
+        .optional()?;
+    match key {
+        Some(key) if !pending.is_waiting(key) => remove_if_unnamed(conn, key),
+        _ => Ok(()),
+    }
+}
+
+fn remove_if_unnamed(conn: &Connection, key: i64) -> Result<(), SqliteError> {
+    conn.prepare_cached(concat!(
         "DELETE FROM blobs WHERE key = ?1",
         " AND NOT EXISTS (SELECT 1 FROM blob_refs WHERE blob = ?1)"
-    ))?;
-    for key in keys.iter().filter(|key| !pending.is_waiting(**key)) {
-        statement.execute([key])?;
-    }
+    ))?
+    .execute([key])?;
     Ok(())
 }
 

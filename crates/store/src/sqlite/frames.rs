@@ -12,6 +12,16 @@ use crate::core::damaged;
 use crate::port::Range;
 use crate::record::Frame;
 
+/// Frames that a removal has left to be deleted are gone for readers.
+macro_rules! not_removed {
+    () => {
+        concat!(
+            " AND NOT EXISTS (SELECT 1 FROM removals WHERE removals.thread = frames.thread",
+            " AND removals.run IN (0, coalesce(frames.run, 0)))"
+        )
+    };
+}
+
 pub(super) fn read(
     conn: &Connection,
     context: &Context,
@@ -27,7 +37,9 @@ pub(super) fn read(
             let from = first_of_run(&snapshot, run.0, range.after)?;
             let sql = concat!(
                 "SELECT thread, run, first, last, first_run, body FROM frames",
-                " WHERE run = ?1 AND first_run >= ?2 ORDER BY first_run"
+                " WHERE run = ?1 AND first_run >= ?2",
+                not_removed!(),
+                " ORDER BY first_run"
             );
             collect(&snapshot, context, thread, sql, [run.0, from], range.max_bytes, |frame| {
                 check.pass(frame)
@@ -56,7 +68,9 @@ fn of_thread(
     };
     let sql = concat!(
         "SELECT thread, run, first, last, first_run, body FROM frames",
-        " WHERE thread = ?1 AND first >= ?2 ORDER BY first"
+        " WHERE thread = ?1 AND first >= ?2",
+        not_removed!(),
+        " ORDER BY first"
     );
     let mut next = range.after.saturating_add(1);
     collect(conn, context, thread, sql, [thread.0, from], range.max_bytes, |frame| {

@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{OptionalExtension, params};
 use trilogue_domain::error::Result;
 use trilogue_domain::limits::IDEMPOTENCY_KEPT;
 use trilogue_domain::{CheckpointKey, RunId, RunKey, Scope, ThreadId, ThreadKey, Timestamp};
@@ -100,7 +100,7 @@ impl Housekeeping for SqliteStore {
         }
         let policy = *policy;
         self.read(move |conn, context| {
-            let keys = expired(conn, &policy, now, limit)?;
+            let keys = context.retention.expired(conn, &policy, now, limit)?;
             let mut runs = Vec::with_capacity(keys.len());
             for key in keys {
                 match row::one::<RunRow>(conn, "WHERE key = ?1", [key]) {
@@ -168,82 +168,4 @@ impl SqliteStore {
         }
         Ok(found)
     }
-}
-
-/// Keys of the terminal runs that a policy removes, oldest first.
-fn expired(
-    conn: &Connection,
-    policy: &RetentionPolicy,
-    now: Timestamp,
-    limit: usize,
-) -> Result<Vec<i64>, SqliteError> {
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut found = Vec::new();
-    for (age, sql) in [(policy.max_age, TOO_OLD), (policy.max_stateless_age, TOO_OLD_STATELESS)] {
-        if let Some(age) = age {
-            collect(conn, sql, now.before(age).as_micros(), limit, &mut found)?;
-        }
-    }
-    for (most, sql) in [
-        (policy.max_runs_per_thread, BEYOND_PER_THREAD),
-        (policy.max_runs_per_tenant, BEYOND_PER_TENANT),
-    ] {
-        if let Some(most) = most {
-            collect(conn, sql, i64::try_from(most).unwrap_or(i64::MAX), limit, &mut found)?;
-        }
-    }
-    found.sort_unstable();
-    found.dedup();
-    found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-    Ok(found.into_iter().map(|(_, key)| key).collect())
-}
-
-/// Whether no callback of a run waits for delivery.
-macro_rules! all_told {
-    () => {
-        "NOT EXISTS (SELECT 1 FROM queue WHERE queue.run = runs.key AND queue.dead = 0)"
-    };
-}
-
-pub(super) const TOO_OLD: &str = concat!(
-    "SELECT ended_at, key FROM runs WHERE ended_at < ?1 AND ",
-    all_told!(),
-    " ORDER BY ended_at, key LIMIT ?2"
-);
-pub(super) const TOO_OLD_STATELESS: &str = concat!(
-    "SELECT ended_at, key FROM runs INDEXED BY runs_stateless",
-    " WHERE stateless = 1 AND ended_at < ?1 AND ",
-    all_told!(),
-    " ORDER BY ended_at, key LIMIT ?2"
-);
-/// Terminal runs of a thread beyond its newest `?1`.
-const BEYOND_PER_THREAD: &str = concat!(
-    "SELECT ended_at, key FROM (SELECT ended_at, key,",
-    " row_number() OVER (PARTITION BY thread ORDER BY ended_at DESC, key DESC) AS place",
-    " FROM runs WHERE ended_at IS NOT NULL) AS runs WHERE place > ?1 AND ",
-    all_told!(),
-    " ORDER BY ended_at, key LIMIT ?2"
-);
-/// Terminal runs of a tenant beyond its newest `?1`.
-const BEYOND_PER_TENANT: &str = concat!(
-    "SELECT ended_at, key FROM (SELECT ended_at, key,",
-    " row_number() OVER (PARTITION BY tenant ORDER BY ended_at DESC, key DESC) AS place",
-    " FROM runs WHERE ended_at IS NOT NULL) AS runs WHERE place > ?1 AND ",
-    all_told!(),
-    " ORDER BY ended_at, key LIMIT ?2"
-);
-
-fn collect(
-    conn: &Connection,
-    sql: &str,
-    bound: i64,
-    limit: i64,
-    found: &mut Vec<(i64, i64)>,
-) -> Result<(), SqliteError> {
-    let mut statement = conn.prepare_cached(sql)?;
-    let rows = statement.query_map([bound, limit], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    for row in rows {
-        found.push(row?);
-    }
-    Ok(())
 }

@@ -20,12 +20,14 @@ pub(super) fn offer(conn: &Connection, item: &QueueItem) -> Result<(), SqliteErr
         // Only callbacks are in line; any other item replaces what is there, in one statement.
         let sql = concat!(
             "INSERT INTO queue",
-            " (thread, kind, key, tenant, due, body, free_at, fence, attempts, dead, error)",
-            " VALUES (?1, ?3, ?4, ?5, ?6, ?7, ?6, 0, 0, 0, '')",
+            " (thread, kind, key, tenant, due, body, free_at, fence, attempts, dead, error, about)",
+            " VALUES (?1, ?3, ?4, ?5, ?6, ?7, ?6, 0, 0, 0, '', ?8)",
             " ON CONFLICT (kind, tenant, key) DO UPDATE SET thread = ?1, due = ?6, body = ?7,",
-            " free_at = ?6, fence = fence + 1, attempts = 0, held = 0, dead = 0, error = ''"
+            " free_at = ?6, fence = fence + 1, attempts = 0, held = 0, dead = 0, error = '',",
+            " about = ?8"
         );
-        row::write(conn, sql, item, &[])?;
+        let (about, _) = item.run_and_line();
+        row::write(conn, sql, item, &[&about.map(|run| run.0)])?;
         return Ok(());
     }
     let old = load(
@@ -222,8 +224,10 @@ fn entry(row: &Row<'_>) -> Result<(i64, QueueEntry), SqliteError> {
     let damaged = |error| SqliteError::Damaged(item.thread, error);
     let next = next.map(|next| QueueItem::decode(&next)).transpose().map_err(damaged)?;
     let free_at: i64 = row.get(7)?;
+    let (about, line) = item.run_and_line();
     let entry = QueueEntry {
-        line: item.line(),
+        about,
+        line,
         item,
         next,
         free_at: (free_at != BLOCKED).then(|| Timestamp::from_micros(free_at)),
@@ -244,11 +248,11 @@ fn store(
 ) -> Result<(), SqliteError> {
     let sql = concat!(
         "INSERT INTO queue (thread, kind, key, tenant, due, body, free_at, fence, attempts, held,",
-        " dead, error, next, run, place)",
-        " VALUES (?1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+        " dead, error, next, run, place, about)",
+        " VALUES (?1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
         " ON CONFLICT (kind, tenant, key) DO UPDATE SET thread = ?1, due = ?6, body = ?7,",
         " free_at = ?8, fence = ?9, attempts = ?10, held = ?11, dead = ?12, error = ?13,",
-        " next = ?14, run = ?15, place = ?16"
+        " next = ?14, run = ?15, place = ?16, about = ?17"
     );
     row::write(
         conn,
@@ -264,6 +268,7 @@ fn store(
             entry.next.as_ref().map(Record::encode),
             entry.line.map(|(run, _)| run.0),
             entry.line.map_or(0, |(_, place)| place.cast_signed()),
+            entry.about.map(|run| run.0),
         ],
     )?;
     let (run, before) = (entry.line.map(|(run, _)| run), before.map(|(run, _)| run));

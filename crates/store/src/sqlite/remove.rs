@@ -3,9 +3,45 @@ use trilogue_domain::{RunKey, ThreadKey};
 
 use super::error::SqliteError;
 use super::{apply, blob, row, search, thread_agents};
-use crate::core::queue::is_of_run;
-use crate::record::Record;
-use crate::rows::{CheckpointRow, QueueItem};
+use crate::rows::CheckpointRow;
+
+pub(super) const ABOUT_RUN: &str = "DELETE FROM queue WHERE about = ?2 AND thread = ?1";
+pub(super) const UNDER_ID: &str = "DELETE FROM queue WHERE thread = ?1 AND key = ?2";
+pub(super) const UNDER_INTERRUPT: &str = concat!(
+    "DELETE FROM queue WHERE thread = ?1",
+    " AND key IN (SELECT id FROM interrupts WHERE thread = ?1 AND run = ?2)"
+);
+
+/// The most frames and bytes that a transaction deletes for one removal, or for a part of one. The statements below read as many frames, or one more to see that there are.
+const MAX_FRAMES: i64 = 256;
+const MAX_BYTES: i64 = 4 * 1024 * 1024;
+/// In place of a run: all frames of a thread.
+const OF_ALL_RUNS: i64 = 0;
+
+/// Statements about the frames of a run or of a whole thread: `?1` is the thread, `?2` the run.
+struct FrameStatements {
+    /// How many there are, and their bytes; not more than is needed.
+    measure: &'static str,
+    delete: &'static str,
+    part: &'static str,
+}
+
+const OF_RUN: FrameStatements = FrameStatements {
+    measure: concat!(
+        "SELECT count(*), coalesce(sum(bytes), 0) FROM (SELECT length(body) AS bytes FROM frames",
+        " WHERE run = ?2 AND thread = ?1 LIMIT 257)"
+    ),
+    delete: "DELETE FROM frames WHERE run = ?2 AND thread = ?1",
+    part: "SELECT id, length(body) FROM frames WHERE run = ?2 AND thread = ?1 LIMIT 256",
+};
+const OF_THREAD: FrameStatements = FrameStatements {
+    measure: concat!(
+        "SELECT count(*), coalesce(sum(bytes), 0) FROM (SELECT length(body) AS bytes FROM frames",
+        " WHERE thread = ?1 AND ?2 = 0 LIMIT 257)"
+    ),
+    delete: "DELETE FROM frames WHERE thread = ?1 AND ?2 = 0",
+    part: "SELECT id, length(body) FROM frames WHERE thread = ?1 AND ?2 = 0 LIMIT 256",
+};
 
 /// Removes a run of this thread, if it exists.
 pub(super) fn run(
@@ -19,8 +55,7 @@ pub(super) fn run(
         .query_row([run.0, thread.0], |row| row.get(0))
         .optional()?;
     note_gaps(conn, thread, run)?;
-    conn.prepare_cached("DELETE FROM frames WHERE run = ?1 AND thread = ?2")?
-        .execute([run.0, thread.0])?;
+    remove_frames(conn, thread, run.0, &OF_RUN)?;
     if let Some(id) = id {
         remove_queue_items(conn, thread, run, &id)?;
         conn.prepare_cached("DELETE FROM idempotency WHERE thread = ?1 AND run = ?2")?
@@ -67,8 +102,8 @@ pub(super) fn thread(
         let key = conn.prepare_cached(sql)?.query_row([thread.0], |row| row.get(0))?;
         note_key(conn, kind, key)?;
     }
+    remove_frames(conn, thread, OF_ALL_RUNS, &OF_THREAD)?;
     for sql in [
-        "DELETE FROM frames WHERE thread = ?1",
         "DELETE FROM gaps WHERE thread = ?1",
         "DELETE FROM runs WHERE thread = ?1",
         "DELETE FROM messages WHERE thread = ?1",
@@ -83,6 +118,60 @@ pub(super) fn thread(
         conn.prepare_cached(sql)?.execute([thread.0])?;
     }
     blob::remove_unnamed(conn, blobs, &named)
+}
+
+/// Deletes frames where they are few. Otherwise they are noted, so that nobody reads them, and [`sweep`] deletes them: no commit waits for a long removal.
+fn remove_frames(
+    conn: &Connection,
+    thread: ThreadKey,
+    run: i64,
+    of: &FrameStatements,
+) -> Result<(), SqliteError> {
+    let (count, bytes): (i64, i64) = conn
+        .prepare_cached(of.measure)?
+        .query_row([thread.0, run], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    if count <= MAX_FRAMES && bytes <= MAX_BYTES {
+        conn.prepare_cached(of.delete)?.execute([thread.0, run])?;
+        return Ok(());
+    }
+    conn.prepare_cached("INSERT OR IGNORE INTO removals (thread, run) VALUES (?1, ?2)")?
+        .execute([thread.0, run])?;
+    Ok(())
+}
+
+/// Whether a removal has left anything for [`sweep`].
+pub(super) fn has_remains(conn: &Connection) -> Result<bool, SqliteError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM removals) OR EXISTS (SELECT 1 FROM unnamed_blobs)";
+    Ok(conn.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+}
+
+/// Deletes one part of what removals have left: some frames, or one blob.
+pub(super) fn sweep(conn: &Connection, pending: &blob::PendingBlobs) -> Result<(), SqliteError> {
+    let next: Option<(i64, i64)> = conn
+        .prepare_cached("SELECT thread, run FROM removals LIMIT 1")?
+        .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let Some((thread, run)) = next else { return blob::sweep_unnamed(conn, pending) };
+    let of = if run == OF_ALL_RUNS { &OF_THREAD } else { &OF_RUN };
+    let (mut part, mut bytes) = (Vec::new(), 0);
+    {
+        let mut statement = conn.prepare_cached(of.part)?;
+        let mut rows = statement.query([thread, run])?;
+        while bytes < MAX_BYTES
+            && let Some(row) = rows.next()?
+        {
+            part.push(row.get::<_, i64>(0)?);
+            bytes += row.get::<_, i64>(1)?;
+        }
+    }
+    for id in &part {
+        conn.prepare_cached("DELETE FROM frames WHERE id = ?1")?.execute([id])?;
+    }
+    if part.is_empty() {
+        conn.prepare_cached("DELETE FROM removals WHERE thread = ?1 AND run = ?2")?
+            .execute([thread, run])?;
+    }
+    Ok(())
 }
 
 /// The largest key of this kind that was removed.
@@ -174,35 +263,8 @@ fn remove_queue_items(
     run: RunKey,
     id: &str,
 ) -> Result<(), SqliteError> {
-    let mut doomed = Vec::new();
-    {
-        let mut statement =
-            conn.prepare_cached("SELECT id, key, body FROM queue WHERE thread = ?1")?;
-        let mut rows = statement.query([thread.0])?;
-        while let Some(row) = rows.next()? {
-            let key: String = row.get(1)?;
-            let body = row.get_ref(2)?.as_blob().unwrap_or_default();
-            // A damaged item belongs to nothing.
-            let is_named =
-                QueueItem::decode(body).map_or(true, |item| is_of_run(&item, run, &[id]));
-            if is_named || is_interrupt_of(conn, thread, run, &key)? {
-                doomed.push(row.get::<_, i64>(0)?);
-            }
-        }
-    }
-    for id in doomed {
-        conn.prepare_cached("DELETE FROM queue WHERE id = ?1")?.execute([id])?;
-    }
+    conn.prepare_cached(ABOUT_RUN)?.execute([thread.0, run.0])?;
+    conn.prepare_cached(UNDER_ID)?.execute(params![thread.0, id])?;
+    conn.prepare_cached(UNDER_INTERRUPT)?.execute([thread.0, run.0])?;
     Ok(())
-}
-
-fn is_interrupt_of(
-    conn: &Connection,
-    thread: ThreadKey,
-    run: RunKey,
-    id: &str,
-) -> Result<bool, SqliteError> {
-    Ok(conn
-        .prepare_cached("SELECT 1 FROM interrupts WHERE thread = ?1 AND run = ?2 AND id = ?3")?
-        .exists(params![thread.0, run.0, id])?)
 }

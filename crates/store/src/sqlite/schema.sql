@@ -44,6 +44,18 @@ CREATE TABLE removed_keys (
     key INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- Frames that were removed and are deleted in parts: those of a run, or of the whole thread where `run` is zero. Nobody reads them any more.
+CREATE TABLE removals (
+    thread INTEGER NOT NULL,
+    run INTEGER NOT NULL,
+    PRIMARY KEY (thread, run)
+) STRICT, WITHOUT ROWID;
+
+-- Blobs that lost their last name and are deleted one by one, unless they were named again.
+CREATE TABLE unnamed_blobs (
+    blob INTEGER PRIMARY KEY
+) STRICT;
+
 CREATE TABLE runs (
     key INTEGER PRIMARY KEY,
     tenant TEXT NOT NULL,
@@ -133,6 +145,7 @@ CREATE INDEX idempotency_by_age ON idempotency (created_at);
 -- `free_at` is when an item can be claimed: when it falls due, and while it is held when its lease ends.
 -- Items of one run with a place stand in line: only the first is free, and the others' `free_at` is the largest integer.
 -- `held` says whether a worker has claimed an item and not given it back.
+-- `about` is the run that an item's reference names.
 -- `next` is what was offered under an item's key while a worker held the item; it takes its place when the worker is done.
 CREATE TABLE queue (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -146,6 +159,7 @@ CREATE TABLE queue (
     attempts INTEGER NOT NULL,
     dead INTEGER NOT NULL,
     error TEXT NOT NULL,
+    about INTEGER,
     run INTEGER,
     place INTEGER NOT NULL DEFAULT 0,
     held INTEGER NOT NULL DEFAULT 0,
@@ -155,7 +169,8 @@ CREATE TABLE queue (
 CREATE UNIQUE INDEX queue_by_key ON queue (kind, tenant, key);
 CREATE INDEX queue_claimable ON queue (kind, free_at) WHERE dead = 0;
 CREATE INDEX queue_dead ON queue (tenant) WHERE dead = 1;
-CREATE INDEX queue_by_thread ON queue (thread) WHERE thread IS NOT NULL;
+CREATE INDEX queue_by_thread ON queue (thread, key) WHERE thread IS NOT NULL;
+CREATE INDEX queue_about ON queue (about) WHERE about IS NOT NULL;
 CREATE INDEX queue_in_line ON queue (run, place, id) WHERE run IS NOT NULL AND dead = 0;
 CREATE UNIQUE INDEX queue_first_in_line ON queue (run)
     WHERE run IS NOT NULL AND dead = 0 AND free_at < 9223372036854775807;

@@ -128,9 +128,11 @@ fn check_table<R: TableRow>(
 fn check_frames(conn: &Connection, report: &mut VerifyReport) -> Result<(), SqliteError> {
     let reader: std::sync::Arc<dyn trilogue_domain::port::ReadOriginal> =
         std::sync::Arc::new(NoOriginals);
-    let mut statement = conn.prepare(
-        "SELECT thread, run, first, last, first_run, body FROM frames ORDER BY thread, first",
-    )?;
+    let mut statement = conn.prepare(concat!(
+        "SELECT thread, run, first, last, first_run, body FROM frames WHERE NOT EXISTS",
+        " (SELECT 1 FROM removals WHERE removals.thread = frames.thread",
+        " AND removals.run IN (0, coalesce(frames.run, 0))) ORDER BY thread, first"
+    ))?;
     let mut gap =
         conn.prepare("SELECT 1 FROM gaps WHERE thread = ?1 AND first <= ?2 AND last >= ?3")?;
     let mut rows = statement.query([])?;

@@ -15,6 +15,7 @@ contract!(
     runs_expire_by_count_of_their_thread,
     runs_expire_by_count_of_their_tenant,
     conditions_add_up_oldest_first,
+    a_removal_in_parts_reaches_all_and_sees_what_ends_meanwhile,
     old_idempotency_keys_are_forgotten,
 );
 
@@ -149,6 +150,32 @@ async fn conditions_add_up_oldest_first(world: World) {
     let rows = world.store.expired_runs(&policy, at(50 * SECOND), 9).await.unwrap();
     two.write([Change::RemoveRun(rows[1].key)]).await;
     assert_eq!(expired(&world, policy, 50, 9).await, ["a"]);
+}
+
+async fn a_removal_in_parts_reaches_all_and_sees_what_ends_meanwhile(world: World) {
+    let mut log = world.thread("t").await;
+    for number in 0..20 {
+        ended(&mut log, &format!("r{number}"), number).await;
+    }
+    let policy = RetentionPolicy { max_runs_per_thread: Some(5), ..NOTHING };
+    let mut removed = Vec::new();
+    loop {
+        let rows = world.store.expired_runs(&policy, at(99 * SECOND), 4).await.unwrap();
+        if rows.is_empty() {
+            break;
+        }
+        // What is not removed is shown again, first.
+        assert_eq!(expired(&world, policy, 99, 1).await, [rows[0].id.as_str()]);
+        for row in rows {
+            log.write([Change::RemoveRun(row.key)]).await;
+            removed.push(row.id.to_string());
+        }
+        if removed.len() == 8 {
+            ended(&mut log, "late", 50).await;
+        }
+    }
+    let expected: Vec<_> = (0..16).map(|number| format!("r{number}")).collect();
+    assert_eq!(removed, expected);
 }
 
 async fn old_idempotency_keys_are_forgotten(world: World) {

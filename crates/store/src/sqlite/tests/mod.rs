@@ -7,6 +7,7 @@ mod group;
 mod migration;
 mod plan;
 mod reading;
+mod removal;
 mod row_cache;
 mod seed;
 mod wal_file;

@@ -87,14 +87,25 @@ fn messages_are_found_by_an_index_in_the_order_of_their_age() {
 }
 
 #[test]
-fn retention_and_the_queue_look_at_what_is_due_alone() {
-    use crate::sqlite::housekeeping::{TOO_OLD, TOO_OLD_STATELESS};
+fn retention_removal_and_the_queue_look_at_what_is_due_alone() {
+    use crate::sqlite::retention::{NEWEST_FIRST, TOO_OLD, TOO_OLD_STATELESS};
     let (_folder, conn) = store();
     for (sql, index) in [(TOO_OLD, "runs_ended"), (TOO_OLD_STATELESS, "runs_stateless")] {
         let plan = plan(&conn, sql, &[1.into(), 1.into()]);
         assert!(plan.contains(&format!("INDEX {index}")), "{plan}");
         assert!(plan.contains("queue_in_line"), "{plan}");
         assert!(!plan.contains("SCAN"), "{plan}");
+    }
+    let newest = plan(&conn, NEWEST_FIRST, &[]);
+    assert!(newest.contains("INDEX runs_ended") && !newest.contains("TEMP B-TREE"), "{newest}");
+    use crate::sqlite::remove::{ABOUT_RUN, UNDER_ID, UNDER_INTERRUPT};
+    for (sql, expected) in [
+        (ABOUT_RUN, "queue_about"),
+        (UNDER_ID, "queue_by_thread (thread=? AND key=?)"),
+        (UNDER_INTERRUPT, "queue_by_thread (thread=? AND key=?)"),
+    ] {
+        let plan = plan(&conn, sql, &[1.into(), 1.into()]);
+        assert!(plan.contains(expected) && !plan.contains("SCAN"), "{plan}");
     }
     let claim = "SELECT id FROM queue WHERE kind = ?1 AND dead = 0 AND free_at <= ?2 ORDER BY free_at, id LIMIT ?3";
     let plan = plan(&conn, claim, &["callback".to_owned().into(), 1.into(), 1.into()]);
