@@ -39,6 +39,8 @@ async fn a_tail_begins_with_what_is_committed(world: World) {
     // An engine may look the number up behind the call, and wakes the reader then.
     reaches(&mut tail, 2).await;
     assert_eq!(log.read().await.len(), 2);
+    assert_eq!(world.store.last_number(log.row.key).await.unwrap(), 2);
+    assert_eq!(world.store.last_number(trilogue_domain::ThreadKey(77)).await.unwrap(), 0);
 }
 
 async fn a_tail_wakes_for_commits_and_what_it_names_can_be_read(world: World) {
@@ -121,13 +123,14 @@ async fn a_tail_reads_what_a_cold_reader_reads(world: World) {
         }
     }
     drop(tail);
-    log.end(run.clone()).await;
+    let whole = warm.iter().find(|(after, most, _)| (*after, *most) == (0, usize::MAX)).unwrap();
+    assert_eq!(whole.2.len(), 42, "the frame that starts the run, and one for each append");
     for chunk in warm.chunks(2) {
         let [(after, max_bytes, thread), (.., of_run)] = chunk else { panic!("they are pairs") };
         let cold = bytes(*after, None, *max_bytes).await;
-        assert!(cold.starts_with(thread), "thread after {after} up to {max_bytes}");
+        assert_eq!(&cold, thread, "thread after {after} up to {max_bytes}");
         let cold = bytes(*after, Some(run.key), *max_bytes).await;
-        assert!(cold.starts_with(of_run), "run after {after} up to {max_bytes}");
+        assert_eq!(&cold, of_run, "run after {after} up to {max_bytes}");
     }
 }
 
