@@ -1,6 +1,6 @@
 //! `trilogue backup`.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,8 @@ impl Backup {
         }
         let body = remote::open(globals)?.backup().await?;
         let mut draft = self.file.clone().into_os_string();
-        draft.push(".partial");
+        // A backup that was killed leaves its draft, which must not be in the way of the next.
+        draft.push(format!(".{}.partial", std::process::id()));
         let draft = PathBuf::from(draft);
         let written = write(body, &draft).await;
         let length = match written {
@@ -45,7 +46,9 @@ impl Backup {
                 return Err(error);
             }
         };
-        fs::rename(&draft, &self.file).map_err(|error| unwritable(&self.file, &error))?;
+        fs::rename(&draft, &self.file)
+            .and_then(|()| sync_folder(&self.file))
+            .map_err(|error| unwritable(&self.file, &error))?;
         print::note(&format!("backup: {} ({length} bytes)", self.file.display()));
         print::hint(&format!("check it with `trilogue restore {} --verify`", self.file.display()));
         Ok(())
@@ -65,6 +68,12 @@ async fn write(mut body: ResponseBody, path: &Path) -> Result<u64> {
     }
     file.sync_all().map_err(failed)?;
     Ok(length)
+}
+
+/// Makes the name of a file durable.
+fn sync_folder(path: &Path) -> std::io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> CliError {
