@@ -204,7 +204,7 @@ impl ThreadContext {
         }
         let finders: Vec<_> = kinds.iter().map(memchr::memmem::Finder::new).collect();
         let (mut found, mut looked) = (Vec::new(), 0);
-        let mut until = *store.tail(row.key).committed.borrow();
+        let mut until = store.last_number(row.key).await?;
         while until > 0 && looked < MAX_LOOKED_THROUGH_BYTES {
             let from = until.saturating_sub(LOOKED_THROUGH_EVENTS);
             let (mut after, mut part) = (from, Vec::new());

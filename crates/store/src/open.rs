@@ -1,6 +1,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::port::ReadOriginal;
@@ -29,6 +30,8 @@ pub struct Options {
     pub write_queue: usize,
     /// The most bytes of changes that wait for the writer.
     pub write_queue_bytes: usize,
+    /// The longest that opening waits until a long write-ahead log of the last life was moved into the database. Then the store opens and moves the rest beside its first work.
+    pub start_wait: Duration,
     /// `memory:` only: the most runs that are kept; then the oldest finished ones go.
     pub memory_runs: usize,
     /// `memory:` only: the most bytes that are kept; then the oldest finished runs go.
@@ -78,6 +81,7 @@ impl Options {
             max_bytes: None,
             write_queue: 1_024,
             write_queue_bytes: 64 * 1024 * 1024,
+            start_wait: Duration::from_secs(30),
             memory_runs: 10_000,
             memory_bytes: 64 * 1024 * 1024,
         }

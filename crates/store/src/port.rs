@@ -148,7 +148,7 @@ pub trait Read: Send + Sync + fmt::Debug {
         thread: &ThreadId,
         id: &CheckpointId,
     ) -> Result<Option<CheckpointRow>>;
-    /// The path of a visible thread from `from` (or the head) back to its beginning, newest first, at most `limit` checkpoints.
+    /// The path of a visible thread from `from` (or the head) back to its beginning, newest first, at most `limit` checkpoints. A path of unknown length is read with a [`crate::PathReader`].
     async fn path(
         &self,
         scope: &Scope,
@@ -167,6 +167,9 @@ pub trait Read: Send + Sync + fmt::Debug {
     /// The first frame may begin before the range: the caller skips those events.
     /// Errors: `thread_quarantined` when a frame does not match its checksum.
     async fn frames(&self, thread: ThreadKey, range: Range) -> Result<Vec<Arc<Frame>>>;
+
+    /// The last number of a thread's log; zero when it is empty.
+    async fn last_number(&self, thread: ThreadKey) -> Result<u64>;
 
     /// Attaches a reader: its thread's newest frames stay in memory until the tail is dropped, and it is woken by commits.
     fn tail(&self, thread: ThreadKey) -> Tail;
@@ -187,6 +190,7 @@ pub trait Read: Send + Sync + fmt::Debug {
 #[derive(Debug)]
 pub struct Tail {
     /// The last committed thread number; changes after every commit. Closed when the thread is removed while it is read.
+    /// It may begin with zero: an engine looks the number up behind the call, and wakes the reader then. [`Read::last_number`] waits for it.
     pub committed: watch::Receiver<u64>,
     pub guard: Box<dyn TailGuard>,
 }
@@ -303,6 +307,10 @@ pub trait Admin: Send + Sync + fmt::Debug {
     /// Fails when the store takes no writes, with the reason.
     /// Errors: `store_read_only`, `store_corrupt`, `disk_full`.
     fn health(&self) -> Result<()>;
+    /// What a store that takes writes still has to do before it is ready for a usual load, in a few words.
+    fn waits_for(&self) -> Option<String> {
+        None
+    }
     async fn stats(&self) -> Result<Stats>;
     /// Writes a consistent copy to a new file while the store is in use.
     /// Errors: `invalid_request` where the engine has no file; `already_exists` when `to` exists.

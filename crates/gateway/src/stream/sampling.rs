@@ -79,11 +79,9 @@ impl Sampling {
         states: watch::Sender<State>,
     ) -> Self {
         let now = Instant::now();
-        let tail = read.tail(run.thread);
-        let there = *tail.committed.borrow();
         Self {
-            began_at: (there, now + PAUSE),
-            tail,
+            began_at: (u64::MAX, now + PAUSE),
+            tail: read.tail(run.thread),
             read: Arc::clone(read),
             fold: view.begin(),
             run: run.key,
@@ -107,6 +105,8 @@ impl Sampling {
 
     /// Works until the run has ended, is gone, or nobody watches.
     pub(super) async fn run(mut self) {
+        // A log that cannot be read is met below, which says so.
+        self.began_at.0 = self.read.last_number(self.thread.key).await.unwrap_or(0);
         loop {
             // Marked as seen before the log is read, so that no commit in between is missed.
             let committed = *self.tail.committed.borrow_and_update();

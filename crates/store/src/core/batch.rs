@@ -70,6 +70,13 @@ impl Batch {
         })
     }
 
+    /// Whether it removes a run or its thread.
+    pub(crate) fn removes(&self) -> bool {
+        let is_removal =
+            |change: &Change| matches!(change, Change::RemoveRun(_) | Change::RemoveThread);
+        self.changes.iter().any(is_removal)
+    }
+
     /// Whether it removes its thread: a damaged thread can still be erased.
     pub(crate) fn removes_thread(&self) -> bool {
         self.changes.iter().any(|change| matches!(change, Change::RemoveThread))

@@ -186,7 +186,7 @@ impl Health {
                 Code::StoreReadOnly,
                 format!("the store '{path}' takes no more writes: {}", detail()),
             )
-            .hint("check the disk, then start the server again; what was acknowledged is kept"),
+            .hint("check the disk and the server's log, then start the server again; what was acknowledged is kept"),
             StoreState::Corrupt => Error::new(
                 Code::StoreCorrupt,
                 format!("the store '{path}' is damaged: {}", detail()),

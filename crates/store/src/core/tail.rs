@@ -85,28 +85,41 @@ impl Tails {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Attaches a reader. `last` looks up the end of the log; it is called for the first reader of a thread only.
-    pub(crate) fn attach(self: &Arc<Self>, thread: ThreadKey, last: impl FnOnce() -> u64) -> Tail {
+    /// Attaches a reader. For the first of a thread it also returns the number of the new entry: the caller then looks up the end of the log and gives it to [`Self::found`].
+    pub(crate) fn attach(self: &Arc<Self>, thread: ThreadKey) -> (Tail, Option<u64>) {
         // Commits must see the reader before the look-up, or one between the two would be missed.
         self.attached.fetch_add(1, Ordering::SeqCst);
-        let (entry, log) = {
+        let (entry, log, is_first) = {
             let mut threads = lock(&self.threads);
             let new = || ThreadTail::new(self.entries.fetch_add(1, Ordering::Relaxed));
             let entry = threads.entry(thread).or_insert_with(new);
             entry.readers += 1;
-            (entry.number, Arc::clone(&entry.log))
+            (entry.number, Arc::clone(&entry.log), entry.readers == 1)
         };
-        if !log.is_known.load(Ordering::Acquire) {
-            let last = last();
-            log.committed.send_if_modified(|committed| {
-                let is_newer = *committed < last;
-                *committed = last.max(*committed);
-                is_newer
-            });
-            log.is_known.store(true, Ordering::Release);
-        }
         let committed = log.committed.subscribe();
-        Tail { committed, guard: Box::new(ReaderGuard { tails: Arc::clone(self), thread, entry }) }
+        let guard = Box::new(ReaderGuard { tails: Arc::clone(self), thread, entry });
+        (Tail { committed, guard }, is_first.then_some(entry))
+    }
+
+    /// Notes the end of a log as it was found for this entry, and wakes its readers where they did not know it.
+    pub(crate) fn found(&self, thread: ThreadKey, entry: u64, last: u64) {
+        // A later entry may have missed commits that came behind this look-up.
+        let log = lock(&self.threads).get(&thread).and_then(|tail| {
+            let is_same = tail.number == entry;
+            is_same.then(|| Arc::clone(&tail.log))
+        });
+        let Some(log) = log else { return };
+        log.committed.send_if_modified(|committed| {
+            let is_newer = *committed < last;
+            *committed = last.max(*committed);
+            is_newer
+        });
+        log.is_known.store(true, Ordering::Release);
+    }
+
+    /// Whether anybody reads this thread: a client that has it open does.
+    pub(crate) fn has_readers(&self, thread: ThreadKey) -> bool {
+        self.attached.load(Ordering::SeqCst) > 0 && lock(&self.threads).contains_key(&thread)
     }
 
     /// Keeps durable frames and wakes the thread's readers.

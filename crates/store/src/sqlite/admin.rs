@@ -1,14 +1,19 @@
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use trilogue_domain::error::Result;
 
 use super::error::{StoreState, lock};
-use super::job::Job;
+use super::job::{Job, QueuedJob};
 use super::schema::SCHEMA_VERSION;
-use super::{SqliteStore, backup, connection, file};
+use super::{SqliteStore, backup, connection, file, remove};
 use crate::port::{Admin, Stats};
+
+/// How long a backup waits for removed content to be deleted, and how often it looks.
+const REMOVAL_WAIT: Duration = Duration::from_secs(60);
+const REMOVAL_PAUSE: Duration = Duration::from_millis(20);
 
 #[async_trait]
 impl Admin for SqliteStore {
@@ -23,9 +28,13 @@ impl Admin for SqliteStore {
             && let Some(jobs) = lock(&self.jobs).as_ref()
         {
             // When the queue is full, an append will probe for room.
-            drop(jobs.try_send(Job::Probe));
+            drop(jobs.try_send(QueuedJob { job: Job::Probe, room: None }));
         }
         health.check_write(false)
+    }
+
+    fn waits_for(&self) -> Option<String> {
+        self.context.inherited.reason()
     }
 
     async fn stats(&self) -> Result<Stats> {
@@ -58,6 +67,17 @@ impl Admin for SqliteStore {
 
     async fn backup(&self, to: &Path) -> Result<()> {
         self.context.health.check_read()?;
+        // A copy would still hold what is being deleted.
+        let begun = Instant::now();
+        while self.read(|conn, _| remove::has_remains(conn)).await? {
+            if begun.elapsed() > REMOVAL_WAIT {
+                tracing::warn!(
+                    "the backup may hold content that was removed: deleting it takes long"
+                );
+                break;
+            }
+            tokio::time::sleep(REMOVAL_PAUSE).await;
+        }
         let (context, to) = (std::sync::Arc::clone(&self.context), to.to_owned());
         let task = tokio::task::spawn_blocking(move || {
             backup::backup(&context.path, &to, &context.health)
@@ -67,9 +87,8 @@ impl Admin for SqliteStore {
 
     async fn close(&self) -> Result<()> {
         let Some(jobs) = lock(&self.jobs).take() else { return Ok(()) };
-        drop(lock(&self.ends).take());
         // The writer may have ended already.
-        drop(jobs.send(Job::Close).await);
+        drop(jobs.send(QueuedJob { job: Job::Close, room: None }).await);
         drop(jobs);
         let writer = lock(&self.writer).take();
         let ended = tokio::task::spawn_blocking(move || writer.map(std::thread::JoinHandle::join));

@@ -9,7 +9,7 @@ use super::apply;
 use super::error::SqliteError;
 use super::heads;
 use super::job::{self, Job, WorkKind, WriteContext};
-use super::{KeyCounters, SqliteStore, blob, done, row};
+use super::{KeyCounters, SqliteStore, blob, row};
 use crate::core::batch::{Head, blob_ref};
 use crate::core::{closed, no_thread};
 use crate::port::{Append, Batch, OwnedThread};
@@ -33,7 +33,7 @@ impl Append for SqliteStore {
         let bytes = batch.check_form()?;
         let (reply, outcome) = oneshot::channel();
         self.send(Job::Append(job::Append { batch, bytes, reply })).await?;
-        done(outcome).await
+        self.outcome(outcome).await
     }
 
     async fn put_blob(&self, tenant: &TenantId, bytes: Bytes, is_text: bool) -> Result<BlobRef> {

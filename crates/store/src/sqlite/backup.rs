@@ -11,6 +11,10 @@ use super::verify::{VerifyReport, verify};
 
 /// The page cache of a connection that reads the whole file once, in KiB.
 pub(super) const COPY_CACHE_KIB: u32 = 1_024;
+/// Behind a store's name: a copy that is being written.
+const DRAFT: &str = ".restoring";
+/// Behind a store's name: a whole copy that takes the store's place, now or at the next start.
+const READY: &str = ".restored";
 
 /// Writes a consistent copy of the store to a new file while readers and the writer continue.
 pub(super) fn backup(path: &Path, to: &Path, health: &Health) -> Result<()> {
@@ -34,6 +38,7 @@ pub(super) fn backup(path: &Path, to: &Path, health: &Health) -> Result<()> {
 pub fn restore(backup: &Path, to: &Path, overwrite: bool) -> Result<VerifyReport> {
     let to = std::path::absolute(to).map_err(|error| cannot("find", to, &error))?;
     let _lock = FileLock::take(&to)?;
+    finish_restore(&to)?;
     if !overwrite && to.exists() {
         return Err(Error::new(
             Code::AlreadyExists,
@@ -50,36 +55,41 @@ pub fn restore(backup: &Path, to: &Path, overwrite: bool) -> Result<VerifyReport
         )
         .hint("use another backup: trilogue restore OTHER"));
     }
-    let copy = beside(&to, ".restoring");
-    remove(&copy)?;
+    let copy = beside(&to, DRAFT);
     // Copied through SQLite and not as bytes, so that a write-ahead log beside the backup is included.
     create_new(&copy)?;
     vacuum_into(backup, &copy).map_err(|fail| backup_error(fail, &copy, &Health::new(backup)))?;
     fs::File::open(&copy)
         .and_then(|file| file.sync_all())
         .map_err(|error| cannot("synchronise", &copy, &error))?;
-    replace(&copy, &to)?;
+    // This one rename decides: before it the store is the old one, from it on the backup, wherever the process ends.
+    rename(&copy, &beside(&to, READY))?;
+    finish_restore(&to)?;
     Ok(report)
 }
 
-/// Puts the new file in place. At no moment is it beside the write-ahead log of the old one.
-fn replace(new: &Path, to: &Path) -> Result<()> {
-    let rename = |from: &Path, to: &Path| match fs::rename(from, to) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(cannot("move", from, &error))
-        }
-        _ => Ok(()),
-    };
-    let (log, memory) = (beside(to, "-wal"), beside(to, "-shm"));
-    let old = beside(to, ".replaced");
-    rename(to, &old)?;
-    rename(&log, &beside(&old, "-wal"))?;
-    remove(&memory)?;
+/// Puts a restored copy whose name decides so in the place of the store, and removes an unfinished one. The caller holds the store's lock.
+/// Returns whether there was a copy to put in place; every step can be repeated.
+pub(super) fn finish_restore(to: &Path) -> Result<bool> {
+    let draft = beside(to, DRAFT);
+    remove(&draft)?;
+    remove(&beside(&draft, "-journal"))?;
+    let ready = beside(to, READY);
+    if !ready.exists() {
+        return Ok(false);
+    }
+    remove(&beside(to, "-wal"))?;
+    remove(&beside(to, "-shm"))?;
+    // The old log is gone for good before the copy stands beside its name: SQLite would apply it to the copy.
     sync_directory(to).map_err(|error| cannot("synchronise", to, &error))?;
-    fs::rename(new, to).map_err(|error| cannot("move", new, &error))?;
-    sync_directory(to).map_err(|error| cannot("synchronise", to, &error))?;
-    remove(&old)?;
-    remove(&beside(&old, "-wal"))
+    rename(&ready, to)?;
+    Ok(true)
+}
+
+/// Renames durably.
+fn rename(from: &Path, to: &Path) -> Result<()> {
+    fs::rename(from, to).map_err(|error| cannot("move", from, &error))?;
+    sync_directory(to).map_err(|error| cannot("synchronise", to, &error))
 }
 
 fn remove(path: &Path) -> Result<()> {

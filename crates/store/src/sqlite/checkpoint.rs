@@ -1,9 +1,9 @@
 //! The checkpointer: moves the write-ahead log into the database, beside the writer.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use rusqlite::wal::CheckpointMode;
 use rusqlite::{Connection, ErrorCode, MAIN_DB};
 
 use super::connection;
-use super::error::{Health, SqliteError, StoreState};
+use super::error::{Health, SqliteError, StoreState, lock};
 
 /// The checkpointer is woken each time the log has grown by this many pages.
 pub(super) const NUDGE_PAGES: usize = 2_000;
@@ -22,6 +22,11 @@ const LAST_PAGES: usize = 128;
 /// How long after an erasure the log is emptied, so that erasures in a row share it; and how often that is tried again.
 const ERASE_DELAY: Duration = Duration::from_millis(500);
 
+/// A log of more bytes than this is moved into the database when the store opens.
+const LONG_LOG_BYTES: u64 = 8 * 1024 * 1024;
+/// How often moving the last life's log is tried while another process reads the database: its snapshot keeps the log from being emptied.
+const MAX_BUSY_TRIES: usize = 4;
+
 /// The checkpointer's handle; dropping it ends the thread.
 #[derive(Debug)]
 pub(super) struct Checkpointer {
@@ -29,6 +34,15 @@ pub(super) struct Checkpointer {
     erase: Arc<AtomicBool>,
     nearly: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// The log that the last life left: moved into the database before anything else grows it, so that no series of sudden ends adds log to log.
+#[derive(Debug)]
+pub(super) struct InheritedLog {
+    bytes: u64,
+    /// Whether it is still being moved.
+    is_waiting: Mutex<bool>,
+    moved: Condvar,
 }
 
 struct CheckpointWorker {
@@ -40,6 +54,7 @@ struct CheckpointWorker {
     nearly: Arc<AtomicBool>,
     /// Pages of the log, counted at every commit.
     pages: Arc<AtomicUsize>,
+    inherited: Arc<InheritedLog>,
 }
 
 /// Whether a checkpoint that failed with this error can simply be made later.
@@ -59,6 +74,7 @@ impl Checkpointer {
         path: &Path,
         health: Arc<Health>,
         pages: Arc<AtomicUsize>,
+        inherited: Arc<InheritedLog>,
     ) -> Result<Self, SqliteError> {
         let erase = Arc::new(AtomicBool::new(false));
         let nearly = Arc::new(AtomicBool::new(false));
@@ -69,6 +85,7 @@ impl Checkpointer {
             erase: Arc::clone(&erase),
             nearly: Arc::clone(&nearly),
             pages,
+            inherited,
         };
         let thread = std::thread::Builder::new()
             .name("trilogue-checkpoint".to_owned())
@@ -105,10 +122,56 @@ impl Checkpointer {
     }
 }
 
+// === impl InheritedLog ===
+
+impl InheritedLog {
+    /// Looks at the log of the store in this file, before it is opened.
+    pub(super) fn of(path: &Path) -> Self {
+        let log = std::fs::metadata(super::file::beside(path, "-wal"));
+        Self::with_bytes(log.map_or(0, |log| log.len()))
+    }
+
+    fn with_bytes(bytes: u64) -> Self {
+        Self { bytes, is_waiting: Mutex::new(bytes > LONG_LOG_BYTES), moved: Condvar::new() }
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        *lock(&self.is_waiting)
+    }
+
+    /// Waits until the log has been moved, at most this long.
+    pub(super) fn wait(&self, at_most: Duration) {
+        let waiting = lock(&self.is_waiting);
+        if *waiting {
+            tracing::info!(
+                bytes = self.bytes,
+                "the write-ahead log of the last life is moved into the database"
+            );
+        }
+        // A poisoned lock guards a flag that is whole.
+        drop(self.moved.wait_timeout_while(waiting, at_most, |waiting| *waiting));
+    }
+
+    /// What a store waits for that is not ready.
+    pub(super) fn reason(&self) -> Option<String> {
+        self.is_waiting().then(|| {
+            let mib = self.bytes / (1024 * 1024);
+            format!("{mib} MiB of write-ahead log are being moved into the database")
+        })
+    }
+
+    fn end(&self) {
+        *lock(&self.is_waiting) = false;
+        self.moved.notify_all();
+    }
+}
+
 // === impl CheckpointWorker ===
 
 impl CheckpointWorker {
     fn run(self, woken: &Receiver<()>) {
+        self.move_inherited(woken);
+        self.inherited.end();
         loop {
             if !self.erase.load(Ordering::Acquire) {
                 let Ok(()) = woken.recv() else { return };
@@ -125,6 +188,26 @@ impl CheckpointWorker {
                 continue;
             }
             self.checkpoint();
+        }
+    }
+
+    /// Moves the log of the last life, most of it beside the writer, and empties it.
+    fn move_inherited(&self, woken: &Receiver<()>) {
+        let mut tries = 0;
+        while self.inherited.is_waiting() && self.health.state() < StoreState::ReadOnly {
+            self.move_pages();
+            match self.conn.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::TRUNCATE) {
+                Ok(_) => return,
+                Err(error) if is_harmless(&error) && tries < MAX_BUSY_TRIES => tries += 1,
+                Err(error) if is_harmless(&error) => {
+                    tracing::warn!(%error, "the write-ahead log of the last life stays long; another process may read the store");
+                    return;
+                }
+                Err(error) => return drop(self.health.settle(error.into())),
+            }
+            if let Err(RecvTimeoutError::Disconnected) = woken.recv_timeout(ERASE_DELAY) {
+                return;
+            }
         }
     }
 
@@ -182,6 +265,7 @@ mod tests {
             erase: Arc::default(),
             nearly: Arc::default(),
             pages: Arc::default(),
+            inherited: Arc::new(InheritedLog::with_bytes(0)),
         };
         let database = || std::fs::read(&path).unwrap();
         let empty = database();

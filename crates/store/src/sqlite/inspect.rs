@@ -5,13 +5,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TryRecvError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, InterruptHandle, OptionalExtension};
 
 use trilogue_domain::ThreadKey;
 use trilogue_domain::port::ReadOriginal;
 
+use super::checkpoint::{BACKSTOP_PAGES, InheritedLog};
 use super::error::{Health, SqliteError, StoreState};
 use super::row::one;
 use super::{blob, connection};
@@ -26,36 +30,63 @@ use crate::rows::{
 const AT_ONCE_BYTES: u64 = 4 * 1024 * 1024;
 /// The most findings per table.
 const MAX_FINDINGS: usize = 1_000;
+/// The log's length is looked at after this many steps of SQLite: a page or a row each.
+const WATCH_STEPS: i32 = 1_000;
+/// How long an inspection that gave way rests before it looks at the log again.
+const GIVE_WAY: Duration = Duration::from_millis(50);
+/// How often it looks before it goes on all the same.
+const MAX_GIVEN_WAY: usize = 40;
 
 /// A running inspection; dropping it ends the thread.
 pub(super) struct Inspection {
     interrupt: Option<InterruptHandle>,
+    /// Dropped at the end.
+    stop: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
+/// The log that an inspection must not keep long: its snapshot lets nothing behind it be moved, and the log grows while it lasts.
+struct LogLimit {
+    /// Pages of the log, counted at every commit.
+    pages: Arc<AtomicUsize>,
+    /// The pages at which an inspection gives way; doubled each time, so that a table is inspected to its end at last.
+    most: Arc<AtomicUsize>,
+    inherited: Arc<InheritedLog>,
+    /// Disconnected at the end.
+    stop: Receiver<()>,
+}
+
 /// Inspects the store, at once or in the background.
-pub(super) fn start(path: &Path, health: &Arc<Health>) -> Result<Inspection, SqliteError> {
-    let conn = connection::reader(path, 256)?;
+pub(super) fn start(
+    path: &Path,
+    health: &Arc<Health>,
+    pages: &Arc<AtomicUsize>,
+    inherited: &Arc<InheritedLog>,
+) -> Result<Inspection, SqliteError> {
+    let mut conn = connection::reader(path, 256)?;
     let size = std::fs::metadata(path).map_or(0, |file| file.len());
     if size <= AT_ONCE_BYTES {
-        inspect(&conn, health)?;
-        return Ok(Inspection { interrupt: None, thread: None });
+        inspect(&conn, health, None)?;
+        return Ok(Inspection { interrupt: None, stop: None, thread: None });
     }
     let interrupt = conn.get_interrupt_handle();
+    let (sender, stop) = mpsc::sync_channel(0);
+    let log = LogLimit::new(pages, inherited, stop);
+    log.watch(&mut conn)?;
     let health = Arc::clone(health);
     let thread = std::thread::Builder::new()
         .name("trilogue-inspect".to_owned())
-        .spawn(move || match inspect(&conn, &health) {
+        .spawn(move || match inspect(&conn, &health, Some(&log)) {
             Err(SqliteError::Sql(error)) if was_interrupted(&error) => {}
             Err(fail) => drop(health.settle(fail)),
             Ok(()) => {}
         })
         .map_err(|error| super::file::cannot("start a thread for", path, &error))?;
-    Ok(Inspection { interrupt: Some(interrupt), thread: Some(thread) })
+    Ok(Inspection { interrupt: Some(interrupt), stop: Some(sender), thread: Some(thread) })
 }
 
 /// Table by table, so that no snapshot is held for long.
-fn inspect(conn: &Connection, health: &Health) -> Result<(), SqliteError> {
+fn inspect(conn: &Connection, health: &Health, log: Option<&LogLimit>) -> Result<(), SqliteError> {
     let tables: Vec<String> = conn
         .prepare(
             "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'",
@@ -63,16 +94,25 @@ fn inspect(conn: &Connection, health: &Health) -> Result<(), SqliteError> {
         .query_map([], |row| row.get(0))?
         .collect::<rusqlite::Result<_>>()?;
     for table in tables {
-        // The names are our own; a pragma takes no bound parameters.
-        let sql = format!("PRAGMA integrity_check({table})");
-        let findings: Vec<String> = conn
-            .prepare(&sql)?
-            .query_map([], |row| row.get(0))?
-            .take(MAX_FINDINGS)
-            .collect::<rusqlite::Result<_>>()?;
+        let findings = loop {
+            if log.is_some_and(|log| !log.wait()) {
+                return Ok(());
+            }
+            match (findings(conn, &table), log) {
+                (Err(error), Some(log)) if was_interrupted(&error) => log.give_way(),
+                (found, _) => break found?,
+            }
+        };
         judge(conn, health, &table, &findings)?;
     }
     Ok(())
+}
+
+fn findings(conn: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
+    // The names are our own; a pragma takes no bound parameters.
+    let mut check = conn.prepare(&format!("PRAGMA integrity_check({table})"))?;
+    let found = check.query_map([], |row| row.get(0))?;
+    found.take(MAX_FINDINGS).collect()
 }
 
 /// Distinguishes damage of rows from damage of the structures around them.
@@ -176,6 +216,40 @@ fn was_interrupted(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted)
 }
 
+// === impl LogLimit ===
+
+impl LogLimit {
+    fn new(pages: &Arc<AtomicUsize>, inherited: &Arc<InheritedLog>, stop: Receiver<()>) -> Self {
+        let most = Arc::new(AtomicUsize::new(BACKSTOP_PAGES));
+        Self { pages: Arc::clone(pages), most, inherited: Arc::clone(inherited), stop }
+    }
+
+    /// Interrupts a statement of this connection when the log becomes too long.
+    fn watch(&self, conn: &mut Connection) -> Result<(), SqliteError> {
+        let (pages, most) = (Arc::clone(&self.pages), Arc::clone(&self.most));
+        let is_over = move || pages.load(Ordering::Relaxed) > most.load(Ordering::Relaxed);
+        Ok(conn.progress_handler(WATCH_STEPS, Some(is_over))?)
+    }
+
+    /// Waits while the log is moved, but not for ever: a store that is not written does not count its log. `false` at the end.
+    fn wait(&self) -> bool {
+        let is_long = || self.pages.load(Ordering::Relaxed) > BACKSTOP_PAGES;
+        let mut waited = 0;
+        while self.inherited.is_waiting() || (is_long() && waited < MAX_GIVEN_WAY) {
+            match self.stop.recv_timeout(GIVE_WAY) {
+                Err(RecvTimeoutError::Timeout) => waited += 1,
+                _ => return false,
+            }
+        }
+        !matches!(self.stop.try_recv(), Err(TryRecvError::Disconnected))
+    }
+
+    fn give_way(&self) {
+        let most = self.most.load(Ordering::Relaxed);
+        self.most.store(most.saturating_mul(2), Ordering::Relaxed);
+    }
+}
+
 // === impl Inspection ===
 
 impl Inspection {
@@ -192,6 +266,7 @@ impl Inspection {
 
 impl Drop for Inspection {
     fn drop(&mut self) {
+        self.stop = None;
         if let Some(interrupt) = &self.interrupt {
             interrupt.interrupt();
         }
@@ -201,5 +276,34 @@ impl Drop for Inspection {
 impl std::fmt::Debug for Inspection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Inspection").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inspection_gives_way_to_a_log_that_grows_and_ends_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let mut conn = Connection::open(&path).unwrap();
+        conn.execute_batch(
+            "CREATE TABLE things (name TEXT); WITH RECURSIVE n (x) AS
+             (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 20000)
+             INSERT INTO things SELECT 'a thing' FROM n",
+        )
+        .unwrap();
+        let (stop, stopped) = mpsc::sync_channel(0);
+        let pages = Arc::new(AtomicUsize::new(100));
+        let inherited = Arc::new(InheritedLog::of(&path));
+        let log = LogLimit::new(&pages, &inherited, stopped);
+        log.watch(&mut conn).unwrap();
+        log.most.store(10, Ordering::Relaxed);
+        assert!(was_interrupted(&findings(&conn, "things").unwrap_err()));
+        inspect(&conn, &Health::new(&path), Some(&log)).unwrap();
+        assert_eq!(log.most.load(Ordering::Relaxed), 160, "it was doubled until the log fitted");
+        drop(stop);
+        assert!(!log.wait());
     }
 }

@@ -1,7 +1,7 @@
 use std::fmt;
 
 use rusqlite::Connection;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::Result;
 
@@ -21,6 +21,14 @@ pub(super) enum Job {
     Probe,
     /// Finish the jobs before this one, then end.
     Close,
+}
+
+/// A job in the writer's queue, with the room that it takes there. The room is free again when this is dropped, wherever that happens.
+#[derive(Debug)]
+pub(super) struct QueuedJob {
+    pub(super) job: Job,
+    /// `None` for a job that needs no permit.
+    pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
 #[derive(Debug)]

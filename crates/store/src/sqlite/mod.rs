@@ -8,7 +8,7 @@
 //! | `inspect` | damage in SQLite's own structures |
 //! | `row`, `frames`, `lookups`, `access_path`, `listing`, `thread_listing` | look-ups on the readers' connections |
 //! | `row_cache` | look-ups without a connection |
-//! | `append`, `read`, `housekeeping`, `tokens`, `configuration`, `admin` | the ports |
+//! | `append`, `read`, `housekeeping`, `retention`, `tokens`, `configuration`, `admin` | the ports |
 //! | `backup`, `verify` | backup, restore, verification |
 //!
 //! # Invariants
@@ -39,6 +39,7 @@ mod open;
 mod queue;
 mod read;
 mod remove;
+mod retention;
 mod row;
 mod row_cache;
 mod schema;
@@ -60,15 +61,17 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use trilogue_domain::ThreadKey;
-use trilogue_domain::error::Result;
+use trilogue_domain::error::{Error, Result};
 use trilogue_domain::port::ReadOriginal;
 
 pub use backup::restore;
 pub use verify::{VerifyReport, verify};
 
+use self::checkpoint::InheritedLog;
 use self::connection::Readers;
 use self::error::{Health, SqliteError, StoreState, lock};
-use self::job::{Job, WorkKind, WriteContext, task};
+use self::job::{Job, QueuedJob, WorkKind, WriteContext, task};
+use self::retention::RetentionBacklog;
 use self::row_cache::RowCache;
 use crate::core::closed;
 use crate::core::tail::{SharedReads, Tails};
@@ -81,11 +84,9 @@ const PERMIT_BYTES: usize = 1_024;
 #[derive(Debug)]
 pub struct SqliteStore {
     context: Arc<Context>,
-    jobs: Mutex<Option<mpsc::Sender<Job>>>,
+    jobs: Mutex<Option<mpsc::Sender<QueuedJob>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
     flights: SharedReads<(ThreadKey, Range), Vec<Arc<Frame>>>,
-    /// Looks up the end of a log when its first reader attaches.
-    ends: Mutex<Option<Connection>>,
 }
 
 #[derive(Debug)]
@@ -97,12 +98,14 @@ struct Context {
     readers: Readers,
     tails: Arc<Tails>,
     hot: RowCache,
+    retention: RetentionBacklog,
     keys: KeyCounters,
     offered: QueueSignal,
     /// Room in the writer's queue, in permits of [`PERMIT_BYTES`].
-    queue_room: Semaphore,
+    queue_room: Arc<Semaphore>,
     commits: AtomicU64,
     frames: AtomicU64,
+    inherited: Arc<InheritedLog>,
 }
 
 #[derive(Debug)]
@@ -126,7 +129,12 @@ impl SqliteStore {
     ) -> Result<T> {
         let (job, value) = task(kind, run);
         self.send(job).await?;
-        done(value).await
+        self.outcome(value).await
+    }
+
+    /// Waits for what the writer did with a job.
+    async fn outcome<T>(&self, value: oneshot::Receiver<Result<T>>) -> Result<T> {
+        value.await.unwrap_or_else(|_| Err(self.context.writer_gone()))
     }
 
     /// Runs a look-up on a reader's connection, off the async threads.
@@ -134,15 +142,7 @@ impl SqliteStore {
         &self,
         look_up: impl FnOnce(&Connection, &Context) -> Result<T, SqliteError> + Send + 'static,
     ) -> Result<T> {
-        self.context.health.check_read()?;
-        let permit = self.context.readers.permit().await?;
-        let context = Arc::clone(&self.context);
-        let task = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            let found = context.readers.run(|conn| look_up(conn, &context));
-            found.map_err(|fail| context.health.settle(fail))
-        });
-        task.await.unwrap_or_else(|_| Err(closed()))
+        self.context.read(look_up).await
     }
 
     /// Queues a job; waits while the queue is full.
@@ -153,19 +153,20 @@ impl SqliteStore {
             health.check_write(job.is_vital())?;
         }
         let sender = lock(&self.jobs).clone().ok_or_else(closed)?;
-        let permits = job.permits();
-        if permits > 0 {
-            let room = &self.context.queue_room;
-            room.acquire_many(permits).await.map_err(|_| closed())?.forget();
-        }
-        sender.send(job).await.map_err(|_| closed())
+        let room = match job.permits() {
+            0 => None,
+            permits => {
+                let room = Arc::clone(&self.context.queue_room).acquire_many_owned(permits);
+                Some(room.await.map_err(|_| closed())?)
+            }
+        };
+        sender.send(QueuedJob { job, room }).await.map_err(|_| self.context.writer_gone())
     }
 }
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
         drop(lock(&self.jobs).take());
-        drop(lock(&self.ends).take());
         // The file's lock is free only when the writer is done; that takes one commit and a checkpoint at most.
         if let Some(writer) = lock(&self.writer).take()
             && writer.join().is_err()
@@ -175,18 +176,27 @@ impl Drop for SqliteStore {
     }
 }
 
-async fn done<T>(value: oneshot::Receiver<Result<T>>) -> Result<T> {
-    value.await.unwrap_or_else(|_| Err(closed()))
-}
-
 // === impl Context ===
 
 impl Context {
-    /// Returns the permits of these jobs.
-    fn release(&self, permits: usize) {
-        if permits > 0 {
-            self.queue_room.add_permits(permits);
-        }
+    async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        look_up: impl FnOnce(&Connection, &Self) -> Result<T, SqliteError> + Send + 'static,
+    ) -> Result<T> {
+        self.health.check_read()?;
+        let permit = self.readers.permit().await?;
+        let context = Arc::clone(self);
+        let task = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let found = context.readers.run(|conn| look_up(conn, &context));
+            found.map_err(|fail| context.health.settle(fail))
+        });
+        task.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// The error of a write for which there is no writer any more.
+    fn writer_gone(&self) -> Error {
+        self.health.error(self.health.state()).unwrap_or_else(closed)
     }
 }
 

@@ -10,15 +10,18 @@ use tokio::sync::{Semaphore, mpsc};
 use trilogue_domain::error::{Error, Result};
 use trilogue_domain::limits;
 
-use super::checkpoint::Checkpointer;
+use super::checkpoint::{Checkpointer, InheritedLog};
 use super::connection::{self, Readers};
 use super::disk_space::DiskSpace;
 use super::error::{Health, SqliteError, StoreState};
 use super::file::{self, FileLock, Reserve};
+use super::retention::RetentionBacklog;
 use super::row_cache::RowCache;
 use super::schema;
 use super::writer::{DiskUpkeep, WriterThread};
-use super::{Context, KeyCounters, PERMIT_BYTES, QueueSignal, SqliteStore, blob, inspect, remove};
+use super::{
+    Context, KeyCounters, PERMIT_BYTES, QueueSignal, SqliteStore, backup, blob, inspect, remove,
+};
 use crate::core::tail::{SharedReads, Tails};
 use crate::open::Options;
 use crate::port::Batch;
@@ -36,12 +39,21 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
     // SQLite never reads an absolute path as one of its URLs.
     let path = std::path::absolute(path).map_err(|error| file::cannot("find", path, &error))?;
     let lock = FileLock::take(&path)?;
+    if backup::finish_restore(&path)? {
+        tracing::warn!(store = %path.display(), "finished a restore that had been interrupted");
+    }
     file::create(&path)?;
+    let inherited = Arc::new(InheritedLog::of(&path));
     let health = Arc::new(Health::new(&path));
     let settle = |fail: SqliteError| opening_error(&health, fail);
     let mut conn = connection::writer(&path, options).map_err(settle)?;
     schema::migrate(&mut conn, schema::MIGRATIONS).map_err(settle)?;
-    let inspection = inspect::start(&path, &health).map_err(settle)?;
+    let log_pages = connection::count_log(&mut conn).map_err(settle)?;
+    let (log, pages) = (Arc::clone(&inherited), Arc::clone(&log_pages));
+    let checkpointer =
+        Checkpointer::start(&path, Arc::clone(&health), pages, log).map_err(settle)?;
+    inherited.wait(options.start_wait);
+    let inspection = inspect::start(&path, &health, &log_pages, &inherited).map_err(settle)?;
     let swept = blob::sweep(&conn).map_err(settle)?;
     if swept > 0 {
         tracing::info!(swept, "removed content that no frame names");
@@ -53,7 +65,6 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
         health.worsen(StoreState::Full, "");
         room.release(&conn).map_err(settle)?;
     }
-    let ends = connection::reader(&path, 64).map_err(settle)?;
     let context = Arc::new(Context {
         reader: Arc::clone(&options.reader),
         durability: options.durability,
@@ -61,17 +72,15 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
         readers: Readers::new(&path, options),
         tails: Arc::new(Tails::new(options.tail_cache_bytes)),
         hot: RowCache::default(),
+        retention: RetentionBacklog::default(),
         keys,
         offered: QueueSignal::default(),
-        queue_room: Semaphore::new(queue_permits(options)),
+        queue_room: Arc::new(Semaphore::new(queue_permits(options))),
         commits: AtomicU64::new(0),
         frames: AtomicU64::new(0),
+        inherited,
         path,
     });
-    let log_pages = connection::count_log(&mut conn).map_err(settle)?;
-    let checkpointer =
-        Checkpointer::start(&context.path, Arc::clone(&health), Arc::clone(&log_pages))
-            .map_err(settle)?;
     let beside = DiskUpkeep { room, checkpointer, inspection, log_pages };
     let start = WriterThread { conn, lock, context: Arc::clone(&context), runtime, beside };
     let (jobs, inbox) = mpsc::channel(options.write_queue.max(1));
@@ -84,7 +93,6 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
         jobs: Mutex::new(Some(jobs)),
         writer: Mutex::new(Some(thread)),
         flights: SharedReads::new(),
-        ends: Mutex::new(Some(ends)),
     })
 }
 

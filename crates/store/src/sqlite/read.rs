@@ -10,7 +10,6 @@ use trilogue_domain::{
     ThreadId, ThreadKey,
 };
 
-use super::error::lock;
 use super::lookups::{BY_ALIAS, by_id};
 use super::row::one;
 use super::{SqliteStore, blob, frames, heads, listing, lookups, thread_listing};
@@ -169,20 +168,25 @@ impl Read for SqliteStore {
         self.flights.join((thread, range), read).await
     }
 
+    async fn last_number(&self, thread: ThreadKey) -> Result<u64> {
+        self.context.health.check_thread(thread)?;
+        self.read(move |conn, context| heads::last(conn, context, thread)).await
+    }
+
     fn tail(&self, thread: ThreadKey) -> Tail {
-        // One look-up in an index, for the first reader of a thread; every other one runs off the async threads.
-        self.context.tails.attach(thread, || {
-            let ends = lock(&self.ends);
-            let last = ends.as_ref().map(|conn| heads::last(conn, &self.context, thread));
-            match last {
-                Some(Ok(last)) => last,
-                Some(Err(fail)) => {
-                    drop(self.context.health.settle(fail));
-                    0
+        let (tail, first) = self.context.tails.attach(thread);
+        // Only the first reader of a thread needs the look-up. It reads a frame, so it does not run here; the reader is woken by it.
+        if let (Some(entry), Ok(runtime)) = (first, tokio::runtime::Handle::try_current()) {
+            let context = Arc::clone(&self.context);
+            runtime.spawn(async move {
+                let look_up = context.read(move |conn, context| heads::last(conn, context, thread));
+                // A thread that cannot be read wakes nobody; a read of it says why.
+                if let Ok(last) = look_up.await {
+                    context.tails.found(thread, entry, last);
                 }
-                None => 0,
-            }
-        })
+            });
+        }
+        tail
     }
 
     async fn blob(&self, thread: ThreadKey, blob: &BlobRef) -> Result<Option<Bytes>> {

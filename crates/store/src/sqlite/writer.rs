@@ -17,13 +17,13 @@ use trilogue_domain::limits;
 use super::apply;
 use super::checkpoint::{BACKSTOP_PAGES, Checkpointer, NUDGE_PAGES};
 use super::disk_space::DiskSpace;
-use super::error::{SqliteError, StoreState};
+use super::error::{Health, SqliteError, StoreState};
 use super::file::FileLock;
 use super::heads::Heads;
 use super::inspect::Inspection;
-use super::job::{ChangedThreads, Job, WriteContext};
+use super::job::{ChangedThreads, Job, QueuedJob, WriteContext};
 use super::wal_file::LogFile;
-use super::{Context, blob, row_cache};
+use super::{Context, blob, remove, row_cache};
 use crate::port::Change;
 
 const MAX_GROUP: usize = 256;
@@ -66,6 +66,8 @@ struct Writer<'c> {
     changed: ChangedThreads,
     beside: DiskUpkeep,
     wal_file: LogFile,
+    /// Whether a removal may have left something to delete in parts.
+    has_remains: bool,
     nudged_at: usize,
     stopped_at: usize,
 }
@@ -76,6 +78,10 @@ struct WriterStatements<'c> {
     commit: Option<Statement<'c>>,
     frame: apply::InsertFrame<'c>,
 }
+
+/// Ends writing when the writer panics: without it, writes would fail while the store says that it is well.
+/// One is held wherever jobs are, and is dropped before them, so that their callers find the new state.
+struct PanicMark(Arc<Health>);
 
 enum CommitOutcome {
     /// It is durable, with an outcome for each of its jobs.
@@ -90,9 +96,10 @@ enum CommitOutcome {
 
 impl WriterThread {
     /// Runs jobs until every sender is dropped or one sends [`Job::Close`].
-    pub(super) fn run(self, mut jobs: mpsc::Receiver<Job>) {
+    pub(super) fn run(self, mut jobs: mpsc::Receiver<QueuedJob>) {
         // Bound first and so dropped last: the connection is always closed before the lock is free.
         let Self { lock, .. } = self;
+        let _mark = PanicMark(Arc::clone(&self.context.health));
         let Self { conn, context, runtime, beside, .. } = self;
         let beside = {
             let mut writer = Writer {
@@ -105,6 +112,8 @@ impl WriterThread {
                 blobs: blob::PendingBlobs::default(),
                 changed: ChangedThreads::default(),
                 beside,
+                // The last life may have left some.
+                has_remains: true,
                 nudged_at: 0,
                 stopped_at: 0,
             };
@@ -117,8 +126,18 @@ impl WriterThread {
         beside.inspection.end();
         close(conn, &context);
         drop(lock);
-        while let Ok(job) = jobs.try_recv() {
-            job.reply(Err(crate::core::closed()));
+        while let Ok(queued) = jobs.try_recv() {
+            queued.job.reply(Err(crate::core::closed()));
+        }
+    }
+}
+
+// === impl PanicMark ===
+
+impl Drop for PanicMark {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.worsen(StoreState::ReadOnly, "its writer failed; the server's log says how");
         }
     }
 }
@@ -139,14 +158,15 @@ fn close(conn: Connection, context: &Context) {
 // === impl Writer ===
 
 impl Writer<'_> {
-    fn run(&mut self, jobs: &mut mpsc::Receiver<Job>) {
+    fn run(&mut self, jobs: &mut mpsc::Receiver<QueuedJob>) {
         let mut inbox = Vec::with_capacity(MAX_GROUP);
         let mut is_open = true;
-        while is_open && jobs.blocking_recv_many(&mut inbox, MAX_GROUP) > 0 {
+        while is_open && self.receive(jobs, &mut inbox) {
             let (mut group, mut bytes) = (Jobs::with_capacity(inbox.len()), 0);
-            let mut received = 0;
-            for job in inbox.drain(..) {
-                received += job.permits() as usize;
+            // Until they are committed: what is being written takes room too.
+            let mut rooms = Vec::new();
+            for QueuedJob { job, room } in inbox.drain(..) {
+                rooms.extend(room);
                 match job {
                     Job::Close => is_open = false,
                     Job::Probe => self.probe(),
@@ -169,8 +189,60 @@ impl Writer<'_> {
             if !group.is_empty() {
                 self.commit(group);
             }
-            self.context.release(received);
+            if self.has_remains {
+                self.sweep();
+            }
         }
+    }
+
+    /// Takes waiting jobs, and waits for some unless there is a removal to go on with. `false` when none will come.
+    fn receive(&self, jobs: &mut mpsc::Receiver<QueuedJob>, inbox: &mut Vec<QueuedJob>) -> bool {
+        if !self.has_remains {
+            return jobs.blocking_recv_many(inbox, MAX_GROUP) > 0;
+        }
+        while inbox.len() < MAX_GROUP {
+            match jobs.try_recv() {
+                Ok(job) => inbox.push(job),
+                Err(mpsc::error::TryRecvError::Empty) => break,
+                Err(mpsc::error::TryRecvError::Disconnected) => return !inbox.is_empty(),
+            }
+        }
+        true
+    }
+
+    /// Deletes one part of what large removals have left, in a transaction of its own: waiting jobs come between the parts.
+    fn sweep(&mut self) {
+        if self.context.health.state() >= StoreState::ReadOnly {
+            self.has_remains = false;
+            return;
+        }
+        let swept = self.sweep_part();
+        self.has_remains = match swept {
+            Ok(has_more) => has_more,
+            Err(fail) => {
+                self.rollback();
+                // A full disk is met by the next append, which names it; the next removal or start goes on here.
+                if !fail.is_full() {
+                    self.context.health.settle(fail);
+                }
+                false
+            }
+        };
+        self.maintain_log();
+    }
+
+    fn sweep_part(&mut self) -> Result<bool, SqliteError> {
+        if !remove::has_remains(self.conn)? {
+            return Ok(false);
+        }
+        prepared(&mut self.statements.begin, self.conn, "BEGIN IMMEDIATE")?;
+        remove::sweep(self.conn, &self.blobs)?;
+        prepared(&mut self.statements.commit, self.conn, "COMMIT")?;
+        let has_more = remove::has_remains(self.conn)?;
+        if !has_more {
+            self.beside.checkpointer.erase();
+        }
+        Ok(has_more)
     }
 
     /// Commits these jobs, in as few transactions as their failures allow.
@@ -203,6 +275,7 @@ impl Writer<'_> {
     }
 
     fn attempt(&mut self, jobs: &mut [Job]) -> CommitOutcome {
+        let _mark = PanicMark(Arc::clone(&self.context.health));
         if let Err(fail) = prepared(&mut self.statements.begin, self.conn, "BEGIN IMMEDIATE") {
             return CommitOutcome::Failed(fail);
         }
@@ -281,11 +354,13 @@ impl Writer<'_> {
 
     /// Publishes durable changes, then replies.
     fn finish(&mut self, jobs: Jobs, outcomes: Outcomes) {
+        let _mark = PanicMark(Arc::clone(&self.context.health));
         let mut frames = 0;
         for (job, outcome) in jobs.iter().zip(&outcomes) {
             if let (Job::Append(append), Ok(())) = (job, outcome) {
                 frames += append.batch.frames.len();
                 self.publish(&append.batch);
+                self.has_remains |= append.batch.removes();
             }
         }
         // Last, and also after a rollback: rows that are not cached are looked up.
@@ -297,6 +372,7 @@ impl Writer<'_> {
             }
         }
         if removes {
+            self.has_remains = true;
             self.beside.checkpointer.erase();
         }
         self.context.hot.show();

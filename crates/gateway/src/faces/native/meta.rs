@@ -21,7 +21,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
     },
     NativeRoute {
         operation: "get_readiness",
-        summary: "Whether the server takes work: fails while the store takes no writes and while it shuts down",
+        summary: "Whether the server takes work: fails while the store takes no writes, while a long log of the last life is moved, and while it shuts down, and says which",
         handler: |call| Box::pin(async move { Ok(readiness(&call.state)) }),
         ..open("/readyz")
     },
@@ -65,6 +65,8 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
     },
 ];
 
+const PLAIN: &str = "text/plain; charset=utf-8";
+
 /// A route that answers everybody with nothing but a word.
 const fn open(path: &'static str) -> NativeRoute {
     NativeRoute {
@@ -79,20 +81,25 @@ const fn open(path: &'static str) -> NativeRoute {
 }
 
 const fn read(path: &'static str) -> NativeRoute {
-    NativeRoute { path, ..NativeRoute::base(|_| Box::pin(async { Ok(word(true)) })) }
+    NativeRoute {
+        path,
+        ..NativeRoute::base(|_| Box::pin(async { Ok(text(StatusCode::OK, PLAIN, "ok\n")) }))
+    }
 }
 
+/// Why the server takes no work, in a few words for everybody; paths and details are in the status.
 fn readiness(state: &State) -> Reply {
     let is_draining = state.lifecycle.is_draining() || state.runtime.status().draining;
-    word(!is_draining && state.admin.health().is_ok())
-}
-
-fn word(is_ready: bool) -> Reply {
-    let (status, word) = match is_ready {
-        true => (StatusCode::OK, "ok\n"),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
+    let refusal = match state.admin.health() {
+        _ if is_draining => Some("the server shuts down".to_owned()),
+        Err(error) => Some(error.code().as_str().to_owned()),
+        Ok(()) => state.admin.waits_for(),
     };
-    text(status, "text/plain; charset=utf-8", word)
+    let (status, word) = match refusal {
+        None => (StatusCode::OK, "ok\n".to_owned()),
+        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n")),
+    };
+    text(status, PLAIN, word)
 }
 
 fn text(status: StatusCode, kind: &'static str, body: impl Into<bytes::Bytes>) -> Reply {

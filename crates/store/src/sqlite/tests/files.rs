@@ -224,3 +224,49 @@ async fn a_blob_goes_with_the_last_frame_that_names_it_and_not_before() {
     drop(folder.open().await);
     assert_eq!(count(), 1);
 }
+
+#[tokio::test]
+async fn a_restore_that_ends_anywhere_leaves_the_old_store_or_the_backup() {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    let (thread, run) = thread_with_run(&store, 2).await;
+    let backup = beside(&folder.path, ".backup");
+    store.backup(&backup).await.unwrap();
+    let newer = frames(thread.key, Some(run), 3, 3, &["acknowledged, and only in the log"]);
+    store.append(Batch { frames: newer, ..batch(thread.key, 2) }).await.unwrap();
+    // The files as each step of a restore leaves them, when the process ends behind it.
+    let left = |names: &[(&str, &Path)]| {
+        let left = Folder::new();
+        for (suffix, from) in names {
+            std::fs::copy(from, beside(&left.path, suffix)).unwrap();
+        }
+        left
+    };
+    let (old, log) = (folder.path.as_path(), beside(&folder.path, "-wal"));
+    let old_store = [("", old), ("-wal", log.as_path())];
+    let half = beside(&folder.path, ".half");
+    std::fs::write(&half, &std::fs::read(&backup).unwrap()[..5_000]).unwrap();
+    let decided = (".restored", backup.as_path());
+    for (step, files, expected) in [
+        ("an unfinished copy", vec![old_store[0], old_store[1], (".restoring", &half)], 3),
+        ("a whole copy", vec![old_store[0], old_store[1], (".restoring", &backup)], 3),
+        ("decided", vec![old_store[0], old_store[1], decided], 2),
+        ("the log removed", vec![old_store[0], decided], 2),
+        ("no old store", vec![decided], 2),
+        ("in place", vec![("", backup.as_path())], 2),
+    ] {
+        let left = left(&files);
+        let again = left.open().await;
+        let found = numbers(&again, &thread).await;
+        assert_eq!(found, (1..=expected).collect::<Vec<u64>>(), "{step}");
+        drop(again);
+        for suffix in [".restoring", ".restored"] {
+            assert!(!beside(&left.path, suffix).exists(), "{step}: '{suffix}' is left");
+        }
+    }
+    // Another restore finishes the one before it first.
+    let left = left(&[decided]);
+    assert_eq!(restore(&backup, &left.path, false).unwrap_err().code(), Code::AlreadyExists);
+    restore(&backup, &left.path, true).unwrap();
+    assert_eq!(numbers(&left.open().await, &thread).await, [1, 2]);
+}

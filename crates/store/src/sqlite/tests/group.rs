@@ -7,7 +7,7 @@ use trilogue_domain::error::Code;
 use super::seed::{Folder, batch, creation, frames, numbers, run_row, thread_row, thread_with_run};
 use crate::port::{Admin, Append, Batch, Change, Housekeeping, Read};
 use crate::sqlite::SqliteStore;
-use crate::sqlite::error::lock;
+use crate::sqlite::error::{SqliteError, lock};
 use crate::sqlite::job::{WorkKind, WriteContext};
 
 /// Appends all of these at once, so that they share transactions, and gives the codes of those that were refused.
@@ -164,4 +164,75 @@ async fn a_closed_store_refuses_and_keeps_everything() {
     let again = folder.open().await;
     assert_eq!(numbers(&again, &thread).await, [1, 2, 3]);
     assert!(again.next_thread_key() > thread.key);
+}
+
+/// Holds the writer in a transaction until what is returned is used or dropped.
+async fn hold_writer(store: &Arc<SqliteStore>) -> std::sync::mpsc::Sender<()> {
+    let (begun, is_held) = oneshot::channel();
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let mut begun = Some(begun);
+    let hold = move |_: &mut WriteContext<'_>| {
+        begun.take().into_iter().for_each(|begun| begun.send(()).unwrap());
+        let _ = held.recv();
+        Ok(())
+    };
+    let store = Arc::clone(store);
+    tokio::spawn(async move { store.write(WorkKind::USUAL, hold).await });
+    is_held.await.unwrap();
+    release
+}
+
+#[tokio::test]
+async fn a_cancelled_append_gives_its_room_in_the_queue_back() {
+    let folder = Folder::new();
+    let store = Arc::new(folder.open_with(|options| options.write_queue = 1).await);
+    let (thread, _) = thread_with_run(&store, 0).await;
+    let room = Arc::clone(&store.context.queue_room);
+    let whole = room.available_permits();
+    let text = "x".repeat(100_000);
+    let release = hold_writer(&store).await;
+    let append = |number| {
+        let (store, key) = (Arc::clone(&store), thread.key);
+        let frames = frames(key, None, number, 0, &[&text]);
+        tokio::spawn(async move { store.append(Batch { frames, ..batch(key, number - 1) }).await })
+    };
+    let waiting = append(1);
+    while lock(&store.jobs).as_ref().unwrap().capacity() > 0 {
+        tokio::task::yield_now().await;
+    }
+    // The queue is full: these have their room and wait for a place, and their requests end.
+    let with_one = room.available_permits();
+    for _ in 0..3 {
+        let cancelled = append(2);
+        while room.available_permits() == with_one {
+            tokio::task::yield_now().await;
+        }
+        cancelled.abort();
+        assert!(cancelled.await.unwrap_err().is_cancelled());
+    }
+    drop(release);
+    waiting.await.unwrap().unwrap();
+    append(2).await.unwrap().unwrap();
+    while room.available_permits() < whole {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(numbers(&store, &thread).await, [1, 2]);
+}
+
+#[tokio::test]
+async fn a_store_whose_writer_panicked_says_that_it_takes_no_writes() {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    let (thread, _) = thread_with_run(&store, 2).await;
+    let panics = |_: &mut WriteContext<'_>| -> Result<(), SqliteError> { panic!("a test says so") };
+    let error = store.write(WorkKind::USUAL, panics).await.unwrap_err();
+    assert_eq!(error.code(), Code::StoreReadOnly, "{error}");
+    assert_eq!(store.health().unwrap_err().code(), Code::StoreReadOnly);
+    let refused = store.append(batch(thread.key, 2)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::StoreReadOnly);
+    assert_eq!(numbers(&store, &thread).await, [1, 2], "what is there can be read");
+    store.close().await.unwrap();
+    let again = folder.open().await;
+    assert_eq!(again.health(), Ok(()));
+    assert_eq!(numbers(&again, &thread).await, [1, 2]);
 }

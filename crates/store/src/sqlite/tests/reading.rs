@@ -13,7 +13,7 @@ async fn an_attached_reader_is_served_from_memory_and_agrees_with_the_file() {
     let store = Arc::new(folder.open().await);
     let (thread, run) = thread_with_run(&store, 3).await;
     let mut tail = store.tail(thread.key);
-    assert_eq!(*tail.committed.borrow_and_update(), 3);
+    tail.committed.wait_for(|committed| *committed == 3).await.unwrap();
     for number in 4..=20 {
         let texts = ["one", "two"];
         let first = 4 + (number - 4) * 2;

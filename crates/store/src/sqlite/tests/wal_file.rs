@@ -1,7 +1,10 @@
 use std::fs;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
 
 use super::seed::{Folder, batch, frames, numbers, thread_with_run};
-use crate::port::{Append, Batch};
+use crate::port::{Admin, Append, Batch};
 use crate::sqlite::connection::PAGE_BYTES;
 use crate::sqlite::file::beside;
 use crate::sqlite::wal_file::LogFile;
@@ -73,4 +76,85 @@ async fn a_log_with_room_behind_it_is_recovered() {
     let frames = frames(thread.key, Some(run), 61, 61, &["and on"]);
     again.append(Batch { frames, ..batch(thread.key, 60) }).await.unwrap();
     assert_eq!(numbers(&again, &thread).await.len(), 61);
+}
+
+/// What a sudden end of the process leaves: the database and its log, as the disk's cache has them.
+fn killed(folder: &Folder) -> Folder {
+    let next = Folder::new();
+    for suffix in ["", "-wal"] {
+        fs::copy(beside(&folder.path, suffix), beside(&next.path, suffix)).unwrap();
+    }
+    next
+}
+
+/// A reader that holds its snapshot, as an inspection does: the log cannot start over.
+fn snapshot(folder: &Folder) -> Connection {
+    let reader = folder.raw();
+    reader.execute_batch("BEGIN").unwrap();
+    reader.query_row("SELECT count(*) FROM frames", [], |row| row.get::<_, i64>(0)).unwrap();
+    reader
+}
+
+fn log_bytes(folder: &Folder) -> u64 {
+    fs::metadata(beside(&folder.path, "-wal")).map_or(0, |log| log.len())
+}
+
+#[tokio::test]
+async fn sudden_ends_do_not_add_log_to_log() {
+    const MIB: u64 = 1024 * 1024;
+    let text = "x".repeat(1_000_000);
+    let mut folder = Folder::new();
+    let store = folder.open().await;
+    let (thread, run) = thread_with_run(&store, 1).await;
+    drop(store);
+    let mut last = 1;
+    for life in 1..=4 {
+        let store = folder.open().await;
+        let begun = log_bytes(&folder);
+        assert!(begun < 4 * MIB, "life {life} begins with a log of {begun} bytes");
+        let reader = snapshot(&folder);
+        for _ in 0..13 {
+            let frames = frames(thread.key, Some(run), last + 1, last + 1, &[&text]);
+            store.append(Batch { frames, ..batch(thread.key, last) }).await.unwrap();
+            last += 1;
+        }
+        assert!(log_bytes(&folder) > 12 * MIB, "the snapshot keeps the log");
+        let next = killed(&folder);
+        drop(reader);
+        drop(store);
+        folder = next;
+    }
+    let store = folder.open().await;
+    assert_eq!(numbers(&store, &thread).await, (1..=last).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_store_says_that_it_waits_for_its_log() {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    let (thread, run) = thread_with_run(&store, 1).await;
+    let reader = snapshot(&folder);
+    let text = "x".repeat(1_000_000);
+    for number in 2..=12 {
+        let frames = frames(thread.key, Some(run), number, number, &[&text]);
+        store.append(Batch { frames, ..batch(thread.key, number - 1) }).await.unwrap();
+    }
+    let next = killed(&folder);
+    drop(reader);
+    assert_eq!(store.waits_for(), None);
+    // Another process reads: the log cannot be emptied yet, and the store does not wait for ever.
+    let reader = snapshot(&next);
+    let store = next.open_with(|options| options.start_wait = Duration::ZERO).await;
+    let reason = store.waits_for().expect("it waits");
+    assert!(reason.contains("MiB of write-ahead log"), "{reason}");
+    let frames = frames(thread.key, Some(run), 13, 13, &["work goes on"]);
+    store.append(Batch { frames, ..batch(thread.key, 12) }).await.unwrap();
+    drop(reader);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while store.waits_for().is_some() {
+        assert!(Instant::now() < deadline, "it waits for ever");
+        tokio::task::yield_now().await;
+    }
+    assert!(log_bytes(&next) < 1024 * 1024);
+    assert_eq!(numbers(&store, &thread).await.len(), 13);
 }

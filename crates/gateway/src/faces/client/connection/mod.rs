@@ -149,9 +149,9 @@ impl ClientConnection {
         found.filter(|row| !row.ephemeral).ok_or_else(|| no_thread(session))
     }
 
-    /// The number of the last committed event of a thread.
-    pub(crate) fn last_event(&self, thread: &ThreadRow) -> u64 {
-        *self.read().tail(thread.key).committed.borrow()
+    /// The number of the last committed event of a thread. Fails as reading the store.
+    pub(crate) async fn last_event(&self, thread: &ThreadRow) -> Result<u64> {
+        self.read().last_number(thread.key).await
     }
 
     /// Adds the response to an open request to lines that are about to be sent. Only the first response counts.

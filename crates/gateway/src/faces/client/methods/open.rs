@@ -327,7 +327,8 @@ async fn reopen(
         let stored = open.store(connection, &session).await;
         stored.map_err(|error| session_error(&error, &queue.id))?;
     }
-    let until = connection.last_event(&session.thread);
+    let until = connection.last_event(&session.thread).await;
+    let until = until.map_err(|error| session_error(&error, &queue.id))?;
     let (from, response) = match mode {
         OpenMode::Load { after } => (Some(after.min(until)), OpenResponse::FromLog),
         OpenMode::Resume => (None, OpenResponse::FromLog),
@@ -373,7 +374,8 @@ pub(super) async fn open(
 /// Renders a session from now on, if its pump has not begun.
 pub(super) async fn begin_live(connection: &ClientConnection, session: &Arc<ClientSession>) {
     if session.begin() {
-        let last = connection.last_event(&session.thread);
+        // A log that cannot be read is met by the pump, which says so.
+        let last = connection.last_event(&session.thread).await.unwrap_or(0);
         session.command(PumpCommand::Replay(ReplayStart::live(last, last))).await;
     }
 }

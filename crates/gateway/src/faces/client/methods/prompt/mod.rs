@@ -341,7 +341,10 @@ impl Prompt<'_> {
             _ if self.waits_for_text(&now).await? => Some(RunEnd::asked()),
             _ => None,
         };
-        let ended_at = end.map(|end| (self.connection.last_event(thread), end));
+        let ended_at = match end {
+            Some(end) => Some((self.connection.last_event(thread).await?, end)),
+            None => None,
+        };
         let open = OpenPrompt {
             request: self.incoming.id.clone(),
             run: now.key,
