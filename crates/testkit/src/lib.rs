@@ -19,6 +19,8 @@ pub mod server;
 #[cfg(target_os = "linux")]
 pub mod shim;
 pub mod specs;
+#[cfg(test)]
+mod specs_tests;
 pub mod wait;
 
 pub use client::{Client, Reply};

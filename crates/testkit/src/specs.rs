@@ -29,7 +29,7 @@ pub fn document(path: &str) -> Option<PathBuf> {
 }
 
 #[derive(PartialEq, Eq, Debug)]
-enum Document {
+pub(crate) enum Document {
     There(PathBuf),
     /// For this reason, which was found when the folder was made.
     Unavailable(String),
@@ -37,7 +37,7 @@ enum Document {
     Missing(PathBuf),
 }
 
-fn find(folder: Option<&Path>, path: &str) -> Document {
+pub(crate) fn find(folder: Option<&Path>, path: &str) -> Document {
     let Some(folder) = folder else {
         let why = "TRILOGUE_SPECS names no folder with the official documents";
         return Document::Unavailable(why.to_owned());
@@ -51,23 +51,5 @@ fn find(folder: Option<&Path>, path: &str) -> Document {
     match fs::read_to_string(reason) {
         Ok(reason) => Document::Unavailable(reason.trim().to_owned()),
         Err(_) => Document::Missing(file),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_document_is_there_unavailable_or_missing() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = |name: &str| folder.path().join(name);
-        fs::write(file("a.json"), "{}").unwrap();
-        fs::write(file("b.json.missing"), "no network\n").unwrap();
-        let found = |name: &str| find(Some(folder.path()), name);
-        assert_eq!(found("a.json"), Document::There(file("a.json")));
-        assert_eq!(found("b.json"), Document::Unavailable("no network".to_owned()));
-        assert_eq!(found("c.json"), Document::Missing(file("c.json")));
-        assert!(matches!(find(None, "a.json"), Document::Unavailable(_)));
     }
 }
