@@ -46,8 +46,10 @@ pub enum Right {
     Run,
     /// Answer interrupts.
     Answer,
-    /// Make tokens, back up, erase, redeliver.
+    /// Make and revoke tokens, erase threads and redeliver callbacks, in one tenant.
     Admin,
+    /// Back up the store of all tenants, and see the server's settings. A principal that is limited to its own never has it.
+    Server,
 }
 
 /// A set of rights.
@@ -78,7 +80,7 @@ impl Principal {
     /// # Errors
     /// [`Code::Forbidden`], naming the right.
     pub fn require(&self, right: Right) -> Result<(), Error> {
-        if self.rights.has(right) {
+        if self.rights.has(right) && !(self.own && right == Right::Server) {
             return Ok(());
         }
         Err(Error::new(Code::Forbidden, format!("this token lacks the right '{}'", right.as_str()))
@@ -90,7 +92,7 @@ impl Principal {
 
 impl Right {
     /// Every right.
-    pub const ALL: [Self; 4] = [Self::Read, Self::Run, Self::Answer, Self::Admin];
+    pub const ALL: [Self; 5] = [Self::Read, Self::Run, Self::Answer, Self::Admin, Self::Server];
 
     /// The right's name.
     #[must_use]
@@ -100,6 +102,7 @@ impl Right {
             Self::Run => "run",
             Self::Answer => "answer",
             Self::Admin => "admin",
+            Self::Server => "server",
         }
     }
 
@@ -115,6 +118,7 @@ impl Right {
             Self::Run => 2,
             Self::Answer => 4,
             Self::Admin => 8,
+            Self::Server => 16,
         }
     }
 }
@@ -132,6 +136,11 @@ impl Rights {
     #[must_use]
     pub fn has(self, right: Right) -> bool {
         self.0 & right.bit() != 0
+    }
+
+    /// The rights of the set that the other one lacks, in the order of [`Right::ALL`].
+    pub fn beyond(self, other: Self) -> impl Iterator<Item = Right> {
+        self.iter().filter(move |right| !other.has(*right))
     }
 
     /// The rights of the set, in the order of [`Right::ALL`].

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use trilogue_domain::{Code, Error, PrincipalId, Right, Rights, TenantId, Timestamp, TokenId};
+use trilogue_domain::{Code, Error, PrincipalId, Rights, TenantId, Timestamp, TokenId};
 use trilogue_gateway::{hash_secret, new_secret};
 use trilogue_store::Tokens;
 use trilogue_store::rows::TokenRow;
@@ -56,7 +56,7 @@ pub(crate) fn owner() -> Result<(TenantId, PrincipalId), Error> {
 async fn works(tokens: &dyn Tokens, secret: &str, now: Timestamp) -> Result<bool, Error> {
     let row = tokens.token(&hash_secret(secret.as_bytes())).await?;
     Ok(row.is_some_and(|row| {
-        row.rights.has(Right::Admin) && row.expires_at.is_none_or(|end| now < end)
+        row.rights == Rights::all() && row.expires_at.is_none_or(|end| now < end)
     }))
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use trilogue_domain::Rights;
+use trilogue_testkit::Client;
 
 use crate::isolation_harness::{Case, hold};
 use crate::rig::{Rig, text};
@@ -124,7 +125,14 @@ async fn a_foreign_id_is_as_unknown_as_one_that_never_was() {
 async fn check_every_route(rig: Rig) {
     let (theirs, unknown) = (Things::of(&rig).await, Things::unknown());
     rig.token("beta", "mallory", Rights::all(), false).await;
-    let mallory = rig.as_("beta", "mallory");
+    rig.token("alpha", "own", Rights::all(), true).await;
+    // Somebody of another tenant, and somebody of the same who sees only what is his own.
+    for (tenant, principal) in [("beta", "mallory"), ("alpha", "own")] {
+        check_stranger(&rig, &rig.as_(tenant, principal), &theirs, &unknown).await;
+    }
+}
+
+async fn check_stranger(rig: &Rig, mallory: &Client, theirs: &Things, unknown: &Things) {
     let own =
         json!({"agent": "puppet", "input": "x", "thread_id": "their-own", "create_thread": true});
     mallory.post("/api/v1/runs", &own).await.unwrap().ok().unwrap();
@@ -143,7 +151,7 @@ async fn check_every_route(rig: Rig) {
             cases.extend(Case::of(operation, verb, foreign, never));
         }
     }
-    let checked = hold(&mallory, cases).await;
+    let checked = hold(mallory, cases).await;
     assert!(checked >= 25, "{checked}");
 
     // Nothing of it happened, and nothing is listed.

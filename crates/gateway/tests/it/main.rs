@@ -64,6 +64,7 @@ mod openapi;
 mod peers;
 mod revocation;
 mod rig;
+mod rights_matrix;
 mod samples;
 mod schemes;
 mod shutdown;

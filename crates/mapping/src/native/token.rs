@@ -8,6 +8,7 @@ pub fn right(right: Right) -> RightName {
         Right::Run => RightName::Run,
         Right::Answer => RightName::Answer,
         Right::Admin => RightName::Admin,
+        Right::Server => RightName::Server,
     }
 }
 
@@ -18,5 +19,6 @@ pub fn read_right(right: RightName) -> Right {
         RightName::Run => Right::Run,
         RightName::Answer => Right::Answer,
         RightName::Admin => Right::Admin,
+        RightName::Server => Right::Server,
     }
 }

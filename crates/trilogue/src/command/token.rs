@@ -59,8 +59,10 @@ enum Right {
     Run,
     /// Answer interrupts.
     Answer,
-    /// Create tokens, back up, erase, redeliver callbacks.
+    /// Create and revoke tokens, erase threads and redeliver callbacks, in one tenant.
     Admin,
+    /// Back up the store of all tenants, and see the server's settings.
+    Server,
 }
 
 // === impl Token ===
@@ -133,6 +135,7 @@ impl From<Right> for RightName {
             Right::Run => Self::Run,
             Right::Answer => Self::Answer,
             Right::Admin => Self::Admin,
+            Right::Server => Self::Server,
         }
     }
 }
@@ -143,5 +146,6 @@ fn name(right: RightName) -> &'static str {
         RightName::Run => "run",
         RightName::Answer => "answer",
         RightName::Admin => "admin",
+        RightName::Server => "server",
     }
 }

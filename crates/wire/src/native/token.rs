@@ -32,8 +32,10 @@ pub enum RightName {
     Run,
     /// Answer interrupts.
     Answer,
-    /// Make tokens, back up, erase, redeliver.
+    /// Make and revoke tokens, erase threads and redeliver callbacks, in one tenant.
     Admin,
+    /// Back up the store of all tenants, and see the server's settings.
+    Server,
 }
 
 record! {
@@ -45,9 +47,9 @@ record! {
         label: String,
         /// Who acts with it; the caller when absent. Tokens of one principal see the same own things.
         principal?: String,
-        /// What it may do; `read`, `run` and `answer` when absent.
+        /// What it may do; `read`, `run` and `answer` when absent. The caller needs each of these rights.
         rights?: Vec<RightName>,
-        /// Whether it sees and answers only what its principal created.
+        /// Whether it sees and answers only what its principal created. Excludes the right `server`.
         #[serde(default)]
         own: bool,
         /// When it stops to work (RFC 3339).

@@ -18,7 +18,7 @@ const PIECE_BYTES: usize = 256 * 1024;
 pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute {
     verb: Verb::Post,
     path: "/api/v1/backup",
-    access: Access::Right(Right::Admin),
+    access: Access::Right(Right::Server),
     operation: "back_up",
     summary: "A consistent copy of the store of all tenants, made while the server goes on",
     answers: &[RouteResponse {

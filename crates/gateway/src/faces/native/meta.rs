@@ -2,7 +2,7 @@
 
 use http::{HeaderValue, StatusCode, header};
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error};
+use trilogue_domain::{Code, Error, Principal, Right};
 use trilogue_mapping::fidelity;
 use trilogue_wire::native::{FidelityRow, List, RuntimeState, Status, StoreState};
 
@@ -33,10 +33,11 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
             about: "The metrics.",
             content: ResponseContent::Other("text/plain"),
         }],
-        handler: |_| Box::pin(async { metrics_text() }),
+        handler: |call| Box::pin(async move { metrics_text(call.principal()) }),
         ..read("/metrics")
     },
     NativeRoute {
+        access: Access::Right(Right::Server),
         operation: "get_status",
         summary: "What the server is and does",
         answers: &[json_response(200, "The status.", of::<Status>)],
@@ -107,7 +108,13 @@ fn text(status: StatusCode, kind: &'static str, body: impl Into<bytes::Bytes>) -
         .header(header::CONTENT_TYPE, HeaderValue::from_static(kind))
 }
 
-fn metrics_text() -> Result<Reply> {
+fn metrics_text(caller: &Principal) -> Result<Reply> {
+    if caller.own {
+        return Err(Error::new(
+            Code::Forbidden,
+            "a token that sees only its own things does not see the figures of the whole server",
+        ));
+    }
     let rendered = meters::render().ok_or_else(|| {
         Error::new(Code::NotFound, "another recorder than ours was installed in this process")
     })?;

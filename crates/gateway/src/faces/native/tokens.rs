@@ -20,7 +20,7 @@ const BASE: NativeRoute = NativeRoute {
     path: "/api/v1/tokens",
     access: Access::Right(Right::Admin),
     operation: "list_tokens",
-    summary: "The tokens of the caller's tenant, newest first",
+    summary: "The tokens of the caller's tenant, newest first; those of its principal where it sees only its own",
     answers: &[json_response(
         200,
         "All tokens, on one page, without their secrets.",
@@ -57,8 +57,16 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
 ];
 
 async fn list(call: NativeCall) -> Result<Reply> {
-    let rows = call.state.tokens.tokens(&call.principal().tenant).await?;
+    let rows = visible_tokens(&call).await?;
     Ok(Reply::ok(&List { items: rows.iter().map(token).collect(), next: None }))
+}
+
+/// The tokens that the caller may see.
+async fn visible_tokens(call: &NativeCall) -> Result<Vec<TokenRow>> {
+    let scope = call.scope();
+    let mut rows = call.state.tokens.tokens(&scope.tenant).await?;
+    rows.retain(|row| scope.sees(&row.tenant, &row.principal));
+    Ok(rows)
 }
 
 async fn create(call: NativeCall) -> Result<Reply> {
@@ -90,6 +98,20 @@ async fn create(call: NativeCall) -> Result<Reply> {
             "a token that sees only its own things makes none for another principal",
         ));
     }
+    if own && rights.has(Right::Server) {
+        return Err(Error::new(
+            Code::InvalidRequest,
+            "a token that sees only its own things cannot have the right 'server'",
+        ));
+    }
+    // Rights do not grow: what a leaked token can make is no more than what it can do.
+    if let Some(right) = rights.beyond(call.principal().rights).next() {
+        return Err(Error::new(
+            Code::Forbidden,
+            format!("this token lacks the right '{}' and cannot give it", right.as_str()),
+        )
+        .hint("name other rights with --right, or use a token that has this one"));
+    }
     let secret = new_secret()?;
     let row = TokenRow {
         id: TokenId::generate(),
@@ -111,8 +133,14 @@ async fn revoke(call: NativeCall) -> Result<Reply> {
     let text = call.param("token_id");
     let missing = || Error::new(Code::NotFound, format!("there is no token '{}'", shown(text)));
     let id = TokenId::parse(text).map_err(|_| missing())?;
-    let tenant = &call.principal().tenant;
-    let row = call.state.tokens.revoke_token(tenant, &id).await?.ok_or_else(missing)?;
+    let caller = call.principal();
+    let visible = visible_tokens(&call).await?;
+    let row = visible.iter().find(|row| row.id == id).ok_or_else(missing)?;
+    // Whoever runs the server is not locked out by an administrator of a tenant.
+    if row.rights.has(Right::Server) {
+        caller.require(Right::Server)?;
+    }
+    let row = call.state.tokens.revoke_token(&caller.tenant, &id).await?.ok_or_else(missing)?;
     call.authenticator.forget(&row.hash);
     Ok(Reply::no_content())
 }

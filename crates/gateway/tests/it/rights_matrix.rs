@@ -1,0 +1,261 @@
+//! Every right, with and without `own`, on every route of every face. The routes come from the registry, so a new one needs a line here.
+
+use bytes::Bytes;
+use http::Method;
+use serde_json::Value;
+use trilogue_domain::{Right, Rights};
+use trilogue_gateway::protocols;
+
+use crate::rig::Rig;
+
+/// An id that nothing has, in the form that every face reads.
+const NOBODY: &str = "99999999-2222-4333-8444-000000000001";
+
+/// The right that each operation needs; none where everybody may ask.
+const NEEDS: &[(Option<Right>, &[&str])] = &[
+    (
+        None,
+        &[
+            "get_health",
+            "get_readiness",
+            "connect_get_openapi",
+            "connect_get_agent_openapi",
+            "connect_list_errors",
+            "connect_get_authentication",
+            "connect_get_agent_authentication",
+        ],
+    ),
+    (
+        Some(Right::Read),
+        &[
+            "list_agents",
+            "get_agent",
+            "list_fidelity",
+            "list_interrupts",
+            "get_interrupt",
+            "get_document",
+            "list_runs",
+            "get_run",
+            "list_run_events",
+            "wait_for_run",
+            "list_threads",
+            "get_thread",
+            "get_blob",
+            "list_checkpoints",
+            "list_thread_events",
+            "export_thread",
+            "list_messages",
+            "get_metrics",
+            "communication_get_session",
+            "communication_get_session_alias",
+            "communication_get_state",
+            "communication_get_blob",
+            "communication_list_runs",
+            "communication_list_run_events",
+            "communication_get_run",
+            "communication_ping",
+            "communication_list_agents",
+            "communication_get_agent",
+            "communication_get_resource",
+            "connect_get_configuration",
+            "connect_search_configurations",
+            "connect_stream_run",
+            "connect_stream_thread_run",
+            "connect_list_agent_errors",
+            "connect_search_runs",
+            "connect_list_thread_runs",
+            "connect_wait_for_run",
+            "connect_wait_for_thread_run",
+            "connect_get_run_output",
+            "connect_get_thread_history",
+            "connect_get_thread_state",
+            "connect_get_blob",
+            "connect_get_run_thread_state",
+            "connect_search_threads",
+            "connect_get_run",
+            "connect_get_thread_run",
+            "connect_get_agent",
+            "connect_get_descriptor",
+            "connect_get_descriptor_alias",
+            "connect_search_agents",
+            "connect_get_manifest",
+            "connect_get_details",
+            "connect_get_capabilities",
+            "connect_get_schemas",
+            "connect_get_thread",
+        ],
+    ),
+    (
+        Some(Right::Run),
+        &[
+            "create_run",
+            "delete_run",
+            "cancel_run",
+            "create_thread",
+            "patch_thread",
+            "copy_thread",
+            "communication_create_run",
+            "communication_cancel_run",
+            "connect_create_configuration",
+            "connect_create_configuration_alias",
+            "connect_patch_configuration",
+            "connect_delete_configuration",
+            "connect_create_run",
+            "connect_create_run_and_wait",
+            "connect_create_run_and_stream",
+            "connect_create_thread_run",
+            "connect_create_thread_run_and_wait",
+            "connect_create_thread_run_and_stream",
+            "connect_create_thread",
+            "connect_patch_thread",
+            "connect_delete_thread",
+            "connect_copy_thread",
+            "connect_cancel_run",
+            "connect_delete_run",
+            "connect_cancel_thread_run",
+            "connect_delete_thread_run",
+        ],
+    ),
+    (
+        Some(Right::Answer),
+        &[
+            "answer_interrupt",
+            "answer_run",
+            "communication_resume_run",
+            "connect_resume_run",
+            "connect_resume_thread_run",
+        ],
+    ),
+    (
+        Some(Right::Admin),
+        &[
+            "list_deliveries",
+            "redeliver",
+            "erase_thread",
+            "list_tokens",
+            "create_token",
+            "revoke_token",
+        ],
+    ),
+    (Some(Right::Server), &["back_up", "get_status"]),
+];
+
+struct RegisteredRoute {
+    method: Method,
+    path: String,
+    needs: Option<Right>,
+    operation: String,
+}
+
+impl RegisteredRoute {
+    fn new(method: &str, path: &str, operation: &str) -> Self {
+        let found = NEEDS.iter().find(|(_, names)| names.contains(&operation));
+        let (needs, _) = found.unwrap_or_else(|| panic!("{operation} needs a line in NEEDS"));
+        let filled = path.split('/').map(|part| if part.contains('{') { NOBODY } else { part });
+        Self {
+            method: Method::from_bytes(method.to_ascii_uppercase().as_bytes()).unwrap(),
+            path: filled.collect::<Vec<_>>().join("/"),
+            needs: *needs,
+            operation: operation.to_owned(),
+        }
+    }
+
+    /// Whether a token with this right alone may ask.
+    fn admits(&self, right: Right, own: bool) -> bool {
+        // What concerns the whole server is closed to whoever sees only its own.
+        let is_of_server = self.operation == "get_metrics" || self.needs == Some(Right::Server);
+        self.needs.is_none_or(|needs| needs == right) && !(own && is_of_server)
+    }
+}
+
+fn routes() -> Vec<RegisteredRoute> {
+    let document: Value = serde_json::from_str(&trilogue_gateway::openapi_document()).unwrap();
+    let mut routes = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (verb, operation) in item.as_object().unwrap() {
+            let name = operation["operationId"].as_str().unwrap();
+            routes.push(RegisteredRoute::new(verb, path, name));
+        }
+    }
+    for protocol in protocols() {
+        for operation in protocol.operations() {
+            let path = format!("/{}{}", protocol.name(), operation.path);
+            routes.push(RegisteredRoute::new(operation.method, &path, operation.name));
+        }
+    }
+    routes
+}
+
+#[tokio::test]
+async fn every_right_opens_exactly_its_routes_on_every_face() {
+    let rig = Rig::start().await;
+    let routes = routes();
+    assert!(routes.len() > 90, "{}", routes.len());
+    for own in [false, true] {
+        for right in Right::ALL {
+            let name = format!("{}-{own}", right.as_str());
+            rig.token("alpha", &name, [right].into_iter().collect(), own).await;
+            let client = rig.as_("alpha", &name);
+            for route in &routes {
+                let RegisteredRoute { method, path, operation, .. } = route;
+                let reply = client.send(method.clone(), path, &[], Bytes::new()).await.unwrap();
+                let is_admitted = reply.status != 403;
+                assert_eq!(is_admitted, route.admits(right, own), "{name} on {operation} {path}");
+                assert_ne!(reply.status, 401, "{name} on {operation} {path}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_token_gives_no_right_that_it_lacks() {
+    let rig = Rig::start().await;
+    for own in [false, true] {
+        for right in Right::ALL {
+            let name = format!("admin-{}-{own}", right.as_str());
+            let held: Rights = [Right::Admin, right].into_iter().collect();
+            rig.token("alpha", &name, held, own).await;
+            let client = rig.as_("alpha", &name);
+            for given in Right::ALL {
+                let body = serde_json::json!({"label": "x", "rights": [given.as_str()]});
+                let status = client.post("/api/v1/tokens", &body).await.unwrap().status;
+                let expected = match held.has(given) {
+                    true if own && given == Right::Server => 400,
+                    true => 201,
+                    false if own && given == Right::Server => 400,
+                    false => 403,
+                };
+                assert_eq!(status, expected, "{name} gives {given:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_own_token_sees_and_revokes_only_tokens_of_its_principal() {
+    let rig = Rig::start().await;
+    let held: Rights = [Right::Read, Right::Admin].into_iter().collect();
+    rig.token("alpha", "owner", held, true).await;
+    rig.token("alpha", "admin", [Right::Admin].into_iter().collect(), false).await;
+    let (owner, admin) = (rig.as_("alpha", "owner"), rig.as_("alpha", "admin"));
+    let all = admin.get("/api/v1/tokens").await.unwrap().ok().unwrap();
+    let token_of = |principal: &str| {
+        let items = all["items"].as_array().unwrap();
+        let found = items.iter().find(|item| item["principal"] == principal).unwrap();
+        format!("/api/v1/tokens/{}", found["id"].as_str().unwrap())
+    };
+    let seen = owner.get("/api/v1/tokens").await.unwrap().ok().unwrap();
+    let seen: Vec<_> =
+        seen["items"].as_array().unwrap().iter().map(|it| it["principal"].clone()).collect();
+    assert_eq!(seen, ["owner"]);
+    let revoke = async |client: &trilogue_testkit::Client, path: &str| {
+        client.send(Method::DELETE, path, &[], Bytes::new()).await.unwrap().status
+    };
+    assert_eq!(revoke(&owner, &token_of("alice")).await, 404);
+    assert_eq!(revoke(&owner, &token_of("admin")).await, 404);
+    // An administrator of a tenant does not lock out whoever runs the server.
+    assert_eq!(revoke(&admin, &token_of("alice")).await, 403);
+    assert_eq!(rig.alice().get("/api/v1/status").await.unwrap().status, 200);
+    assert_eq!(revoke(&owner, &token_of("owner")).await, 204);
+    assert_eq!(owner.get("/api/v1/agents").await.unwrap().status, 401);
+}
