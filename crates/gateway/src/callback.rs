@@ -14,6 +14,7 @@ use trilogue_domain::port::Delivered;
 use trilogue_domain::{Code, DeliveryId, Timestamp, limits};
 use trilogue_egress::{Client, Error as EgressError};
 
+use crate::core::callback_secrets::{CallbackOwner, CallbackSecrets};
 use crate::core::metric_names::DELIVERIES;
 
 const ID: HeaderName = HeaderName::from_static("webhook-id");
@@ -25,6 +26,8 @@ pub struct Callback {
     /// The same for every attempt, so that a receiver can tell a repetition.
     pub id: DeliveryId,
     pub url: String,
+    /// In whose name it is sent: the key that signs it is theirs.
+    pub owner: CallbackOwner,
     /// What: JSON.
     pub body: Bytes,
 }
@@ -41,15 +44,14 @@ pub struct Undelivered {
 #[derive(Clone)]
 pub struct Sender {
     client: Client,
-    /// Secrets that are valid now: two while one takes over from another.
-    secrets: Vec<Bytes>,
+    secrets: CallbackSecrets,
 }
 
-/// The signature of one message under one secret: `v1,` and base64 of HMAC-SHA-256 over `id.timestamp.body`.
+/// The signature of one message under one key: `v1,` and base64 of HMAC-SHA-256 over `id.timestamp.body`.
 #[must_use]
-pub fn sign(secret: &[u8], id: &str, timestamp_seconds: i64, body: &[u8]) -> String {
+pub fn sign(key: &[u8], id: &str, timestamp_seconds: i64, body: &[u8]) -> String {
     // HMAC takes keys of any length.
-    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret) else { return String::new() };
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return String::new() };
     mac.update(id.as_bytes());
     mac.update(format!(".{timestamp_seconds}.").as_bytes());
     mac.update(body);
@@ -117,7 +119,7 @@ impl From<Undelivered> for Delivered {
 
 impl Sender {
     #[must_use]
-    pub fn new(client: Client, secrets: Vec<Bytes>) -> Self {
+    pub fn new(client: Client, secrets: CallbackSecrets) -> Self {
         Self { client, secrets }
     }
 
@@ -161,8 +163,9 @@ impl Sender {
     ) -> Result<http::Request<Bytes>, Undelivered> {
         let id = callback.id.as_str();
         let seconds = now.as_micros().div_euclid(1_000_000);
+        let keys = self.secrets.keys(&callback.owner, &callback.url);
         let signatures: Vec<_> =
-            self.secrets.iter().map(|secret| sign(secret, id, seconds, &callback.body)).collect();
+            keys.iter().map(|key| sign(key, id, seconds, &callback.body)).collect();
         http::Request::post(&callback.url)
             .header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))
             .header(ID, id)
@@ -181,6 +184,6 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 impl std::fmt::Debug for Sender {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sender").field("secrets", &self.secrets.len()).finish_non_exhaustive()
+        f.debug_struct("Sender").field("secrets", &self.secrets).finish_non_exhaustive()
     }
 }

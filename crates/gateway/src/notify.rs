@@ -14,6 +14,7 @@ use trilogue_domain::{Content, DeliveryId, Interrupt, InterruptId, Scope, safe};
 use trilogue_store::Read;
 
 use crate::callback::{self, Callback, Sender, Undelivered};
+use crate::core::callback_secrets::CallbackOwner;
 use crate::core::ports::Ports;
 
 const MAX_TITLE_CHARS: usize = 200;
@@ -33,6 +34,7 @@ pub trait Tell: Send + Sync + fmt::Debug {
 /// An address that is told, signed as callbacks are.
 pub struct TellAddress {
     url: String,
+    owner: CallbackOwner,
     sender: Sender,
     clock: Arc<dyn Clock>,
 }
@@ -66,16 +68,18 @@ struct Notice<'a> {
 // === impl TellAddress ===
 
 impl TellAddress {
+    /// Signs with the key of this owner for the address.
     #[must_use]
-    pub fn new(url: String, sender: Sender, ports: &Ports) -> Self {
-        Self { url, sender, clock: Arc::clone(&ports.clock) }
+    pub fn new(url: String, owner: CallbackOwner, sender: Sender, ports: &Ports) -> Self {
+        Self { url, owner, sender, clock: Arc::clone(&ports.clock) }
     }
 }
 
 #[async_trait]
 impl Tell for TellAddress {
     async fn tell(&self, id: &DeliveryId, notice: Bytes) -> Result<(), Undelivered> {
-        let callback = Callback { id: id.clone(), url: self.url.clone(), body: notice };
+        let (url, owner) = (self.url.clone(), self.owner.clone());
+        let callback = Callback { id: id.clone(), url, owner, body: notice };
         self.sender.send(&callback, self.clock.now()).await
     }
 }

@@ -11,13 +11,12 @@ use trilogue_domain::error::Result;
 use trilogue_domain::port::{Deliver, Delivered, Delivery};
 use trilogue_store::rows::{Claim, QueueKind, RetryDecision};
 
+use crate::delivery_slots::{DeliverySlots, MAX_UNDER_WAY};
 use crate::handle::Runtime;
 use crate::request::Options;
 use crate::services::Services;
 use crate::workers::{LEASE, MAX_SLEEP, REST, until_closing};
 
-/// The most callbacks that are under way at once.
-const MAX_UNDER_WAY: usize = 32;
 /// How often a lease is lengthened while its callback is under way.
 const EXTEND_EVERY: Duration = Duration::from_secs(10);
 /// The attempts to deliver a notice: later the news is old.
@@ -40,6 +39,7 @@ pub(crate) fn start(runtime: &Runtime, kind: WorkerKind, sender: Arc<dyn Deliver
 async fn serve(services: Arc<Services>, kind: WorkerKind, sender: Arc<dyn Deliver>) {
     let offered = services.store.offered();
     let free = Arc::new(Semaphore::new(MAX_UNDER_WAY));
+    let slots = Arc::new(DeliverySlots::default());
     // A failed attempt is due again before its lease would have ended.
     let attempted = Arc::new(Notify::new());
     loop {
@@ -49,11 +49,18 @@ async fn serve(services: Arc<Services>, kind: WorkerKind, sender: Arc<dyn Delive
         match services.store.claim(kind.queue_kind(), now, now.after(LEASE), 1).await {
             Ok(claims) => match claims.into_iter().next() {
                 Some(claim) => {
+                    let slot = match slots.enter(&claim.item) {
+                        Ok(slot) => slot,
+                        Err(delay) => {
+                            postpone(&services, &claim, delay).await;
+                            continue;
+                        }
+                    };
                     let (services, sender) = (Arc::clone(&services), Arc::clone(&sender));
                     let attempted = Arc::clone(&attempted);
                     tokio::spawn(async move {
                         deliver(&services, kind, sender.as_ref(), claim).await;
-                        drop(permit);
+                        drop((slot, permit));
                         attempted.notify_one();
                     });
                 }
@@ -75,6 +82,15 @@ async fn serve(services: Arc<Services>, kind: WorkerKind, sender: Arc<dyn Delive
                 tokio::time::sleep(REST).await;
             }
         }
+    }
+}
+
+/// Puts a claimed item back whose target is busy.
+async fn postpone(services: &Services, claim: &Claim, delay: Duration) {
+    let again = RetryDecision::Postpone(services.clock.now().after(delay));
+    if let Err(error) = services.store.abandon(claim, again, "its target is busy").await {
+        // Its lease ends by itself.
+        tracing::warn!(delivery = claim.item.key, %error, "a callback could not be put off");
     }
 }
 

@@ -15,6 +15,7 @@ mod callback;
 pub mod client;
 mod context;
 mod copy;
+mod delivery_slots;
 mod drain;
 mod execute;
 mod external_ports;

@@ -246,11 +246,13 @@ pub struct DeadLetter {
     pub item: QueueItem,
 }
 
-/// What happens to a claimed item whose attempt failed.
+/// What happens to a claimed item that was not finished.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RetryDecision {
     /// Try again at this time.
     RetryAt(Timestamp),
+    /// Claim it again at this time: it was not attempted, so the claim does not count as an attempt.
+    Postpone(Timestamp),
     /// Keep it on the dead-letter list.
     Dead,
 }

@@ -13,8 +13,8 @@ use trilogue_domain::{Code, Error, Principal, Rights, RunId};
 use trilogue_egress::{Client, Policy};
 use trilogue_gateway::callback::Sender;
 use trilogue_gateway::{
-    CallbackDelivery, ClientOptions, ClientProtocol, ConnectOptions, HistoryFetch, Ports, Scheme,
-    Server,
+    CallbackDelivery, CallbackSecrets, ClientOptions, ClientProtocol, ConnectOptions, HistoryFetch,
+    Ports, Scheme, Server,
 };
 use trilogue_mapping::agent_client::Originals;
 use trilogue_mapping::communication::strict::CommunicationRules;
@@ -220,8 +220,10 @@ impl App {
         runtime.fetch_with(Arc::new(HistoryFetch::new(egress.clone())));
         let owner = Principal { tenant, id, rights: Rights::all(), own: false };
         let mounts = config::to_gateway(&mounts)?;
+        let callback_secrets = callback_secrets(options, state.as_deref().ok())?;
         let gateway = trilogue_gateway::Options {
             agent_schemes,
+            callback_secrets: callback_secrets.clone(),
             anonymous: takes_anybody.then_some(anonymous),
             ..options.server.to_options(owner.clone(), config::overrides(options))
         };
@@ -235,8 +237,8 @@ impl App {
             clock,
             egress,
         };
-        let sender = callback_sender(options, policy, state.as_deref().ok())?;
-        notify::start(&options.notify, &ports, &sender);
+        let sender = callback_sender(policy, callback_secrets)?;
+        notify::start(&options.notify, &ports, &owner, &sender);
         let connect = mounts.iter().find(|it| it.protocol().name() == ConnectOptions::NAME);
         let prefix = connect.map_or("", |mount| mount.prefix());
         let delivery =
@@ -335,7 +337,7 @@ fn idle_exit(server: &config::Server, local_listener: &LocalListener) -> Option<
     set.or(by_default).filter(|limit| !limit.is_zero())
 }
 
-fn callback_sender(options: &Options, policy: Policy, state: Option<&Path>) -> Result<Sender> {
+fn callback_sender(policy: Policy, secrets: CallbackSecrets) -> Result<Sender> {
     let client = trilogue_egress::Options {
         connect_timeout: CALLBACK_CONNECT_LIMIT,
         total_timeout: Some(CALLBACK_TIME_LIMIT),
@@ -345,6 +347,11 @@ fn callback_sender(options: &Options, policy: Policy, state: Option<&Path>) -> R
     };
     let client = Client::new(policy, client)
         .map_err(|error| Error::new(Code::Internal, error.to_string()))?;
+    Ok(Sender::new(client, secrets))
+}
+
+/// What the keys of callbacks are derived from: the configured secrets, else the one in the state folder.
+fn callback_secrets(options: &Options, state: Option<&Path>) -> Result<CallbackSecrets> {
     let mut secrets: Vec<_> = options.callbacks.secrets.0.iter().map(Secret::key).collect();
     if secrets.is_empty() {
         let secret = match state {
@@ -364,7 +371,7 @@ fn callback_sender(options: &Options, policy: Policy, state: Option<&Path>) -> R
         };
         secrets.push(secret.key());
     }
-    Ok(Sender::new(client, secrets))
+    Ok(CallbackSecrets::new(secrets))
 }
 
 /// Says where the server listens. Without a reader of standard output it serves all the same.

@@ -1,10 +1,12 @@
-//! The secret that signs callbacks where the configuration names none. It is generated once, into a file that only its user can read.
+//! The secret from which the keys of callbacks are derived where the configuration names none. It is generated once, into a file that only its user can read.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use trilogue_gateway::{CallbackOwner, CallbackSecrets};
+
 use crate::config::Secret;
-use crate::token_file;
+use crate::{first_token, token_file};
 
 /// The file of the secret in the folder of per-user state.
 #[must_use]
@@ -25,7 +27,16 @@ pub fn read(state: &Path) -> io::Result<Option<Secret>> {
     })
 }
 
-/// Reads the secret, and generates it where there is none yet. It is never replaced: receivers know it.
+/// The keys that sign callbacks to this address in the name of the user who runs the server.
+///
+/// # Errors
+/// Never; the user's name is checked like any other.
+pub fn keys_of_owner(secret: &Secret, url: &str) -> Result<Vec<[u8; 32]>, trilogue_domain::Error> {
+    let (tenant, principal) = first_token::owner()?;
+    Ok(CallbackSecrets::new([secret.key()]).keys(&CallbackOwner { tenant, principal }, url))
+}
+
+/// Reads the secret, and generates it where there is none yet. It is never replaced: receivers know what is derived from it.
 pub(crate) fn ensure(state: &Path) -> io::Result<Secret> {
     if let Some(secret) = read(state)? {
         return Ok(secret);

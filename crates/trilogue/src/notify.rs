@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{ChildStderr, ChildStdin, Command};
 use tokio::time::timeout;
 use trilogue_backends::child::{Leader, inherited};
-use trilogue_domain::{DeliveryId, safe};
+use trilogue_domain::{DeliveryId, Principal, safe};
 use trilogue_gateway::callback::{Sender, Undelivered};
 use trilogue_gateway::{NoticeDelivery, Ports, Tell, TellAddress};
 
@@ -34,10 +34,10 @@ struct NotifyCommand {
     limit: Duration,
 }
 
-/// Notifies the configured address or command of each new interrupt. The runtime's own options must ask for notices too, by [`Notify::is_on`].
-pub fn start(notify: &Notify, ports: &Ports, sender: &Sender) {
+/// Notifies the configured address or command of each new interrupt; what goes to an address is signed as the owner's callbacks are. The runtime's own options must ask for notices too, by [`Notify::is_on`].
+pub fn start(notify: &Notify, ports: &Ports, owner: &Principal, sender: &Sender) {
     let to: Arc<dyn Tell> = match &notify.url {
-        Some(url) => Arc::new(TellAddress::new(url.clone(), sender.clone(), ports)),
+        Some(url) => Arc::new(TellAddress::new(url.clone(), owner.into(), sender.clone(), ports)),
         None if !notify.is_on() => return,
         None => Arc::new(NotifyCommand { command: notify.command.0.clone(), limit: COMMAND_LIMIT }),
     };

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use trilogue_domain::{AgentName, Principal, limits};
 
+use super::callback_secrets::CallbackSecrets;
 use super::exposure::Exposure;
 use super::scheme::Scheme;
 
@@ -24,6 +25,8 @@ pub struct Options {
     pub allowed_hosts: Vec<String>,
     /// Origins of pages that may call, such as `https://inspector.example.com`. They are told so by CORS headers; without any there are none. A page of an allowed host's own origin may always call.
     pub allowed_origins: Vec<String>,
+    /// What the keys of callbacks are derived from; the sender of callbacks has the same.
+    pub callback_secrets: CallbackSecrets,
     /// Protections that were switched off, by the name of the option that did; shown in the status.
     pub dangerously: Vec<String>,
     pub max_body_bytes: usize,
@@ -92,6 +95,7 @@ impl Default for Options {
             public_url: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            callback_secrets: CallbackSecrets::default(),
             dangerously: Vec::new(),
             max_body_bytes: limits::DEFAULT_MAX_BODY_BYTES,
             max_part_metadata_bytes: limits::DEFAULT_MAX_PART_METADATA_BYTES,

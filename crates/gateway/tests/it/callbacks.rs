@@ -4,20 +4,27 @@ use bytes::Bytes;
 use http::StatusCode;
 use trilogue_domain::{DeliveryId, Timestamp};
 use trilogue_egress::{Client, Policy};
+use trilogue_gateway::CallbackSecrets;
 use trilogue_gateway::callback::{Callback, Sender, sign};
 use trilogue_testkit::callback::Receiver;
+use trilogue_testkit::parts::principal;
 
 fn callback(url: String) -> Callback {
     Callback {
         id: DeliveryId::parse("msg_p5jXN8AQM9LWM0D4loKWxJek").unwrap(),
         url,
+        owner: (&principal("alpha", "alice")).into(),
         body: Bytes::from_static(br#"{"test": 2432232314}"#),
     }
 }
 
 fn sender(policy: Policy, secrets: &[&[u8]]) -> Sender {
     let client = Client::new(policy, trilogue_egress::Options::default()).unwrap();
-    Sender::new(client, secrets.iter().map(|secret| Bytes::copy_from_slice(secret)).collect())
+    Sender::new(client, callback_secrets(secrets))
+}
+
+fn callback_secrets(secrets: &[&[u8]]) -> CallbackSecrets {
+    CallbackSecrets::new(secrets.iter().map(|secret| Bytes::copy_from_slice(secret)))
 }
 
 #[tokio::test]
@@ -31,10 +38,17 @@ async fn a_receiver_can_verify_what_it_gets_under_either_secret() {
     assert_eq!(header("webhook-timestamp"), "1614265330");
     assert_eq!(header("webhook-id"), callback.id.as_str());
     for secret in [&b"old"[..], b"new"] {
-        let expected = sign(secret, header("webhook-id"), 1_614_265_330, &delivery.body);
+        let key = callback_secrets(&[secret]).keys(&callback.owner, &callback.url)[0];
+        let expected = sign(&key, header("webhook-id"), 1_614_265_330, &delivery.body);
         assert!(header("webhook-signature").split(' ').any(|signature| signature == expected));
+        let server = sign(secret, header("webhook-id"), 1_614_265_330, &delivery.body);
+        assert!(
+            !header("webhook-signature").contains(&server),
+            "the server's secret signs nothing"
+        );
     }
-    let other = sign(b"old", header("webhook-id"), 1_614_265_331, &delivery.body);
+    let key = callback_secrets(&[b"old"]).keys(&callback.owner, &callback.url)[0];
+    let other = sign(&key, header("webhook-id"), 1_614_265_331, &delivery.body);
     assert!(!header("webhook-signature").contains(&other));
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
 use serde_json::{Value, json};
 use trilogue_egress::Policy;
@@ -10,7 +12,7 @@ use trilogue_testkit::callback::{Delivery, Receiver};
 use trilogue_testkit::until;
 
 use crate::fountain::{Fountain, Hand, Step};
-use crate::rig::{CALLBACK_SECRET, LIMIT, Rig, Setup, text};
+use crate::rig::{LIMIT, Rig, Setup, callback_key, text, user};
 
 struct Scene {
     rig: Rig,
@@ -36,7 +38,8 @@ impl Scene {
     async fn delivered(&self, count: usize) -> Vec<Value> {
         let arrived = async || (self.receiver.deliveries().len() >= count).then_some(());
         until("deliveries", LIMIT, arrived).await.unwrap();
-        self.receiver.deliveries().iter().map(checked).collect()
+        let key = callback_key("alpha", "alice", &self.receiver.url());
+        self.receiver.deliveries().iter().map(|delivery| checked(delivery, &key)).collect()
     }
 
     async fn dead(&self) -> Vec<Value> {
@@ -45,12 +48,12 @@ impl Scene {
     }
 }
 
-/// The body of a delivery whose signature is right.
-fn checked(delivery: &Delivery) -> Value {
+/// The body of a delivery that was signed with this key.
+fn checked(delivery: &Delivery, key: &[u8]) -> Value {
     let header = |name: &str| delivery.headers[name].to_str().unwrap();
     let seconds: i64 = header("webhook-timestamp").parse().unwrap();
     let id = header("webhook-id");
-    let expected = sign(CALLBACK_SECRET, id, seconds, &delivery.body);
+    let expected = sign(key, id, seconds, &delivery.body);
     assert_eq!(header("webhook-signature"), expected);
     let body: Value = serde_json::from_slice(&delivery.body).unwrap();
     assert_eq!(body["delivery_id"], id);
@@ -204,4 +207,59 @@ async fn an_address_that_no_request_can_carry_is_refused_at_once() {
         let reply = scene.rig.alice().post("/connect/runs", &body).await.unwrap();
         assert_eq!((reply.status, reply.code().as_str()), (422, "invalid_webhook"), "{url:?}");
     }
+}
+
+#[tokio::test]
+async fn a_receiver_of_one_principal_cannot_pass_a_callback_on_to_that_of_another() {
+    let scene = Scene::start(Policy::local()).await;
+    scene.rig.token("alpha", "bob", user(), false).await;
+    let (url, theirs) = (scene.receiver.url(), format!("{}/theirs", scene.receiver.url()));
+    scene.create(&["status"]).await;
+    scene.hand.take(Step::End(json!({})));
+    scene.delivered(1).await;
+    let delivery = scene.receiver.deliveries().remove(0);
+    let header = |name: &str| delivery.headers[name].to_str().unwrap().to_owned();
+    let seconds: i64 = header("webhook-timestamp").parse().unwrap();
+    // What each principal gets from the server verifies its own callbacks to this address, and no others.
+    let secret = async |principal: &str, url: &str| {
+        let client = scene.rig.as_("alpha", principal);
+        let keys = client.post("/api/v1/callback-keys", &json!({ "url": url })).await.unwrap();
+        text(&keys.ok().unwrap(), "/secrets/0").to_owned()
+    };
+    let signature = |secret: &str| {
+        let key = STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap();
+        sign(&key, &header("webhook-id"), seconds, &delivery.body)
+    };
+    let genuine = header("webhook-signature");
+    assert_eq!(signature(&secret("alice", &url).await), genuine);
+    for (principal, url) in [("bob", &url), ("alice", &theirs)] {
+        assert_ne!(signature(&secret(principal, url).await), genuine, "{principal} {url}");
+    }
+    let bad = scene.rig.alice().post("/api/v1/callback-keys", &json!({"url": "hook"})).await;
+    assert_eq!(bad.unwrap().code(), "invalid_request");
+}
+
+#[tokio::test]
+async fn a_target_that_does_not_answer_delays_no_other() {
+    let scene = Scene::start(Policy::local()).await;
+    // It takes connections and never answers.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let slow = format!("http://{}/", silent.local_addr().unwrap());
+    for _ in 0..100 {
+        let body = json!({"agent_id": "puppet", "input": {"message": "hi"}, "callback": slow});
+        scene.rig.alice().post("/connect/runs", &body).await.unwrap().ok().unwrap();
+    }
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        held.push(tokio::time::timeout(LIMIT, silent.accept()).await.unwrap().unwrap());
+    }
+    let begun = std::time::Instant::now();
+    scene.create(&["status"]).await;
+    scene.hand.take(Step::End(json!({})));
+    scene.delivered(1).await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    // The silent target has its share and no more.
+    let another = tokio::time::timeout(Duration::from_millis(200), silent.accept()).await;
+    assert!(another.is_err(), "a ninth delivery to one target");
+    assert!(scene.dead().await.is_empty(), "what waits for its target is not given up");
 }

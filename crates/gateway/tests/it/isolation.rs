@@ -57,7 +57,8 @@ impl Things {
         Some(match operation {
             "get_health" | "get_readiness" | "get_metrics" | "get_status" | "list_fidelity"
             | "get_document" | "list_agents" | "get_agent" | "create_thread" | "list_threads"
-            | "list_deliveries" | "list_tokens" | "create_token" | "back_up" => nothing(),
+            | "list_deliveries" | "list_tokens" | "create_token" | "back_up"
+            | "list_callback_keys" => nothing(),
             // Deliveries are numbered by the store; there is none here, so every number is unknown.
             "redeliver" => nothing(),
             "get_thread" | "erase_thread" => plain(format!("/api/v1/threads/{thread}")),

@@ -22,7 +22,7 @@ use trilogue_testkit::parts::{new_run, principal, user_message};
 use trilogue_testkit::until;
 
 use crate::agent::Puppet;
-use crate::rig::{CALLBACK_SECRET, LIMIT};
+use crate::rig::{LIMIT, callback_key, callback_secrets};
 
 struct Scene {
     ports: Ports,
@@ -35,8 +35,9 @@ impl Scene {
     async fn start(policy: Policy) -> Self {
         let scene = Self::silent().await;
         let client = trilogue_egress::Client::new(policy, trilogue_egress::Options::default());
-        let sender = Sender::new(client.unwrap(), vec![Bytes::from_static(CALLBACK_SECRET)]);
-        let to = TellAddress::new(scene.receiver.url(), sender, &scene.ports);
+        let sender = Sender::new(client.unwrap(), callback_secrets());
+        let owner = (&principal("alpha", "owner")).into();
+        let to = TellAddress::new(scene.receiver.url(), owner, sender, &scene.ports);
         scene.tell(Arc::new(to));
         scene
     }
@@ -109,15 +110,16 @@ impl Scene {
         until("deliveries", LIMIT, arrived).await.unwrap();
         self.receiver.deliveries()
     }
-}
 
-/// The body of a delivery whose signature is right.
-fn checked(delivery: &Delivery) -> Value {
-    let header = |name: &str| delivery.headers[name].to_str().unwrap();
-    let seconds: i64 = header("webhook-timestamp").parse().unwrap();
-    let expected = sign(CALLBACK_SECRET, header("webhook-id"), seconds, &delivery.body);
-    assert_eq!(header("webhook-signature"), expected);
-    serde_json::from_slice(&delivery.body).unwrap()
+    /// The body of a delivery whose signature is right.
+    fn checked(&self, delivery: &Delivery) -> Value {
+        let header = |name: &str| delivery.headers[name].to_str().unwrap();
+        let seconds: i64 = header("webhook-timestamp").parse().unwrap();
+        let key = callback_key("alpha", "owner", &self.receiver.url());
+        let expected = sign(&key, header("webhook-id"), seconds, &delivery.body);
+        assert_eq!(header("webhook-signature"), expected);
+        serde_json::from_slice(&delivery.body).unwrap()
+    }
 }
 
 #[tokio::test]
@@ -128,7 +130,7 @@ async fn each_new_interrupt_is_told_once_with_a_signature() {
         [("ask", "permission"), ("form", "form"), ("suspend", "form")].into_iter().enumerate()
     {
         let id = scene.ask(command).await;
-        let body = checked(scene.delivered(count + 1).await.last().unwrap());
+        let body = scene.checked(scene.delivered(count + 1).await.last().unwrap());
         let row = scene.store.interrupt(&scene.by.scope(), &id).await.unwrap().unwrap();
         let expected = json!({
             "type": "interrupt.raised",
@@ -153,7 +155,7 @@ async fn a_receiver_that_fails_is_tried_three_times_and_then_left() {
     scene.receiver.answer_next([StatusCode::SERVICE_UNAVAILABLE; 9]);
     let id = scene.ask("ask").await;
     let deliveries = scene.delivered(3).await;
-    let bodies: Vec<_> = deliveries.iter().map(checked).collect();
+    let bodies: Vec<_> = deliveries.iter().map(|delivery| scene.checked(delivery)).collect();
     assert!(bodies.iter().all(|body| *body == bodies[0]));
     let ids: Vec<_> = deliveries.iter().map(|it| &it.headers["webhook-id"]).collect();
     assert!(ids.iter().all(|it| *it == ids[0]));

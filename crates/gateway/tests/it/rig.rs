@@ -17,7 +17,8 @@ use trilogue_domain::{PrincipalId, Result, Right, Rights, TenantId, Timestamp, T
 use trilogue_egress::Policy;
 use trilogue_gateway::callback::Sender;
 use trilogue_gateway::{
-    CallbackDelivery, ClientOptions, ConnectOptions, HistoryFetch, Mount, Options, Ports, Server,
+    CallbackDelivery, CallbackOwner, CallbackSecrets, ClientOptions, ConnectOptions, HistoryFetch,
+    Mount, Options, Ports, Server,
 };
 use trilogue_mapping::communication::strict::CommunicationRules;
 use trilogue_runtime::{Backend, Runtime};
@@ -31,8 +32,19 @@ use crate::agent::Puppet;
 use crate::client_editor::Door;
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
-/// What the rig signs callbacks with.
-pub(crate) const CALLBACK_SECRET: &[u8] = b"a secret of the rig, for callbacks";
+/// What the keys of the rig's callbacks are derived from.
+pub(crate) fn callback_secrets() -> CallbackSecrets {
+    CallbackSecrets::new([Bytes::from_static(b"a secret of the rig, for callbacks")])
+}
+
+/// The key that signs what goes to this address in this name.
+pub(crate) fn callback_key(tenant: &str, principal: &str, url: &str) -> [u8; 32] {
+    let owner = CallbackOwner {
+        tenant: TenantId::parse(tenant).unwrap(),
+        principal: PrincipalId::parse(principal).unwrap(),
+    };
+    callback_secrets().keys(&owner, url)[0]
+}
 
 pub(crate) struct Rig {
     pub(crate) server: Server,
@@ -119,14 +131,15 @@ impl Rig {
         let address = listener.local_addr().unwrap();
         let client =
             trilogue_egress::Client::new(setup.egress, trilogue_egress::Options::default());
-        let sender = Sender::new(client.unwrap(), vec![Bytes::from_static(CALLBACK_SECRET)]);
+        let sender = Sender::new(client.unwrap(), callback_secrets());
         let mounts = setup.mounts.unwrap_or_else(Mount::defaults);
         let connect = mounts.iter().find(|it| it.protocol().name() == ConnectOptions::NAME);
         let prefix = connect.map_or("", Mount::prefix);
         let delivery = CallbackDelivery::new(&setup.options, &[address], prefix, &ports, sender);
         ports.runtime.deliver_with(Arc::new(delivery));
         let runtime = ports.runtime.clone();
-        let server = Server::start(setup.options, &mounts, ports, vec![listener]).unwrap();
+        let options = Options { callback_secrets: callback_secrets(), ..setup.options };
+        let server = Server::start(options, &mounts, ports, vec![listener]).unwrap();
         let rig = Self {
             server,
             store,

@@ -94,6 +94,7 @@ const NEEDS: &[(Option<Right>, &[&str])] = &[
             "create_thread",
             "patch_thread",
             "copy_thread",
+            "list_callback_keys",
             "communication_create_run",
             "communication_cancel_run",
             "connect_create_configuration",

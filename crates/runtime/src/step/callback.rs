@@ -76,6 +76,7 @@ fn item(row: &RunRow, number: u64, kind: DeliveryKind) -> QueueItem {
         "run_id": row.id.as_str(),
         "number": number,
         "of": kind.as_str(),
+        "target": row.callback.as_ref().map(|callback| origin(&callback.url)),
     });
     QueueItem {
         kind: QueueKind::Callback,
@@ -86,6 +87,13 @@ fn item(row: &RunRow, number: u64, kind: DeliveryKind) -> QueueItem {
         thread: Some(row.thread),
         reference: Json::from_value(&reference),
     }
+}
+
+/// Scheme and host of an address: what has a share of the slots for deliveries.
+fn origin(url: &str) -> String {
+    let host = url.find("://").map_or(0, |place| place + 3);
+    let end = url[host..].find(['/', '?', '#']).map_or(url.len(), |place| host + place);
+    url[..end].to_ascii_lowercase()
 }
 
 // === impl DeliveryKind ===

@@ -30,9 +30,9 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use trilogue_wire::native::{
-    Agent, AnswerCreate, Checkpoint, Delivery, Event, Interrupt, List, Message, Problem, Run,
-    RunMode, Status, Thread, ThreadCopy, ThreadCreate, ThreadPatch, Token, TokenCreate,
-    TokenCreated,
+    Agent, AnswerCreate, CallbackKeys, CallbackTarget, Checkpoint, Delivery, Event, Interrupt,
+    List, Message, Problem, Run, RunMode, Status, Thread, ThreadCopy, ThreadCreate, ThreadPatch,
+    Token, TokenCreate, TokenCreated,
 };
 
 pub use error::{ClientError, Refusal};
@@ -367,6 +367,17 @@ impl Client {
         self.fetch(self.call(Method::Post, &["runs", run, "answer"]).json(answer)?).await
     }
 
+    /// What verifies the callbacks that the server sends to an address in the name of this client's principal.
+    ///
+    /// # Errors
+    /// `invalid_request` where it is not a web address.
+    pub async fn callback_keys(
+        &self,
+        target: &CallbackTarget,
+    ) -> Result<CallbackKeys, ClientError> {
+        self.fetch(self.call(Method::Post, &["callback-keys"]).json(target)?).await
+    }
+
     /// The callback deliveries that were given up, newest first.
     pub async fn deliveries(&self, page: &Page) -> Result<List<Delivery>, ClientError> {
         self.fetch(paged(self.call(Method::Get, &["deliveries"]), page)).await
@@ -381,6 +392,9 @@ impl Client {
     }
 
     /// What the server is and does.
+    ///
+    /// # Errors
+    /// `forbidden` without the right `server`.
     pub async fn status(&self) -> Result<Status, ClientError> {
         self.fetch(self.call(Method::Get, &["status"])).await
     }
@@ -420,7 +434,7 @@ impl Client {
     /// A snapshot of the store, as the server streams it.
     ///
     /// # Errors
-    /// `forbidden` without the right `admin`.
+    /// `forbidden` without the right `server`.
     pub async fn backup(&self) -> Result<ResponseBody, ClientError> {
         self.bytes(self.call(Method::Post, &["backup"]).waiting()).await
     }

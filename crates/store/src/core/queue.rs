@@ -115,14 +115,19 @@ impl QueueEntry {
     }
 
     pub(crate) fn abandon(&mut self, how: &RetryDecision, error: &str) {
+        if matches!(how, RetryDecision::Postpone(_)) {
+            self.attempts = self.attempts.saturating_sub(1);
+        }
         match (how, self.next.take()) {
-            (RetryDecision::RetryAt(at), Some(next)) => self.replace(next, *at),
+            (RetryDecision::RetryAt(at) | RetryDecision::Postpone(at), Some(next)) => {
+                self.replace(next, *at);
+            }
             (RetryDecision::Dead, Some(next)) => {
                 self.attempts = 0;
                 let due = next.due;
                 self.replace(next, due);
             }
-            (RetryDecision::RetryAt(at), None) => {
+            (RetryDecision::RetryAt(at) | RetryDecision::Postpone(at), None) => {
                 self.release(error);
                 self.item.due = *at;
                 self.free_at = Some(*at);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use trilogue_domain::DeliveryId;
 use trilogue_domain::port::{Clock, Deliver, Delivered, Delivery};
+use trilogue_gateway::CallbackOwner;
 use trilogue_gateway::callback::{Callback, Sender};
 
 /// Sends callbacks to the `url` of their reference; the reference is the body.
@@ -27,8 +28,12 @@ impl ProbeDeliver {
         let (Some(url), Ok(id)) = (url, DeliveryId::parse(&delivery.id)) else {
             return Delivered::Refused { error: "the callback names no address".to_owned() };
         };
-        let callback =
-            Callback { id, url: url.to_owned(), body: delivery.reference.as_bytes().clone() };
+        let (url, body) = (url.to_owned(), delivery.reference.as_bytes().clone());
+        let owner = CallbackOwner {
+            tenant: delivery.tenant.clone(),
+            principal: delivery.principal.clone(),
+        };
+        let callback = Callback { id, url, owner, body };
         match self.sender.send(&callback, self.clock.now()).await {
             Ok(()) => Delivered::Accepted,
             Err(undelivered) => undelivered.into(),

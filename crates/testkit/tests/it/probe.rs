@@ -6,6 +6,7 @@ use std::time::Duration;
 use trilogue_domain::event::MessageEvent;
 use trilogue_domain::port::{Clock, SystemClock};
 use trilogue_domain::{Body, Code, Event, Json, Principal, RunStatus, ThreadId};
+use trilogue_gateway::CallbackSecrets;
 use trilogue_gateway::callback::{Sender, sign};
 use trilogue_runtime::{
     Input, NewThread, Options, Rewind, RunRequest, Runtime, ThreadChoice, ThreadPatch, WhenHolding,
@@ -195,17 +196,16 @@ async fn a_callback_offered_with_an_append_reaches_a_real_receiver_signed_and_on
         let client =
             trilogue_egress::Client::new(trilogue_egress::Policy::local(), Default::default())
                 .unwrap();
-        let sender = Sender::new(client, vec![bytes::Bytes::from_static(b"secret")]);
+        let secrets = CallbackSecrets::new([bytes::Bytes::from_static(b"secret")]);
+        let key = secrets.keys(&(&house.by).into(), &receiver.url())[0];
+        let sender = Sender::new(client, secrets);
         house.runtime.deliver_with(Arc::new(ProbeDeliver::new(sender, Arc::new(SystemClock))));
         let came = receiver.wait_for(2, Duration::from_secs(20)).await.unwrap();
         for delivery in &came {
             let header = |name: &str| delivery.headers[name].to_str().unwrap();
             let seconds = header("webhook-timestamp").parse().unwrap();
             assert_eq!(header("webhook-id"), "msg_1");
-            assert_eq!(
-                header("webhook-signature"),
-                sign(b"secret", "msg_1", seconds, &delivery.body)
-            );
+            assert_eq!(header("webhook-signature"), sign(&key, "msg_1", seconds, &delivery.body));
         }
         trilogue_testkit::wait::until("the queue to be empty", Duration::from_secs(20), || async {
             let due = house.store.next_due(QueueKind::Callback).await.unwrap();

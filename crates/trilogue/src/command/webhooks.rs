@@ -5,9 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use tokio::sync::mpsc;
+use trilogue::config::Secret;
 use trilogue::{callback_secret, token_file};
 use trilogue_sdk::client::{Client, Page};
-use trilogue_wire::native::Delivery;
+use trilogue_wire::native::{CallbackTarget, Delivery};
 
 use super::PageArguments;
 use crate::exit::{CliError, ExitStatus, Result};
@@ -38,8 +39,12 @@ enum WebhooksAction {
     List(PageArguments),
     /// Deliver failed callbacks again.
     Redeliver(Redeliver),
-    /// Print the secret with which this user's server signs callbacks.
-    Secret,
+    /// Print the secret that verifies callbacks to an address. Each address and principal has one of its own.
+    Secret {
+        /// The address, as a run names it in `callback` or `webhook`; its query does not count.
+        #[arg(value_name = "URL")]
+        target: String,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -50,7 +55,7 @@ struct Listen {
     /// Listen on this address instead, such as 127.0.0.1:7879.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// Verify with this secret, `whsec_…`; by default the one of this user's server. May be given several times.
+    /// Verify with this secret, `whsec_…`, from `trilogue webhooks secret URL`; by default with those of this user's server for the listen address. May be given several times.
     #[arg(
         long,
         env = "TRILOGUE_WEBHOOK_SECRET",
@@ -59,6 +64,9 @@ struct Listen {
         value_delimiter = ','
     )]
     secret: Vec<String>,
+    /// The address under which runs name this receiver, where it is not the listen address: for example that of a proxy.
+    #[arg(long, value_name = "URL", conflicts_with = "secret")]
+    public_url: Option<String>,
     /// Exit after this many deliveries.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
@@ -82,27 +90,29 @@ impl Webhooks {
             WebhooksAction::Listen(listen) => listen.execute(globals).await,
             WebhooksAction::List(page) => list(page, globals).await,
             WebhooksAction::Redeliver(redeliver) => redeliver.execute(globals).await,
-            WebhooksAction::Secret => match secret()? {
-                Some(secret) => print::out(&format!("{}\n", safe::line(&secret))),
-                None => Err(CliError::new(
-                    ExitStatus::NotFound,
-                    "no server of this user has a callback secret yet",
-                )
-                .hint("start one with `trilogue demo`, which generates a secret")),
-            },
+            WebhooksAction::Secret { target } => {
+                let target = CallbackTarget { url: target.clone() };
+                let keys = remote::open(globals)?.callback_keys(&target).await?;
+                if globals.json {
+                    return print::json(&keys);
+                }
+                for secret in &keys.secrets {
+                    print::out(&format!("{}\n", safe::line(secret)))?;
+                }
+                Ok(())
+            }
         }
     }
 }
 
-/// The callback secret of this user's server; `None` where there is none yet.
-fn secret() -> Result<Option<String>> {
+/// What this user's server derives the keys of its callbacks from; `None` where there is nothing yet.
+fn server_secret() -> Result<Option<Secret>> {
     let state = token_file::state_dir()
         .map_err(|error| CliError::usage(format!("cannot find the state folder: {error}")))?;
-    let secret = callback_secret::read(&state).map_err(|error| {
+    callback_secret::read(&state).map_err(|error| {
         CliError::new(ExitStatus::Denied, format!("cannot use the secret: {error}"))
             .hint("make its file private with chmod 600, or pass a secret with --secret")
-    })?;
-    Ok(secret.map(|secret| secret.reveal()))
+    })
 }
 
 async fn list(page: &PageArguments, globals: &Globals) -> Result {
@@ -184,13 +194,13 @@ async fn failed(client: &Client) -> Result<Vec<String>> {
 
 impl Listen {
     async fn execute(&self, globals: &Globals) -> Result {
-        let mut verifier = self.verifier()?;
         let own = || (Ipv4Addr::LOCALHOST, self.port.unwrap_or(DEFAULT_PORT)).into();
         let address = self.listen.unwrap_or_else(own);
         let receiver = Receiver::bind(address).await.map_err(|error| {
             CliError::new(ExitStatus::Conflict, format!("cannot listen on {address}: {error}"))
                 .hint("choose another port with --port, or any free one with --port 0")
         })?;
+        let mut verifier = self.verifier(receiver.address())?;
         print::note(&format!("listening on http://{}", receiver.address()));
         let (sender, mut deliveries) = mpsc::channel(MAX_WAITING);
         let serving = receiver.serve(sender);
@@ -198,7 +208,7 @@ impl Listen {
             let mut left = self.count;
             while left != Some(0) {
                 let Some(delivery) = deliveries.recv().await else { break };
-                let checked = verifier.check(&delivery.headers, &delivery.body);
+                let checked = verifier.check(&delivery.headers, &delivery.path, &delivery.body);
                 if globals.json {
                     print::json(&json(&checked, &delivery.path, &delivery.body))?;
                 } else {
@@ -219,10 +229,13 @@ impl Listen {
         taken
     }
 
-    fn verifier(&self) -> Result<Verifier> {
-        let mut secrets: Vec<_> = self.secret.iter().filter(|it| !it.is_empty()).cloned().collect();
-        if secrets.is_empty() {
-            secrets.extend(secret()?);
+    /// `address` is where the deliveries come in.
+    fn verifier(&self, address: SocketAddr) -> Result<Verifier> {
+        let secrets: Vec<_> = self.secret.iter().filter(|it| !it.is_empty()).cloned().collect();
+        if secrets.is_empty()
+            && let Some(secret) = server_secret()?
+        {
+            return Ok(Verifier::of_server(secret, self.origins(address)));
         }
         if secrets.is_empty() {
             print::note("warning: without a secret nothing is verified; pass one with --secret");
@@ -231,7 +244,19 @@ impl Listen {
             CliError::usage(format!(
                 "secret {number} is not valid: it must be base64, as in whsec_…"
             ))
-            .hint("print the secret of this user's server with `trilogue webhooks secret`")
+            .hint("print the secret of an address with `trilogue webhooks secret URL`")
         })
+    }
+
+    /// What addresses of this receiver begin with. A delivery's own `Host` does not count: its sender chooses it.
+    fn origins(&self, address: SocketAddr) -> Vec<String> {
+        if let Some(url) = &self.public_url {
+            return vec![url.trim_end_matches('/').to_owned()];
+        }
+        let mut origins = vec![format!("http://{address}")];
+        if address.ip().is_loopback() {
+            origins.push(format!("http://localhost:{}", address.port()));
+        }
+        origins
     }
 }

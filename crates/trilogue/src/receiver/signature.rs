@@ -52,7 +52,11 @@ impl Key {
     pub(super) fn parse(secret: &str) -> Option<Self> {
         let encoded = secret.trim();
         let key = STANDARD.decode(encoded.strip_prefix(PREFIX).unwrap_or(encoded)).ok()?;
-        (!key.is_empty()).then(|| Hmac::new_from_slice(&key).ok().map(Self)).flatten()
+        (!key.is_empty()).then(|| Self::new(&key)).flatten()
+    }
+
+    pub(super) fn new(key: &[u8]) -> Option<Self> {
+        Hmac::new_from_slice(key).ok().map(Self)
     }
 
     /// Whether one of the delivery's signatures was made with this key. Takes the same time for every wrong one.

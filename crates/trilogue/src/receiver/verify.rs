@@ -5,6 +5,8 @@ use std::hash::Hash;
 
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
+use trilogue::callback_secret;
+use trilogue::config::Secret;
 
 use super::signature::{ID, Key, SignedHeaders, TIMESTAMP, VerifyError};
 
@@ -13,12 +15,20 @@ const MAX_REMEMBERED: usize = 10_000;
 
 /// Verifies deliveries in the order in which they come.
 pub(crate) struct Verifier {
-    keys: Vec<Key>,
+    keys: KeySource,
     /// The ids of genuine deliveries.
     seen: Recent<String>,
     /// The newest event of each run that was delivered.
     newest: HashMap<String, u64>,
     runs: Recent<String>,
+}
+
+/// What deliveries are verified with.
+enum KeySource {
+    /// These keys; without any, nothing is verified.
+    Fixed(Vec<Key>),
+    /// The keys of a server's owner for the addresses that begin with these origins.
+    Server(Secret, Vec<String>),
 }
 
 /// A delivery's headers, and what is known of it.
@@ -63,15 +73,29 @@ impl Verifier {
     pub(crate) fn new(secrets: &[String]) -> Result<Self, usize> {
         let key = |(number, secret): (usize, &String)| Key::parse(secret).ok_or(number);
         let keys = (1..).zip(secrets).map(key).collect::<Result<_, _>>()?;
-        Ok(Self { keys, seen: Recent::default(), newest: HashMap::new(), runs: Recent::default() })
+        Ok(Self::with(KeySource::Fixed(keys)))
+    }
+
+    /// Verifies what a server with this secret signs for its owner, at addresses that begin with one of these.
+    pub(crate) fn of_server(secret: Secret, origins: Vec<String>) -> Self {
+        Self::with(KeySource::Server(secret, origins))
+    }
+
+    fn with(keys: KeySource) -> Self {
+        Self { keys, seen: Recent::default(), newest: HashMap::new(), runs: Recent::default() }
     }
 
     /// Verifies one delivery. One that is not genuine is not remembered.
-    pub(crate) fn check(&mut self, headers: &HeaderMap, body: &[u8]) -> CheckedDelivery {
+    pub(crate) fn check(
+        &mut self,
+        headers: &HeaderMap,
+        path: &str,
+        body: &[u8],
+    ) -> CheckedDelivery {
         let text =
             |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let (id, timestamp) = (text(ID), text(TIMESTAMP));
-        let verdict = self.verdict(headers, body);
+        let verdict = self.verdict(headers, path, body);
         let mut checked = CheckedDelivery { id, timestamp, verdict, repeated: false, late: false };
         let (true, Some(id)) = (checked.is_accepted(), &checked.id) else { return checked };
         checked.repeated = !self.seen.add(id.clone());
@@ -79,13 +103,23 @@ impl Verifier {
         checked
     }
 
-    fn verdict(&self, headers: &HeaderMap, body: &[u8]) -> Verdict {
-        if self.keys.is_empty() {
-            return Verdict::Unverified;
-        }
+    fn verdict(&self, headers: &HeaderMap, path: &str, body: &[u8]) -> Verdict {
+        let derived: Vec<Key>;
+        let keys = match &self.keys {
+            KeySource::Fixed(keys) if keys.is_empty() => return Verdict::Unverified,
+            KeySource::Fixed(keys) => keys,
+            KeySource::Server(secret, origins) => {
+                let keys = |origin: &String| {
+                    callback_secret::keys_of_owner(secret, &format!("{origin}{path}"))
+                };
+                let all = origins.iter().filter_map(|origin| keys(origin).ok()).flatten();
+                derived = all.filter_map(|key| Key::new(&key)).collect();
+                &derived
+            }
+        };
         let now = jiff::Timestamp::now().as_second();
         let verified = SignedHeaders::read(headers, now).and_then(|signed| {
-            let is_valid = self.keys.iter().any(|key| key.verifies(&signed, body));
+            let is_valid = keys.iter().any(|key| key.verifies(&signed, body));
             if is_valid { Ok(()) } else { Err(VerifyError::Signature) }
         });
         match verified {
@@ -117,7 +151,7 @@ impl Verifier {
 
 impl std::fmt::Debug for Verifier {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Verifier").field("keys", &self.keys.len()).finish_non_exhaustive()
+        f.debug_struct("Verifier").finish_non_exhaustive()
     }
 }
 
@@ -188,7 +222,7 @@ mod tests {
 
     fn refused(headers: &HeaderMap, body: &str) -> String {
         let mut verifier = verifier();
-        let checked = verifier.check(headers, body.as_bytes());
+        let checked = verifier.check(headers, "/", body.as_bytes());
         assert_eq!(checked.status(), StatusCode::UNAUTHORIZED);
         assert!(verifier.seen.order.is_empty(), "a forged delivery is not remembered");
         let Verdict::Refused(why) = checked.verdict else { panic!("{checked:?}") };
@@ -198,7 +232,7 @@ mod tests {
     #[test]
     fn a_signature_with_any_of_the_secrets_is_valid() {
         let headers = signed(SECRET, "a.1", now(), "{}");
-        let checked = verifier().check(&headers, b"{}");
+        let checked = verifier().check(&headers, "/", b"{}");
         assert_eq!((checked.verdict, checked.id.as_deref()), (Verdict::Verified, Some("a.1")));
         assert_eq!(refused(&headers, "{ }"), "the signature does not match");
         assert_eq!(
@@ -219,7 +253,7 @@ mod tests {
 
     #[test]
     fn without_a_secret_deliveries_are_unverified() {
-        let checked = Verifier::new(&[]).unwrap().check(&HeaderMap::new(), b"x");
+        let checked = Verifier::new(&[]).unwrap().check(&HeaderMap::new(), "/", b"x");
         assert_eq!(
             (checked.status(), checked.verdict),
             (StatusCode::NO_CONTENT, Verdict::Unverified)
@@ -231,7 +265,7 @@ mod tests {
         let mut verifier = verifier();
         let mut take = |id: &str, run: &str| {
             let body = format!(r#"{{"run_id":"{run}"}}"#);
-            let checked = verifier.check(&signed(SECRET, id, now(), &body), body.as_bytes());
+            let checked = verifier.check(&signed(SECRET, id, now(), &body), "/", body.as_bytes());
             assert!(checked.is_accepted());
             (checked.repeated, checked.late)
         };

@@ -10,6 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use trilogue::callback_secret;
+use trilogue::config::Secret;
 
 use crate::harness::{BINARY, Home, Server, finish, lasting_address, until};
 
@@ -71,7 +73,11 @@ impl Listening {
 
     fn deliver_at(&self, at: i64, id: &str, body: &str) -> u16 {
         let key = STANDARD.decode(SECRET.strip_prefix("whsec_").unwrap()).unwrap();
-        let signature = trilogue_gateway::callback::sign(&key, id, at, body.as_bytes());
+        self.deliver_signed(&key, at, id, body)
+    }
+
+    fn deliver_signed(&self, key: &[u8], at: i64, id: &str, body: &str) -> u16 {
+        let signature = trilogue_gateway::callback::sign(key, id, at, body.as_bytes());
         let at = at.to_string();
         let headers = [
             ("webhook-id", id),
@@ -164,20 +170,47 @@ fn what_is_too_large_is_refused_and_the_listener_goes_on() {
 }
 
 #[test]
-fn the_secret_of_this_users_server_is_the_one_that_verifies() {
+fn a_listener_takes_what_this_users_server_signs_for_its_own_address_only() {
     let home = Home::new();
-    home.run(&["webhooks", "secret"]).complains(4, "no server of this user");
     fs::create_dir_all(home.state()).unwrap();
     let file = home.state().join("callback_secret");
     fs::write(&file, format!("{SECRET}\n")).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-    home.run(&["webhooks", "secret"]).complains(5, "chmod 600");
+    home.run(&["webhooks", "listen"]).complains(5, "chmod 600");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    assert_eq!(home.run(&["webhooks", "secret"]).expect(0).out, format!("{SECRET}\n"));
-    let listening = Listening::start(&home, &["--count", "1"]);
-    assert_eq!(listening.deliver("a", "{}"), 204);
-    assert_eq!(listening.end(), ["a  verified  /hook?x=1  {}"]);
+    let listening = Listening::start(&home, &["--count", "5"]);
+    let secret: Secret = SECRET.parse().unwrap();
+    let deliver = |url: &str| {
+        let key = callback_secret::keys_of_owner(&secret, url).unwrap()[0];
+        listening.deliver_signed(&key, now(), "a", "{}")
+    };
+    let address = &listening.address;
+    let port = address.rsplit_once(':').unwrap().1;
+    assert_eq!(deliver(&format!("http://{address}/hook")), 204);
+    assert_eq!(deliver(&format!("http://localhost:{port}/hook?run=2")), 204);
+    // What another receiver of the same user passes on, and what the server's secret itself signs.
+    assert_eq!(deliver(&format!("http://{address}/other")), 401);
+    assert_eq!(deliver("http://hooks.example.com/hook"), 401);
+    assert_eq!(listening.deliver("a", "{}"), 401);
+    assert_eq!(listening.end()[0], "a  verified  /hook?x=1  {}");
     home.run(&["webhooks", "listen", "--secret", "whsec_!"]).complains(2, "base64");
+}
+
+#[test]
+fn a_server_tells_the_secret_of_an_address() {
+    let home = Home::new();
+    let server = home.start(&["demo", "--listen", "127.0.0.1:0", "--allow-egress", "127.0.0.1"]);
+    let address = lasting_address();
+    let url = format!("http://{address}/hook");
+    let secret = server.run(&["webhooks", "secret", &url]).expect(0).out;
+    let other = server.run(&["webhooks", "secret", "http://127.0.0.1:9/"]).expect(0).out;
+    assert_ne!(secret, other);
+    server.run(&["webhooks", "secret", "hook"]).complains(2, "web address");
+    let arguments = ["--secret", secret.trim(), "--listen", &address, "--count", "1"];
+    let listening = Listening::start(&home, &arguments);
+    run_with_callback(&server, &json!(url));
+    let lines = listening.end();
+    assert!(lines[0].contains("  verified  /hook  run.status"), "{lines:#?}");
 }
 
 fn run_with_callback(server: &Server, callback: &Value) -> Value {

@@ -26,7 +26,7 @@ pub use crate::json::Json;
 pub use agent::{Agent, AgentInput, AgentInputKind, DeclaredInterrupt};
 pub use answer::{AnswerCreate, AnswerGiven};
 pub use checkpoint::Checkpoint;
-pub use delivery::Delivery;
+pub use delivery::{CallbackKeys, CallbackTarget, Delivery};
 pub use event::{Event, Gap, Original};
 pub use event_body::{
     EventBody, InterruptRaised, InterruptResolved, MessageCompleted, MessageDelta, MessagePart,

@@ -24,6 +24,7 @@ use trilogue_store::rows::RunRow;
 
 use super::view::card_of;
 use crate::callback::{self, Callback, Sender, Undelivered};
+use crate::core::callback_secrets::CallbackOwner;
 use crate::core::options::Options;
 use crate::core::ports::Ports;
 use crate::stream::inline::inlined;
@@ -168,7 +169,9 @@ impl CallbackDelivery {
                 body
             }
         };
-        let callback = Callback { id: DeliveryId::parse(id)?, url, body: Bytes::from(body) };
+        let owner = CallbackOwner { tenant: row.tenant.clone(), principal: row.principal.clone() };
+        let body = Bytes::from(body);
+        let callback = Callback { id: DeliveryId::parse(id)?, url, owner, body };
         Ok(Rendered { callback, asks })
     }
 

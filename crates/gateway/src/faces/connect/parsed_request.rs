@@ -184,7 +184,7 @@ fn config(
 }
 
 /// Where to call back, where the agent takes that.
-/// Errors: `invalid_webhook`.
+/// Errors: `forbidden` for a caller without credentials: it has no name that a key could be derived for; `invalid_webhook`.
 async fn callback(
     call: &ConnectCall,
     card: &AgentCard,
@@ -195,6 +195,10 @@ async fn callback(
     if !card.abilities.callbacks {
         warnings.push(NO_CALLBACK);
         return Ok(None);
+    }
+    if call.caller.is_anonymous() {
+        return Err(Error::new(Code::Forbidden, "callers without credentials get no callbacks")
+            .hint("send a token, or leave out 'callback' and 'webhook' and wait for the run"));
     }
     check_callback_url(&call.state.egress, &callback.url).await?;
     Ok(Some(callback))

@@ -1,15 +1,30 @@
-//! Callback deliveries that were given up.
+//! Callbacks: what verifies them, and deliveries that were given up.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Right};
 use trilogue_mapping::native::{self as mapping, shown};
-use trilogue_wire::native::{Delivery, List};
+use trilogue_wire::native::{CallbackKeys, CallbackTarget, Delivery, List};
 
 use super::{AFTER, LIMIT, NativeCall, NativeRoute};
 use crate::http::reply::Reply;
 use crate::route::{Access, Verb, json_response, no_content, of};
 
+/// What every secret begins with, as in Standard Webhooks.
+const SECRET_PREFIX: &str = "whsec_";
+
 pub(crate) const ROUTES: &[NativeRoute] = &[
+    NativeRoute {
+        verb: Verb::Post,
+        path: "/api/v1/callback-keys",
+        access: Access::Right(Right::Run),
+        operation: "list_callback_keys",
+        summary: "What verifies callbacks to an address in the caller's name: no other principal and no other address has these",
+        request: Some(of::<CallbackTarget>),
+        answers: &[json_response(200, "The secrets for the receiver.", of::<CallbackKeys>)],
+        ..NativeRoute::base(|call| Box::pin(async move { keys(&call) }))
+    },
     NativeRoute {
         path: "/api/v1/deliveries",
         access: Access::Right(Right::Admin),
@@ -31,6 +46,19 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         ..NativeRoute::base(|call| Box::pin(redeliver(call)))
     },
 ];
+
+fn keys(call: &NativeCall) -> Result<Reply> {
+    let target: CallbackTarget = call.json()?;
+    let keys = call.state.callback_secrets.keys(&call.principal().into(), &target.url);
+    if keys.is_empty() {
+        let message = format!("'{}' is not a web address", shown(&target.url));
+        return Err(Error::new(Code::InvalidRequest, message).hint(
+            "give the address that runs name in 'callback', such as https://example.com/hook",
+        ));
+    }
+    let secrets = keys.iter().map(|key| format!("{SECRET_PREFIX}{}", STANDARD.encode(key)));
+    Ok(Reply::ok(&CallbackKeys { secrets: secrets.collect() }))
+}
 
 async fn list(call: NativeCall) -> Result<Reply> {
     let listing = call.state.read.dead_deliveries(&call.scope(), &call.page()?).await?;

@@ -31,6 +31,7 @@ use trilogue_wire::native::{Event, List};
 
 pub use document::openapi_document;
 
+use crate::core::callback_secrets::CallbackSecrets;
 use crate::core::lifecycle::Lifecycle;
 use crate::core::log_ref::LogRef;
 use crate::core::meters::Meters;
@@ -60,6 +61,7 @@ pub(crate) struct State {
     meters: Arc<Meters>,
     streams: Arc<Streams>,
     max_output_bytes: usize,
+    callback_secrets: CallbackSecrets,
     /// Protections that were switched off.
     dangerously: Vec<String>,
 }
@@ -136,6 +138,7 @@ impl State {
             meters: Arc::clone(&services.meters),
             streams: Arc::clone(&services.streams),
             max_output_bytes: options.max_output_bytes,
+            callback_secrets: options.callback_secrets.clone(),
             dangerously: options.dangerously.clone(),
         }
     }
