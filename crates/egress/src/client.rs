@@ -83,24 +83,28 @@ impl Client {
     /// Checks that an address may be reached now, without sending anything: each address that its host stands for. What is sent there later is checked again.
     ///
     /// # Errors
-    /// See [`Error`]; [`Error::Failed`] for a name that stands for nothing.
+    /// See [`Error`]; [`Error::RefusedName`] for a name that stands for nothing.
     pub async fn check(&self, url: &str) -> Result<(), Error> {
         let url = Url::parse(url)
             .map_err(|error| Error::BadUrl(format!("the address is malformed: {error}")))?;
         self.policy.check_url(&url)?;
         let Some(Host::Domain(host)) = url.host() else { return Ok(()) };
-        let unknown = |reason: String| Error::Failed { host: host.to_owned(), reason };
+        // The same for a name that is unknown and one that is internal: which names there are is nobody's business.
+        let unknown = || Error::RefusedName { host: host.to_owned() };
         let limit = self.options.connect_timeout;
         let looking_up = tokio::net::lookup_host((host, 0));
-        let mut found = match tokio::time::timeout(limit, looking_up).await {
-            Ok(Ok(found)) => found.peekable(),
-            Ok(Err(error)) => return Err(unknown(error.to_string())),
+        let found: Vec<_> = match tokio::time::timeout(limit, looking_up).await {
+            Ok(Ok(found)) => found.collect(),
+            Ok(Err(error)) => {
+                tracing::info!(host, %error, "a name cannot be resolved");
+                return Err(unknown());
+            }
             Err(_) => return Err(Error::TimedOut { host: host.to_owned(), limit }),
         };
-        if found.peek().is_none() {
-            return Err(unknown("its name stands for no address".to_owned()));
+        if found.is_empty() {
+            return Err(unknown());
         }
-        found.try_for_each(|address| self.policy.check(host, address.ip()))
+        self.policy.check_name(host, &found)
     }
 
     /// Sends a request and returns the head of the response; the body is read from [`ResponseBody`].

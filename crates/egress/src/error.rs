@@ -6,13 +6,18 @@ use crate::address::AddressClass;
 /// Why an outbound request failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
-    #[error("'{host}' stands for the {class} address {address}, which may not be reached")]
+    #[error("'{host}' is a {class} address, which may not be reached")]
     Refused {
         /// What was asked for.
         host: String,
-        /// What it stands for.
         address: IpAddr,
         class: AddressClass,
+    },
+    /// The name stands for no address that may be reached. Which ones it stands for is only logged: it would tell a caller how the server's network is made.
+    #[error("'{host}' stands for no address that may be reached")]
+    RefusedName {
+        /// The name.
+        host: String,
     },
     /// The address is not one that this client takes.
     #[error("{0}")]
@@ -46,11 +51,17 @@ impl Error {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Refused { .. } | Self::BadUrl(_) => "egress_refused",
+            Self::Refused { .. } | Self::RefusedName { .. } | Self::BadUrl(_) => "egress_refused",
             Self::TooLarge { .. } | Self::TimedOut { .. } | Self::Failed { .. } => {
                 "peer_unavailable"
             }
         }
+    }
+
+    /// Whether the policy refused it: trying again does not help.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused { .. } | Self::RefusedName { .. } | Self::BadUrl(_))
     }
 
     /// What an operator can do about it.
@@ -60,6 +71,10 @@ impl Error {
             Self::Refused { address, .. } => {
                 Some(format!("an operator may allow it: add \"{address}\" to [egress] allow"))
             }
+            Self::RefusedName { .. } => Some(
+                "an operator finds the address in the server's log, and may add it to [egress] allow"
+                    .to_owned(),
+            ),
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
 //! Which addresses may be reached.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use url::{Host, Url};
 
@@ -24,17 +24,32 @@ impl Policy {
         Self { allow: vec![Cidr::v4(127, 0, 0, 0, 8), Cidr::LOOPBACK_V6] }
     }
 
-    /// Checks an address that `host` stands for.
+    /// Checks an address that `host` is.
     ///
     /// # Errors
     /// [`Error::Refused`], naming the address.
     pub fn check(&self, host: &str, address: IpAddr) -> Result<(), Error> {
-        let Some(class) = AddressClass::of(address) else { return Ok(()) };
-        let allowed = |block: &Cidr| block.contains(address) || block.contains(inner(address));
-        if self.allow.iter().any(allowed) {
-            return Ok(());
+        match self.refusal(address) {
+            None => Ok(()),
+            Some(class) => Err(Error::Refused { host: host.to_owned(), address, class }),
         }
-        Err(Error::Refused { host: host.to_owned(), address, class })
+    }
+
+    /// Checks the addresses that a name stands for.
+    ///
+    /// # Errors
+    /// [`Error::RefusedName`] when one of them may not be reached, which the log names.
+    pub(crate) fn check_name(&self, host: &str, found: &[SocketAddr]) -> Result<(), Error> {
+        let refused = found.iter().find_map(|it| Some((it.ip(), self.refusal(it.ip())?)));
+        let Some((address, class)) = refused else { return Ok(()) };
+        tracing::warn!(host, %address, %class, "a name stands for an address that may not be reached");
+        Err(Error::RefusedName { host: host.to_owned() })
+    }
+
+    /// Why an address may not be reached.
+    fn refusal(&self, address: IpAddr) -> Option<AddressClass> {
+        let allowed = |block: &Cidr| block.contains(address) || block.contains(inner(address));
+        AddressClass::of(address).filter(|_| !self.allow.iter().any(allowed))
     }
 
     /// Checks what can be checked of an address before a name is resolved: scheme, absence of credentials, and a host that is an address.

@@ -21,9 +21,7 @@ impl Resolve for CheckedResolver {
         Box::pin(async move {
             let host = name.as_str();
             let found: Vec<SocketAddr> = tokio::net::lookup_host((host, 0)).await?.collect();
-            for address in &found {
-                policy.check(host, address.ip())?;
-            }
+            policy.check_name(host, &found)?;
             let addresses: Addrs = Box::new(found.into_iter());
             Ok(addresses)
         })

@@ -12,7 +12,7 @@ use metrics::counter;
 use sha2::Sha256;
 use trilogue_domain::port::Delivered;
 use trilogue_domain::{Code, DeliveryId, Timestamp, limits};
-use trilogue_egress::{Client, Error as EgressError};
+use trilogue_egress::Client;
 
 use crate::core::callback_secrets::{CallbackOwner, CallbackSecrets};
 use crate::core::metric_names::DELIVERIES;
@@ -142,7 +142,7 @@ impl Sender {
         let (status, headers, _) =
             self.client.send(self.request(callback, now)?).await.map_err(|error| Undelivered {
                 reason: error.to_string(),
-                retry: !matches!(error, EgressError::Refused { .. } | EgressError::BadUrl(_)),
+                retry: !error.is_refusal(),
                 after: None,
             })?;
         if status.is_success() {

@@ -74,7 +74,6 @@ async fn a_loopback_address_is_refused_however_it_is_written() {
         "0x7f000001",
         "0177.0.0.1",
         "127.1",
-        "localhost",
         "[::1]",
         "[::ffff:127.0.0.1]",
         "[::ffff:7f00:1]",
@@ -177,12 +176,31 @@ async fn the_whole_exchange_has_a_deadline() {
 }
 
 #[tokio::test]
+async fn a_refused_name_tells_nothing_of_the_servers_network() {
+    let strict = Client::new(Policy::default(), small()).unwrap();
+    let refused = strict.check("http://localhost:9/x").await.unwrap_err();
+    let unknown = strict.check("http://nothing.invalid:9/x").await.unwrap_err();
+    let sent = fetch(Policy::default(), small(), "http://localhost:9/x").await.unwrap_err();
+    for error in [&refused, &sent] {
+        assert_eq!(error.code(), "egress_refused");
+        assert_eq!(error.to_string(), "'localhost' stands for no address that may be reached");
+        let said = format!("{error} {error:?} {}", error.hint().unwrap());
+        for told in ["127.", "::1", "loopback"] {
+            assert!(!said.contains(told), "{said}");
+        }
+    }
+    // An internal name and one that nobody has look alike.
+    assert_eq!(unknown.to_string().replace("nothing.invalid", "localhost"), refused.to_string());
+    assert_eq!((unknown.code(), unknown.hint()), (refused.code(), refused.hint()));
+}
+
+#[tokio::test]
 async fn an_address_is_checked_without_being_called() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let strict = Client::new(Policy::default(), small()).unwrap();
     let local = Client::new(Policy::local(), small()).unwrap();
-    for host in ["127.0.0.1", "2130706433", "localhost", "[::1]", "[::ffff:127.0.0.1]", "127.1"] {
+    for host in ["127.0.0.1", "2130706433", "[::1]", "[::ffff:127.0.0.1]", "127.1"] {
         let url = format!("http://{host}:{port}/x");
         let refused = strict.check(&url).await.unwrap_err();
         assert!(matches!(refused, Error::Refused { class: AddressClass::Loopback, .. }), "{url}");
@@ -195,8 +213,7 @@ async fn an_address_is_checked_without_being_called() {
         assert!(matches!(error, Error::BadUrl(_)), "{bad}: {error:?}");
         assert!(!error.to_string().contains("pass"), "{error}");
     }
-    let unknown = strict.check("http://nothing.invalid/").await.unwrap_err();
-    assert!(!matches!(unknown, Error::Refused { .. } | Error::BadUrl(_)), "{unknown:?}");
+    local.check(&format!("http://localhost:{port}/x")).await.unwrap();
     // Nobody has been called: whoever connects now is the first.
     let first = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     assert_eq!(listener.accept().await.unwrap().1, first.local_addr().unwrap());
