@@ -72,6 +72,8 @@ pub const MAX_PAGE_ROWS: usize = 1_000;
 pub const DEFAULT_PAGE_ROWS: usize = 100;
 /// How long an interrupt that survives only in its process waits while nobody who may answer is connected.
 pub const DEFAULT_INTERRUPT_DEADLINE: Duration = Duration::from_secs(600);
+/// How long an interrupt with a deadline waits at most, also while somebody who may answer is connected.
+pub const DEFAULT_ATTENDED_DEADLINE: Duration = Duration::from_secs(24 * 3600);
 /// How long an idempotency key is remembered.
 pub const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// The smallest number of an error that an agent declares; smaller ones are the protocol's.

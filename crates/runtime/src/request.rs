@@ -16,6 +16,8 @@ use trilogue_domain::Input;
 pub struct Options {
     /// How long an interrupt that survives only in its process waits while nobody who may answer is connected.
     pub interrupt_deadline: Duration,
+    /// How long any interrupt with a deadline waits at most, also while somebody who may answer is connected.
+    pub attended_deadline: Duration,
     /// How long a cancelled agent has to stop by itself before its task is dropped.
     pub cancel_grace: Duration,
     pub max_queued_runs_per_thread: usize,
@@ -199,6 +201,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             interrupt_deadline: trilogue_domain::limits::DEFAULT_INTERRUPT_DEADLINE,
+            attended_deadline: trilogue_domain::limits::DEFAULT_ATTENDED_DEADLINE,
             cancel_grace: Duration::from_secs(10),
             max_queued_runs_per_thread: trilogue_domain::limits::MAX_QUEUED_RUNS_PER_THREAD,
             max_running: 10_000,

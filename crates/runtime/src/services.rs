@@ -176,7 +176,9 @@ impl Services {
         }
     }
 
-    /// When the patience of an interrupt that began at `began` ends: never while a client is connected; counted from when the last one left.
+    /// When the patience of an interrupt that began at `began` ends: counted from when the last client left. While one is connected it goes on, but not for longer than [`Options::attended_deadline`]: a client that stays silent does not hold an agent for ever.
+    ///
+    /// [`Options::attended_deadline`]: crate::Options::attended_deadline
     pub(crate) fn patience_ends(
         &self,
         thread: ThreadKey,
@@ -184,7 +186,10 @@ impl Services {
         patience: Duration,
     ) -> Instant {
         match lock(&self.present).get(&thread) {
-            Some(connected) if connected.count > 0 => Instant::now() + patience,
+            Some(connected) if connected.count > 0 => {
+                let longest = patience.max(self.options.attended_deadline);
+                (Instant::now() + patience).min(began + longest)
+            }
             Some(connected) => connected.left.max(began) + patience,
             None => began + patience,
         }

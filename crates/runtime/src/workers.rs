@@ -10,7 +10,7 @@ use futures_util::{StreamExt as _, stream};
 use serde_json::Value;
 use tokio::sync::{Mutex, Notify, Semaphore};
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, InterruptId, Right, RunKey, ThreadKey};
+use trilogue_domain::{Code, Error, InterruptId, Right, RunKey, Scope, ThreadKey};
 use trilogue_store::rows::{Claim, QueueKind, RetryDecision, RunRow};
 
 use crate::callback::while_extending;
@@ -166,7 +166,16 @@ async fn deadline(runtime: &Runtime, claim: &Claim) -> Result<Option<Duration>> 
     let ends =
         services.patience_ends(thread, now - Duration::from_millis(1), Duration::from_millis(1));
     if ends > now {
-        return Ok(Some(services.options.interrupt_deadline));
+        let scope = Scope::of_tenant(&claim.item.tenant);
+        let Some(row) = services.store.interrupt(&scope, &interrupt).await? else {
+            return Ok(None);
+        };
+        let patience = row.interrupt.patience.unwrap_or_default();
+        let latest = row.raised_at.after(patience.max(services.options.attended_deadline));
+        let left = services.clock.now().until(latest);
+        if !left.is_zero() {
+            return Ok(Some(left.min(services.options.interrupt_deadline)));
+        }
     }
     runtime.change(thread, Command::Deadline { interrupt }).await.map(|_| None)
 }

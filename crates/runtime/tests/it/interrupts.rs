@@ -132,6 +132,25 @@ async fn a_question_times_out_only_while_nobody_is_connected() {
     assert_eq!(run.outcome, Some(Outcome::TimedOut { reason: Code::AwaitTimeout }));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_client_that_stays_silent_does_not_hold_a_question_for_ever() {
+    let house = House::with(Options {
+        interrupt_deadline: Duration::from_millis(30),
+        attended_deadline: Duration::from_millis(200),
+        ..Default::default()
+    })
+    .await;
+    let thread = house.thread().await;
+    let row = house.store.thread(&scope(), &thread).await.unwrap().unwrap();
+    let _presence = house.runtime.present(row.key);
+    let run = house.run("ask", ThreadChoice::Existing(thread)).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(house.stored(&run).await.status, RunStatus::Interrupted);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let run = house.stored(&run).await;
+    assert_eq!(run.outcome, Some(Outcome::TimedOut { reason: Code::AwaitTimeout }));
+}
+
 #[tokio::test]
 async fn a_waiting_native_run_gives_up_the_turn() {
     let house = House::memory().await;
