@@ -42,7 +42,8 @@ pub(crate) struct Authenticator {
     basic: bool,
     tokens: Arc<dyn Tokens>,
     clock: Arc<dyn Clock>,
-    recheck: Duration,
+    /// How old what is known of a token may be.
+    pub(crate) recheck: Duration,
     cache: RwLock<TokenCache>,
 }
 

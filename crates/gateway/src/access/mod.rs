@@ -1,5 +1,6 @@
 //! Who may call: which peers may connect, which hosts and pages are served, and whose token it is.
 
+pub(crate) mod admission;
 pub(crate) mod authenticator;
 pub(crate) mod origin_guard;
 pub(crate) mod peer_filter;

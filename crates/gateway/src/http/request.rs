@@ -10,6 +10,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Code, Error, Principal, RunId, Scope, ThreadId, limits};
 use trilogue_store::rows::Page;
 
+use crate::access::admission::while_admitted;
 use crate::access::authenticator::{Authenticator, Caller};
 use crate::access::schemes::Challenge;
 use crate::core::not_found::{no_run, no_thread};
@@ -48,6 +49,17 @@ impl Request {
             format!("the agent '{agent}' does not take callers in this way"),
         )
         .hint(hint))
+    }
+
+    /// Waits for something that may take as long as a run, and no longer than the caller's token works.
+    ///
+    /// # Errors
+    /// Those of the wait; `unauthenticated`.
+    pub(crate) async fn while_admitted<T>(
+        &self,
+        wait: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        while_admitted(&self.authenticator, &self.caller, wait).await
     }
 
     pub fn principal(&self) -> &Principal {

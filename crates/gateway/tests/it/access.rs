@@ -155,6 +155,50 @@ async fn a_revoked_token_is_refused_at_once_and_its_streams_end_within_five_seco
 }
 
 #[tokio::test]
+async fn waits_and_synchronous_answers_end_soon_after_a_revocation() {
+    let rig = Rig::start().await;
+    let run = rig.run("hello").await;
+    let new = json!({"agent": "puppet", "input": "sleep", "mode": "async"});
+    let sleeping = rig.alice().post("/api/v1/runs", &new).await.unwrap().ok().unwrap();
+    let (run, sleeping) = (text(&run, "/id"), text(&sleeping, "/id"));
+    let input = json!([{"parts": [{"content": "sleep"}]}]);
+    let native = json!({"agent": "puppet", "input": "sleep", "mode": "wait"});
+    let communication = json!({"agent_name": "puppet", "input": input, "mode": "sync"});
+    let connect = json!({"agent_id": "puppet", "input": {"message": "sleep"}});
+    for (method, path, body) in [
+        (Method::GET, format!("/api/v1/runs/{sleeping}/wait"), Value::Null),
+        (Method::POST, "/api/v1/runs".to_owned(), native),
+        (Method::POST, "/communication/runs".to_owned(), communication),
+        (Method::POST, "/connect/runs/wait".to_owned(), connect),
+        (Method::GET, format!("/connect/runs/{sleeping}/wait"), Value::Null),
+        (Method::GET, format!("/connect/runs/{sleeping}/wait?timeout=60"), Value::Null),
+    ] {
+        let (client, token) = rig.short_lived().await;
+        let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+        let seen = client.get(&format!("/api/v1/runs/{run}")).await.unwrap();
+        assert_eq!(seen.status, 200);
+        let before = rig.alice().get("/api/v1/runs").await.unwrap().ok().unwrap();
+        let waiting = client.send(method, &path, &[], body);
+        let revoking = async {
+            // The request is under way when its run is there, or else by now.
+            let begun = async || {
+                let after = rig.alice().get("/api/v1/runs").await.unwrap().ok().unwrap();
+                (after != before || path.contains("/wait")).then_some(())
+            };
+            trilogue_testkit::until("the run", crate::rig::LIMIT, begun).await.unwrap();
+            rig.revoke(&token).await;
+            Instant::now()
+        };
+        let (reply, revoked) = tokio::join!(waiting, revoking);
+        let reply = reply.unwrap();
+        assert!(revoked.elapsed().as_secs() < 5, "{path}: {:?}", revoked.elapsed());
+        // Signs of life may have begun the reply: then its body tells.
+        let told = String::from_utf8_lossy(&reply.body).into_owned();
+        assert!(told.contains("revoked"), "{path}: {} {told}", reply.status);
+    }
+}
+
+#[tokio::test]
 async fn a_token_that_sees_only_its_own_makes_none_that_sees_more() {
     let rig = Rig::start().await;
     rig.token("alpha", "owner", Rights::all(), true).await;

@@ -62,7 +62,8 @@ async fn resume(call: CommunicationCall) -> Result<Reply> {
 }
 
 async fn wait(call: &CommunicationCall, row: &RunRow) -> Result<Reply> {
-    let row = call.state.runtime.settled(call.principal(), &row.id).await?;
+    let settled = call.state.runtime.settled(call.principal(), &row.id);
+    let row = call.while_admitted(settled).await?;
     let projection = log::fold(call, &row, Until::Number(row.last_run_number)).await?;
     Ok(log::answer(call, StatusCode::OK, &row.id, &projection))
 }

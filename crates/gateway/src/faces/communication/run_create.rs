@@ -119,7 +119,7 @@ async fn wait(call: &CommunicationCall, submitted: Submitted) -> Result<Reply> {
     }
     // Keeps the end of the log in memory until it was read below.
     let _tail = call.state.read.tail(submitted.run.thread);
-    let row = submitted.settled.wait().await?;
+    let row = call.while_admitted(submitted.settled.wait()).await?;
     let until = Until::Number(row.last_run_number);
     let projection = Box::pin(log::fold(call, &row, until)).await?;
     Ok(log::answer(call, StatusCode::OK, &row.id, &projection))

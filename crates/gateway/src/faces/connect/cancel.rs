@@ -88,7 +88,8 @@ async fn stop(call: &ConnectCall, row: &RunRow, wait: bool) -> Result<()> {
     let runtime = &call.state.runtime;
     match runtime.cancel(call.principal(), &row.id).await {
         Ok(_) if wait => {
-            gone_is_stopped(runtime.settled(call.principal(), &row.id).await.map(drop))
+            let settled = call.while_admitted(runtime.settled(call.principal(), &row.id));
+            gone_is_stopped(settled.await.map(drop))
         }
         Ok(_) => Ok(()),
         Err(error) => has_ended(error),

@@ -15,7 +15,6 @@ use trilogue_wire::agent_connect as wire;
 use super::disconnect::CancelOnDrop;
 use super::run_show::{self, Form};
 use super::{ANYTHING, BASE, ConnectCall, ConnectRoute, look_up, request};
-use crate::access::authenticator::revoked;
 use crate::http::keep_alive::with_signs_of_life;
 use crate::http::reply::{INTERRUPT_ID, Reply};
 use crate::route::{Access, Parameter, RouteResponse, json_response, of};
@@ -154,13 +153,9 @@ impl PendingReply {
         let _tail = call.state.read.tail(run.thread);
         let stop = call.state.lifecycle.streams_ended();
         let row = tokio::select! {
-            row = ending(&call, &run, settled) => row?,
+            row = call.while_admitted(ending(&call, &run, settled)) => row?,
             () = stop => return Err(stopping()),
         };
-        // PendingReply takes as long as the run: whose token was revoked in the meantime learns nothing more.
-        if !call.authenticator.still_admits(&call.caller).await {
-            return Err(revoked());
-        }
         run_show::settled(&call, &row, None, form).await
     }
 }

@@ -74,7 +74,7 @@ async fn wait(call: &NativeCall, submitted: Submitted) -> Result<Reply> {
     }
     // Keeps the end of the log in memory until it was read below.
     let _tail = call.state.read.tail(submitted.run.thread);
-    let row = submitted.settled.wait().await?;
+    let row = call.while_admitted(submitted.settled.wait()).await?;
     let run = runs::whole(&call.state, &call.caller, &row).await?;
     Ok(Reply::ok(&run))
 }

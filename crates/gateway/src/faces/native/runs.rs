@@ -132,7 +132,7 @@ async fn wait(call: NativeCall) -> Result<Reply> {
     let limit = Duration::from_secs(seconds.unwrap_or(MAX_WAIT_SECONDS));
     // Keeps the end of the log in memory until it was read below.
     let _tail = call.state.read.tail(row.thread);
-    let settled = call.state.runtime.settled(call.principal(), &row.id);
+    let settled = call.while_admitted(call.state.runtime.settled(call.principal(), &row.id));
     let stop = call.state.lifecycle.streams_ended();
     let row = tokio::select! {
         settled = tokio::time::timeout(limit, settled) => match settled {
