@@ -36,6 +36,12 @@ impl Cidr {
         }
     }
 
+    /// Whether it holds more than any one network: it names everybody rather than somebody.
+    #[must_use]
+    pub fn is_wide(&self) -> bool {
+        self.bits < if self.network.is_ipv4() { 8 } else { 16 }
+    }
+
     pub(crate) const fn v4(a: u8, b: u8, c: u8, d: u8, bits: u8) -> Self {
         Self { network: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), bits }
     }

@@ -26,6 +26,7 @@ mod stream;
 pub use crate::access::schemes::anonymous;
 pub use crate::access::secret::{hash_secret, new_secret};
 pub use crate::callback::check_callback_url;
+pub use crate::core::audit::{AUDIT_TARGET, AuditActor, AuditEvent, audit};
 pub use crate::core::callback_secrets::{CallbackOwner, CallbackSecrets};
 pub use crate::core::exposure::{Exposure, Proxies};
 pub use crate::core::metric_names;

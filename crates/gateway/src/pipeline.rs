@@ -18,6 +18,7 @@ use trilogue_mapping::native::shown;
 use crate::access::authenticator::Authenticator;
 use crate::access::origin_guard::OriginGuard;
 use crate::access::schemes::Challenge;
+use crate::core::audit::FailureLimit;
 use crate::core::meters::Meters;
 use crate::core::options::Options;
 use crate::face::{UnknownCaller, challenged};
@@ -39,6 +40,7 @@ pub(crate) struct Pipeline {
     /// Set where an acknowledged event is less durable than an fsync makes it.
     pub(crate) weak_durability: Option<HeaderValue>,
     pub(crate) request_ids: RequestIds,
+    pub(crate) failures: FailureLimit,
 }
 
 /// Makes request ids: random at the start, then counted.
@@ -70,6 +72,7 @@ impl Pipeline {
         let mut reply = match self.find(&head) {
             Ok(found) => {
                 let (face, meters) = (found.face, found.meters);
+                let operation = found.endpoint.operation;
                 let span = trace.span(found.endpoint.operation, &request_id, is_chosen);
                 let challenge = Arc::default();
                 let handling = self.handle(found, head, body, &challenge).instrument(span);
@@ -81,6 +84,10 @@ impl Pipeline {
                     }
                 };
                 let reply = reply.unwrap_or_else(|error| {
+                    if error.code() == Code::Unauthenticated {
+                        self.meters.refused(error.code());
+                        self.failures.note(operation, error.message(), &request_id);
+                    }
                     let reply = face.respond(&error, Some(&request_id));
                     match challenge.get() {
                         Some(challenge) => challenged(face.as_ref(), reply, challenge),
@@ -191,6 +198,9 @@ impl Pipeline {
             options: &self.options,
         };
         let Some(agent) = found.face.requested_agent(caller).await else { return error };
+        if self.authenticator.hides(&self.authenticator.nobody(), Some(&agent)) {
+            return error;
+        }
         let (ways, hint) = self.authenticator.challenge_of(&agent);
         // An agent that takes everybody asks for nothing.
         if ways.ways.is_empty() {

@@ -19,6 +19,7 @@ use trilogue_wire::native::Status;
 use crate::access::authenticator::Authenticator;
 use crate::access::origin_guard::OriginGuard;
 use crate::access::peer_filter::PeerFilter;
+use crate::core::audit::FailureLimit;
 use crate::core::exposure::Exposure;
 use crate::core::lifecycle::Lifecycle;
 use crate::core::meters::{self, Meters};
@@ -325,6 +326,7 @@ fn pipeline(
         meters: Arc::clone(meters),
         weak_durability: weak,
         request_ids: RequestIds::begin(),
+        failures: FailureLimit::default(),
         options: Arc::clone(options),
     })
 }

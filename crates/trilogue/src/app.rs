@@ -13,8 +13,8 @@ use trilogue_domain::{Code, Error, Principal, Rights, RunId};
 use trilogue_egress::{Client, Policy};
 use trilogue_gateway::callback::Sender;
 use trilogue_gateway::{
-    CallbackDelivery, CallbackSecrets, ClientOptions, ClientProtocol, ConnectOptions, HistoryFetch,
-    Ports, Scheme, Server,
+    AuditEvent, CallbackDelivery, CallbackSecrets, ClientOptions, ClientProtocol, ConnectOptions,
+    HistoryFetch, Ports, Scheme, Server,
 };
 use trilogue_mapping::agent_client::Originals;
 use trilogue_mapping::communication::strict::CommunicationRules;
@@ -115,20 +115,7 @@ pub fn check(options: &Options) -> Result<()> {
         )
         .hint("write it with its scheme, such as \"https://agents.example.com\""));
     }
-    for origin in &options.server.allowed_origins.0 {
-        if !is_web_address(origin) || origin.ends_with('/') {
-            return Err(Error::new(
-                Code::InvalidRequest,
-                format!(
-                    "`server.allowed_origins` has an entry that is not an origin: '{}'",
-                    origin.escape_debug()
-                ),
-            )
-            .hint(
-                "write scheme, host and port without a path, such as \"https://app.example.com\"",
-            ));
-        }
-    }
+    config::check_hosts_and_origins(&options.server)?;
     Ok(())
 }
 
@@ -161,6 +148,12 @@ impl App {
     ) -> Result<Self> {
         check(options)?;
         let state = token_file::state_dir();
+        if let Ok(state) = &state {
+            token_file::check_owner(state).map_err(|error| {
+                Error::new(Code::InvalidRequest, format!("cannot use the state folder: {error}"))
+                    .hint("set XDG_STATE_HOME to a folder that only this user can read")
+            })?;
+        }
         // Ends child processes that the last server left before new ones start.
         let children = Children::open(state.as_ref().ok().cloned()).await?;
         let policy = options.egress.to_policy();
@@ -192,6 +185,7 @@ impl App {
                 first_token::ensure(store.as_ref(), state, &listeners.addresses, now).await?
             }
         };
+        audit_settings(options);
         let (tenant, id) = first_token::owner()?;
         let agent_schemes = agents::schemes(options)?;
         let anonymous = trilogue_gateway::anonymous(tenant.clone())?;
@@ -318,6 +312,20 @@ impl App {
             waiting: left.runs.waiting,
             dropped_connections: left.dropped_connections,
         })
+    }
+}
+
+/// Writes an audit line for each setting that differs from its default, so that two starts can be compared.
+fn audit_settings(options: &Options) {
+    let defaults = config::settings(&Options::default(), None, &[]);
+    for config::Setting { key, value, .. } in config::settings(options, None, &[]) {
+        if defaults.iter().any(|it| it.key == key && it.value == value) {
+            continue;
+        }
+        // Arguments and the addresses of notices may hold secrets.
+        let is_private = key.ends_with(".command") || key.starts_with("notify.");
+        let shown = if is_private { "(not shown)" } else { value.as_str() };
+        trilogue_gateway::audit(AuditEvent::SettingInForce, None, &key, shown);
     }
 }
 

@@ -1,7 +1,11 @@
 //! Logs go to standard error, in one of two forms.
 
+use std::str::FromStr as _;
+
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Directive;
 use trilogue_domain::{Code, Error};
+use trilogue_gateway::AUDIT_TARGET;
 
 use crate::config::{Log, LogFormat};
 
@@ -29,9 +33,12 @@ pub fn check(log: &Log) -> Result<(), Error> {
 }
 
 fn filter(log: &Log) -> Result<EnvFilter, Error> {
-    EnvFilter::try_new(&log.level).map_err(|error| {
+    let filter = EnvFilter::try_new(&log.level).map_err(|error| {
         Error::new(Code::InvalidRequest, format!("`log.level` is not valid: {error}")).hint(
             "set it to error, warn, info, debug or trace, or per crate, such as info,trilogue_store=debug",
         )
-    })
+    })?;
+    // Audit lines are written whatever the level is.
+    let audit = Directive::from_str(&format!("{AUDIT_TARGET}=info"));
+    Ok(audit.into_iter().fold(filter, EnvFilter::add_directive))
 }

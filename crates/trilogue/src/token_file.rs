@@ -6,7 +6,9 @@
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
 const MAX_BYTES: u64 = 4 * 1024;
@@ -33,9 +35,29 @@ pub fn state_dir() -> io::Result<PathBuf> {
 /// Creates a folder with mode 700, and its missing parents.
 ///
 /// # Errors
-/// When it cannot be created.
+/// When it cannot be created, or belongs to another user.
 pub fn make_private_dir(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    check_owner(path)
+}
+
+/// Refuses a folder of another user: who owns it can read and replace the secrets in it. A folder that does not exist is nobody's.
+///
+/// # Errors
+/// When it belongs to another user.
+pub fn check_owner(path: &Path) -> io::Result<()> {
+    let found = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    let user = rustix::process::geteuid().as_raw();
+    if found.uid() == user {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        format!("{} belongs to user {}, and this is user {user}", path.display(), found.uid()),
+    ))
 }
 
 /// The token file of the server that listens on this address.
@@ -137,6 +159,22 @@ mod tests {
         assert_eq!(found("127.0.0.1:8"), None);
         assert_eq!(found("[::1]:7"), None);
         fs::remove_dir_all(state).unwrap();
+    }
+
+    #[test]
+    fn a_folder_of_another_user_is_refused() {
+        // Root can give a folder away; anybody else finds one of root's.
+        let folder = tempfile::tempdir().unwrap();
+        let is_root = rustix::process::geteuid().is_root();
+        let foreign = if is_root { folder.path() } else { Path::new("/") };
+        if is_root {
+            std::os::unix::fs::chown(foreign, Some(65_534), None).unwrap();
+        }
+        let error = check_owner(foreign).unwrap_err();
+        assert!(error.to_string().contains("belongs to user"), "{error}");
+        check_owner(&folder.path().join("missing")).unwrap();
+        let own = tempfile::tempdir().unwrap();
+        make_private_dir(&own.path().join("a/b")).unwrap();
     }
 
     #[test]

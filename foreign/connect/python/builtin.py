@@ -61,10 +61,11 @@ async def strangers_are_turned_away(target: Target) -> None:
             UnauthorizedException,
         )
     stranger = Target(target.url)
-    for path in ["/authentication", "/agents/echo/authentication"]:
+    answer = await stranger.raw("GET", "/authentication")
+    equal((answer.status, answer.json()["required"]), (200, True), "authentication")
+    # Who shows no token does not learn which agents there are.
+    for path in ["/agents/echo", "/agents/echo/authentication", "/agents/nobody"]:
         answer = await stranger.raw("GET", path)
-        equal((answer.status, answer.json()["required"]), (200, True), path)
-    answer = await stranger.raw("GET", "/agents/echo")
-    equal(answer.status, 401, "status")
+        equal(answer.status, 401, path)
     named = {name.lower(): value for name, value in answer.headers.items()}
     assert "www-authenticate" in named, named

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use subtle::ConstantTimeEq;
 use trilogue_domain::error::Result;
 use trilogue_domain::port::Clock;
-use trilogue_domain::{AgentName, Code, Error, Principal, Timestamp};
+use trilogue_domain::{AgentName, Code, Error, Principal, Timestamp, TokenId};
 use trilogue_store::Tokens;
 
 use super::schemes::{self, Challenge};
@@ -39,6 +39,7 @@ pub(crate) struct Authenticator {
     /// Who asks what anybody may ask.
     nobody: Arc<Principal>,
     schemes: HashMap<AgentName, Vec<Scheme>>,
+    public_agents: bool,
     basic: bool,
     tokens: Arc<dyn Tokens>,
     clock: Arc<dyn Clock>,
@@ -99,6 +100,7 @@ impl Authenticator {
             anonymous: anonymous.map(Arc::new),
             nobody: Arc::new(schemes::nobody()?),
             schemes: options.agent_schemes.clone(),
+            public_agents: options.public_agents,
             basic: named(Scheme::Basic),
             tokens,
             clock,
@@ -112,11 +114,7 @@ impl Authenticator {
         if let Some(principal) = &self.open {
             return Ok(Caller::without_token(principal));
         }
-        let (secret, scheme) = self.secret(headers)?.ok_or_else(|| {
-            Error::new(Code::Unauthenticated, "the request has no token").hint(
-                "send 'Authorization: Bearer TOKEN' or 'x-api-key: TOKEN'; make one with: trilogue token create --label NAME",
-            )
-        })?;
+        let (secret, scheme) = self.secret(headers)?.ok_or_else(no_token)?;
         let hash = hash_secret(&secret);
         let principal = self.look_up(&hash).await?.ok_or_else(unknown)?;
         Ok(Caller { principal, scheme, hash: Some(hash) })
@@ -160,6 +158,15 @@ impl Authenticator {
         (challenge, format!("send {}", ways.join(" or ")))
     }
 
+    /// Whether this caller may not learn that there is such an agent, or that there is none: it has shown no valid token, and the agent takes nobody without one.
+    pub(crate) fn hides(&self, caller: &Caller, agent: Option<&AgentName>) -> bool {
+        let is_open = |agent| self.schemes_of(agent).contains(&Scheme::None);
+        !self.public_agents
+            && self.open.is_none()
+            && !caller.is_known()
+            && !agent.is_some_and(is_open)
+    }
+
     pub(crate) fn own_schemes(&self) -> &'static [Scheme] {
         if self.open.is_some() { &[Scheme::None] } else { Scheme::DEFAULT }
     }
@@ -189,6 +196,12 @@ impl Authenticator {
             }
             _ => Err(unknown()),
         }
+    }
+
+    /// The id of the caller's token; `None` where it has none, or the token is gone.
+    pub(crate) async fn token_id(&self, caller: &Caller) -> Option<TokenId> {
+        let row = self.tokens.token(caller.hash.as_ref()?).await.ok().flatten()?;
+        Some(row.id)
     }
 
     /// Whether the caller's token still works, at most twice the recheck interval old.
@@ -262,6 +275,12 @@ impl fmt::Debug for Authenticator {
 
 fn shows_nothing(headers: &HeaderMap) -> bool {
     !headers.contains_key(header::AUTHORIZATION) && !headers.contains_key(API_KEY)
+}
+
+pub(crate) fn no_token() -> Error {
+    Error::new(Code::Unauthenticated, "the request has no token").hint(
+        "send 'Authorization: Bearer TOKEN' or 'x-api-key: TOKEN'; make one with: trilogue token create --label NAME",
+    )
 }
 
 /// A token was let in once and is so no more: what was begun with it ends.

@@ -23,7 +23,10 @@ pub(crate) fn describe() {
         Unit::Seconds,
         "How long requests took until their response began, by operation"
     );
-    describe_counter!(REFUSED, "Requests that were refused before routing, by code");
+    describe_counter!(
+        REFUSED,
+        "Requests that were refused before routing or for their credentials, by code"
+    );
     describe_counter!(
         REFUSED_PEERS,
         "Connections that were closed because they came from outside the trusted proxies"

@@ -1,5 +1,6 @@
 //! What everything else rests on: settings, ports, meters, log references. Nothing here knows who uses it.
 
+pub(crate) mod audit;
 pub(crate) mod callback_secrets;
 pub(crate) mod exposure;
 pub(crate) mod lifecycle;

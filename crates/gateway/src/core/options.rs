@@ -18,6 +18,8 @@ pub struct Options {
     pub agent_schemes: HashMap<AgentName, Vec<Scheme>>,
     /// Who callers without a token are, for agents that take them: needed where one does.
     pub anonymous: Option<Principal>,
+    /// Whether callers without a token learn which agents there are and what each takes; else only of agents that take such callers.
+    pub public_agents: bool,
     pub exposure: Exposure,
     /// The address under which clients reach the server, without a mount's prefix; where there is none, addresses that are handed out begin with the host that a request names.
     pub public_url: Option<String>,
@@ -91,6 +93,7 @@ impl Default for Options {
             access: Access::Tokens,
             agent_schemes: HashMap::new(),
             anonymous: None,
+            public_agents: false,
             exposure: Exposure::Loopback,
             public_url: None,
             allowed_hosts: Vec::new(),

@@ -8,11 +8,12 @@ use http::{HeaderMap, HeaderName, header};
 use serde::de::DeserializeOwned;
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Code, Error, Principal, RunId, Scope, ThreadId, limits};
-use trilogue_store::rows::Page;
+use trilogue_store::rows::{InterruptRow, Page};
 
 use crate::access::admission::while_admitted;
-use crate::access::authenticator::{Authenticator, Caller};
+use crate::access::authenticator::{Authenticator, Caller, no_token};
 use crate::access::schemes::Challenge;
+use crate::core::audit::{AuditActor, AuditEvent, answer_detail, audit};
 use crate::core::not_found::{no_run, no_thread};
 
 /// A request that was let in.
@@ -41,6 +42,9 @@ impl Request {
         if self.authenticator.takes(&self.caller, agent) {
             return Ok(());
         }
+        if self.authenticator.hides(&self.caller, Some(agent)) {
+            return Err(no_token());
+        }
         let (challenge, hint) = self.authenticator.challenge_of(agent);
         // Whoever is refused twice in one request is told of the first agent.
         drop(self.challenge.set(challenge));
@@ -60,6 +64,19 @@ impl Request {
         wait: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         while_admitted(&self.authenticator, &self.caller, wait).await
+    }
+
+    /// Writes an audit line of what the caller did.
+    pub(crate) async fn audit(&self, event: AuditEvent, subject: &str, detail: &str) {
+        let token = self.authenticator.token_id(&self.caller).await;
+        let actor = AuditActor { principal: self.principal(), token: token.as_ref() };
+        audit(event, Some(actor), subject, detail);
+    }
+
+    /// Writes an audit line of the question that the caller answered.
+    pub(crate) async fn audit_answer(&self, row: &InterruptRow) {
+        self.audit(AuditEvent::QuestionAnswered, row.interrupt.id.as_str(), &answer_detail(row))
+            .await;
     }
 
     pub fn principal(&self) -> &Principal {

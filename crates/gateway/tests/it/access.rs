@@ -79,6 +79,24 @@ async fn no_route_lets_in_without_a_valid_token() {
 }
 
 #[tokio::test]
+async fn refused_credentials_show_in_the_metrics() {
+    let rig = Rig::start().await;
+    let refused = async || {
+        let metrics = rig.alice().get("/metrics").await.unwrap();
+        let metrics = String::from_utf8(metrics.body.to_vec()).unwrap();
+        let name = "trilogue_http_refused_total{code=\"unauthenticated\"} ";
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name).map(str::to_owned));
+        line.map_or(0, |count| count.parse::<u64>().unwrap())
+    };
+    let before = refused().await;
+    for _ in 0..3 {
+        let client = rig.stranger().with_token("wrong");
+        assert_eq!(client.get("/api/v1/agents").await.unwrap().status, 401);
+    }
+    assert!(refused().await >= before + 3);
+}
+
+#[tokio::test]
 async fn both_headers_carry_a_token_and_the_address_does_not() {
     let rig = Rig::start().await;
     for header in [("authorization", "bearer alpha-alice"), ("x-api-key", "alpha-alice")] {

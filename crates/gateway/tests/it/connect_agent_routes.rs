@@ -139,16 +139,21 @@ async fn everybody_learns_how_to_show_who_they_are() {
     let face = Face::start().await;
     let id = id_of(&face, "org.test.actor").await;
     let stranger = face.rig.stranger();
-    for path in ["/authentication".to_owned(), format!("/agents/{id}/authentication")] {
-        let reply = face.seen_by(&stranger, Method::GET, &path, &Value::Null).await;
+    let alice = face.rig.alice();
+    for (path, reader) in [
+        ("/authentication".to_owned(), &stranger),
+        (format!("/agents/{id}/authentication"), &alice),
+    ] {
+        let reply = face.seen_by(reader, Method::GET, &path, &Value::Null).await;
         assert_eq!(reply.status, 200, "{path}");
         let ways = reply.json();
         assert_eq!(ways["required"], true);
         assert_eq!(ways["schemes"]["x-api-key"]["type"], "apiKey");
         assert_eq!(ways["schemes"]["bearer"]["scheme"], "bearer");
-        assert!(ways.get("permissions").is_none(), "{ways}");
+        assert_eq!(ways.get("permissions").is_none(), std::ptr::eq(reader, &stranger), "{ways}");
         let known = face.got(&path).await;
-        assert_eq!(known["permissions"], json!(["read", "run", "answer", "admin"]), "{known}");
+        let rights = ["read", "run", "answer", "admin", "server"];
+        assert_eq!(known["permissions"], json!(rights), "{known}");
     }
     let refused =
         face.seen_by(&stranger, Method::GET, &format!("/agents/{id}"), &Value::Null).await;

@@ -50,7 +50,7 @@ fn options() -> Options {
     let agent_schemes: HashMap<_, _> =
         named.map(|(name, schemes)| (AgentName::parse(name).unwrap(), schemes.to_vec())).collect();
     let nobody = anonymous(TenantId::parse("alpha").unwrap()).unwrap();
-    Options { agent_schemes, anonymous: Some(nobody), ..Options::default() }
+    Options { agent_schemes, anonymous: Some(nobody), public_agents: true, ..Options::default() }
 }
 
 async fn rig() -> Rig {
@@ -174,14 +174,49 @@ async fn where_no_agent_takes_them_callers_without_a_token_see_what_everybody_ma
     }
     open.sort_unstable();
     open.dedup();
-    let everybody = [
-        "connect_get_agent_authentication",
-        "connect_get_agent_openapi",
-        "connect_get_authentication",
-        "connect_get_openapi",
-        "connect_list_errors",
-    ];
-    assert_eq!(open, everybody);
+    // What tells of an agent is closed, unless the operator publishes the agents.
+    assert_eq!(open, ["connect_get_authentication", "connect_get_openapi", "connect_list_errors"]);
+}
+
+#[tokio::test]
+async fn without_a_token_a_hidden_agent_and_one_that_never_was_look_alike() {
+    for takes_anybody in [false, true] {
+        let options = Options { public_agents: false, ..options() };
+        let options = match takes_anybody {
+            true => options,
+            false => Options { agent_schemes: HashMap::new(), anonymous: None, ..options },
+        };
+        let agents = AGENTS.iter().map(|(name, _)| Quick::new(name) as _).collect();
+        let rig = Rig::of(Setup { options, agents, ..Setup::default() }).await;
+        let wrong = [("x-api-key", "wrong".to_owned())];
+        for (method, path, body) in [
+            (Method::GET, "/agents/AGENT/authentication", Value::Null),
+            (Method::GET, "/agents/AGENT/openapi", Value::Null),
+            (Method::GET, "/agents/AGENT", Value::Null),
+            (Method::GET, "/agents/AGENT/descriptor", Value::Null),
+            (Method::POST, "/agents/AGENT/configurations", Value::Null),
+            (Method::POST, "/runs", json!({"agent_id": "AGENT", "input": {}})),
+            (Method::POST, "/runs/wait", json!({"agent_id": "AGENT", "input": {}})),
+            (Method::POST, "/threads/t/runs/stream", json!({"agent_id": "AGENT", "input": {}})),
+        ] {
+            for headers in [&[][..], &wrong[..]] {
+                let ask = async |agent: &str| {
+                    let path = format!("/connect{}", path.replace("AGENT", agent));
+                    let body = body.to_string().replace("AGENT", agent);
+                    let body = serde_json::from_str(&body).unwrap();
+                    let reply = send(&rig, method.clone(), &path, headers, &body).await;
+                    let id = reply.headers["x-request-id"].to_str().unwrap();
+                    let told = String::from_utf8_lossy(&reply.body).replace(id, "");
+                    let link = reply.headers.get("link").cloned();
+                    (reply.status, told, challenges(&reply), link)
+                };
+                let hidden = ask("plain").await;
+                let missing = ask("never").await;
+                assert_eq!(hidden, missing, "{method} {path} {headers:?} {takes_anybody}");
+                assert_eq!(hidden.0, 401, "{method} {path} {headers:?}: {}", hidden.1);
+            }
+        }
+    }
 }
 
 #[tokio::test]
@@ -236,6 +271,19 @@ async fn callers_without_a_token_see_their_own_runs_by_id_and_no_others() {
 }
 
 #[tokio::test]
+async fn callers_without_a_token_get_no_callbacks() {
+    let rig = rig().await;
+    for callback in [json!({"webhook": "https://example.com/"}), json!({"callback": "http://x/"})] {
+        let mut body = json!({"agent_id": "open", "input": {}});
+        body.as_object_mut().unwrap().extend(callback.as_object().unwrap().clone());
+        let refused = send(&rig, Method::POST, "/connect/runs", &[], &body).await;
+        assert_eq!((refused.status, refused.code().as_str()), (403, "forbidden"), "{body}");
+    }
+    let runs = rig.alice().get("/api/v1/runs").await.unwrap().ok().unwrap();
+    assert_eq!(runs["items"], json!([]));
+}
+
+#[tokio::test]
 async fn what_a_server_cannot_check_it_does_not_promise() {
     let start = async |options: Options| {
         let store = std::sync::Arc::new(trilogue_store::memory::MemoryStore::default());
@@ -255,7 +303,11 @@ async fn who_is_not_known_is_told_what_the_agent_takes_where_no_agent_is_open() 
     let (key, basic) = ([Scheme::ApiKey], [Scheme::Basic]);
     let agent_schemes = [("key", &key[..]), ("basic", &basic[..])]
         .map(|(name, schemes)| (AgentName::parse(name).unwrap(), schemes.to_vec()));
-    let options = Options { agent_schemes: HashMap::from(agent_schemes), ..Options::default() };
+    let options = Options {
+        agent_schemes: HashMap::from(agent_schemes),
+        public_agents: true,
+        ..Options::default()
+    };
     let agents = ["basic", "key"].map(|name| Quick::new(name) as _);
     let rig = Rig::of(Setup { options, agents: agents.into(), ..Setup::default() }).await;
     let ways = [

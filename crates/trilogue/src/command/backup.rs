@@ -37,28 +37,34 @@ impl Backup {
         // A backup that was killed leaves its draft, which must not be in the way of the next.
         draft.push(format!(".{}.partial", std::process::id()));
         let draft = PathBuf::from(draft);
-        let written = write(body, &draft).await;
-        let length = match written {
-            Ok(length) => length,
-            Err(error) => {
-                // A partial file must not be taken for a backup.
-                let _ = fs::remove_file(&draft);
-                return Err(error);
-            }
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&draft)
+            .map_err(|error| unwritable(&draft, &error))?;
+        let written = tokio::select! {
+            written = write(body, file, &draft) => written,
+            _ = tokio::signal::ctrl_c() => Err(CliError::silent(ExitStatus::Interrupted)),
         };
-        fs::rename(&draft, &self.file)
-            .and_then(|()| sync_folder(&self.file))
-            .map_err(|error| unwritable(&self.file, &error))?;
+        let moved = written.and_then(|length| {
+            fs::rename(&draft, &self.file)
+                .and_then(|()| sync_folder(&self.file))
+                .map_err(|error| unwritable(&self.file, &error))?;
+            Ok(length)
+        });
+        let length = moved.inspect_err(|_| {
+            // A partial file must not be taken for a backup. It was created above, so it is nobody else's.
+            let _ = fs::remove_file(&draft);
+        })?;
         print::note(&format!("backup: {} ({length} bytes)", self.file.display()));
         print::hint(&format!("check it with `trilogue restore {} --verify`", self.file.display()));
         Ok(())
     }
 }
 
-async fn write(mut body: ResponseBody, path: &Path) -> Result<u64> {
+async fn write(mut body: ResponseBody, mut file: File, path: &Path) -> Result<u64> {
     let failed = |error| unwritable(path, &error);
-    let mut file =
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
     let mut length = 0;
     while let Some(piece) = body.next().await {
         let piece =

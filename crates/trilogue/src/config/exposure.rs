@@ -58,6 +58,12 @@ pub fn overrides(options: &Options) -> Vec<String> {
     if server.dangerously_plain_http {
         keys.push("server.dangerously_plain_http".to_owned());
     }
+    for block in server.trusted_proxies.0.iter().filter(|block| block.is_wide()) {
+        keys.push(format!("server.trusted_proxies = \"{block}\""));
+    }
+    if server.public_agents {
+        keys.push("server.public_agents".to_owned());
+    }
     if options.store.durability == super::Durability::Buffered {
         keys.push("store.durability = \"buffered\"".to_owned());
     }
@@ -85,6 +91,19 @@ mod tests {
 
     fn verdict(text: &str) -> Result<(), Exposed> {
         check(&super::super::parse(Path::new("t.toml"), text).unwrap().options)
+    }
+
+    #[test]
+    fn proxies_that_are_everybody_are_an_override() {
+        let shown = |blocks: &str| {
+            let text = format!("[server]\ntrusted_proxies = {blocks}\n");
+            overrides(&super::super::parse(Path::new("t.toml"), &text).unwrap().options)
+        };
+        for block in ["0.0.0.0/0", "::/0", "128.0.0.0/1", "2000::/3"] {
+            let said = format!("server.trusted_proxies = \"{block}\"");
+            assert_eq!(shown(&format!("[\"10.0.0.1\", \"{block}\"]")), [said]);
+        }
+        assert!(shown("[\"10.0.0.0/8\", \"fd00::/16\", \"192.0.2.1\"]").is_empty());
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Reads a configuration file. Errors name the position and the nearest key.
 
 use std::fmt;
+use std::fs::Metadata;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
@@ -47,15 +49,46 @@ pub fn load(path: &Path) -> Result<Loaded, Error> {
                 .to_owned(),
         ),
     };
-    let length = std::fs::metadata(path)
-        .map_err(|error| failed(format!("the file cannot be read: {error}")))?
-        .len();
+    let metadata = std::fs::metadata(path)
+        .map_err(|error| failed(format!("the file cannot be read: {error}")))?;
+    refuse_writable_by_all(path, &metadata)?;
+    let length = metadata.len();
     if length > MAX_FILE_BYTES {
         return Err(failed(format!("the file has {length} bytes, at most {MAX_FILE_BYTES} fit")));
     }
     let text = std::fs::read_to_string(path)
         .map_err(|error| failed(format!("the file cannot be read: {error}")))?;
     parse(path, &text)
+}
+
+/// Refuses a file that every user of the machine can change or replace: it names the commands that the server starts.
+fn refuse_writable_by_all(path: &Path, metadata: &Metadata) -> Result<(), Error> {
+    /// The bit that lets everybody write.
+    const WRITABLE: u32 = 0o002;
+    /// The bit of a folder in which only an entry's owner can replace it.
+    const STICKY: u32 = 0o1000;
+    let refused = |what: &Path, mode: u32| Error {
+        path: path.to_owned(),
+        place: None,
+        message: format!("every user can write {} (mode {:o})", what.display(), mode & 0o7777),
+        hint: Some(format!("take that right away: chmod o-w '{}'", what.display())),
+    };
+    // A pipe or a device has no content that others could have changed.
+    if !metadata.is_file() {
+        return Ok(());
+    }
+    if metadata.mode() & WRITABLE != 0 {
+        return Err(refused(path, metadata.mode()));
+    }
+    let folder = path.canonicalize().ok().and_then(|path| path.parent().map(Path::to_owned));
+    if let Some(folder) = folder
+        && let Ok(found) = std::fs::metadata(&folder)
+        && found.mode() & WRITABLE != 0
+        && found.mode() & STICKY == 0
+    {
+        return Err(refused(&folder, found.mode()));
+    }
+    Ok(())
 }
 
 /// Parses the text of a file. Errors name `path`.
@@ -311,6 +344,27 @@ mod tests {
             assert!(!error.contains("swordfish") && !error.contains("77712345"), "{error}");
             assert!(error.contains("expected a text"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_file_that_everybody_can_change_is_refused() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("t.toml");
+        std::fs::write(&file, "").unwrap();
+        let mode = |path: &Path, mode: u32| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(&file, 0o666);
+        let error = load(&file).unwrap_err();
+        assert!(error.to_string().contains("666"), "{error}");
+        assert!(error.hint.unwrap().contains("chmod o-w"));
+        mode(&file, 0o664);
+        load(&file).unwrap();
+        mode(folder.path(), 0o777);
+        assert!(load(&file).unwrap_err().to_string().contains("777"));
+        mode(folder.path(), 0o1777);
+        load(&file).unwrap();
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod exposure;
 mod list;
 mod load;
 mod mounts;
+mod names;
 mod notify;
 mod quantity;
 mod reference;
@@ -38,6 +39,7 @@ pub use list::{Item, List};
 pub use load::{Error, Loaded, load, nearest, parse};
 pub(crate) use mounts::to_gateway;
 pub use mounts::{ErrorBody, Mount, Protocol};
+pub(crate) use names::check_hosts_and_origins;
 pub use notify::Notify;
 pub use quantity::{NotAQuantity, Size, Span};
 pub use reference::reference;
@@ -84,12 +86,14 @@ pub struct Server {
     pub listen: List<SocketAddr>,
     /// The base URL of the server for clients. The server uses it in absolute URLs and allows its host name.
     pub public_url: Option<String>,
-    /// More host names that the server accepts in the header `Host`, with or without a port. It always accepts its listen addresses and `localhost`.
+    /// More host names that the server accepts in the header `Host`, in full, with or without a port; there are no patterns. It always accepts its listen addresses and `localhost`.
     pub allowed_hosts: List<String>,
-    /// More origins of web pages that may call the server with a token, such as `https://app.example.com`. The server sends them CORS headers. Pages from the server's own hosts may always call it.
+    /// More origins of web pages that may call the server with a token, as browsers write them, such as `https://app.example.com`; there are no patterns. The server sends them CORS headers. Pages from the server's own hosts may always call it.
     pub allowed_origins: List<String>,
     /// Reverse proxies that terminate TLS in front of the server: addresses, or blocks such as `10.0.0.0/8`. A listener other than loopback then closes connections from anywhere else except this machine, unless `dangerously_plain_http` is set. Clients still need a token.
     pub trusted_proxies: List<Cidr>,
+    /// Whether callers without a token learn which agents there are, what credentials each takes, and its schemas. Without it, they learn that only of agents with `authentication = ["none"]`.
+    pub public_agents: bool,
     /// Serve without tokens. Every listener has to be on loopback. Every local user can then run agents.
     pub no_auth: bool,
     /// Listen on other addresses than loopback without TLS, for every client. Anyone on the network path can read tokens and content.
@@ -149,7 +153,7 @@ pub struct Egress {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Callbacks {
-    /// The signing secrets in the form of Standard Webhooks: `whsec_` and 24 to 64 bytes in base64. Set two while you rotate them. Not set: the server makes a secret at its first start and keeps it in the user's state folder; `trilogue webhooks secret` shows it.
+    /// The signing secrets in the form of Standard Webhooks: `whsec_` and 24 to 64 bytes in base64. Set two while you rotate them. Not set: the server makes a secret at its first start and keeps it in the user's state folder; it signs nothing itself: each address and principal has a key derived from it, which `trilogue webhooks secret URL` shows.
     pub secrets: List<Secret>,
     /// How many times the server tries a callback before it moves it to the dead-letter list.
     pub attempts: u32,
@@ -196,6 +200,8 @@ pub enum Durability {
 pub struct Runtime {
     /// How long a question that is lost on a restart waits while nobody who can answer it is connected.
     pub interrupt_deadline: Span,
+    /// How long a question with a deadline waits at most, also while somebody who can answer it is connected.
+    pub attended_deadline: Span,
     /// How long a cancelled agent has to stop on its own.
     pub cancel_grace: Span,
     /// The maximum number of queued runs of one thread.
@@ -260,6 +266,7 @@ impl Default for Server {
             allowed_hosts: List::default(),
             allowed_origins: List::default(),
             trusted_proxies: List::default(),
+            public_agents: false,
             no_auth: false,
             dangerously_plain_http: false,
             shutdown_deadline: Span::seconds(30),
@@ -308,6 +315,7 @@ impl Server {
             },
             public_url: self.public_url.clone(),
             max_part_metadata_bytes: self.limits.max_part_metadata.to_usize(),
+            public_agents: self.public_agents,
             allowed_hosts: self.hosts(),
             allowed_origins: self.allowed_origins.0.clone(),
             dangerously,
@@ -400,6 +408,7 @@ impl Default for Runtime {
         let options = trilogue_runtime::Options::default();
         Self {
             interrupt_deadline: Span(options.interrupt_deadline),
+            attended_deadline: Span(options.attended_deadline),
             cancel_grace: Span(options.cancel_grace),
             max_queued_runs_per_thread: options.max_queued_runs_per_thread,
             max_running: options.max_running,
@@ -420,6 +429,7 @@ impl Runtime {
     pub fn to_options(&self) -> trilogue_runtime::Options {
         trilogue_runtime::Options {
             interrupt_deadline: self.interrupt_deadline.0,
+            attended_deadline: self.attended_deadline.0,
             cancel_grace: self.cancel_grace.0,
             max_queued_runs_per_thread: self.max_queued_runs_per_thread,
             max_running: self.max_running,

@@ -13,10 +13,12 @@ use trilogue_backends::permission::Rules;
 use trilogue_domain::error::Result;
 use trilogue_domain::lock;
 use trilogue_domain::{AgentName, Code, Error, limits};
-use trilogue_gateway::{Wrap, WrapCommand};
+use trilogue_gateway::{AuditEvent, Wrap, WrapCommand, audit};
 use trilogue_runtime::{Backend, Runtime};
 
 const DIGEST_BYTES: usize = 8;
+/// The longest detail of an audit line, in bytes.
+const MAX_AUDIT_BYTES: usize = 4 * 1024;
 /// Programs that run the program in their arguments.
 const RUNNERS: [&str; 14] = [
     "bash", "bun", "bunx", "deno", "env", "node", "npx", "pipx", "pnpm", "python", "python3", "sh",
@@ -83,8 +85,7 @@ impl Wrap for WrappedCommands {
             None => name_of(&command.command, &command.cwd)?,
         };
         let name = self.register(name, &command)?;
-        // Arguments and environment may hold secrets.
-        tracing::info!(agent = %name, "wrapped command registered");
+        audit(AuditEvent::CommandWrapped, None, name.as_str(), &audit_detail(&command));
         Ok(name)
     }
 }
@@ -93,6 +94,19 @@ impl std::fmt::Debug for WrappedCommands {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("WrappedCommands").finish_non_exhaustive()
     }
+}
+
+/// What an audit line says of a command. Arguments and the values of variables may hold secrets.
+fn audit_detail(command: &WrapCommand) -> String {
+    let program = command.command.first().map_or("", String::as_str);
+    let names: Vec<_> = command.env.keys().map(String::as_str).collect();
+    let detail = format!(
+        "program {program}; folder {}; {} variables: {}",
+        command.cwd,
+        names.len(),
+        names.join(" ")
+    );
+    detail.get(..detail.floor_char_boundary(MAX_AUDIT_BYTES)).unwrap_or_default().to_owned()
 }
 
 /// How to launch a command: with the folder and environment in which it was wrapped.

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use rustix::process::{Signal, kill_process};
 
 use crate::approval::waiting;
-use crate::harness::{Home, demo, lasting_address, pid, until};
+use crate::harness::{BINARY, Home, demo, finish, lasting_address, pid, until};
 
 const CONFIG: &str = "[store]\nurl = \"sqlite:t.db\"\n[agents.echo]\nkind = \"builtin\"\n[agents.mailcomposer]\nkind = \"builtin\"\n[agents.writer]\nkind = \"builtin\"\nbuiltin = \"researcher\"\n";
 
@@ -197,4 +197,26 @@ fn a_stream_goes_on_after_the_server_was_away() {
     };
     let numbers: Vec<_> = out.lines().map(number).collect();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_backup_that_fails_leaves_nothing() {
+    let (home, server) = demo();
+    let create = ["token", "create", "--label", "a", "--right", "admin", "--json"];
+    let made = server.run(&create).expect(0).json();
+    let secret = made["secret"].as_str().unwrap();
+    server.run(&["backup", "b.db", "--token", secret]).complains(5, "'server'");
+    let names = || -> Vec<_> {
+        let all = fs::read_dir(home.work()).unwrap();
+        let names = all.map(|it| it.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with("b.db")).collect()
+    };
+    assert_eq!(names(), Vec::<String>::new());
+    // The copy breaks off when its first pieces are written: nothing can be written any more.
+    let shell = format!("ulimit -f 1; exec {BINARY} backup b.db");
+    let mut command = home.program("sh");
+    command.env("TRILOGUE_URL", server.url()).args(["-c", &format!("trap '' XFSZ; {shell}")]);
+    let ended = finish(command, "");
+    assert_ne!(ended.code, 0, "{ended:?}");
+    assert_eq!(names(), Vec::<String>::new(), "{ended:?}");
 }

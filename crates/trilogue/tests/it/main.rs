@@ -9,6 +9,7 @@
 mod agent_client_cli;
 mod agent_client_examples;
 mod approval;
+mod audit;
 mod cli_protocols;
 mod commands;
 mod communication;

@@ -108,3 +108,19 @@ fn the_reference_of_the_configuration_is_up_to_date() {
     let written = std::fs::read_to_string(path).unwrap();
     assert!(written == trilogue::config::reference(), "run: cargo xtask tidy --bless");
 }
+
+#[test]
+fn settings_that_others_can_change_or_that_mean_nothing_are_refused() {
+    let home = Home::new();
+    for (setting, told) in [
+        ("allowed_hosts = \"*\"", "no patterns"),
+        ("allowed_hosts = [\"*.example.com\"]", "no patterns"),
+        ("allowed_origins = \"https://app.example.com/x\"", "https://app.example.com"),
+    ] {
+        let (code, err) = check(&home, &format!("[server]\n{setting}\n"));
+        assert!(code == 2 && err.contains(told), "{code} {err}");
+    }
+    let file = home.write("t.toml", "");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
+    home.run(&["serve", "--config", "t.toml", "--check"]).complains(2, "chmod o-w");
+}

@@ -336,6 +336,13 @@ impl Handler for Router {
         if matches!(oversize.about, About::Response(_)) {
             return Backpressure::Ready;
         }
+        let (agent, method) = (&*self.agent, oversize.method.as_deref().unwrap_or("unknown"));
+        tracing::warn!(
+            agent,
+            method,
+            limit = oversize.limit,
+            "dropped a line of an agent that is too long: raise `max_line`"
+        );
         let is_logged = !matches!(oversize.about, About::Request(_));
         let inbox = self.session_of(oversize.session.as_deref());
         // A line that names no session may have been for any.

@@ -46,7 +46,8 @@ async fn resume(call: CommunicationCall) -> Result<Reply> {
     // Keeps what follows in memory until it was read below.
     let _tail = call.state.read.tail(row.thread);
     let to = AnswerTo::Interrupt(interrupt.id);
-    call.state.runtime.answer(call.principal(), to, answer).await?;
+    let answered = call.state.runtime.answer(call.principal(), to, answer).await?;
+    call.audit_answer(&answered).await;
     let reply = match mode {
         RunMode::Sync => wait(&call, &row).await?,
         RunMode::Async => {

@@ -38,7 +38,7 @@ fn of_server(call: &ConnectCall) -> Reply {
 }
 
 fn of_agent(call: &ConnectCall) -> Result<Reply> {
-    let card = look_up::agent(call, call.param("agent_id"))?;
+    let card = look_up::public_agent(call, call.param("agent_id"))?;
     Ok(authentication_of(call, schemes_of(call, card), Some(card)))
 }
 

@@ -45,7 +45,7 @@ pub(super) fn of_face(call: &ConnectCall) -> Reply {
 }
 
 fn of_agent(call: &ConnectCall) -> Result<Reply> {
-    let card = look_up::agent(call, call.param("agent_id"))?;
+    let card = look_up::public_agent(call, call.param("agent_id"))?;
     let schemes = authentication::schemes_of(call, card);
     let security = Security {
         schemes: Value::Object(authentication::objects(schemes)),

@@ -7,6 +7,7 @@ use trilogue_store::rows::{ConfigurationRow, RunRow, ThreadRow};
 
 use super::ConnectCall;
 use super::agent_index::IndexedAgent;
+use crate::access::authenticator::no_token;
 use crate::core::not_found::{no_run, no_thread};
 use crate::faces::common::look_up;
 
@@ -46,7 +47,17 @@ pub(super) async fn run(call: &ConnectCall) -> Result<RunRow> {
 /// The agent with this id: the one that this face gives it, its name here, or the one in its descriptor.
 /// Errors: `agent_not_found`.
 pub(super) fn agent<'a>(call: &'a ConnectCall, text: &str) -> Result<&'a AgentCard> {
-    known_agent(call, text).ok_or_else(|| no_agent(text))
+    known_agent(call, text).ok_or_else(|| missing_agent(call, text))
+}
+
+/// The same for a document that everybody may read, unless the agent is hidden from the caller.
+/// Errors: `agent_not_found`, `unauthenticated`.
+pub(super) fn public_agent<'a>(call: &'a ConnectCall, text: &str) -> Result<&'a AgentCard> {
+    let card = agent(call, text)?;
+    if call.authenticator.hides(&call.caller, Some(&card.name)) {
+        return Err(no_token());
+    }
+    Ok(card)
 }
 
 /// The same for the path's `agent_id`, where the caller is let in to it.
@@ -81,7 +92,7 @@ pub(super) async fn target<'a>(
         (Some(text), _) => match known_agent(call, text) {
             Some(card) => Target { card, instance: None },
             None => {
-                let row = instance(call, text).await?.ok_or_else(|| no_agent(text))?;
+                let row = instance(call, text).await?.ok_or_else(|| missing_agent(call, text))?;
                 Target { card: runtime.agent(&row.agent)?, instance: Some(row) }
             }
         },
@@ -112,6 +123,11 @@ pub(super) fn known_agent<'a>(call: &'a ConnectCall, text: &str) -> Option<&'a A
 /// The agent of a run; next to nothing is known of one that is not served any more.
 pub(super) fn agent_of(call: &ConnectCall, row: &RunRow) -> IndexedAgent {
     call.state.common.agents.of_run(&call.state.runtime, &row.agent)
+}
+
+/// What is said of an id that no agent has: to a caller without a valid token the same as of a hidden agent.
+fn missing_agent(call: &ConnectCall, text: &str) -> Error {
+    if call.authenticator.hides(&call.caller, None) { no_token() } else { no_agent(text) }
 }
 
 fn no_agent(text: &str) -> Error {

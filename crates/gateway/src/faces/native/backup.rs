@@ -8,6 +8,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Right};
 
 use super::{NativeCall, NativeRoute};
+use crate::core::audit::AuditEvent;
 use crate::http::body::ReplyBody;
 use crate::http::reply::Reply;
 use crate::route::{Access, ResponseContent, RouteResponse, Verb};
@@ -38,6 +39,7 @@ async fn back_up(call: NativeCall) -> Result<Reply> {
         .map_err(|error| failed(&error))?;
     let path = folder.path().join("backup");
     call.state.admin.backup(&path).await?;
+    call.audit(AuditEvent::BackupMade, "store", "").await;
     let file = std::fs::File::open(&path).map_err(|error| failed(&error))?;
     let length = file.metadata().map_err(|error| failed(&error))?.len();
     let pieces = futures_util::stream::unfold((file, folder), |(mut file, folder)| async move {

@@ -149,6 +149,7 @@ async fn answer_run(call: NativeCall) -> Result<Reply> {
 async fn give(call: &NativeCall, to: AnswerTo, body: AnswerCreate) -> Result<Reply> {
     let answer = mapping::answer::answer(body)?;
     let row = call.state.runtime.answer(call.principal(), to, answer).await?;
+    call.audit_answer(&row).await;
     Ok(Reply::ok(&rows::interrupt(&row)))
 }
 

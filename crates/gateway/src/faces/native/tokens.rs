@@ -11,6 +11,7 @@ use trilogue_wire::native::{List, Token, TokenCreate, TokenCreated};
 use super::rows::token;
 use super::{NativeCall, NativeRoute};
 use crate::access::secret::{hash_secret, new_secret};
+use crate::core::audit::AuditEvent;
 use crate::http::reply::Reply;
 use crate::route::{Access, Verb, json_response, no_content, of};
 
@@ -125,7 +126,11 @@ async fn create(call: NativeCall) -> Result<Reply> {
         expires_at,
     };
     let created = TokenCreated { token: token(&row), secret };
+    let rights: Vec<_> = row.rights.iter().map(Right::as_str).collect();
+    let detail = format!("for {}; rights {}; own {}", row.principal, rights.join(" "), row.own);
+    let id = row.id.clone();
     call.state.tokens.put_token(row).await?;
+    call.audit(AuditEvent::TokenCreated, id.as_str(), &detail).await;
     Ok(Reply::json(StatusCode::CREATED, &created))
 }
 
@@ -141,6 +146,9 @@ async fn revoke(call: NativeCall) -> Result<Reply> {
         caller.require(Right::Server)?;
     }
     let row = call.state.tokens.revoke_token(&caller.tenant, &id).await?.ok_or_else(missing)?;
+    // Before the token is forgotten: it may be the caller's own.
+    let detail = format!("of {}", row.principal);
+    call.audit(AuditEvent::TokenRevoked, id.as_str(), &detail).await;
     call.authenticator.forget(&row.hash);
     Ok(Reply::no_content())
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Answer, Code, Interrupt, InterruptId, Json, RunKey};
+use trilogue_domain::{Answer, Code, Interrupt, InterruptId, Json, Principal, RunKey};
 use trilogue_mapping::agent_client::{self as mapping, Asking};
 use trilogue_runtime::{AnswerTo, Backend};
+use trilogue_store::rows::InterruptRow;
 use trilogue_wire::agent_client::{
     CreateElicitationResponse, ElicitationCancel, RequestPermissionResponse, Rules, read_result,
 };
@@ -16,6 +17,7 @@ use super::super::connection::ClientConnection;
 use super::super::connection::pending::{AskRefusal, PendingQuestion, PendingReply, QuestionForm};
 use super::super::connection::session::ClientSession;
 use super::super::wire::lines::OutgoingLines;
+use crate::core::audit::{AuditActor, AuditEvent, answer_detail, audit};
 
 /// How a client is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -218,10 +220,17 @@ async fn send_answer(
             Err(error) if error.code() == Code::EventTooLarge => {
                 tracing::warn!(interrupt = %interrupt.id, %error, "answer sent without its further members");
             }
-            answered => return answered.map(drop),
+            answered => return answered.map(|row| audit_answer(by, &row)),
         }
     }
-    runtime.answer(by, to(), answer).await.map(drop)
+    runtime.answer(by, to(), answer).await.map(|row| audit_answer(by, &row))
+}
+
+/// Writes an audit line of a question that was answered over a connection, which has no token.
+pub(crate) fn audit_answer(by: &Principal, row: &InterruptRow) {
+    let actor = AuditActor { principal: by, token: None };
+    let subject = row.interrupt.id.as_str();
+    audit(AuditEvent::QuestionAnswered, Some(actor), subject, &answer_detail(row));
 }
 
 /// Ends the turn of a question that the user does not answer, when no answer of the protocol can say so.

@@ -6,6 +6,7 @@ use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::{AnswerKey, AnswerTo, RunRequest};
 use trilogue_store::rows::RunRow;
 
+use super::super::super::asking::question::audit_answer;
 use super::super::super::wire::lines::MethodResult;
 use super::super::request::invalid_params;
 use super::{Prompt, cancelled_result};
@@ -66,6 +67,7 @@ impl Prompt<'_> {
         let answered = runtime.answer_with_message(by, to, answer, message, key).await;
         let Err(error) = answered else {
             self.session.state().question.take_if(|open| open.id == question.id);
+            audit_answer(by, &row);
             self.accept(row.run, &row.run_id, chosen).await;
             return Ok(TextAnswer::Done(None));
         };

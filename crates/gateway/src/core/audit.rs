@@ -1,0 +1,128 @@
+//! Audit lines: who did what that decides over access, or for a person. They are lines of the log in one form, which `docs/audit.md` lists.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use trilogue_domain::{Answer, Principal, Resolution, TokenId, lock};
+use trilogue_store::rows::InterruptRow;
+
+/// The target of every audit line. The log writes it whatever its level is.
+pub const AUDIT_TARGET: &str = "trilogue_audit";
+/// How many refused credentials are written in a while; the others are counted.
+const MAX_FAILURES: u32 = 20;
+/// The while after which refused credentials are written again.
+const FAILURES_PER: Duration = Duration::from_secs(60);
+
+/// What happened. The names are stable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AuditEvent {
+    AuthenticationFailed,
+    TokenCreated,
+    TokenRevoked,
+    QuestionAnswered,
+    BackupMade,
+    CommandWrapped,
+    SettingInForce,
+}
+
+/// Who did it.
+#[derive(Clone, Copy, Debug)]
+pub struct AuditActor<'a> {
+    pub principal: &'a Principal,
+    /// The token's id; `None` for connections that need none.
+    pub token: Option<&'a TokenId>,
+}
+
+/// Writes an audit line. `subject` is what it was done to, `detail` depends on the event and holds no secret.
+pub fn audit(event: AuditEvent, actor: Option<AuditActor<'_>>, subject: &str, detail: &str) {
+    tracing::info!(
+        target: AUDIT_TARGET,
+        audit = event.as_str(),
+        tenant = actor.map(|actor| actor.principal.tenant.as_str()),
+        principal = actor.map(|actor| actor.principal.id.as_str()),
+        token = actor.and_then(|actor| actor.token).map(TokenId::as_str),
+        subject,
+        detail,
+        "audit"
+    );
+}
+
+/// What an audit line says of an answer: where it belongs, and the option that was chosen. Other answers are content, which is no business of this log.
+pub(crate) fn answer_detail(row: &InterruptRow) -> String {
+    let option = match &row.resolution {
+        Some(Resolution::Answered { answer: Answer::Option(id), .. }) => format!("; option {id}"),
+        _ => String::new(),
+    };
+    format!("agent {}; run {}{option}", row.agent, row.run_id)
+}
+
+/// Bounds how many refused credentials the log tells of: anybody can send them.
+#[derive(Debug, Default)]
+pub(crate) struct FailureLimit(Mutex<FailureCount>);
+
+#[derive(Debug, Default)]
+struct FailureCount {
+    /// When the present while began.
+    begun: Option<Instant>,
+    written: u32,
+    left_out: u64,
+}
+
+// === impl AuditEvent ===
+
+impl AuditEvent {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::AuthenticationFailed => "authentication_failed",
+            Self::TokenCreated => "token_created",
+            Self::TokenRevoked => "token_revoked",
+            Self::QuestionAnswered => "question_answered",
+            Self::BackupMade => "backup_made",
+            Self::CommandWrapped => "command_wrapped",
+            Self::SettingInForce => "setting_in_force",
+        }
+    }
+}
+
+// === impl FailureLimit ===
+
+impl FailureLimit {
+    /// Notes a refused request; writes it unless there were too many.
+    pub(crate) fn note(&self, operation: &str, why: &str, request_id: &str) {
+        if let Some(left_out) = self.count(Instant::now()) {
+            let detail = format!("{why}; request {request_id}; {left_out} left out before");
+            audit(AuditEvent::AuthenticationFailed, None, operation, &detail);
+        }
+    }
+
+    /// How many were left out since the last that was written; `None` where this one is left out too.
+    fn count(&self, now: Instant) -> Option<u64> {
+        let mut count = lock(&self.0);
+        if count.begun.is_none_or(|begun| now.duration_since(begun) >= FAILURES_PER) {
+            (count.begun, count.written) = (Some(now), 0);
+        }
+        if count.written >= MAX_FAILURES {
+            count.left_out += 1;
+            return None;
+        }
+        count.written += 1;
+        Some(std::mem::take(&mut count.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_failures_is_counted_and_not_written() {
+        let (limit, begun) = (FailureLimit::default(), Instant::now());
+        let at = |seconds| limit.count(begun + Duration::from_secs(seconds));
+        for _ in 0..MAX_FAILURES {
+            assert_eq!(at(0), Some(0));
+        }
+        assert_eq!((at(1), at(59)), (None, None));
+        assert_eq!((at(60), at(61)), (Some(2), Some(0)));
+    }
+}
