@@ -1,10 +1,15 @@
 //! A second process on the same store.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use serde_json::json;
 use trilogue_testkit::{Folder, Home, Server, ServerOptions};
 
-use crate::{echo, events};
+use crate::client_official::{hosted, scripted};
+use crate::{echo, events, run_of};
+
+/// Far less than `server.shutdown_deadline`, which is 30 seconds.
+const STOP_LIMIT: Duration = Duration::from_secs(15);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_server_on_the_same_store_names_the_first() {
@@ -32,4 +37,26 @@ async fn a_second_server_on_the_same_store_names_the_first() {
     let home = server.kill().await.unwrap();
     let server = home.start().await.unwrap();
     echo(&server.client(), "t", "three").await.ok().unwrap();
+}
+
+/// Nobody answers a server that stops: a hosted agent's permission does not hold the stop up to its deadline.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pending_permission_does_not_hold_a_stop_up() {
+    let (dir, store) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let settings = hosted(&[("scripted", scripted(store.path(), &[]).await)]);
+    let options = ServerOptions { settings, ..ServerOptions::default() };
+    let server = Server::start(dir.path(), &options).await.unwrap();
+    let request = run_of("scripted", "t", &json!("choose:allow_once,reject_once"), "wait");
+    let run = server.client().post("/api/v1/runs", &request).await.unwrap().ok().unwrap();
+    assert_eq!(run["status"], "interrupted", "{run}");
+    let begun = Instant::now();
+    let (home, status) = server.stop().await.unwrap();
+    assert!(status.success(), "{status}: {}", home.log_end());
+    assert!(begun.elapsed() < STOP_LIMIT, "it took {:?}", begun.elapsed());
+
+    let server = home.start().await.unwrap();
+    let path = format!("/api/v1/runs/{}", run["id"].as_str().unwrap());
+    let run = server.client().get(&path).await.unwrap().ok().unwrap();
+    assert_eq!(run["status"], "failed", "{run}");
+    assert_eq!(run["outcome"]["error"]["code"], "agent_lost", "{run}");
 }
