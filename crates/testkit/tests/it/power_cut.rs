@@ -198,6 +198,67 @@ async fn a_power_cut_takes_acknowledged_runs_of_a_buffered_store() {
     assert!(differences.doubled.is_empty(), "{differences:#?}");
 }
 
+/// `restore --force` that is cut anywhere leaves the old store with all that was acknowledged, or the backup, or says to restore again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_restore_leaves_the_old_store_or_the_backup() {
+    let mut seed = announced_seed();
+    let dir = Folder::new().unwrap();
+    let home = Home::new(dir.path(), &ServerOptions::default()).unwrap();
+    let store = home.store_dir().join("trilogue.db");
+    let backup = dir.path().join("backup.db");
+    let ledger = Ledger::default();
+    let server = home.start().await.unwrap();
+    tell(&server.client(), "kept", &ledger).await.unwrap();
+    stop(server).await;
+    std::fs::copy(&store, &backup).unwrap();
+    let backed_up = ledger.snapshot();
+    let server = home.start().await.unwrap();
+    tell(&server.client(), "newer", &ledger).await.unwrap();
+    // What is newer is in the write-ahead log, and nowhere else.
+    server.kill().await.unwrap();
+
+    let shim = Shim::build(dir.path(), &home.store_dir()).unwrap();
+    let start = shim.begin_journal(None).unwrap();
+    let words = [backup.to_str().unwrap(), "--to", store.to_str().unwrap(), "--force"];
+    let restore = [&["restore"], &words[..]].concat();
+    let restored = home.clone().with_environment(shim.environment()).command(&restore).await;
+    assert!(restored.unwrap().status.success());
+    let journal = shim.journal(start).unwrap();
+    let changes = journal.len();
+    for cut in sample(changes, CUTS, &mut seed).into_iter().chain([changes]) {
+        for loss in [Loss::Nothing, Loss::Everything, Loss::Some(seed.fork())] {
+            let what = format!("cut {cut} of {changes}, {loss:?}");
+            journal.image(cut, loss).write(&home.store_dir()).unwrap();
+            let server = match home.start().await {
+                Ok(server) => server,
+                Err(error) => {
+                    assert!(format!("{error:#}").contains("trilogue restore"), "{what}: {error:#}");
+                    assert!(home.command(&restore).await.unwrap().status.success(), "{what}");
+                    home.start().await.unwrap()
+                }
+            };
+            let client = server.client();
+            let is_old = client.get("/api/v1/threads/newer").await.unwrap().status == 200;
+            assert!(cut < changes || !is_old, "{what}: the restore is over, and was not made");
+            let told = if is_old { ledger.snapshot() } else { backed_up.snapshot() };
+            let (_, differences) = told.compare(&client).await.unwrap();
+            assert!(differences.is_empty(), "{what}: {differences:#?}");
+            server.kill().await.unwrap();
+        }
+    }
+}
+
+/// Runs on a thread, and notes what the server says of it.
+async fn tell(client: &Client, thread: &str, ledger: &Ledger) -> Result<()> {
+    for text in ["one", "two"] {
+        ledger.run(&echo(client, thread, text).await.ok()?);
+    }
+    for event in events(client, thread).await? {
+        ledger.event(thread, &event);
+    }
+    Ok(())
+}
+
 /// Some of the numbers up to `count`, one out of each of `parts` equal parts; all of them when `TRILOGUE_CUTS` says so.
 fn sample(count: usize, parts: usize, seed: &mut Seed) -> Vec<usize> {
     let parts = match std::env::var("TRILOGUE_CUTS").ok().as_deref() {
