@@ -20,6 +20,10 @@ use crate::{echo, events, run_of};
 const CUTS: usize = 10;
 /// How many cuts of each recovery are tried.
 const RECOVERY_CUTS: usize = 2;
+/// How many cuts of a restore are tried while it writes the copy.
+const COPY_CUTS: usize = 3;
+/// The last changes of a restore, which put the copy in the store's place: each is cut.
+const REPLACING_CHANGES: usize = 12;
 
 /// A life of a server with the changes that it made.
 struct Recording {
@@ -225,7 +229,8 @@ async fn a_cut_restore_leaves_the_old_store_or_the_backup() {
     assert!(restored.unwrap().status.success());
     let journal = shim.journal(start).unwrap();
     let changes = journal.len();
-    for cut in sample(changes, CUTS, &mut seed).into_iter().chain([changes]) {
+    let copied = changes.saturating_sub(REPLACING_CHANGES);
+    for cut in sample(copied, COPY_CUTS, &mut seed).into_iter().chain(copied..=changes) {
         for loss in [Loss::Nothing, Loss::Everything, Loss::Some(seed.fork())] {
             let what = format!("cut {cut} of {changes}, {loss:?}");
             journal.image(cut, loss).write(&home.store_dir()).unwrap();

@@ -14,8 +14,10 @@ use crate::native_kill::Clients;
 
 /// How many kills, unless `TRILOGUE_KILLS` says otherwise.
 const KILLS: u64 = 20;
-/// The last change of a life at which it may end. Some are below what a recovery changes.
+/// The last change of a life at which it may end.
 const LAST_CHANGE: u64 = 600;
+/// The last one in a quarter of the lives, which end while they start.
+const LAST_CHANGE_OF_START: u64 = 16;
 /// How long a life may take to make its last change, before it is ended all the same.
 const LIFE_LIMIT: Duration = Duration::from_secs(20);
 /// How many lives use the same threads, which grow with each.
@@ -73,7 +75,8 @@ async fn live_and_die(
     seed: &mut Seed,
     toll: &mut Toll,
 ) -> Result<()> {
-    let start = shim.begin_journal(Some(1 + seed.below(LAST_CHANGE)))?;
+    let last = if seed.below(4) == 0 { LAST_CHANGE_OF_START } else { LAST_CHANGE };
+    let start = shim.begin_journal(Some(1 + seed.below(last)))?;
     match home.clone().with_environment(shim.environment()).start().await {
         Ok(server) => {
             let mut players = JoinSet::new();
