@@ -7,8 +7,8 @@ use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 use trilogue_testkit::Server;
 
-use crate::load;
 use crate::report::{self, Report, median};
+use crate::{connect, load};
 
 /// How many connections make the runs.
 const CONNECTIONS: usize = 64;
@@ -51,9 +51,13 @@ async fn load(store: &str, time: Duration) -> Result<(f64, u64)> {
     );
     let options = trilogue_testkit::ServerOptions { settings, ..report::server_options(store)? };
     let server = Server::start(dir.path(), &options).await?;
-    let body = json!({"agent": "echo", "input": "hello, who is there?", "mode": "wait"});
+    // A run through `/api/v1` makes a thread that is kept; this one is stateless.
+    let body = json!({
+        "agent_id": "echo", "input": {"message": "hello, who is there?"}, "on_completion": "delete",
+    });
     let address = server.home().address();
-    let request = load::post(address, "/api/v1/runs", server.token(), &body.to_string());
+    let path = format!("{}/runs/wait", connect::BASE);
+    let request = load::post(address, &path, server.token(), &body.to_string());
     let end = Instant::now() + time;
     let looked = async {
         // Just before the end, while the load goes on.
