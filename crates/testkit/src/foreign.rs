@@ -12,8 +12,9 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use crate::client::Client;
+use crate::port::reserve_address;
 use crate::programs::{ROOT, conformance_agents, installed};
-use crate::server::{free_address, terminate};
+use crate::server::terminate;
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 const CLIENT_LIMIT: Duration = Duration::from_secs(240);
@@ -74,7 +75,7 @@ impl ConformanceOptions {
 impl Conformance {
     /// Starts the program in this folder and waits until it says that it listens.
     pub async fn start(dir: &Path, options: ConformanceOptions) -> Result<Self> {
-        let address = free_address()?;
+        let address = reserve_address()?;
         Self::start_at(dir.canonicalize()?, address, options).await
     }
 

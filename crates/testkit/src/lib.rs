@@ -1,6 +1,6 @@
 //! Test-only peers and starters of real services.
 //!
-//! Nothing here stands in for a part of ours: [`probe`] is a peer with a language of its own, [`callback`] listens on a real socket, [`server`] starts the real binary, [`foreign`] and [`official`] run the official clients and agents of the protocols, [`editor`] is a client of the Agent Client Protocol that hides nothing, [`schema`] holds what is written in that protocol to its official schema, and [`model`] answers coding agents, [`parts`] makes cards, messages and runs, [`disk_journal`] tells what a power cut leaves of a folder.
+//! Nothing here stands in for a part of ours: [`probe`] is a peer with a language of its own, [`callback`] listens on a real socket, [`server`] starts the real binary, [`foreign`] and [`official`] run the official clients and agents of the protocols, [`editor`] is a client of the Agent Client Protocol that hides nothing, [`schema`] holds what is written in that protocol to its official schema, and [`model`] answers coding agents, [`parts`] makes cards, messages and runs, [`disk_journal`] tells what a power cut leaves of a folder, and [`port`] finds ports.
 
 pub mod callback;
 pub mod client;
@@ -11,6 +11,7 @@ pub mod foreign;
 pub mod model;
 pub mod official;
 pub mod parts;
+pub mod port;
 pub mod probe;
 mod programs;
 pub mod schema;
@@ -27,6 +28,7 @@ pub use client::{Client, Reply};
 pub use editor::Editor;
 pub use folder::Folder;
 pub use official::Official;
+pub use port::reserve_address;
 pub use seed::Seed;
 pub use server::{Home, Server, ServerOptions};
 pub use wait::until;

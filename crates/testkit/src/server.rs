@@ -1,7 +1,7 @@
 //! The real binary as a process: started, killed, started again on the same store and the same address.
 
 use std::fs::{self, File};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -12,14 +12,12 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use crate::client::Client;
+use crate::port::reserve_address;
 use crate::programs;
-use crate::seed::Seed;
 use crate::wait::until;
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 const STOP_LIMIT: Duration = Duration::from_secs(60);
-/// Ports below those that the system gives to outgoing connections, so that a server finds its own again after a restart.
-const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// What a server needs to be itself: its folder, its address, its configuration.
 #[derive(Clone, Debug)]
@@ -65,7 +63,7 @@ impl Default for ServerOptions {
 impl Home {
     pub fn new(dir: &Path, options: &ServerOptions) -> Result<Self> {
         let dir = dir.canonicalize()?;
-        let address = free_address()?;
+        let address = reserve_address()?;
         fs::create_dir_all(dir.join("store"))?;
         let mut config = format!(
             "[server]\nlisten = \"{address}\"\n\n[store]\nurl = \"{}\"\n\n[log]\nlevel = \"info\"\n\n",
@@ -229,18 +227,4 @@ pub(crate) async fn terminate(child: &mut Child) -> Result<ExitStatus> {
     let pid = child.id().and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
     kill_process(pid.context("the process was gone")?, Signal::TERM)?;
     Ok(timeout(STOP_LIMIT, child.wait()).await.context("the process did not stop")??)
-}
-
-pub(crate) fn free_address() -> Result<SocketAddr> {
-    let (_, mut seed) = Seed::from_env("TRILOGUE_TEST_PORTS");
-    // Tests run as processes at the same time: the process id keeps their choices apart.
-    let mut seed = Seed::new(seed.draw() ^ u64::from(std::process::id()));
-    for _ in 0..100 {
-        let offset = seed.below(u64::from(PORTS.end - PORTS.start));
-        let port = PORTS.start + u16::try_from(offset)?;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
-        }
-    }
-    bail!("no loopback port is free")
 }
