@@ -12,7 +12,11 @@ pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 pub(crate) async fn trilogue() -> Result<PathBuf> {
     static PROGRAM: OnceCell<PathBuf> = OnceCell::const_new();
     let build = || async {
-        let arguments = ["--quiet", "--workspace", "--bin", "trilogue"];
+        let mut arguments = vec!["--quiet", "--workspace", "--bin", "trilogue"];
+        if !profile()?.ends_with("release") {
+            // With an example the libraries get the features of the tests, and are not built a second time.
+            arguments.extend(["--exclude", "trilogue-bench", "--example", "scripted_agent"]);
+        }
         build(&arguments).await.map(|profile| profile.join("trilogue"))
     };
     let program = given_or("TRILOGUE_BIN", &PROGRAM, build).await?;
