@@ -19,7 +19,7 @@ use crate::core::lifecycle::Lifecycle;
 use crate::core::meters::Meters;
 use crate::core::options::Options;
 use crate::core::ports::Ports;
-use crate::http::receive;
+use crate::http::receive::{self, BodyBudget};
 pub use crate::http::reply::Reply;
 pub use crate::http::request::Request;
 pub use crate::route::{
@@ -93,6 +93,7 @@ pub struct Services {
     pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) lifecycle: Arc<Lifecycle>,
     pub(crate) meters: Arc<Meters>,
+    pub(crate) body_budget: Arc<BodyBudget>,
     pub(crate) streams: Arc<Streams>,
     pub(crate) common_states: Arc<Mutex<Extensions>>,
 }
@@ -114,6 +115,7 @@ pub struct UnknownCaller<'a> {
     pub params: &'a [(&'static str, String)],
     pub(crate) body: Incoming,
     pub(crate) options: &'a Options,
+    pub(crate) budget: &'a Arc<BodyBudget>,
 }
 
 // === impl Services ===
@@ -152,7 +154,8 @@ impl MountPoint {
 impl UnknownCaller<'_> {
     /// The body, where it has at most this many bytes and comes in time.
     pub async fn body(self, max_bytes: usize) -> Option<Bytes> {
-        receive::body_up_to(max_bytes, self.body, self.options).await.ok()
+        let read = receive::body_up_to(max_bytes, self.body, self.options, self.budget).await;
+        read.ok().map(|(body, _)| body)
     }
 }
 

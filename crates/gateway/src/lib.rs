@@ -7,7 +7,7 @@
 //! - Every request passes the host and origin checks before it is routed.
 //! - Every look-up takes the caller's scope: what lies outside is *not found*.
 //! - Events reach clients by the store's read port only, after their commit.
-//! - Rooms know those before them only: `core`, `access`, `http`, `stream`, `route` and `face`, `faces::common`, each of `faces`, `mounts`, `local` and `pipeline`, `server`. A face knows no other face.
+//! - Rooms know those before them only: `core`, `access`, `http`, `stream`, `route` and `face`, `faces::common`, each of `faces`, `mounts`, `local` and `pipeline`, `tcp`, `server`. A face knows no other face.
 
 mod access;
 pub mod callback;
@@ -22,12 +22,14 @@ mod pipeline;
 mod route;
 mod server;
 mod stream;
+mod tcp;
 
 pub use crate::access::schemes::anonymous;
 pub use crate::access::secret::{hash_secret, new_secret};
 pub use crate::callback::check_callback_url;
 pub use crate::core::audit::{AUDIT_TARGET, AuditActor, AuditEvent, audit};
 pub use crate::core::callback_secrets::{CallbackOwner, CallbackSecrets};
+pub use crate::core::descriptors::raise_descriptor_limit;
 pub use crate::core::exposure::{Exposure, Proxies};
 pub use crate::core::metric_names;
 pub use crate::core::options::{Access, Options};

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use trilogue_domain::Principal;
 
+use crate::core::log_throttle::LogThrottle;
 use crate::face::{LocalConnection, LocalFace};
 
 /// The pause after a connection could not be accepted: the process may be out of file descriptors.
@@ -32,6 +33,7 @@ struct ConnectionGuard(Arc<watch::Sender<usize>>);
 
 impl LocalAcceptor {
     pub(crate) async fn run(self, listener: UnixListener) {
+        let failures = LogThrottle::default();
         let room = Arc::new(Semaphore::new(self.face.max_connections()));
         loop {
             let accepted = tokio::select! {
@@ -45,7 +47,9 @@ impl LocalAcceptor {
                     continue;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a local connection could not be accepted");
+                    if let Some(failures) = failures.count() {
+                        tracing::warn!(%error, failures, "local connections could not be accepted");
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::request::Parts;
-use http::{HeaderValue, Method, Response, header};
+use http::{HeaderValue, Method, header};
 use hyper::body::Incoming;
 use tracing::Instrument;
 use trilogue_domain::error::Result;
@@ -20,9 +20,11 @@ use crate::access::origin_guard::OriginGuard;
 use crate::access::schemes::Challenge;
 use crate::core::audit::FailureLimit;
 use crate::core::meters::Meters;
-use crate::core::options::Options;
+use crate::core::options::{self, Options};
 use crate::face::{UnknownCaller, challenged};
 use crate::http::body::ReplyBody;
+use crate::http::connection::Answer;
+use crate::http::receive::BodyBudget;
 use crate::http::reply::{DURABILITY, REQUEST_ID, Reply};
 use crate::http::request::Request;
 use crate::http::trace::{self, TRACEPARENT, Trace};
@@ -41,6 +43,7 @@ pub(crate) struct Pipeline {
     pub(crate) weak_durability: Option<HeaderValue>,
     pub(crate) request_ids: RequestIds,
     pub(crate) failures: FailureLimit,
+    pub(crate) body_budget: Arc<BodyBudget>,
 }
 
 /// Makes request ids: random at the start, then counted.
@@ -60,7 +63,7 @@ struct Refusal {
 
 impl Pipeline {
     /// Answers a request. Never fails: an error is an answer too.
-    pub(crate) async fn answer(&self, request: http::Request<Incoming>) -> Response<ReplyBody> {
+    pub(crate) async fn answer(&self, request: http::Request<Incoming>) -> Answer {
         let begun = Instant::now();
         let (head, body) = request.into_parts();
         let trace = Trace::of(&head.headers);
@@ -69,13 +72,15 @@ impl Pipeline {
         let request_id = chosen.map_or_else(|| self.request_ids.next(), ToOwned::to_owned);
         let origin = self.guard.allowed_origin(&head.headers);
         let is_head = head.method == Method::HEAD;
+        let mut is_authenticated = false;
         let mut reply = match self.find(&head) {
             Ok(found) => {
                 let (face, meters) = (found.face, found.meters);
                 let operation = found.endpoint.operation;
                 let span = trace.span(found.endpoint.operation, &request_id, is_chosen);
                 let challenge = Arc::default();
-                let handling = self.handle(found, head, body, &challenge).instrument(span);
+                let handling = self.handle(found, head, body, &challenge, &mut is_authenticated);
+                let handling = handling.instrument(span);
                 let reply = match AssertUnwindSafe(handling).catch_unwind().await {
                     Ok(reply) => reply,
                     Err(_) => {
@@ -113,7 +118,8 @@ impl Pipeline {
             reply = cors::mark(reply, origin);
         }
         let response = reply.into_response();
-        if is_head { response.map(|_| ReplyBody::Whole(None)) } else { response }
+        let response = if is_head { response.map(|_| ReplyBody::Whole(None)) } else { response };
+        Answer { response, is_authenticated }
     }
 
     fn find(&self, head: &Parts) -> Result<Match<'_>, Refusal> {
@@ -141,6 +147,7 @@ impl Pipeline {
         head: Parts,
         body: Incoming,
         challenge: &Arc<OnceLock<Challenge>>,
+        is_authenticated: &mut bool,
     ) -> Result<Reply> {
         let endpoint = found.endpoint;
         let caller = match endpoint.access {
@@ -163,9 +170,13 @@ impl Pipeline {
             }
         };
         let query = read_query(endpoint, head.uri.query().unwrap_or_default())?;
-        let body = match endpoint.access {
-            Access::Open => Bytes::new(),
-            _ => receive::body(body, &self.options).await?,
+        // Where authentication is off, everybody counts as somebody.
+        *is_authenticated =
+            caller.is_known() || matches!(self.options.access, options::Access::Open(_));
+        // The bytes count until the handler has answered: it may hold them that long.
+        let (body, _held) = match endpoint.access {
+            Access::Open => (Bytes::new(), None),
+            _ => receive::body(body, &self.options, &self.body_budget).await?,
         };
         (endpoint.handler)(Request {
             authenticator: Arc::clone(&self.authenticator),
@@ -196,6 +207,7 @@ impl Pipeline {
             params: &found.params,
             body,
             options: &self.options,
+            budget: &self.body_budget,
         };
         let Some(agent) = found.face.requested_agent(caller).await else { return error };
         if self.authenticator.hides(&self.authenticator.nobody(), Some(&agent)) {

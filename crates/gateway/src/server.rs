@@ -5,10 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
-use hyper_util::rt::TokioExecutor;
-use hyper_util::server::conn::auto::Builder;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use trilogue_domain::error::Result;
@@ -20,19 +18,24 @@ use crate::access::authenticator::Authenticator;
 use crate::access::origin_guard::OriginGuard;
 use crate::access::peer_filter::PeerFilter;
 use crate::core::audit::FailureLimit;
+use crate::core::descriptors;
 use crate::core::exposure::Exposure;
 use crate::core::lifecycle::Lifecycle;
+use crate::core::log_throttle::LogThrottle;
 use crate::core::meters::{self, Meters};
 use crate::core::options::{Access, Options};
 use crate::core::ports::Ports;
 use crate::core::scheme::Scheme;
 use crate::face::{Protocol, Services};
 use crate::faces::native;
-use crate::http::connection;
-use crate::local::{ACCEPT_PAUSE, LocalAcceptor};
+use crate::http::connection::{self, ConnectionServer};
+use crate::http::connections::Connections;
+use crate::http::receive::BodyBudget;
+use crate::local::LocalAcceptor;
 use crate::mounts::{Mount, Router, open_local};
 use crate::pipeline::{Pipeline, RequestIds};
 use crate::stream::Streams;
+use crate::tcp::TcpAcceptor;
 
 /// How often recorded metrics are folded together.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -91,21 +94,31 @@ impl Server {
             services,
         };
         let options = &server.services.options;
-        let builder = Arc::new(connection::builder(options));
-        let room = Arc::new(Semaphore::new(options.max_connections));
+        let max_connections = descriptors::connection_cap(options.max_connections);
+        // Somebody else always gets in.
+        let share = options.max_connections_per_peer.unwrap_or((max_connections * 3).div_ceil(4));
+        let connections = Connections::new(max_connections, share, &options.exposure);
         let peers = PeerFilter::of(&options.exposure);
+        let connection_server = ConnectionServer {
+            options: Arc::clone(options),
+            meters: Arc::clone(&server.services.meters),
+            builder: Arc::new(connection::builder(options)),
+            anonymous_budget: BodyBudget::new(connection::MAX_ANONYMOUS_BYTES),
+            stop: server.connections_end.clone(),
+        };
         for (listener, address) in listeners.into_iter().zip(&server.addresses) {
-            let accepting = Accepting {
+            let acceptor = TcpAcceptor {
                 pipeline: Arc::clone(&pipeline),
-                builder: Arc::clone(&builder),
-                room: Arc::clone(&room),
+                server: connection_server.clone(),
+                connections: Arc::clone(&connections),
                 peers: peers.clone().filter(|_| reaches_out(*address)),
                 tasks: server.tasks.clone(),
                 accept_end: server.accept_end.clone(),
-                connections_end: server.connections_end.clone(),
                 drop_connections: server.drop_connections.clone(),
+                failures: LogThrottle::default(),
+                refusals: LogThrottle::default(),
             };
-            server.tasks.spawn(accepting.run(listener));
+            server.tasks.spawn(acceptor.run(listener));
         }
         let accept_end = server.accept_end.clone();
         server.tasks.spawn(async move {
@@ -178,67 +191,6 @@ impl Server {
     }
 }
 
-struct Accepting {
-    pipeline: Arc<Pipeline>,
-    builder: Arc<Builder<TokioExecutor>>,
-    room: Arc<Semaphore>,
-    /// Where not everybody may connect.
-    peers: Option<Arc<PeerFilter>>,
-    tasks: TaskTracker,
-    accept_end: CancellationToken,
-    connections_end: CancellationToken,
-    drop_connections: CancellationToken,
-}
-
-// === impl Accepting ===
-
-impl Accepting {
-    async fn run(self, listener: TcpListener) {
-        loop {
-            let accepted = tokio::select! {
-                () = self.accept_end.cancelled() => return,
-                accepted = self.accept(&listener) => accepted,
-            };
-            let Some((stream, permit)) = accepted else { continue };
-            let (pipeline, builder) = (Arc::clone(&self.pipeline), Arc::clone(&self.builder));
-            let stop = self.connections_end.clone();
-            let dropped = self.drop_connections.clone();
-            self.tasks.spawn(async move {
-                let _held = pipeline.meters.connections.hold();
-                let _permit = permit;
-                let answer = |request| {
-                    let pipeline = Arc::clone(&pipeline);
-                    async move { pipeline.answer(request).await }
-                };
-                tokio::select! {
-                    () = connection::serve(&pipeline.options, answer, builder, stream, stop) => {}
-                    () = dropped.cancelled() => {}
-                }
-            });
-        }
-    }
-
-    /// The next connection, when there is room for it; `None` where it may not connect, or broke.
-    async fn accept(
-        &self,
-        listener: &TcpListener,
-    ) -> Option<(tokio::net::TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-        let permit = Arc::clone(&self.room).acquire_owned().await.ok()?;
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                let meters = &self.pipeline.meters;
-                let admitted = self.peers.as_ref().is_none_or(|it| it.admits(peer, meters));
-                admitted.then_some((stream, permit))
-            }
-            Err(error) => {
-                tracing::warn!(error = %error, "a connection could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                None
-            }
-        }
-    }
-}
-
 /// Whether other machines may reach a listener on this address.
 fn reaches_out(address: SocketAddr) -> bool {
     !address.ip().to_canonical().is_loopback()
@@ -299,12 +251,15 @@ fn services(options: Options, ports: Ports) -> Result<Services> {
     let lifecycle = Arc::new(Lifecycle::begin(ports.clock.now()));
     let meters = Arc::new(Meters::new());
     let streams = Streams::new(&options, &ports, &authenticator, &lifecycle, &meters);
+    // One body of the largest size always fits.
+    let body_budget = BodyBudget::new(options.max_bodies_bytes.max(options.max_body_bytes));
     Ok(Services {
         ports,
         options,
         authenticator,
         lifecycle,
         meters,
+        body_budget,
         streams: Arc::new(streams),
         common_states: Arc::default(),
     })
@@ -316,7 +271,7 @@ fn pipeline(
     mounts: &[Mount],
     addresses: &[SocketAddr],
 ) -> Result<Pipeline> {
-    let Services { options, authenticator, meters, ports, .. } = services;
+    let Services { options, authenticator, meters, ports, body_budget, .. } = services;
     let durability = ports.admin.durability();
     let weak = (durability != "fsync").then(|| HeaderValue::from_static(durability));
     Ok(Pipeline {
@@ -328,5 +283,6 @@ fn pipeline(
         request_ids: RequestIds::begin(),
         failures: FailureLimit::default(),
         options: Arc::clone(options),
+        body_budget: Arc::clone(body_budget),
     })
 }

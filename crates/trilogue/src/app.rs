@@ -127,7 +127,7 @@ fn is_web_address(text: &str) -> bool {
 // === impl App ===
 
 impl App {
-    /// Opens the store, recovers what the last server left, and prepares to serve on these listeners.
+    /// Opens the store, recovers what the last server left, and prepares to serve on these listeners. Raises the process's soft limit of open files.
     ///
     /// # Errors
     /// When the store cannot be opened or recovered, an agent is not valid, two agents share a name, mounts collide, or the token file cannot be written.
@@ -147,6 +147,7 @@ impl App {
         listeners: Listeners,
     ) -> Result<Self> {
         check(options)?;
+        trilogue_gateway::raise_descriptor_limit();
         let state = token_file::state_dir();
         if let Ok(state) = &state {
             token_file::check_owner(state).map_err(|error| {

@@ -9,7 +9,7 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use trilogue_domain::Code;
 
-use super::metric_names as names;
+use super::{descriptors, metric_names as names};
 
 /// Upper bounds of the latency buckets, in seconds.
 const BUCKETS: &[f64] =
@@ -23,6 +23,10 @@ static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
 #[derive(Debug)]
 pub(crate) struct Meters {
     pub(crate) refused_peers: Counter,
+    pub(crate) refused_connections: Counter,
+    pub(crate) relieved_connections: Counter,
+    pub(crate) accept_failures: Counter,
+    pub(crate) stalled_responses: Counter,
     pub(crate) connections: Level,
     pub(crate) streams: Level,
     pub(crate) stream_bytes: Counter,
@@ -53,6 +57,10 @@ impl Meters {
         recorder();
         Self {
             refused_peers: counter!(names::REFUSED_PEERS),
+            refused_connections: counter!(names::REFUSED_CONNECTIONS),
+            relieved_connections: counter!(names::RELIEVED_CONNECTIONS),
+            accept_failures: counter!(names::ACCEPT_FAILURES),
+            stalled_responses: counter!(names::STALLED_RESPONSES),
             connections: Level::new(gauge!(names::CONNECTIONS)),
             streams: Level::new(gauge!(names::STREAMS)),
             stream_bytes: counter!(names::STREAM_BYTES),
@@ -122,8 +130,16 @@ impl Drop for LevelGuard<'_> {
     }
 }
 
-/// The metrics in the exposition format of Prometheus; `None` when another recorder was installed first.
-pub(crate) fn render() -> Option<String> {
+/// The metrics in the exposition format of Prometheus, with what is measured when somebody looks; `None` when another recorder was installed first.
+pub(crate) fn render(body_bytes: usize) -> Option<String> {
+    gauge!(names::BODY_BYTES).set(body_bytes as f64);
+    let set = |name: &'static str, count: Option<u64>| {
+        if let Some(count) = count {
+            gauge!(name).set(count as f64);
+        }
+    };
+    set(names::OPEN_DESCRIPTORS, descriptors::open_count());
+    set(names::MAX_DESCRIPTORS, descriptors::soft_limit());
     recorder().map(PrometheusHandle::render)
 }
 

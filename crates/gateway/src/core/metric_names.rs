@@ -6,6 +6,15 @@ pub const REQUESTS: &str = "trilogue_http_requests_total";
 pub const REQUEST_SECONDS: &str = "trilogue_http_request_seconds";
 pub const REFUSED: &str = "trilogue_http_refused_total";
 pub const REFUSED_PEERS: &str = "trilogue_http_refused_peers_total";
+/// Connections that were closed because their peer had its share, which has no idle one.
+pub const REFUSED_CONNECTIONS: &str = "trilogue_http_refused_connections_total";
+/// Connections that were closed to make room for new ones.
+pub const RELIEVED_CONNECTIONS: &str = "trilogue_http_relieved_connections_total";
+pub const ACCEPT_FAILURES: &str = "trilogue_http_accept_failures_total";
+pub const STALLED_RESPONSES: &str = "trilogue_http_stalled_responses_total";
+pub const BODY_BYTES: &str = "trilogue_http_body_bytes";
+pub const OPEN_DESCRIPTORS: &str = "trilogue_open_descriptors";
+pub const MAX_DESCRIPTORS: &str = "trilogue_max_descriptors";
 pub const CONNECTIONS: &str = "trilogue_http_connections";
 pub const STREAMS: &str = "trilogue_event_streams";
 pub const STREAM_BYTES: &str = "trilogue_event_stream_bytes_total";
@@ -31,6 +40,22 @@ pub(crate) fn describe() {
         REFUSED_PEERS,
         "Connections that were closed because they came from outside the trusted proxies"
     );
+    describe_counter!(
+        REFUSED_CONNECTIONS,
+        "Connections that were closed because their peer had its share"
+    );
+    describe_counter!(
+        RELIEVED_CONNECTIONS,
+        "Connections that were closed to make room for new ones: idle ones, and those without a token"
+    );
+    describe_counter!(ACCEPT_FAILURES, "Connections that could not be accepted");
+    describe_counter!(
+        STALLED_RESPONSES,
+        "Responses on HTTP/2 that were abandoned because the client took nothing of them"
+    );
+    describe_gauge!(BODY_BYTES, Unit::Bytes, "Bytes of request bodies that the server holds");
+    describe_gauge!(OPEN_DESCRIPTORS, "Open file descriptors of the process");
+    describe_gauge!(MAX_DESCRIPTORS, "The most file descriptors that the process may have");
     describe_gauge!(CONNECTIONS, "Open connections");
     describe_gauge!(STREAMS, "Open event streams");
     describe_counter!(STREAM_BYTES, Unit::Bytes, "Bytes of rendered events put on streams");

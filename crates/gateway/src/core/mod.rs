@@ -2,9 +2,11 @@
 
 pub(crate) mod audit;
 pub(crate) mod callback_secrets;
+pub(crate) mod descriptors;
 pub(crate) mod exposure;
 pub(crate) mod lifecycle;
 pub(crate) mod log_ref;
+pub(crate) mod log_throttle;
 pub(crate) mod meters;
 pub mod metric_names;
 pub(crate) mod not_found;

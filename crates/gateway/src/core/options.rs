@@ -32,6 +32,8 @@ pub struct Options {
     /// Protections that were switched off, by the name of the option that did; shown in the status.
     pub dangerously: Vec<String>,
     pub max_body_bytes: usize,
+    /// The most bytes of request bodies that the server holds at once, of all clients together. One of the largest size always fits.
+    pub max_bodies_bytes: usize,
     /// The largest head of a request, address and headers together, in bytes.
     pub max_head_bytes: usize,
     pub max_headers: usize,
@@ -39,8 +41,10 @@ pub struct Options {
     pub max_part_metadata_bytes: usize,
     /// The most output of a run that is given in one response, in bytes.
     pub max_output_bytes: usize,
-    /// The most connections at once; further ones wait to be accepted.
+    /// The most connections at once, as far as the limit of open files allows them; further ones wait to be accepted.
     pub max_connections: usize,
+    /// The most connections at once of one address. `None`: three quarters of all.
+    pub max_connections_per_peer: Option<usize>,
     pub max_streams: usize,
     /// The most requests at once on one HTTP/2 connection.
     pub max_requests_per_connection: u32,
@@ -48,7 +52,7 @@ pub struct Options {
     pub head_timeout: Duration,
     /// How long a client may take to send a body.
     pub body_timeout: Duration,
-    /// How long a client may accept nothing of what is sent to it.
+    /// How long a client may accept nothing of what is sent to it, on the connection and on each stream of HTTP/2.
     pub write_timeout: Duration,
     /// How often a stream without news says that it lives.
     pub heartbeat: Duration,
@@ -56,7 +60,7 @@ pub struct Options {
     pub token_recheck: Duration,
     /// The most rendered events that are kept for sharing between streams, in bytes.
     pub render_cache_bytes: usize,
-    /// How long connections have to end when the server stops, after its runs and streams have.
+    /// How long a connection has to end: when the server stops, after its runs and streams have, and when it takes no more requests.
     pub connection_grace: Duration,
 }
 
@@ -105,7 +109,9 @@ impl Default for Options {
             max_head_bytes: 32 * 1024,
             max_headers: 100,
             max_output_bytes: 32 * 1024 * 1024,
+            max_bodies_bytes: 64 * 1024 * 1024,
             max_connections: 4_096,
+            max_connections_per_peer: None,
             max_streams: 4_096,
             max_requests_per_connection: 256,
             head_timeout: Duration::from_secs(30),

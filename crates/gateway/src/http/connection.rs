@@ -2,8 +2,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -11,10 +9,15 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::activity::{Activity, AtWork};
 use super::body::ReplyBody;
+use super::outgoing::{self, Outgoing};
+use super::receive::BodyBudget;
 use super::stall::Stall;
+use crate::core::meters::Meters;
 use crate::core::options::Options;
 
 /// The smallest buffer that the HTTP/1 reader takes, in bytes.
@@ -24,16 +27,29 @@ const MAX_HEADERS_ON_STACK: usize = 100;
 /// The most HTTP/2 streams that a peer may have reset before we have looked at them: a reset flood ends there.
 const MAX_RESET_STREAMS: usize = 32;
 
-#[derive(Debug)]
-struct Activity {
-    opened: Instant,
-    requests: AtomicUsize,
-    /// Milliseconds after `opened` at which the last request ended.
-    quiet_since_ms: AtomicU64,
+/// The most bytes of request bodies that one HTTP/2 connection sends before somebody reads them.
+const HTTP2_WINDOW_BYTES: u32 = 256 * 1024;
+
+/// The most bytes of HTTP/2 responses to callers without a token that all connections together hold at once.
+pub(crate) const MAX_ANONYMOUS_BYTES: usize = 16 * 1024 * 1024;
+
+/// What a connection is served with.
+#[derive(Clone)]
+pub(crate) struct ConnectionServer {
+    pub(crate) options: Arc<Options>,
+    pub(crate) meters: Arc<Meters>,
+    pub(crate) builder: Arc<Builder<TokioExecutor>>,
+    /// What HTTP/2 responses to callers without a token hold.
+    pub(crate) anonymous_budget: Arc<BodyBudget>,
+    /// Asks the connection to end.
+    pub(crate) stop: CancellationToken,
 }
 
-/// Counts a request as at work until its response is made.
-struct AtWork(Arc<Activity>);
+/// A response, and whether its caller showed a token that works.
+pub(crate) struct Answer {
+    pub(crate) response: Response<ReplyBody>,
+    pub(crate) is_authenticated: bool,
+}
 
 pub(crate) fn builder(options: &Options) -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
@@ -48,6 +64,8 @@ pub(crate) fn builder(options: &Options) -> Builder<TokioExecutor> {
     builder
         .http2()
         .timer(TokioTimer::new())
+        .initial_stream_window_size(HTTP2_WINDOW_BYTES)
+        .initial_connection_window_size(HTTP2_WINDOW_BYTES)
         .max_concurrent_streams(options.max_requests_per_connection)
         .max_header_list_size(u32::try_from(options.max_head_bytes).unwrap_or(u32::MAX))
         .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
@@ -57,87 +75,85 @@ pub(crate) fn builder(options: &Options) -> Builder<TokioExecutor> {
     builder
 }
 
-/// Serves one connection with this handler until it ends, idles too long, or the server stops.
-pub(crate) async fn serve<A>(
-    options: &Options,
-    handle: impl Fn(Request<Incoming>) -> A,
-    builder: Arc<Builder<TokioExecutor>>,
-    stream: TcpStream,
-    stop: CancellationToken,
-) where
-    A: Future<Output = Response<ReplyBody>> + Send + 'static,
-{
-    // Small writes are whole events here: waiting to join them only delays them.
-    drop(stream.set_nodelay(true));
-    let idle = options.head_timeout;
-    let activity = Arc::new(Activity {
-        opened: Instant::now(),
-        requests: AtomicUsize::new(0),
-        quiet_since_ms: AtomicU64::new(0),
-    });
-    let io = TokioIo::new(Stall::new(stream, options.write_timeout));
-    let service = service_fn(|request| {
-        let at_work = AtWork::begin(&activity);
-        let answering = handle(request);
-        async move {
-            let response = answering.await;
-            drop(at_work);
-            Ok::<_, std::convert::Infallible>(response)
-        }
-    });
-    let mut connection = pin!(builder.serve_connection(io, service));
-    let mut stopping = false;
-    loop {
-        tokio::select! {
-            ended = connection.as_mut() => {
-                if let Err(error) = ended {
-                    tracing::debug!(error = %error, "a connection broke");
-                }
-                return;
+// === impl ConnectionServer ===
+
+impl ConnectionServer {
+    /// Serves one connection with this handler until it ends, idles too long, takes too little, must give way, or the server stops.
+    pub(crate) async fn serve<A>(
+        self,
+        stream: TcpStream,
+        activity: &Arc<Activity>,
+        handle: impl Fn(Request<Incoming>) -> A,
+    ) where
+        A: Future<Output = Answer> + Send + 'static,
+    {
+        // Small writes are whole events here: waiting to join them only delays them.
+        drop(stream.set_nodelay(true));
+        let (idle, patience) = (self.options.head_timeout, self.options.write_timeout);
+        let outgoing = Arc::new(Outgoing::new(&self.anonymous_budget));
+        let io = TokioIo::new(Stall::new(stream, patience).noted_in(activity));
+        let service = service_fn(|request| {
+            let at_work = AtWork::begin(activity);
+            let (version, outgoing) = (request.version(), Arc::clone(&outgoing));
+            let answering = handle(request);
+            async move {
+                let answer = answering.await;
+                let is_known = answer.is_authenticated;
+                let response =
+                    outgoing::carry(&outgoing, version, answer.response, at_work, is_known);
+                Ok::<_, std::convert::Infallible>(response)
             }
-            () = stop.cancelled(), if !stopping => {
-                stopping = true;
-                connection.as_mut().graceful_shutdown();
-            }
-            // A peer that sends half a request line, or nothing, reaches no other time limit.
-            () = tokio::time::sleep(idle) => if !stopping && activity.is_idle_for(idle) {
-                stopping = true;
-                if activity.was_never_used() {
+        });
+        let mut connection = pin!(self.builder.serve_connection(io, service));
+        // Set once the connection takes no more requests.
+        let mut deadline: Option<Instant> = None;
+        let grace = self.options.connection_grace;
+        loop {
+            let is_ending = deadline.is_some();
+            tokio::select! {
+                ended = connection.as_mut() => {
+                    if let Err(error) = ended {
+                        tracing::debug!(error = %error, "a connection broke");
+                    }
                     return;
                 }
-                connection.as_mut().graceful_shutdown();
-            },
+                () = self.stop.cancelled(), if !is_ending => {}
+                () = activity.must_give_way(), if !is_ending => {
+                    self.meters.relieved_connections.increment(1);
+                    if activity.is_idle() && activity.was_never_used() {
+                        return;
+                    }
+                }
+                () = reached(deadline) => {
+                    // What is at work for callers with a token ends first.
+                    if activity.can_end() {
+                        return;
+                    }
+                    deadline = Some(Instant::now() + grace);
+                    continue;
+                }
+                () = tokio::time::sleep(idle.min(patience / 2)) => {
+                    let stalled = outgoing.release_stalled(patience);
+                    self.meters.stalled_responses.increment(stalled as u64);
+                    let is_idle = activity.is_idle_for(idle);
+                    // A peer that sends half a request line, or nothing, reaches no other time limit.
+                    if is_idle && activity.was_never_used() {
+                        return;
+                    }
+                    if is_ending || (stalled == 0 && !is_idle) {
+                        continue;
+                    }
+                }
+            }
+            connection.as_mut().graceful_shutdown();
+            deadline = Some(Instant::now() + grace);
         }
     }
 }
 
-// === impl Activity ===
-
-impl Activity {
-    fn is_idle_for(&self, limit: Duration) -> bool {
-        let quiet = Duration::from_millis(self.quiet_since_ms.load(Ordering::Relaxed));
-        self.requests.load(Ordering::Relaxed) == 0
-            && self.opened.elapsed().saturating_sub(quiet) >= limit
-    }
-
-    fn was_never_used(&self) -> bool {
-        self.quiet_since_ms.load(Ordering::Relaxed) == 0
-    }
-}
-
-// === impl AtWork ===
-
-impl AtWork {
-    fn begin(activity: &Arc<Activity>) -> Self {
-        activity.requests.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(activity))
-    }
-}
-
-impl Drop for AtWork {
-    fn drop(&mut self) {
-        let now = u64::try_from(self.0.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.0.quiet_since_ms.store(now.max(1), Ordering::Relaxed);
-        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+async fn reached(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
     }
 }

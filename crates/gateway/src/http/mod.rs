@@ -1,9 +1,12 @@
 //! HTTP without routes: connections, requests, bodies, replies, problems.
 
+pub(crate) mod activity;
 pub(crate) mod body;
 pub(crate) mod connection;
+pub(crate) mod connections;
 pub(crate) mod cors;
 pub(crate) mod keep_alive;
+pub(crate) mod outgoing;
 pub(crate) mod problem;
 pub(crate) mod receive;
 pub(crate) mod reply;

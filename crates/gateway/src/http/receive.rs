@@ -1,7 +1,13 @@
 //! Reading request bodies within limits.
 
+use std::error::Error as StdError;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+
 use bytes::Bytes;
-use http_body::Body;
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
@@ -10,22 +16,57 @@ use trilogue_domain::{Code, Error};
 
 use crate::core::options::Options;
 
-/// Reads a whole body.
-/// Errors: `body_too_large`, and `invalid_request` when it does not come in time or breaks off.
-pub(crate) async fn body(body: Incoming, options: &Options) -> Result<Bytes> {
-    body_up_to(options.max_body_bytes, body, options).await
+/// The bytes of bodies that the whole server holds.
+#[derive(Debug)]
+pub(crate) struct BodyBudget {
+    max_bytes: usize,
+    held: AtomicUsize,
+}
+
+/// The part of the budget that one request holds.
+#[derive(Debug)]
+pub(crate) struct HeldBytes {
+    budget: Arc<BodyBudget>,
+    bytes: usize,
+}
+
+/// A body whose bytes count when they arrive: what a client announces and never sends takes nothing from others.
+struct CountedBody<'a> {
+    body: Incoming,
+    held: &'a mut HeldBytes,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the server holds as many bytes of request bodies as it may")]
+pub(crate) struct BudgetSpent;
+
+/// Reads a whole body, and what it holds of the budget until it is dropped.
+/// Errors: `body_too_large`, `overloaded`, and `invalid_request` when it does not come in time or breaks off.
+pub(crate) async fn body(
+    body: Incoming,
+    options: &Options,
+    budget: &Arc<BodyBudget>,
+) -> Result<(Bytes, Option<HeldBytes>)> {
+    body_up_to(options.max_body_bytes, body, options, budget).await
 }
 
 /// The same for a body of at most this many bytes.
-pub(crate) async fn body_up_to(most: usize, body: Incoming, options: &Options) -> Result<Bytes> {
+pub(crate) async fn body_up_to(
+    most: usize,
+    body: Incoming,
+    options: &Options,
+    budget: &Arc<BodyBudget>,
+) -> Result<(Bytes, Option<HeldBytes>)> {
     if body.is_end_stream() {
-        return Ok(Bytes::new());
+        return Ok((Bytes::new(), None));
     }
     if body.size_hint().lower() > most as u64 {
         return Err(too_large(most));
     }
-    match tokio::time::timeout(options.body_timeout, collect(body, most)).await {
-        Ok(read) => read,
+    let mut held = HeldBytes::new(budget);
+    let collecting = collect(CountedBody { body, held: &mut held }, most);
+    match tokio::time::timeout(options.body_timeout, collecting).await {
+        Ok(read) => Ok((read?, Some(held))),
         Err(_) => Err(Error::new(
             Code::InvalidRequest,
             format!("the body did not arrive within {} s", options.body_timeout.as_secs()),
@@ -33,10 +74,14 @@ pub(crate) async fn body_up_to(most: usize, body: Incoming, options: &Options) -
     }
 }
 
-async fn collect(body: Incoming, most: usize) -> Result<Bytes> {
+async fn collect(body: CountedBody<'_>, most: usize) -> Result<Bytes> {
     match Limited::new(body, most).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(too_large(most)),
+        Err(error) if error.is::<BudgetSpent>() => {
+            Err(Error::new(Code::Overloaded, BudgetSpent.to_string())
+                .hint("try again; an operator may raise `server.limits.max_bodies`"))
+        }
         Err(error) => Err(Error::new(Code::InvalidRequest, format!("the body broke off: {error}"))),
     }
 }
@@ -56,4 +101,70 @@ pub(crate) fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
         }
         _ => Error::new(Code::InvalidJson, format!("the body is not JSON: {error}")),
     })
+}
+
+// === impl BodyBudget ===
+
+impl BodyBudget {
+    pub(crate) fn new(max_bytes: usize) -> Arc<Self> {
+        Arc::new(Self { max_bytes, held: AtomicUsize::new(0) })
+    }
+
+    /// The bytes that are held now.
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+}
+
+// === impl HeldBytes ===
+
+impl HeldBytes {
+    pub(crate) fn new(budget: &Arc<BodyBudget>) -> Self {
+        Self { budget: Arc::clone(budget), bytes: 0 }
+    }
+
+    /// Errors: When the budget is spent. What was asked for counts until this is dropped.
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), BudgetSpent> {
+        let before = self.budget.held.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes += bytes;
+        if before + bytes > self.budget.max_bytes { Err(BudgetSpent) } else { Ok(()) }
+    }
+}
+
+impl Drop for HeldBytes {
+    fn drop(&mut self) {
+        self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+// === impl CountedBody ===
+
+impl Body for CountedBody<'_> {
+    type Data = Bytes;
+    type Error = Box<dyn StdError + Send + Sync>;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+            Some(Ok(frame)) => frame,
+            Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+            None => return Poll::Ready(None),
+        };
+        if let Some(bytes) = frame.data_ref()
+            && let Err(spent) = self.held.grow(bytes.len())
+        {
+            return Poll::Ready(Some(Err(spent.into())));
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }

@@ -2,11 +2,14 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
+
+use super::activity::Activity;
 
 /// Fails a write that made no progress for `limit`: the peer is gone, or does not read.
 #[derive(Debug)]
@@ -15,13 +18,28 @@ pub(crate) struct Stall<S> {
     limit: Duration,
     /// Runs while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
+    /// Learns whether a write waits.
+    activity: Option<Arc<Activity>>,
 }
 
 // === impl Stall ===
 
 impl<S> Stall<S> {
     pub(crate) fn new(socket: S, limit: Duration) -> Self {
-        Self { socket, limit, waiting: None }
+        Self { socket, limit, waiting: None, activity: None }
+    }
+
+    /// The same, and this learns whether a write waits.
+    pub(crate) fn noted_in(mut self, activity: &Arc<Activity>) -> Self {
+        self.activity = Some(Arc::clone(activity));
+        self
+    }
+
+    fn set_waiting(&mut self, waiting: Option<Pin<Box<Sleep>>>) {
+        if let Some(activity) = &self.activity {
+            activity.set_write_waiting(waiting.is_some());
+        }
+        self.waiting = waiting;
     }
 
     fn watch<T>(
@@ -30,12 +48,17 @@ impl<S> Stall<S> {
         done: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if done.is_ready() {
-            self.waiting = None;
+            if self.waiting.is_some() {
+                self.set_waiting(None);
+            }
             return done;
         }
-        let limit = self.limit;
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(limit)));
-        ready!(waiting.as_mut().poll(context));
+        if self.waiting.is_none() {
+            self.set_waiting(Some(Box::pin(sleep(self.limit))));
+        }
+        if let Some(waiting) = &mut self.waiting {
+            ready!(waiting.as_mut().poll(context));
+        }
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")))
     }
 }

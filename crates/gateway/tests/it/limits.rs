@@ -173,3 +173,106 @@ async fn a_connection_beyond_the_limit_waits_until_another_ends() {
     drop(first);
     assert_eq!(timeout(LIMIT, answer).await.unwrap(), 200);
 }
+
+#[tokio::test]
+async fn idle_connections_give_way_to_a_new_one() {
+    const CAP: usize = 40;
+    let options =
+        Options { max_connections: CAP, max_connections_per_peer: Some(CAP), ..Options::default() };
+    let rig = Rig::with(options).await;
+    let mut idle = Vec::new();
+    for _ in 0..CAP {
+        idle.push(Kept::open(&rig).await);
+    }
+    for connection in &mut idle {
+        assert_eq!(connection.health().await, 200);
+    }
+    // The client gives up after less than the time after which an idle connection ends by itself.
+    let begun = Instant::now();
+    assert_eq!(rig.run("let me in").await["status"], "completed");
+    assert!(begun.elapsed() < Options::default().head_timeout / 2, "{:?}", begun.elapsed());
+    // Half a request is no better than none.
+    let half = b"GET /healthz HTTP/1.1\r\nhost: local";
+    let mut halves = Vec::new();
+    for _ in 0..CAP {
+        let mut stream = TcpStream::connect(rig.address).await.unwrap();
+        stream.write_all(half).await.unwrap();
+        halves.push(stream);
+    }
+    assert_eq!(rig.run("and again").await["status"], "completed");
+    assert!(begun.elapsed() < Options::default().head_timeout / 2, "{:?}", begun.elapsed());
+}
+
+/// An event stream of a client on this address: a connection that is at work. `None` where the server closes it.
+async fn stream_from(rig: &Rig, address: [u8; 4]) -> Option<TcpStream> {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind((address, 0).into()).unwrap();
+    let mut stream = socket.connect(rig.address).await.unwrap();
+    let request = "GET /api/v1/threads/t/events HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\nauthorization: Bearer alpha-alice\r\n\r\n";
+    // The server may close before it has read anything.
+    drop(stream.write_all(request.as_bytes()).await);
+    let mut begin = [0_u8; 12];
+    timeout(LIMIT, stream.read_exact(&mut begin)).await.unwrap().ok()?;
+    assert_eq!(&begin, b"HTTP/1.1 200");
+    Some(stream)
+}
+
+#[tokio::test]
+async fn one_peer_leaves_connections_to_others() {
+    let rig = Rig::with(Options { max_connections: 8, ..Options::default() }).await;
+    rig.run_on("t", "x").await;
+    let (greedy, other) = ([127, 0, 0, 2], [127, 0, 0, 3]);
+    let mut held = Vec::new();
+    for _ in 0..6 {
+        held.push(stream_from(&rig, greedy).await.expect("three quarters are its share"));
+    }
+    assert!(stream_from(&rig, greedy).await.is_none());
+    held.push(stream_from(&rig, other).await.expect("somebody else gets in"));
+    let metrics = rig.alice().get("/metrics").await.unwrap();
+    let metrics = String::from_utf8(metrics.body.to_vec()).unwrap();
+    assert!(metrics.contains("trilogue_http_refused_connections_total 1\n"), "{metrics}");
+    for name in ["trilogue_open_descriptors ", "trilogue_max_descriptors "] {
+        assert!(metrics.contains(name), "{name}: {metrics}");
+    }
+}
+
+#[tokio::test]
+async fn request_bodies_have_a_budget_for_the_whole_server() {
+    const MOST: usize = 256 * 1024;
+    let options = Options { max_body_bytes: MOST, max_bodies_bytes: MOST, ..Options::default() };
+    let rig = Rig::with(options).await;
+    let input = "x".repeat(MOST * 3 / 4);
+    let body = json!({"agent": "puppet", "input": input}).to_string();
+    let head = format!(
+        "POST /api/v1/runs HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer alpha-alice\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let (begin, end) = body.split_at(body.len() - 1);
+    let held = async || {
+        let metrics = rig.alice().get("/metrics").await.unwrap();
+        let metrics = String::from_utf8(metrics.body.to_vec()).unwrap();
+        let value = metrics.lines().find_map(|it| it.strip_prefix("trilogue_http_body_bytes "));
+        value.unwrap().parse::<usize>().unwrap()
+    };
+    // What is announced and does not come takes nothing from others.
+    let mut announced = TcpStream::connect(rig.address).await.unwrap();
+    announced.write_all(head.as_bytes()).await.unwrap();
+    assert_eq!(rig.run(&input).await["status"], "completed");
+    announced.write_all(begin.as_bytes()).await.unwrap();
+    let arrived = async || (held().await == begin.len()).then_some(());
+    until("the body to arrive", LIMIT, arrived).await.unwrap();
+    let refused = rig
+        .alice()
+        .post("/api/v1/runs", &json!({"agent": "puppet", "input": input}))
+        .await
+        .unwrap();
+    assert_eq!((refused.status, refused.code().as_str()), (429, "overloaded"));
+    assert_eq!(refused.headers["retry-after"], "1");
+    assert_eq!(rig.run("a small one").await["status"], "completed");
+    announced.write_all(end.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    timeout(LIMIT, announced.read_to_string(&mut answer)).await.unwrap().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(held().await, 0);
+    assert_eq!(rig.run(&input).await["status"], "completed");
+}

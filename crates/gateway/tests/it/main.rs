@@ -51,6 +51,7 @@ mod cors;
 mod deliver;
 mod fidelity;
 mod fountain;
+mod http2;
 mod isolation;
 mod isolation_communication;
 mod isolation_connect;

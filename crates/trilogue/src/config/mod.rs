@@ -125,17 +125,21 @@ pub enum Socket {
 pub struct Limits {
     /// The largest request body.
     pub max_body: Size,
+    /// The largest size of all request bodies together that the server holds at once. It answers a further request with 429 `overloaded` and `Retry-After`. At least `max_body`.
+    pub max_bodies: Size,
     /// The largest metadata of one message part.
     pub max_part_metadata: Size,
-    /// The maximum number of connections.
+    /// The maximum number of connections. The server raises its soft limit of open files at start, and leaves 1024 of them, at most half, to its other work: if fewer are left than this, that is the maximum. A new connection waits while it is reached; connections without a request for 1 second, and those whose client has not shown a token, are closed for it.
     pub max_connections: usize,
+    /// The maximum number of connections of one address, or of one /64 block of IPv6. Trusted proxies have no such limit. Not set: three quarters of all.
+    pub max_connections_per_peer: Option<usize>,
     /// The maximum number of event streams.
     pub max_streams: usize,
     /// How long a request's head may take, and how long a connection may stay idle.
     pub head_timeout: Span,
     /// How long a request body may take.
     pub body_timeout: Span,
-    /// How long a client may leave a response unread.
+    /// How long a client may leave a response unread. It then loses the connection; on HTTP/2, the response, and the connection when its other responses have ended.
     pub write_timeout: Span,
     /// How often the server sends a heartbeat on an idle event stream.
     pub heartbeat: Span,
@@ -282,8 +286,10 @@ impl Default for Limits {
         let options = gateway::Options::default();
         Self {
             max_body: Size::of(options.max_body_bytes),
+            max_bodies: Size::of(options.max_bodies_bytes),
             max_part_metadata: Size::of(options.max_part_metadata_bytes),
             max_connections: options.max_connections,
+            max_connections_per_peer: options.max_connections_per_peer,
             max_streams: options.max_streams,
             head_timeout: Span(options.head_timeout),
             body_timeout: Span(options.body_timeout),
@@ -320,7 +326,9 @@ impl Server {
             allowed_origins: self.allowed_origins.0.clone(),
             dangerously,
             max_body_bytes: self.limits.max_body.to_usize(),
+            max_bodies_bytes: self.limits.max_bodies.to_usize(),
             max_connections: self.limits.max_connections,
+            max_connections_per_peer: self.limits.max_connections_per_peer,
             max_streams: self.limits.max_streams,
             head_timeout: self.limits.head_timeout.0,
             body_timeout: self.limits.body_timeout.0,

@@ -66,7 +66,10 @@ impl Home {
     }
 
     pub(crate) fn program(&self, program: impl AsRef<OsStr>) -> Command {
-        let mut command = Command::new(program);
+        self.prepared(Command::new(program))
+    }
+
+    fn prepared(&self, mut command: Command) -> Command {
         let binaries = Path::new(BINARY).parent().unwrap();
         let path = std::env::join_paths(
             [binaries.to_owned()]
@@ -94,11 +97,16 @@ impl Home {
 
     /// Starts a server and waits until it is ready. It must be told to listen on any free port, or on one.
     pub(crate) fn start(&self, arguments: &[&str]) -> Server {
+        self.start_as(Command::new(BINARY), arguments)
+    }
+
+    /// The same through a command that takes the arguments and becomes the server.
+    pub(crate) fn start_as(&self, command: Command, arguments: &[&str]) -> Server {
         let ports = self.dir.path().join("ports");
         let log = self.dir.path().join("server.log");
         // The file of a server before this one would be taken for ours.
         let _ = fs::remove_file(&ports);
-        let mut command = self.program(BINARY);
+        let mut command = self.prepared(command);
         let file = fs::File::options().create(true).append(true).open(&log).unwrap();
         command
             .args(arguments)
@@ -143,6 +151,10 @@ impl Server {
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub(crate) fn token_file(&self) -> PathBuf {
@@ -226,14 +238,9 @@ pub(crate) fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// An address that nobody listens on, with a port below those that the system gives away: a server finds it free again when it comes back.
+/// An address that nobody listens on: a server finds it free again when it comes back.
 pub(crate) fn lasting_address() -> String {
-    const PORTS: u32 = 8_000;
-    let begin = std::process::id();
-    (0..PORTS)
-        .map(|step| format!("127.0.0.1:{}", 11_000 + (begin + step) % PORTS))
-        .find(|address| std::net::TcpListener::bind(address).is_ok())
-        .unwrap()
+    trilogue_testkit::reserve_address().unwrap().to_string()
 }
 
 pub(crate) fn pid(child: &Child) -> Pid {

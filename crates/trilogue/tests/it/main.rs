@@ -23,6 +23,8 @@ mod connect_flows;
 mod connect_foreign;
 mod connect_sdk;
 mod consent;
+#[cfg(target_os = "linux")]
+mod descriptors;
 mod docs;
 mod foreign;
 mod harness;

@@ -6,4 +6,5 @@ pub(super) mod idempotency;
 pub(super) mod look_up;
 pub(super) mod negotiation;
 pub(super) mod openapi;
+pub(super) mod shared_documents;
 pub(super) mod turns;

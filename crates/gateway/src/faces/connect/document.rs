@@ -41,7 +41,7 @@ pub(super) fn of_face(call: &ConnectCall) -> Reply {
     let mut document = placed(call);
     document["components"]["securitySchemes"] = Value::Object(authentication::objects(schemes));
     document["security"] = Value::Array(authentication::security(schemes));
-    Reply::json(StatusCode::OK, &document)
+    shared(call, &document)
 }
 
 fn of_agent(call: &ConnectCall) -> Result<Reply> {
@@ -52,7 +52,12 @@ fn of_agent(call: &ConnectCall) -> Result<Reply> {
         requirements: Value::Array(authentication::security(schemes)),
     };
     let document = mapping::openapi(placed(call), card, &security, request::is_literal(call));
-    Ok(Reply::json(StatusCode::OK, &document))
+    Ok(shared(call, &document))
+}
+
+fn shared(call: &ConnectCall, document: &Value) -> Reply {
+    let document = document.to_string().into_bytes();
+    Reply::json_bytes(StatusCode::OK, call.state.common.documents.share(document))
 }
 
 /// The document with the address by which this client reaches the mount.

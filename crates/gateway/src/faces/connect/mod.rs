@@ -46,6 +46,7 @@ pub use deliver::CallbackDelivery;
 use self::agent_index::AgentIndex;
 use crate::core::lifecycle::Lifecycle;
 use crate::face::{Challenge, Face, MountPoint, Protocol, Services, UnknownCaller};
+use crate::faces::common::shared_documents::SharedDocuments;
 use crate::faces::common::turns::Turns;
 use crate::http::reply::Reply;
 use crate::route::{self, Endpoint, Operation, Parameter, bind};
@@ -98,6 +99,7 @@ struct CommonState {
     agents: AgentIndex,
     /// Keeps changes of a configured instance in order.
     config_turns: Turns,
+    documents: SharedDocuments,
 }
 
 const DEFAULT_LIMIT: usize = 10;

@@ -1,5 +1,8 @@
 //! Health, status, metrics, the table of fidelity and the document.
 
+use std::sync::OnceLock;
+
+use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Principal, Right};
@@ -8,7 +11,7 @@ use trilogue_wire::native::{FidelityRow, List, RuntimeState, Status, StoreState}
 
 use super::document::openapi_document;
 use super::{NativeRoute, State};
-use crate::core::meters;
+use crate::core::{descriptors, meters};
 use crate::http::body::ReplyBody;
 use crate::http::reply::Reply;
 use crate::route::{Access, ResponseContent, RouteResponse, json_response, of};
@@ -21,7 +24,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
     },
     NativeRoute {
         operation: "get_readiness",
-        summary: "Whether the server takes work: fails while the store takes no writes, while a long log of the last life is moved, and while it shuts down, and says which",
+        summary: "Whether the server takes work: fails while the store takes no writes, while no file can be opened, while a long log of the last life is moved, and while it shuts down, and says which",
         handler: |call| Box::pin(async move { Ok(readiness(&call.state)) }),
         ..open("/readyz")
     },
@@ -33,7 +36,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
             about: "The metrics.",
             content: ResponseContent::Other("text/plain"),
         }],
-        handler: |call| Box::pin(async move { metrics_text(call.principal()) }),
+        handler: |call| Box::pin(async move { metrics_text(&call.state, call.principal()) }),
         ..read("/metrics")
     },
     NativeRoute {
@@ -94,6 +97,7 @@ fn readiness(state: &State) -> Reply {
     let refusal = match state.admin.health() {
         _ if is_draining => Some("the server shuts down".to_owned()),
         Err(error) => Some(error.code().as_str().to_owned()),
+        Ok(()) if !descriptors::is_one_free() => Some("no file can be opened".to_owned()),
         Ok(()) => state.admin.waits_for(),
     };
     let (status, word) = match refusal {
@@ -103,26 +107,28 @@ fn readiness(state: &State) -> Reply {
     text(status, PLAIN, word)
 }
 
-fn text(status: StatusCode, kind: &'static str, body: impl Into<bytes::Bytes>) -> Reply {
+fn text(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Reply {
     Reply::new(status, ReplyBody::whole(body))
         .header(header::CONTENT_TYPE, HeaderValue::from_static(kind))
 }
 
-fn metrics_text(caller: &Principal) -> Result<Reply> {
+fn metrics_text(state: &State, caller: &Principal) -> Result<Reply> {
     if caller.own {
         return Err(Error::new(
             Code::Forbidden,
             "a token that sees only its own things does not see the figures of the whole server",
         ));
     }
-    let rendered = meters::render().ok_or_else(|| {
+    let rendered = meters::render(state.body_budget.held()).ok_or_else(|| {
         Error::new(Code::NotFound, "another recorder than ours was installed in this process")
     })?;
     Ok(text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", rendered))
 }
 
 fn document() -> Reply {
-    Reply::json_bytes(StatusCode::OK, openapi_document())
+    static DOCUMENT: OnceLock<Bytes> = OnceLock::new();
+    let document = DOCUMENT.get_or_init(|| openapi_document().into());
+    Reply::json_bytes(StatusCode::OK, document.clone())
 }
 
 // === impl State ===

@@ -39,6 +39,7 @@ use crate::face::{Face, Services};
 use crate::faces::common::look_up;
 use crate::faces::common::negotiation::wants_stream;
 use crate::http::problem;
+use crate::http::receive::BodyBudget;
 use crate::http::reply::Reply;
 use crate::route::{self, Endpoint, Operation, Parameter, ResponseContent, RouteResponse, bind};
 use crate::stream::cursor::Cursor;
@@ -59,6 +60,7 @@ pub(crate) struct State {
     clock: Arc<dyn Clock>,
     lifecycle: Arc<Lifecycle>,
     meters: Arc<Meters>,
+    body_budget: Arc<BodyBudget>,
     streams: Arc<Streams>,
     max_output_bytes: usize,
     callback_secrets: CallbackSecrets,
@@ -136,6 +138,7 @@ impl State {
             clock: Arc::clone(&ports.clock),
             lifecycle: Arc::clone(&services.lifecycle),
             meters: Arc::clone(&services.meters),
+            body_budget: Arc::clone(&services.body_budget),
             streams: Arc::clone(&services.streams),
             max_output_bytes: options.max_output_bytes,
             callback_secrets: options.callback_secrets.clone(),

@@ -1,0 +1,171 @@
+//! The open connections: how many there may be, how many of one peer, and which one gives way to a new one.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use trilogue_domain::lock;
+
+use super::activity::Activity;
+use crate::core::exposure::{Exposure, Proxies};
+
+/// How long a new connection waits before it asks another one to give way to it.
+const GIVE_WAY_PAUSE: Duration = Duration::from_millis(100);
+/// How long a connection keeps its place without a request: one may be on its way.
+const MIN_IDLE: Duration = Duration::from_secs(1);
+/// The bits of an IPv6 address that name a site. The others are its own to choose.
+const SITE_BITS: u32 = 64;
+
+/// The open connections.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    room: Arc<Semaphore>,
+    /// `None` where one peer may have all.
+    max_per_peer: Option<usize>,
+    /// Proxies carry the connections of many clients: they have no share.
+    proxies: Option<Proxies>,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    next_id: u64,
+    open: HashMap<u64, OpenConnection>,
+    by_peer: HashMap<IpAddr, usize>,
+}
+
+#[derive(Debug)]
+struct OpenConnection {
+    peer: IpAddr,
+    activity: Arc<Activity>,
+}
+
+/// A connection's place among the open ones.
+#[derive(Debug)]
+pub(crate) struct ConnectionPlace {
+    id: u64,
+    connections: Arc<Connections>,
+    pub(crate) activity: Arc<Activity>,
+    _permit: OwnedSemaphorePermit,
+}
+
+// === impl Connections ===
+
+impl Connections {
+    pub(crate) fn new(max: usize, max_per_peer: usize, exposure: &Exposure) -> Arc<Self> {
+        let proxies = match exposure {
+            Exposure::BehindProxy(proxies) => {
+                Some(Proxies { blocks: proxies.blocks.clone(), loopback: false })
+            }
+            _ => None,
+        };
+        Arc::new(Self {
+            room: Arc::new(Semaphore::new(max)),
+            max_per_peer: Some(max_per_peer).filter(|share| *share < max),
+            proxies,
+            table: Mutex::default(),
+        })
+    }
+
+    /// A place for a connection of this peer, once there is one. `None` where the peer has its share, and needs all of it.
+    pub(crate) async fn place(self: &Arc<Self>, peer: SocketAddr) -> Option<ConnectionPlace> {
+        let is_proxy = self.proxies.as_ref().is_some_and(|it| it.admit(peer.ip()));
+        let peer = site(peer.ip());
+        let share = self.max_per_peer.filter(|_| !is_proxy);
+        if share.is_some_and(|share| self.count_of(peer) >= share)
+            && !self.relieve(|it| it.peer == peer, Duration::ZERO)
+        {
+            return None;
+        }
+        let permit = self.permit().await?;
+        let activity = Activity::begin();
+        let mut table = lock(&self.table);
+        let id = table.next_id;
+        table.next_id += 1;
+        *table.by_peer.entry(peer).or_default() += 1;
+        table.open.insert(id, OpenConnection { peer, activity: Arc::clone(&activity) });
+        Some(ConnectionPlace { id, connections: Arc::clone(self), activity, _permit: permit })
+    }
+
+    async fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() {
+            return Some(permit);
+        }
+        loop {
+            self.relieve_any();
+            let permit = Arc::clone(&self.room).acquire_owned();
+            if let Ok(permit) = timeout(GIVE_WAY_PAUSE, permit).await {
+                return permit.ok();
+            }
+        }
+    }
+
+    fn count_of(&self, peer: IpAddr) -> usize {
+        lock(&self.table).by_peer.get(&peer).copied().unwrap_or_default()
+    }
+
+    /// Asks the connection to end that is missed least. Returns whether there is one.
+    pub(crate) fn relieve_any(&self) -> bool {
+        self.relieve(|_| true, MIN_IDLE)
+    }
+
+    fn relieve(&self, is_candidate: impl Fn(&OpenConnection) -> bool, min_idle: Duration) -> bool {
+        let table = lock(&self.table);
+        let candidates = table.open.values().filter(|it| is_candidate(it));
+        let found = candidates
+            .filter(|it| !it.activity.has_given_way())
+            .filter_map(|it| Some((it.activity.expendable(min_idle)?, it)))
+            .max_by_key(|(expendable, _)| *expendable);
+        if let Some((_, connection)) = found {
+            connection.activity.give_way();
+        }
+        found.is_some()
+    }
+}
+
+/// What of an address counts as one peer.
+fn site(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(address) if !address.is_loopback() => {
+            let mask = u128::MAX << (Ipv6Addr::BITS - SITE_BITS);
+            Ipv6Addr::from_bits(address.to_bits() & mask).into()
+        }
+        address => address,
+    }
+}
+
+// === impl ConnectionPlace ===
+
+impl Drop for ConnectionPlace {
+    fn drop(&mut self) {
+        let mut table = lock(&self.connections.table);
+        let Some(connection) = table.open.remove(&self.id) else { return };
+        if let Some(count) = table.by_peer.get_mut(&connection.peer) {
+            *count -= 1;
+            if *count == 0 {
+                table.by_peer.remove(&connection.peer);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_site_is_one_peer() {
+        let of = |text: &str| site(text.parse().unwrap()).to_string();
+        for (peer, named) in [
+            ("192.0.2.7", "192.0.2.7"),
+            ("::ffff:192.0.2.7", "192.0.2.7"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+            ("::1", "::1"),
+        ] {
+            assert_eq!(of(peer), named);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The listener for HTTP.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::access::peer_filter::PeerFilter;
+use crate::core::descriptors;
+use crate::core::log_throttle::LogThrottle;
+use crate::http::connection::ConnectionServer;
+use crate::http::connections::{ConnectionPlace, Connections};
+use crate::local::ACCEPT_PAUSE;
+use crate::pipeline::Pipeline;
+
+/// Accepts connections on one address.
+pub(crate) struct TcpAcceptor {
+    pub(crate) pipeline: Arc<Pipeline>,
+    pub(crate) server: ConnectionServer,
+    pub(crate) connections: Arc<Connections>,
+    /// Where not everybody may connect.
+    pub(crate) peers: Option<Arc<PeerFilter>>,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) accept_end: CancellationToken,
+    pub(crate) drop_connections: CancellationToken,
+    pub(crate) failures: LogThrottle,
+    pub(crate) refusals: LogThrottle,
+}
+
+// === impl TcpAcceptor ===
+
+impl TcpAcceptor {
+    pub(crate) async fn run(self, listener: TcpListener) {
+        loop {
+            let accepted = tokio::select! {
+                () = self.accept_end.cancelled() => return,
+                accepted = self.accept(&listener) => accepted,
+            };
+            let Some((stream, place)) = accepted else { continue };
+            let (pipeline, server) = (Arc::clone(&self.pipeline), self.server.clone());
+            let dropped = self.drop_connections.clone();
+            self.tasks.spawn(async move {
+                let _held = pipeline.meters.connections.hold();
+                let answer = |request| {
+                    let pipeline = Arc::clone(&pipeline);
+                    async move { pipeline.answer(request).await }
+                };
+                tokio::select! {
+                    () = server.serve(stream, &place.activity, answer) => {}
+                    () = dropped.cancelled() => {}
+                }
+            });
+        }
+    }
+
+    /// The next connection, when there is room for it; `None` where it may not connect, or broke.
+    async fn accept(&self, listener: &TcpListener) -> Option<(TcpStream, ConnectionPlace)> {
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                self.recover(&error).await;
+                return None;
+            }
+        };
+        let meters = &self.pipeline.meters;
+        if !self.peers.as_ref().is_none_or(|it| it.admits(peer, meters)) {
+            return None;
+        }
+        let place = self.connections.place(peer).await;
+        if place.is_none() {
+            self.note_refusal(peer);
+        }
+        place.map(|place| (stream, place))
+    }
+
+    async fn recover(&self, error: &io::Error) {
+        self.pipeline.meters.accept_failures.increment(1);
+        if let Some(failures) = self.failures.count() {
+            tracing::warn!(%error, failures, "connections could not be accepted");
+        }
+        if descriptors::is_exhausted(error) {
+            self.connections.relieve_any();
+        }
+        tokio::time::sleep(ACCEPT_PAUSE).await;
+    }
+
+    fn note_refusal(&self, peer: SocketAddr) {
+        self.pipeline.meters.refused_connections.increment(1);
+        if let Some(refused) = self.refusals.count() {
+            tracing::warn!(
+                peer = %peer.ip().to_canonical(),
+                refused,
+                "connections were closed: their peer has `server.limits.max_connections_per_peer`, all in use"
+            );
+        }
+    }
+}
