@@ -27,7 +27,7 @@ struct Connection(JoinHandle<Result<(), h2::Error>>);
 
 impl Connection {
     async fn ended(self) {
-        drop(timeout(LIMIT, self.0).await.expect("the server ends the connection"));
+        drop(timeout(LIMIT, self.0).await.unwrap());
     }
 }
 
