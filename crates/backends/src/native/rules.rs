@@ -33,7 +33,7 @@ pub(super) async fn answer(rules: &Rules, question: &Interrupt) -> Option<RuleDe
         kind: call.kind.as_str(),
         tool: call.tool.as_str(),
         paths: paths.map(|path| path.as_str().unwrap_or_default()).collect(),
-        root: None,
+        ..Subject::default()
     };
     rules.answer(&subject, question).await
 }

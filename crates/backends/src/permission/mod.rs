@@ -3,6 +3,7 @@
 //! # Invariants
 //! - The first matching rule decides. If none matches, a person is asked.
 //! - A rule allows a call only if all its paths match, as written and after links are resolved. One matching path is enough to deny.
+//! - A rule about paths never allows a command, because nobody knows which files it uses. A word of a command is enough to deny.
 //! - A rule allows one call. Only a person can allow later calls too, because the rules would not see them.
 
 mod path;
@@ -41,9 +42,18 @@ pub struct Subject<'a> {
     pub kind: Option<&'a str>,
     pub tool: Option<&'a str>,
     pub paths: Vec<&'a str>,
+    /// Texts that may name files, such as the words of a command: only rules that deny or ask look at them.
+    pub mentions: Vec<&'a str>,
+    /// Whether it runs a command, whatever its kind says. It then is of the kind `execute` too.
+    pub runs_command: bool,
     /// The agent's working directory, an absolute path: relative patterns and paths begin there.
     pub root: Option<&'a Path>,
 }
+
+/// The files of a call could not be found in time, so that no rule can decide.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the files of the call could not be found in time")]
+pub struct UnresolvedPaths;
 
 /// The decision of a rule about an interrupt.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -96,12 +106,7 @@ impl Rules {
         if self.is_empty() || question.kind != InterruptKind::Permission {
             return None;
         }
-        let paths = if self.needs_paths(subject)? {
-            CallPaths::resolve(subject).await?
-        } else {
-            CallPaths::default()
-        };
-        let (rule, verdict) = self.first(subject, &paths)?;
+        let (rule, verdict) = self.judge(subject).await.ok()??;
         let (option, allowed) = match verdict {
             Verdict::Allow => (Some(allow_option(question)?), true),
             Verdict::Deny => (reject_option(question), false),
@@ -113,6 +118,21 @@ impl Rules {
             option: option.map(|option| option.id.clone()),
         };
         question.check(&applied.answer()).is_ok().then_some(applied)
+    }
+
+    /// The name and the verdict of the first matching rule, without blocking the task.
+    /// Errors: [`UnresolvedPaths`].
+    pub async fn judge(
+        &self,
+        subject: &Subject<'_>,
+    ) -> Result<Option<(&str, Verdict)>, UnresolvedPaths> {
+        let Some(needs_paths) = self.needs_paths(subject) else { return Ok(None) };
+        let paths = if needs_paths {
+            CallPaths::resolve(subject).await.ok_or(UnresolvedPaths)?
+        } else {
+            CallPaths::default()
+        };
+        Ok(self.first(subject, &paths))
     }
 
     fn first(&self, subject: &Subject<'_>, paths: &CallPaths) -> Option<(&str, Verdict)> {

@@ -18,6 +18,8 @@ pub(super) struct CallPaths {
     /// The agent's working directory, as given and without links.
     roots: Vec<PathBuf>,
     paths: Vec<CallPath>,
+    /// What may be paths.
+    mentions: Vec<CallPath>,
 }
 
 #[derive(Debug)]
@@ -36,26 +38,36 @@ impl CallPaths {
     /// Resolves the paths of a call. It blocks on the file system.
     pub(super) fn of(subject: &Subject<'_>) -> Self {
         let root = subject.root.filter(|root| root.is_absolute());
-        Self::found(subject.paths.iter().copied(), root)
+        let (paths, mentions) = (subject.paths.iter().copied(), subject.mentions.iter().copied());
+        Self::found(paths, mentions, root)
     }
 
     /// The same without blocking the task. `None` if the time is over.
     pub(super) async fn resolve(subject: &Subject<'_>) -> Option<Self> {
-        if subject.paths.is_empty() {
+        if subject.paths.is_empty() && subject.mentions.is_empty() {
             return Some(Self::default());
         }
-        let paths: Vec<String> = subject.paths.iter().map(|&path| path.to_owned()).collect();
+        let owned = |texts: &[&str]| texts.iter().map(|&it| it.to_owned()).collect::<Vec<_>>();
+        let (paths, mentions) = (owned(&subject.paths), owned(&subject.mentions));
         let root = subject.root.filter(|root| root.is_absolute()).map(Path::to_owned);
-        let found =
-            spawn_blocking(move || Self::found(paths.iter().map(String::as_str), root.as_deref()));
+        let found = spawn_blocking(move || {
+            let (paths, mentions) = (paths.iter(), mentions.iter());
+            Self::found(paths.map(String::as_str), mentions.map(String::as_str), root.as_deref())
+        });
         timeout(RESOLVE_TIMEOUT, found).await.ok()?.ok()
     }
 
-    fn found<'a>(paths: impl Iterator<Item = &'a str>, root: Option<&Path>) -> Self {
+    fn found<'a>(
+        paths: impl Iterator<Item = &'a str>,
+        mentions: impl Iterator<Item = &'a str>,
+        root: Option<&Path>,
+    ) -> Self {
         let mut roots: Vec<_> = root.map(Path::to_owned).into_iter().collect();
         roots.extend(root.and_then(|root| root.canonicalize().ok()));
         roots.dedup();
-        Self { roots, paths: paths.map(|written| CallPath::of(written, root)).collect() }
+        let paths = paths.map(|written| CallPath::of(written, root)).collect();
+        let mentions = mentions.map(|written| CallPath::of(written, root)).collect();
+        Self { roots, paths, mentions }
     }
 
     /// Whether there are paths, and all match, as written and resolved.
@@ -68,9 +80,9 @@ impl CallPaths {
             })
     }
 
-    /// Whether one of the paths matches, as written or resolved.
+    /// Whether one of the paths or of what may be one matches, as written or resolved.
     pub(super) fn any_matches(&self, pattern: &GlobMatcher, is_relative: bool) -> bool {
-        self.paths.iter().any(|path| {
+        self.paths.iter().chain(&self.mentions).any(|path| {
             let mut forms = path.written.iter().chain(&path.real);
             forms.any(|path| self.matches(path, pattern, is_relative))
         })
@@ -89,7 +101,9 @@ impl CallPaths {
 
 impl CallPath {
     fn of(written: &str, root: Option<&Path>) -> Self {
-        let path = Path::new(written);
+        let home = || Some(PathBuf::from(std::env::var_os("HOME")?));
+        let in_home = written.strip_prefix("~/").and_then(|below| Some(home()?.join(below)));
+        let path = in_home.as_deref().unwrap_or(Path::new(written));
         let whole = match root {
             Some(root) => root.join(path),
             None => path.to_owned(),

@@ -5,6 +5,8 @@ use super::{Subject, Verdict};
 
 const MAX_NAME_BYTES: usize = 128;
 const MAX_PATTERN_BYTES: usize = 1_024;
+/// The kind of tools that run commands.
+const EXECUTE: &str = "execute";
 
 #[derive(Clone, Debug)]
 pub struct Rule {
@@ -86,20 +88,30 @@ impl Rule {
     pub(super) fn matches(&self, subject: &Subject<'_>, paths: &CallPaths) -> bool {
         self.matches_tool(subject)
             && self.path.as_ref().is_none_or(|path| match self.verdict {
-                Verdict::Allow => paths.all_match(&path.matcher, path.is_relative),
+                Verdict::Allow => {
+                    !subject.runs_command && paths.all_match(&path.matcher, path.is_relative)
+                }
                 Verdict::Deny | Verdict::Ask => paths.any_matches(&path.matcher, path.is_relative),
             })
     }
 
     /// Whether it matches apart from the paths.
     pub(super) fn matches_tool(&self, subject: &Subject<'_>) -> bool {
-        let kind = self.kinds.as_ref().is_none_or(|kinds| {
-            subject.kind.is_some_and(|kind| kinds.iter().any(|named| named == kind))
-        });
+        let kind = self.kinds.as_ref().is_none_or(|kinds| self.matches_kind(kinds, subject));
         let tool = || {
             self.tool.as_ref().is_none_or(|tool| subject.tool.is_some_and(|it| tool.is_match(it)))
         };
         kind && tool()
+    }
+
+    /// The agent names the kind. A command is one whatever it is called.
+    fn matches_kind(&self, kinds: &[String], subject: &Subject<'_>) -> bool {
+        let names = |kind: &str| kinds.iter().any(|named| named == kind);
+        let is_named = subject.kind.is_some_and(names);
+        match self.verdict {
+            Verdict::Allow => is_named && (!subject.runs_command || names(EXECUTE)),
+            Verdict::Deny | Verdict::Ask => is_named || (subject.runs_command && names(EXECUTE)),
+        }
     }
 }
 

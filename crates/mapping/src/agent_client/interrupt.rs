@@ -8,7 +8,7 @@ use trilogue_wire::agent_client::splice::{self, get, items};
 use trilogue_wire::agent_client::{
     CreateElicitationRequest, CreateElicitationResponse, ElicitationAccept, ElicitationCancel,
     ElicitationDecline, ElicitationValue, Map, PermissionOptionKind, RequestPermissionOutcome,
-    RequestPermissionRequest, RequestPermissionResponse, Rules, ToolCallContent, read_checked,
+    RequestPermissionRequest, RequestPermissionResponse, Rules, read_checked,
 };
 
 use super::answer::{NOTHING, YES};
@@ -156,23 +156,4 @@ fn elicitation(interrupt: &Interrupt, resolution: &Resolution) -> CreateElicitat
         Err(_) if json.as_str() == NOTHING => cancel(),
         Err(_) => decline(),
     }
-}
-
-/// The subject of a permission request, for rules: the tool's kind, its name, and its files.
-#[must_use]
-pub fn subject(params: &RequestPermissionRequest) -> (Option<&str>, Option<&str>, Vec<&str>) {
-    let call = &params.tool_call;
-    let locations = call.locations.iter().flatten().map(|location| location.path.as_str());
-    let content = call.content.iter().flatten();
-    let changed = content.filter_map(|item| match item {
-        ToolCallContent::Diff(diff) => Some(diff.path.as_str()),
-        _ => None,
-    });
-    let mut paths = Vec::new();
-    for path in locations.chain(changed) {
-        if !paths.contains(&path) {
-            paths.push(path);
-        }
-    }
-    (call.kind.map(|kind| kind.as_str()), call.name.as_deref(), paths)
 }

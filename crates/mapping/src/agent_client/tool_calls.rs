@@ -17,9 +17,9 @@ const MAX_VALUE_BYTES: usize = 1024 * 1024;
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 
 /// The members that permission rules and people use.
-const MEMBERS: [&str; 6] = ["kind", "name", "locations", "content", "title", "rawInput"];
+const MEMBERS: [&str; 6] = ["kind", "name", "locations", "content", "rawInput", "title"];
 /// How many of them permission rules use.
-const RULED: usize = 4;
+const RULED: usize = 5;
 
 /// The tool calls of a session that have not ended, and those that ended in this turn.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use trilogue_domain::{
     Resolution,
 };
 use trilogue_mapping::agent_client::{
-    Asking, answer_of_elicitation, answer_of_permission, answer_of_prompt, asking,
+    Asking, ToolSubject, answer_of_elicitation, answer_of_permission, answer_of_prompt, asking,
     elicitation_outcome, interrupt_of_elicitation, interrupt_of_permission, message_of_prompt,
     permission_outcome, subject,
 };
@@ -124,10 +124,13 @@ fn a_request_without_its_session_goes_through_too() {
 #[test]
 fn rules_see_the_tool_and_its_files() {
     let (read, _) = permission();
-    assert_eq!(subject(&read), (Some("edit"), Some("write"), vec!["/a.txt", "/b.txt", "/c.txt"]));
+    let seen = subject(&read);
+    assert_eq!((seen.kind.as_deref(), seen.name.as_deref()), (Some("edit"), Some("write")));
+    assert_eq!(seen.paths, ["/a.txt", "/b.txt", "/c.txt"]);
+    assert!(!seen.runs_command && !seen.is_partial);
     let bare =
         read_as(&json!({ "sessionId": "s", "toolCall": { "toolCallId": "c" }, "options": [] }));
-    assert_eq!(subject(&bare), (None, None, Vec::new()));
+    assert_eq!(subject(&bare), ToolSubject::default());
 }
 
 #[test]

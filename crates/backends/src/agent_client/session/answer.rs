@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use trilogue_domain::{Interrupt, InterruptId, Json, Resolution};
+use trilogue_domain::{Answer, Interrupt, InterruptId, Json, Resolution};
 use trilogue_mapping::agent_client::{
-    KnownCall, elicitation_outcome, interrupt_of_elicitation, interrupt_of_permission,
-    permission_outcome, subject,
+    KnownCall, ToolSubject, elicitation_outcome, interrupt_of_elicitation, interrupt_of_permission,
+    permission_outcome, subject, subject_of_method,
 };
 use trilogue_runtime::{EmitError, RunContext};
 use trilogue_sdk::agent_client::peer::{RawJson, Request};
@@ -23,7 +24,7 @@ use crate::agent_client::failure::error_object;
 use crate::agent_client::launch::{ClientTools, Launch};
 use crate::agent_client::meta::for_agent;
 use crate::agent_client::routing::{TurnEnd, cancelled_elicitation, cancelled_permission};
-use crate::permission::{Rules, Subject};
+use crate::permission::{RuleDecision, Rules, Subject, Verdict};
 use crate::workspace::Workspace;
 
 pub(super) const PERMISSION_METHOD: &str = "session/request_permission";
@@ -32,6 +33,9 @@ const NO_DEADLINE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 /// The most bytes that a permission request may have with its omitted members added.
 const MAX_COMPLETED_BYTES: usize = 15 * 1024 * 1024;
 const TOOL_METHODS: [&str; 2] = ["fs/", "terminal/"];
+/// The options of a question about a call of files or terminals: each is named like its kind.
+const ALLOW: &str = "allow_once";
+const REJECT: &str = "reject_once";
 
 #[derive(Debug)]
 pub(super) struct RequestAnswerer {
@@ -145,15 +149,108 @@ impl RequestAnswerer {
         interrupt: &Interrupt,
         context: &RunContext,
     ) -> Option<Resolution> {
-        let (kind, tool, paths) = subject(request);
-        let subject = Subject { kind, tool, paths, root: Some(&self.root) };
-        let applied = self.rules.answer(&subject, interrupt).await?;
-        if applied.allowed && !is_known {
+        if self.rules.is_empty() {
+            return None;
+        }
+        let call = subject(request);
+        let applied = self.rules.answer(&self.subject(&call), interrupt).await?;
+        if applied.allowed && (!is_known || call.is_partial) {
             return None;
         }
         // It fails only where the run has been stopped.
         context.emit(applied.event(), None).await.ok()?;
         applied.resolution(interrupt).ok()
+    }
+
+    fn subject<'a>(&'a self, call: &'a ToolSubject) -> Subject<'a> {
+        let texts = |texts: &'a [String]| texts.iter().map(String::as_str).collect();
+        Subject {
+            kind: call.kind.as_deref(),
+            tool: call.name.as_deref(),
+            paths: texts(&call.paths),
+            mentions: texts(&call.mentions),
+            runs_command: call.runs_command,
+            root: Some(&self.root),
+        }
+    }
+
+    /// Lets a call of files or terminals pass, unless a rule denies it. A rule that asks asks a person, because nothing shows that the
+    /// call is one that a person has allowed before.
+    async fn check_tool(
+        &self,
+        method: &str,
+        params: &str,
+        context: Option<&RunContext>,
+    ) -> Result<(), ErrorObject> {
+        if self.rules.is_empty() {
+            return Ok(());
+        }
+        let Some(call) = subject_of_method(method, params) else { return Ok(()) };
+        let refused = |why: String| Err(ErrorObject::new(Code::INVALID_PARAMS, why));
+        let judged = self.rules.judge(&self.subject(&call)).await;
+        match judged {
+            Ok(Some((_, Verdict::Allow)) | None) if call.is_partial => {
+                refused(format!("{method} names more files than permission rules can look at"))
+            }
+            Ok(Some((_, Verdict::Allow)) | None) => Ok(()),
+            Ok(Some((rule, Verdict::Deny))) => {
+                let name = rule.to_owned();
+                if let Some(context) = context {
+                    let body = RuleDecision { rule: name, allowed: false, option: None }.event();
+                    // It fails only where the run has been stopped.
+                    drop(context.emit(body, None).await);
+                }
+                refused(format!("the permission rule '{rule}' denies {method}"))
+            }
+            Ok(Some((rule, Verdict::Ask))) => match context {
+                Some(context) if self.ask_for_tool(method, params, &call, context).await => Ok(()),
+                Some(_) => refused(format!("nobody allowed {method}")),
+                None => refused(format!(
+                    "the permission rule '{rule}' asks a person about {method}, which needs a turn"
+                )),
+            },
+            Err(error) => refused(format!("{method} is not allowed: {error}")),
+        }
+    }
+
+    /// Asks a person about a call of files or terminals, in the form of an agent's permission request.
+    async fn ask_for_tool(
+        &self,
+        method: &str,
+        params: &str,
+        call: &ToolSubject,
+        context: &RunContext,
+    ) -> bool {
+        let input = match method {
+            "terminal/create" => &["command", "args", "cwd", "env"][..],
+            _ => &["path", "content", "line", "limit"],
+        };
+        let members = input.iter().filter_map(|name| {
+            let value = splice::get(params, &[name])?;
+            Some(((*name).to_owned(), serde_json::from_str(value).ok()?))
+        });
+        let input: serde_json::Map<String, Value> = members.collect();
+        let id = InterruptId::generate();
+        let locations: Vec<_> = call.paths.iter().map(|path| json!({ "path": path })).collect();
+        let option = |id: &str, name: &str| json!({ "optionId": id, "name": name, "kind": id });
+        let raw = json!({
+            "toolCall": {
+                "toolCallId": id.as_str(), "title": format!("The agent calls {method}"),
+                "name": method, "kind": call.kind, "status": "pending",
+                "locations": locations, "rawInput": input,
+            },
+            "options": [option(ALLOW, "Allow"), option(REJECT, "Reject")],
+        });
+        let raw = raw.to_string();
+        let whole = splice::set_text(&raw, &["sessionId"], "").unwrap_or_default();
+        let Ok(request) = read::<RequestPermissionRequest>(&whole) else { return false };
+        let mut interrupt = interrupt_of_permission(&request, &raw, id);
+        let resolution = self.ask(&mut interrupt, context).await;
+        let answer = match resolution {
+            Some(Resolution::Answered { answer, .. }) => answer,
+            _ => return false,
+        };
+        matches!(answer, Answer::Option(option) if option == ALLOW)
     }
 
     async fn elicitation(
@@ -195,11 +292,15 @@ impl RequestAnswerer {
         params: &RawJson,
         turn: Option<(RunContext, TurnScope)>,
     ) -> Result<RawJson, ErrorObject> {
+        let is_tool = TOOL_METHODS.iter().any(|prefix| method.starts_with(prefix));
+        if is_tool {
+            let context = turn.as_ref().map(|(context, _)| context);
+            self.check_tool(method, params.as_str(), context).await?;
+        }
         if let Some(workspace) = self.workspace.as_ref().filter(|_| self.serves(method)) {
             let result = workspace.call(method, params.as_str()).await?;
             return RawJson::parse(result).map_err(|_| ErrorObject::of(Code::INTERNAL_ERROR));
         }
-        let is_tool = TOOL_METHODS.iter().any(|prefix| method.starts_with(prefix));
         let may_forward = !is_tool || self.launch.client_tools == ClientTools::Forward;
         let context = turn.map(|(context, _)| context);
         let context = context.filter(|context| may_forward && context.client().is_some());

@@ -190,6 +190,76 @@ async fn files_and_terminals_are_ours_where_they_are_granted_and_nobody_s_else()
     rig.end().await;
 }
 
+#[tokio::test]
+async fn rules_decide_about_files_and_terminals_of_ours_too() {
+    let rule = |name: &str, kind: &str, path: Option<&str>, verdict| {
+        let (kinds, path) = (Some(vec![kind.to_owned()]), path.map(str::to_owned));
+        Rule::new(RuleText { name: name.to_owned(), kinds, tool: None, path, verdict }).unwrap()
+    };
+    let rules = |execute| {
+        Rules::new(vec![
+            rule("no secrets", "edit", Some("secrets/**"), Verdict::Deny),
+            rule("notes", "edit", Some("notes/**"), Verdict::Ask),
+            rule("no secrets in commands", "execute", Some("secrets/**"), Verdict::Deny),
+            rule("commands", "execute", None, execute),
+        ])
+        .unwrap()
+    };
+    for execute in [Verdict::Allow, Verdict::Deny] {
+        let rig = Rig::with_rules(&[], rules(execute), |launch| {
+            launch.grants.files = Files::Write;
+            launch.grants.terminals = true;
+        })
+        .await;
+        for folder in ["secrets", "notes", "src"] {
+            std::fs::create_dir(rig.path(folder)).unwrap();
+        }
+        std::os::unix::fs::symlink("secrets", rig.path("link")).unwrap();
+        let at = |path: &str| rig.path(path).display().to_string();
+        let written = [
+            format!("write:{}:x", at("secrets/key")),
+            format!("write:{}:x", at("link/key")),
+            format!("write:{}:x", at("src/a")),
+            "term:touch ran".to_owned(),
+            "term:touch secrets/key".to_owned(),
+        ];
+        let run = rig.run(&rig.thread, &written.join("\n")).await;
+        assert_eq!(run.status, RunStatus::Completed);
+        let told = rig.said(&run).await;
+        let lines: Vec<_> = told.lines().collect();
+        let denied = "failed: -32602 the permission rule 'no secrets' denies fs/write_text_file";
+        assert_eq!(lines[0], format!("write {denied}"));
+        assert_eq!(lines[1], format!("write {denied}"));
+        assert_eq!(lines[2], "write: {}");
+        let may_run = execute == Verdict::Allow;
+        assert_eq!(lines[3].starts_with("term: {"), may_run, "{}", lines[3]);
+        assert!(lines[4].contains("'no secrets in commands' denies"), "{}", lines[4]);
+        assert!(!rig.path("secrets/key").exists() && rig.path("src/a").exists());
+        assert_eq!(rig.path("ran").exists(), may_run);
+        let events = rig.events(&run).await;
+        let applied = events.iter().filter(|event| {
+            matches!(
+                event.body,
+                Body::Interrupt(InterruptEvent::RuleApplied { allowed: false, .. })
+            )
+        });
+        assert_eq!(applied.count(), if may_run { 3 } else { 4 });
+        // A rule that asks asks a person about the call itself.
+        for effect in [Effect::Reject, Effect::Allow] {
+            let run = rig.run(&rig.thread, &format!("write:{}:noted", at("notes/a"))).await;
+            assert_eq!(run.status, RunStatus::Interrupted);
+            let interrupt = rig.pending(&run).await;
+            let payload = interrupt.payload.to_value();
+            assert_eq!(payload["toolCall"]["rawInput"]["content"], "noted");
+            assert_eq!(payload["toolCall"]["locations"][0]["path"], at("notes/a"));
+            assert!(!rig.path("notes/a").exists());
+            rig.answer(&run, option(&interrupt, effect)).await;
+            assert_eq!(rig.path("notes/a").exists(), effect == Effect::Allow);
+        }
+        rig.end().await;
+    }
+}
+
 /// An editor that answers everything with what it was asked.
 #[derive(Debug)]
 struct Editor(ClientProfile);

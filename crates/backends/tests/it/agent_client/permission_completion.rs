@@ -57,6 +57,21 @@ async fn rules_decide_by_all_of_the_call() {
         (&json!({ "locations": at("src/.env") }), both, &only, denied("secrets"), "reject_once"),
         // Nothing that it offers rejects.
         (&json!({ "kind": "delete" }), "allow_once", &only, denied("deletes"), "cancelled"),
+        // What it will do stands in its input, whatever it shows of it.
+        (
+            &json!({ "kind": "edit", "locations": at("src/a.rs"), "rawInput": { "file_path": root.join("src/.env") } }),
+            both,
+            &only,
+            denied("secrets"),
+            "reject_once",
+        ),
+        (
+            &json!({ "kind": "edit", "locations": at("src/a.rs"), "rawInput": { "command": "cat src/.env" } }),
+            both,
+            &only,
+            denied("secrets"),
+            "reject_once",
+        ),
         // What it says itself comes first.
         (
             &source,
@@ -83,7 +98,22 @@ async fn rules_decide_by_all_of_the_call() {
     let outside = json!({ "kind": "read", "locations": [{ "path": "/etc/passwd" }] });
     let inside = json!({ "toolCallId": "k", "kind": "edit", "content": diff("src/a.rs") });
     let moved = json!({ "toolCallId": "k", "locations": "src/a.rs" });
-    for (call, asked) in [(&outside, &inside), (&source, &moved)] {
+    // So does an input that names another file, or a command: it may use any.
+    let with_input = |input: Value| {
+        let mut call = source.clone();
+        call["rawInput"] = input;
+        call
+    };
+    let other = with_input(json!({ "path": root.join("README") }));
+    let listed = with_input(json!({ "changes": { (root.join("README").to_string_lossy()): {} } }));
+    let command = with_input(json!({ "command": ["make", "all"] }));
+    for (call, asked) in [
+        (&outside, &inside),
+        (&source, &moved),
+        (&other, &only),
+        (&listed, &only),
+        (&command, &only),
+    ] {
         let run = rig.run(&rig.thread, &script(call, both, asked)).await;
         assert_eq!(run.status, RunStatus::Interrupted, "{call} {asked}");
         rig.cancel(&run).await;

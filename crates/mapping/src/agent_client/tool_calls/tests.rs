@@ -79,7 +79,8 @@ fn what_had_to_be_forgotten_is_known_in_part() {
         (r#"{"toolCallId":"c","kind":"edit"}"#.to_owned(), true)
     );
     // What it says itself has not to be known.
-    assert!(!asked(&mut calls, r#"{"toolCallId":"c","content":[]}"#).1);
+    assert!(asked(&mut calls, r#"{"toolCallId":"c","content":[]}"#).1);
+    assert!(!asked(&mut calls, r#"{"toolCallId":"c","content":[],"rawInput":{}}"#).1);
     // A value that nobody reads may have meant anything.
     assert!(asked(&mut calls, r#"{"toolCallId":"c","locations":"/a"}"#).1);
 }
@@ -144,7 +145,8 @@ fn what_nobody_could_read_may_have_been_of_any_call() {
     // It is shown as it was known, and no rule allows it, until all of it is members anew.
     assert_eq!(asked(&mut calls, r#"{"toolCallId":"c"}"#), (call.to_owned(), true));
     assert!(asked(&mut calls, r#"{"toolCallId":"new","kind":"read"}"#).1);
-    let whole = r#"{"toolCallId":"w","kind":"read","name":"x","locations":[],"content":[]}"#;
+    let whole =
+        r#"{"toolCallId":"w","kind":"read","name":"x","locations":[],"content":[],"rawInput":{}}"#;
     assert!(!asked(&mut calls, whole).1);
     heard(&mut calls, "tool_call", call);
     assert!(!asked(&mut calls, r#"{"toolCallId":"c"}"#).1);

@@ -1,0 +1,275 @@
+//! The part of a tool call that permission rules read: its kind, its name, and the files and commands in it.
+//!
+//! # Invariants
+//! - A rule that allows never sees less than the agent's raw input has: a text that can be a path counts as one, and a command is known
+//!   to be there.
+//! - What a command does is not known. Its words are only mentioned.
+
+use serde_json::{Map, Value};
+use trilogue_wire::agent_client::{RequestPermissionRequest, ToolCallContent, splice};
+
+/// The most texts of one call that rules look at. A call with more is known in part only.
+const MAX_TEXTS: usize = 1_024;
+/// The longest text that can be a path, in bytes: the limit of Linux.
+const MAX_PATH_BYTES: usize = 4_096;
+/// What begins a path wherever it stands.
+const PATH_STARTS: [&str; 5] = ["/", "./", "../", "~/", "file://"];
+const FILE_SCHEME: &str = "file://";
+/// The ends of the names of members that hold a path, in lower case without `_` and `-`.
+const PATH_NAMES: [&str; 14] = [
+    "path",
+    "paths",
+    "file",
+    "files",
+    "filename",
+    "filenames",
+    "dir",
+    "directory",
+    "directories",
+    "folder",
+    "cwd",
+    "workdir",
+    "source",
+    "destination",
+];
+/// Likewise of those that hold a command.
+const COMMAND_NAMES: [&str; 6] = ["command", "commands", "cmd", "cmds", "script", "argv"];
+/// Likewise of those that hold the arguments of a command, or of anything else.
+const ARGUMENT_NAMES: [&str; 1] = ["args"];
+/// Likewise of those that hold a command's working directory.
+const FOLDER_NAMES: [&str; 3] = ["cwd", "workdir", "workingdirectory"];
+/// What separates the words of a command.
+const SEPARATORS: [char; 18] =
+    ['"', '\'', '`', ';', '|', '&', '<', '>', '(', ')', '{', '}', '[', ']', '$', '=', ',', ':'];
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ToolSubject {
+    pub kind: Option<String>,
+    pub name: Option<String>,
+    /// The files that the call names.
+    pub paths: Vec<String>,
+    /// Texts that may name files, such as the words of a command.
+    pub mentions: Vec<String>,
+    pub runs_command: bool,
+    /// Whether there was more than rules look at.
+    pub is_partial: bool,
+}
+
+/// The place of a value: what its member's name says of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Path,
+    Command,
+    Arguments,
+    Other,
+}
+
+/// The subject of a permission request.
+#[must_use]
+pub fn subject(params: &RequestPermissionRequest) -> ToolSubject {
+    let call = &params.tool_call;
+    let mut subject = ToolSubject {
+        kind: call.kind.map(|kind| kind.as_str().to_owned()),
+        name: call.name.clone(),
+        ..ToolSubject::default()
+    };
+    for location in call.locations.iter().flatten() {
+        subject.add_path(&location.path);
+    }
+    for item in call.content.iter().flatten() {
+        if let ToolCallContent::Diff(diff) = item {
+            subject.add_path(&diff.path);
+        }
+    }
+    match call.raw_input.as_ref().map(|input| serde_json::from_str(input.as_str())) {
+        Some(Ok(input)) => subject.add_input(&input),
+        Some(Err(_)) => subject.is_partial = true,
+        None => {}
+    }
+    subject
+}
+
+/// The subject of an agent's call of a client's files or terminals. `None` for a method that works with what an earlier call opened.
+#[must_use]
+pub fn subject_of_method(method: &str, params: &str) -> Option<ToolSubject> {
+    let (kind, members): (_, &[&str]) = match method {
+        "fs/read_text_file" => ("read", &["path"]),
+        "fs/write_text_file" => ("edit", &["path"]),
+        "terminal/create" => ("execute", &["command", "args", "cwd"]),
+        _ => return None,
+    };
+    let mut subject = ToolSubject {
+        kind: Some(kind.to_owned()),
+        name: Some(method.to_owned()),
+        ..ToolSubject::default()
+    };
+    let mut input = Map::new();
+    for name in members {
+        let Some(raw) = splice::get(params, &[name]) else { continue };
+        match serde_json::from_str(raw) {
+            Ok(value) => drop(input.insert((*name).to_owned(), value)),
+            Err(_) => subject.is_partial = true,
+        }
+    }
+    subject.add_input(&Value::Object(input));
+    Some(subject)
+}
+
+// === impl ToolSubject ===
+
+impl ToolSubject {
+    fn add_input(&mut self, input: &Value) {
+        let mut folders = Vec::new();
+        self.walk(input, Place::Other, &mut folders);
+        if !self.runs_command {
+            return;
+        }
+        // A command works with what its folder has, and its relative paths begin there.
+        let words = self.mentions.clone();
+        for folder in &folders {
+            self.mention(format!("{folder}/*"));
+            for word in words.iter().filter(|word| !word.starts_with(['/', '~'])) {
+                self.mention(format!("{folder}/{word}"));
+            }
+        }
+    }
+
+    fn walk(&mut self, value: &Value, place: Place, folders: &mut Vec<String>) {
+        match value {
+            Value::String(text) => self.add_text(text, place),
+            Value::Array(items) => items.iter().for_each(|item| self.walk(item, place, folders)),
+            Value::Object(members) => {
+                for (name, value) in members {
+                    // Some tools list their files as the names of members.
+                    self.add_text(name, Place::Other);
+                    if let (true, Value::String(folder)) = (is_named(name, &FOLDER_NAMES), value) {
+                        folders.push(folder.clone());
+                    }
+                    let own = Place::of(name);
+                    self.walk(value, if own == Place::Other { place } else { own }, folders);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    fn add_text(&mut self, text: &str, place: Place) {
+        match place {
+            Place::Path => self.add_path(text),
+            Place::Command | Place::Arguments => {
+                self.runs_command |= place == Place::Command;
+                self.mention(text.to_owned());
+                for word in text.split(|it: char| it.is_whitespace() || SEPARATORS.contains(&it)) {
+                    self.mention(word.to_owned());
+                }
+            }
+            Place::Other if text.contains('\n') => {}
+            Place::Other if PATH_STARTS.iter().any(|start| text.starts_with(start)) => {
+                self.add_path(text);
+            }
+            Place::Other => self.mention(text.to_owned()),
+        }
+    }
+
+    fn add_path(&mut self, path: &str) {
+        let path = match path.strip_prefix(FILE_SCHEME) {
+            // Only a decoded path could be compared.
+            Some(encoded) if encoded.contains('%') => return self.is_partial = true,
+            Some(path) => path,
+            None => path,
+        };
+        if path.len() > MAX_PATH_BYTES {
+            self.is_partial = true;
+        } else if !self.paths.iter().any(|known| known == path) && self.has_room() {
+            self.paths.push(path.to_owned());
+        }
+    }
+
+    fn mention(&mut self, text: String) {
+        if text.is_empty() || text.len() > MAX_PATH_BYTES {
+            return;
+        }
+        if !self.mentions.contains(&text) && self.has_room() {
+            self.mentions.push(text);
+        }
+    }
+
+    fn has_room(&mut self) -> bool {
+        let has_room = self.paths.len() + self.mentions.len() < MAX_TEXTS;
+        self.is_partial |= !has_room;
+        has_room
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    fn of(name: &str) -> Self {
+        if is_named(name, &COMMAND_NAMES) {
+            Self::Command
+        } else if is_named(name, &ARGUMENT_NAMES) {
+            Self::Arguments
+        } else if is_named(name, &PATH_NAMES) || is_named(name, &FOLDER_NAMES) {
+            Self::Path
+        } else {
+            Self::Other
+        }
+    }
+}
+
+/// Whether a member's name ends with one of these.
+fn is_named(name: &str, ends: &[&str]) -> bool {
+    let plain: String = name
+        .chars()
+        .filter(|it| !matches!(it, '_' | '-'))
+        .map(|it| it.to_ascii_lowercase())
+        .collect();
+    ends.iter().any(|end| plain.ends_with(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(input: &Value) -> ToolSubject {
+        let mut subject = ToolSubject::default();
+        subject.add_input(input);
+        subject
+    }
+
+    #[test]
+    fn every_text_that_can_be_a_path_is_one() {
+        for input in [
+            serde_json::json!({ "path": "secrets/key" }),
+            serde_json::json!({ "file_path": "secrets/key" }),
+            serde_json::json!({ "filePath": "secrets/key" }),
+            serde_json::json!({ "deep": [{ "paths": ["secrets/key"] }] }),
+            serde_json::json!({ "uri": "file://secrets/key" }),
+        ] {
+            assert_eq!(of(&input).paths, ["secrets/key"], "{input}");
+        }
+        let changes = serde_json::json!({ "changes": { "/ws/secrets/key": { "add": "x" } } });
+        assert_eq!(of(&changes).paths, ["/ws/secrets/key"]);
+        let encoded = serde_json::json!({ "uri": "file:///ws/%73ecrets/key" });
+        assert!(of(&encoded).is_partial);
+        assert!(of(&serde_json::json!({ "path": "x".repeat(MAX_PATH_BYTES + 1) })).is_partial);
+        assert!(of(&serde_json::json!({ "text": "/a line\nof /two" })).paths.is_empty());
+    }
+
+    #[test]
+    fn a_command_mentions_its_words_and_its_folder() {
+        for command in [
+            serde_json::json!("cat 'secrets/key'|sh"),
+            serde_json::json!(["bash", "-lc", "cat<secrets/key"]),
+            serde_json::json!(["cat", "--file=secrets/key"]),
+        ] {
+            let subject = of(&serde_json::json!({ "command": command, "cwd": "/ws" }));
+            assert!(subject.runs_command, "{command}");
+            for mention in ["secrets/key", "/ws/secrets/key", "/ws/*"] {
+                assert!(subject.mentions.iter().any(|it| it == mention), "{command}: {mention}");
+            }
+        }
+        let many: Vec<_> = (0..=MAX_TEXTS).map(|number| format!("w{number}")).collect();
+        assert!(of(&serde_json::json!({ "command": many })).is_partial);
+    }
+}
