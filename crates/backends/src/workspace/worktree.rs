@@ -12,14 +12,36 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Code, Error, safe};
 
 use super::Removal;
+use crate::child::Leader;
+use crate::child::tree::Tree;
 
 const GIT_TIMEOUT: Duration = Duration::from_secs(120);
 /// The most output of git that is read, in bytes.
-const MAX_OUTPUT_BYTES: u64 = 16 * 1024;
+const MAX_OUTPUT_BYTES: usize = 256 * 1024;
 /// The most of it that an error repeats, in characters.
 const MAX_SHOWN_CHARS: usize = 500;
-/// Git runs no program that an agent may have put into the repository.
-const SAFE_OPTIONS: [&str; 4] = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"];
+/// The variables of the server that git gets: where it is, and where the user's own settings are.
+const INHERITED: [&str; 3] = ["PATH", "HOME", "XDG_CONFIG_HOME"];
+/// The settings that keep git from running a program which an agent may have put into the repository.
+const SAFE_SETTINGS: [(&str, &str); 8] = [
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.pager", "cat"),
+    ("core.editor", "true"),
+    ("core.sshCommand", "false"),
+    ("credential.helper", ""),
+    ("diff.external", "true"),
+    ("submodule.recurse", "false"),
+];
+/// The sections of settings whose members are programs. Each has names that only the repository knows.
+const PROGRAM_SECTIONS: &str = r"^(filter|hook|diff|merge)\..*\.";
+/// The members of these sections, without a program.
+const WITHOUT_PROGRAM: [(&str, &[(&str, &str)]); 4] = [
+    ("filter", &[("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")]),
+    ("hook", &[("command", "true"), ("enabled", "false")]),
+    ("diff", &[("command", "true"), ("textconv", "cat")]),
+    ("merge", &[("driver", "false")]),
+];
 
 /// A repository of which an agent's threads have worktrees.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -95,33 +117,62 @@ impl Repository {
         format!("trilogue/{}/{thread}", self.agent)
     }
 
+    /// Runs git in a folder of the repository, with the settings of the repository but without the programs in them.
     async fn git(&self, place: &Path, arguments: &[&str]) -> Result<GitOutput> {
+        let listing = ["config", "--null", "--name-only", "--get-regexp", PROGRAM_SECTIONS];
+        let listed = self.run(place, &[], &listing).await?;
+        if listed.out.len() >= MAX_OUTPUT_BYTES {
+            return Err(self.failed("the settings are too long", &listed));
+        }
+        self.run(place, &without_programs(&listed.out), arguments).await
+    }
+
+    /// Runs git with these settings, and nothing else of what the server has in its environment.
+    async fn run(
+        &self,
+        place: &Path,
+        settings: &[(String, &str)],
+        arguments: &[&str],
+    ) -> Result<GitOutput> {
         let not_run = |error: &io::Error| {
             let message = format!("git cannot be run for '{}': {error}", self.path.display());
             Error::new(Code::AgentFailed, message)
                 .hint("install git, or remove `worktree` from the agent's settings")
         };
         let mut command = Command::new("git");
-        command.arg("-C").arg(place).args(SAFE_OPTIONS).args(arguments);
-        for (name, _) in std::env::vars_os() {
-            // The server's own variables are about another repository.
-            if name.to_string_lossy().starts_with("GIT_") {
-                command.env_remove(name);
-            }
-        }
+        command.arg("--no-pager").arg("-C").arg(place).args(arguments);
         command
+            .env_clear()
+            .envs(INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?))))
             .env("LC_ALL", "C")
             .env("GIT_TERMINAL_PROMPT", "0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
-        let mut child = command.spawn().map_err(|error| not_run(&error))?;
-        let (out, error) = (child.stdout.take(), child.stderr.take());
-        let work = async { tokio::try_join!(child.wait(), read(out), read(error)) };
-        match timeout(GIT_TIMEOUT, work).await {
-            Ok(Ok((status, out, error))) => Ok(GitOutput { status, out, error }),
-            Ok(Err(error)) => Err(not_run(&error)),
+            // It fetches nothing: a protocol may be a program.
+            .env("GIT_ALLOW_PROTOCOL", "")
+            .env("GIT_NO_LAZY_FETCH", "1");
+        let safe = SAFE_SETTINGS.iter().map(|(name, value)| ((*name).to_owned(), *value));
+        let all: Vec<_> = safe.chain(settings.iter().cloned()).collect();
+        // As variables, because a name may have a `=`.
+        command.env("GIT_CONFIG_COUNT", all.len().to_string());
+        for (number, (name, value)) in all.iter().enumerate() {
+            command.env(format!("GIT_CONFIG_KEY_{number}"), name);
+            command.env(format!("GIT_CONFIG_VALUE_{number}"), value);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut leader = Leader::spawn(&mut command).map_err(|error| not_run(&error))?;
+        let tree = Tree::default().with_group(leader.pid());
+        let (out, error) = (leader.take_stdout(), leader.take_stderr());
+        let work = async { tokio::join!(leader.exited(), read(out), read(error)) };
+        let done = timeout(GIT_TIMEOUT, work).await;
+        // Nothing that it started goes on.
+        if !tree.is_gone().await {
+            tree.kill().await;
+        }
+        // One that hangs in the kernel is reaped when it exits.
+        let _ = leader.reap().await;
+        match done {
+            Ok((Some(status), Ok(out), Ok(error))) => Ok(GitOutput { status, out, error }),
+            Ok((_, Err(error), _) | (_, _, Err(error))) => Err(not_run(&error)),
+            Ok((None, ..)) => Err(not_run(&io::ErrorKind::Interrupted.into())),
             Err(_) => Err(not_run(&io::ErrorKind::TimedOut.into())),
         }
     }
@@ -132,11 +183,28 @@ impl Repository {
     }
 }
 
+/// The settings that take the programs out of these, which are separated by zeros.
+fn without_programs(names: &str) -> Vec<(String, &'static str)> {
+    let mut sections: Vec<&str> =
+        names.split('\0').filter_map(|name| Some(name.rsplit_once('.')?.0)).collect();
+    sections.sort_unstable();
+    sections.dedup();
+    let mut settings = Vec::new();
+    for section in sections {
+        let kind = section.split('.').next().unwrap_or_default();
+        let found = WITHOUT_PROGRAM.iter().find(|(name, _)| *name == kind);
+        for (member, value) in found.into_iter().flat_map(|(_, members)| *members) {
+            settings.push((format!("{section}.{member}"), *value));
+        }
+    }
+    settings
+}
+
 /// Reads a stream to its end and keeps the beginning.
 async fn read(stream: Option<impl AsyncRead + Unpin>) -> io::Result<String> {
     let mut kept = Vec::new();
     if let Some(mut stream) = stream {
-        (&mut stream).take(MAX_OUTPUT_BYTES).read_to_end(&mut kept).await?;
+        (&mut stream).take(MAX_OUTPUT_BYTES as u64).read_to_end(&mut kept).await?;
         tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
     }
     Ok(String::from_utf8_lossy(&kept).into_owned())

@@ -244,6 +244,44 @@ async fn hooks_are_not_run() {
     assert!(trace.exists());
 }
 
+/// Neither is a program that the repository's settings name, under whatever name, and none learns what the server knows.
+#[tokio::test]
+async fn programs_in_the_settings_of_a_repository_are_not_run() {
+    let base = tempfile::tempdir().unwrap();
+    let main = base.path().join("repo");
+    repository(&main);
+    let trace = base.path().join("ran");
+    let program = format!("sh -c 'env >> {}; cat'", trace.display());
+    let names = ["plain", "a=b.c", "with space"];
+    for name in names {
+        for member in ["clean", "smudge"] {
+            git(&main, &["config", &format!("filter.{name}.{member}"), &program]);
+        }
+        git(&main, &["config", &format!("filter.{name}.required"), "true"]);
+    }
+    for name in ["core.fsmonitor", "core.pager", "diff.external", "core.sshCommand"] {
+        git(&main, &["config", name, &program]);
+    }
+    git(&main, &["config", "alias.worktree", &format!("!{program}")]);
+    fs::write(main.join(".gitattributes"), "file filter=plain\nother filter=a=b.c\n").unwrap();
+    fs::write(main.join("other"), "two").unwrap();
+    git(&main, &["add", "."]);
+    git(&main, &["commit", "--quiet", "-m", "two"]);
+    fs::remove_file(&trace).unwrap();
+
+    let folders = folders(base.path(), "w/{thread}", Some(&main));
+    let tree = folders.prepare(&tenant(), &thread("t"), KEY).await.unwrap();
+    assert_eq!(fs::read_to_string(tree.join("other")).unwrap(), "two");
+    // It looks at the files again.
+    fs::write(tree.join("file"), "changed").unwrap();
+    let kept = folders.remove(&tenant(), &thread("t"), KEY).await.unwrap();
+    assert!(matches!(kept, Removal::Kept(_)));
+    assert!(!trace.exists(), "{}", fs::read_to_string(&trace).unwrap());
+    // It would have been run by git itself.
+    git(&main, &["worktree", "add", "--quiet", "../own"]);
+    assert!(trace.exists());
+}
+
 #[test]
 fn templates_are_checked() {
     for bad in ["", "work/{id}", "work/{thread", "a\0b"] {
