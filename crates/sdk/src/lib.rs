@@ -43,6 +43,8 @@ pub mod content_type;
 pub mod context;
 pub mod error;
 pub mod fault;
+#[cfg(feature = "process")]
+mod leader;
 pub mod port;
 pub mod question;
 pub mod recorder;
@@ -59,6 +61,8 @@ pub use context::{
 };
 pub use error::AgentError;
 pub use fault::AgentFault;
+#[cfg(feature = "process")]
+pub use leader::Leader;
 pub use question::Question;
 pub use schemars::{self, JsonSchema};
 pub use serde_json::json;

@@ -15,10 +15,9 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::identity::Identity;
-use super::leader::Leader;
 use super::record::Records;
 use super::tree::Tree;
-use super::{MARKER, Program, Running, STEP, Started, Stderr, environment};
+use super::{Leader, MARKER, Program, Running, STEP, Started, Stderr, environment};
 
 /// How long the end of its standard error is waited for after a child has exited: what it started may hold the stream open.
 const STDERR_GRACE: Duration = Duration::from_millis(250);
@@ -193,7 +192,9 @@ impl Child {
         self.0.stage.send_replace(Stage::Exited(exit));
         let is_clear = self.clear(&tree).await;
         // Until now no other group could get its id.
-        leader.reap().await;
+        if !leader.reap().await {
+            tracing::warn!(pid = self.0.pid, "a process does not exit");
+        }
         self.0.stage.send_replace(Stage::Gone(exit));
         is_clear
     }

@@ -15,6 +15,8 @@ use super::platform::{self, SEES_PROCESSES};
 
 /// How long to wait before looking again. No system notifies of processes that are not one's own children.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// The longest wait between two looks: each wait is twice as long as the one before.
+const MAX_LOOK_AGAIN: Duration = Duration::from_millis(320);
 /// How often the remaining processes are killed: those that were started meanwhile are found in the next round.
 const MAX_ROUNDS: usize = 100;
 /// How long one look may take: a process that hangs in the kernel can block whoever reads its environment.
@@ -31,7 +33,7 @@ pub(crate) struct Tree {
     known: Arc<Mutex<HashSet<Identity>>>,
 }
 
-struct Census(HashMap<u32, ProcessStatus>);
+pub(super) struct Census(HashMap<u32, ProcessStatus>);
 
 // === impl Tree ===
 
@@ -48,8 +50,14 @@ impl Tree {
         self
     }
 
-    /// The processes that run.
-    fn find(&self) -> Vec<Identity> {
+    /// The processes that run. The variables of all processes of the machine are read only if no other way finds one.
+    fn find_any(&self) -> Vec<Identity> {
+        let found = self.find(false);
+        if found.is_empty() { self.find(true) } else { found }
+    }
+
+    /// The processes that run. Those that only the variables tell are found with `reads_variables`, and stay known.
+    fn find(&self, reads_variables: bool) -> Vec<Identity> {
         let own = std::process::id();
         let census = Census::take();
         let mut known = lock(&self.known);
@@ -58,7 +66,7 @@ impl Tree {
         let first = running.filter(|(pid, status)| {
             self.groups.contains(&status.group)
                 || is_known(**pid, status.start)
-                || self.is_marked(**pid)
+                || (reads_variables && self.is_marked(**pid))
         });
         let first = first.map(|(pid, _)| *pid).chain(self.groups.iter().copied());
         let found = census.with_descendants(first.collect(), own);
@@ -76,7 +84,7 @@ impl Tree {
 
     /// Finds the processes, so that they stay known when their parents exit.
     pub(crate) async fn remember(&self) {
-        self.look(|tree| SEES_PROCESSES.then(|| tree.find())).await;
+        self.look(|tree| SEES_PROCESSES.then(|| tree.find(true))).await;
     }
 
     /// Whether nothing is left.
@@ -86,7 +94,7 @@ impl Tree {
 
     fn none_left(&self) -> bool {
         if SEES_PROCESSES {
-            return self.find().is_empty();
+            return self.find_any().is_empty();
         }
         let mut groups = self.groups.iter().filter_map(|group| raw_pid(*group));
         groups.all(|group| test_kill_process_group(group).is_err())
@@ -94,12 +102,11 @@ impl Tree {
 
     /// Sends a signal to all processes. Returns how many there were; `None` if that could not be seen.
     pub(crate) async fn signal(&self, signal: Signal) -> Option<usize> {
-        self.look(move |tree| tree.signal_now(signal)).await
+        self.look(move |tree| tree.signal_now(signal, &tree.find(true))).await
     }
 
-    fn signal_now(&self, signal: Signal) -> usize {
+    fn signal_now(&self, signal: Signal, found: &[Identity]) -> usize {
         if SEES_PROCESSES {
-            let found = self.find();
             found.iter().for_each(|process| process.signal(signal));
             return found.len();
         }
@@ -110,6 +117,7 @@ impl Tree {
     /// Waits until nothing is left, or the time is over. Returns whether nothing is.
     pub(crate) async fn gone_within(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
+        let mut pause = LOOK_AGAIN;
         loop {
             if self.is_gone().await {
                 return true;
@@ -117,14 +125,18 @@ impl Tree {
             if Instant::now() >= until {
                 return false;
             }
-            sleep(LOOK_AGAIN).await;
+            sleep(pause.min(until - Instant::now())).await;
+            pause = (pause * 2).min(MAX_LOOK_AGAIN);
         }
     }
 
     /// Kills all processes, in rounds until nothing is left. Returns whether nothing is.
     pub(crate) async fn kill(&self) -> bool {
-        for _ in 0..MAX_ROUNDS {
-            match self.signal(Signal::KILL).await {
+        for round in 0..MAX_ROUNDS {
+            // The first round finds what only the variables tell, and later ones know it.
+            let find: fn(&Self) -> Vec<Identity> =
+                if round == 0 { |tree| tree.find(true) } else { Self::find_any };
+            match self.look(move |tree| tree.signal_now(Signal::KILL, &find(tree))).await {
                 Some(0) => return true,
                 Some(_) if self.is_gone().await => return true,
                 Some(_) => sleep(LOOK_AGAIN).await,
@@ -150,9 +162,15 @@ impl Tree {
 // === impl Census ===
 
 impl Census {
-    fn take() -> Self {
+    pub(super) fn take() -> Self {
         let pids = platform::pids().into_iter();
         Self(pids.filter_map(|pid| Some((pid, platform::status(pid)?))).collect())
+    }
+
+    /// The memory of these processes and their descendants, in bytes.
+    pub(super) fn resident_bytes(&self, leaders: &HashSet<u32>) -> u64 {
+        let all = self.with_descendants(leaders.iter().copied().collect(), std::process::id());
+        all.into_iter().filter_map(|process| platform::resident_bytes(process.pid)).sum()
     }
 
     /// The running processes among these and their descendants, without `own` and its other descendants.

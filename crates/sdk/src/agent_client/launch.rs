@@ -4,12 +4,13 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Signal;
 use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use trilogue_domain::lock;
 
 use super::Error;
+use crate::leader::Leader;
 
 const KEPT_BYTES: usize = 16 * 1024;
 
@@ -26,8 +27,8 @@ pub struct Command {
 /// A started program. Everything in its process group is killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Child {
-    group: Option<Pid>,
-    process: tokio::sync::Mutex<tokio::process::Child>,
+    /// `None` when it has ended.
+    leader: tokio::sync::Mutex<Option<Leader>>,
     stderr_tail: Arc<Mutex<VecDeque<u8>>>,
 }
 
@@ -93,23 +94,19 @@ impl Child {
             .envs(command.variables)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true);
+            .stderr(Stdio::piped());
         let program = command.program;
         let failed = |error| Error::Launch { program: program.clone(), error };
-        let mut process = process.spawn().map_err(failed)?;
+        let mut leader = Leader::spawn(&mut process).map_err(failed)?;
         let piped = || failed(std::io::Error::other("it has no pipes"));
-        let (read, write) = (process.stdout.take(), process.stdin.take());
+        let (read, write) = (leader.take_stdout(), leader.take_stdin());
         let (read, write) = (read.ok_or_else(piped)?, write.ok_or_else(piped)?);
         let stderr_tail = Arc::new(Mutex::default());
-        if let Some(stderr) = process.stderr.take() {
+        if let Some(stderr) = leader.take_stderr() {
             tokio::spawn(listen(stderr, Arc::clone(&stderr_tail)));
         }
-        let id = process.id().and_then(|id| i32::try_from(id).ok());
-        let group = id.and_then(Pid::from_raw);
-        let process = tokio::sync::Mutex::new(process);
-        Ok((Self { group, process, stderr_tail }, read, write))
+        let leader = tokio::sync::Mutex::new(Some(leader));
+        Ok((Self { leader, stderr_tail }, read, write))
     }
 
     pub(super) fn stderr_tail(&self) -> String {
@@ -117,29 +114,19 @@ impl Child {
         String::from_utf8_lossy(&kept.iter().copied().collect::<Vec<_>>()).into_owned()
     }
 
-    /// Waits until it has ended, first by itself, then asked to by a signal; kills its whole group in the end.
+    /// Waits until it has ended, first by itself, then asked to by a signal; kills its whole group in the end. It is reaped behind that, so
+    /// that no signal goes to another group with its id.
     pub(super) async fn end(&self, grace: Duration) {
-        let mut process = self.process.lock().await;
-        if tokio::time::timeout(grace, process.wait()).await.is_err() {
-            self.signal(Signal::TERM);
+        let mut running = self.leader.lock().await;
+        let Some(leader) = running.take() else { return };
+        if tokio::time::timeout(grace, leader.exited()).await.is_err() {
+            leader.signal_group(Signal::TERM);
             // Whether it listens or not, nothing of it is left afterwards.
-            drop(tokio::time::timeout(grace, process.wait()).await);
+            drop(tokio::time::timeout(grace, leader.exited()).await);
         }
-        self.signal(Signal::KILL);
-        drop(process.wait().await);
-    }
-
-    fn signal(&self, signal: Signal) {
-        if let Some(group) = self.group {
-            // A group without processes is what is wanted.
-            let _ = kill_process_group(group, signal);
-        }
-    }
-}
-
-impl Drop for Child {
-    fn drop(&mut self) {
-        self.signal(Signal::KILL);
+        leader.signal_group(Signal::KILL);
+        // One that hangs in the kernel is reaped when it exits.
+        let _ = leader.reap().await;
     }
 }
 

@@ -43,11 +43,12 @@ impl Leader {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
+    /// Its standard input, if it is a pipe and was not taken before.
     pub fn take_stdin(&mut self) -> Option<ChildStdin> {
         self.spawned.stdin.take()
     }
 
-    /// Its standard output, if it is a pipe and was not taken before.
+    /// Its standard output, likewise.
     pub fn take_stdout(&mut self) -> Option<ChildStdout> {
         self.spawned.stdout.take()
     }
@@ -74,18 +75,15 @@ impl Leader {
 
     /// Sends a signal to its group, which may be empty.
     pub fn signal_group(&self, signal: Signal) {
-        if let Err(error) = kill_process_group(self.pid, signal) {
-            tracing::trace!(%error, "a group of processes could not be signalled");
-        }
+        // A group without processes is what is wanted.
+        let _ = kill_process_group(self.pid, signal);
     }
 
-    /// Reaps it. From now on others may get its id. If it has not exited it is killed, and reaped when it exits.
-    pub async fn reap(mut self) {
+    /// Reaps it. From now on others may get its id. If it has not exited it is killed, and reaped when it exits: then `false`.
+    pub async fn reap(mut self) -> bool {
         let reaped = timeout(REAP_TIMEOUT, self.spawned.wait()).await;
         self.is_reaped = reaped.is_ok();
-        if reaped.is_err() {
-            tracing::warn!("a process does not exit");
-        }
+        self.is_reaped
     }
 }
 
