@@ -81,6 +81,8 @@ pub struct LocalConnection {
     pub principal: Arc<Principal>,
     /// Whether the face has as many connections as it takes: it says so and ends.
     pub is_full: bool,
+    /// Whether the program is of an agent that this server hosts: the face refuses it.
+    pub is_agent: bool,
     /// Asks the connection to end.
     pub stop: CancellationToken,
 }

@@ -33,7 +33,7 @@ pub use crate::core::descriptors::raise_descriptor_limit;
 pub use crate::core::exposure::{Exposure, Proxies};
 pub use crate::core::metric_names;
 pub use crate::core::options::{Access, Options};
-pub use crate::core::ports::Ports;
+pub use crate::core::ports::{AgentProcesses, Ports};
 pub use crate::core::scheme::Scheme;
 pub use crate::face::Protocol;
 pub use crate::faces::client::{

@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 use trilogue_domain::Principal;
 
 use crate::core::log_throttle::LogThrottle;
+use crate::core::ports::AgentProcesses;
 use crate::face::{LocalConnection, LocalFace};
 
 /// The pause after a connection could not be accepted: the process may be out of file descriptors.
@@ -20,6 +21,7 @@ pub(crate) struct LocalAcceptor {
     pub(crate) face: Arc<dyn LocalFace>,
     /// In whose name the programs act.
     pub(crate) owner: Arc<Principal>,
+    pub(crate) agent_processes: Arc<dyn AgentProcesses>,
     pub(crate) connections: Arc<watch::Sender<usize>>,
     pub(crate) tasks: TaskTracker,
     pub(crate) accept_end: CancellationToken,
@@ -54,13 +56,22 @@ impl LocalAcceptor {
                     continue;
                 }
             };
+            let peer = stream.peer_cred().ok().and_then(|peer| u32::try_from(peer.pid()?).ok());
+            let agents = Arc::clone(&self.agent_processes);
             let permit = Arc::clone(&room).try_acquire_owned();
             let guard = ConnectionGuard::new(&self.connections);
             let (principal, is_full) = (Arc::clone(&self.owner), permit.is_err());
             let stop = self.connections_end.clone();
-            let connection = LocalConnection { stream, principal, is_full, stop };
             let (face, dropped) = (Arc::clone(&self.face), self.drop_connections.clone());
             self.tasks.spawn(async move {
+                // It reads files of the system.
+                let is_agent = move || peer.is_some_and(|pid| agents.has_process(pid));
+                let checked = tokio::task::spawn_blocking(is_agent);
+                let is_agent = checked.await.unwrap_or(true);
+                if is_agent {
+                    tracing::warn!(pid = peer, "refused a local connection of a hosted agent");
+                }
+                let connection = LocalConnection { stream, principal, is_full, is_agent, stop };
                 tokio::select! {
                     () = face.serve(connection) => {}
                     () = dropped.cancelled() => {}

@@ -1,5 +1,6 @@
 //! What every request goes through, in order: host and origin, route, caller and right, body, handler.
 
+use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -12,7 +13,7 @@ use http::{HeaderValue, Method, header};
 use hyper::body::Incoming;
 use tracing::Instrument;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error};
+use trilogue_domain::{Code, Error, Principal, Right};
 use trilogue_mapping::native::shown;
 
 use crate::access::authenticator::Authenticator;
@@ -21,6 +22,7 @@ use crate::access::schemes::Challenge;
 use crate::core::audit::FailureLimit;
 use crate::core::meters::Meters;
 use crate::core::options::{self, Options};
+use crate::core::ports::AgentProcesses;
 use crate::face::{UnknownCaller, challenged};
 use crate::http::body::ReplyBody;
 use crate::http::connection::Answer;
@@ -32,6 +34,9 @@ use crate::http::{cors, receive};
 use crate::mounts::{Match, Router};
 use crate::route::{Access, Endpoint};
 
+/// The addresses of a connection: the peer's and the server's.
+type ConnectionEnds = (SocketAddr, SocketAddr);
+
 #[derive(Debug)]
 pub(crate) struct Pipeline {
     pub(crate) options: Arc<Options>,
@@ -39,6 +44,7 @@ pub(crate) struct Pipeline {
     pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) router: Router,
     pub(crate) meters: Arc<Meters>,
+    pub(crate) agent_processes: Arc<dyn AgentProcesses>,
     /// Set where an acknowledged event is less durable than an fsync makes it.
     pub(crate) weak_durability: Option<HeaderValue>,
     pub(crate) request_ids: RequestIds,
@@ -63,7 +69,11 @@ struct Refusal {
 
 impl Pipeline {
     /// Answers a request. Never fails: an error is an answer too.
-    pub(crate) async fn answer(&self, request: http::Request<Incoming>) -> Answer {
+    pub(crate) async fn answer(
+        &self,
+        request: http::Request<Incoming>,
+        ends: Option<ConnectionEnds>,
+    ) -> Answer {
         let begun = Instant::now();
         let (head, body) = request.into_parts();
         let trace = Trace::of(&head.headers);
@@ -79,7 +89,8 @@ impl Pipeline {
                 let operation = found.endpoint.operation;
                 let span = trace.span(found.endpoint.operation, &request_id, is_chosen);
                 let challenge = Arc::default();
-                let handling = self.handle(found, head, body, &challenge, &mut is_authenticated);
+                let handling =
+                    self.handle(found, head, body, ends, &challenge, &mut is_authenticated);
                 let handling = handling.instrument(span);
                 let reply = match AssertUnwindSafe(handling).catch_unwind().await {
                     Ok(reply) => reply,
@@ -146,6 +157,7 @@ impl Pipeline {
         found: Match<'_>,
         head: Parts,
         body: Incoming,
+        ends: Option<ConnectionEnds>,
         challenge: &Arc<OnceLock<Challenge>>,
         is_authenticated: &mut bool,
     ) -> Result<Reply> {
@@ -169,6 +181,9 @@ impl Pipeline {
                 caller
             }
         };
+        if let Access::Right(Right::Answer) | Access::Agent(Right::Answer) = endpoint.access {
+            self.refuse_agents(ends, &caller.principal).await?;
+        }
         let query = read_query(endpoint, head.uri.query().unwrap_or_default())?;
         // Where authentication is off, everybody counts as somebody.
         *is_authenticated =
@@ -189,6 +204,24 @@ impl Pipeline {
             challenge: Arc::clone(challenge),
         })
         .await
+    }
+
+    /// Refuses the answer of an agent that this server hosts, whatever token it has found.
+    async fn refuse_agents(
+        &self,
+        ends: Option<ConnectionEnds>,
+        principal: &Principal,
+    ) -> Result<()> {
+        let Some((peer, server)) = ends else { return Ok(()) };
+        let agents = Arc::clone(&self.agent_processes);
+        let checked = tokio::task::spawn_blocking(move || agents.has_peer(peer, server));
+        if !checked.await.unwrap_or(true) {
+            return Ok(());
+        }
+        let principal = &principal.id;
+        tracing::warn!(%peer, %principal, "refused an answer of a hosted agent with a user's token");
+        let message = "a program of a hosted agent cannot answer questions";
+        Err(Error::new(Code::Forbidden, message).hint("answer from outside of the agent"))
     }
 
     /// Tells a caller whom nobody knows what the agent takes that the request is for, where it names one. Anybody may know that.

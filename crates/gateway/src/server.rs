@@ -129,7 +129,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Serves this protocol to programs on this machine that connect to this socket, in the name of this principal, and only to those of the user that the server runs as. May be called before anything else uses the server.
+    /// Serves this protocol to programs on this machine that connect to this socket, in the name of this principal, and only to those of the user that the server runs as, without those of the agents that it hosts. May be called before anything else uses the server.
     ///
     /// # Errors
     /// `invalid_request` where the protocol has no local connections.
@@ -143,6 +143,7 @@ impl Server {
         let local = LocalAcceptor {
             face: open_local(protocol, &self.services, &address)?,
             owner: Arc::new(owner),
+            agent_processes: Arc::clone(&self.services.ports.agent_processes),
             connections: Arc::clone(&self.local_connections),
             tasks: self.tasks.clone(),
             accept_end: self.accept_end.clone(),
@@ -279,6 +280,7 @@ fn pipeline(
         authenticator: Arc::clone(authenticator),
         router: Router::new(native, mounts, services, &options.address(addresses))?,
         meters: Arc::clone(meters),
+        agent_processes: Arc::clone(&ports.agent_processes),
         weak_durability: weak,
         request_ids: RequestIds::begin(),
         failures: FailureLimit::default(),

@@ -44,9 +44,10 @@ impl TcpAcceptor {
             let dropped = self.drop_connections.clone();
             self.tasks.spawn(async move {
                 let _held = pipeline.meters.connections.hold();
+                let ends = stream.peer_addr().ok().zip(stream.local_addr().ok());
                 let answer = |request| {
                     let pipeline = Arc::clone(&pipeline);
-                    async move { pipeline.answer(request).await }
+                    async move { pipeline.answer(request, ends).await }
                 };
                 tokio::select! {
                     () = server.serve(stream, &place.activity, answer) => {}

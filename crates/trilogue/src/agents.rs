@@ -3,13 +3,14 @@
 mod hosted;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use trilogue_backends::child::Children;
 use trilogue_backends::{NativeAgent, builtin};
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, AgentName, Code, Error, Json};
-use trilogue_gateway::Scheme;
+use trilogue_gateway::{AgentProcesses, Scheme};
 use trilogue_mapping::{communication, connect};
 use trilogue_runtime::Backend;
 use trilogue_sdk::Agent;
@@ -20,6 +21,24 @@ use crate::descriptor::Descriptors;
 /// Agents to serve. Collects agents of different types.
 #[derive(Clone, Default)]
 pub struct Agents(Vec<Arc<dyn Agent>>);
+
+/// The processes of the agents that a server hosts.
+#[derive(Debug)]
+pub(crate) struct HostedProcesses(pub(crate) Arc<Children>);
+
+impl AgentProcesses for HostedProcesses {
+    fn has_process(&self, pid: u32) -> bool {
+        self.0.has_process(pid)
+    }
+
+    fn has_peer(&self, peer: SocketAddr, server: SocketAddr) -> bool {
+        self.0.has_peer(peer, server)
+    }
+
+    fn counts(&self) -> (usize, usize) {
+        (self.0.count(), self.0.idle_count())
+    }
+}
 
 /// The agents of the configuration.
 pub(crate) fn configured(

@@ -148,6 +148,7 @@ impl App {
     ) -> Result<Self> {
         check(options)?;
         trilogue_gateway::raise_descriptor_limit();
+        hide_process();
         let state = token_file::state_dir();
         if let Ok(state) = &state {
             token_file::check_owner(state).map_err(|error| {
@@ -158,6 +159,7 @@ impl App {
         // Ends child processes that the last server left before new ones start.
         let children = Children::open(state.as_ref().ok().cloned()).await?;
         let policy = options.egress.to_policy();
+        children.set_budget(options.runtime.to_budget());
         let descriptors = descriptor::load(options, &policy, state.as_deref().ok()).await?;
         let mut backends = agents::configured_with(options, &descriptors, &children)?;
         backends.extend(agents.into_backends()?);
@@ -231,6 +233,7 @@ impl App {
             queue: Arc::clone(&store) as _,
             clock,
             egress,
+            agent_processes: Arc::new(agents::HostedProcesses(Arc::clone(&children))),
         };
         let sender = callback_sender(policy, callback_secrets)?;
         notify::start(&options.notify, &ports, &owner, &sender);
@@ -327,6 +330,17 @@ fn audit_settings(options: &Options) {
         let is_private = key.ends_with(".command") || key.starts_with("notify.");
         let shown = if is_private { "(not shown)" } else { value.as_str() };
         trilogue_gateway::audit(AuditEvent::SettingInForce, None, &key, shown);
+    }
+}
+
+/// Hides this process's memory and environment from other programs of its user, such as the agents that it starts.
+fn hide_process() {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+        if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+            tracing::warn!(%error, "other programs of this user can read the server's memory");
+        }
     }
 }
 

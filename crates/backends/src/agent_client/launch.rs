@@ -4,6 +4,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::child::SERVER_PREFIX;
 use crate::workspace::{Folders, Grants};
 
 const MIN_LINE_BYTES: usize = 64 * 1024;
@@ -21,7 +22,7 @@ pub struct Launch {
     pub processes: Processes,
     pub max_processes: usize,
     pub max_sessions: usize,
-    /// How long an idle process is kept that can open its sessions again; `None` keeps it forever.
+    /// How long an idle process is kept; `None` keeps it forever.
     pub idle_stop: Option<Duration>,
     /// How long the agent may take to answer `initialize`.
     pub start_timeout: Duration,
@@ -161,6 +162,11 @@ impl Launch {
         if let Some(name) = names.find(|name| name.is_empty() || name.contains(['=', '\0'])) {
             let why = format!("'{}' is not the name of a variable", name.escape_debug());
             return invalid("env", &why, "a name is not empty and has no '='".to_owned());
+        }
+        if let Some(name) = self.inherit.iter().find(|name| name.starts_with(SERVER_PREFIX)) {
+            let why = format!("'{name}' is about the server, not about the agent");
+            let hint = "remove it; set it in `env` if the agent needs a token of its own";
+            return invalid("inherit", &why, hint.to_owned());
         }
         if let Some((name, _)) = self.env.iter().find(|(_, value)| value.contains('\0')) {
             let why = format!("the value of '{}' has a zero byte", name.escape_debug());

@@ -4,7 +4,8 @@ use uuid::Uuid;
 
 use super::{MARKER, Program};
 
-/// The server's own variables that every child gets: where programs, homes and temporary files are, and the language. None is secret.
+/// The server's own variables that every child gets: where programs, homes and temporary files are, and the language. None is secret,
+/// and none names a folder with the server's tokens or sockets.
 pub const INHERITED: &[&str] = &[
     "PATH",
     "HOME",
@@ -22,9 +23,10 @@ pub const INHERITED: &[&str] = &[
     "XDG_CONFIG_HOME",
     "XDG_DATA_HOME",
     "XDG_CACHE_HOME",
-    "XDG_STATE_HOME",
-    "XDG_RUNTIME_DIR",
 ];
+
+/// How the variables begin that are about the server itself: its address, its token, its secrets.
+pub const SERVER_PREFIX: &str = "TRILOGUE_";
 
 /// Variables that a shell sets itself. They are not secret, and their values stand in many messages.
 const SHELL_VARIABLES: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];

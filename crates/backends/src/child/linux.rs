@@ -1,10 +1,12 @@
 //! Processes on Linux: `/proc` lists them, and a descriptor pins the one that a signal is for.
 
 use std::fs;
+use std::net::{IpAddr, SocketAddr};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
+use super::PeerSocket;
 use super::identity::{Identity, ProcessStatus};
 
 /// Whether all processes can be seen, and not only whether a group has any.
@@ -27,6 +29,14 @@ pub(super) fn status(pid: u32) -> Option<ProcessStatus> {
     })
 }
 
+/// The memory of a process, in bytes.
+pub(super) fn resident_bytes(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
+    Some(kibibytes.saturating_mul(1024))
+}
+
 /// The variables of a process, separated by zeros; `None` for a process of another user.
 pub(super) fn environment(pid: u32) -> Option<Vec<u8>> {
     fs::read(format!("/proc/{pid}/environ")).ok()
@@ -42,6 +52,69 @@ pub(super) fn machine() -> (String, String) {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     (boot.trim().to_owned(), namespace.to_string_lossy().into_owned())
+}
+
+/// The processes that hold the peer's end of a connection to this server.
+pub(super) fn peer_of(peer: SocketAddr, server: SocketAddr) -> PeerSocket {
+    let canonical =
+        |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+    // Both ends of one connection may be written in different families.
+    let ends = [(peer, server), (canonical(peer), canonical(server))];
+    let ends = ends.map(|(peer, server)| (hex_of(peer), hex_of(server)));
+    let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
+    let rows = tables.iter().filter_map(|table| fs::read_to_string(table).ok());
+    let of_row = |row: &str| ends.iter().find_map(|ends| socket_of(row, ends));
+    let found = rows.into_iter().find_map(|rows| rows.lines().find_map(of_row));
+    let own = rustix::process::geteuid().as_raw();
+    let inode = match found {
+        Some((uid, inode)) if uid == own => inode,
+        Some(_) => return PeerSocket::Elsewhere,
+        // Its process has closed it.
+        None if peer.ip().to_canonical().is_loopback() => return PeerSocket::Gone,
+        None => return PeerSocket::Elsewhere,
+    };
+    let name = format!("socket:[{inode}]");
+    let (mut holders, mut unreadable) = (Vec::new(), Vec::new());
+    for pid in pids() {
+        match holds(pid, &name) {
+            Some(true) => holders.push(pid),
+            Some(false) => {}
+            None => unreadable.push(pid),
+        }
+    }
+    match (holders.is_empty(), unreadable.is_empty()) {
+        (false, _) => PeerSocket::HeldBy(holders),
+        (true, false) => PeerSocket::HeldByOneOf(unreadable),
+        (true, true) => PeerSocket::Gone,
+    }
+}
+
+/// Whether a process has this socket open. `None` if that cannot be read: it is gone, or protects itself.
+fn holds(pid: u32, socket: &str) -> Option<bool> {
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
+    let mut links = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+    Some(links.any(|link| link.as_os_str() == socket))
+}
+
+/// The user and the inode of the socket of a row, if it has these ends.
+fn socket_of(row: &str, (local, remote): &(String, String)) -> Option<(u32, u64)> {
+    let fields: Vec<&str> = row.split_ascii_whitespace().collect();
+    let is_it = fields.get(1) == Some(&&**local) && fields.get(2) == Some(&&**remote);
+    let (uid, inode) = (fields.get(7)?.parse().ok()?, fields.get(9)?.parse().ok()?);
+    (is_it && inode != 0).then_some((uid, inode))
+}
+
+/// An address as the kernel writes it: each word of four bytes in the byte order of this machine.
+fn hex_of(address: SocketAddr) -> String {
+    let words = |bytes: &[u8]| -> String {
+        let words = bytes.chunks_exact(4).filter_map(|word| word.try_into().ok());
+        words.map(|word| format!("{:08X}", u32::from_ne_bytes(word))).collect()
+    };
+    let host = match address.ip() {
+        IpAddr::V4(ip) => words(&ip.octets()),
+        IpAddr::V6(ip) => words(&ip.octets()),
+    };
+    format!("{host}:{:04X}", address.port())
 }
 
 /// Sends a signal to this process, and never to another with the same id.

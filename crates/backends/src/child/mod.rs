@@ -11,9 +11,10 @@
 //! - A child gets the variables of [`INHERITED`] and those that its owner names, and no others. Values that not every child has are
 //!   redacted in its output.
 
+mod ancestry;
+mod budget;
 mod environment;
 mod identity;
-mod leader;
 #[cfg_attr(target_os = "linux", path = "linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "other.rs")]
 mod platform;
@@ -26,8 +27,10 @@ mod strays;
 pub(crate) mod tree;
 
 use std::collections::HashMap;
+use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::process::{ChildStdin, ChildStdout};
@@ -36,24 +39,30 @@ use tokio::time::timeout;
 use trilogue_domain::error::{Code, Error, Result};
 use uuid::Uuid;
 
-pub use environment::{INHERITED, inherited};
-pub use leader::Leader;
+pub use budget::Budget;
+pub(crate) use budget::IdleChild;
+pub use environment::{INHERITED, SERVER_PREFIX, inherited};
 pub use process::{Child, ChildExit};
 pub use program::{MARKER, Program, STEP};
 pub use stderr::Stderr;
+pub use trilogue_sdk::Leader;
 
 use identity::Identity;
+use platform::SEES_PROCESSES;
 use process::SpawnedChild;
 use record::Records;
 
 /// How long a close waits for starts that have begun.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Children {
     records: Option<Arc<Records>>,
     running: Arc<watch::Sender<Running>>,
     strays: usize,
+    budget: Mutex<Budget>,
+    /// Those that can be stopped while nobody uses them.
+    idle: Mutex<Vec<Weak<dyn IdleChild>>>,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +71,18 @@ struct Running {
     is_closed: bool,
     starting: usize,
     children: HashMap<Uuid, Child>,
+}
+
+/// The other end of a connection, as far as this machine knows it.
+#[derive(Debug)]
+enum PeerSocket {
+    /// On another machine, or of another user.
+    Elsewhere,
+    /// Its process has closed it.
+    Gone,
+    HeldBy(Vec<u32>),
+    /// One of these has it, whose files cannot be read.
+    HeldByOneOf(Vec<u32>),
 }
 
 /// A start that has begun: a close waits for it.
@@ -98,7 +119,7 @@ impl Children {
         if strays > 0 {
             tracing::warn!(strays, "stopped processes that a previous server has left");
         }
-        Ok(Arc::new(Self { records, running: Arc::default(), strays }))
+        Ok(Arc::new(Self { records, strays, ..Self::default() }))
     }
 
     /// How many processes of previous servers were stopped when this was opened.
@@ -110,6 +131,38 @@ impl Children {
     #[must_use]
     pub fn count(&self) -> usize {
         self.running.borrow().children.len()
+    }
+
+    /// Whether a process is a child, was started by one, or has its marker. A process that is gone may have been: then `true`.
+    ///
+    /// It reads the processes of this machine. Systems without `/proc` know children only.
+    #[must_use]
+    pub fn has_process(&self, pid: u32) -> bool {
+        ancestry::is_of(pid, &self.all()).unwrap_or(true)
+    }
+
+    /// Whether a child, or what one started, is at the other end of a connection to this server on this machine. A process of this user
+    /// that is gone may have been one: then `true`. Systems without `/proc` find none.
+    #[must_use]
+    pub fn has_peer(&self, peer: SocketAddr, server: SocketAddr) -> bool {
+        let all = self.all();
+        if all.is_empty() || !SEES_PROCESSES {
+            return false;
+        }
+        match platform::peer_of(peer, server) {
+            PeerSocket::Elsewhere => false,
+            PeerSocket::Gone => true,
+            PeerSocket::HeldBy(pids) => {
+                pids.into_iter().any(|pid| ancestry::is_of(pid, &all).unwrap_or(true))
+            }
+            PeerSocket::HeldByOneOf(pids) => {
+                pids.into_iter().any(|pid| ancestry::is_of(pid, &all) == Some(true))
+            }
+        }
+    }
+
+    fn all(&self) -> Vec<Child> {
+        self.running.borrow().children.values().cloned().collect()
     }
 
     /// Starts a program.
@@ -152,6 +205,12 @@ impl Children {
         if let Some(records) = &self.records {
             records.retire();
         }
+    }
+}
+
+impl fmt::Debug for Children {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Children").field("count", &self.count()).finish_non_exhaustive()
     }
 }
 

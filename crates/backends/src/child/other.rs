@@ -1,8 +1,11 @@
 //! Processes on systems without `/proc`: only groups of processes can be found.
 
+use std::net::SocketAddr;
+
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::PeerSocket;
 use super::identity::{Identity, ProcessStatus};
 
 /// Whether all processes can be seen, and not only whether a group has any.
@@ -13,6 +16,10 @@ pub(super) fn pids() -> Vec<u32> {
 }
 
 pub(super) fn status(_pid: u32) -> Option<ProcessStatus> {
+    None
+}
+
+pub(super) fn resident_bytes(_pid: u32) -> Option<u64> {
     None
 }
 
@@ -28,6 +35,10 @@ pub(super) fn identity(pid: u32) -> Option<Identity> {
 /// The boot and the namespace of process ids; empty if they are unknown.
 pub(super) fn machine() -> (String, String) {
     (String::new(), String::new())
+}
+
+pub(super) fn peer_of(_peer: SocketAddr, _server: SocketAddr) -> PeerSocket {
+    PeerSocket::Elsewhere
 }
 
 pub(super) fn send(_process: Identity, pid: Pid, signal: Signal) -> Result<(), Errno> {

@@ -27,6 +27,8 @@ struct StderrTail {
     bytes: VecDeque<u8>,
     /// Whether the beginning is gone.
     is_cut: bool,
+    /// How many bytes were captured in all.
+    total: u64,
 }
 
 /// A line that is being read.
@@ -82,6 +84,22 @@ impl Stderr {
         }
     }
 
+    /// How many bytes were captured so far.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        lock(&self.tail).total
+    }
+
+    /// As [`Self::tail`], of what came after a position.
+    #[must_use]
+    pub fn tail_after(&self, position: u64, max_bytes: usize) -> String {
+        let new = self.position().saturating_sub(position);
+        match usize::try_from(new).unwrap_or(usize::MAX).min(max_bytes) {
+            0 => String::new(),
+            bytes => self.tail(bytes),
+        }
+    }
+
     /// The redacted text. Where it was cut at its beginning or end, it leaves out what may be a part of a secret.
     fn redacted(&self, bytes: &[u8], is_cut: bool, is_cut_behind: bool) -> String {
         let redactor = lock(&self.redactor);
@@ -128,6 +146,7 @@ impl Stderr {
         kept.is_cut |= excess > 0 || last.len() < piece.len();
         kept.bytes.drain(..excess);
         kept.bytes.extend(last);
+        kept.total += piece.len() as u64;
     }
 
     /// Logs a line, and begins the next.

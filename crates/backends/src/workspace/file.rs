@@ -45,7 +45,8 @@ pub(super) async fn read(
     };
     let limits = limits.clone();
     let work = spawn_blocking(move || {
-        read_text(&root, &relative, &lines, &limits)
+        root.check_private(&relative)
+            .and_then(|()| read_text(&root, &relative, &lines, &limits))
             .map_err(|error| refusal::of_file(&request.path, &error))
     });
     let text = work.await.map_err(|_| refusal::shutting_down())??;
@@ -64,7 +65,8 @@ pub(super) async fn write(
         return Err(refusal::refused(format!("the text has more than {most} bytes")));
     }
     let work = spawn_blocking(move || {
-        write_text(&root, &relative, request.content.as_bytes())
+        root.check_private(&relative)
+            .and_then(|()| write_text(&root, &relative, request.content.as_bytes()))
             .map_err(|error| refusal::of_file(&request.path, &error))
     });
     work.await.map_err(|_| refusal::shutting_down())??;

@@ -41,6 +41,22 @@ impl Root {
         }
     }
 
+    /// Refuses a file in a folder of the server, wherever links lead. It blocks on the file system.
+    pub(super) fn check_private(&self, relative: &Path) -> io::Result<()> {
+        if self.private.is_empty() {
+            return Ok(());
+        }
+        let whole = self.real.join(relative);
+        // The rest of a path that does not exist is created below what exists.
+        let existing = whole.ancestors().find_map(|it| it.canonicalize().ok());
+        match existing {
+            Some(real) if self.private.iter().any(|it| real.starts_with(it)) => {
+                Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to the server"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Where a file is written. Links within the workspace are followed, and missing folders are created.
     pub(super) fn target(&self, relative: &Path) -> io::Result<Location> {
         let whole = match self.dir.canonicalize(relative) {

@@ -49,6 +49,8 @@ struct Root {
     /// Without links, when it was opened.
     real: PathBuf,
     dir: Dir,
+    /// The folders of the server itself, without links.
+    private: Vec<PathBuf>,
 }
 
 /// What an agent may do in a workspace. By default nothing.
@@ -58,6 +60,8 @@ pub struct Grants {
     pub terminals: bool,
     /// The whole environment of its commands; the agent's request adds to it. It includes the marker of the agent's processes, so that its commands are stopped with the agent.
     pub env: Vec<(String, String)>,
+    /// Folders of the server itself. No file in them is read or written, even if the workspace contains them.
+    pub private: Vec<PathBuf>,
     pub limits: Limits,
 }
 
@@ -87,15 +91,20 @@ pub enum Files {
 
 impl Workspace {
     /// Pins a folder.
-    /// Fails if it does not exist, cannot be opened, or is the root of the file system or a folder of the kernel.
+    /// Fails if it does not exist, cannot be opened, or is the root of the file system or a folder of the kernel or of the server.
     pub fn open(root: &Path, grants: Grants) -> io::Result<Self> {
         let real = root.canonicalize()?;
-        if real.parent().is_none() || SYSTEM_FOLDERS.iter().any(|it| real.starts_with(it)) {
+        let private = grants.private.iter().map(|it| it.canonicalize().unwrap_or(it.clone()));
+        let private: Vec<_> = private.collect();
+        if real.parent().is_none()
+            || SYSTEM_FOLDERS.iter().any(|it| real.starts_with(it))
+            || private.iter().any(|it| real.starts_with(it))
+        {
             let message = format!("'{}' cannot be a workspace", root.display());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let dir = Dir::open_ambient_dir(&real, ambient_authority())?;
-        let pinned = Arc::new(Root { path: std::path::absolute(root)?, real, dir });
+        let pinned = Arc::new(Root { path: std::path::absolute(root)?, real, dir, private });
         let grants = Arc::new(grants);
         let terminals = Terminals::new(Arc::clone(&pinned), Arc::clone(&grants));
         Ok(Self { root: pinned, grants, terminals })

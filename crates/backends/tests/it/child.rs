@@ -49,6 +49,38 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[tokio::test]
+async fn a_process_of_a_child_is_known_by_its_parents_and_by_its_marker() {
+    let folder = TempDir::new().unwrap();
+    let children = Children::open(None).await.unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    // One has its parents still, one has left them, and one has hidden its marker.
+    let line = format!(
+        "sh -c 'echo $$ > {}; exec sleep 1000' & (setsid sh -c 'echo $$ > {}; exec sleep 1000' &) ; env -i /bin/sh -c 'echo $$ > {}; exec sleep 1000'",
+        file("below"),
+        file("left"),
+        file("hidden"),
+    );
+    let started = start(&children, &["sh", "-c", &line], folder.path()).await;
+    for name in ["below", "left", "hidden"] {
+        let path = folder.path().join(name);
+        until("it runs", || pid_in(&path).is_some()).await;
+        assert!(children.has_process(pid_in(&path).unwrap()), "{name}");
+    }
+    let others = Children::open(None).await.unwrap();
+    let below = pid_in(&folder.path().join("below")).unwrap();
+    assert!(!others.has_process(below), "it is of another server");
+    assert!(!children.has_process(std::process::id()));
+    assert!(!children.has_process(std::os::unix::process::parent_id()));
+    let mut stranger = Command::new("sleep").arg("1000").spawn().unwrap();
+    assert!(!children.has_process(stranger.id()), "it was not started by an agent");
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    assert!(children.has_process(stranger.id()), "nobody knows what it was");
+    drop(started);
+    children.close().await;
+}
+
+#[tokio::test]
 async fn a_child_ends_by_itself_when_its_input_does_and_its_record_goes() {
     let folder = TempDir::new().unwrap();
     let children = Children::open(Some(folder.path().to_owned())).await.unwrap();

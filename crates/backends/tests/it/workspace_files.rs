@@ -94,6 +94,29 @@ impl Desk {
 }
 
 #[tokio::test]
+async fn the_server_s_own_folders_are_not_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let (home, state) = (folder.path().join("home"), folder.path().join("home/.state/server"));
+    fs::create_dir_all(&state).unwrap();
+    fs::write(state.join("token"), SECRET).unwrap();
+    symlink(&state, home.join("link")).unwrap();
+    let grants = Grants { files: Files::Write, private: vec![state.clone()], ..Grants::default() };
+    assert!(Workspace::open(&state, grants.clone()).is_err());
+    let workspace = Workspace::open(&home, grants).unwrap();
+    let desk = Desk { folder, workspace };
+    for path in ["token", "new", "deep/new"] {
+        for place in [home.join("link"), state.clone()] {
+            let path = place.join(path);
+            let refused = desk.read(&path).await.unwrap_err();
+            assert!(refused.message.contains("outside"), "{path:?}: {refused}");
+            assert!(desk.write(&path, "x").await.is_err(), "{path:?}");
+        }
+    }
+    assert_eq!(fs::read_to_string(state.join("token")).unwrap(), SECRET);
+    desk.write(home.join(".state/other"), "x").await.unwrap();
+}
+
+#[tokio::test]
 async fn text_is_written_and_read_back() {
     let desk = Desk::new();
     let path = desk.path("new/folder/a.txt");

@@ -17,7 +17,7 @@ fn workspace(folder: &Path, limits: Limits) -> Workspace {
     let mut env: Vec<_> =
         ["PATH", "HOME"].map(|name| (name.to_owned(), std::env::var(name).unwrap())).into();
     env.push((MARKER.to_owned(), "the-agent".to_owned()));
-    let grants = Grants { files: Files::Write, terminals: true, env, limits };
+    let grants = Grants { files: Files::Write, terminals: true, env, limits, ..Grants::default() };
     Workspace::open(folder, grants).unwrap()
 }
 

@@ -1,5 +1,7 @@
 //! What the gateway needs of the rest of the server.
 
+use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use trilogue_domain::port::Clock;
@@ -20,4 +22,32 @@ pub struct Ports {
     pub clock: Arc<dyn Clock>,
     /// Reads what lies on other servers.
     pub egress: trilogue_egress::Client,
+    pub agent_processes: Arc<dyn AgentProcesses>,
+}
+
+/// The processes of the agents that this server hosts. They run as its user, and would answer their own questions in the user's name.
+///
+/// The first two block: they read files of the system.
+pub trait AgentProcesses: fmt::Debug + Send + Sync {
+    /// Whether a process is one of them, or may have been.
+    fn has_process(&self, pid: u32) -> bool;
+    /// Whether one of them, or a process of this user that is gone, is at the other end of a connection.
+    fn has_peer(&self, peer: SocketAddr, server: SocketAddr) -> bool;
+    /// How many there are, and how many of them no run uses.
+    fn counts(&self) -> (usize, usize);
+}
+
+/// A server without hosted agents.
+impl AgentProcesses for () {
+    fn has_process(&self, _: u32) -> bool {
+        false
+    }
+
+    fn has_peer(&self, _: SocketAddr, _: SocketAddr) -> bool {
+        false
+    }
+
+    fn counts(&self) -> (usize, usize) {
+        (0, 0)
+    }
 }

@@ -67,6 +67,7 @@ impl Scene {
                 trilogue_egress::Options::default(),
             )
             .unwrap(),
+            agent_processes: Arc::new(()),
         };
         let by = principal("alpha", "alice");
         Self { ports, store, by, receiver: Receiver::start().await.unwrap() }

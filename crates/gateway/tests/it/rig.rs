@@ -251,6 +251,7 @@ async fn ports_of(
         queue: store as Arc<dyn Queue>,
         clock,
         egress,
+        agent_processes: Arc::new(()),
     }
 }
 

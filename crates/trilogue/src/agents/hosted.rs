@@ -7,7 +7,7 @@ use trilogue_backends::AgentClient;
 use trilogue_backends::agent_client::{self, InvalidSetting, Launch};
 use trilogue_backends::child::Children;
 use trilogue_backends::permission::{Rule, RuleText, Rules};
-use trilogue_backends::workspace::{CwdTemplate, Folders, Grants};
+use trilogue_backends::workspace::{CwdTemplate, Files, Folders, Grants};
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Code, Error, Json};
 use trilogue_mapping::connect;
@@ -15,6 +15,7 @@ use trilogue_wire::agent_client::ToolKind;
 
 use super::of_setting;
 use crate::config::{self, AgentKind};
+use crate::token_file;
 
 /// An agent that speaks the Agent Client Protocol.
 pub(super) fn build(
@@ -73,6 +74,9 @@ fn check_kind(kind: &str) -> Result<(), String> {
 
 fn launch(name: &AgentName, agent: &config::Agent) -> Result<Launch> {
     let env = agent.env.iter().map(|(key, value)| (key.clone(), value.0.clone()));
+    // The server's tokens are in its state folder.
+    let state = token_file::state_dir().ok().filter(|_| agent.files != Files::None);
+    let private = state.into_iter().collect();
     let launch = Launch {
         folders: folders(name, agent)?,
         env: env.collect(),
@@ -84,7 +88,12 @@ fn launch(name: &AgentName, agent: &config::Agent) -> Result<Launch> {
         start_timeout: agent.start_timeout.0,
         open_timeout: agent.open_timeout.0,
         max_line_bytes: agent.max_line.to_usize(),
-        grants: Grants { files: agent.files, terminals: agent.terminals, ..Grants::default() },
+        grants: Grants {
+            files: agent.files,
+            terminals: agent.terminals,
+            private,
+            ..Grants::default()
+        },
         client_tools: agent.client_tools,
         auth_method: agent.auth_method.clone(),
         hold: agent.hold,

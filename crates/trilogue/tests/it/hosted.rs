@@ -203,3 +203,123 @@ fn an_agent_is_started_once_for_an_editor_that_works_where_it_was_launched() {
     let begun = heard.lines().filter(|line| line.contains(r#""method":"initialize""#));
     assert_eq!(begun.count(), 1, "{heard}");
 }
+
+/// A server with an agent that may run commands.
+fn serve_commands(home: &Home) -> Server {
+    let agent = example("scripted_agent");
+    let state = home.state().parent().unwrap().display().to_string();
+    let config = format!(
+        "[store]\nurl = \"memory:\"\n[agents.runner]\nkind = \"agent-client\"\ncommand = [{:?}]\ncwd = \"project\"\nterminals = true\nenv = {{ XDG_STATE_HOME = {state:?} }}\n[agents.echo]\nkind = \"builtin\"\nbuiltin = \"echo\"\n",
+        agent.to_str().unwrap()
+    );
+    std::fs::create_dir_all(home.work().join("project")).unwrap();
+    let config = home.write("trilogue.toml", &config);
+    home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"])
+}
+
+#[test]
+fn an_agent_does_not_reach_the_local_socket_of_its_server() {
+    let home = Home::new();
+    let server = serve_commands(&home);
+    let meet = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}"#;
+    let input = home.write("meet", &format!("{meet}\n"));
+    let connect =
+        |before: &str| format!("{before} {BINARY} connect echo < {} 2>&1", input.display());
+    for before in ["", "setsid -w"] {
+        let script = format!("term:{}", connect(before));
+        let told = server.run(&["run", "runner", &script]).expect(0).out;
+        assert!(told.contains("cannot act for the server's user"), "{told}");
+        assert!(!told.contains("agentInfo"), "{told}");
+    }
+    assert!(home.log().contains("refused a local connection of a hosted agent"));
+    // Other programs of the user reach it, while the agent runs.
+    let mut command = home.program("sh");
+    command.args(["-c", &connect("")]);
+    let met = finish(command, "").expect(0).out;
+    assert!(met.contains("protocolVersion"), "{met}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_agent_does_not_answer_with_a_token_that_it_has_found() {
+    let home = Home::new();
+    let server = serve_commands(&home);
+    server.run(&["run", "runner", "permission:edit:/a", "--thread", "asks"]).expect(3);
+    let waiting = server.run(&["inbox", "-q"]).expect(0).out;
+    let path = format!("/api/v1/interrupts/{}/answer", waiting.trim());
+    let port = server.address.rsplit(':').next().unwrap();
+    let script = format!(
+        r#"body='{{"option":"once"}}'
+exec 3<>/dev/tcp/127.0.0.1/{port}
+printf 'POST {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %s\r\n\r\n%s' "$(cat {})" "${{#body}}" "$body" >&3
+cat <&3
+"#,
+        server.address,
+        server.token_file().display(),
+    );
+    let script = home.write("answer.sh", &script);
+    for before in ["", "setsid -w", "env -i"] {
+        let line = format!("term:{before} /bin/bash {} 2>&1", script.display());
+        let told = server.run(&["run", "runner", &line]).expect(0).out;
+        assert!(told.contains("403") && told.contains("cannot answer questions"), "{told}");
+    }
+    assert_eq!(server.run(&["inbox", "-q"]).expect(0).out, waiting);
+    assert!(home.log().contains("refused an answer of a hosted agent"));
+    // The same script of its user answers.
+    let mut command = home.program("/bin/bash");
+    command.arg(&script);
+    let told = finish(command, "").expect(0).out;
+    assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+    assert_eq!(server.run(&["inbox", "-q"]).expect(0).out, "");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn no_other_program_of_its_user_reads_the_environment_of_a_server() {
+    use std::os::unix::fs::chown;
+    // The administrator reads everything, so that another user is taken where the tests run as that one.
+    const NOBODY: u32 = 65_534;
+    let is_root = rustix::process::geteuid().is_root();
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path();
+    let program = |program: &str| {
+        let mut command = if is_root { Command::new("setpriv") } else { Command::new(program) };
+        if is_root {
+            let user = format!("--reuid={NOBODY}");
+            command.args([&user, "--clear-groups", program]);
+        }
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+        command.env("HOME", place).env("SECRET_WORD", "opensesame").current_dir("/");
+        command
+    };
+    if is_root {
+        chown(place, Some(NOBODY), None).unwrap();
+    }
+    let ports = place.join("ports");
+    let mut server = program(BINARY);
+    server.args(["demo", "--listen", "127.0.0.1:0", "--port-file"]).arg(&ports);
+    let mut server = server.stdout(std::process::Stdio::null()).spawn().unwrap();
+    crate::harness::until(|| ports.exists().then_some(()));
+    let environment = format!("/proc/{}/environ", server.id());
+    let read = program("cat").arg(&environment).output().unwrap();
+    // Another process of this user can be read.
+    let own = program("cat").arg("/proc/self/environ").output().unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(!read.status.success() && read.stdout.is_empty(), "{read:?}");
+    assert!(String::from_utf8_lossy(&read.stderr).contains("Permission denied"), "{read:?}");
+    assert!(String::from_utf8_lossy(&own.stdout).contains("opensesame"), "{own:?}");
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_person_who_may_never_come() {
+    let home = Home::new();
+    let server = serve_commands(&home);
+    server.run(&["run", "runner", "permission:edit:/a", "--thread", "asks"]).expect(3);
+    let begun = std::time::Instant::now();
+    assert!(server.stop(rustix::process::Signal::TERM).success());
+    // The deadline of a stop is 30 seconds.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
+    let server = serve_commands(&home);
+    assert_eq!(server.run(&["inbox", "-q"]).expect(0).out, "");
+}

@@ -28,7 +28,7 @@ impl LocalFace for State {
     }
 
     async fn serve(self: Arc<Self>, local: LocalConnection) {
-        let LocalConnection { stream, principal, is_full, stop } = local;
+        let LocalConnection { stream, principal, is_full, is_agent, stop } = local;
         let (mut reader, writer) = match split_local(stream) {
             Ok(halves) => halves,
             Err(error) => {
@@ -40,6 +40,11 @@ impl LocalFace for State {
         let mut received = BytesMut::new();
         let within = self.options.hello_timeout;
         let hello = async {
+            if is_agent {
+                let message = "programs of a hosted agent cannot act for the server's user";
+                return Err(Error::new(Code::Forbidden, message)
+                    .hint("give the agent a token of its own in `env`, and use another protocol"));
+            }
             if is_full {
                 let most = self.options.max_connections;
                 let message = format!("{most} programs are connected, which is the most");

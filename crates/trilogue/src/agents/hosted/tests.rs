@@ -72,7 +72,12 @@ fn every_setting_arrives() {
         start_timeout: Duration::from_secs(5),
         open_timeout: Duration::from_secs(6),
         max_line_bytes: 1024 * 1024,
-        grants: Grants { files: workspace::Files::Write, terminals: true, ..Grants::default() },
+        grants: Grants {
+            files: workspace::Files::Write,
+            terminals: true,
+            private: crate::token_file::state_dir().into_iter().collect(),
+            ..Grants::default()
+        },
         client_tools: backend::ClientTools::Forward,
         auth_method: Some("key".to_owned()),
         hold: true,
@@ -112,6 +117,7 @@ fn what_cannot_work_names_its_setting_and_the_fix() {
         (with("max_sessions = 0"), ["`agents.coder.max_sessions`", "at least 1"]),
         (with("max_line = \"1KiB\""), ["`agents.coder.max_line`", "64KiB"]),
         (with("env = { \"A=B\" = \"x\" }"), ["`agents.coder.env`", "A=B"]),
+        (with("inherit = [\"TRILOGUE_TOKEN\"]"), ["`agents.coder.inherit`", "`env`"]),
     ] {
         assert!(parts.iter().all(|part| said.contains(part)), "{said}");
     }
@@ -130,7 +136,8 @@ fn rules_are_read_and_say_what_is_wrong() {
     let rules = rules(&name, &agent).unwrap();
     let root = Some(Path::new("/none/ws"));
     let decide = |kind, tool, path: Option<&'static str>| {
-        let subject = Subject { kind: Some(kind), tool, paths: path.into_iter().collect(), root };
+        let paths = path.into_iter().collect();
+        let subject = Subject { kind: Some(kind), tool, paths, root, ..Subject::default() };
         rules.decide(&subject).map(|(name, verdict)| (name.to_owned(), verdict))
     };
     assert_eq!(decide("read", None, Some("src/a")), Some(("reads".to_owned(), Verdict::Allow)));

@@ -1,0 +1,109 @@
+//! A bound on all children together: the one that has been idle longest makes room for another.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Weak};
+
+use tokio::time::Instant;
+use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::lock;
+
+use super::tree::Census;
+use super::{Child, Children};
+
+/// The most that the children of a server may use together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Budget {
+    pub max_processes: usize,
+    /// The memory of all processes, with those that they started, in bytes.
+    pub max_memory_bytes: u64,
+}
+
+/// A child that can be stopped while nobody uses it.
+pub(crate) trait IdleChild: Send + Sync {
+    fn child(&self) -> &Child;
+    /// When it became idle. `None` while it is in use.
+    fn idle_since(&self) -> Option<Instant>;
+    /// Takes it out of use. `false` if it is in use.
+    fn retire(&self) -> bool;
+}
+
+// === impl Budget ===
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { max_processes: 64, max_memory_bytes: 8 * 1024 * 1024 * 1024 }
+    }
+}
+
+// === impl Children ===
+
+impl Children {
+    /// Bounds what all children use together from now on.
+    pub fn set_budget(&self, budget: Budget) {
+        *lock(&self.budget) = budget;
+    }
+
+    /// How many children nobody uses.
+    #[must_use]
+    pub fn idle_count(&self) -> usize {
+        self.idle_children().iter().filter(|child| child.idle_since().is_some()).count()
+    }
+
+    /// Lets a child make room for others while it is idle.
+    pub(crate) fn may_stop(&self, child: Weak<dyn IdleChild>) {
+        let mut idle = lock(&self.idle);
+        idle.retain(|known| known.strong_count() > 0);
+        idle.push(child);
+    }
+
+    /// Stops idle children until there is room for one more, the one that has been idle longest first.
+    /// Errors: `overloaded` if all are in use.
+    pub(crate) async fn make_room(&self) -> Result<()> {
+        while let Some(excess) = self.excess().await {
+            let mut idle: Vec<_> = self
+                .idle_children()
+                .into_iter()
+                .filter_map(|child| Some((child.idle_since()?, child)))
+                .collect();
+            idle.sort_by_key(|(since, _)| *since);
+            let Some((_, idle)) = idle.into_iter().find(|(_, child)| child.retire()) else {
+                return Err(Error::new(Code::Overloaded, excess).hint(
+                    "wait until an agent is idle, or raise `runtime.max_agent_processes` or `runtime.max_agent_memory`",
+                ));
+            };
+            tracing::info!(reason = excess, "stopping an idle process of an agent");
+            let instance = idle.child().instance();
+            let mut running = self.running.subscribe();
+            idle.child().stop().await;
+            // It fails only if the sender is dropped, which `self` is not.
+            drop(running.wait_for(|running| !running.children.contains_key(&instance)).await);
+        }
+        Ok(())
+    }
+
+    /// What is used up, if anything is.
+    async fn excess(&self) -> Option<String> {
+        let Budget { max_processes, max_memory_bytes } = *lock(&self.budget);
+        let leaders: HashSet<u32> = {
+            let running = self.running.borrow();
+            if running.children.len() + running.starting >= max_processes {
+                return Some(format!("all {max_processes} processes of agents are in use"));
+            }
+            running.children.values().filter_map(Child::pid).collect()
+        };
+        if leaders.is_empty() {
+            return None;
+        }
+        // It reads files of the system.
+        let used = tokio::task::spawn_blocking(move || Census::take().resident_bytes(&leaders));
+        let used = used.await.ok()?;
+        (used >= max_memory_bytes).then(|| {
+            let [used, most] = [used, max_memory_bytes].map(|bytes| bytes / (1024 * 1024));
+            format!("the processes of agents use {used} MiB, and at most {most} MiB are allowed")
+        })
+    }
+
+    fn idle_children(&self) -> Vec<Arc<dyn IdleChild>> {
+        lock(&self.idle).iter().filter_map(Weak::upgrade).collect()
+    }
+}
