@@ -150,6 +150,42 @@ async fn a_client_with_forms_is_asked_by_one_where_the_question_has_a_schema() {
 }
 
 #[tokio::test]
+async fn who_dismisses_a_question_of_another_s_run_leaves_it_open() {
+    let rig = Rig::start().await;
+    let (mut editor, session) =
+        rig.door().opened_with("puppet", json!({"elicitation": {"form": {}}})).await;
+    let (dismissed, declined) = (json!({"action": "cancel"}), json!({"action": "decline"}));
+    let closed = json!({"outcome": {"outcome": "cancelled"}});
+    let answer = json!({"value": {"name": "Ada"}});
+    for (asks, method, reply, answer) in [
+        ("form", "elicitation/create", &dismissed, &answer),
+        ("form", "elicitation/create", &declined, &answer),
+        ("ask", "session/request_permission", &closed, &json!({"option": "yes"})),
+    ] {
+        rig.run_on(&session, asks).await;
+        let asked = editor.request(method).await;
+        editor.reply(&asked, reply.clone()).await;
+        // The reply is taken by a task.
+        for _ in 0..20 {
+            editor.ok("session/list", json!({})).await;
+        }
+        let alice = rig.alice();
+        let pending = alice.get("/api/v1/interrupts?pending=true").await.unwrap().ok().unwrap();
+        let id = pending["items"][0]["id"].as_str().unwrap();
+        let path = format!("/api/v1/interrupts/{id}/answer");
+        let row = alice.post(&path, answer).await.unwrap().ok().unwrap();
+        let run = format!("/api/v1/runs/{}/wait", row["run_id"].as_str().unwrap());
+        let run = alice.get(&run).await.unwrap().ok().unwrap();
+        assert_eq!(run["status"], "completed", "{asks} {reply}: {run}");
+    }
+    // Who prompted and waits for the turn ends it by that.
+    let prompt = editor.start_prompt(&session, "form").await;
+    let asked = editor.request("elicitation/create").await;
+    editor.reply(&asked, dismissed).await;
+    assert_eq!(editor.answer(&prompt).await["result"]["stopReason"], "cancelled");
+}
+
+#[tokio::test]
 async fn what_a_hosted_agent_asks_comes_as_it_asked_it() {
     let hosted = Arc::new(Hosted::new());
     let rig = Rig::of(Setup { agents: vec![hosted], ..Setup::default() }).await;

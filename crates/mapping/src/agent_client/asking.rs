@@ -14,11 +14,11 @@ use trilogue_wire::native;
 
 use super::answer::{consent, is_consent};
 use super::block::{Extension, fenced};
-use super::config::{Choice, choices};
 use super::permission_completion::as_sent;
 use super::prompt::blocks_of;
+use crate::choice::{Choice, list, one_choice};
 use crate::communication::{answer_of_parts, truth_property};
-use crate::shape::{Properties, text_property};
+use crate::shape::text_property;
 
 /// The field of a form that asks for one value.
 const ANSWER: &str = "answer";
@@ -101,7 +101,7 @@ fn permission(interrupt: &Interrupt, session: &str) -> Option<Asking> {
 
 /// A question with one of a few values as its answer.
 fn choice(interrupt: &Interrupt, session: &str) -> Option<Asking> {
-    let (_, choices) = one_choice(interrupt)?;
+    let (_, choices) = choice_of(interrupt)?;
     let options = choices.into_iter().map(|choice| {
         let kind = match choice.value {
             Value::Bool(false) => PermissionOptionKind::RejectOnce,
@@ -198,34 +198,8 @@ fn is_one_value(schema: &str) -> bool {
     matches!(kind.as_deref(), Some("string" | "number" | "integer" | "boolean"))
 }
 
-/// The single boolean, or the single list of values, of an answer: its property, and the values.
-fn one_choice(interrupt: &Interrupt) -> Option<(Option<String>, Vec<Choice>)> {
-    let schema = interrupt.schema.as_ref()?.to_value();
-    let whole = values(&schema);
-    if !whole.is_empty() {
-        return Some((None, whole));
-    }
-    let Properties { all, required } = Properties::of(&schema)?;
-    let name = match required.as_slice() {
-        [name] => (*name).to_owned(),
-        [] if all.len() == 1 => all.keys().next()?.clone(),
-        _ => return None,
-    };
-    let values = values(all.get(&name)?);
-    (!values.is_empty()).then_some((Some(name), values))
-}
-
-fn values(schema: &Value) -> Vec<Choice> {
-    if schema.get("type").and_then(Value::as_str) == Some("boolean") {
-        let truth = |value: bool, name: &str| Choice {
-            id: value.to_string(),
-            name: name.to_owned(),
-            description: None,
-            value: value.into(),
-        };
-        return vec![truth(true, "Yes"), truth(false, "No")];
-    }
-    choices(schema)
+fn choice_of(interrupt: &Interrupt) -> Option<(Option<String>, Vec<Choice>)> {
+    one_choice(&interrupt.schema.as_ref()?.to_value())
 }
 
 fn words(interrupt: &Interrupt) -> String {
@@ -280,9 +254,12 @@ fn fits(interrupt: &Interrupt) -> Option<String> {
             interrupt.options.iter().map(|it| format!("{} ({})", it.id, it.name)).collect();
         return Some(format!("Answer with one of: {}", options.join(", ")));
     }
-    if let Some((_, choices)) = one_choice(interrupt) {
-        let ids: Vec<_> = choices.iter().map(|choice| choice.id.as_str()).collect();
-        return Some(format!("Answer with one of: {}", ids.join(", ")));
+    if let Some((_, choices)) = choice_of(interrupt) {
+        if choices.iter().any(|choice| choice.value.is_boolean()) {
+            let ids: Vec<_> = choices.iter().map(|choice| choice.id.as_str()).collect();
+            return Some(format!("Answer with one of: {}", ids.join(", ")));
+        }
+        return Some(format!("Answer with one of these, or with its number:\n{}", list(&choices)));
     }
     let schema = interrupt.schema.as_ref()?;
     let value = schema.to_value();
@@ -313,13 +290,25 @@ pub fn answer_of_permission(
         let option = offered.or_else(|| interrupt.reject_option())?;
         return Some(Answer::Option(option.id.clone()));
     }
-    let (property, choices) = one_choice(interrupt)?;
+    let (property, choices) = choice_of(interrupt)?;
     let value = choices.into_iter().find(|choice| Some(choice.id.as_str()) == chosen)?.value;
     let answer = match property {
         Some(property) => json!({ property: value }),
         None => value,
     };
     Some(Answer::Json(Json::from_value(&answer)))
+}
+
+/// Whether a client's answer to a permission request chooses an option that was offered.
+#[must_use]
+pub fn chooses(interrupt: &Interrupt, response: &RequestPermissionResponse) -> bool {
+    let RequestPermissionOutcome::Selected(selected) = &response.outcome else { return false };
+    let chosen = selected.option_id.as_str();
+    match interrupt.kind {
+        InterruptKind::Permission => interrupt.options.iter().any(|option| option.id == chosen),
+        _ => choice_of(interrupt)
+            .is_some_and(|(_, choices)| choices.iter().any(|choice| choice.id == chosen)),
+    }
 }
 
 /// A client's answer to an elicitation. A hosted agent gets `false` for declined and `null` for unanswered; other agents have neither, so that `None` is returned.

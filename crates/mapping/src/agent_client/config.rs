@@ -8,6 +8,8 @@ use trilogue_wire::agent_client::{
     SessionConfigSelectOption, SessionConfigValue, SetSessionConfigOptionRequest,
 };
 
+use crate::choice::choices;
+
 /// The options that an agent's configuration schema makes: its choices and its booleans; `config` has the current values.
 /// Secret properties make no options.
 #[must_use]
@@ -115,38 +117,4 @@ fn is_boolean(property: &Value) -> bool {
 fn is_secret(property: &Value) -> bool {
     property.get("writeOnly") == Some(&Value::Bool(true))
         || property.get("format").and_then(Value::as_str) == Some("password")
-}
-
-/// One value that a schema allows.
-pub(super) struct Choice {
-    /// Its id for programs: its text, or its JSON where it is not text.
-    pub(super) id: String,
-    pub(super) name: String,
-    pub(super) description: Option<String>,
-    pub(super) value: Value,
-}
-
-pub(super) fn choices(schema: &Value) -> Vec<Choice> {
-    let id = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
-        let choice = |value: &Value| Choice {
-            id: id(value),
-            name: id(value),
-            description: None,
-            value: value.clone(),
-        };
-        return values.iter().map(choice).collect();
-    }
-    let titled = schema.get("oneOf").or_else(|| schema.get("anyOf")).and_then(Value::as_array);
-    let choice = |item: &Value| {
-        let value = item.get("const")?;
-        let text = |key: &str| item.get(key).and_then(Value::as_str).map(str::to_owned);
-        Some(Choice {
-            id: id(value),
-            name: text("title").unwrap_or_else(|| id(value)),
-            description: text("description"),
-            value: value.clone(),
-        })
-    };
-    titled.and_then(|items| items.iter().map(choice).collect::<Option<_>>()).unwrap_or_default()
 }

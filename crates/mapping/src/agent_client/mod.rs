@@ -21,12 +21,14 @@ mod permission_completion;
 mod prompt;
 mod relay;
 mod tool_calls;
+mod tool_subject;
 mod updates;
 
 pub use agent::initialize_result;
 pub use answer::filled_in;
 pub use asking::{
-    Asking, answer_of_elicitation, answer_of_permission, answer_of_prompt, asking, tool_call_of,
+    Asking, answer_of_elicitation, answer_of_permission, answer_of_prompt, asking, chooses,
+    tool_call_of,
 };
 pub use block::Extension;
 pub use card::card;
@@ -37,7 +39,6 @@ pub use extra::{
 };
 pub use interrupt::{
     elicitation_outcome, interrupt_of_elicitation, interrupt_of_permission, permission_outcome,
-    subject,
 };
 pub use logged::{logged_notification, logged_result, update_original};
 pub use meta::{with_members, without_meta};
@@ -53,6 +54,7 @@ pub use relay::{
     Gate, IdFormat, Relay, Relayed, result_without_booleans, shown_id, without_booleans,
 };
 pub use tool_calls::{KnownCall, ToolCalls};
+pub use tool_subject::{ToolSubject, subject, subject_of_method};
 pub use updates::{Update, Updates, input_id};
 
 /// The key under `_meta` of blocks for the parts' members that the protocol does not have.

@@ -10,6 +10,7 @@ use trilogue_wire::agent_communication::Message;
 
 use super::input::{extension, inside, take};
 use super::part::read_parts;
+use crate::choice::chosen;
 use crate::shape::{Properties, is_json, is_of, text_property};
 
 const PLACE: &str = "await_resume.message.";
@@ -147,6 +148,9 @@ fn json_answer(interrupt: &Interrupt, text: &str) -> Option<Json> {
     };
     if text.is_empty() {
         return None;
+    }
+    if let Some(value) = chosen(&schema, text) {
+        return Some(Json::from_value(&value));
     }
     if let Some(property) = text_property(&schema) {
         return Some(Json::from_value(&json!({ property: text })));

@@ -3,6 +3,7 @@ use trilogue_domain::content::BlobRef;
 use trilogue_domain::{Interrupt, InterruptKind, Json, Part};
 
 use super::part::write_part_with;
+use crate::choice::{list, one_choice};
 
 /// The rendered parts of the await message. A question for a message is its prompt only; others also list the valid answers, as text and as JSON.
 pub(super) fn parts(
@@ -42,7 +43,15 @@ fn in_words(interrupt: &Interrupt) -> String {
 
 fn options(interrupt: &Interrupt) -> Option<String> {
     if interrupt.options.is_empty() {
-        return None;
+        let (_, choices) = one_choice(&interrupt.schema.as_ref()?.to_value())?;
+        // A yes or no needs no list, and takes no number.
+        if choices.iter().any(|choice| choice.value.is_boolean()) {
+            return None;
+        }
+        return Some(format!(
+            "\nAnswer with one of these, or with its number:\n{}",
+            list(&choices)
+        ));
     }
     let options = interrupt.options.iter().map(|option| format!("{} ({})", option.id, option.name));
     Some(format!("\nAnswer with one of: {}", options.collect::<Vec<_>>().join(", ")))

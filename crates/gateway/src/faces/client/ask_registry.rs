@@ -18,7 +18,7 @@ type Subject = (ThreadKey, InterruptId);
 struct AskCount {
     /// How many clients may still answer.
     open: usize,
-    /// Whether a client has declined.
+    /// Whether a client has declined whose own prompt waits for the answer.
     has_declined: bool,
 }
 
@@ -56,12 +56,13 @@ impl AskTicket {
         self.subject.0
     }
 
-    /// The client declines. Returns `true` if no other client is being asked.
-    pub(crate) fn decline(&self) -> bool {
-        self.put_back(true)
+    /// The client declines. Returns `true` if no other client is being asked, and one of those that declined waits for the turn: then that is
+    /// the answer. Without one, the question is open to whoever began the run.
+    pub(crate) fn decline(&self, waits_for_turn: bool) -> bool {
+        self.put_back(waits_for_turn)
     }
 
-    /// The client is gone. Returns `true` if no other client is being asked and one of them declined.
+    /// The client is gone. Returns `true` as [`Self::decline`] does.
     pub(crate) fn leave(&self) -> bool {
         self.put_back(false)
     }

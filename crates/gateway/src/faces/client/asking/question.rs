@@ -87,7 +87,15 @@ pub(crate) fn withdraw(
     }
 }
 
-/// Processes the client's reply to a question. `None`: the client declines, which counts as an answer only if no other client is being asked.
+/// The client's reply to a question.
+enum Reply {
+    Answer(Answer, Option<Json>),
+    /// The client chooses nothing. What its agent gets if nobody else can answer.
+    Dismissal(Option<Answer>, Option<Json>),
+}
+
+/// Processes the client's reply to a question. A reply that chooses nothing, or does not fit, is an answer only if no other client is being
+/// asked, and the turn is one that was asked for here: others may have begun the run, and answer it elsewhere.
 pub(crate) async fn take_reply(
     connection: &ClientConnection,
     question: &PendingQuestion,
@@ -98,19 +106,36 @@ pub(crate) async fn take_reply(
     }
     let interrupt = &question.interrupt;
     let result = result.and_then(|json| RawValue::from_string(json).ok());
-    let answer = result.and_then(|raw| read_reply(question, &raw));
-    let answer = answer.filter(|(answer, _)| {
-        answer.as_ref().is_none_or(|answer| is_valid(connection, interrupt, answer))
+    let reply = result.and_then(|raw| read_reply(question, &raw));
+    let reply = reply.filter(|reply| match reply {
+        Reply::Answer(answer, _) => is_valid(connection, interrupt, answer),
+        Reply::Dismissal(..) => true,
     });
-    match answer {
-        Some((answer, extra)) => resolve(connection, interrupt, answer, extra).await,
-        None if question.ticket.decline() => {
+    let is_last = || question.ticket.decline(waits_for_turn(connection, question));
+    match reply {
+        Some(Reply::Answer(answer, extra)) => {
+            resolve(connection, interrupt, Some(answer), extra).await;
+        }
+        Some(Reply::Dismissal(answer @ Some(_), extra)) if is_last() => {
+            resolve(connection, interrupt, answer, extra).await;
+        }
+        Some(Reply::Dismissal(None, _)) | None if is_last() => {
             resolve_declined(connection, interrupt, question.form).await;
         }
-        None => {
-            tracing::debug!(interrupt = %interrupt.id, "client declined; other clients are being asked");
+        Some(Reply::Dismissal(..)) | None => {
+            tracing::debug!(interrupt = %interrupt.id, "client declined; others may answer");
         }
     }
+}
+
+/// Whether the client has prompted the run that asks, and waits for its end.
+fn waits_for_turn(connection: &ClientConnection, question: &PendingQuestion) -> bool {
+    let queue = connection.queues.get(&question.session);
+    let session = queue.and_then(|queue| queue.session());
+    session.is_some_and(|session| {
+        let state = session.state();
+        state.accepting > 0 || state.prompts.iter().any(|prompt| prompt.run == question.run)
+    })
 }
 
 /// Whether the agent accepts an answer. An invalid one counts as declined, like an error.
@@ -123,23 +148,29 @@ fn is_valid(connection: &ClientConnection, interrupt: &Interrupt, answer: &Answe
     checked.is_ok()
 }
 
-/// The answer in a client's result, and its further members for a hosted agent. `None` if the result is invalid.
-fn read_reply(
-    question: &PendingQuestion,
-    raw: &RawValue,
-) -> Option<(Option<Answer>, Option<Json>)> {
+/// The answer in a client's result, with its further members for a hosted agent. `None` if the result is invalid.
+fn read_reply(question: &PendingQuestion, raw: &RawValue) -> Option<Reply> {
     let interrupt = &question.interrupt;
-    Some(match question.form {
+    let (answer, extra, is_chosen) = match question.form {
         QuestionForm::Permission => {
-            let response = read_result(raw, Rules::Lenient).ok()?;
+            let response: RequestPermissionResponse = read_result(raw, Rules::Lenient).ok()?;
             let extra = mapping::extra_of_permission(interrupt, raw.get());
-            (mapping::answer_of_permission(interrupt, &response), extra)
+            let is_chosen = mapping::chooses(interrupt, &response);
+            (mapping::answer_of_permission(interrupt, &response), extra, is_chosen)
         }
         QuestionForm::Elicitation => {
-            let response = read_result(raw, Rules::Lenient).ok()?;
+            let response: CreateElicitationResponse = read_result(raw, Rules::Lenient).ok()?;
             let extra = mapping::extra_of_elicitation(interrupt, raw.get());
-            (mapping::answer_of_elicitation(interrupt, &response), extra)
+            let is_chosen = matches!(
+                response,
+                CreateElicitationResponse::Accept(_) | CreateElicitationResponse::Decline(_)
+            );
+            (mapping::answer_of_elicitation(interrupt, &response), extra, is_chosen)
         }
+    };
+    Some(match answer {
+        Some(answer) if is_chosen => Reply::Answer(answer, extra),
+        answer => Reply::Dismissal(answer, extra),
     })
 }
 
