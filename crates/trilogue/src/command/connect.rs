@@ -82,12 +82,12 @@ impl ProxyArguments {
             }
             tell(told);
         };
-        proxy::run(link, Stdio::open(), tell).await.map_err(|error| match error.code() {
-            Code::PeerUnavailable => {
-                CliError { exit: ExitStatus::Unreachable, ..CliError::from(error) }
-            }
-            _ if said.as_ref() == Some(&error) => CliError::silent(CliError::from(error).exit),
-            _ => CliError::from(error),
+        proxy::run(link, Stdio::open(), tell).await.map_err(|error| {
+            let was_said = said.as_ref() == Some(&error);
+            let is_unreachable = error.code() == Code::PeerUnavailable;
+            let failed = CliError::from(error);
+            let exit = if is_unreachable { ExitStatus::Unreachable } else { failed.exit };
+            if was_said { CliError::silent(exit) } else { CliError { exit, ..failed } }
         })
     }
 }

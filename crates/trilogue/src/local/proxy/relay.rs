@@ -1,5 +1,6 @@
 //! The streams of the proxy.
 
+use std::io::IsTerminal as _;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ use super::stdio::Stdio;
 const MAX_WAITING_BYTES: usize = 16 * 1024 * 1024;
 const PIECE_BYTES: usize = 64 * 1024;
 const LAST_BYTES: Duration = Duration::from_secs(1);
+/// How long an editor that gets no agent may take to send its first request.
+const FIRST_REQUEST: Duration = Duration::from_secs(10);
 
 /// Something that the user may want to know.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -123,6 +126,11 @@ pub async fn run(
                     server = ServerEnd::connected(connection);
                 }
                 Err(error) => {
+                    if !is_again {
+                        // An editor that gets no answer does not learn why.
+                        notify(&ProxyNotice::Refused(error.clone()));
+                        await_request(&mut proxy, &mut editor, input).await;
+                    }
                     read_editor(&mut proxy, &mut editor);
                     proxy.fail_all(&error_object(&error));
                     finish(output, proxy.editor_bytes()).await;
@@ -160,6 +168,31 @@ async fn next(
         event = server.next(to_server, may_read_server) => event,
         () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => RelayEvent::Deadline,
     }
+}
+
+/// Reads until the editor has sent a request, has ended its input, or is a person at a terminal.
+async fn await_request(
+    proxy: &mut Proxy,
+    editor: &mut Decoder,
+    input: &mut (impl AsyncRead + Unpin),
+) {
+    if std::io::stdin().is_terminal() {
+        return;
+    }
+    let first = async {
+        loop {
+            read_editor(proxy, editor);
+            if proxy.has_requests() {
+                return;
+            }
+            match input.read_buf(editor.buffer_for(PIECE_BYTES)).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+        }
+    };
+    // An editor that sends nothing needs no answer.
+    let _ = timeout(FIRST_REQUEST, first).await;
 }
 
 fn read_editor(proxy: &mut Proxy, editor: &mut Decoder) {

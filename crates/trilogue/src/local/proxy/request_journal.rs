@@ -235,6 +235,10 @@ impl RequestJournal {
         lost
     }
 
+    pub(super) fn has_requests(&self) -> bool {
+        self.entries.values().any(|entry| matches!(entry.kind, EntryKind::Request(..)))
+    }
+
     pub(super) fn drain(&mut self) -> Vec<Id<'static>> {
         self.by_id.clear();
         self.bytes = 0;

@@ -184,6 +184,11 @@ impl Proxy {
     }
 
     /// There will be no connection: fails all open requests.
+    /// Whether a request of the editor waits for its response.
+    pub(super) fn has_requests(&self) -> bool {
+        self.journal.has_requests()
+    }
+
     pub(super) fn fail_all(&mut self, error: &ErrorObject) {
         for id in self.journal.drain() {
             self.write_error(&id, error);
