@@ -66,7 +66,7 @@ impl AgentRegistry {
 
     pub(crate) fn backend(&self, name: &AgentName) -> Result<&Arc<dyn Backend>> {
         self.get(name).ok_or_else(|| {
-            let cards = self.iter().map(|agent| agent.card());
+            let cards = self.iter().filter(|agent| agent.is_listed()).map(|agent| agent.card());
             let mut names: Vec<_> = cards.map(|card| card.name.as_str()).collect();
             names.sort_unstable();
             Error::new(Code::AgentNotFound, format!("there is no agent '{name}'"))
@@ -113,6 +113,29 @@ impl AgentRegistry {
         };
         if tokio::time::timeout(FORGOTTEN_WITHIN, all).await.is_err() {
             tracing::warn!(%thread, "an agent takes long to forget an erased thread");
+        }
+    }
+
+    /// Tells agents with sessions of their own that a thread gets no further run. Returns at once.
+    pub(crate) fn close_sessions(
+        &self,
+        services: &Arc<Services>,
+        (key, thread, tenant): (ThreadKey, &ThreadId, &TenantId),
+    ) {
+        for agent in self.iter().filter(|agent| agent.sessions().is_some()) {
+            let agent = Arc::clone(agent);
+            let context = ThreadContext {
+                services: Arc::clone(services),
+                thread: key,
+                id: thread.clone(),
+                scope: Scope { tenant: tenant.clone(), owner: None },
+                agent: agent.card().name.clone(),
+            };
+            tokio::spawn(async move {
+                if let Some(sessions) = agent.sessions() {
+                    sessions.close(&context).await;
+                }
+            });
         }
     }
 }

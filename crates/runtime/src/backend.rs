@@ -18,6 +18,11 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Whether the agent runs in this process: it then gives up the turn while it waits, and a short synchronous run costs one commit.
     fn is_native(&self) -> bool;
 
+    /// Whether lists name it. One that is not listed can be used by its name.
+    fn is_listed(&self) -> bool {
+        true
+    }
+
     /// What happens when a thread's head moves behind what this agent has seen.
     fn rewind(&self) -> Rewind {
         Rewind::Free

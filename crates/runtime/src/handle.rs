@@ -97,7 +97,8 @@ impl Runtime {
 
     #[must_use]
     pub fn agents(&self) -> Vec<&AgentCard> {
-        let mut cards: Vec<_> = self.registry().iter().map(|agent| agent.card()).collect();
+        let listed = self.registry().iter().filter(|agent| agent.is_listed());
+        let mut cards: Vec<_> = listed.map(|agent| agent.card()).collect();
         cards.sort_by(|one, other| one.name.cmp(&other.name));
         cards
     }

@@ -22,6 +22,8 @@ pub struct AgentClient(Arc<Inner>);
 struct Inner {
     card: AgentCard,
     opener: Arc<SessionOpener>,
+    /// Whether lists name it although no process of it has started.
+    is_configured: bool,
 }
 
 // === impl AgentClient ===
@@ -35,10 +37,31 @@ impl AgentClient {
         children: Arc<Children>,
         rules: Arc<Rules>,
     ) -> Result<Self> {
+        Self::build(card, launch, children, rules, true)
+    }
+
+    /// As [`AgentClient::new`], for a command that may not be an agent at all: lists name it once it has started.
+    pub fn of_command(card: AgentCard, launch: Launch, children: Arc<Children>) -> Result<Self> {
+        Self::build(card, launch, children, Arc::default(), false)
+    }
+
+    fn build(
+        card: AgentCard,
+        launch: Launch,
+        children: Arc<Children>,
+        rules: Arc<Rules>,
+        is_configured: bool,
+    ) -> Result<Self> {
         check(&card.name, &launch)?;
         let name = Arc::from(card.name.as_str());
         let opener = Arc::new(SessionOpener::new(name, launch, children, rules));
-        Ok(Self(Arc::new(Inner { card, opener })))
+        Ok(Self(Arc::new(Inner { card, opener, is_configured })))
+    }
+
+    /// Whether a process of it has started and answered.
+    #[must_use]
+    pub fn has_started(&self) -> bool {
+        self.opener().pool.has_started()
     }
 
     /// Starts the agent in another way from now on. Running processes keep their sessions until they exit.
@@ -62,6 +85,10 @@ impl Backend for AgentClient {
 
     fn is_native(&self) -> bool {
         false
+    }
+
+    fn is_listed(&self) -> bool {
+        self.0.is_configured || self.has_started()
     }
 
     fn rewind(&self) -> Rewind {

@@ -13,6 +13,29 @@ use trilogue_wire::jsonrpc::{Code as RpcCode, ErrorObject};
 
 const NOT_AN_AGENT_HINT: &str = "check that the command starts an agent of the Agent Client Protocol: it speaks the protocol on its standard input and output, and many programs need an option for that";
 
+/// The variables by which agents commonly get their credentials.
+const WELL_KNOWN: [&str; 16] = [
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "AZURE_OPENAI_API_KEY",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "CODEX_API_KEY",
+    "DASHSCOPE_API_KEY",
+    "DEEPSEEK_API_KEY",
+    "GEMINI_API_KEY",
+    "GITHUB_TOKEN",
+    "GOOGLE_API_KEY",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GROQ_API_KEY",
+    "MISTRAL_API_KEY",
+    "OPENAI_API_KEY",
+    "OPENROUTER_API_KEY",
+    "XAI_API_KEY",
+];
+/// The words of a failure for want of credentials.
+const CREDENTIAL_WORDS: [&str; 5] =
+    ["api key", "api_key", "credential", "unauthorized", "not logged in"];
+
 #[derive(Clone, Debug)]
 pub(super) enum AgentFailure {
     Refused(ErrorObject),
@@ -105,7 +128,8 @@ impl AgentFailure {
                 let MissingMethod { error, .. } = &*missing;
                 let data = error.data.as_ref().and_then(domain_json);
                 let failure = failure_of(error.code.0, &error.message, data.as_ref());
-                let hinted = failure.data.as_ref().and_then(|data| with_hint(data.as_str()));
+                let hinted = failure.data.as_ref();
+                let hinted = hinted.and_then(|data| with_hint(data.as_str(), NOT_AN_AGENT_HINT));
                 let data = hinted.or(failure.data);
                 Failure { message: missing.to_string(), data, ..failure }.bounded()
             }
@@ -113,6 +137,29 @@ impl AgentFailure {
             Self::Local(error) => local_failure(&error),
             Self::Incompatible(error) => Failure { transient: false, ..local_failure(&error) },
         }
+    }
+
+    /// As [`Self::into_failure`], of an agent whose child has these variables. `stderr` is what it wrote during the call.
+    pub(super) fn into_failure_of(self, env: &[(String, String)], stderr: &str) -> Failure {
+        let (is_refusal, needs_login) = (self.is_refusal(), self.is_authentication_required());
+        let mut failure = self.into_failure();
+        if is_refusal && !stderr.is_empty() && !failure.message.contains(stderr) {
+            failure.message =
+                format!("{}; its standard error ends with: {stderr}", failure.message);
+        }
+        let is_missing = |name: &str| {
+            std::env::var_os(name).is_some() && !env.iter().any(|(known, _)| known == name)
+        };
+        let missing = missing_variables(&failure.message, needs_login, is_missing);
+        if !missing.is_empty() {
+            let hint = format!(
+                "the server has {}, which the agent does not get; add it to `inherit` of the agent",
+                missing.join(" and ")
+            );
+            let details = failure.data.as_ref().map_or("{}", |data| data.as_str());
+            failure.data = with_hint(details, &hint).or(failure.data);
+        }
+        failure.bounded()
     }
 
     pub(super) fn into_call_error(self) -> CallError {
@@ -127,8 +174,9 @@ impl AgentFailure {
         match self {
             Self::MissingMethod(missing) => {
                 let data = missing.error.data.as_ref().and_then(domain_json);
-                let hinted = with_hint(data.as_ref().map_or("", |data| data.as_str()));
-                let hinted = hinted.or_else(|| with_hint("{}"));
+                let hint = |data: &str| with_hint(data, NOT_AN_AGENT_HINT);
+                let hinted = hint(data.as_ref().map_or("", |data| data.as_str()));
+                let hinted = hinted.or_else(|| hint("{}"));
                 CallError { data: hinted, ..CallError::new(code, missing.to_string()) }
             }
             Self::Refused(error) => {
@@ -184,8 +232,26 @@ fn local_failure(error: &Error) -> Failure {
     Failure { data: hint, ..Failure::of(error.code(), error.message()) }
 }
 
-fn with_hint(details: &str) -> Option<Json> {
-    let hinted = splice::set_text(details, &["hint"], NOT_AN_AGENT_HINT)?;
+/// The variables that the server has and the agent does not, among those that its failure may be about.
+fn missing_variables(
+    text: &str,
+    needs_login: bool,
+    is_missing: impl Fn(&str) -> bool,
+) -> Vec<&'static str> {
+    let missing: Vec<_> = WELL_KNOWN.iter().copied().filter(|name| is_missing(name)).collect();
+    let named: Vec<_> = missing.iter().copied().filter(|name| text.contains(name)).collect();
+    if !named.is_empty() {
+        return named;
+    }
+    let lower = text.to_lowercase();
+    if needs_login || CREDENTIAL_WORDS.iter().any(|word| lower.contains(word)) {
+        return missing;
+    }
+    Vec::new()
+}
+
+fn with_hint(details: &str, hint: &str) -> Option<Json> {
+    let hinted = splice::set_text(details, &["hint"], hint)?;
     Json::parse(hinted).ok()
 }
 
@@ -213,6 +279,17 @@ mod tests {
             }
             None => error,
         })
+    }
+
+    #[test]
+    fn a_variable_that_the_agent_may_want_is_named_if_only_the_server_has_it() {
+        let is_missing = |name: &str| matches!(name, "OPENAI_API_KEY" | "XAI_API_KEY");
+        let of = |text, needs_login| missing_variables(text, needs_login, is_missing);
+        assert_eq!(of("set OPENAI_API_KEY first", false), ["OPENAI_API_KEY"]);
+        assert_eq!(of("invalid API key", false), ["OPENAI_API_KEY", "XAI_API_KEY"]);
+        assert_eq!(of("Authentication required", true), ["OPENAI_API_KEY", "XAI_API_KEY"]);
+        assert!(of("the disk is full", false).is_empty());
+        assert!(missing_variables("set OPENAI_API_KEY first", true, |_| false).is_empty());
     }
 
     #[test]

@@ -151,7 +151,16 @@ async fn call_session(
     let process = session.process();
     let result = process.call_for(Some(client), method, &params, CLIENT_CALL_TIMEOUT).await?;
     session.modes().was_set(method, params.as_str(), result.as_str());
-    Ok(result)
+    Ok(with_our_id(result, session.remote(), thread.thread().as_str()))
+}
+
+/// A result that names the session by our id, if the agent has named it by its own.
+fn with_our_id(result: RawJson, remote: &str, ours: &str) -> RawJson {
+    if splice::get_text(result.as_str(), &["sessionId"]).as_deref() != Some(remote) {
+        return result;
+    }
+    let put = splice::set_text(result.as_str(), &["sessionId"], ours);
+    put.and_then(|put| RawJson::parse(put).ok()).unwrap_or(result)
 }
 
 async fn call_agent(

@@ -8,6 +8,12 @@ use trilogue_wire::jsonrpc::{self, ErrorObject};
 
 use super::PROTOCOL;
 
+/// The members of an error's data that can hold the reason, the most telling first.
+const REASONS: [&str; 7] =
+    ["details", "detail", "reason", "message", "error", "description", "cause"];
+/// How much of a reason a failure's message repeats, in characters.
+const MAX_REASON_CHARS: usize = 1_000;
+
 fn number(code: Code) -> jsonrpc::Code {
     if code == Code::MethodNotAllowed {
         return jsonrpc::Code::METHOD_NOT_FOUND;
@@ -100,12 +106,30 @@ pub fn failure_of(code: i32, message: &str, data: Option<&Json>) -> Failure {
         jsonrpc::Code::AUTH_REQUIRED => Code::Unauthenticated,
         _ => Code::AgentFailed,
     };
+    let reason = data.and_then(|data| reason(&data.to_value()));
     let data = data.map_or_else(String::new, |data| format!(",\"data\":{}", data.as_str()));
     let text = Value::from(message);
     let details = format!(
         "{{\"protocol\":\"{PROTOCOL}\",\"error\":{{\"code\":{code},\"message\":{text}{data}}}}}"
     );
-    let mut failure = Failure::of(known, message);
+    let mut failure = match reason.filter(|reason| !message.contains(reason.as_str())) {
+        Some(reason) => Failure::of(known, &format!("{message}: {reason}")),
+        None => Failure::of(known, message),
+    };
     failure.data = Json::parse(details).ok();
     failure
+}
+
+/// The reason in the data of an agent's error. Many agents have a general message and write there what is wrong.
+fn reason(data: &Value) -> Option<String> {
+    let text = match data {
+        Value::String(text) => text.as_str(),
+        Value::Object(members) => {
+            return REASONS.iter().find_map(|name| reason(members.get(*name)?));
+        }
+        _ => return None,
+    };
+    let text = text.trim();
+    let shown: String = text.chars().take(MAX_REASON_CHARS).collect();
+    (!shown.is_empty()).then_some(shown)
 }

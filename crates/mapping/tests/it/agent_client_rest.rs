@@ -31,6 +31,21 @@ fn told(error: &ErrorObject) -> Value {
 }
 
 #[test]
+fn the_reason_in_an_agent_s_data_is_part_of_its_failure() {
+    for (data, message) in [
+        (json!("no key"), "Internal error: no key"),
+        (json!({ "details": "no key" }), "Internal error: no key"),
+        (json!({ "error": { "message": "no key", "code": 5 } }), "Internal error: no key"),
+        (json!({ "details": "Internal error" }), "Internal error"),
+        (json!({ "details": "  " }), "Internal error"),
+        (json!([1]), "Internal error"),
+    ] {
+        let failure = failure_of(-32603, "Internal error", Some(&json_of(&data)));
+        assert_eq!(failure.message, message, "{data}");
+    }
+}
+
+#[test]
 fn a_turn_ends_with_the_agents_own_result_and_our_id() {
     let done = Outcome::Completed;
     let own = r#"{"stopReason":"max_tokens","usage":{"totalTokens":5},"userMessageId":"theirs"}"#;
@@ -76,9 +91,13 @@ fn an_agents_error_comes_out_as_it_went_in() {
     ] {
         for data in [None, Some(json!({ "a": [1.5] })), Some(json!("text"))] {
             let failure = failure_of(code, "why \"so\"", data.as_ref().map(json_of).as_ref());
+            let message = match &data {
+                Some(Value::String(reason)) => format!("why \"so\": {reason}"),
+                _ => "why \"so\"".to_owned(),
+            };
             assert_eq!(
                 (failure.code.as_str(), failure.message.as_str(), failure.transient),
-                (kept, "why \"so\"", false)
+                (kept, message.as_str(), false)
             );
             let mut expected = json!({ "code": code, "message": "why \"so\"" });
             if let Some(data) = data {

@@ -168,6 +168,12 @@ impl Owner {
     pub(super) async fn leave(mut self, error: Option<&Error>) {
         self.services.retire(self.thread);
         self.requests.close();
+        if let Some(state) = self.state.as_ref().filter(|state| state.thread.ephemeral) {
+            // It gets no other run, so that nobody uses what an agent keeps for it.
+            let thread = &state.thread;
+            let named = (thread.key, &thread.id, &thread.tenant);
+            self.agents.close_sessions(&self.services, named);
+        }
         let runs: Vec<RunKey> = self.tasks.keys().copied().collect();
         for run in runs {
             self.end_task(run);

@@ -34,8 +34,12 @@ fn render(status: &native::Status) -> String {
         store.threads, store.runs, store.bytes, store.schema_version
     ));
     text.push_str(&format!(
-        "now: {} runs at work, {} connections, {} streams\n",
-        runtime.running, status.connections, status.streams
+        "now: {} runs at work, {} processes of agents ({} idle), {} connections, {} streams\n",
+        runtime.running,
+        status.agents.processes,
+        status.agents.idle,
+        status.connections,
+        status.streams
     ));
     if runtime.draining {
         text.push_str("state: shutting down\n");

@@ -60,7 +60,7 @@ pub struct Agent {
     /// `agent-client` only: the maximum number of open sessions in a shared process. Above it, the server closes the least recently used session, and opens it again when a run needs it.
     #[serde(default = "max_sessions")]
     pub max_sessions: usize,
-    /// `agent-client` only: how long the server keeps an idle process that can open its sessions again. `0s` keeps it forever.
+    /// `agent-client` only: how long the server keeps an idle process. An agent that cannot open its sessions again gets the conversation as text afterwards. `0s` keeps it forever.
     #[serde(default = "idle_stop")]
     pub idle_stop: Span,
     /// `agent-client` only: how long the agent may take for its first response.

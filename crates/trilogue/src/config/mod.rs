@@ -23,6 +23,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use trilogue_backends::child::Budget;
 use trilogue_domain::Principal;
 use trilogue_gateway as gateway;
 use trilogue_store::record::NoOriginals;
@@ -212,6 +213,10 @@ pub struct Runtime {
     pub max_queued_runs_per_thread: usize,
     /// The maximum number of runs at work. Further runs wait in order. A run that waits for an answer is not at work. A run whose agent waits for another run of this server is, so the limit must exceed the number of such runs.
     pub max_running: usize,
+    /// The maximum number of processes of all hosted agents together. The one that has been idle longest makes room for another.
+    pub max_agent_processes: usize,
+    /// The most memory of all processes of hosted agents together, with the processes that they started. Beyond it, idle ones are stopped before another starts.
+    pub max_agent_memory: Size,
     /// Remove runs that ended longer ago than this. Not set: keep them.
     pub keep_runs_for: Option<Span>,
     /// Keep only this many ended runs per thread, the newest ones. Not set: keep all.
@@ -414,12 +419,15 @@ impl Store {
 impl Default for Runtime {
     fn default() -> Self {
         let options = trilogue_runtime::Options::default();
+        let budget = Budget::default();
         Self {
             interrupt_deadline: Span(options.interrupt_deadline),
             attended_deadline: Span(options.attended_deadline),
             cancel_grace: Span(options.cancel_grace),
             max_queued_runs_per_thread: options.max_queued_runs_per_thread,
             max_running: options.max_running,
+            max_agent_processes: budget.max_processes,
+            max_agent_memory: Size(budget.max_memory_bytes),
             keep_runs_for: options.retention.max_age.map(Span),
             keep_runs_per_thread: options.retention.max_runs_per_thread,
             keep_runs_per_tenant: options.retention.max_runs_per_tenant,
@@ -432,6 +440,15 @@ impl Default for Runtime {
 }
 
 impl Runtime {
+    /// What the processes of all hosted agents may use together.
+    #[must_use]
+    pub fn to_budget(&self) -> Budget {
+        Budget {
+            max_processes: self.max_agent_processes,
+            max_memory_bytes: self.max_agent_memory.0,
+        }
+    }
+
     /// The runtime's own options.
     #[must_use]
     pub fn to_options(&self) -> trilogue_runtime::Options {

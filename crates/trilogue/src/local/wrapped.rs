@@ -8,8 +8,7 @@ use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
 use trilogue_backends::AgentClient;
 use trilogue_backends::agent_client::{self, ClientTools, Launch};
-use trilogue_backends::child::Children;
-use trilogue_backends::permission::Rules;
+use trilogue_backends::child::{Children, SERVER_PREFIX};
 use trilogue_domain::error::Result;
 use trilogue_domain::lock;
 use trilogue_domain::{AgentName, Code, Error, limits};
@@ -49,20 +48,20 @@ impl WrappedCommands {
         let launch = launch(command)?;
         let digest = digest(&command.command);
         let mut agents = lock(&self.agents);
-        if let Some(known) = agents.get(&name) {
-            // It would get the sessions of the other command.
-            if known.digest != digest {
+        if let Some(known) = agents.get_mut(&name) {
+            // It would get the sessions of the other command, if that has any.
+            if known.digest != digest && known.agent.has_started() {
                 let message = format!("the agent '{name}' is another command");
                 return Err(Error::new(Code::AlreadyExists, message).hint(
                     "give the command another name, or restart the server, so that it can have this one",
                 ));
             }
             known.agent.relaunch(launch)?;
+            known.digest = digest;
             return Ok(name);
         }
         let card = agent_client::card(name.clone(), "A command that was wrapped.".to_owned());
-        let rules = Arc::new(Rules::default());
-        let agent = AgentClient::new(card, launch, Arc::clone(&self.children), rules)?;
+        let agent = AgentClient::of_command(card, launch, Arc::clone(&self.children))?;
         let agent = Arc::new(agent);
         self.runtime.register(Arc::clone(&agent) as Arc<dyn Backend>).map_err(
             |error| match error.code() {
@@ -123,7 +122,9 @@ fn launch(command: &WrapCommand) -> Result<Launch> {
     launch.cwd = Some(cwd.to_owned());
     // As without a server, the command uses the editor's files and terminals.
     launch.client_tools = ClientTools::Forward;
-    launch.env = command.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    // The command gets no token of the server.
+    let env = command.env.iter().filter(|(name, _)| !name.starts_with(SERVER_PREFIX));
+    launch.env = env.map(|(name, value)| (name.clone(), value.clone())).collect();
     Ok(launch)
 }
 

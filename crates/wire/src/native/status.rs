@@ -17,6 +17,8 @@ pub struct Status {
     pub store: StoreState,
     /// The runtime in numbers.
     pub runtime: RuntimeState,
+    /// The processes of hosted agents.
+    pub agents: AgentState,
     /// Open connections.
     pub connections: u64,
     /// Open event streams.
@@ -44,6 +46,15 @@ pub struct StoreState {
     pub frames: u64,
     /// Version of the store's schema.
     pub schema_version: u32,
+}
+
+/// The processes of hosted agents in numbers.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct AgentState {
+    /// Processes that run.
+    pub processes: u64,
+    /// Those that no run uses.
+    pub idle: u64,
 }
 
 /// The runtime in numbers.

@@ -24,6 +24,7 @@ use crate::child::Children;
 use crate::permission::Rules;
 
 pub(super) use ready::{LostSession, ReadySession, not_opened};
+pub(super) use settings::note_choice;
 
 pub(super) struct SessionOpener {
     launch: Mutex<Arc<Launch>>,

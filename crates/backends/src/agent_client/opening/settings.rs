@@ -89,6 +89,30 @@ pub(super) async fn restore(thread: &ThreadContext, session: &Session) -> Result
     Ok(())
 }
 
+/// Notes that a mode or an option was chosen by these params of a request, so that another process restores it and clients learn it.
+pub(in crate::agent_client) async fn note_choice(
+    thread: &ThreadContext,
+    session: &Session,
+    params: &Value,
+) {
+    let mut data = match (params.get("modeId"), params["configId"].as_str()) {
+        (Some(mode), _) => json!({ "sessionUpdate": MODE, "currentModeId": mode }),
+        (None, Some(option)) => {
+            let mut choice = params.clone();
+            if let Some(members) = choice.as_object_mut() {
+                members.retain(|name, _| !matches!(name.as_str(), "sessionId" | "configId"));
+            }
+            let options = session.modes().current().to_value().get("configOptions").cloned();
+            json!({ "sessionUpdate": OPTIONS, "configOptions": options, "chosen": { option: choice } })
+        }
+        (None, None) => return,
+    };
+    data[AGENT] = thread.agent().as_str().into();
+    let body =
+        Body::State(StateEvent::Custom { kind: SET.to_owned(), data: Json::from_value(&data) });
+    note(thread, body, None).await;
+}
+
 /// Notes an event in the thread. The session works without it too.
 async fn note(thread: &ThreadContext, body: Body, original: Option<Original>) {
     if let Err(error) = thread.note(body, original).await {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ pub(crate) struct Pool {
     breaker: Arc<Breaker>,
     state: Arc<State>,
     on_exit: Arc<OnExit>,
+    has_started: AtomicBool,
     /// Held while a process that belongs to no thread is started, so that only one is.
     starting: tokio::sync::Mutex<()>,
 }
@@ -104,8 +106,8 @@ impl Pool {
         on_exit: impl Fn(&Arc<Process>) + Send + Sync + 'static,
     ) -> Self {
         let (breaker, state, on_exit) = (Arc::default(), Arc::default(), Arc::new(on_exit));
-        let starting = tokio::sync::Mutex::default();
-        Self { agent, children, greetings, breaker, state, on_exit, starting }
+        let (starting, has_started) = (tokio::sync::Mutex::default(), AtomicBool::new(false));
+        Self { agent, children, greetings, breaker, state, on_exit, has_started, starting }
     }
 
     /// A process of the thread's own: its present one, an unowned one, or a new one.
@@ -146,6 +148,11 @@ impl Pool {
 
     pub(crate) fn has_room(&self, launch: &Launch) -> bool {
         lock(&self.state.processes).has_room(launch.max_processes)
+    }
+
+    /// Whether a process has ever started and answered.
+    pub(crate) fn has_started(&self) -> bool {
+        self.has_started.load(Ordering::Acquire)
     }
 
     pub(crate) fn agent(&self) -> &str {
@@ -223,6 +230,7 @@ impl Pool {
     ) -> Result<ProcessLease, AgentFailure> {
         self.breaker.check(&self.agent)?;
         let guard = self.room(&spec.launch).await?;
+        self.children.make_room().await?;
         let ProcessSpec { launch, profile, cwd } = spec;
         let shared = PoolContext {
             agent: &self.agent,
@@ -234,8 +242,11 @@ impl Pool {
             Process::start(shared, &launch, profile, &cwd).await.inspect_err(|failure| {
                 self.breaker.failed(&failure.text());
             })?;
+        self.has_started.store(true, Ordering::Release);
         self.greetings.insert(&launch, process.profile(), process.greeting().clone());
         let lease = process.lease();
+        let weak = Arc::downgrade(&process);
+        self.children.may_stop(weak);
         let idle_stop = launch.idle_stop;
         let entry = PoolEntry { process: Arc::clone(&process), thread, launch, cwd };
         lock(&self.state.processes).running.push(entry);
@@ -304,14 +315,14 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// Returns when a process has been idle for this long and its sessions can be opened again. It gives no lease from then on.
+/// Returns when a process has been idle for this long. It gives no lease from then on. An agent that cannot open its sessions again gets the
+/// conversation as text in its next process.
 async fn idle(process: &Process, time: Option<Duration>) {
     let Some(time) = time else { return std::future::pending().await };
     loop {
         let until = process.idle_since() + time;
         let now = Instant::now();
-        let may_stop = process.can_reopen() || process.router().is_empty();
-        if until <= now && may_stop && process.retire_if_idle() {
+        if until <= now && process.retire_if_idle() {
             return;
         }
         let wait = if until <= now { time } else { until - now };
@@ -383,9 +394,11 @@ impl PoolEntry {
         *self.process.profile() == spec.profile && Arc::ptr_eq(&self.launch, &spec.launch)
     }
 
-    /// Whether it was started by this specification, in its folder.
+    /// Whether it can go on for this specification, in its folder.
     fn fits_in(&self, spec: &ProcessSpec) -> bool {
-        self.fits(spec) && self.cwd == spec.cwd
+        self.process.profile().serves(&spec.profile)
+            && Arc::ptr_eq(&self.launch, &spec.launch)
+            && self.cwd == spec.cwd
     }
 }
 

@@ -24,7 +24,7 @@ use super::profile::Profile;
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::launch::{Launch, Processes};
 use crate::agent_client::routing::{CallOrigin, Router};
-use crate::child::{Child, Children, Program};
+use crate::child::{Child, Children, IdleChild, Program};
 
 /// How much of the end of an agent's standard error is shown where it fails, in bytes.
 const STDERR_TAIL_BYTES: usize = 2 * 1024;
@@ -299,6 +299,14 @@ impl Process {
         format!("the agent '{}' {how}{tail}", self.agent)
     }
 
+    /// The end of its standard error after a position, where that is about one thread alone.
+    pub(crate) fn stderr_after(&self, position: u64) -> String {
+        if !self.is_private {
+            return String::new();
+        }
+        self.child.captured().tail_after(position, STDERR_TAIL_BYTES)
+    }
+
     /// Keeps the process; `None` if it is being stopped.
     pub(crate) fn lease(self: &Arc<Self>) -> Option<ProcessLease> {
         let mut usage = lock(&self.usage);
@@ -364,6 +372,21 @@ impl Process {
                 tracing::info!(agent, lines = new, kind, "ignored lines of an agent");
             }
         }
+    }
+}
+
+impl IdleChild for Process {
+    fn child(&self) -> &Child {
+        &self.child
+    }
+
+    fn idle_since(&self) -> Option<Instant> {
+        let usage = lock(&self.usage);
+        (usage.leases == 0 && !usage.is_stopping).then_some(usage.idle_since)
+    }
+
+    fn retire(&self) -> bool {
+        self.retire_if_idle()
     }
 }
 

@@ -11,17 +11,27 @@ use crate::agent_client::launch::{ClientMeta, ClientTools, Launch};
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Profile {
     initialize: String,
+    /// The questions that the client can show, as JSON; empty for none.
+    elicitation: String,
 }
 
 // === impl Profile ===
 
 impl Profile {
-    /// The profile of a client. Its own abilities count only where its files and terminals are forwarded.
+    /// The profile of a client. Its own abilities count only where its files and terminals are forwarded, except for the questions that it
+    /// can show. Without a client of this protocol, people answer questions of every kind through the server.
     pub(crate) fn of(launch: &Launch, client: Option<&ClientProfile>) -> Self {
-        let client = client.filter(|client| {
-            launch.client_tools == ClientTools::Forward && &*client.dialect == DIALECT
-        });
         let object = |json: &Json| object_of_client(launch, json);
+        let client = client.filter(|client| &*client.dialect == DIALECT);
+        let elicitation = match client {
+            Some(client) => {
+                let can = object(&client.capabilities);
+                can.and_then(|can| can.get("elicitation").filter(|it| it.is_object()).cloned())
+            }
+            None => Some(json!({ "form": {}, "url": {} })),
+        };
+        let elicitation = elicitation.map(|can| can.to_string()).unwrap_or_default();
+        let client = client.filter(|_| launch.client_tools == ClientTools::Forward);
         let capabilities = client.and_then(|client| object(&client.capabilities));
         let mut capabilities = capabilities.unwrap_or_default();
         let info = client.and_then(|client| client.info.as_ref()).and_then(object);
@@ -35,11 +45,21 @@ impl Profile {
             "clientCapabilities": capabilities,
             "clientInfo": info,
         });
-        Self { initialize: initialize.to_string() }
+        Self { initialize: initialize.to_string(), elicitation }
     }
 
     pub(super) fn params(&self) -> Value {
-        serde_json::from_str(&self.initialize).unwrap_or_default()
+        let mut params: Value = serde_json::from_str(&self.initialize).unwrap_or_default();
+        if let Ok(elicitation) = serde_json::from_str::<Value>(&self.elicitation) {
+            params["clientCapabilities"]["elicitation"] = elicitation;
+        }
+        params
+    }
+
+    /// Whether a process that was started for this profile can go on for another: the questions alone are no reason to lose what it
+    /// remembers.
+    pub(super) fn serves(&self, other: &Self) -> bool {
+        self.initialize == other.initialize
     }
 }
 
@@ -52,7 +72,7 @@ fn object_of_client(launch: &Launch, json: &Json) -> Option<Map<String, Value>> 
     serde_json::from_str(&said).ok()
 }
 
-/// Adds this server's abilities for every client: any client may answer questions, and all get updates.
+/// Adds this server's abilities for every client: all get updates.
 fn add_ours(capabilities: &mut Map<String, Value>, launch: &Launch) {
     let grants = launch.grants.capabilities();
     let mut fs = object_or_empty(capabilities.remove("fs"));
@@ -65,7 +85,7 @@ fn add_ours(capabilities: &mut Map<String, Value>, launch: &Launch) {
     let terminal = grants.terminal || capabilities.get("terminal") == Some(&Value::Bool(true));
     capabilities.insert("fs".to_owned(), Value::Object(fs));
     capabilities.insert("terminal".to_owned(), Value::Bool(terminal));
-    capabilities.insert("elicitation".to_owned(), json!({ "form": {}, "url": {} }));
+    capabilities.remove("elicitation");
     let mut session = object_or_empty(capabilities.remove("session"));
     let mut options = object_or_empty(session.remove("configOptions"));
     options.insert("boolean".to_owned(), json!({}));
@@ -105,9 +125,15 @@ mod tests {
         };
         let mut launch = Launch::of(["x"]);
         let own = Profile::of(&launch, Some(&client));
-        assert_eq!(own, Profile::of(&launch, None));
+        assert!(own.serves(&Profile::of(&launch, None)));
+        assert_eq!(own.params()["clientCapabilities"].get("elicitation"), None);
+        let everything = json!({ "form": {}, "url": {} });
+        let alone = Profile::of(&launch, None).params();
+        assert_eq!(alone["clientCapabilities"]["elicitation"], everything);
         assert_eq!(own.params()["clientCapabilities"]["terminal"], false);
         launch.client_tools = ClientTools::Forward;
+        let with_forms = capabilities.replacen('{', r#"{"elicitation":{"form":{}},"#, 1);
+        let client = ClientProfile { capabilities: Json::parse(with_forms).unwrap(), ..client };
         let params = Profile::of(&launch, Some(&client)).params();
         let said = json!({ "name": "editor", "version": "2", "_meta": { "y": [1] } });
         assert_eq!(params["clientInfo"], said);
@@ -116,7 +142,7 @@ mod tests {
             json!({
                 "_meta": { "x": 1 },
                 "fs": { "readTextFile": true, "writeTextFile": false }, "terminal": true, "plan": {},
-                "elicitation": { "form": {}, "url": {} },
+                "elicitation": { "form": {} },
                 "session": {
                     "later": { "x": 1 }, "configOptions": { "boolean": {}, "more": {} }, "notices": {}, "compaction": {},
                 },

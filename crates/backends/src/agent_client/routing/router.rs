@@ -134,11 +134,6 @@ impl Router {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        let routes = lock(&self.routes);
-        routes.sessions.is_empty() && routes.opening == 0
-    }
-
     pub(crate) fn clear(&self) {
         let (sessions, early) = {
             let mut routes = lock(&self.routes);

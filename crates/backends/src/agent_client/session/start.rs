@@ -76,7 +76,10 @@ impl SessionStart {
         let answer = self.call(method, self.request(Some(remote))).await?;
         // The response is newer than the notifications before it, and older than those behind it.
         session.caught_up().await;
-        session.modes().set(json_of(answer));
+        // Some agents name the session in this response too. Clients know it by our id only.
+        let answer = json_of(answer);
+        let answer = splice::remove(answer.as_str(), &["sessionId"]).into_owned();
+        session.modes().set(Json::parse(answer).unwrap_or_else(|_| Json::empty_object()));
         // Some agents answer first and replay the history afterwards. A prompt waits for that.
         session.inbox().put(SessionItem::Reopened { may_still_replay: !resumes }).await;
         session.set_may_replay(!resumes);

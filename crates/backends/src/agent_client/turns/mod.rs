@@ -1,5 +1,6 @@
 //! One turn: the agent is prompted in its session, and its updates are logged until it has answered.
 
+mod config;
 mod priming;
 
 use std::pin::pin;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use serde_json::value::RawValue;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use trilogue_domain::error::Code;
 use trilogue_domain::event::Original;
 use trilogue_domain::{Body, Error, Failure, Input, Json, Message, MessageId};
@@ -32,6 +33,9 @@ use priming::{HISTORY_CUT, newest_that_fit};
 
 /// How long an agent has to read the cancellation of a dropped run.
 const CANCEL_FLUSH_TIME: Duration = Duration::from_millis(250);
+
+/// How long the standard error of an agent that refused a prompt is read on.
+const STDERR_TIME: Duration = Duration::from_millis(50);
 
 /// The largest prompt, in bytes: many agents take no longer line than one with this prompt in it.
 const MAX_PROMPT_BYTES: usize = DEFAULT_MAX_LINE_BYTES - ENVELOPE_BYTES;
@@ -77,7 +81,13 @@ pub(super) async fn run_turn(
     // authentication if the agent asks for that, in another process if its process has exited.
     for is_last in [false, true] {
         let ReadySession { session, missed } = ready.map_err(AgentFailure::into_failure)?;
+        if let Some(config) = context.config() {
+            let thread = context.thread_context();
+            let configured = config::configure(&thread, &session, config).await;
+            configured.map_err(AgentFailure::into_failure)?;
+        }
         let launch = opener.launch();
+        let written = session.process().child().captured().position();
         let PromptFailure { failure, progress } =
             match prompt(&launch, &session, &input, &missed, &context).await {
                 Ok(ending) => return Ok(ending),
@@ -100,7 +110,11 @@ pub(super) async fn run_turn(
         } else if context.is_cancelled() && failure.is_refusal() {
             return Ok(Ending::Completed);
         } else {
-            return Err(failure.into_failure());
+            let process = session.process();
+            // What it wrote before its answer may not have been read yet.
+            sleep(STDERR_TIME).await;
+            let stderr = process.stderr_after(written);
+            return Err(failure.into_failure_of(process.child().env(), &stderr));
         };
     }
     Err(not_opened().into_failure())

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use trilogue_domain::{Code, Json, Outcome, RunStatus};
-use trilogue_runtime::{CallError, Client, ClientProfile};
+use trilogue_runtime::{CallError, Client, ClientProfile, RunRequest, ThreadChoice};
 use trilogue_wire::jsonrpc::DEFAULT_MAX_LINE_BYTES;
 
-use super::rig::{HEARD, Rig, editor, until};
+use super::rig::{HEARD, Rig, editor, json, settle, until};
+use crate::harness::{new_run, said};
 
 #[tokio::test]
 async fn a_prompt_that_is_too_long_for_a_line_is_refused_and_the_thread_goes_on() {
@@ -22,6 +23,55 @@ async fn a_prompt_that_is_too_long_for_a_line_is_refused_and_the_thread_goes_on(
     assert!(!heard.contains("session/prompt"), "the agent was prompted");
     let run = rig.run(&rig.thread, "say:here").await;
     assert_eq!((run.status, &*rig.said(&run).await), (RunStatus::Completed, "here"));
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_failure_says_what_the_agent_says_beside_its_message() {
+    let rig = Rig::new(&[]).await;
+    let error = r#"{"code":-32603,"message":"Internal error","data":{"details":"no key is set"}}"#;
+    rig.run(&rig.thread, "stderr:before all that").await;
+    let run = rig.run(&rig.thread, &format!("stderr:looked in ~/.keys\nfail:{error}")).await;
+    let Some(Outcome::Failed(failure)) = run.outcome else { panic!("{:?}", run.status) };
+    assert_eq!(
+        failure.message,
+        "Internal error: no key is set; its standard error ends with: looked in ~/.keys"
+    );
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn the_configuration_of_a_run_sets_the_session_or_is_refused_with_what_there_is() {
+    let rig = Rig::new(&["--modes", "--config", "--load", "--store", "{store}"]).await;
+    let configured = async |config: &str, text: &str| {
+        let choice = ThreadChoice::Existing(rig.thread.clone());
+        let config = Some(json(config));
+        let run = RunRequest { config, ..new_run("scripted", choice, said(text)) };
+        settle(rig.runtime.submit(&rig.by, run).await.unwrap()).await
+    };
+    let heard = |method: &str| {
+        let heard = std::fs::read_to_string(rig.path(HEARD)).unwrap();
+        heard.lines().filter(|line| line.contains(method)).count()
+    };
+    let run = configured(r#"{"mode":"Code","Model":"large","verbose":true}"#, "say:done").await;
+    assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
+    assert_eq!((heard("session/set_mode"), heard("session/set_config_option")), (1, 2));
+    // What holds already is not set again, and another process is set as this one was.
+    let run = configured(r#"{"mode":"code","model":"Large"}"#, "say:done\ncrash").await;
+    assert_eq!(run.status, RunStatus::Failed);
+    assert_eq!(heard("session/set_mode"), 1);
+    assert_eq!(rig.run(&rig.thread, "say:again").await.status, RunStatus::Completed);
+    assert_eq!((heard("session/set_mode"), heard("session/set_config_option")), (2, 4));
+    for config in [r#"{"mode":"plan"}"#, r#"{"effort":"high"}"#, r#"{"verbose":"yes"}"#, "[1]"] {
+        let run = configured(config, "say:done").await;
+        let Some(Outcome::Failed(failure)) = run.outcome else { panic!("{config}") };
+        assert_eq!(failure.code, Code::ConfigInvalid.as_str(), "{config}");
+        let hint = failure.data.unwrap();
+        for part in ["mode (ask, code)", "model (small, large)", "verbose (true, false)"] {
+            assert!(hint.as_str().contains(part), "{config}: {hint:?}");
+        }
+    }
+    assert_eq!(heard("session/prompt"), 3, "a run that is refused prompts nobody");
     rig.end().await;
 }
 

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 use trilogue_backends::agent_client::Processes;
+use trilogue_backends::child::Budget;
 use trilogue_domain::{Json, RunStatus};
-use trilogue_runtime::CallError;
+use trilogue_runtime::{CallError, ThreadChoice};
 
-use super::rig::{Rig, caller, json, until};
-use crate::harness::failure;
+use super::rig::{HEARD, Rig, caller, json, settle, until};
+use crate::harness::{failure, new_run, said};
 
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
@@ -148,14 +149,93 @@ async fn a_session_that_an_agent_forgot_while_it_ran_is_begun_again() {
 }
 
 #[tokio::test]
-async fn an_idle_process_is_stopped_where_it_can_come_back() {
-    let rig = Rig::with(&["--load", "--store", "{store}"], |launch| {
-        launch.idle_stop = Some(Duration::from_millis(50));
-    })
-    .await;
-    let first = pid(&rig, &rig.thread).await;
-    until("the process is stopped", || rig.children.count() == 0).await;
-    assert_ne!(pid(&rig, &rig.thread).await, first);
+async fn an_idle_process_is_stopped_whether_it_remembers_or_not() {
+    for flags in [&["--load", "--store", "{store}"][..], &[]] {
+        let rig = Rig::with(flags, |launch| {
+            launch.idle_stop = Some(Duration::from_millis(50));
+        })
+        .await;
+        let first = pid(&rig, &rig.thread).await;
+        until("the process is stopped", || rig.children.count() == 0).await;
+        let run = rig.run(&rig.thread, "pid").await;
+        assert_ne!(rig.said(&run).await.parse::<u32>().unwrap(), first);
+        // One that does not remember gets the conversation, and the log says so.
+        let restarted = rig.custom(&run, "session_restarted").await.len();
+        assert_eq!(restarted, usize::from(flags.is_empty()), "{flags:?}");
+        rig.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_process_goes_with_the_only_run_that_could_use_it() {
+    for processes in [Processes::Thread, Processes::Shared] {
+        let rig = Rig::with(&[], |launch| launch.processes = processes).await;
+        for thread in [ThreadChoice::Ephemeral, ThreadChoice::Stateless] {
+            let run = new_run("scripted", thread, said("say:hello"));
+            let run = settle(rig.runtime.submit(&rig.by, run).await.unwrap()).await;
+            assert_eq!(run.status, RunStatus::Completed);
+            if processes == Processes::Thread {
+                until("its process ends", || rig.children.count() == 0).await;
+            } else {
+                // Others may use this one. It is told that the session is over.
+                let record = rig.path(HEARD);
+                let closed = || std::fs::read_to_string(&record).unwrap().contains("session/close");
+                until("its session ends", closed).await;
+            }
+        }
+        rig.end().await;
+    }
+}
+
+#[tokio::test]
+async fn all_agents_together_have_a_budget_and_the_longest_idle_makes_room() {
+    let rig = Rig::new(&["--load", "--store", "{store}"]).await;
+    let (one, two, three) = (rig.thread().await, rig.thread().await, rig.thread().await);
+    let budget = Budget { max_processes: 2, ..Budget::default() };
+    rig.children.set_budget(budget);
+    let first = pid(&rig, &one).await;
+    let second = pid(&rig, &two).await;
+    assert_eq!((rig.children.count(), rig.children.idle_count()), (2, 2));
+    pid(&rig, &three).await;
+    assert_eq!(rig.children.count(), 2);
+    assert_eq!(pid(&rig, &two).await, second, "the one that was idle longest went");
+    assert_ne!(pid(&rig, &one).await, first);
+    // Those that work stay.
+    let busy = [rig.begin(&one, "slow").await, rig.begin(&two, "slow").await];
+    until("both work", || rig.runtime.status().running == 2 && rig.children.idle_count() == 0)
+        .await;
+    let refused = rig.run(&three, "pid").await;
+    assert_eq!(&*failure(&refused).code, "overloaded");
+    for run in busy {
+        let row = rig.store.run(&rig.by.scope(), &run.run.id).await.unwrap().unwrap();
+        rig.cancel(&row).await;
+    }
+    until("both are idle", || rig.children.idle_count() == 2).await;
+    // Memory is bounded too: any process uses more than this.
+    rig.children.set_budget(Budget { max_memory_bytes: 1024, ..Budget::default() });
+    pid(&rig, &three).await;
+    assert_eq!(rig.children.count(), 1);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn no_answer_names_the_session_by_the_agent_s_own_id() {
+    let flags = ["--load", "--store", "{store}", "--config", "--names-session"];
+    let rig = Rig::new(&flags).await;
+    let context = rig.context(&rig.thread).await;
+    let client = caller("{}");
+    let params = || json(r#"{"cwd":"/tmp","mcpServers":[]}"#);
+    for _ in 0..2 {
+        let opened = rig.sessions().open(&context, &client, params()).await.unwrap();
+        let opened = opened.to_value();
+        assert!(opened["configOptions"].is_array() && opened.get("sessionId").is_none());
+        let option = json(r#"{"configId":"model","value":"large"}"#);
+        let method = "session/set_config_option";
+        let set = rig.sessions().call(Some(&context), &client, method, option).await.unwrap();
+        assert_eq!(set.to_value()["sessionId"], rig.thread.as_str());
+        let pid = pid(&rig, &rig.thread).await;
+        kill(&rig, pid).await;
+    }
     rig.end().await;
 }
 

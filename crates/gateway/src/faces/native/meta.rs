@@ -7,7 +7,7 @@ use http::{HeaderValue, StatusCode, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Principal, Right};
 use trilogue_mapping::fidelity;
-use trilogue_wire::native::{FidelityRow, List, RuntimeState, Status, StoreState};
+use trilogue_wire::native::{AgentState, FidelityRow, List, RuntimeState, Status, StoreState};
 
 use super::document::openapi_document;
 use super::{NativeRoute, State};
@@ -137,7 +137,9 @@ impl State {
     /// What the server is and does.
     pub(crate) async fn status(&self) -> Result<Status> {
         let (stats, runtime) = (self.admin.stats().await?, self.runtime.status());
+        let (processes, idle) = self.agent_processes.counts();
         Ok(Status {
+            agents: AgentState { processes: processes as u64, idle: idle as u64 },
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: self.lifecycle.started_at.to_string(),
             durability: self.admin.durability().to_owned(),

@@ -35,6 +35,7 @@ use crate::core::callback_secrets::CallbackSecrets;
 use crate::core::lifecycle::Lifecycle;
 use crate::core::log_ref::LogRef;
 use crate::core::meters::Meters;
+use crate::core::ports::AgentProcesses;
 use crate::face::{Face, Services};
 use crate::faces::common::look_up;
 use crate::faces::common::negotiation::wants_stream;
@@ -57,6 +58,7 @@ pub(crate) struct State {
     tokens: Arc<dyn Tokens>,
     admin: Arc<dyn Admin>,
     queue: Arc<dyn Queue>,
+    agent_processes: Arc<dyn AgentProcesses>,
     clock: Arc<dyn Clock>,
     lifecycle: Arc<Lifecycle>,
     meters: Arc<Meters>,
@@ -135,6 +137,7 @@ impl State {
             tokens: Arc::clone(&ports.tokens),
             admin: Arc::clone(&ports.admin),
             queue: Arc::clone(&ports.queue),
+            agent_processes: Arc::clone(&ports.agent_processes),
             clock: Arc::clone(&ports.clock),
             lifecycle: Arc::clone(&services.lifecycle),
             meters: Arc::clone(&services.meters),
