@@ -65,7 +65,6 @@ const V6: &[(Cidr, AddressClass)] = &[
 // === impl AddressClass ===
 
 impl AddressClass {
-    #[must_use]
     pub fn of(address: IpAddr) -> Option<Self> {
         match inner(address) {
             IpAddr::V4(address) => of_v4(address),

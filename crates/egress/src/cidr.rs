@@ -21,7 +21,6 @@ impl Cidr {
         Self { network: IpAddr::V6(Ipv6Addr::LOCALHOST), bits: 128 };
 
     /// Whether the block holds this address. A v4 address in a v6 mapping counts as the v4 address.
-    #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.network, address.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(address)) => {

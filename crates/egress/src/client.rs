@@ -109,9 +109,6 @@ impl Client {
 
     /// Sends a request and returns the head of the response; the body is read from [`ResponseBody`].
     /// A redirect is a response like any other.
-    ///
-    /// # Errors
-    /// See [`Error`].
     pub async fn send(
         &self,
         request: http::Request<Bytes>,
@@ -153,9 +150,6 @@ impl ResponseBody {
     }
 
     /// The whole body.
-    ///
-    /// # Errors
-    /// As [`ResponseBody::next`].
     pub async fn collect(mut self) -> Result<Bytes, Error> {
         let mut whole = Vec::new();
         while let Some(piece) = self.next().await? {

@@ -48,7 +48,6 @@ pub enum Error {
 // === impl Error ===
 
 impl Error {
-    #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Self::Refused { .. } | Self::RefusedName { .. } | Self::BadUrl(_) => "egress_refused",
@@ -65,7 +64,6 @@ impl Error {
     }
 
     /// What an operator can do about it.
-    #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Refused { address, .. } => {

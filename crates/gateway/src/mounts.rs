@@ -20,7 +20,6 @@ use crate::route::Endpoint;
 const MAX_PREFIX_BYTES: usize = 256;
 
 /// Every protocol. Those that have routes are mounted by default, under their names. A new face is one more line here.
-#[must_use]
 pub fn protocols() -> Vec<Arc<dyn Protocol>> {
     vec![
         Arc::new(CommunicationOptions::default()),
@@ -148,7 +147,6 @@ impl Mount {
     }
 
     /// Each protocol that has routes under its name, with its options at their defaults.
-    #[must_use]
     pub fn defaults() -> Vec<Self> {
         let mount = |protocol: Arc<dyn Protocol>| {
             let prefix = format!("/{}", protocol.name());
@@ -159,12 +157,10 @@ impl Mount {
     }
 
     /// What every path begins with: nothing for the root, else such as `/communication`, without a slash at its end.
-    #[must_use]
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    #[must_use]
     pub fn protocol(&self) -> &dyn Protocol {
         self.protocol.as_ref()
     }

@@ -155,20 +155,15 @@ impl Server {
     }
 
     /// How many programs are connected that [`Server::listen_local`] serves; changes as they come and go.
-    #[must_use]
     pub fn local_connections(&self) -> watch::Receiver<usize> {
         self.local_connections.subscribe()
     }
 
-    #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
     /// What the server is and does.
-    ///
-    /// # Errors
-    /// When the store cannot count.
     pub async fn status(&self) -> Result<Status> {
         self.native.status().await
     }

@@ -49,7 +49,6 @@ macro_rules! table {
 }
 
 /// The table as a page in Markdown.
-#[must_use]
 pub fn page() -> String {
     let mut page = String::from(
         "<!-- Generated from trilogue_mapping::fidelity by `cargo xtask tidy --bless`. -->\n\n\
@@ -80,7 +79,6 @@ pub fn page() -> String {
 }
 
 /// The rows of every protocol, as our own face shows them.
-#[must_use]
 pub fn rows() -> Vec<FidelityRow> {
     let columns = PROTOCOLS.iter().enumerate();
     columns

@@ -18,7 +18,6 @@ pub mod shape;
 use trilogue_domain::Timestamp;
 use trilogue_wire::Time;
 
-#[must_use]
 pub fn time(at: Timestamp) -> Time {
     Time::from_micros(at.as_micros())
 }

@@ -29,7 +29,6 @@ pub fn input(card: &AgentCard, input: Input, now: Timestamp) -> Result<Input> {
 }
 
 /// A value as parts: the text of its one string property, or of the one called `message`, and then the value itself; a string is only its text.
-#[must_use]
 pub fn output(value: &Json) -> Vec<Part> {
     let read = value.to_value();
     if let Value::String(text) = read {
@@ -53,7 +52,6 @@ fn said_text(value: &Value) -> Option<&str> {
 }
 
 /// The error of an unfit input; it names what the agent takes.
-#[must_use]
 pub fn mismatch(card: &AgentCard, why: &str) -> Error {
     let message = format!("the input does not fit the agent '{}': {why}", card.name);
     let hint = match &card.input {

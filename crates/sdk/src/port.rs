@@ -27,9 +27,6 @@ pub trait Output: Send + Sync + fmt::Debug {
     fn try_emit(&self, body: &Body) -> Result<bool, AgentError>;
 
     /// Takes the event as soon as there is room.
-    ///
-    /// # Errors
-    /// As [`Output::try_emit`].
     fn emit(&self, body: Body) -> PortFuture<'_, Result<(), AgentError>>;
 
     /// Waits until every event taken so far is durable.
@@ -51,15 +48,9 @@ pub trait Interrupts: Send + Sync + fmt::Debug {
 /// What an agent remembers of its thread.
 pub trait Memory: Send + Sync + fmt::Debug {
     /// The messages before this run, oldest first.
-    ///
-    /// # Errors
-    /// What kept them from being read.
     fn history(&self) -> PortFuture<'_, Result<Vec<Message>, AgentError>>;
 
     /// The thread's state, or what this run last set it to.
-    ///
-    /// # Errors
-    /// What kept it from being read.
     fn load_state(&self) -> PortFuture<'_, Result<Option<Json>, AgentError>>;
 }
 

@@ -88,9 +88,6 @@ pub async fn serve(agents: impl Into<Agents>, serve: impl Into<Serve>) -> Result
 }
 
 /// Checks what can be checked of options without starting anything: agents, log level, the store's kind, addresses.
-///
-/// # Errors
-/// What [`App::build`] would fail with.
 pub fn check(options: &Options) -> Result<()> {
     let mounts = options.mounts_in_force()?;
     let descriptors = descriptor::of_files(options)?;
@@ -137,9 +134,6 @@ impl App {
     }
 
     /// The same behind a local_listener that was taken before.
-    ///
-    /// # Errors
-    /// As [`App::build`].
     pub async fn build_behind(
         mut local_listener: LocalListener,
         options: &Options,

@@ -30,18 +30,15 @@ pub struct Time(i64);
 
 impl Time {
     /// The moment so many microseconds after 1970-01-01 UTC; the nearest one in range where it is out of range.
-    #[must_use]
     pub fn from_micros(micros: i64) -> Self {
         Self(micros.clamp(MIN_MICROS, MAX_MICROS))
     }
 
-    #[must_use]
     pub const fn as_micros(self) -> i64 {
         self.0
     }
 
     /// Reads RFC 3339, or the same without an offset. Digits below a microsecond are cut off.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let pieces = DateTimeParser::new().parse_pieces(text).ok()?;
         if pieces.time_zone_annotation().is_some() {

@@ -23,7 +23,6 @@ pub fn new_secret() -> Result<String> {
 }
 
 /// The hash under which a store keeps a secret. A secret has 256 random bits, so one round is enough.
-#[must_use]
 pub fn hash_secret(secret: &[u8]) -> [u8; 32] {
     Sha256::digest(secret).into()
 }

@@ -24,7 +24,6 @@ pub struct Proxies {
 // === impl Proxies ===
 
 impl Proxies {
-    #[must_use]
     pub fn admit(&self, peer: IpAddr) -> bool {
         let peer = peer.to_canonical();
         (self.loopback && peer.is_loopback()) || self.blocks.iter().any(|it| it.contains(peer))

@@ -144,9 +144,6 @@ impl Request {
     }
 
     /// How many items `limit` asks for.
-    ///
-    /// # Errors
-    /// `invalid_request`.
     pub fn limit(&self) -> Result<usize> {
         let Some(text) = self.query("limit") else { return Ok(limits::DEFAULT_PAGE_ROWS) };
         match text.parse() {

@@ -8,7 +8,6 @@ use trilogue_wire::agent_client::{
 ///
 /// List, load, resume, close and delete of sessions are ours and there for every agent; other abilities are there where the hosted agent has them.
 /// Its terminal authentication methods are left out: they would run another copy of it.
-#[must_use]
 pub fn initialize_result(
     card: &AgentCard,
     hosted: Option<&InitializeResponse>,

@@ -35,7 +35,6 @@ pub enum Asking {
 }
 
 /// The request to this client in this session. An interrupt that came as a request of this protocol goes back as it came.
-#[must_use]
 pub fn asking(interrupt: &Interrupt, session: &str, client: &ClientCapabilities) -> Asking {
     let forms = client.elicitation.as_ref();
     let has_form = forms.is_some_and(|forms| forms.form.is_some());
@@ -273,7 +272,6 @@ fn fits(interrupt: &Interrupt) -> Option<String> {
 }
 
 /// A client's answer to a permission request. If it chooses no offered option, a hosted agent gets the answer `null`; for others it rejects this call where an option does. `None` where there is no valid answer, which allows nothing.
-#[must_use]
 pub fn answer_of_permission(
     interrupt: &Interrupt,
     response: &RequestPermissionResponse,
@@ -312,7 +310,6 @@ pub fn chooses(interrupt: &Interrupt, response: &RequestPermissionResponse) -> b
 }
 
 /// A client's answer to an elicitation. A hosted agent gets `false` for declined and `null` for unanswered; other agents have neither, so that `None` is returned.
-#[must_use]
 pub fn answer_of_elicitation(
     interrupt: &Interrupt,
     response: &CreateElicitationResponse,
@@ -340,7 +337,6 @@ fn truth(value: bool) -> Answer {
 }
 
 /// A prompt as an answer. `None` where it does not fit the question. Where only consent is asked for, a word for yes consents, and nothing else does.
-#[must_use]
 pub fn answer_of_prompt(interrupt: &Interrupt, message: &Message) -> Option<Answer> {
     if is_consent(interrupt) {
         return Some(consent(interrupt, message));
@@ -354,7 +350,6 @@ pub(super) fn is_request(interrupt: &Interrupt) -> bool {
 }
 
 /// The tool call of a permission request of this protocol, where an interrupt's payload is one.
-#[must_use]
 pub fn tool_call_of(payload: &Json) -> Option<native::Json> {
     let call = splice::get(payload.as_str(), &["toolCall"])?;
     splice::get(payload.as_str(), &["options"])?;

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 use trilogue_domain::{Abilities, AgentCard, AgentName, DeclaredInterrupt, InputKind, Json};
 
 /// The card of an agent of which only the command is known: it takes messages, streams values and updates, and may raise permissions, forms and addresses to visit.
-#[must_use]
 pub fn card(name: AgentName, description: String) -> AgentCard {
     AgentCard {
         name,

@@ -12,7 +12,6 @@ use crate::choice::choices;
 
 /// The options that an agent's configuration schema makes: its choices and its booleans; `config` has the current values.
 /// Secret properties make no options.
-#[must_use]
 pub fn config_options(card: &AgentCard, config: Option<&Json>) -> Vec<SessionConfigOption> {
     let schema = card.config_schema.as_ref().map_or(Value::Null, Json::to_value);
     let config = config.map_or(Value::Null, Json::to_value);
@@ -24,13 +23,11 @@ pub fn config_options(card: &AgentCard, config: Option<&Json>) -> Vec<SessionCon
     options.collect()
 }
 
-#[must_use]
 pub fn takes_boolean_options(client: &ClientCapabilities) -> bool {
     let session = client.session.as_ref().and_then(|session| session.config_options.as_ref());
     session.is_some_and(|options| options.boolean.is_some())
 }
 
-#[must_use]
 pub fn for_client(
     mut options: Vec<SessionConfigOption>,
     client: &ClientCapabilities,

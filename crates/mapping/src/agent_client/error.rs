@@ -31,13 +31,11 @@ fn number(code: Code) -> jsonrpc::Code {
 }
 
 /// The error that a client gets: `data` has our code, the hint, the violations and the pending interrupt, where there are any.
-#[must_use]
 pub fn error_object(error: &Error) -> ErrorObject {
     refusal(error, None)
 }
 
 /// As [`error_object`], for a request that names a session: `data` names a session that does not exist.
-#[must_use]
 pub fn session_error(error: &Error, session: &str) -> ErrorObject {
     let is_lost = matches!(error.code(), Code::ThreadNotFound | Code::NotFound | Code::InvalidId);
     let mut told = refusal(error, is_lost.then_some(session));
@@ -98,7 +96,6 @@ fn of(data: Map<String, Value>) -> trilogue_wire::native::Json {
 }
 
 /// An agent's error as the failure of a run; the original is in the details, and is restored from them.
-#[must_use]
 pub fn failure_of(code: i32, message: &str, data: Option<&Json>) -> Failure {
     let known = match jsonrpc::Code(code) {
         jsonrpc::Code::INVALID_PARAMS => Code::InvalidInput,

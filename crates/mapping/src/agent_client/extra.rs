@@ -20,13 +20,11 @@ const KNOWN_OF_ELICITATION: [&str; 3] = ["action", "content", "_meta"];
 const OUTCOME: &str = "outcome";
 
 /// The unknown members of a prompt, and its `_meta` without names of parameters. `None` where there are none, or they are nested too deep to keep.
-#[must_use]
 pub fn extra_of_prompt(params: &str) -> Option<Json> {
     Json::parse(beyond(&without_parameters(params), &KNOWN, None)?).ok()
 }
 
 /// The additional members of a permission's answer beside the choice, where a hosted agent asked by a request: at its root, and in `outcome`. `None` as for [`extra_of_prompt`].
-#[must_use]
 pub fn extra_of_permission(interrupt: &Interrupt, result: &str) -> Option<Json> {
     if interrupt.kind != InterruptKind::Permission || !is_request(interrupt) {
         return None;
@@ -38,7 +36,6 @@ pub fn extra_of_permission(interrupt: &Interrupt, result: &str) -> Option<Json> 
 }
 
 /// The additional members of an elicitation's answer, where a hosted agent asked in the same form. `None` as for [`extra_of_prompt`].
-#[must_use]
 pub fn extra_of_elicitation(interrupt: &Interrupt, result: &str) -> Option<Json> {
     if !is_elicitation(interrupt) {
         return None;
@@ -102,7 +99,6 @@ pub fn keep_extra(message: &mut Message, extra: &Json) {
 }
 
 /// The additional members of the prompt that a message came as: an agent's prompt gets them, whatever way the message took.
-#[must_use]
 pub fn extra_of_message(message: &Message) -> Option<Json> {
     let kept = message.parts.first()?.extra.as_ref()?;
     // Clients of other protocols can write `extra` themselves.

@@ -16,7 +16,6 @@ use super::extra::extra_of_answer;
 use super::original::part_of_tool;
 
 /// A hosted agent's permission request. `raw` are its params without the session id: clients of this protocol get them as they came.
-#[must_use]
 pub fn interrupt_of_permission(
     params: &RequestPermissionRequest,
     raw: &str,
@@ -48,7 +47,6 @@ pub fn interrupt_of_permission(
 /// A hosted agent's elicitation. `raw` are its params without the session id.
 ///
 /// The answer to a form is JSON that fits its schema; `false` declines it, and `null` leaves it unanswered. The answer to an address is `true` when it was visited, or one of these two.
-#[must_use]
 pub fn interrupt_of_elicitation(
     params: &CreateElicitationRequest,
     raw: &str,
@@ -90,7 +88,6 @@ fn of_process(id: InterruptId, kind: InterruptKind, raw: &str) -> Interrupt {
 }
 
 /// A hosted agent's permission outcome. An answer that chooses no option is a cancellation; a time-out's option holds for this call only. The answer's additional members come with it.
-#[must_use]
 pub fn permission_outcome(
     interrupt: &Interrupt,
     resolution: &Resolution,
@@ -118,7 +115,6 @@ pub fn permission_outcome(
 }
 
 /// A hosted agent's elicitation outcome, with the answer's additional members.
-#[must_use]
 pub fn elicitation_outcome(
     interrupt: &Interrupt,
     resolution: &Resolution,

@@ -13,13 +13,11 @@ use super::original::{NOTIFICATION, RESULT, TURN_RESULT, UPDATE, VERSION};
 static UPDATE_DIALECT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(UPDATE));
 
 /// The original of an update whose session id was cut out.
-#[must_use]
 pub fn update_original(params: String) -> Original {
     original(Arc::clone(&UPDATE_DIALECT), params)
 }
 
 /// Any other notification. No other protocol can show it.
-#[must_use]
 pub fn logged_notification(method: &str, params: &str) -> (Body, Original) {
     let params = match splice::cut_session(params) {
         Some((cut, _)) => Cow::Owned(cut),
@@ -31,7 +29,6 @@ pub fn logged_notification(method: &str, params: &str) -> (Body, Original) {
 }
 
 /// The result of a prompt; `None` if it is JSON that the log does not keep.
-#[must_use]
 pub fn logged_result(result: &Bytes) -> Option<(Body, Original)> {
     let data = Json::parse(result.clone()).ok()?;
     let body = Body::State(StateEvent::Custom { kind: TURN_RESULT.to_owned(), data });

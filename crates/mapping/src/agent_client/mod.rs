@@ -65,7 +65,6 @@ const PROTOCOL: &str = "agent_client";
 /// The namespace of derived UUIDs without a better one.
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x2f0d_7a64_91c3_4e0b_b7d5_6a18_3c9e_f042);
 
-#[must_use]
 pub fn is_dialect(dialect: &str) -> bool {
     matches!(dialect, UPDATE | NOTIFICATION | RESULT)
 }

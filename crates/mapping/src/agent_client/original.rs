@@ -80,7 +80,6 @@ impl ReadOriginal for Originals {
 /// The event of a `session/update`, by its params. Unreadable ones are [`Body::Opaque`].
 ///
 /// A chunk without a message id gets the nil UUID, and one whose id we cannot keep a UUID derived from it: the log has the valid id beside the original.
-#[must_use]
 pub fn body_of_update(params: &str) -> Body {
     read_update(params).unwrap_or(Body::Opaque)
 }
@@ -245,7 +244,6 @@ pub(super) fn part_of_tool(item: &str) -> Option<Part> {
 }
 
 /// The session title in an event: the new one, or `None` inside where it is cleared.
-#[must_use]
 pub fn title_of(body: &Body) -> Option<Option<String>> {
     let Body::State(StateEvent::Custom { kind, data }) = body else { return None };
     if kind != "session_info_update" {

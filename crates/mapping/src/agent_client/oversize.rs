@@ -7,7 +7,6 @@ use trilogue_domain::{Body, Code, Error, Json, limits};
 const MAX_PIECE_BYTES: usize = limits::MAX_EVENT_BYTES / 2;
 
 /// Whether the log refused an event for its size alone.
-#[must_use]
 pub fn is_about_size(error: &Error) -> bool {
     matches!(
         error.code(),
@@ -17,7 +16,6 @@ pub fn is_about_size(error: &Error) -> bool {
 
 /// The update without its original, in several events if it needs them. The content of a part may lie outside the log. Of a
 /// tool call, its beginning and its end are kept.
-#[must_use]
 pub fn smaller(body: Body, original: Option<&Original>) -> Vec<Body> {
     match body {
         Body::Message(MessageEvent::Delta { message, text }) => pieces(&text)
@@ -41,7 +39,6 @@ pub fn smaller(body: Body, original: Option<&Original>) -> Vec<Body> {
 }
 
 /// An event in the place of an update that has no smaller form.
-#[must_use]
 pub fn gap(original: Option<&Original>) -> Body {
     let bytes = original.map_or(0, |original| original.bytes.len());
     let data = Json::from_value(&serde_json::json!({ "bytes": bytes }));
@@ -49,7 +46,6 @@ pub fn gap(original: Option<&Original>) -> Body {
 }
 
 /// An event in the place of a line that was longer than `limit` bytes.
-#[must_use]
 pub fn line_too_long(limit: usize, method: Option<&str>) -> Body {
     let mut data = serde_json::json!({ "limit": limit });
     if let Some(method) = method {

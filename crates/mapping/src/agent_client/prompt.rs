@@ -12,27 +12,23 @@ const CONTEXT: &str = "Earlier in this conversation:\n\n";
 const CONTEXT_END: &str = "The message to answer follows.";
 
 /// A prompt as the user's message. Its caller sets the times.
-#[must_use]
 pub fn message_of_prompt(blocks: &[ContentBlock], id: MessageId) -> Message {
     let parts = blocks.iter().map(part_of_block).collect();
     Message { id, role: Role::User, parts, created_at: None, completed_at: None }
 }
 
 /// A block as a part, from which the same block can be made again.
-#[must_use]
 pub fn part_of_block(block: &ContentBlock) -> Part {
     let raw = serde_json::to_string(block).unwrap_or_default();
     part_of(&raw).unwrap_or_else(|| block::whole(&raw))
 }
 
 /// A message as blocks: the ones that it came as, if it came from this protocol.
-#[must_use]
 pub fn blocks_of_message(message: &Message) -> Vec<ContentBlock> {
     blocks_of(&message.parts, Extension::Off)
 }
 
 /// An answer as blocks, for clients that see it as a message.
-#[must_use]
 pub fn blocks_of_answer(answer: &Answer) -> Vec<ContentBlock> {
     let text = match answer {
         Answer::Message(parts) => return blocks_of(parts, Extension::Off),
@@ -46,7 +42,6 @@ pub fn blocks_of_answer(answer: &Answer) -> Vec<ContentBlock> {
 }
 
 /// Parts as blocks. With the extension every part is preserved; without it, parts that no block can show are left out.
-#[must_use]
 pub fn blocks_of(parts: &[Part], extension: Extension) -> Vec<ContentBlock> {
     let mut raw = String::new();
     let blocks = parts.iter().filter_map(|part| {
@@ -59,7 +54,6 @@ pub fn blocks_of(parts: &[Part], extension: Extension) -> Vec<ContentBlock> {
 }
 
 /// The prompt for an input: the last message of the user. Earlier messages, in `missed` and in the input, precede it as context.
-#[must_use]
 pub fn prompt_of_input(input: &Input, missed: &[Message]) -> Vec<ContentBlock> {
     let messages = match input {
         Input::Messages(messages) => messages.as_slice(),
@@ -152,7 +146,6 @@ pub fn check_capabilities(blocks: &[ContentBlock], caps: &PromptCapabilities) ->
 }
 
 /// Blocks in a form that the agent takes: without `embeddedContext` an embedded resource becomes a link where it can be reached, else its text. Other blocks stay, for [`check_capabilities`] to refuse.
-#[must_use]
 pub fn fit(blocks: Vec<ContentBlock>, caps: &PromptCapabilities) -> Vec<ContentBlock> {
     if caps.embedded_context {
         return blocks;

@@ -54,7 +54,6 @@ pub struct Relayed<'a> {
 // === impl Relay ===
 
 impl Relay {
-    #[must_use]
     pub fn new(thread: &ThreadId, ids: IdFormat) -> Self {
         let session = Value::from(thread.as_str()).to_string();
         Self { thread: thread.clone(), session: session.into(), ids }
@@ -113,7 +112,6 @@ impl Relay {
         Some(gate)
     }
 
-    #[must_use]
     pub fn thread(&self) -> &ThreadId {
         &self.thread
     }
@@ -255,13 +253,11 @@ fn is_boolean(option: &str) -> bool {
 }
 
 /// The params of a `config_option_update` without boolean options, for clients that cannot display them.
-#[must_use]
 pub fn without_booleans(params: &[u8]) -> Vec<u8> {
     without_booleans_at(&["update", "configOptions"], params)
 }
 
 /// The result of a request that opens a session or sets an option, without boolean options.
-#[must_use]
 pub fn result_without_booleans(result: &str) -> Vec<u8> {
     without_booleans_at(&["configOptions"], result.as_bytes())
 }
@@ -275,7 +271,6 @@ fn without_booleans_at(path: &[&str], json: &[u8]) -> Vec<u8> {
 }
 
 /// The shown form of a message id. An id that has to become a UUID becomes the same one everywhere in the session.
-#[must_use]
 pub fn shown_id<'a>(format: IdFormat, session: &str, id: &'a str) -> Cow<'a, str> {
     // Four spellings of a UUID can be parsed; clients expect the one with hyphens.
     let is_uuid = || id.len() == 36 && Uuid::try_parse(id).is_ok();

@@ -5,7 +5,6 @@ use trilogue_wire::agent_communication::{AgentManifest, Extra, Json, ManifestMet
 use super::{EXTENSION, face_name};
 
 /// An agent's manifest. Its schemas, version and title are under the extension key.
-#[must_use]
 pub fn agent(card: &AgentCard) -> AgentManifest {
     let mut extra = Extra::new();
     extra.set(EXTENSION, Json::from_value(&Value::Object(beyond(card))));

@@ -22,7 +22,6 @@ const DONE: &[&str] = &["accept", "accepted", "done", "visited"];
 const DECLINED: &[&str] = &["decline", "declined", "cancel"];
 
 /// The interrupt that an answer names in its first part.
-#[must_use]
 pub fn named_interrupt(message: &Message) -> Option<String> {
     extension(message, "interrupt_id")
 }

@@ -28,7 +28,6 @@ pub const EXTENSION: &str = "x_trilogue";
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x6f1d_3c52_9f0b_4d5e_8a77_21c4_0be6_93d1);
 
 /// The agent's name on this face, where it has to fit a role: every `.` becomes `-`.
-#[must_use]
 pub fn face_name(name: &AgentName) -> String {
     name.as_str().replace('.', "-")
 }

@@ -3,7 +3,6 @@ use trilogue_domain::{Code, Failure, Outcome, RunStatus};
 use trilogue_wire::agent_communication::{ErrorBody, ErrorCode, Json, RunStatus as WireStatus};
 
 /// A run's status. A timed-out run has failed.
-#[must_use]
 pub fn status(status: RunStatus) -> WireStatus {
     match status {
         RunStatus::Queued => WireStatus::Created,
@@ -16,7 +15,6 @@ pub fn status(status: RunStatus) -> WireStatus {
     }
 }
 
-#[must_use]
 pub fn error(outcome: &Outcome) -> Option<ErrorBody> {
     match outcome {
         Outcome::Completed | Outcome::Cancelled { .. } => None,

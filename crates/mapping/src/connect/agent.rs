@@ -11,7 +11,6 @@ use crate::native::json;
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x3c0f_7a4e_58d1_4b0e_9e64_7d2b_51a6_c8f2);
 
 /// The agent's id on this face: its own, or one derived from its name.
-#[must_use]
 pub fn agent_id(card: &AgentCard) -> String {
     match &card.id {
         Some(id) => id.to_string(),
@@ -20,19 +19,16 @@ pub fn agent_id(card: &AgentCard) -> String {
 }
 
 /// The agent's name on this face: its title, or its name in this server.
-#[must_use]
 pub fn name(card: &AgentCard) -> &str {
     card.title.as_deref().unwrap_or(card.name.as_str())
 }
 
 /// Whether an `agent_id` of a request means this agent: its id, its name in this server, or its name on this face.
-#[must_use]
 pub fn is_called(card: &AgentCard, text: &str) -> bool {
     text == card.name.as_str() || text == name(card) || text.eq_ignore_ascii_case(&agent_id(card))
 }
 
 /// An agent as it is listed; `literal` adds the document's member.
-#[must_use]
 pub fn agent(card: &AgentCard, literal: bool) -> Agent {
     let agent_id = agent_id(card);
     Agent { id: literal.then(|| agent_id.clone()), agent_id, metadata: metadata(card) }
@@ -50,13 +46,11 @@ pub(super) fn metadata(card: &AgentCard) -> AgentMetadata {
 }
 
 /// Whether configured instances of the agent can be made: it declares a configuration.
-#[must_use]
 pub fn is_configurable(card: &AgentCard) -> bool {
     card.config_schema.is_some()
 }
 
 /// The agent's capabilities on this server. Any agent streams values, unless its author forbids it; with `literal`, only where its author says so.
-#[must_use]
 pub fn capabilities(card: &AgentCard, literal: bool) -> AgentCapabilities {
     let (values, custom) = super::modes::streamed(card, literal);
     AgentCapabilities {
@@ -72,7 +66,6 @@ pub fn capabilities(card: &AgentCard, literal: bool) -> AgentCapabilities {
     }
 }
 
-#[must_use]
 pub fn schemas(card: &AgentCard) -> AgentSchemas {
     let written = descriptor(card);
     // A descriptor over the card was parsed before; an unreadable one is not shown.
@@ -91,7 +84,6 @@ pub fn schemas(card: &AgentCard) -> AgentSchemas {
     }
 }
 
-#[must_use]
 pub fn errors(card: &AgentCard) -> AgentErrors {
     AgentErrors { agent_id: agent_id(card), errors: card.errors.iter().map(declared).collect() }
 }

@@ -44,7 +44,6 @@ pub struct Links {
 
 impl Links {
     /// Links to the content of a thread; `base` is an absolute address with the mount's prefix, without a slash at its end.
-    #[must_use]
     pub fn new(base: &Arc<str>, thread: &ThreadId) -> Self {
         let thread = utf8_percent_encode(thread.as_str(), PATH_SEGMENT).to_string();
         Self { base: Arc::clone(base), thread: thread.into() }

@@ -69,7 +69,6 @@ fn wrong(path: impl Into<String>, why: &str) -> Error {
 }
 
 /// The configuration of a run of a configured instance: the run's members over the instance's; a value that is not an object replaces it whole.
-#[must_use]
 pub fn merged(instance: Option<&Json>, run: Option<&Json>) -> Option<Json> {
     let (Some(instance), Some(run)) = (instance, run) else {
         return run.or(instance).cloned();
@@ -83,7 +82,6 @@ pub fn merged(instance: Option<&Json>, run: Option<&Json>) -> Option<Json> {
 }
 
 /// A configuration for display: without the members that the agent's schema calls `writeOnly` or of the format `password`.
-#[must_use]
 pub fn shown_config(card: &AgentCard, config: &Json) -> Json {
     let schema = card.config_schema.as_ref().map_or(Value::Null, Json::to_value);
     let secret = |key: &str| {

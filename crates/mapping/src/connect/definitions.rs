@@ -105,19 +105,16 @@ const FALLBACK: Definition = Definition {
     data: ErrorData::None,
 };
 
-#[must_use]
 pub fn definitions() -> Vec<ErrorDefinition> {
     ALL.iter().map(Definition::to_wire).collect()
 }
 
 /// The definition of a code; that of `internal_error` where there is none.
-#[must_use]
 pub fn definition(code: &str) -> &'static Definition {
     ALL.iter().find(|known| known.code == code).unwrap_or(&FALLBACK)
 }
 
 /// The definition of one of our codes. `already_exists` is a plain `conflict`: a caller that knows what exists uses a finer one.
-#[must_use]
 pub fn of_code(code: Code) -> &'static Definition {
     definition(match code {
         Code::InvalidInput => "input_schema_violation",
@@ -150,7 +147,6 @@ pub fn of_code(code: Code) -> &'static Definition {
 // === impl Definition ===
 
 impl Definition {
-    #[must_use]
     pub fn to_wire(&self) -> ErrorDefinition {
         ErrorDefinition {
             code: self.code.to_owned(),

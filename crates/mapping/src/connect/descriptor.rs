@@ -15,7 +15,6 @@ use super::chat;
 use crate::native::{json, read_json};
 
 /// The agent's descriptor: its author's, member for member, or one made of its card.
-#[must_use]
 pub fn descriptor(card: &AgentCard) -> Json {
     match &card.descriptor {
         Some(written) => written.clone(),

@@ -4,13 +4,11 @@ use trilogue_wire::agent_connect::{ErrorBody, Json};
 
 use super::definitions::{Definition, of_code};
 
-#[must_use]
 pub fn error(error: &Error) -> ErrorBody {
     error_as(of_code(error.code()), error)
 }
 
 /// As [`error`], under a finer definition than the error's own code.
-#[must_use]
 pub fn error_as(definition: &Definition, error: &Error) -> ErrorBody {
     let description = match error.hint_text() {
         Some(hint) => format!("{}; {hint}", error.message()),

@@ -10,7 +10,6 @@ use crate::native::json as to_wire;
 
 /// A run's question: the payload under the name of its type, the type and the payload alone, and the interrupt's id.
 /// An agent's own interrupt has its payload as it is. The others have `message` with the question as text, `content` for other content, `options` for a choice, and the agent's additional data under `payload`.
-#[must_use]
 pub fn interrupt(interrupt: &Interrupt, links: &Links) -> RunInterrupt {
     let payload = payload(interrupt, links);
     let kind = interrupt.kind.as_str();

@@ -20,13 +20,11 @@ use super::input::refused;
 /// The member of a part with its message's own members.
 pub(super) const MESSAGE: &str = "message";
 
-#[must_use]
 pub fn messages(messages: &[Message], links: &Links) -> Vec<wire::Message> {
     messages.iter().map(|it| message(it, links)).collect()
 }
 
 /// A message for display: one text, or blocks for other content.
-#[must_use]
 pub fn message(message: &Message, links: &Links) -> wire::Message {
     let mut parts = message.parts.as_slice();
     let (first, mut ours) = match parts.split_first() {

@@ -13,7 +13,6 @@ pub struct Security {
 }
 
 /// The face's OpenAPI document with the agent's own schemas, and without operations that the agent does not support.
-#[must_use]
 pub fn openapi(base: Value, card: &AgentCard, security: &Security, literal: bool) -> Value {
     let mut document = base;
     let can = capabilities(card, literal);

@@ -5,7 +5,6 @@ use trilogue_wire::agent_connect::{Json, RunError};
 use super::definitions::{Definition, definition, of_code};
 use crate::native::json as to_wire;
 
-#[must_use]
 pub fn run_error(outcome: &Outcome, card: &AgentCard, run_id: &str) -> Option<RunError> {
     match outcome {
         Outcome::Completed => None,

@@ -34,7 +34,6 @@ pub enum CallbackContent<'a> {
     Update(&'a [u8]),
 }
 
-#[must_use]
 pub fn run(of: &RunOf<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(of.creation.len() + 384);
     let mut text =
@@ -55,7 +54,6 @@ pub fn run(of: &RunOf<'_>) -> Vec<u8> {
 }
 
 /// The response to a wait: the run and its output, both rendered; `literal` adds the document's members beside them.
-#[must_use]
 pub fn waited(run: &[u8], output: &[u8], literal: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(run.len() + output.len() + 64);
     member(&mut out, "run", run);
@@ -77,7 +75,6 @@ pub fn waited(run: &[u8], output: &[u8], literal: bool) -> Vec<u8> {
 }
 
 /// The body of a callback: the run, the content, `event` and `delivery_id`.
-#[must_use]
 pub fn delivered(run: &[u8], what: CallbackContent<'_>, delivery_id: &str) -> Vec<u8> {
     let mut out = run.strip_suffix(b"}").unwrap_or(run).to_vec();
     let event = match what {

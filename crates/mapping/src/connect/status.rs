@@ -2,7 +2,6 @@ use trilogue_domain::{RunStatus, ThreadActivity};
 use trilogue_wire::agent_connect::{RunStatus as WireStatus, ThreadStatus};
 
 /// A run's status. The protocol has five: a cancelled run ended with an error.
-#[must_use]
 pub fn status(status: RunStatus) -> WireStatus {
     match status {
         RunStatus::Queued | RunStatus::Running | RunStatus::Cancelling => WireStatus::Pending,
@@ -14,7 +13,6 @@ pub fn status(status: RunStatus) -> WireStatus {
 }
 
 /// The statuses that a search for a wire status selects.
-#[must_use]
 pub fn statuses(status: WireStatus) -> &'static [RunStatus] {
     match status {
         WireStatus::Pending => &[RunStatus::Queued, RunStatus::Running, RunStatus::Cancelling],
@@ -26,7 +24,6 @@ pub fn statuses(status: WireStatus) -> &'static [RunStatus] {
 }
 
 /// A run's status in finer words; a run that waits for its time is scheduled.
-#[must_use]
 pub fn phase(status: RunStatus, is_scheduled: bool) -> &'static str {
     match status {
         RunStatus::Queued if is_scheduled => "scheduled",
@@ -34,7 +31,6 @@ pub fn phase(status: RunStatus, is_scheduled: bool) -> &'static str {
     }
 }
 
-#[must_use]
 pub fn thread_status(standing: ThreadActivity) -> ThreadStatus {
     match standing {
         ThreadActivity::Idle => ThreadStatus::Idle,
@@ -44,7 +40,6 @@ pub fn thread_status(standing: ThreadActivity) -> ThreadStatus {
     }
 }
 
-#[must_use]
 pub fn standing(status: ThreadStatus) -> ThreadActivity {
     match status {
         ThreadStatus::Idle => ThreadActivity::Idle,

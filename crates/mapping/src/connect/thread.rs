@@ -33,7 +33,6 @@ pub struct CheckpointOf<'a> {
     pub metadata: Value,
 }
 
-#[must_use]
 pub fn thread(of: &ThreadOf<'_>, links: &Links) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     let mut text =
@@ -50,7 +49,6 @@ pub fn thread(of: &ThreadOf<'_>, links: &Links) -> Vec<u8> {
     out
 }
 
-#[must_use]
 pub fn thread_state(of: &CheckpointOf<'_>, links: &Links) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     let checkpoint = serde_json::json!({ "checkpoint_id": of.id });
@@ -62,7 +60,6 @@ pub fn thread_state(of: &CheckpointOf<'_>, links: &Links) -> Vec<u8> {
 }
 
 /// A state alone as JSON: the set value, or `{"messages": […]}`.
-#[must_use]
 pub fn state(state: State<'_>, links: &Links) -> Vec<u8> {
     match state {
         State::Value(value) => value.as_bytes().to_vec(),

@@ -26,7 +26,6 @@ pub struct Updates {
 // === impl Updates ===
 
 impl Updates {
-    #[must_use]
     pub fn new(card: &AgentCard, run: &RunId, thread: &ThreadId) -> Self {
         Self {
             run_id: Arc::from(run.as_str()),

@@ -64,7 +64,6 @@ enum TextPlace {
 // === impl Values ===
 
 impl Values {
-    #[must_use]
     pub fn new(show: Show, run: &RunId, thread: &ThreadId) -> Self {
         Self {
             run_id: Arc::from(run.as_str()),
@@ -98,37 +97,31 @@ impl Values {
     }
 
     /// Whether this blob should be inlined in its part before the event is pushed: while there is room, and where a client sees it.
-    #[must_use]
     pub fn wants(&self, blob: &BlobRef) -> bool {
         self.begun && blob.length <= self.show.max_inline_bytes.saturating_sub(self.inlined)
     }
 
     /// Grows whenever the output changes; 0 before there is any.
-    #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    #[must_use]
     pub fn ended(&self) -> bool {
         self.outcome.is_some()
     }
 
     /// The oldest pending interrupt.
-    #[must_use]
     pub fn interrupt(&self) -> Option<&Interrupt> {
         self.pending.first().map(Arc::as_ref)
     }
 
     /// The `values` event with the output so far and the status `pending`; `None` while there is none.
-    #[must_use]
     pub fn snapshot(&self) -> Option<Bytes> {
         let (values, messages) = self.shown(false)?;
         Some(self.update(RunStatus::Pending, &values, messages.as_deref()))
     }
 
     /// The event that ends a stream: the output, the interrupt, or the error; `None` while the run goes on.
-    #[must_use]
     pub fn terminal(&self) -> Option<Bytes> {
         let Some(outcome) = &self.outcome else {
             let asked = self.interrupt()?;
@@ -152,7 +145,6 @@ impl Values {
     }
 
     /// The run's output for waits and callbacks: the result, the interrupt, or the error; `None` while the run goes on.
-    #[must_use]
     pub fn output(&self) -> Option<Bytes> {
         let Some(outcome) = &self.outcome else {
             let asked = self.interrupt()?;
@@ -165,7 +157,6 @@ impl Values {
     }
 
     /// The output so far in the form of a result; `None` while there is none.
-    #[must_use]
     pub fn partial(&self) -> Option<Bytes> {
         (self.version > 0).then(|| self.result(self.ended()))
     }

@@ -3,7 +3,6 @@ use trilogue_wire::native::{Agent, AgentInput, AgentInputKind, DeclaredInterrupt
 
 use super::json;
 
-#[must_use]
 pub fn agent(card: &AgentCard) -> Agent {
     let input = match &card.input {
         InputKind::Chat => AgentInput { kind: AgentInputKind::Chat, schema: None },

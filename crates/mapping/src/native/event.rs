@@ -16,7 +16,6 @@ use trilogue_wire::native::{
 use super::{interrupt, json, message, run};
 
 /// One event; `id` is its position on the stream that it is for, and `thread` is the thread of links to large content.
-#[must_use]
 pub fn event(event: &domain::Event, id: u64, run_id: Option<&str>, thread: &ThreadId) -> Event {
     Event {
         id: id.to_string(),

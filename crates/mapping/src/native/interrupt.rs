@@ -9,7 +9,6 @@ use super::json;
 use super::message::parts;
 
 /// An interrupt without the run that raised it.
-#[must_use]
 pub fn question(interrupt: &domain::Interrupt, thread: &ThreadId) -> Interrupt {
     let options = interrupt.options.iter().map(|option| PermissionOption {
         id: option.id.clone(),
@@ -42,7 +41,6 @@ pub fn question(interrupt: &domain::Interrupt, thread: &ThreadId) -> Interrupt {
     }
 }
 
-#[must_use]
 pub fn resolution(resolution: &domain::Resolution, thread: &ThreadId) -> Resolution {
     let plain = |kind| Resolution {
         kind,

@@ -4,7 +4,6 @@ use trilogue_domain::{Code, Error, limits};
 use trilogue_wire::native;
 
 /// JSON of ours as JSON on the wire, as it was written.
-#[must_use]
 pub fn json(json: &domain::Json) -> native::Json {
     native::Json::parse(json.as_str()).unwrap_or_else(|_| native::Json::null())
 }

@@ -10,7 +10,6 @@ use trilogue_wire::native::{
 
 use super::{hex, json};
 
-#[must_use]
 pub fn message(message: &domain::Message, run_id: Option<&str>, thread: &ThreadId) -> Message {
     Message {
         id: message.id.as_str().to_owned(),
@@ -22,13 +21,11 @@ pub fn message(message: &domain::Message, run_id: Option<&str>, thread: &ThreadI
     }
 }
 
-#[must_use]
 pub fn parts(parts: &[domain::Part], thread: &ThreadId) -> Vec<Part> {
     parts.iter().map(|item| part(item, thread)).collect()
 }
 
 /// A part for display; large content becomes a link to the thread's blobs.
-#[must_use]
 pub fn part(part: &domain::Part, thread: &ThreadId) -> Part {
     let mut wire = Part {
         content_type: part.content_type.to_string(),

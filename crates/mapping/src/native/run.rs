@@ -4,7 +4,6 @@ use trilogue_wire::native::{Outcome, RunError, RunStatus, Strategy};
 
 use super::json;
 
-#[must_use]
 pub fn status(status: domain::RunStatus) -> RunStatus {
     match status {
         domain::RunStatus::Queued => RunStatus::Queued,
@@ -18,7 +17,6 @@ pub fn status(status: domain::RunStatus) -> RunStatus {
     }
 }
 
-#[must_use]
 pub fn outcome(outcome: &domain::Outcome) -> Outcome {
     let plain = |status| Outcome { status, reason: None, error: None };
     match outcome {
@@ -45,7 +43,6 @@ fn error(failure: &Failure) -> RunError {
     }
 }
 
-#[must_use]
 pub fn strategy(strategy: Strategy) -> domain::Strategy {
     match strategy {
         Strategy::Reject => domain::Strategy::Reject,

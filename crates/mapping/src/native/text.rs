@@ -14,14 +14,12 @@ pub fn read_time(text: &str, name: &str) -> Result<Timestamp> {
     })
 }
 
-#[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |value: u8| char::from(DIGITS[usize::from(value & 15)]);
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
 }
 
-#[must_use]
 pub fn read_sha256(text: &str) -> Option<[u8; 32]> {
     let mut hash = [0_u8; 32];
     let digits = text.as_bytes();
@@ -36,7 +34,6 @@ pub fn read_sha256(text: &str) -> Option<[u8; 32]> {
 }
 
 /// A client's text for a message: bounded and without control characters.
-#[must_use]
 pub fn shown(text: &str) -> Cow<'_, str> {
     if text.len() <= limits::MAX_ID_BYTES && !text.chars().any(char::is_control) {
         return Cow::Borrowed(text);

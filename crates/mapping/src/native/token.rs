@@ -1,7 +1,6 @@
 use trilogue_domain::Right;
 use trilogue_wire::native::RightName;
 
-#[must_use]
 pub fn right(right: Right) -> RightName {
     match right {
         Right::Read => RightName::Read,
@@ -12,7 +11,6 @@ pub fn right(right: Right) -> RightName {
     }
 }
 
-#[must_use]
 pub fn read_right(right: RightName) -> Right {
     match right {
         RightName::Read => Right::Read,

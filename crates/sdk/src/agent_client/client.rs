@@ -23,6 +23,8 @@ use super::update_queue::UpdateQueue;
 use super::user_messages::UserMessages;
 
 /// A connection to an agent. Cheap to clone; it ends when the last clone, session and turn are dropped.
+///
+/// A call fails with what the agent refuses it with.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<ClientShared>,
@@ -289,9 +291,6 @@ impl Client {
     }
 
     /// Asks the agent for something that the protocol has no word for.
-    ///
-    /// # Errors
-    /// What the agent refuses with.
     pub async fn extension<P>(&self, method: &str, params: &P) -> Result<RawJson, Error>
     where
         P: Payload + Sync + ?Sized,

@@ -318,9 +318,6 @@ impl SessionReplay {
     }
 
     /// The session, when everything was told; what was not read is let go.
-    ///
-    /// # Errors
-    /// As [`SessionReplay::next`].
     pub async fn finish(mut self) -> Result<Session, Error> {
         while self.next().await?.is_some() {}
         let answer = self.outcome.unwrap_or(Err(Error::Closed))?;

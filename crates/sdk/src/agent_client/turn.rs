@@ -147,17 +147,11 @@ impl PromptTurn {
     }
 
     /// Hears the rest, and how it ends.
-    ///
-    /// # Errors
-    /// As [`PromptTurn::next`].
     pub async fn finish(self) -> Result<TurnEnd, Error> {
         self.collect().await.map(|(ended, _)| ended)
     }
 
     /// Hears the rest: how it ends, and the messages in it.
-    ///
-    /// # Errors
-    /// As [`PromptTurn::next`].
     pub async fn collect(mut self) -> Result<(TurnEnd, Messages), Error> {
         let mut messages = Messages::default();
         while let Some(update) = self.next().await? {

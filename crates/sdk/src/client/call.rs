@@ -153,9 +153,6 @@ macro_rules! impl_client {
     ($base:expr, $example:literal) => {
         impl Client {
             #[doc = concat!("A client of the server at this address, such as `", $example, "`.")]
-            ///
-            /// # Errors
-            /// As [`HttpTransport::to`].
             pub fn at(url: &str) -> Result<Self, ClientError> {
                 Ok(Self::over(HttpTransport::to(url)?))
             }

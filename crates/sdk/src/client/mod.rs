@@ -53,6 +53,8 @@ use options::DEFAULT_BASE;
 const MAX_WAIT_SECONDS: u64 = 3_600;
 
 /// A client of one server. Cheap to clone.
+///
+/// A call fails with what the server refuses. What names something that is not there is refused with the code of its kind, such as `thread_not_found`.
 #[derive(Clone, Debug)]
 pub struct Client {
     endpoint: Arc<Endpoint>,
@@ -117,9 +119,6 @@ impl Client {
     }
 
     /// One thread.
-    ///
-    /// # Errors
-    /// `thread_not_found`.
     pub async fn thread(&self, id: &str) -> Result<Thread, ClientError> {
         self.fetch(self.call(Method::Get, &["threads", id])).await
     }
@@ -133,25 +132,16 @@ impl Client {
     }
 
     /// Changes a thread.
-    ///
-    /// # Errors
-    /// `thread_not_found`.
     pub async fn patch_thread(&self, id: &str, patch: &ThreadPatch) -> Result<Thread, ClientError> {
         self.fetch(self.call(Method::Patch, &["threads", id]).json(patch)?).await
     }
 
     /// Copies a thread.
-    ///
-    /// # Errors
-    /// `thread_not_found`.
     pub async fn copy_thread(&self, id: &str, copy: &ThreadCopy) -> Result<Thread, ClientError> {
         self.fetch(self.call(Method::Post, &["threads", id, "copy"]).json(copy)?).await
     }
 
     /// Erases a thread with everything of it.
-    ///
-    /// # Errors
-    /// `thread_not_found`.
     pub async fn erase_thread(&self, id: &str) -> Result<(), ClientError> {
         self.act(self.call(Method::Delete, &["threads", id])).await
     }
@@ -159,9 +149,6 @@ impl Client {
     /// The first page of the messages of a thread's history: its newest, newest first.
     ///
     /// A conversation is read the other way round, and is longer than a page: [`Client::messages_page`] goes on.
-    ///
-    /// # Errors
-    /// `thread_not_found`.
     pub async fn messages(&self, thread: &str) -> Result<List<Message>, ClientError> {
         self.messages_page(thread, &Page::default()).await
     }
@@ -179,9 +166,6 @@ impl Client {
     }
 
     /// The checkpoints of a thread's history, newest first.
-    ///
-    /// # Errors
-    /// `thread_not_found`.
     pub async fn checkpoints(
         &self,
         thread: &str,
@@ -199,9 +183,6 @@ impl Client {
     }
 
     /// Creates a run and returns as soon as it is durable.
-    ///
-    /// # Errors
-    /// What the server refuses.
     pub async fn start_run(&self, new: impl Into<NewRun>) -> Result<Run, ClientError> {
         self.fetch(new.into().in_mode(RunMode::Async).call(self)?).await
     }
@@ -209,9 +190,6 @@ impl Client {
     /// Creates a run and streams its events, from the first on.
     ///
     /// The stream goes on even when its first event was not heard: the run gets an id of the client's, or the request is sent again where it has an idempotency key and no id.
-    ///
-    /// # Errors
-    /// What the server refuses.
     pub async fn stream_run(&self, new: impl Into<NewRun>) -> Result<EventStream, ClientError> {
         let mut new = new.into().in_mode(RunMode::Stream);
         new.ensure_findable();
@@ -224,17 +202,11 @@ impl Client {
     }
 
     /// One run, with its output and what is pending.
-    ///
-    /// # Errors
-    /// `run_not_found`.
     pub async fn run(&self, id: &str) -> Result<Run, ClientError> {
         self.fetch(self.call(Method::Get, &["runs", id])).await
     }
 
     /// Waits until a run has ended or waits for an answer, for an hour at most: then the run is given as it is.
-    ///
-    /// # Errors
-    /// `run_not_found`.
     pub async fn wait_for_run(&self, id: &str) -> Result<Run, ClientError> {
         self.fetch(self.call(Method::Get, &["runs", id, "wait"]).waiting()).await
     }
@@ -242,9 +214,6 @@ impl Client {
     /// The same, for at most this long: then the run is given as it is.
     ///
     /// The time is taken in whole seconds, rounded up, of which the server waits at most 3600.
-    ///
-    /// # Errors
-    /// `run_not_found`.
     pub async fn wait_for_run_within(&self, id: &str, limit: Duration) -> Result<Run, ClientError> {
         let rounded = limit.as_secs().saturating_add(u64::from(limit.subsec_nanos() > 0));
         let seconds = rounded.min(MAX_WAIT_SECONDS).to_string();
@@ -340,9 +309,6 @@ impl Client {
     }
 
     /// One interrupt.
-    ///
-    /// # Errors
-    /// `interrupt_not_found`.
     pub async fn interrupt(&self, id: &str) -> Result<Interrupt, ClientError> {
         self.fetch(self.call(Method::Get, &["interrupts", id])).await
     }
@@ -384,9 +350,6 @@ impl Client {
     }
 
     /// Tries a delivery again that was given up.
-    ///
-    /// # Errors
-    /// `not_found`.
     pub async fn redeliver(&self, id: &str) -> Result<(), ClientError> {
         self.act(self.call(Method::Post, &["deliveries", id, "redeliver"])).await
     }
@@ -424,9 +387,6 @@ impl Client {
     }
 
     /// Everything of a thread, as the server streams it.
-    ///
-    /// # Errors
-    /// `thread_not_found`.
     pub async fn export_thread(&self, id: &str) -> Result<ResponseBody, ClientError> {
         self.bytes(self.call(Method::Get, &["threads", id, "export"])).await
     }

@@ -45,6 +45,8 @@ pub use session::Session;
 pub use stream::{RunStream, StreamedEvent};
 
 /// A client of one server. Cheap to clone.
+///
+/// A call fails with what the server refuses: with `not_found` where it names something that is not there.
 #[derive(Clone, Debug)]
 pub struct Client {
     endpoint: Arc<Endpoint>,
@@ -90,9 +92,6 @@ impl Client {
     }
 
     /// One agent.
-    ///
-    /// # Errors
-    /// `not_found`.
     pub async fn agent(&self, name: &str) -> Result<AgentManifest, ClientError> {
         self.fetch(self.call(Method::Get, &["agents", name])).await
     }
@@ -106,9 +105,6 @@ impl Client {
     }
 
     /// Creates a run and gives it as it is then.
-    ///
-    /// # Errors
-    /// What the server refuses.
     pub async fn run_async(&self, new: impl Into<NewRun>) -> Result<Run, ClientError> {
         self.fetch(new.into().call(self, RunMode::Async)?).await
     }
@@ -116,9 +112,6 @@ impl Client {
     /// Creates a run and streams its events, from the first until it has ended or awaits an answer.
     ///
     /// The stream goes on after a break. A run with an idempotency key is asked for again even when the server's answer was lost.
-    ///
-    /// # Errors
-    /// What the server refuses.
     pub async fn run_stream(&self, new: impl Into<NewRun>) -> Result<RunStream, ClientError> {
         RunStream::create(self.clone(), new.into()).await
     }
@@ -136,9 +129,6 @@ impl Client {
     }
 
     /// Answers a run and gives it as it is then.
-    ///
-    /// # Errors
-    /// As [`Client::resume_sync`].
     pub async fn resume_async(
         &self,
         run: wire::Uuid,
@@ -150,9 +140,6 @@ impl Client {
     /// Answers a run and streams what it does then, until it has ended or awaits another answer.
     ///
     /// Asks before how many events there are, so that the stream can go on after a break on every server; [`RunStream::resume`] knows that already.
-    ///
-    /// # Errors
-    /// As [`Client::resume_sync`].
     pub async fn resume_stream(
         &self,
         run: wire::Uuid,
@@ -170,17 +157,11 @@ impl Client {
     }
 
     /// One run.
-    ///
-    /// # Errors
-    /// `not_found`.
     pub async fn run(&self, run: wire::Uuid) -> Result<Run, ClientError> {
         self.fetch(self.call(Method::Get, &["runs", &run.to_string()])).await
     }
 
     /// The events of a run so far.
-    ///
-    /// # Errors
-    /// `not_found`.
     pub async fn events(&self, run: wire::Uuid) -> Result<EventsList, ClientError> {
         self.fetch(self.call(Method::Get, &["runs", &run.to_string(), "events"])).await
     }
@@ -208,17 +189,11 @@ impl Client {
     }
 
     /// A session as the server has it.
-    ///
-    /// # Errors
-    /// `not_found`.
     pub async fn session(&self, session: wire::Uuid) -> Result<wire::Session, ClientError> {
         self.fetch(self.call(Method::Get, &["sessions", &session.to_string()])).await
     }
 
     /// A message of a history, by the id at the end of its address.
-    ///
-    /// # Errors
-    /// `not_found`.
     pub async fn resource(&self, id: &str) -> Result<Message, ClientError> {
         self.fetch(self.call(Method::Get, &["resources", id])).await
     }

@@ -58,9 +58,6 @@ impl Session {
     }
 
     /// As [`Client::run_async`], in this session.
-    ///
-    /// # Errors
-    /// As [`Session::run_sync`].
     pub async fn run_async(
         &mut self,
         on: &Client,
@@ -72,9 +69,6 @@ impl Session {
     }
 
     /// As [`Client::run_stream`], in this session.
-    ///
-    /// # Errors
-    /// As [`Session::run_sync`].
     pub async fn run_stream(
         &mut self,
         on: &Client,
@@ -86,9 +80,6 @@ impl Session {
     }
 
     /// Reads the session from the server that has its newest version. What no server knows stays as it is.
-    ///
-    /// # Errors
-    /// What keeps it from being read.
     pub async fn refresh(&mut self) -> Result<&wire::Session, ClientError> {
         let last = self.last.clone();
         self.adopt(last).await?;

@@ -29,9 +29,6 @@ impl Client {
     }
 
     /// All agents.
-    ///
-    /// # Errors
-    /// As [`Client::search_agents`].
     pub async fn agents(&self) -> Result<Vec<Agent>, ClientError> {
         self.search_agents(&AgentSearchRequest::default()).await
     }
@@ -54,49 +51,31 @@ impl Client {
     }
 
     /// One agent.
-    ///
-    /// # Errors
-    /// `agent_not_found`.
     pub async fn agent(&self, id: &str) -> Result<Agent, ClientError> {
         self.get(&["agents", id]).await
     }
 
     /// What an agent's author declares: capabilities, schemas, interrupts, errors.
-    ///
-    /// # Errors
-    /// `agent_not_found`.
     pub async fn descriptor(&self, agent: &str) -> Result<Descriptor, ClientError> {
         self.get(&["agents", agent, "descriptor"]).await
     }
 
     /// What an agent can do, with what the server adds. Only servers of ours say it.
-    ///
-    /// # Errors
-    /// `agent_not_found`.
     pub async fn capabilities(&self, agent: &str) -> Result<AgentCapabilities, ClientError> {
         self.get(&["agents", agent, "capabilities"]).await
     }
 
     /// An agent's schemas. Only servers of ours list them apart from the descriptor.
-    ///
-    /// # Errors
-    /// `agent_not_found`.
     pub async fn schemas(&self, agent: &str) -> Result<AgentSchemas, ClientError> {
         self.get(&["agents", agent, "schemas"]).await
     }
 
     /// The OpenAPI document of one agent, with its own schemas in place.
-    ///
-    /// # Errors
-    /// `agent_not_found`.
     pub async fn openapi(&self, agent: &str) -> Result<Json, ClientError> {
         self.get(&["agents", agent, "openapi"]).await
     }
 
     /// How an agent's callers prove who they are; needs no credentials. Only servers of ours say it.
-    ///
-    /// # Errors
-    /// `agent_not_found`.
     pub async fn agent_authentication(&self, agent: &str) -> Result<Authentication, ClientError> {
         self.get(&["agents", agent, "authentication"]).await
     }
@@ -107,9 +86,6 @@ impl Client {
     }
 
     /// The errors that an agent declares beside the protocol's. Only servers of ours list them.
-    ///
-    /// # Errors
-    /// `agent_not_found`.
     pub async fn agent_errors(&self, agent: &str) -> Result<AgentErrors, ClientError> {
         self.get(&["agents", agent, "errors"]).await
     }

@@ -20,9 +20,6 @@ impl Client {
     }
 
     /// One configured instance.
-    ///
-    /// # Errors
-    /// `configuration_not_found`.
     pub async fn configuration(&self, agent: &str, id: &str) -> Result<Configuration, ClientError> {
         self.get(&["agents", agent, "configurations", id]).await
     }
@@ -41,17 +38,11 @@ impl Client {
     }
 
     /// Removes a configured instance.
-    ///
-    /// # Errors
-    /// `configuration_not_found`.
     pub async fn delete_configuration(&self, agent: &str, id: &str) -> Result<(), ClientError> {
         self.delete(&["agents", agent, "configurations", id]).await
     }
 
     /// The configured instances of an agent that match, newest first.
-    ///
-    /// # Errors
-    /// `agent_not_found`.
     pub async fn search_configurations(
         &self,
         agent: &str,

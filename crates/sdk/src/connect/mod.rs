@@ -59,6 +59,8 @@ pub use wire::{
 };
 
 /// A client of one server. Cheap to clone.
+///
+/// A call fails with what the server refuses. What names something that is not there is refused with the code of its kind, such as `thread_not_found`.
 #[derive(Clone, Debug)]
 pub struct Client {
     endpoint: Arc<Endpoint>,

@@ -58,9 +58,6 @@ impl From<String> for RunAt {
 
 impl Client {
     /// Creates a run and gives it as it is then.
-    ///
-    /// # Errors
-    /// What the server refuses.
     pub async fn create_run(&self, new: impl Into<NewRun>) -> Result<Run, ClientError> {
         let response = self.start(&new.into(), Mode::Create).await?;
         read(&self.endpoint.whole(response).await?)
@@ -81,9 +78,6 @@ impl Client {
     /// Creates a run and streams it until it has ended or waits for an answer.
     ///
     /// The stream goes on after a break, so the run does too, unless the request says otherwise. A run with an idempotency key is asked for again even when the server's answer was lost.
-    ///
-    /// # Errors
-    /// What the server refuses.
     pub async fn run_stream(&self, new: impl Into<NewRun>) -> Result<RunStream, ClientError> {
         RunStream::create(self.clone(), new.into().for_stream()).await
     }
@@ -94,9 +88,6 @@ impl Client {
     }
 
     /// One run.
-    ///
-    /// # Errors
-    /// `run_not_found`.
     pub async fn run(&self, at: impl Into<RunAt>) -> Result<Run, ClientError> {
         self.fetch(at.into().call(self, Method::Get, None)).await
     }
@@ -120,9 +111,6 @@ impl Client {
     }
 
     /// The same, for at most this long: `None` where it is still at work then. The time is taken in whole milliseconds; the reference server does not look at it and waits on.
-    ///
-    /// # Errors
-    /// `run_not_found`.
     pub async fn wait_within(
         &self,
         at: impl Into<RunAt>,
@@ -157,9 +145,6 @@ impl Client {
     }
 
     /// Answers what a run asks, and streams what it does then.
-    ///
-    /// # Errors
-    /// As [`Client::resume`].
     pub async fn resume_stream(
         &self,
         at: impl Into<RunAt>,
@@ -171,9 +156,6 @@ impl Client {
     }
 
     /// Cancels a run, or cancels and removes it with what it did. With `wait` the answer comes when it has stopped.
-    ///
-    /// # Errors
-    /// `run_not_found`.
     pub async fn cancel(
         &self,
         at: impl Into<RunAt>,
@@ -188,9 +170,6 @@ impl Client {
     }
 
     /// Removes a run; one that is at work is cancelled first.
-    ///
-    /// # Errors
-    /// `run_not_found`.
     pub async fn delete_run(&self, at: impl Into<RunAt>) -> Result<(), ClientError> {
         self.send(at.into().call(self, Method::Delete, None)).await.map(drop)
     }

@@ -26,9 +26,6 @@ impl Client {
     }
 
     /// One thread with its state.
-    ///
-    /// # Errors
-    /// `thread_not_found`.
     pub async fn thread(&self, id: &str) -> Result<Thread, ClientError> {
         self.get(&["threads", id]).await
     }
@@ -42,9 +39,6 @@ impl Client {
     }
 
     /// Copies a thread with its states; its runs stay.
-    ///
-    /// # Errors
-    /// `thread_not_found`.
     pub async fn copy_thread(&self, id: &str) -> Result<Thread, ClientError> {
         self.fetch(self.call(Method::Post, &["threads", id, "copy"])).await
     }
@@ -73,9 +67,6 @@ impl Client {
     }
 
     /// The runs of a thread, newest first: at most `limit`, from the one at `offset` on.
-    ///
-    /// # Errors
-    /// `thread_not_found`.
     pub async fn thread_runs(
         &self,
         id: &str,

@@ -72,9 +72,6 @@ impl Context {
     }
 
     /// Asks for a message and gives its text.
-    ///
-    /// # Errors
-    /// As [`Context::ask_message`].
     pub async fn ask_text(&self, prompt: &str) -> Result<String, AgentError> {
         let parts = self.ask_message(prompt).await?;
         Ok(parts.iter().filter_map(Part::as_text).collect())

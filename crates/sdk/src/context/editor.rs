@@ -105,9 +105,6 @@ impl Editor {
     }
 
     /// Reads a text file as the editor has it, changes that are not saved included.
-    ///
-    /// # Errors
-    /// See [`Editor`].
     pub async fn read_text_file(
         &self,
         path: impl AsRef<Path> + Send,
@@ -116,9 +113,6 @@ impl Editor {
     }
 
     /// Reads at most `count` lines of a text file, from line `from` on; the first is 1.
-    ///
-    /// # Errors
-    /// See [`Editor`].
     pub async fn read_lines(
         &self,
         path: impl AsRef<Path> + Send,
@@ -141,9 +135,6 @@ impl Editor {
     }
 
     /// Writes a text file; makes it where there is none.
-    ///
-    /// # Errors
-    /// See [`Editor`].
     pub async fn write_text_file(
         &self,
         path: impl AsRef<Path> + Send,
@@ -156,9 +147,6 @@ impl Editor {
     }
 
     /// Runs a command in a terminal that the user can see.
-    ///
-    /// # Errors
-    /// See [`Editor`].
     pub async fn run(&self, run: Run) -> Result<EditorTerminal, AgentError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -318,9 +306,6 @@ impl EditorTerminal {
     }
 
     /// What it shows now.
-    ///
-    /// # Errors
-    /// See [`Editor`].
     pub async fn output(&self) -> Result<TerminalOutput, AgentError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -347,17 +332,11 @@ impl EditorTerminal {
     }
 
     /// Ends the command. The terminal stays, with what it shows.
-    ///
-    /// # Errors
-    /// See [`Editor`].
     pub async fn kill(&self) -> Result<(), AgentError> {
         self.call("terminal/kill").await.map(|_: Empty| ())
     }
 
     /// Lets the terminal go; ends its command where it still runs.
-    ///
-    /// # Errors
-    /// See [`Editor`].
     pub async fn release(mut self) -> Result<(), AgentError> {
         self.is_released = true;
         self.call("terminal/release").await.map(|_: Empty| ())

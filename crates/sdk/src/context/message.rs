@@ -55,9 +55,6 @@ impl MessageWriter {
     }
 
     /// Says the next words.
-    ///
-    /// # Errors
-    /// As [`Context::text`].
     pub async fn text(&mut self, text: &str) -> Result<(), AgentError> {
         match &mut self.cursor {
             Some(cursor) => cursor.text(&self.context, text).await,
@@ -66,9 +63,6 @@ impl MessageWriter {
     }
 
     /// Adds a whole part.
-    ///
-    /// # Errors
-    /// As [`Context::part`].
     pub async fn part(&mut self, part: Part) -> Result<(), AgentError> {
         match &mut self.cursor {
             Some(cursor) => cursor.part(&self.context, part).await,
@@ -77,17 +71,11 @@ impl MessageWriter {
     }
 
     /// Adds an artifact: a part with a name.
-    ///
-    /// # Errors
-    /// As [`Context::part`].
     pub async fn artifact(&mut self, name: &str, part: Part) -> Result<(), AgentError> {
         self.part(part.named(name)).await
     }
 
     /// Says text and cites the source of exactly these words.
-    ///
-    /// # Errors
-    /// As [`Context::part`].
     pub async fn cite(&mut self, text: &str, source: Source) -> Result<(), AgentError> {
         match &mut self.cursor {
             Some(cursor) => cursor.cite(&self.context, text, source).await,
@@ -96,9 +84,6 @@ impl MessageWriter {
     }
 
     /// Cites a source for a range of the message's text: characters of its `text/*` parts, from 0, the end excluded.
-    ///
-    /// # Errors
-    /// As [`Context::part`].
     pub async fn citation(
         &mut self,
         range: std::ops::Range<u64>,
@@ -108,17 +93,11 @@ impl MessageWriter {
     }
 
     /// Shows a step of the agent inside the message.
-    ///
-    /// # Errors
-    /// As [`Context::part`].
     pub async fn trajectory(&mut self, step: Trajectory) -> Result<(), AgentError> {
         self.part(trajectory(step)).await
     }
 
     /// Completes the message.
-    ///
-    /// # Errors
-    /// As [`Context::text`].
     pub async fn finish(mut self) -> Result<(), AgentError> {
         match self.cursor.take() {
             Some(cursor) => cursor.complete(&self.context).await,

@@ -34,7 +34,7 @@ pub const MAX_UNFINISHED: usize = 1_024;
 
 /// What an agent can do while it runs. Cheap to clone, and usable from several tasks at once.
 ///
-/// Every method that says something waits while the log is behind, and fails with [`AgentError::stopped`] once the run was stopped: return that error.
+/// Every method that says something waits while the log is behind, and fails with [`AgentError::stopped`] once the run was stopped: return that error. It also fails for an event that the log refuses, such as one part too many (`too_many_parts`).
 #[derive(Clone)]
 pub struct Context {
     shared: Arc<ContextShared>,
@@ -131,9 +131,6 @@ impl Context {
     /// Says text: the next words of the message that is open, or the first of a new one.
     ///
     /// The message is closed when the turn ends or another message begins.
-    ///
-    /// # Errors
-    /// [`AgentError::stopped`]; an event that the log refuses.
     pub async fn text(&self, text: impl AsRef<str> + Send) -> Result<(), AgentError> {
         let text = text.as_ref();
         if text.is_empty() {
@@ -146,43 +143,28 @@ impl Context {
     /// Adds a whole part to the open message, or to a new one.
     ///
     /// A part holds its content in one of three ways: [`Part::text`] (or [`Part::json`]) inline, [`Part::bytes`] for what is no text, [`Part::url`] for what lies elsewhere.
-    ///
-    /// # Errors
-    /// As [`Context::text`]; `too_many_parts`.
     pub async fn part(&self, part: Part) -> Result<(), AgentError> {
         let mut speech = self.shared.speech.lock().await;
         self.opened(&mut speech).await?.part(self, part).await
     }
 
     /// Adds an artifact: a part with a name. Inline text, bytes or an address, by the part's constructor.
-    ///
-    /// # Errors
-    /// As [`Context::part`].
     pub async fn artifact(&self, name: &str, part: Part) -> Result<(), AgentError> {
         self.part(part.named(name)).await
     }
 
     /// Says text and cites the source of exactly these words.
-    ///
-    /// # Errors
-    /// As [`Context::part`].
     pub async fn cite(&self, text: &str, source: Source) -> Result<(), AgentError> {
         let mut speech = self.shared.speech.lock().await;
         self.opened(&mut speech).await?.cite(self, text, source).await
     }
 
     /// Shows a step of the agent inside the message: a thought, or a tool with its input and output.
-    ///
-    /// # Errors
-    /// As [`Context::part`].
     pub async fn trajectory(&self, step: Trajectory) -> Result<(), AgentError> {
         self.part(message::trajectory(step)).await
     }
 
     /// Says a whole message.
-    ///
-    /// # Errors
-    /// As [`Context::part`].
     pub async fn say(
         &self,
         parts: impl IntoIterator<Item = Part> + Send,
@@ -196,9 +178,6 @@ impl Context {
     }
 
     /// Says a message again as one of the agent's own: with a new id and the agent's role, and with its parts and its times as they are.
-    ///
-    /// # Errors
-    /// As [`Context::part`].
     pub async fn repeat(&self, message: &Message) -> Result<(), AgentError> {
         self.end_speech().await?;
         let Message { created_at, completed_at, .. } = *message;
@@ -212,18 +191,12 @@ impl Context {
     }
 
     /// Closes the open message and begins one of its own, which several tasks can do side by side.
-    ///
-    /// # Errors
-    /// As [`Context::text`].
     pub async fn message(&self) -> Result<MessageWriter, AgentError> {
         self.end_speech().await?;
         Ok(MessageWriter::new(self.clone(), Cursor::open(self, None).await?))
     }
 
     /// Shows reasoning that is no part of any message.
-    ///
-    /// # Errors
-    /// As [`Context::text`].
     pub async fn thought(&self, text: &str) -> Result<(), AgentError> {
         for piece in message::pieces(text) {
             let text = Arc::from(piece);
@@ -241,9 +214,6 @@ impl Context {
     }
 
     /// Begins a tool call: the tool's name, what people read, and what the tool is given (`null` for nothing). The log says which message it comes of: what the agent said last in this turn, else what the user said.
-    ///
-    /// # Errors
-    /// As [`Context::text`].
     pub async fn tool(
         &self,
         tool: &str,
@@ -255,9 +225,6 @@ impl Context {
     }
 
     /// Shows the agent's plan, whole.
-    ///
-    /// # Errors
-    /// As [`Context::text`].
     pub async fn plan(
         &self,
         entries: impl IntoIterator<Item = PlanEntry> + Send,
@@ -269,7 +236,7 @@ impl Context {
     /// Emits the agent's own update.
     ///
     /// # Errors
-    /// As [`Context::text`]; `stream_update_schema_violation` where the card declares a schema for updates and the data does not fit it. The run then fails with this error, whatever the agent makes of it.
+    /// `stream_update_schema_violation` where the card declares a schema for updates and the data does not fit it. The run then fails with this error, whatever the agent makes of it.
     pub async fn custom(&self, kind: &str, data: impl Serialize + Send) -> Result<(), AgentError> {
         let (kind, data) = (kind.to_owned(), to_json(&data)?);
         self.emit(Body::State(StateEvent::Custom { kind, data })).await
@@ -278,9 +245,6 @@ impl Context {
     /// Shows the output as far as it is: a whole value that replaces the one before, and that [`Context::result`] replaces at last.
     ///
     /// Clients that follow the run are shown the newest; who is slow sees fewer of them. It has to fit the output schema as the result has.
-    ///
-    /// # Errors
-    /// As [`Context::result`].
     pub async fn output_so_far(&self, value: impl Serialize + Send) -> Result<(), AgentError> {
         let value = to_json(&value)?;
         self.emit(Body::State(StateEvent::Output(value))).await
@@ -289,7 +253,7 @@ impl Context {
     /// Answers with a value: what an agent gives that declared an output schema.
     ///
     /// # Errors
-    /// As [`Context::text`]; `output_schema_violation` where the value does not fit the schema that the card declares. The run then fails with this error, whatever the agent makes of it.
+    /// `output_schema_violation` where the value does not fit the schema that the card declares. The run then fails with this error, whatever the agent makes of it.
     pub async fn result(&self, value: impl Serialize + Send) -> Result<(), AgentError> {
         let value = to_json(&value)?;
         self.emit(Body::Run(RunEvent::Result(value))).await
@@ -298,7 +262,7 @@ impl Context {
     /// Sets the thread's state. It becomes the thread's when the run completes.
     ///
     /// # Errors
-    /// As [`Context::text`]; `thread_state_schema_violation` where the state does not fit the schema that the card declares. The run then fails with this error, whatever the agent makes of it.
+    /// `thread_state_schema_violation` where the state does not fit the schema that the card declares. The run then fails with this error, whatever the agent makes of it.
     pub async fn set_state(&self, state: impl Serialize + Send) -> Result<(), AgentError> {
         let state = to_json(&state)?;
         self.emit(Body::State(StateEvent::Values(state))).await
@@ -316,25 +280,16 @@ impl Context {
     }
 
     /// The thread's state, or what this run last set it to.
-    ///
-    /// # Errors
-    /// What kept it from being read.
     pub async fn state_json(&self) -> Result<Option<Json>, AgentError> {
         self.shared.host.load_state().await
     }
 
     /// The thread's messages before this run, oldest first.
-    ///
-    /// # Errors
-    /// What kept them from being read.
     pub async fn history(&self) -> Result<Vec<Message>, AgentError> {
         self.shared.host.history().await
     }
 
     /// Waits until everything said so far is durable.
-    ///
-    /// # Errors
-    /// [`AgentError::stopped`].
     pub async fn commit(&self) -> Result<(), AgentError> {
         self.shared.host.commit().await
     }

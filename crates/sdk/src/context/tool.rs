@@ -49,9 +49,6 @@ impl ToolCall {
     }
 
     /// Shows content that the call has produced so far.
-    ///
-    /// # Errors
-    /// As [`Context::text`].
     pub async fn update(
         &self,
         content: impl IntoIterator<Item = Part> + Send,
@@ -61,18 +58,12 @@ impl ToolCall {
     }
 
     /// Ends the call: it did what it should and gave this back.
-    ///
-    /// # Errors
-    /// As [`Context::text`].
     pub async fn complete(self, output: impl Serialize + Send) -> Result<(), AgentError> {
         let output = to_json(&output)?;
         self.end(ToolStatus::Completed, output).await
     }
 
     /// Ends the call: it did not do what it should, and this is what it said.
-    ///
-    /// # Errors
-    /// As [`Context::text`].
     pub async fn fail(self, output: impl Serialize + Send) -> Result<(), AgentError> {
         let output = to_json(&output)?;
         self.end(ToolStatus::Failed, output).await

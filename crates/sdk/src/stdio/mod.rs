@@ -54,9 +54,6 @@ pub async fn serve(agent: impl Agent) -> Result<(), AgentError> {
 }
 
 /// As [`serve`], over any two byte streams.
-///
-/// # Errors
-/// As [`serve`].
 pub async fn serve_over<R, W>(
     read: R,
     write: W,

@@ -92,9 +92,6 @@ fn refuse_writable_by_all(path: &Path, metadata: &Metadata) -> Result<(), Error>
 }
 
 /// Parses the text of a file. Errors name `path`.
-///
-/// # Errors
-/// As [`load`], except those of reading the file.
 pub fn parse(path: &Path, text: &str) -> Result<Loaded, Error> {
     let at = |span: Option<Range<usize>>, message: String, hint: Option<String>| Error {
         path: path.to_owned(),

@@ -242,9 +242,6 @@ impl Options {
 }
 
 /// The mounts as the gateway takes them.
-///
-/// # Errors
-/// As [`Options::mounts_in_force`].
 pub(crate) fn to_gateway(mounts: &[Mount]) -> Result<Vec<gateway::Mount>> {
     mounts.iter().map(Mount::to_gateway).collect()
 }

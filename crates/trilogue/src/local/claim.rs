@@ -31,9 +31,6 @@ pub enum ClaimResult {
 
 impl ServerClaim {
     /// Takes the lock and listens on the socket, unless another server does. Removes what a dead server left.
-    ///
-    /// # Errors
-    /// When the folder, the lock or the socket cannot be used.
     pub fn take(dir: &UserServerDir, on_demand: bool) -> io::Result<ClaimResult> {
         let socket = dir.create()?;
         let lock = OpenOptions::new().create(true).append(true).mode(0o600).open(dir.lock())?;
@@ -70,18 +67,12 @@ impl ServerClaim {
     }
 
     /// Adds the server's HTTP addresses to the record.
-    ///
-    /// # Errors
-    /// When the record cannot be written.
     pub fn announce(&mut self, addresses: &[SocketAddr]) -> io::Result<()> {
         self.record.addresses = addresses.iter().map(ToString::to_string).collect();
         self.record.write(&self.dir.record())
     }
 
     /// The socket to serve on; `None` from the second call on. Needs a Tokio runtime.
-    ///
-    /// # Errors
-    /// When the runtime cannot take it.
     pub fn listener(&mut self) -> io::Result<Option<tokio::net::UnixListener>> {
         self.listener.take().map(tokio::net::UnixListener::from_std).transpose()
     }

@@ -33,9 +33,6 @@ impl LogFile {
     }
 
     /// Opens the log for a process that is started. Every writer appends.
-    ///
-    /// # Errors
-    /// When it cannot be opened.
     pub fn open(&self) -> io::Result<File> {
         OpenOptions::new().create(true).append(true).read(true).mode(0o600).open(&self.path)
     }

@@ -169,9 +169,6 @@ fn spawn(dir: &UserServerDir, starter: &Starter, log: &LogFile) -> io::Result<Ch
 }
 
 /// The path of this program, even if another version has replaced it.
-///
-/// # Errors
-/// When the operating system does not know.
 pub fn this_program() -> io::Result<PathBuf> {
     let path = std::env::current_exe()?;
     if path.exists() {

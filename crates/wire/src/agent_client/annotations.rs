@@ -24,7 +24,6 @@ words! {
 // === impl Annotations ===
 
 impl Annotations {
-    #[must_use]
     pub fn is_for(&self, role: Role) -> bool {
         self.audience.as_ref().is_none_or(|audience| audience.contains(&role))
     }

@@ -25,9 +25,7 @@ object! {
         args: Vec<String> = "args" as optional;
         env: Option<Map<String>> = "env" as optional;
     }
-}
 
-object! {
     pub struct AuthMethodAgent {
         id: String = "id";
         /// For people.
@@ -35,31 +33,22 @@ object! {
     } may {
         description: Option<String> = "description";
     }
-}
 
-object! {
     pub struct AuthenticateRequest {
         /// One of the methods of `initialize`, but none in a terminal.
         method_id: String = "methodId";
     }
-}
 
-object! {
     pub struct AuthenticateResponse;
-}
 
-object! {
     pub struct LogoutRequest;
-}
 
-object! {
     pub struct LogoutResponse;
 }
 
 // === impl AuthMethod ===
 
 impl AuthMethod {
-    #[must_use]
     pub fn id(&self) -> Option<&str> {
         match self {
             Self::Terminal(method) => Some(&method.id),

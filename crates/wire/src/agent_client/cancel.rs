@@ -5,9 +5,7 @@ object! {
     pub struct CancelNotification {
         session_id: String = "sessionId";
     }
-}
 
-object! {
     pub struct CancelRequestNotification {
         request_id: Id<'static> = "requestId";
     }

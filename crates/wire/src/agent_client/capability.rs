@@ -4,54 +4,39 @@ use super::object::object;
 
 object! {
     pub struct Supported;
-}
 
-object! {
     pub struct ClientCapabilities may {
         fs: Option<FileSystemCapabilities> = "fs";
-        /// All of `terminal/*`.
         terminal: bool = "terminal";
         session: Option<ClientSessionCapabilities> = "session";
         auth: Option<AuthCapabilities> = "auth";
         elicitation: Option<ElicitationCapabilities> = "elicitation";
     }
-}
 
-object! {
     pub struct FileSystemCapabilities may {
         read_text_file: bool = "readTextFile";
         write_text_file: bool = "writeTextFile";
     }
-}
 
-object! {
     pub struct ClientSessionCapabilities may {
         compaction: Option<Supported> = "compaction";
         config_options: Option<ConfigOptionsCapabilities> = "configOptions";
         notices: Option<Supported> = "notices";
     }
-}
 
-object! {
     pub struct ConfigOptionsCapabilities may {
         boolean: Option<Supported> = "boolean";
     }
-}
 
-object! {
     pub struct AuthCapabilities may {
         terminal: bool = "terminal";
     }
-}
 
-object! {
     pub struct ElicitationCapabilities may {
         form: Option<Supported> = "form";
         url: Option<Supported> = "url";
     }
-}
 
-object! {
     pub struct AgentCapabilities may {
         load_session: bool = "loadSession";
         prompt: Option<PromptCapabilities> = "promptCapabilities";
@@ -59,26 +44,20 @@ object! {
         session: Option<SessionCapabilities> = "sessionCapabilities";
         auth: Option<AgentAuthCapabilities> = "auth";
     }
-}
 
-object! {
     /// Text and links to resources need no capability.
     pub struct PromptCapabilities may {
         image: bool = "image";
         audio: bool = "audio";
         embedded_context: bool = "embeddedContext";
     }
-}
 
-object! {
     /// Servers that the agent starts need no capability.
     pub struct McpCapabilities may {
         http: bool = "http";
         sse: bool = "sse";
     }
-}
 
-object! {
     pub struct SessionCapabilities may {
         list: Option<Supported> = "list";
         delete: Option<Supported> = "delete";
@@ -86,9 +65,7 @@ object! {
         resume: Option<Supported> = "resume";
         close: Option<Supported> = "close";
     }
-}
 
-object! {
     pub struct AgentAuthCapabilities may {
         logout: Option<Supported> = "logout";
     }

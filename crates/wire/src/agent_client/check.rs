@@ -59,7 +59,6 @@ pub fn check_mcp_servers(
 }
 
 /// Whether a path is absolute, on whatever system the other side runs.
-#[must_use]
 pub fn is_absolute(path: &str) -> bool {
     match path.as_bytes() {
         [b'/', ..] | [b'\\', b'\\', ..] => true,
@@ -71,7 +70,6 @@ pub fn is_absolute(path: &str) -> bool {
 // === impl SessionUpdate ===
 
 impl SessionUpdate {
-    #[must_use]
     pub fn is_for(&self, client: &ClientCapabilities) -> bool {
         let session = client.session.as_ref();
         match self {
@@ -87,7 +85,6 @@ impl SessionUpdate {
 // === impl SessionConfigOption ===
 
 impl SessionConfigOption {
-    #[must_use]
     pub fn is_for(&self, client: &ClientCapabilities) -> bool {
         let options = client.session.as_ref().and_then(|session| session.config_options.as_ref());
         match self {

@@ -4,9 +4,7 @@ object! {
     pub struct AvailableCommandsUpdate {
         available_commands: Vec<AvailableCommand> = "availableCommands" as fitting_there;
     }
-}
 
-object! {
     pub struct AvailableCommand {
         /// Without a slash.
         name: String = "name";
@@ -14,9 +12,7 @@ object! {
     } may {
         input: Option<CommandInput> = "input";
     }
-}
 
-object! {
     /// All text behind the command's name.
     pub struct CommandInput {
         /// Shown while the input is empty.

@@ -1,4 +1,4 @@
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::object::object;
 use super::tagged::tagged;
@@ -26,9 +26,7 @@ object! {
         description: Option<String> = "description";
         category: Option<SessionConfigOptionCategory> = "category";
     }
-}
 
-object! {
     pub struct SessionConfigBoolean {
         id: String = "id";
         /// For people.
@@ -50,7 +48,8 @@ words! {
     }
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(untagged)]
 pub enum SessionConfigSelectOptions {
     Ungrouped(Vec<SessionConfigSelectOption>),
     Grouped(Vec<SessionConfigSelectGroup>),
@@ -64,23 +63,17 @@ object! {
     } may {
         description: Option<String> = "description";
     }
-}
 
-object! {
     pub struct SessionConfigSelectGroup {
         group: String = "group";
         name: String = "name";
         options: Vec<SessionConfigSelectOption> = "options" as fitting_there;
     }
-}
 
-object! {
     pub struct ConfigOptionUpdate {
         config_options: Vec<SessionConfigOption> = "configOptions" as fitting_there;
     }
-}
 
-object! {
     pub struct SetSessionConfigOptionRequest {
         session_id: String = "sessionId";
         config_id: String = "configId";
@@ -92,7 +85,8 @@ object! {
     check kind_fits;
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(untagged)]
 pub enum SessionConfigValue {
     Id(String),
     Boolean(bool),
@@ -108,7 +102,6 @@ object! {
 // === impl SessionConfigOption ===
 
 impl SessionConfigOption {
-    #[must_use]
     pub fn id(&self) -> Option<&str> {
         match self {
             Self::Select(select) => Some(&select.id),
@@ -155,15 +148,6 @@ impl Read for SessionConfigSelectOptions {
     }
 }
 
-impl Serialize for SessionConfigSelectOptions {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Ungrouped(options) => options.serialize(to),
-            Self::Grouped(groups) => groups.serialize(to),
-        }
-    }
-}
-
 schema!(SessionConfigSelectOptions = "SessionConfigSelectOptions", |generator| {
     let plain = generator.subschema_for::<Vec<SessionConfigSelectOption>>();
     let groups = generator.subschema_for::<Vec<SessionConfigSelectGroup>>();
@@ -173,7 +157,6 @@ schema!(SessionConfigSelectOptions = "SessionConfigSelectOptions", |generator| {
 // === impl SetSessionConfigOptionRequest ===
 
 impl SetSessionConfigOptionRequest {
-    #[must_use]
     pub fn boolean(
         session_id: impl Into<String>,
         config_id: impl Into<String>,
@@ -213,15 +196,6 @@ impl Read for SessionConfigValue {
             "false" => Ok(Self::Boolean(false)),
             _ if json.starts_with('"') => String::read(json, at).map(Self::Id),
             _ => Err(refusal("a string or a boolean", json, at)),
-        }
-    }
-}
-
-impl Serialize for SessionConfigValue {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Id(id) => to.serialize_str(id),
-            Self::Boolean(value) => to.serialize_bool(*value),
         }
     }
 }

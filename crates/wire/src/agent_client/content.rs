@@ -1,5 +1,6 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
 
 use super::Annotations;
 use super::object::{Object, object};
@@ -26,9 +27,7 @@ object! {
     } may {
         annotations: Option<Annotations> = "annotations";
     }
-}
 
-object! {
     pub struct ImageContent {
         /// Base64.
         data: String = "data";
@@ -38,9 +37,7 @@ object! {
         annotations: Option<Annotations> = "annotations";
     }
     check image_is_base64;
-}
 
-object! {
     pub struct AudioContent {
         /// Base64.
         data: String = "data";
@@ -49,9 +46,7 @@ object! {
         annotations: Option<Annotations> = "annotations";
     }
     check audio_is_base64;
-}
 
-object! {
     pub struct ResourceLink {
         uri: String = "uri";
         name: String = "name";
@@ -64,9 +59,7 @@ object! {
         size: Option<i64> = "size";
         annotations: Option<Annotations> = "annotations";
     }
-}
 
-object! {
     pub struct EmbeddedResource {
         resource: ResourceContents = "resource";
     } may {
@@ -75,7 +68,8 @@ object! {
 }
 
 /// What a resource holds. Where there is text and bytes, the text counts.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(untagged)]
 pub enum ResourceContents {
     Text(TextResourceContents),
     Blob(BlobResourceContents),
@@ -88,9 +82,7 @@ object! {
     } may {
         mime_type: Option<String> = "mimeType";
     }
-}
 
-object! {
     pub struct BlobResourceContents {
         uri: String = "uri";
         /// Base64.
@@ -104,24 +96,10 @@ object! {
 // === impl ContentBlock ===
 
 impl ContentBlock {
-    #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(TextContent::new(text))
     }
 
-    #[must_use]
-    pub fn kind(&self) -> &str {
-        match self {
-            Self::Text(_) => "text",
-            Self::Image(_) => "image",
-            Self::Audio(_) => "audio",
-            Self::ResourceLink(_) => "resource_link",
-            Self::Resource(_) => "resource",
-            Self::Other(opaque) => &opaque.kind,
-        }
-    }
-
-    #[must_use]
     pub fn annotations(&self) -> Option<&Annotations> {
         match self {
             Self::Text(text) => text.annotations.as_ref(),
@@ -143,7 +121,6 @@ impl From<&str> for ContentBlock {
 // === impl ResourceContents ===
 
 impl ResourceContents {
-    #[must_use]
     pub fn uri(&self) -> &str {
         match self {
             Self::Text(text) => &text.uri,
@@ -177,15 +154,6 @@ impl Read for ResourceContents {
             BlobResourceContents::read_members(json, "", at).map(Self::Blob)
         } else {
             Err(at.violation("must have a string text or blob"))
-        }
-    }
-}
-
-impl serde::Serialize for ResourceContents {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Text(text) => text.serialize(to),
-            Self::Blob(blob) => blob.serialize(to),
         }
     }
 }

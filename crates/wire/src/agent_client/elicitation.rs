@@ -1,4 +1,4 @@
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::Number;
 
 use super::object::object;
@@ -28,9 +28,7 @@ object! {
         request_id: Option<Id<'static>> = "requestId" as optional;
     }
     check form_has_scope;
-}
 
-object! {
     pub struct ElicitationUrl {
         message: String = "message";
         /// `elicitation/complete` names this id.
@@ -58,17 +56,14 @@ object! {
     pub struct ElicitationAccept may {
         content: Option<Map<ElicitationValue>> = "content" as optional;
     }
-}
 
-object! {
     pub struct ElicitationDecline;
-}
 
-object! {
     pub struct ElicitationCancel;
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(untagged)]
 pub enum ElicitationValue {
     Text(String),
     Number(Number),
@@ -86,7 +81,6 @@ object! {
 // === impl CreateElicitationRequest ===
 
 impl CreateElicitationRequest {
-    #[must_use]
     pub fn message(&self) -> Option<&str> {
         match self {
             Self::Form(form) => Some(&form.message),
@@ -95,7 +89,6 @@ impl CreateElicitationRequest {
         }
     }
 
-    #[must_use]
     pub fn session_id(&self) -> Option<&str> {
         match self {
             Self::Form(form) => form.session_id.as_deref(),
@@ -104,7 +97,6 @@ impl CreateElicitationRequest {
         }
     }
 
-    #[must_use]
     pub fn request_id(&self) -> Option<&Id<'static>> {
         match self {
             Self::Form(form) => form.request_id.as_ref(),
@@ -136,17 +128,6 @@ impl Read for ElicitationValue {
             Some(b'[') => Vec::read(json, at).map(Self::Texts),
             Some(b'0'..=b'9' | b'-') => Number::read(json, at).map(Self::Number),
             _ => Err(refusal("a string, a number, a boolean or an array of strings", json, at)),
-        }
-    }
-}
-
-impl Serialize for ElicitationValue {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Text(text) => to.serialize_str(text),
-            Self::Number(number) => number.serialize(to),
-            Self::Boolean(value) => to.serialize_bool(*value),
-            Self::Texts(texts) => texts.serialize(to),
         }
     }
 }

@@ -65,9 +65,7 @@ object! {
     } may {
         description: Option<String> = "description";
     }
-}
 
-object! {
     pub struct NumberPropertySchema may {
         title: Option<String> = "title";
         description: Option<String> = "description";
@@ -75,9 +73,7 @@ object! {
         maximum: Option<Number> = "maximum" as optional;
         default: Option<Number> = "default";
     }
-}
 
-object! {
     pub struct IntegerPropertySchema may {
         title: Option<String> = "title";
         description: Option<String> = "description";
@@ -85,17 +81,13 @@ object! {
         maximum: Option<i64> = "maximum" as optional;
         default: Option<i64> = "default";
     }
-}
 
-object! {
     pub struct BooleanPropertySchema may {
         title: Option<String> = "title";
         description: Option<String> = "description";
         default: Option<bool> = "default";
     }
-}
 
-object! {
     pub struct MultiSelectPropertySchema {
         items: MultiSelectItems = "items";
     } may {
@@ -119,9 +111,7 @@ object! {
     pub struct StringMultiSelectItems {
         values: Vec<String> = "enum";
     }
-}
 
-object! {
     pub struct TitledMultiSelectItems {
         values: Vec<EnumOption> = "anyOf";
     }
@@ -130,7 +120,6 @@ object! {
 // === impl ElicitationSchema ===
 
 impl ElicitationSchema {
-    #[must_use]
     pub fn of(fields: Map<ElicitationPropertySchema>, required: Option<Vec<String>>) -> Self {
         Self {
             kind: Some(ElicitationSchemaType::Object),

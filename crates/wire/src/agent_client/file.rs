@@ -10,15 +10,11 @@ object! {
         line: Option<u32> = "line" as optional;
         limit: Option<u32> = "limit" as optional;
     }
-}
 
-object! {
     pub struct ReadTextFileResponse {
         content: String = "content";
     }
-}
 
-object! {
     /// Creates the file where it does not exist.
     pub struct WriteTextFileRequest {
         session_id: String = "sessionId";
@@ -26,8 +22,6 @@ object! {
         path: String = "path";
         content: String = "content";
     }
-}
 
-object! {
     pub struct WriteTextFileResponse;
 }

@@ -11,9 +11,7 @@ object! {
         client_capabilities: Option<ClientCapabilities> = "clientCapabilities";
         client_info: Option<Implementation> = "clientInfo";
     }
-}
 
-object! {
     pub struct InitializeResponse {
         /// The version of this connection.
         protocol_version: u16 = "protocolVersion";
@@ -22,9 +20,7 @@ object! {
         auth_methods: Vec<AuthMethod> = "authMethods" as fitting;
         agent_info: Option<Implementation> = "agentInfo";
     }
-}
 
-object! {
     pub struct Implementation {
         /// For programs.
         name: String = "name";

@@ -14,12 +14,10 @@ pub struct Map<T>(pub Vec<(String, T)>);
 // === impl Map ===
 
 impl<T> Map<T> {
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&T> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

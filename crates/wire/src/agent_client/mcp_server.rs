@@ -22,17 +22,13 @@ object! {
         url: String = "url";
         headers: Vec<HttpHeader> = "headers" as list_there;
     }
-}
 
-object! {
     pub struct McpServerSse {
         name: String = "name";
         url: String = "url";
         headers: Vec<HttpHeader> = "headers" as list_there;
     }
-}
 
-object! {
     pub struct McpServerStdio {
         name: String = "name";
         /// An absolute path.
@@ -40,9 +36,7 @@ object! {
         args: Vec<String> = "args" as list_there;
         env: Vec<EnvVariable> = "env" as list_there;
     }
-}
 
-object! {
     pub struct HttpHeader {
         name: String = "name";
         value: String = "value";

@@ -95,7 +95,6 @@ macro_rules! calls {
                 }
             }
 
-            #[must_use]
             pub fn method(&self) -> &str {
                 match self {
                     $( Self::$variant(_) => $word, )*
@@ -207,7 +206,6 @@ impl Extension {
 
 impl Refusal {
     /// The error that answers a request. A notification gets no answer.
-    #[must_use]
     pub fn error(&self) -> ErrorObject {
         match self {
             Self::NoSuchMethod(method) => ErrorObject::method_not_found(method),
@@ -219,7 +217,6 @@ impl Refusal {
 // === impl Violation ===
 
 impl Violation {
-    #[must_use]
     pub fn error(&self) -> ErrorObject {
         let data = serde_json::json!({ "path": self.path, "reason": self.message });
         let message = format!("{}: {self}", Code::INVALID_PARAMS.text());

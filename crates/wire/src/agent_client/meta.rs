@@ -32,7 +32,6 @@ const PARAMETERS: [&str; 15] = [
 ];
 
 /// Params without attached members that have the name of a handler's parameter. All other bytes stay.
-#[must_use]
 pub fn without_parameters(params: &str) -> Cow<'_, str> {
     let is_one = |name: &str| PARAMETERS.contains(&name);
     let (mut out, mut from) = (String::new(), 0);
@@ -60,22 +59,18 @@ impl Meta {
     /// The names of the W3C trace context, which the protocol reserves.
     pub const TRACE: [&'static str; 3] = ["traceparent", "tracestate", "baggage"];
 
-    #[must_use]
     pub const fn new() -> Self {
         Self(Extra::new())
     }
 
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&Json> {
         self.0.get(name)
     }
 
-    #[must_use]
     pub fn text(&self, name: &str) -> Option<Cow<'_, str>> {
         self.get(name).and_then(|json| text::decode(json.as_str()))
     }
 
-    #[must_use]
     pub fn traceparent(&self) -> Option<Cow<'_, str>> {
         self.text("traceparent")
     }
@@ -90,7 +85,6 @@ impl Meta {
         self.0.0.retain(|(name, _)| !names.contains(&name.as_str()));
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

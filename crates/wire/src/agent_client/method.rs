@@ -94,12 +94,10 @@ const fn told(name: &'static str, to: Side, gate: Gate) -> Method {
     Method { name, to, kind: Kind::Notification, gate }
 }
 
-#[must_use]
 pub fn method(name: &str) -> Option<&'static Method> {
     METHODS.iter().find(|method| method.name == name)
 }
 
-#[must_use]
 pub fn is_extension(name: &str) -> bool {
     name.starts_with('_')
 }
@@ -108,7 +106,6 @@ pub fn is_extension(name: &str) -> bool {
 
 impl Gate {
     /// Whether the capabilities of the two sides allow the method. Gates of the session's state are the session's to check.
-    #[must_use]
     pub fn is_open(self, agent: &AgentCapabilities, client: &ClientCapabilities) -> bool {
         match self {
             Self::Open | Self::AuthMethods | Self::Modes | Self::ConfigOptions => true,
@@ -117,7 +114,6 @@ impl Gate {
         }
     }
 
-    #[must_use]
     pub const fn capability(self) -> Option<&'static str> {
         match self {
             Self::Open | Self::AuthMethods | Self::Modes | Self::ConfigOptions => None,
@@ -130,7 +126,6 @@ impl Gate {
 // === impl AgentGate ===
 
 impl AgentGate {
-    #[must_use]
     pub fn is_open(self, agent: &AgentCapabilities) -> bool {
         let session = agent.session.as_ref();
         match self {
@@ -143,7 +138,6 @@ impl AgentGate {
         }
     }
 
-    #[must_use]
     pub const fn capability(self) -> &'static str {
         match self {
             Self::Logout => "agentCapabilities.auth.logout",
@@ -159,7 +153,6 @@ impl AgentGate {
 // === impl ClientGate ===
 
 impl ClientGate {
-    #[must_use]
     pub fn is_open(self, client: &ClientCapabilities) -> bool {
         let (fs, elicitation) = (client.fs.as_ref(), client.elicitation.as_ref());
         let has_url = elicitation.is_some_and(|elicitation| elicitation.url.is_some());
@@ -174,7 +167,6 @@ impl ClientGate {
         }
     }
 
-    #[must_use]
     pub const fn capability(self) -> &'static str {
         match self {
             Self::ReadTextFile => "clientCapabilities.fs.readTextFile",

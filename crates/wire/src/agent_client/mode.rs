@@ -5,9 +5,7 @@ object! {
         current_mode_id: String = "currentModeId";
         available_modes: Vec<SessionMode> = "availableModes" as fitting_there;
     }
-}
 
-object! {
     pub struct SessionMode {
         id: String = "id";
         /// For people.
@@ -15,21 +13,15 @@ object! {
     } may {
         description: Option<String> = "description";
     }
-}
 
-object! {
     pub struct CurrentModeUpdate {
         current_mode_id: String = "currentModeId";
     }
-}
 
-object! {
     pub struct SetSessionModeRequest {
         session_id: String = "sessionId";
         mode_id: String = "modeId";
     }
-}
 
-object! {
     pub struct SetSessionModeResponse;
 }

@@ -28,35 +28,37 @@ pub(super) trait Member {
     fn schema(generator: &mut SchemaGenerator) -> Schema;
 }
 
-/// Declares an object: first the required members, then the optional ones. A member's mode says which misfits it tolerates;
+/// Declares objects: of each first the required members, then the optional ones. A member's mode says which misfits it tolerates;
 /// the default modes are `required` and `lenient`. Every object also has `_meta`, and keeps undeclared members.
 macro_rules! object {
     (@mode $default:ident) => { $default };
     (@mode $default:ident $mode:ident) => { $mode };
-    ($(#[$attr:meta])* pub struct $name:ident;) => {
-        $crate::agent_client::object::object! { $(#[$attr])* pub struct $name may {} }
+    () => {};
+    ($(#[$attr:meta])* pub struct $name:ident; $($rest:tt)*) => {
+        object! { $(#[$attr])* pub struct $name may {} $($rest)* }
     };
-    ($(#[$attr:meta])* pub struct $name:ident may { $($member:tt)* }) => {
-        $crate::agent_client::object::object! {
-            #[derive(Default)]
-            $(#[$attr])*
-            pub struct $name {} may { $($member)* }
-        }
+    ($(#[$attr:meta])* pub struct $name:ident may { $($o:tt)* } $($rest:tt)*) => {
+        object! { @declare { #[derive(Default)] $(#[$attr])* } $name {} { $($o)* } }
+        object! { $($rest)* }
     };
-    ($(#[$attr:meta])* pub struct $name:ident { $($member:tt)* } $(check $check:path;)?) => {
-        $crate::agent_client::object::object! {
-            $(#[$attr])*
-            pub struct $name { $($member)* } may {} $(check $check;)?
-        }
+    ($(#[$attr:meta])* pub struct $name:ident { $($r:tt)* } may { $($o:tt)* } check $check:path; $($rest:tt)*) => {
+        object! { @declare { $(#[$attr])* } $name { $($r)* } { $($o)* } $check }
+        object! { $($rest)* }
+    };
+    ($(#[$attr:meta])* pub struct $name:ident { $($r:tt)* } may { $($o:tt)* } $($rest:tt)*) => {
+        object! { @declare { $(#[$attr])* } $name { $($r)* } { $($o)* } }
+        object! { $($rest)* }
+    };
+    ($(#[$attr:meta])* pub struct $name:ident { $($r:tt)* } $($rest:tt)*) => {
+        object! { $(#[$attr])* pub struct $name { $($r)* } may {} $($rest)* }
     };
     (
-        $(#[$attr:meta])*
-        pub struct $name:ident {
+        @declare { $(#[$attr:meta])* } $name:ident {
             $( $(#[$rdoc:meta])* $r:ident: $rt:ty = $rw:literal $(as $rm:ident)?; )*
-        } may {
+        } {
             $( $(#[$odoc:meta])* $o:ident: $ot:ty = $ow:literal $(as $om:ident)?; )*
         }
-        $(check $check:path;)?
+        $($check:path)?
     ) => {
         $(#[$attr])*
         #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,7 +70,6 @@ macro_rules! object {
         }
 
         impl $name {
-            #[must_use]
             pub fn new($($r: impl Into<$rt>),*) -> Self {
                 Self {
                     $( $r: $r.into(), )*
@@ -95,8 +96,8 @@ macro_rules! object {
                     unknown.push((member.key, member.value));
                 });
                 let read = Self {
-                    $( $r: $crate::agent_client::object::object!(@mode required $($rm)?)($r, &at.key($rw))?, )*
-                    $( $o: $crate::agent_client::object::object!(@mode lenient $($om)?)($o, &at.key($ow))?, )*
+                    $( $r: object!(@mode required $($rm)?)($r, &at.key($rw))?, )*
+                    $( $o: object!(@mode lenient $($om)?)($o, &at.key($ow))?, )*
                     meta: lenient(meta, at)?,
                     extra: $crate::json::object::unknown(unknown, at)?,
                 };

@@ -11,9 +11,7 @@ object! {
         /// Their kinds say what they mean; their order and their ids do not.
         options: Vec<PermissionOption> = "options";
     }
-}
 
-object! {
     pub struct PermissionOption {
         option_id: String = "optionId";
         /// For people.
@@ -48,9 +46,7 @@ tagged! {
 
 object! {
     pub struct CancelledPermission;
-}
 
-object! {
     pub struct SelectedPermission {
         option_id: String = "optionId";
     }
@@ -59,7 +55,6 @@ object! {
 // === impl PermissionOptionKind ===
 
 impl PermissionOptionKind {
-    #[must_use]
     pub const fn allows(self) -> bool {
         matches!(self, Self::AllowOnce | Self::AllowAlways)
     }
@@ -68,13 +63,11 @@ impl PermissionOptionKind {
 // === impl RequestPermissionRequest ===
 
 impl RequestPermissionRequest {
-    #[must_use]
     pub fn option(&self, kind: PermissionOptionKind) -> Option<&PermissionOption> {
         self.options.iter().find(|option| option.kind == kind)
     }
 
     /// The option that an answer chooses. `None` where it chooses none that was offered, which allows nothing.
-    #[must_use]
     pub fn chosen(&self, answer: &RequestPermissionResponse) -> Option<&PermissionOption> {
         match &answer.outcome {
             RequestPermissionOutcome::Selected(selected) => {
@@ -88,12 +81,10 @@ impl RequestPermissionRequest {
 // === impl RequestPermissionResponse ===
 
 impl RequestPermissionResponse {
-    #[must_use]
     pub fn selected(option_id: impl Into<String>) -> Self {
         Self::new(RequestPermissionOutcome::Selected(SelectedPermission::new(option_id)))
     }
 
-    #[must_use]
     pub fn cancelled() -> Self {
         Self::new(RequestPermissionOutcome::Cancelled(CancelledPermission::new()))
     }

@@ -6,9 +6,7 @@ object! {
     pub struct Plan {
         entries: Vec<PlanEntry> = "entries" as fitting_there;
     }
-}
 
-object! {
     pub struct PlanEntry {
         content: String = "content";
         priority: PlanEntryPriority = "priority";
@@ -22,9 +20,7 @@ words! {
         Medium = "medium";
         Low = "low";
     }
-}
 
-words! {
     pub enum PlanEntryStatus {
         Pending = "pending";
         InProgress = "in_progress";

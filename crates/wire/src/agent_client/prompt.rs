@@ -10,9 +10,7 @@ object! {
         /// The id that the client gives its message.
         message_id: Option<String> = "messageId" as optional;
     }
-}
 
-object! {
     pub struct PromptResponse {
         stop_reason: StopReason = "stopReason";
     } may {
@@ -38,7 +36,6 @@ words! {
 
 impl PromptRequest {
     /// The message's id, where the client gave one: an empty one is none.
-    #[must_use]
     pub fn given_message_id(&self) -> Option<&str> {
         self.message_id.as_deref().filter(|id| !id.is_empty())
     }

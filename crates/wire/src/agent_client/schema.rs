@@ -4,7 +4,6 @@ use serde_json::{Map, Value, json};
 use super::{ContentChunk, PromptRequest, PromptResponse};
 
 /// The JSON Schema of the members by which messages are told apart, as a document.
-#[must_use]
 pub fn message_id_schema() -> String {
     let mut kinds = Map::new();
     kinds.insert("ContentChunk".to_owned(), only::<ContentChunk>("messageId"));

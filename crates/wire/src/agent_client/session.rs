@@ -10,9 +10,7 @@ object! {
         /// Absolute paths.
         additional_directories: Vec<String> = "additionalDirectories" as optional;
     }
-}
 
-object! {
     pub struct NewSessionResponse {
         /// The agent chooses it.
         session_id: String = "sessionId";
@@ -20,9 +18,7 @@ object! {
         modes: Option<SessionModeState> = "modes";
         config_options: Option<Vec<SessionConfigOption>> = "configOptions" as optional_fitting;
     }
-}
 
-object! {
     /// Opens a session and replays its history.
     pub struct LoadSessionRequest {
         session_id: String = "sessionId";
@@ -33,16 +29,12 @@ object! {
         /// Absolute paths.
         additional_directories: Vec<String> = "additionalDirectories" as optional;
     }
-}
 
-object! {
     pub struct LoadSessionResponse may {
         modes: Option<SessionModeState> = "modes";
         config_options: Option<Vec<SessionConfigOption>> = "configOptions" as optional_fitting;
     }
-}
 
-object! {
     /// Opens a session without a replay.
     pub struct ResumeSessionRequest {
         session_id: String = "sessionId";
@@ -53,34 +45,26 @@ object! {
         /// Absolute paths.
         additional_directories: Vec<String> = "additionalDirectories" as optional;
     }
-}
 
-object! {
     pub struct ResumeSessionResponse may {
         modes: Option<SessionModeState> = "modes";
         config_options: Option<Vec<SessionConfigOption>> = "configOptions" as optional_fitting;
     }
-}
 
-object! {
     pub struct ListSessionsRequest may {
         /// Only sessions in this directory.
         cwd: Option<String> = "cwd" as optional;
         /// `next_cursor` of the page before.
         cursor: Option<String> = "cursor" as optional;
     }
-}
 
-object! {
     pub struct ListSessionsResponse {
         sessions: Vec<SessionInfo> = "sessions" as fitting_there;
     } may {
         /// Absent on the last page.
         next_cursor: Option<String> = "nextCursor";
     }
-}
 
-object! {
     pub struct SessionInfo {
         session_id: String = "sessionId";
         /// An absolute path.
@@ -93,25 +77,17 @@ object! {
         /// ISO 8601.
         updated_at: Option<String> = "updatedAt";
     }
-}
 
-object! {
     pub struct DeleteSessionRequest {
         session_id: String = "sessionId";
     }
-}
 
-object! {
     pub struct DeleteSessionResponse;
-}
 
-object! {
     /// Ends a session's work and frees its resources. It can be opened again.
     pub struct CloseSessionRequest {
         session_id: String = "sessionId";
     }
-}
 
-object! {
     pub struct CloseSessionResponse;
 }

@@ -19,13 +19,11 @@ pub use crate::json::text::decode;
 const CHUNKS: [&str; 3] = ["agent_message_chunk", "agent_thought_chunk", "user_message_chunk"];
 
 /// The value at the end of a path of names, as it was written.
-#[must_use]
 pub fn get<'a>(json: &'a str, path: &[&str]) -> Option<&'a str> {
     path.iter().try_fold(json, |json, key| scan::member(json, key).map(|member| member.value))
 }
 
 /// The text at the end of a path of names. `None` where there is no string.
-#[must_use]
 pub fn get_text<'a>(json: &'a str, path: &[&str]) -> Option<Cow<'a, str>> {
     get(json, path).and_then(text::decode)
 }
@@ -33,7 +31,6 @@ pub fn get_text<'a>(json: &'a str, path: &[&str]) -> Option<Cow<'a, str>> {
 /// Sets the member at the end of a path of names to this JSON. Where it is absent it comes last in its object.
 ///
 /// `None` where the objects on the way are not there.
-#[must_use]
 pub fn set(json: &str, path: &[&str], value: &str) -> Option<String> {
     let (key, within) = enclosing(json, path)?;
     let object = json.get(within.clone())?;
@@ -65,13 +62,11 @@ pub fn set(json: &str, path: &[&str], value: &str) -> Option<String> {
 /// Sets the member at the end of a path of names to this text. Where it is absent it comes last in its object.
 ///
 /// `None` where the objects on the way are not there.
-#[must_use]
 pub fn set_text(json: &str, path: &[&str], value: &str) -> Option<String> {
     set(json, path, &serde_json::Value::from(value).to_string())
 }
 
 /// Takes the member at the end of a path of names out, with one of its commas. What has no such member stays as it is.
-#[must_use]
 pub fn remove<'a>(json: &'a str, path: &[&str]) -> Cow<'a, str> {
     match enclosing(json, path).and_then(|(key, within)| without(json, key, within)) {
         Some(out) => Cow::Owned(out),
@@ -81,7 +76,6 @@ pub fn remove<'a>(json: &'a str, path: &[&str]) -> Cow<'a, str> {
 
 /// Where the id of a session lies, its quotes included, in params that begin with it and have no other: as nearly all are written.
 /// `None` where nobody can tell without walking over them.
-#[must_use]
 pub fn leading_session(params: &str) -> Option<Range<usize>> {
     const HEAD: &str = "{\"sessionId\":\"";
     static NAME: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"sessionId\""));
@@ -98,7 +92,6 @@ pub fn leading_session(params: &str) -> Option<Range<usize>> {
 
 /// What a notification or request carries, with its session's id left empty, and that id.
 /// `None` where there is no string `sessionId`.
-#[must_use]
 pub fn cut_session(params: &str) -> Option<(String, Cow<'_, str>)> {
     if let Some(place) = leading_session(params) {
         let (head, rest) = (params.get(..=place.start)?, params.get(place.end - 1..)?);
@@ -113,26 +106,22 @@ pub fn cut_session(params: &str) -> Option<(String, Cow<'_, str>)> {
 }
 
 /// The reverse of [`cut_session`].
-#[must_use]
 pub fn put_session(params: &str, session: &str) -> Option<String> {
     set_text(params, &["sessionId"], session)
 }
 
 /// The id of the message that a `session/update` carries a piece of. `None` where it carries no piece, or the piece names no message.
-#[must_use]
 pub fn message_id(params: &str) -> Option<Cow<'_, str>> {
     let update = get(params, &["update"])?;
     is_chunk(update).then(|| get_text(update, &["messageId"]))?
 }
 
 /// Whether a `session/update` carries a piece of a message, which may have an id.
-#[must_use]
 pub fn is_message_chunk(params: &str) -> bool {
     get(params, &["update"]).is_some_and(is_chunk)
 }
 
 /// Gives the piece of a message that a `session/update` carries the id of its message. `None` where it carries no piece.
-#[must_use]
 pub fn put_message_id(params: &str, id: &str) -> Option<String> {
     is_message_chunk(params).then(|| set_text(params, &["update", "messageId"], id))?
 }

@@ -27,6 +27,13 @@ macro_rules! tagged {
         }
 
         impl $name {
+            pub fn kind(&self) -> &str {
+                match self {
+                    $( Self::$variant(_) => $word, )*
+                    Self::Other(opaque) => &opaque.kind,
+                }
+            }
+
             fn read_unknown(
                 json: &str,
                 kind: Option<std::borrow::Cow<'_, str>>,

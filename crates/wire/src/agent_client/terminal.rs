@@ -13,29 +13,21 @@ object! {
         /// How much of the output is kept, in bytes; the oldest goes first.
         output_byte_limit: Option<u64> = "outputByteLimit" as optional;
     }
-}
 
-object! {
     pub struct EnvVariable {
         name: String = "name";
         value: String = "value";
     }
-}
 
-object! {
     pub struct CreateTerminalResponse {
         terminal_id: String = "terminalId";
     }
-}
 
-object! {
     pub struct TerminalOutputRequest {
         session_id: String = "sessionId";
         terminal_id: String = "terminalId";
     }
-}
 
-object! {
     pub struct TerminalOutputResponse {
         output: String = "output";
         /// Whether the beginning of the output is gone.
@@ -44,48 +36,34 @@ object! {
         /// Absent while the command runs.
         exit_status: Option<TerminalExitStatus> = "exitStatus";
     }
-}
 
-object! {
     pub struct TerminalExitStatus may {
         exit_code: Option<u32> = "exitCode";
         signal: Option<String> = "signal";
     }
-}
 
-object! {
     pub struct WaitForTerminalExitRequest {
         session_id: String = "sessionId";
         terminal_id: String = "terminalId";
     }
-}
 
-object! {
     pub struct WaitForTerminalExitResponse may {
         exit_code: Option<u32> = "exitCode";
         signal: Option<String> = "signal";
     }
-}
 
-object! {
     /// Ends a command. The terminal stays.
     pub struct KillTerminalRequest {
         session_id: String = "sessionId";
         terminal_id: String = "terminalId";
     }
-}
 
-object! {
     pub struct KillTerminalResponse;
-}
 
-object! {
     pub struct ReleaseTerminalRequest {
         session_id: String = "sessionId";
         terminal_id: String = "terminalId";
     }
-}
 
-object! {
     pub struct ReleaseTerminalResponse;
 }

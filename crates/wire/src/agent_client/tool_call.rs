@@ -21,9 +21,7 @@ object! {
         raw_input: Option<Json> = "rawInput";
         raw_output: Option<Json> = "rawOutput";
     }
-}
 
-object! {
     /// A change of a tool call. Absent members stay as they were; lists are replaced as a whole.
     pub struct ToolCallUpdate {
         /// An unknown id is a new tool call.
@@ -54,9 +52,7 @@ words! {
         SwitchMode = "switch_mode";
         Other = "other";
     }
-}
 
-words! {
     pub enum ToolCallStatus {
         /// Its input streams in, or somebody has to allow it.
         Pending = "pending";
@@ -79,9 +75,7 @@ object! {
     pub struct ToolContent {
         content: ContentBlock = "content";
     }
-}
 
-object! {
     pub struct Diff {
         /// An absolute path.
         path: String = "path";
@@ -90,15 +84,11 @@ object! {
         /// Absent for a new file.
         old_text: Option<String> = "oldText";
     }
-}
 
-object! {
     pub struct ToolTerminal {
         terminal_id: String = "terminalId";
     }
-}
 
-object! {
     pub struct ToolCallLocation {
         /// An absolute path.
         path: String = "path";

@@ -41,9 +41,7 @@ object! {
         /// All chunks of a message have the same id; another id is another message.
         message_id: Option<String> = "messageId";
     }
-}
 
-object! {
     pub struct SessionInfoUpdate may {
         /// For people.
         title: Patch<String> = "title" as patch;
@@ -55,28 +53,6 @@ object! {
 // === impl SessionUpdate ===
 
 impl SessionUpdate {
-    #[must_use]
-    pub fn kind(&self) -> &str {
-        match self {
-            Self::UserMessageChunk(_) => "user_message_chunk",
-            Self::AgentMessageChunk(_) => "agent_message_chunk",
-            Self::AgentThoughtChunk(_) => "agent_thought_chunk",
-            Self::ToolCall(_) => "tool_call",
-            Self::ToolCallUpdate(_) => "tool_call_update",
-            Self::Plan(_) => "plan",
-            Self::AvailableCommands(_) => "available_commands_update",
-            Self::CurrentMode(_) => "current_mode_update",
-            Self::ConfigOptions(_) => "config_option_update",
-            Self::SessionInfo(_) => "session_info_update",
-            Self::Usage(_) => "usage_update",
-            Self::Notice(_) => "notice",
-            Self::Compaction(_) => "compaction_update",
-            Self::CompactionSummaryChunk(_) => "compaction_summary_chunk",
-            Self::Other(opaque) => &opaque.kind,
-        }
-    }
-
-    #[must_use]
     pub fn chunk(&self) -> Option<&ContentChunk> {
         match self {
             Self::UserMessageChunk(chunk)
@@ -90,7 +66,6 @@ impl SessionUpdate {
 // === impl ContentChunk ===
 
 impl ContentChunk {
-    #[must_use]
     pub fn of(message_id: impl Into<String>, content: impl Into<ContentBlock>) -> Self {
         Self { message_id: Some(message_id.into()), ..Self::new(content) }
     }

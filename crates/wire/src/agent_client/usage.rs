@@ -11,9 +11,7 @@ object! {
     } may {
         cost: Option<Cost> = "cost";
     }
-}
 
-object! {
     pub struct Cost {
         amount: Number = "amount";
         /// ISO 4217, such as `USD`.

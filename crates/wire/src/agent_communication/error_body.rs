@@ -27,7 +27,6 @@ words! {
 // === impl ErrorBody ===
 
 impl ErrorBody {
-    #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
     }

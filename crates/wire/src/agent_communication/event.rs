@@ -56,7 +56,6 @@ words! {
 // === impl Event ===
 
 impl Event {
-    #[must_use]
     pub const fn kind(&self) -> EventKind {
         match self {
             Self::MessageCreated { .. } => EventKind::MessageCreated,
@@ -73,7 +72,6 @@ impl Event {
         }
     }
 
-    #[must_use]
     pub fn run(&self) -> Option<&Run> {
         match self {
             Self::RunCreated { run }
@@ -127,7 +125,6 @@ impl Read for Event {
 // === impl EventKind ===
 
 impl EventKind {
-    #[must_use]
     pub const fn member(self) -> &'static str {
         match self {
             Self::MessageCreated | Self::MessageCompleted => "message",
@@ -138,7 +135,6 @@ impl EventKind {
         }
     }
 
-    #[must_use]
     pub const fn ends_run(self) -> bool {
         matches!(self, Self::RunCompleted | Self::RunFailed | Self::RunCancelled)
     }

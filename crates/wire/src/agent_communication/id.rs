@@ -12,12 +12,10 @@ pub struct Uuid(uuid::Uuid);
 // === impl Uuid ===
 
 impl Uuid {
-    #[must_use]
     pub fn generate() -> Self {
         Self(uuid::Uuid::new_v4())
     }
 
-    #[must_use]
     pub const fn get(self) -> uuid::Uuid {
         self.0
     }

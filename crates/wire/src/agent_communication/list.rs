@@ -7,17 +7,13 @@ object! {
     pub struct AgentsList {
         agents: Vec<AgentManifest> = required;
     }
-}
 
-object! {
     #[derive(Default)]
     pub struct EventsList {
         /// Oldest first.
         events: Vec<Event> = required;
     }
-}
 
-object! {
     /// Our extension: a page of runs.
     #[derive(Default)]
     pub struct RunsList {

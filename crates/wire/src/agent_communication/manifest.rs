@@ -19,7 +19,6 @@ object! {
 // === impl AgentManifest ===
 
 impl AgentManifest {
-    #[must_use]
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
         Self {
             name: name.into(),

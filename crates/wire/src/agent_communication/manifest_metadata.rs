@@ -31,17 +31,13 @@ object! {
         dependencies: Option<Vec<Dependency>>;
         recommended_models: Option<Vec<String>>;
     }
-}
 
-object! {
     #[derive(Default)]
     pub struct Annotations {
     } keep {
         beeai_ui: Option<PlatformUi>;
     }
-}
 
-object! {
     pub struct PlatformUi {
         ui_type: UiType = required;
         user_greeting: Option<String> = optional;
@@ -64,24 +60,18 @@ object! {
         name: String = required;
         description: String = required;
     }
-}
 
-object! {
     pub struct Capability {
         name: String = required;
         description: String = required;
     }
-}
 
-object! {
     pub struct Person {
         name: String = required;
         email: Option<String> = optional;
         url: Option<String> = optional;
     }
-}
 
-object! {
     pub struct Link {
         kind as "type": LinkType = required;
         url: String = required;

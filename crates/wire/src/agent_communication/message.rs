@@ -24,18 +24,15 @@ object! {
 
 impl Message {
     /// A user's message. Its times are left to the server that receives it.
-    #[must_use]
     pub fn user(parts: Vec<MessagePart>) -> Self {
         Self { parts, ..Self::default() }
     }
 
-    #[must_use]
     pub fn text(text: &str) -> Self {
         Self::user(vec![MessagePart::text(text)])
     }
 
     /// The content of its `text/plain` parts, joined.
-    #[must_use]
     pub fn plain_text(&self) -> String {
         self.parts.iter().filter_map(MessagePart::plain_text).collect()
     }

@@ -29,9 +29,7 @@ object! {
         title: Option<String> = optional;
         description: Option<String> = optional;
     }
-}
 
-object! {
     /// One step of the agent: a thought, or a tool with its input and output.
     #[derive(Default)]
     #[serde(tag = "kind", rename = "trajectory")]

@@ -1,15 +1,31 @@
 //! Declares an object once; its type, reading and writing follow from that.
 
-/// Declares an object. A member's mode says which misfits it tolerates; undeclared members are dropped.
+/// Declares objects. A member's mode says which misfits it tolerates; undeclared members are dropped.
 ///
 /// With `keep`, undeclared members are kept, and so are a peer's misfits among the members in its block.
 macro_rules! object {
+    () => {};
+    ($(#[$attr:meta])* pub struct $name:ident { $($m:tt)* } keep { $($k:tt)* } finish $finish:path; $($rest:tt)*) => {
+        object! { @kept { $(#[$attr])* } $name { $($m)* } { $($k)* } $finish }
+        object! { $($rest)* }
+    };
+    ($(#[$attr:meta])* pub struct $name:ident { $($m:tt)* } keep { $($k:tt)* } $($rest:tt)*) => {
+        object! { @kept { $(#[$attr])* } $name { $($m)* } { $($k)* } }
+        object! { $($rest)* }
+    };
+    ($(#[$attr:meta])* pub struct $name:ident { $($m:tt)* } check $check:path; $($rest:tt)*) => {
+        object! { @plain { $(#[$attr])* } $name { $($m)* } $check }
+        object! { $($rest)* }
+    };
+    ($(#[$attr:meta])* pub struct $name:ident { $($m:tt)* } $($rest:tt)*) => {
+        object! { @plain { $(#[$attr])* } $name { $($m)* } }
+        object! { $($rest)* }
+    };
     (
-        $(#[$attr:meta])*
-        pub struct $name:ident {
+        @plain { $(#[$attr:meta])* } $name:ident {
             $( $(#[$mattr:meta])* $member:ident $(as $key:literal)?: $type:ty = $mode:ident; )*
         }
-        $(check $check:path;)?
+        $($check:path)?
     ) => {
         #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
         $(#[$attr])*
@@ -22,7 +38,6 @@ macro_rules! object {
                 json: &str,
                 at: &$crate::json::Path<'_>,
             ) -> Result<Self, $crate::json::Violation> {
-                use $crate::agent_communication::object::object;
                 $crate::json::object::find_members!(json, at, {
                     $( $member = object!(@key $member $($key)?), )*
                 } else _member => {});
@@ -35,13 +50,12 @@ macro_rules! object {
         }
     };
     (
-        $(#[$attr:meta])*
-        pub struct $name:ident {
+        @kept { $(#[$attr:meta])* } $name:ident {
             $( $(#[$mattr:meta])* $member:ident: $type:ty = $mode:ident; )*
-        } keep {
+        } {
             $( $(#[$kattr:meta])* $kept:ident: $ktype:ty; )*
         }
-        $(finish $finish:path;)?
+        $($finish:path)?
     ) => {
         #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
         $(#[$attr])*

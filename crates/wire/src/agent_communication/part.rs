@@ -51,12 +51,10 @@ impl Default for MessagePart {
 }
 
 impl MessagePart {
-    #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self { content: Some(text.into()), ..Self::default() }
     }
 
-    #[must_use]
     pub fn json(value: &Json) -> Self {
         Self {
             content_type: "application/json".to_owned(),
@@ -65,7 +63,6 @@ impl MessagePart {
         }
     }
 
-    #[must_use]
     pub fn base64(content_type: impl Into<String>, bytes: &[u8]) -> Self {
         Self {
             content_type: content_type.into(),
@@ -75,7 +72,6 @@ impl MessagePart {
         }
     }
 
-    #[must_use]
     pub fn url(content_type: impl Into<String>, url: impl Into<String>) -> Self {
         Self { content_type: content_type.into(), content_url: Some(url.into()), ..Self::default() }
     }
@@ -99,7 +95,6 @@ impl MessagePart {
     }
 
     /// The content of a `text/plain` part that is not base64.
-    #[must_use]
     pub fn plain_text(&self) -> Option<&str> {
         let essence = self.content_type.split(';').next().unwrap_or_default().trim();
         (self.content_encoding == ContentEncoding::Plain

@@ -19,9 +19,7 @@ object! {
         #[serde(skip_serializing_if = "Option::is_none")]
         config: Option<Json> = optional;
     }
-}
 
-object! {
     pub struct RunResumeRequest {
         /// The run, for servers that want it in the body too. It is not read: the address names the run.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +46,6 @@ pub struct AwaitResume {
 // === impl RunCreateRequest ===
 
 impl RunCreateRequest {
-    #[must_use]
     pub fn new(agent_name: impl Into<String>, input: Vec<Message>, mode: RunMode) -> Self {
         let agent_name = agent_name.into();
         Self { agent_name, session_id: None, session: None, input, mode, config: None }

@@ -23,7 +23,6 @@ pub struct NotARole;
 
 impl Role {
     /// Whether an agent can have this name in a role.
-    #[must_use]
     pub fn is_name(name: &str) -> bool {
         !name.is_empty()
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))

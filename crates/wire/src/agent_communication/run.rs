@@ -30,9 +30,7 @@ words! {
         Completed = "completed";
         Failed = "failed";
     }
-}
 
-words! {
     /// How the response to a request is delivered.
     #[derive(Default)]
     pub enum RunMode {
@@ -57,7 +55,6 @@ impl Run {
 // === impl RunStatus ===
 
 impl RunStatus {
-    #[must_use]
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Cancelled | Self::Completed | Self::Failed)
     }

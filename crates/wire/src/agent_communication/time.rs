@@ -61,7 +61,6 @@ pub(super) fn short_or_null<S: Serializer>(time: &Option<Time>, to: S) -> Result
 // === impl When ===
 
 impl When {
-    #[must_use]
     pub const fn time(self) -> Option<Time> {
         match self {
             Self::At(time) => Some(time),
@@ -70,7 +69,6 @@ impl When {
     }
 
     /// The moment, or another where the field was absent.
-    #[must_use]
     pub const fn or(self, absent: Time) -> Option<Time> {
         match self {
             Self::Absent => Some(absent),
@@ -79,7 +77,6 @@ impl When {
         }
     }
 
-    #[must_use]
     pub const fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)
     }

@@ -13,7 +13,6 @@ const FIRST_AGENT_ERROR: u32 = 10_000;
 
 impl Descriptor {
     /// What is wrong with it; nothing where it keeps the rules.
-    #[must_use]
     pub fn check(&self) -> Vec<Violation> {
         let mut found = Found(Vec::new());
         self.check_names(&mut found);

@@ -123,7 +123,6 @@ impl Manifest {
     }
 
     /// The agent's servers that the file names: `remote_service` deployments, each an object as it was written.
-    #[must_use]
     pub fn remote_services(&self) -> Vec<Value> {
         let deployment = self.deployment.as_ref().map_or(Value::Null, Json::to_value);
         let options = match &deployment {

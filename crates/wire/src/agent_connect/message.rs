@@ -16,9 +16,7 @@ record! {
     pub struct Message {
         /// Who said it, such as `user` or `assistant`.
         role: String,
-        /// What.
         content: MessageContent,
-        /// Its id.
         id?: String,
         /// Anything else.
         metadata?: Map<String, Value>,
@@ -42,7 +40,6 @@ record! {
         /// What it is; `text` has `text`.
         #[serde(rename = "type")]
         kind: String,
-        /// The text.
         text?: String,
         /// Anything else.
         metadata?: Map<String, Value>,
@@ -55,7 +52,6 @@ record! {
 // === impl Message ===
 
 impl Message {
-    #[must_use]
     pub fn text(role: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
             role: role.into(),
@@ -87,7 +83,6 @@ impl<'de> Deserialize<'de> for Message {
 
 impl MessageContent {
     /// Its text: the whole, or that of its blocks.
-    #[must_use]
     pub fn to_text(&self) -> Cow<'_, str> {
         match self {
             Self::Text(text) => Cow::Borrowed(text),
@@ -138,7 +133,6 @@ schema!(inline MessageContent = "MessageContent", |generator| {
 // === impl Block ===
 
 impl Block {
-    #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self { kind: "text".to_owned(), text: Some(text.into()), ..Self::default() }
     }

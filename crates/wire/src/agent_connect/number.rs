@@ -11,12 +11,10 @@ macro_rules! bounded {
         pub struct $name(u32);
 
         impl $name {
-            #[must_use]
             pub fn new(number: u32) -> Option<Self> {
                 ($least..=$most).contains(&i64::from(number)).then_some(Self(number))
             }
 
-            #[must_use]
             pub fn get(self) -> u32 {
                 self.0
             }

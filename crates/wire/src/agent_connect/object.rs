@@ -12,22 +12,18 @@ pub struct Object(Json);
 // === impl Object ===
 
 impl Object {
-    #[must_use]
     pub fn new(json: Json) -> Option<Self> {
         json.as_str().trim_start().starts_with('{').then_some(Self(json))
     }
 
-    #[must_use]
     pub fn as_json(&self) -> &Json {
         &self.0
     }
 
-    #[must_use]
     pub fn into_json(self) -> Json {
         self.0
     }
 
-    #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }

@@ -21,9 +21,7 @@ words! {
         /// As the agent's own updates.
         Custom = "custom";
     }
-}
 
-words! {
     /// What happens to a run whose creator hangs up while it waits or reads.
     #[derive(Default)]
     pub enum OnDisconnect {
@@ -33,9 +31,7 @@ words! {
         /// It goes on.
         Continue = "continue";
     }
-}
 
-words! {
     /// What happens to the thread that was made for a stateless run.
     #[derive(Default)]
     pub enum OnCompletion {
@@ -45,9 +41,7 @@ words! {
         /// It stays and is a thread like others.
         Keep = "keep";
     }
-}
 
-words! {
     /// What happens when the thread of a run is not there.
     #[derive(Default)]
     pub enum IfNotExists {
@@ -57,9 +51,7 @@ words! {
         #[default]
         Reject = "reject";
     }
-}
 
-words! {
     /// What happens when the id of something new is taken.
     #[derive(Default)]
     pub enum IfExists {
@@ -69,9 +61,7 @@ words! {
         /// What is there is answered, unchanged.
         DoNothing = "do_nothing";
     }
-}
 
-words! {
     /// What a new run does when its thread is busy.
     #[derive(Default)]
     pub enum MultitaskStrategy {
@@ -85,9 +75,7 @@ words! {
         /// It waits for its turn.
         Enqueue = "enqueue";
     }
-}
 
-words! {
     /// How a run is cancelled.
     #[derive(Default)]
     pub enum CancelAction {
@@ -97,9 +85,7 @@ words! {
         /// It stops and goes, with what it did.
         Rollback = "rollback";
     }
-}
 
-words! {
     /// Of what a run's client is called back.
     #[derive(Default)]
     pub enum CallbackEvent {
@@ -131,7 +117,6 @@ pub struct CallbackTo {
 
 impl StreamModes {
     /// These modes, each once.
-    #[must_use]
     pub fn new(modes: impl IntoIterator<Item = StreamMode>) -> Self {
         let mut all = Vec::with_capacity(2);
         for mode in modes {
@@ -142,12 +127,10 @@ impl StreamModes {
         Self(all)
     }
 
-    #[must_use]
     pub fn has(&self, mode: StreamMode) -> bool {
         self.0.contains(&mode)
     }
 
-    #[must_use]
     pub fn as_slice(&self) -> &[StreamMode] {
         &self.0
     }

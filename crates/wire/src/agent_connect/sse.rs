@@ -7,7 +7,6 @@ pub const EVENT: &str = "agent_event";
 pub const PING: &[u8] = b": ping\n";
 
 /// One event. `id` must not hold a line break, and loses it if it does; `data` is JSON.
-#[must_use]
 pub fn event(id: &str, data: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(data.len() + id.len() + 40);
     out.extend_from_slice(b"id: ");
@@ -19,7 +18,6 @@ pub fn event(id: &str, data: &[u8]) -> Vec<u8> {
 }
 
 /// JSON in one line of ASCII: what is beyond ASCII is escaped, line breaks between tokens become spaces.
-#[must_use]
 pub fn ascii(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len());
     write_ascii(json, &mut out);

@@ -37,7 +37,6 @@ record! {
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     #[schemars(rename = "ValueRunResultUpdate")]
     pub struct ValuesUpdate {
-        /// The run.
         run_id: String,
         /// `pending`, and `success` with the last one.
         status: RunStatus,
@@ -54,11 +53,9 @@ record! {
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     #[schemars(rename = "CustomRunResultUpdate")]
     pub struct CustomUpdate {
-        /// The run.
         run_id?: String,
         /// `pending`.
         status: RunStatus,
-        /// The update.
         #[schemars(with = "StreamUpdateSchema")]
         update: Object,
         /// Its kind, where the agent has named one.
@@ -70,11 +67,9 @@ record! {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ValueRunInterruptUpdate")]
 pub struct InterruptUpdate {
-    /// The run.
     pub run_id: String,
     /// `interrupted`.
     pub status: RunStatus,
-    /// What it asks.
     #[serde(flatten)]
     pub asked: RunInterrupt,
 }
@@ -131,7 +126,6 @@ struct Status {
 
 impl StreamPayload {
     /// Where the run stands by this event.
-    #[must_use]
     pub fn status(&self) -> RunStatus {
         match self {
             Self::Values(update) => update.status,

@@ -10,7 +10,6 @@ record! {
     /// A conversation.
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Thread {
-        /// Its id.
         thread_id: String,
         /// When it was created.
         created_at: Time,
@@ -62,7 +61,6 @@ record! {
 /// Names a state of a thread.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct ThreadCheckpoint {
-    /// Its id.
     pub checkpoint_id: String,
 }
 

@@ -10,17 +10,14 @@ pub struct Extra(pub Vec<(String, Json)>);
 // === impl Extra ===
 
 impl Extra {
-    #[must_use]
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&Json> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }

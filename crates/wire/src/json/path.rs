@@ -118,7 +118,6 @@ fn is_word(key: &str) -> bool {
 }
 
 /// Puts one path of the form `input[0].role` below another.
-#[must_use]
 pub fn joined(outer: &str, inner: &str) -> String {
     let dot = if outer.is_empty() || inner.is_empty() || inner.starts_with('[') { "" } else { "." };
     [outer, dot, inner].concat()

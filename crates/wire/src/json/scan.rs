@@ -22,7 +22,6 @@ pub struct Member<'a> {
 }
 
 /// The members of an object, in order. None where the text is no object.
-#[must_use]
 pub fn members(json: &str) -> Members<'_> {
     let at = skip_space(json, 0);
     let is_object = json.as_bytes().get(at) == Some(&b'{');
@@ -30,7 +29,6 @@ pub fn members(json: &str) -> Members<'_> {
 }
 
 /// The items of an array, in order. None where the text is no array.
-#[must_use]
 pub fn items(json: &str) -> Items<'_> {
     let at = skip_space(json, 0);
     let is_array = json.as_bytes().get(at) == Some(&b'[');

@@ -5,7 +5,6 @@ use serde::de::{Deserializer, Error, Visitor};
 
 /// The text of a JSON string, borrowed where nothing in it is escaped; `None` for any other JSON.
 /// Half of a surrogate pair, which no text can hold, becomes U+FFFD.
-#[must_use]
 pub fn decode(json: &str) -> Option<Cow<'_, str>> {
     let inner = json.strip_prefix('"')?.strip_suffix('"')?;
     let is_plain = match inner.len() {

@@ -18,27 +18,22 @@ impl Json {
         RawValue::from_string(text.into()).map(Self)
     }
 
-    #[must_use]
     pub fn from_value(value: &serde_json::Value) -> Self {
         Self::parse(value.to_string()).unwrap_or_else(|_| Self::null())
     }
 
-    #[must_use]
     pub fn null() -> Self {
         Self(RawValue::NULL.to_owned())
     }
 
-    #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.get()
     }
 
-    #[must_use]
     pub fn into_string(self) -> String {
         Box::<str>::from(self.0).into_string()
     }
 
-    #[must_use]
     pub fn to_value(&self) -> serde_json::Value {
         serde_json::from_str(self.0.get()).unwrap_or(serde_json::Value::Null)
     }

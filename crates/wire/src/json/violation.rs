@@ -23,7 +23,6 @@ pub enum ViolationKind {
 // === impl Violation ===
 
 impl Violation {
-    #[must_use]
     pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
         let (path, message) = (path.into(), message.into());
         Self { path, message, kind: ViolationKind::Unfit, root: "the value" }
@@ -34,7 +33,6 @@ impl Violation {
         Self { kind: ViolationKind::Malformed, root: "the text", ..Self::new("", message) }
     }
 
-    #[must_use]
     pub fn is_malformed(&self) -> bool {
         self.kind == ViolationKind::Malformed
     }

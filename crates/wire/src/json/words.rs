@@ -1,13 +1,13 @@
 use super::{Path, Violation, quoted, text_of};
 
-/// Declares an enum of words. The member that holds a word says what any other word means; an `open` list keeps it.
+/// Declares enums of words. The member that holds a word says what any other word means; an `open` list keeps it.
 macro_rules! words {
-    (
+    ($(
         $(#[$attr:meta])*
         pub enum $name:ident {
             $( $(#[$vattr:meta])* $variant:ident = $word:literal; )*
         }
-    ) => {
+    )*) => {$(
         $(#[$attr])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, schemars::JsonSchema)]
         pub enum $name {
@@ -19,14 +19,12 @@ macro_rules! words {
 
             pub const ALL: [Self; Self::WORDS.len()] = [$(Self::$variant),*];
 
-            #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $( Self::$variant => $word, )*
                 }
             }
 
-            #[must_use]
             pub fn parse(word: &str) -> Option<Self> {
                 match word {
                     $( $word => Some(Self::$variant), )*
@@ -60,7 +58,7 @@ macro_rules! words {
                     .ok_or_else(|| serde::de::Error::unknown_variant(&word, Self::WORDS))
             }
         }
-    };
+    )*};
     (
         $(#[$attr:meta])*
         pub open enum $name:ident {
@@ -76,7 +74,6 @@ macro_rules! words {
         }
 
         impl $name {
-            #[must_use]
             pub fn as_str(&self) -> &str {
                 match self {
                     $( Self::$variant => $word, )*
@@ -84,7 +81,6 @@ macro_rules! words {
                 }
             }
 
-            #[must_use]
             pub fn parse(word: &str) -> Self {
                 match word {
                     $( $word => Self::$variant, )*
@@ -92,7 +88,6 @@ macro_rules! words {
                 }
             }
 
-            #[must_use]
             pub const fn is_known(&self) -> bool {
                 !matches!(self, Self::Other(_))
             }

@@ -16,7 +16,6 @@ impl Code {
     pub const RESOURCE_NOT_FOUND: Self = Self(-32002);
 
     /// What the code means, as the text that an error has when nobody says more.
-    #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
             Self::PARSE_ERROR => "Parse error",

@@ -50,7 +50,6 @@ impl Default for Decoder {
 
 impl Decoder {
     /// A decoder that takes lines of at most this many bytes, without their end.
-    #[must_use]
     pub fn new(max_line_bytes: usize) -> Self {
         Self {
             max_line_bytes,
@@ -66,13 +65,11 @@ impl Decoder {
         self.max_line_bytes = max_line_bytes;
     }
 
-    #[must_use]
     pub const fn counts(&self) -> Counts {
         self.counts
     }
 
     /// How many bytes are held of a line that is not complete, or of lines that were not taken.
-    #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.buffer.len()
     }

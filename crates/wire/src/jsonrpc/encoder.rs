@@ -84,7 +84,6 @@ pub struct Encoder {
 // === impl Encoder ===
 
 impl Encoder {
-    #[must_use]
     pub const fn new() -> Self {
         Self { lines: Vec::new() }
     }
@@ -112,18 +111,15 @@ impl Encoder {
         self.line(|out| whole(out, |out| out.extend_from_slice(json)))
     }
 
-    #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.lines
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 
     /// How many bytes they are together. With [`Encoder::truncate`] a line that turns out too long is taken back.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.lines.len()
     }
@@ -138,7 +134,6 @@ impl Encoder {
         self.lines.clear();
     }
 
-    #[must_use]
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.lines)
     }

@@ -16,12 +16,10 @@ pub struct ErrorObject {
 // === impl ErrorObject ===
 
 impl ErrorObject {
-    #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
     }
 
-    #[must_use]
     pub fn of(code: Code) -> Self {
         Self::new(code, code.text())
     }
@@ -32,7 +30,6 @@ impl ErrorObject {
         self
     }
 
-    #[must_use]
     pub fn method_not_found(method: &str) -> Self {
         let data = serde_json::json!({ "method": method });
         Self::of(Code::METHOD_NOT_FOUND).data(Json::from_value(&data))
@@ -40,7 +37,6 @@ impl ErrorObject {
 
     /// Reads what a peer sent as an error, whatever it is: an error that cannot be understood is still one.
     /// A code that is no whole number becomes [`Code::INTERNAL_ERROR`], a message that is no text the code's.
-    #[must_use]
     pub fn read(json: &str) -> Self {
         let (mut code, mut message, mut data) = (None, None, None);
         for member in members(json) {

@@ -32,7 +32,6 @@ impl<'a> Id<'a> {
     pub const NULL: Id<'static> = Id(Cow::Borrowed("null"));
 
     /// Takes an id from JSON text. `None` where it is no number, string or `null`, or longer than [`MAX_ID_BYTES`].
-    #[must_use]
     pub fn of(json: &'a str) -> Option<Self> {
         let is_kind = match json.as_bytes() {
             [b'"', .., b'"'] | [b'0'..=b'9' | b'-', ..] => true,
@@ -44,33 +43,27 @@ impl<'a> Id<'a> {
             .then_some(Self(Cow::Borrowed(json)))
     }
 
-    #[must_use]
     pub fn number(number: u64) -> Id<'static> {
         Id(Cow::Owned(number.to_string()))
     }
 
-    #[must_use]
     pub fn text(text: &str) -> Id<'static> {
         Id(Cow::Owned(serde_json::Value::from(text).to_string()))
     }
 
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// The number, where it is one that [`Id::number`] makes.
-    #[must_use]
     pub fn as_number(&self) -> Option<u64> {
         self.0.parse().ok().filter(|_| !self.0.starts_with('+'))
     }
 
-    #[must_use]
     pub fn is_null(&self) -> bool {
         self.0 == "null"
     }
 
-    #[must_use]
     pub fn into_owned(self) -> Id<'static> {
         Id(Cow::Owned(self.0.into_owned()))
     }

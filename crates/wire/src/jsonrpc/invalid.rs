@@ -58,7 +58,6 @@ pub enum Reason {
 // === impl Reason ===
 
 impl Reason {
-    #[must_use]
     pub const fn code(self) -> Code {
         match self {
             Self::Blank | Self::NotUtf8 | Self::NotJson | Self::TooDeep(_) => Code::PARSE_ERROR,
@@ -75,14 +74,12 @@ impl<'a> Invalid<'a> {
         Self { reason, about: About::Nothing }
     }
 
-    #[must_use]
     pub fn error(&self) -> ErrorObject {
         let code = self.reason.code();
         ErrorObject::new(code, format!("{}: {}", code.text(), self.reason))
     }
 
     /// What to send back: the id and the error. `None` where nothing may be sent: for blank lines, notifications and responses.
-    #[must_use]
     pub fn reply(&self) -> Option<(Id<'a>, ErrorObject)> {
         let id = match &self.about {
             About::Request(id) => id.clone(),
@@ -94,7 +91,6 @@ impl<'a> Invalid<'a> {
     }
 
     /// The request of ours that this invalid response ends: no other answer follows.
-    #[must_use]
     pub const fn answers(&self) -> Option<&Id<'a>> {
         match &self.about {
             About::Response(id) => Some(id),
@@ -103,7 +99,6 @@ impl<'a> Invalid<'a> {
     }
 
     /// The request of ours that may get no other answer; its caller must check.
-    #[must_use]
     pub const fn may_answer(&self) -> Option<&Id<'a>> {
         match &self.about {
             About::Response(id) | About::Unclear(id) => Some(id),
@@ -111,7 +106,6 @@ impl<'a> Invalid<'a> {
         }
     }
 
-    #[must_use]
     pub fn into_owned(self) -> Invalid<'static> {
         let about = match self.about {
             About::Request(id) => About::Request(id.into_owned()),

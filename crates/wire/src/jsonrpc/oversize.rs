@@ -62,7 +62,6 @@ impl Oversize {
     }
 
     /// The same as any other line that is no message: the error, the reply, and the request of ours that it would have answered.
-    #[must_use]
     pub fn invalid(&self) -> Invalid<'static> {
         Invalid { reason: Reason::TooLong(self.limit), about: self.about.clone() }
     }

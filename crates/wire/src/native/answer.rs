@@ -15,13 +15,8 @@ record! {
         /// The id of the chosen option of a permission.
         option?: String,
         /// JSON, for `form`, `url` and the agent's own kinds.
-        #[serde(
-            default,
-            skip_serializing_if = "Option::is_none",
-            deserialize_with = "crate::json::present"
-        )]
-        value: Option<Json>,
-        /// A message's parts, for `message`.
+        #[serde(deserialize_with = "crate::json::present")]
+        value?: Json,
         message?: Vec<InputPart>,
         /// A message of plain text, for `message`.
         text?: String,
@@ -32,14 +27,8 @@ record! {
     pub struct AnswerGiven {
         /// The id of the chosen option.
         option?: String,
-        /// JSON.
-        #[serde(
-            default,
-            skip_serializing_if = "Option::is_none",
-            deserialize_with = "crate::json::present"
-        )]
-        value: Option<Json>,
-        /// A message's parts.
+        #[serde(deserialize_with = "crate::json::present")]
+        value?: Json,
         message?: Vec<Part>,
     }
 }

@@ -2,10 +2,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::{Interrupt, Json, Outcome, Part, Resolution};
+use crate::json::record::record;
 use crate::json::schema::schema;
 
+/// Declares the bodies of events: the enum of all, and a structure for each that carries something.
 macro_rules! bodies {
-    ($($(#[$meta:meta])* $variant:ident($body:ty) = $name:literal,)*) => {
+    ($($(#[$meta:meta])* $variant:ident($body:ident) = $name:literal $({ $($member:tt)* })? $(;)?)*) => {
         /// What happened, told apart by `type`.
         #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
         #[serde(tag = "type")]
@@ -20,7 +22,6 @@ macro_rules! bodies {
             /// Every type that this version knows.
             pub const TYPES: &'static [&'static str] = &[$($name,)*];
 
-            #[must_use]
             pub fn name(&self) -> &str {
                 match self { $(Self::$variant(_) => $name,)* Self::Unknown(name) => name }
             }
@@ -37,236 +38,165 @@ macro_rules! bodies {
                 json_schema!({ "oneOf": variants })
             }
         }
+
+        $($(record! {
+            #[doc = concat!("What `", $name, "` carries.")]
+            #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+            pub struct $body {
+                $($member)*
+            }
+        })?)*
     };
 }
 
 bodies! {
     /// The run was accepted; its input follows as messages, or stands in `input`.
-    RunCreated(RunCreated) = "run.created",
+    RunCreated(RunCreated) = "run.created" {
+        /// The agent that will run.
+        agent: String,
+        /// The input as one JSON value, where it was given so.
+        #[serde(deserialize_with = "crate::json::present")]
+        input?: Json,
+    }
     /// The agent was started.
-    RunStarted(Nothing) = "run.started",
+    RunStarted(Nothing) = "run.started";
     /// The last pending interrupt was answered and the agent goes on.
-    RunResumed(Nothing) = "run.resumed",
+    RunResumed(Nothing) = "run.resumed";
     /// Somebody asked the run to stop.
-    RunCancelling(RunCancelling) = "run.cancelling",
+    RunCancelling(RunCancelling) = "run.cancelling" {
+        /// Why, as a stable code, where there is more to say than that somebody asked.
+        reason?: String,
+    }
     /// The agent's answer as a value.
-    RunResult(RunResult) = "run.result",
+    RunResult(RunResult) = "run.result" {
+        value: Json,
+    }
     /// The run ended. The last event of a run.
-    RunEnded(RunEnded) = "run.ended",
+    RunEnded(RunEnded) = "run.ended" {
+        /// How.
+        outcome: Outcome,
+    }
     /// A message begins.
-    MessageStarted(MessageStarted) = "message.started",
+    MessageStarted(MessageStarted) = "message.started" {
+        message_id: String,
+        /// Who sends it: `user`, `agent` or `agent/NAME`.
+        role: String,
+    }
     /// Text that continues the message's open text part, or opens one.
-    MessageDelta(MessageDelta) = "message.delta",
+    MessageDelta(MessageDelta) = "message.delta" {
+        message_id: String,
+        text: String,
+    }
     /// A whole part.
-    MessagePart(MessagePart) = "message.part",
+    MessagePart(MessagePart) = "message.part" {
+        message_id: String,
+        part: Part,
+    }
     /// The message is complete.
-    MessageCompleted(MessageCompleted) = "message.completed",
+    MessageCompleted(MessageCompleted) = "message.completed" {
+        message_id: String,
+    }
     /// Reasoning that is shown but is no part of any message.
-    MessageThought(ThoughtText) = "message.thought",
+    MessageThought(ThoughtText) = "message.thought" {
+        text: String,
+    }
     /// A tool call begins.
-    ToolStarted(ToolStarted) = "tool.started",
+    ToolStarted(ToolStarted) = "tool.started" {
+        /// The call's id, unique in the run.
+        call_id: String,
+        /// The tool's name.
+        tool: String,
+        /// What a person reads.
+        title: String,
+        /// What the tool is given.
+        #[serde(deserialize_with = "crate::json::present")]
+        input?: Json,
+        /// The message that triggered it: the agent's own before it in the same run, else the user's. Absent where that is not known.
+        message_id?: String,
+    }
     /// Something new about a tool call that goes on.
-    ToolUpdated(ToolUpdated) = "tool.updated",
+    ToolUpdated(ToolUpdated) = "tool.updated" {
+        call_id: String,
+        /// Content that it has produced.
+        content: Vec<Part>,
+    }
     /// A tool call has ended.
-    ToolEnded(ToolEnded) = "tool.ended",
+    ToolEnded(ToolEnded) = "tool.ended" {
+        call_id: String,
+        /// `completed` or `failed`.
+        status: String,
+        /// What the tool gave back.
+        #[serde(deserialize_with = "crate::json::present")]
+        output?: Json,
+    }
     /// The run waits.
-    InterruptRaised(InterruptRaised) = "interrupt.raised",
+    InterruptRaised(InterruptRaised) = "interrupt.raised" {
+        /// What is asked.
+        interrupt: Interrupt,
+    }
     /// The wait is over.
-    InterruptResolved(InterruptResolved) = "interrupt.resolved",
+    InterruptResolved(InterruptResolved) = "interrupt.resolved" {
+        interrupt_id: String,
+        /// How it ended.
+        resolution: Resolution,
+    }
     /// A permission rule decided before anybody was asked.
-    InterruptRuleApplied(RuleApplied) = "interrupt.rule_applied",
+    InterruptRuleApplied(RuleApplied) = "interrupt.rule_applied" {
+        /// The rule's name.
+        rule: String,
+        /// Whether it allowed.
+        allowed: bool,
+    }
     /// The thread's state as the agent sets it.
-    StateValues(StateValues) = "state.values",
+    StateValues(StateValues) = "state.values" {
+        /// The state.
+        values: Json,
+    }
     /// The agent's output so far, whole.
-    StateOutput(StateOutput) = "state.output",
+    StateOutput(StateOutput) = "state.output" {
+        /// The output so far; the next one and finally the run's result replace it.
+        output: Json,
+    }
     /// The agent's plan, whole.
-    StatePlan(StatePlan) = "state.plan",
+    StatePlan(StatePlan) = "state.plan" {
+        entries: Vec<PlanEntry>,
+    }
     /// The agent's own update.
-    StateCustom(StateCustom) = "state.custom",
+    StateCustom(StateCustom) = "state.custom" {
+        kind: String,
+        data: Json,
+    }
     /// The thread was created.
-    ThreadCreated(ThreadCreated) = "thread.created",
+    ThreadCreated(ThreadCreated) = "thread.created" {
+        thread_id: String,
+        metadata: Json,
+        /// The thread it was copied from.
+        copied_from?: String,
+    }
     /// The thread's metadata changed.
-    ThreadMetadata(ThreadMetadata) = "thread.metadata",
+    ThreadMetadata(ThreadMetadata) = "thread.metadata" {
+        metadata: Json,
+    }
     /// The thread's head moved.
-    ThreadHeadMoved(ThreadHeadMoved) = "thread.head_moved",
+    ThreadHeadMoved(ThreadHeadMoved) = "thread.head_moved" {
+        /// The new head.
+        checkpoint_id: String,
+        /// Why: `completion`, `patch`, `rollback`, `copy` or `replacement`.
+        by: String,
+    }
     /// A run was removed with all its events; the log has a gap.
-    ThreadRunRemoved(ThreadRunRemoved) = "thread.run_removed",
+    ThreadRunRemoved(ThreadRunRemoved) = "thread.run_removed" {
+        removed_run_id: String,
+        /// Why: `deleted`, `rolled_back`, `retention` or `erased`.
+        reason: String,
+    }
     /// A peer's event that our vocabulary has no word for: only `original` says what it is.
-    Opaque(Nothing) = "opaque",
+    Opaque(Nothing) = "opaque";
 }
 
 /// Nothing beyond the head.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Nothing {}
-
-/// See [`EventBody::RunCreated`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct RunCreated {
-    /// The agent that will run.
-    pub agent: String,
-    /// The input as one JSON value, where it was given so.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "crate::json::present"
-    )]
-    pub input: Option<Json>,
-}
-
-/// See [`EventBody::RunCancelling`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct RunCancelling {
-    /// Why, as a stable code, where there is more to say than that somebody asked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-}
-
-/// See [`EventBody::RunResult`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct RunResult {
-    /// The value.
-    pub value: Json,
-}
-
-/// See [`EventBody::RunEnded`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct RunEnded {
-    /// How.
-    pub outcome: Outcome,
-}
-
-/// See [`EventBody::MessageStarted`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct MessageStarted {
-    /// The message.
-    pub message_id: String,
-    /// Who sends it: `user`, `agent` or `agent/NAME`.
-    pub role: String,
-}
-
-/// See [`EventBody::MessageDelta`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct MessageDelta {
-    /// The message.
-    pub message_id: String,
-    /// The text.
-    pub text: String,
-}
-
-/// See [`EventBody::MessagePart`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct MessagePart {
-    /// The message.
-    pub message_id: String,
-    /// The part.
-    pub part: Part,
-}
-
-/// See [`EventBody::MessageCompleted`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct MessageCompleted {
-    /// The message.
-    pub message_id: String,
-}
-
-/// See [`EventBody::MessageThought`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct ThoughtText {
-    /// The text.
-    pub text: String,
-}
-
-/// See [`EventBody::ToolStarted`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct ToolStarted {
-    /// The call's id, unique in the run.
-    pub call_id: String,
-    /// The tool's name.
-    pub tool: String,
-    /// What a person reads.
-    pub title: String,
-    /// What the tool is given.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "crate::json::present"
-    )]
-    pub input: Option<Json>,
-    /// The message that triggered it: the agent's own before it in the same run, else the user's. Absent where that is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message_id: Option<String>,
-}
-
-/// See [`EventBody::ToolUpdated`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct ToolUpdated {
-    /// The call.
-    pub call_id: String,
-    /// Content that it has produced.
-    pub content: Vec<Part>,
-}
-
-/// See [`EventBody::ToolEnded`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct ToolEnded {
-    /// The call.
-    pub call_id: String,
-    /// `completed` or `failed`.
-    pub status: String,
-    /// What the tool gave back.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "crate::json::present"
-    )]
-    pub output: Option<Json>,
-}
-
-/// See [`EventBody::InterruptRaised`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct InterruptRaised {
-    /// What is asked.
-    pub interrupt: Interrupt,
-}
-
-/// See [`EventBody::InterruptResolved`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct InterruptResolved {
-    /// The interrupt.
-    pub interrupt_id: String,
-    /// How it ended.
-    pub resolution: Resolution,
-}
-
-/// See [`EventBody::InterruptRuleApplied`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct RuleApplied {
-    /// The rule's name.
-    pub rule: String,
-    /// Whether it allowed.
-    pub allowed: bool,
-}
-
-/// See [`EventBody::StateValues`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct StateValues {
-    /// The state.
-    pub values: Json,
-}
-
-/// See [`EventBody::StateOutput`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct StateOutput {
-    /// The output so far; the next one and finally the run's result replace it.
-    pub output: Json,
-}
-
-/// See [`EventBody::StatePlan`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct StatePlan {
-    /// The entries.
-    pub entries: Vec<PlanEntry>,
-}
 
 /// One entry of a plan.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -275,52 +205,6 @@ pub struct PlanEntry {
     pub content: String,
     /// `pending`, `in_progress` or `completed`.
     pub status: String,
-}
-
-/// See [`EventBody::StateCustom`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct StateCustom {
-    /// Its kind.
-    pub kind: String,
-    /// Its data.
-    pub data: Json,
-}
-
-/// See [`EventBody::ThreadCreated`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct ThreadCreated {
-    /// Its id.
-    pub thread_id: String,
-    /// Its metadata.
-    pub metadata: Json,
-    /// The thread it was copied from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub copied_from: Option<String>,
-}
-
-/// See [`EventBody::ThreadMetadata`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct ThreadMetadata {
-    /// All of it.
-    pub metadata: Json,
-}
-
-/// See [`EventBody::ThreadHeadMoved`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct ThreadHeadMoved {
-    /// The new head.
-    pub checkpoint_id: String,
-    /// Why: `completion`, `patch`, `rollback`, `copy` or `replacement`.
-    pub by: String,
-}
-
-/// See [`EventBody::ThreadRunRemoved`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct ThreadRunRemoved {
-    /// The run that was removed.
-    pub removed_run_id: String,
-    /// Why: `deleted`, `rolled_back`, `retention` or `erased`.
-    pub reason: String,
 }
 
 fn variant(name: &str, head: &Schema, body: &Schema) -> Schema {

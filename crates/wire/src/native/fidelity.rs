@@ -8,7 +8,6 @@ record! {
     pub struct FidelityRow {
         /// The protocol; `native` is this face.
         protocol: String,
-        /// The concept.
         concept: String,
         /// What becomes of it.
         verdict: FidelityVerdict,

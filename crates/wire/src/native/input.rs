@@ -53,7 +53,6 @@ record! {
 // === impl InputPart ===
 
 impl InputPart {
-    #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self { content: Some(text.into()), ..Self::default() }
     }

@@ -127,7 +127,6 @@ pub struct LocalError {
 pub enum Control<'a> {
     /// `#P SESSION NUMBER`: everything before it belongs to the session up to this number of its thread.
     Position {
-        /// The session.
         session: Cow<'a, str>,
         /// The thread number of the last event that the client has now.
         number: u64,
@@ -167,7 +166,6 @@ record! {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AttachParams {
-    /// The session.
     pub session_id: String,
     /// The thread number of the last event that the client has.
     #[serde(default)]
@@ -177,7 +175,6 @@ pub struct AttachParams {
 // === impl Hello ===
 
 impl Hello {
-    #[must_use]
     pub const fn new(wish: Wish, numbered: bool) -> Self {
         Self { trilogue: VERSION, wish, numbered, client: None }
     }
@@ -186,7 +183,6 @@ impl Hello {
 // === impl Welcome ===
 
 impl Welcome {
-    #[must_use]
     pub fn refused(problem: &Problem) -> Self {
         let error = LocalError {
             code: problem.code.clone(),
@@ -201,7 +197,6 @@ impl Welcome {
 
 impl<'a> Control<'a> {
     /// Reads a line without its end; `None` where it is no control line, or one that a later version added.
-    #[must_use]
     pub fn parse(line: &'a str) -> Option<Self> {
         let line = line.strip_prefix('#')?;
         if line == "." {
@@ -220,7 +215,6 @@ impl<'a> Control<'a> {
     }
 
     /// Whether a line is for the other program and never for its client.
-    #[must_use]
     pub fn is_one(line: &[u8]) -> bool {
         line.first() == Some(&b'#')
     }
@@ -241,16 +235,13 @@ impl fmt::Display for Control<'_> {
 // === impl Extras ===
 
 impl Extras {
-    /// The member of `_meta`.
     const MEMBER: [&'static str; 2] = ["_meta", "trilogue"];
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
     /// What is carried, with these extras. The text has to be a JSON object; whatever else its `_meta` has stays.
-    #[must_use]
     pub fn put<'a>(&self, params: &'a str) -> Cow<'a, str> {
         let Ok(extras) = serde_json::to_string(self) else { return Cow::Borrowed(params) };
         let set = match splice::get(params, &["_meta"]) {
@@ -261,7 +252,6 @@ impl Extras {
     }
 
     /// What is carried, without its extras, and these. What does not fit counts as not said. A `_meta` that has nothing else is taken out too.
-    #[must_use]
     pub fn take(params: &str) -> (Cow<'_, str>, Self) {
         let Some(found) = splice::get(params, &Self::MEMBER) else {
             return (Cow::Borrowed(params), Self::default());

@@ -8,7 +8,6 @@ record! {
     /// An ordered, multi-modal message.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Message {
-        /// Its id.
         id: String,
         /// Who sent it: `user`, `agent` or `agent/NAME`.
         role: String,
@@ -72,7 +71,6 @@ pub struct BlobLink {
 
 impl Part {
     /// The text of an inline `text/*` part that is no artifact.
-    #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         let plain = self.content_encoding != Some(ContentEncoding::Base64);
         (plain && self.name.is_none() && self.content_type.starts_with("text/"))
@@ -85,7 +83,6 @@ impl Part {
 
 impl Message {
     /// The text of all inline `text/*` parts that are no artifacts, joined.
-    #[must_use]
     pub fn text(&self) -> String {
         self.parts.iter().filter_map(Part::as_text).collect()
     }

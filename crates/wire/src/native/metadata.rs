@@ -2,6 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::Json;
+use crate::json::record::record;
 
 /// What a part means beyond its content, told apart by `kind`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
@@ -15,41 +16,33 @@ pub enum PartMetadata {
     Other(OtherMetadata),
 }
 
-/// Attributes a range of the message's text to a source. Indexes count characters.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
-pub struct Citation {
-    /// First character of the range.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub start_index: Option<i64>,
-    /// First character after the range.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub end_index: Option<i64>,
-    /// The source's address.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub url: Option<String>,
-    /// The source's title.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    /// A description or snippet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-}
+record! {
+    /// Attributes a range of the message's text to a source. Indexes count characters.
+    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
+    pub struct Citation {
+        /// First character of the range.
+        start_index?: i64,
+        /// First character after the range.
+        end_index?: i64,
+        /// The source's address.
+        url?: String,
+        /// The source's title.
+        title?: String,
+        /// A description or snippet.
+        description?: String,
+    }
 
-/// One step of the agent: a thought, or a tool with its input and output.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
-pub struct Trajectory {
-    /// Reasoning in words.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
-    /// The tool's name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_name: Option<String>,
-    /// What the tool was given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_input: Option<Json>,
-    /// What the tool gave back.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_output: Option<Json>,
+    /// One step of the agent: a thought, or a tool with its input and output.
+    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
+    pub struct Trajectory {
+        /// Reasoning in words.
+        message?: String,
+        tool_name?: String,
+        /// What the tool was given.
+        tool_input?: Json,
+        /// What the tool gave back.
+        tool_output?: Json,
+    }
 }
 
 /// Metadata that our vocabulary has no word for.

@@ -8,11 +8,9 @@ record! {
     /// One execution of an agent.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Run {
-        /// Its id.
         id: String,
         /// The thread it runs on.
         thread_id: String,
-        /// The agent.
         agent: String,
         /// Where it is.
         status: RunStatus,
@@ -94,7 +92,6 @@ record! {
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
     pub struct RunCreate {
-        /// The agent.
         agent: String,
         /// What the agent is given.
         input: RunInput,
@@ -169,7 +166,6 @@ pub enum WhenWaiting {
 
 impl RunCreate {
     /// A run of this agent with this input, and everything else as it is by default.
-    #[must_use]
     pub fn new(agent: impl Into<String>, input: RunInput) -> Self {
         Self {
             agent: agent.into(),
@@ -191,12 +187,10 @@ impl RunCreate {
 // === impl RunStatus ===
 
 impl RunStatus {
-    #[must_use]
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled | Self::TimedOut)
     }
 
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Queued => "queued",

@@ -70,7 +70,6 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -87,7 +86,6 @@ impl Decoder {
     }
 
     /// The last id that the stream named: what to resume after.
-    #[must_use]
     pub fn last_event_id(&self) -> &str {
         &self.id
     }

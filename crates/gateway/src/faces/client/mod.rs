@@ -56,7 +56,6 @@ pub struct ClientProtocol {
 impl ClientProtocol {
     pub const NAME: &'static str = "client";
 
-    #[must_use]
     pub fn new(options: ClientOptions, wrap: Arc<dyn Wrap>) -> Self {
         Self { options, wrap: Some(wrap) }
     }

@@ -25,7 +25,6 @@ pub struct HistoryFetch {
 // === impl HistoryFetch ===
 
 impl HistoryFetch {
-    #[must_use]
     pub fn new(client: Client) -> Self {
         Self { client }
     }

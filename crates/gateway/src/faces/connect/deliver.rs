@@ -92,7 +92,6 @@ struct Rendered {
 
 impl CallbackDelivery {
     /// Delivers through this sender what runs of a server with these options and addresses have to tell; links lead to the mount with this prefix.
-    #[must_use]
     pub fn new(
         options: &Options,
         addresses: &[SocketAddr],

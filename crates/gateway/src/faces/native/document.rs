@@ -9,7 +9,6 @@ use crate::faces::common::openapi::{self, Failures};
 use crate::http::problem;
 
 /// The OpenAPI document of `/api/v1`, as the server shows it: pretty-printed, with a line break at its end.
-#[must_use]
 pub fn openapi_document() -> String {
     let mut generator = openapi::generator();
     let failures = Failures {

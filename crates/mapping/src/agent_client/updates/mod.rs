@@ -69,13 +69,11 @@ struct EventPosition<'a> {
 // === impl Updates ===
 
 impl Updates {
-    #[must_use]
     pub fn new(thread: &ThreadId) -> Self {
         Self::with_ids(thread, IdFormat::Any)
     }
 
     /// As [`Self::new`], with message ids in this format.
-    #[must_use]
     pub fn with_ids(thread: &ThreadId, ids: IdFormat) -> Self {
         Self {
             relay: Relay::new(thread, ids),
@@ -94,13 +92,11 @@ impl Updates {
         self
     }
 
-    #[must_use]
     pub fn relay(&self) -> &Relay {
         &self.relay
     }
 
     /// Whether this blob should be inlined in its part before the event is pushed.
-    #[must_use]
     pub fn wants(&self, blob: &BlobRef) -> bool {
         blob.length <= if blob.is_text { MAX_INLINE_TEXT_BYTES } else { MAX_INLINE_BYTES }
     }
@@ -314,7 +310,6 @@ impl Updates {
 }
 
 /// The message id of an input that is a value.
-#[must_use]
 pub fn input_id(run_id: &str) -> MessageId {
     MessageId::from_uuid(derived(run_id, "input"))
 }
@@ -339,7 +334,6 @@ fn sentence(reason: &str) -> String {
 
 impl Update {
     /// Whether it fits a line of the usual limit. Otherwise its event makes smaller updates without the inlined content.
-    #[must_use]
     pub fn fits_a_line(&self) -> bool {
         self.params.len() <= MAX_MESSAGE_BYTES
     }

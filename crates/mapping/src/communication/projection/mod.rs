@@ -85,7 +85,6 @@ pub struct RunMessage {
 // === impl Projection ===
 
 impl Projection {
-    #[must_use]
     pub fn new(show: Show) -> Self {
         Self {
             show,
@@ -118,13 +117,11 @@ impl Projection {
     }
 
     /// Whether this blob should be inlined in its part before the event is pushed: while there is room, and where a client sees it.
-    #[must_use]
     pub fn wants(&self, blob: &BlobRef) -> bool {
         let room = self.show.max_inline_bytes.saturating_sub(self.inlined);
         (self.begun || self.show.input) && blob.length <= room
     }
 
-    #[must_use]
     pub fn run(&self) -> Vec<u8> {
         let head = splice::RunHead {
             run_id: self.head.run_id,
@@ -142,18 +139,15 @@ impl Projection {
     }
 
     /// The oldest pending interrupt.
-    #[must_use]
     pub fn awaiting(&self) -> Option<&Interrupt> {
         self.pending.first().map(|waiting| &waiting.interrupt)
     }
 
-    #[must_use]
     pub fn ended(&self) -> bool {
         self.head.status.is_terminal()
     }
 
     /// Its messages in order: the input where it is kept, then the agent's and, with the input, the answers.
-    #[must_use]
     pub fn messages(&self) -> Vec<RunMessage> {
         self.messages.items().into_iter().cloned().collect()
     }
