@@ -7,7 +7,7 @@ use trilogue_testkit::Server;
 use crate::cost::{self, ProcessorTime};
 use crate::peer::Peer;
 use crate::report::{self, Report, median};
-use crate::{disk, load};
+use crate::{durable, load};
 
 /// How many connections ask at once.
 const CONNECTIONS: usize = 16;
@@ -21,8 +21,6 @@ const SHARE: f64 = 0.4;
 const RUNS: &str = "/api/v1/runs";
 /// The least runs that share one commit of the disk.
 const RUNS_PER_COMMIT: f64 = 6.0;
-/// About what a run of `echo` appends, in bytes.
-const FRAME_BYTES: usize = 512;
 
 pub(crate) async fn measure(report: &mut Report) -> Result<()> {
     let body =
@@ -71,28 +69,15 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
 
 /// The same with a disk, beside the disk's own commit.
 async fn durable(report: &mut Report, body: &str) -> Result<()> {
-    let dir = tempfile::tempdir_in(report::folder())?;
-    let options = report::server_options("sqlite:store/trilogue.db")?;
-    let server = Server::start(dir.path(), &options).await?;
-    let address = server.home().address();
-    let request = load::post(address, RUNS, server.token(), body);
-    let (mut rates, mut per_commit, mut costs) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..report.runs {
-        let commit = disk::measure(report, FRAME_BYTES)?;
-        let cost = ProcessorTime::of(&server)?;
-        let done = load::hammer(address, request.clone(), CONNECTIONS, DURABLE_REQUESTS).await?;
-        costs.push(cost.per(DURABLE_REQUESTS)?);
-        rates.push(done.per_second());
-        per_commit.push(done.per_second() * commit.p50.as_secs_f64());
-    }
-    report.line("echo with SQLite and fsync, runs a second", &format!("{:.0}", median(rates)));
-    cost::print_processor_time(report, "echo with SQLite and fsync", costs);
-    report.line("the same in the time of one bare commit", &format!("{:.1}", median(per_commit)));
-    let status = server.client().get("/api/v1/status").await?.ok()?;
-    let commits = status["store"]["commits"].as_u64().unwrap_or(u64::MAX);
-    let runs = (report.runs as u64 * DURABLE_REQUESTS) as f64 / commits as f64;
-    let what = "echo with SQLite and fsync, runs for each commit made";
-    report.target(what, &format!("{runs:.1}"), runs >= RUNS_PER_COMMIT, ">= 6");
-    server.stop().await?;
+    let begin = async |_: &Server| Ok(());
+    let round = async |server: &Server| {
+        let address = server.home().address();
+        let request = load::post(address, RUNS, server.token(), body);
+        Ok(load::hammer(address, request, CONNECTIONS, DURABLE_REQUESTS).await?.per_second())
+    };
+    let (runs, shared) = (DURABLE_REQUESTS, RUNS_PER_COMMIT);
+    let durable = durable::measure(report, "echo", runs, shared, begin, round).await?;
+    let value = format!("{:.1}", durable.runs_in_commit);
+    report.line("the same in the time of one bare commit", &value);
     Ok(())
 }

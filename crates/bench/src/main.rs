@@ -11,6 +11,7 @@ mod communication;
 mod connect;
 mod cost;
 mod disk;
+mod durable;
 mod echo;
 mod flow;
 mod load;

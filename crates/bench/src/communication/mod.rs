@@ -11,7 +11,7 @@ use trilogue_testkit::Server;
 use crate::cost::{self, ProcessorTime};
 use crate::python::Python;
 use crate::report::{self, Report, median, millis};
-use crate::{disk, load};
+use crate::{durable, load};
 
 pub(crate) use stream::serve;
 
@@ -31,8 +31,6 @@ const DURABLE_TIMES: f64 = 50.0;
 const QUICK_COMMIT: Duration = Duration::from_micros(500);
 /// The least runs that share one commit of the disk.
 const RUNS_PER_COMMIT: f64 = 6.0;
-/// About what a run of `echo` appends, in bytes.
-const FRAME_BYTES: usize = 512;
 /// Where runs are made, below our server's address.
 const RUNS: &str = "/communication/runs";
 
@@ -89,39 +87,22 @@ async fn in_memory(report: &mut Report, body: &Value, theirs: f64) -> Result<()>
 
 /// The same with a disk, beside the disk's own commit.
 async fn durable(report: &mut Report, body: &Value, theirs: f64) -> Result<()> {
-    let dir = tempfile::tempdir_in(report::folder())?;
-    let options = report::server_options("sqlite:store/trilogue.db")?;
-    let server = Server::start(dir.path(), &options).await?;
-    works(&server, body).await?;
-    let address = server.home().address();
-    let request = load::post(address, RUNS, server.token(), &body.to_string());
-    let before = commits(&server).await?;
-    let (mut rates, mut latencies, mut costs) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..report.runs {
-        let commit = disk::measure(report, FRAME_BYTES)?;
-        let cost = ProcessorTime::of(&server)?;
-        let done = load::hammer(address, request.clone(), CONNECTIONS, DURABLE_REQUESTS).await?;
-        costs.push(cost.per(DURABLE_REQUESTS)?);
-        rates.push(done.per_second());
-        latencies.push(commit.p50.as_secs_f64());
-    }
-    let made = (commits(&server).await?.saturating_sub(before)).max(1);
-    server.stop().await?;
-    let ours = median(rates);
-    report.line("ours with SQLite and fsync, runs a second", &format!("{ours:.0}"));
-    cost::print_processor_time(report, "ours with SQLite and fsync", costs);
-    let times = ours / theirs;
+    let begin = async |server: &Server| works(server, body).await;
+    let round = async |server: &Server| {
+        let address = server.home().address();
+        let request = load::post(address, RUNS, server.token(), &body.to_string());
+        Ok(load::hammer(address, request, CONNECTIONS, DURABLE_REQUESTS).await?.per_second())
+    };
+    let (runs, shared) = (DURABLE_REQUESTS, RUNS_PER_COMMIT);
+    let durable = durable::measure(report, "ours", runs, shared, begin, round).await?;
+    let times = durable.rate / theirs;
     let (what, value) = ("ours with SQLite, in times of the reference", format!("{times:.0}"));
-    let commit = Duration::from_secs_f64(median(latencies));
-    if commit < QUICK_COMMIT {
+    if durable.commit < QUICK_COMMIT {
         report.target(what, &value, times >= DURABLE_TIMES, ">= 50");
     } else {
         report.line(what, &value);
-        report.line("no target for that: the disk's commit takes", &millis(commit));
+        report.line("no target for that: the disk's commit takes", &millis(durable.commit));
     }
-    let runs = (report.runs as u64 * DURABLE_REQUESTS) as f64 / made as f64;
-    let what = "ours with SQLite, runs for each commit made";
-    report.target(what, &format!("{runs:.1}"), runs >= RUNS_PER_COMMIT, ">= 6");
     Ok(())
 }
 
@@ -132,9 +113,4 @@ async fn works(server: &Server, body: &Value) -> Result<()> {
     let said = &run["output"][0]["parts"][0]["content"];
     ensure!(*said == body["input"][0]["parts"][0]["content"], "the echo is {run}");
     Ok(())
-}
-
-async fn commits(server: &Server) -> Result<u64> {
-    let status = server.client().get("/api/v1/status").await?.ok()?;
-    Ok(status["store"]["commits"].as_u64().unwrap_or_default())
 }

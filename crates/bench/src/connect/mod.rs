@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use trilogue_testkit::Server;
 
 use crate::cost::{self, ProcessorTime};
-use crate::disk;
+use crate::durable;
 use crate::flow::{self, Flow};
 use crate::peer::Peer;
 use crate::python::Python;
@@ -31,8 +31,6 @@ const PYTHON_TIMES: f64 = 8.0;
 const BARE_SHARE: f64 = 0.45;
 /// The least runs that share one commit of the disk.
 const RUNS_PER_COMMIT: f64 = 1.5;
-/// About what a run of `echo` appends, in bytes.
-const FRAME_BYTES: usize = 512;
 /// Where the protocol is served, below our server's address.
 pub(crate) const BASE: &str = "/connect";
 
@@ -96,27 +94,13 @@ async fn in_memory(report: &mut Report, body: &str) -> Result<()> {
 
 /// The same with a disk, beside the disk's own commit.
 async fn durable(report: &mut Report, body: &str) -> Result<()> {
-    let dir = tempfile::tempdir_in(report::folder())?;
-    let options = report::server_options("sqlite:store/trilogue.db")?;
-    let server = Server::start(dir.path(), &options).await?;
-    works(&server, body).await?;
-    let flow = Flow::create_and_wait(server.home().address(), BASE, server.token(), body);
-    let before = commits(&server).await?;
-    let (mut rates, mut costs) = (Vec::new(), Vec::new());
-    for _ in 0..report.runs {
-        disk::measure(report, FRAME_BYTES)?;
-        let cost = ProcessorTime::of(&server)?;
-        rates.push(flow::times(&flow, CONNECTIONS, DURABLE_RUNS).await?.per_second());
-        costs.push(cost.per(DURABLE_RUNS)?);
-    }
-    let made = commits(&server).await?.saturating_sub(before).max(1);
-    server.stop().await?;
-    report.line("ours with SQLite and fsync, runs a second", &format!("{:.0}", median(rates)));
-    cost::print_processor_time(report, "ours with SQLite and fsync", costs);
-    let runs = (report.runs as u64 * DURABLE_RUNS) as f64 / made as f64;
-    let what = "ours with SQLite, runs for each commit made";
-    report.target(what, &format!("{runs:.1}"), runs >= RUNS_PER_COMMIT, ">= 1.5");
-    Ok(())
+    let begin = async |server: &Server| works(server, body).await;
+    let round = async |server: &Server| {
+        let flow = Flow::create_and_wait(server.home().address(), BASE, server.token(), body);
+        Ok(flow::times(&flow, CONNECTIONS, DURABLE_RUNS).await?.per_second())
+    };
+    let (runs, shared) = (DURABLE_RUNS, RUNS_PER_COMMIT);
+    durable::measure(report, "ours", runs, shared, begin, round).await.map(drop)
 }
 
 /// The server does what is measured: the run ends well, with what was said.
@@ -130,9 +114,4 @@ async fn works(server: &Server, body: &str) -> Result<()> {
     let said = answer["output"]["values"].to_string();
     ensure!(said.contains("hello, who is there?"), "the answer is {answer}");
     Ok(())
-}
-
-async fn commits(server: &Server) -> Result<u64> {
-    let status = server.client().get("/api/v1/status").await?.ok()?;
-    Ok(status["store"]["commits"].as_u64().unwrap_or_default())
 }
