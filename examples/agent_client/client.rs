@@ -8,6 +8,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
 
 use clap::Parser;
 use trilogue_sdk::agent_client::wire::{
@@ -49,11 +50,16 @@ struct Arguments {
 struct Host {
     folder: PathBuf,
     allow: bool,
+    decisions: Decisions,
 }
+
+/// What was decided and is not shown yet: the agent asks while its updates are still on their way to the screen.
+type Decisions = Arc<Mutex<String>>;
 
 /// Shows updates.
 struct Screen {
     all: bool,
+    decisions: Decisions,
     /// The message that was shown last.
     message: u64,
 }
@@ -75,7 +81,8 @@ async fn prompt(arguments: &Arguments) -> Result<(), Error> {
     let here = folder.to_string_lossy().into_owned();
     let (program, rest) = arguments.command.split_first().unwrap_or((&here, &[]));
     let command = Command::new(program).args(rest);
-    let host = Host { folder, allow: arguments.allow };
+    let decisions = Decisions::default();
+    let host = Host { folder, allow: arguments.allow, decisions: Arc::clone(&decisions) };
     let client = Client::launch(command, host, Options::default()).await?;
     let session = client.new_session(SessionOptions::at(&*here)).await?;
 
@@ -83,7 +90,7 @@ async fn prompt(arguments: &Arguments) -> Result<(), Error> {
     if let Some(path) = &arguments.attach {
         prompt = prompt.attach(Attachment::read(path).await?);
     }
-    let mut screen = Screen { all: arguments.all, message: 0 };
+    let mut screen = Screen { all: arguments.all, decisions, message: 0 };
     let mut turn = session.prompt(prompt).await?;
     while let Some(update) = turn.next().await? {
         screen.update(&update);
@@ -133,15 +140,18 @@ impl ClientHandler for Host {
         let call = &request.tool_call;
         let title = call.title.as_deref().unwrap_or("something");
         let kind = call.kind.unwrap_or(ToolKind::Other).as_str();
-        show(&format!("\npermission for {title} ({kind})"));
+        let mut text = format!("\npermission for {title} ({kind})");
         for item in call.content.iter().flatten() {
             if let ToolCallContent::Diff(diff) = item {
-                show(&format!("\n  {}: {} bytes", diff.path, diff.new_text.len()));
+                text += &format!("\n  {}: {} bytes", diff.path, diff.new_text.len());
             }
         }
         let answer = if self.allow { allowing_once(&request) } else { rejecting(&request) };
         let chosen = request.chosen(&answer).map_or("nothing", |option| &*option.name);
-        show(&format!("\n  answered: {chosen}"));
+        text += &format!("\n  answered: {chosen}");
+        if let Ok(mut decisions) = self.decisions.lock() {
+            decisions.push_str(&text);
+        }
         answer
     }
 
@@ -172,6 +182,7 @@ impl Screen {
                     return;
                 }
                 if self.message != piece.number {
+                    self.show_decisions();
                     self.message = piece.number;
                     let who = match piece.speaker {
                         Speaker::User => "user",
@@ -188,6 +199,7 @@ impl Screen {
             }
             (None, SessionUpdate::ToolCall(call)) => show(&format!("\ntool: {}", call.title)),
             (None, SessionUpdate::ToolCallUpdate(call)) => {
+                self.show_decisions();
                 if let Some(status) = call.status {
                     show(&format!("\ntool: {}", status.as_str()));
                 }
@@ -196,7 +208,15 @@ impl Screen {
         }
     }
 
+    /// Shows what was decided meanwhile, between two messages and never within one.
+    fn show_decisions(&self) {
+        if let Ok(mut decisions) = self.decisions.lock() {
+            show(&std::mem::take(&mut *decisions));
+        }
+    }
+
     fn end(&self, ended: &TurnEnd) {
+        self.show_decisions();
         show(&format!("\n{}", ended.stop_reason.as_str()));
         match &ended.user_message_id {
             Some(id) => show(&format!("; the agent knows the prompt as {id}\n")),

@@ -228,6 +228,16 @@ impl Editor {
         self.notes.try_iter().collect()
     }
 
+    /// All that it said on standard error, once it has ended.
+    pub(crate) fn last_notes(&self) -> String {
+        let next = || match self.notes.recv_timeout(LIMIT) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("standard error stays open"),
+        };
+        std::iter::from_fn(next).collect::<Vec<_>>().join("\n")
+    }
+
     pub(crate) fn note(&self, part: &str) -> String {
         let mut before = Vec::new();
         loop {
@@ -339,7 +349,7 @@ fn an_agent_that_is_not_there_is_named_with_those_that_are() {
     assert_eq!(answer["error"]["code"], -32603, "{answer}");
     assert!(answer["error"]["message"].as_str().unwrap().contains("nobody"), "{answer}");
     assert_eq!(editor.wait().code(), Some(4));
-    let said = why + &editor.notes().join("\n");
+    let said = why + &editor.last_notes();
     for part in ["nobody", "echo", "mailcomposer", "researcher"] {
         assert!(said.contains(part), "{said}");
     }
@@ -353,7 +363,7 @@ fn a_server_that_cannot_start_says_why() {
     let _demand = OnDemand::of(&home, "[agents.x]\nkind = \"wrong\"\n");
     let mut editor = Editor::launch(&home, &["connect", "echo"]);
     assert_eq!(editor.wait().code(), Some(6));
-    let said = editor.notes().join("\n");
+    let said = editor.last_notes();
     assert!(said.contains("wrong") && said.contains("hint: "), "{said}");
 }
 

@@ -100,13 +100,13 @@ fn a_name_is_kept_and_another_agents_is_not_taken() {
     let agent = agent.to_str().unwrap();
     let mut taken = Editor::launch(&home, &["wrap", "--name", "echo", "--", agent]);
     assert_eq!(taken.wait().code(), Some(7));
-    assert!(taken.notes().join("\n").contains("another name with --name"));
+    assert!(taken.last_notes().contains("another name with --name"));
     let (mut editor, session) = Editor::opened(&home, &["wrap", "--name", "mine", "--", agent]);
     editor.turn(&session, "say:x");
     // Another command does not get its sessions; the same one does, from wherever.
     let mut taken = Editor::launch(&home, &["wrap", "--name", "mine", "--", agent, "--load"]);
     assert_eq!(taken.wait().code(), Some(7));
-    assert!(taken.notes().join("\n").contains("another name, or restart the server"));
+    assert!(taken.last_notes().contains("another name, or restart the server"));
     let mut other = Editor::met(&home, &["wrap", "--name", "mine", "--", agent]);
     let listed = other.ask("session/list", json!({}));
     assert_eq!(listed["result"]["sessions"][0]["sessionId"], session, "{listed}");
