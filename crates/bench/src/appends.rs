@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use trilogue_domain::event::MessageEvent;
 use trilogue_domain::port::{Clock, SystemClock};
 use trilogue_domain::{
-    Body, Content, Json, MessageId, Part, PrincipalId, RunKey, TenantId, ThreadId, ThreadKey,
+    Body, Content, MessageId, Part, PrincipalId, RunKey, TenantId, ThreadId, ThreadKey,
 };
 use trilogue_store::record::NoOriginals;
 use trilogue_store::rows::ThreadRow;
@@ -95,17 +95,14 @@ async fn prepare(store: &dyn Store) -> Result<Vec<Work>> {
     for index in 0..PRODUCERS {
         let thread = store.next_thread_key();
         let row = ThreadRow {
-            key: thread,
-            id: ThreadId::generate(),
-            tenant: TenantId::parse("bench")?,
-            owner: PrincipalId::parse("bench")?,
-            metadata: Json::empty_object(),
-            created_at: now,
-            updated_at: now,
-            head: None,
             owner_node: "bench".to_owned(),
-            epoch: 1,
-            ephemeral: false,
+            ..ThreadRow::new(
+                thread,
+                ThreadId::generate(),
+                TenantId::parse("bench")?,
+                PrincipalId::parse("bench")?,
+                now,
+            )
         };
         let changes = vec![Change::Thread(row)];
         store.append(batch(thread, 0, Vec::new(), changes)).await?;

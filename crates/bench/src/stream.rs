@@ -11,11 +11,11 @@ use trilogue_domain::lock;
 use trilogue_domain::port::SystemClock;
 use trilogue_domain::{
     AgentCard, AgentName, Body, Content, Failure, Json, MessageId, Part, Principal, PrincipalId,
-    Rights, RunStatus, Strategy, TenantId, ThreadId,
+    Rights, RunStatus, TenantId, ThreadId,
 };
 use trilogue_runtime::{
     Backend, Ending, Input, NewThread, Options, RunContext, RunRequest, Runtime, ThreadChoice,
-    Turn, WhenHolding, WhenWaiting,
+    Turn, WhenHolding,
 };
 use trilogue_store::record::NoOriginals;
 use trilogue_store::{Range, Store};
@@ -134,21 +134,12 @@ impl House {
     fn new_run(&self, thread: &ThreadId, parts: u64, paced: bool) -> Result<RunRequest> {
         let input = serde_json::json!({"parts": parts, "paced": paced});
         Ok(RunRequest {
-            agent: AgentName::parse("parts")?,
-            thread: ThreadChoice::Ensure(NewThread { id: Some(thread.clone()), metadata: None }),
-            id: None,
-            input: Input::Value(Json::from_value(&input)),
-            config: None,
-            metadata: None,
-            strategy: Strategy::default(),
-            when_waiting: WhenWaiting::Start,
             when_holding: WhenHolding::Strategy,
-            idempotency: None,
-            not_before: None,
-            rules: None,
-            callback: None,
-            request: None,
-            synchronous: false,
+            ..RunRequest::new(
+                AgentName::parse("parts")?,
+                ThreadChoice::Ensure(NewThread { id: Some(thread.clone()), metadata: None }),
+                Input::Value(Json::from_value(&input)),
+            )
         })
     }
 
@@ -191,23 +182,9 @@ impl House {
 
 fn card() -> Result<AgentCard> {
     Ok(AgentCard {
-        name: AgentName::parse("parts")?,
-        id: None,
-        title: None,
         version: "1".to_owned(),
-        url: None,
         description: "emits parts".to_owned(),
-        input: InputKind::Schema(Json::empty_object()),
-        output_schema: None,
-        state_schema: None,
-        config_schema: None,
-        update_schema: None,
-        interrupts: Vec::new(),
-        errors: Vec::new(),
-        abilities: trilogue_domain::Abilities::default(),
-        descriptor: None,
-        input_content_types: Vec::new(),
-        output_content_types: Vec::new(),
+        ..AgentCard::new(AgentName::parse("parts")?, InputKind::Schema(Json::empty_object()))
     })
 }
 

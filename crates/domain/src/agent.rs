@@ -92,6 +92,34 @@ pub struct DeclaredInterrupt {
     pub answer_schema: Json,
 }
 
+// === impl AgentCard ===
+
+impl AgentCard {
+    /// A card that declares nothing.
+    #[must_use]
+    pub fn new(name: AgentName, input: InputKind) -> Self {
+        Self {
+            name,
+            id: None,
+            title: None,
+            version: String::new(),
+            url: None,
+            description: String::new(),
+            input,
+            output_schema: None,
+            state_schema: None,
+            config_schema: None,
+            update_schema: None,
+            interrupts: Vec::new(),
+            errors: Vec::new(),
+            abilities: Abilities::default(),
+            descriptor: None,
+            input_content_types: Vec::new(),
+            output_content_types: Vec::new(),
+        }
+    }
+}
+
 // === impl Abilities ===
 
 impl Default for Abilities {

@@ -222,6 +222,12 @@ impl Part {
 // === impl Message ===
 
 impl Message {
+    /// A message with an id of its own, begun and complete at this time; without one its times are left to whoever logs it.
+    #[must_use]
+    pub fn new(role: Role, parts: Vec<Part>, at: Option<Timestamp>) -> Self {
+        Self { id: MessageId::generate(), role, parts, created_at: at, completed_at: at }
+    }
+
     /// The text of all `text/*` parts that are no artifacts, joined.
     #[must_use]
     pub fn text(&self) -> String {

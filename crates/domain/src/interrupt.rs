@@ -141,9 +141,34 @@ impl InterruptKind {
     }
 }
 
+// === impl PermissionOption ===
+
+impl PermissionOption {
+    /// A choice that holds once.
+    #[must_use]
+    pub fn once(id: &str, name: &str, effect: Effect) -> Self {
+        Self { id: id.to_owned(), name: name.to_owned(), effect, always: false }
+    }
+}
+
 // === impl Interrupt ===
 
 impl Interrupt {
+    /// A question of this kind that says nothing yet. It survives its process only, and waits without end.
+    #[must_use]
+    pub fn new(kind: InterruptKind) -> Self {
+        Self {
+            id: InterruptId::generate(),
+            kind,
+            prompt: Vec::new(),
+            payload: Json::null(),
+            options: Vec::new(),
+            schema: None,
+            survives: Survives::Process,
+            patience: None,
+        }
+    }
+
     /// The option that rejects this call only: what may be taken where nobody chose. One that holds for later calls too is for people to choose.
     #[must_use]
     pub fn reject_option(&self) -> Option<&PermissionOption> {

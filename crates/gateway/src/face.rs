@@ -23,7 +23,7 @@ use crate::http::receive::{self, BodyBudget};
 pub use crate::http::reply::Reply;
 pub use crate::http::request::Request;
 pub use crate::route::{
-    Access, Call, Endpoint, HandlerFuture, Operation, Parameter, ResponseContent, Route,
+    Access, Call, Endpoint, Handler, HandlerFuture, Operation, Parameter, ResponseContent, Route,
     RouteResponse, SchemaOf, Verb, bind, of, operations,
 };
 use crate::stream::Streams;

@@ -15,6 +15,7 @@ use crate::http::request::Request;
 
 /// An answer that is being made.
 pub type HandlerFuture = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
+pub type Handler<S> = fn(Call<S>) -> HandlerFuture;
 pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 /// One method on one path of a face with this state.
@@ -32,7 +33,7 @@ pub struct Route<S> {
     pub answers: &'static [RouteResponse],
     /// What can go wrong beside what can go wrong everywhere.
     pub errors: &'static [Code],
-    pub handler: fn(Call<S>) -> HandlerFuture,
+    pub handler: Handler<S>,
 }
 
 /// A request, with the state of the face that answers it.
@@ -138,7 +139,7 @@ pub fn operations<S>(routes: &[Route<S>]) -> Vec<Operation> {
 
 impl<S> Route<S> {
     /// `GET`, with the right to read and nothing else: tables change what differs.
-    pub const fn base(handler: fn(Call<S>) -> HandlerFuture) -> Self {
+    pub const fn base(handler: Handler<S>) -> Self {
         Self {
             verb: Verb::Get,
             path: "",
@@ -152,6 +153,73 @@ impl<S> Route<S> {
             errors: &[],
             handler,
         }
+    }
+
+    pub const fn get(self, path: &'static str, handler: Handler<S>) -> Self {
+        self.verb(Verb::Get).at(path, handler)
+    }
+
+    pub const fn post(self, path: &'static str, handler: Handler<S>) -> Self {
+        self.verb(Verb::Post).at(path, handler)
+    }
+
+    pub const fn patch(self, path: &'static str, handler: Handler<S>) -> Self {
+        self.verb(Verb::Patch).at(path, handler)
+    }
+
+    pub const fn delete(self, path: &'static str, handler: Handler<S>) -> Self {
+        self.verb(Verb::Delete).at(path, handler)
+    }
+
+    /// Another path with the same method.
+    pub const fn at(self, path: &'static str, handler: Handler<S>) -> Self {
+        Self { path, handler, ..self }
+    }
+
+    /// The same under another path.
+    pub const fn path(self, path: &'static str) -> Self {
+        Self { path, ..self }
+    }
+
+    pub const fn verb(self, verb: Verb) -> Self {
+        Self { verb, ..self }
+    }
+
+    pub const fn handler(self, handler: Handler<S>) -> Self {
+        Self { handler, ..self }
+    }
+
+    pub const fn access(self, access: Access) -> Self {
+        Self { access, ..self }
+    }
+
+    /// The operation and what the document says of it.
+    pub const fn named(self, operation: &'static str, summary: &'static str) -> Self {
+        Self { operation, summary, ..self }
+    }
+
+    pub const fn operation(self, operation: &'static str) -> Self {
+        Self { operation, ..self }
+    }
+
+    pub const fn query(self, query: &'static [Parameter]) -> Self {
+        Self { query, ..self }
+    }
+
+    pub const fn headers(self, headers: &'static [Parameter]) -> Self {
+        Self { headers, ..self }
+    }
+
+    pub const fn request(self, body: SchemaOf) -> Self {
+        Self { request: Some(body), ..self }
+    }
+
+    pub const fn answers(self, answers: &'static [RouteResponse]) -> Self {
+        Self { answers, ..self }
+    }
+
+    pub const fn errors(self, errors: &'static [Code]) -> Self {
+        Self { errors, ..self }
     }
 
     /// The path's parameters, in order.

@@ -5,8 +5,7 @@
 use serde_json::{Map, Value, json};
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    AgentCard, Code, Content, Error, Input, InputKind, Json, Message, MessageId, Part, Role,
-    Timestamp,
+    AgentCard, Code, Content, Error, Input, InputKind, Json, Message, Part, Role, Timestamp,
 };
 
 /// The longest schema that an error repeats, in bytes.
@@ -70,13 +69,7 @@ fn message_of(value: &Json, now: Timestamp) -> Message {
         Value::String(text) => Part::text(text),
         _ => Part::json(value),
     };
-    Message {
-        id: MessageId::generate(),
-        role: Role::User,
-        parts: vec![part],
-        created_at: Some(now),
-        completed_at: Some(now),
-    }
+    Message::new(Role::User, vec![part], Some(now))
 }
 
 /// Messages as a value: the last user message's JSON part; else its text as the schema's one string property; else its text parsed as JSON.
@@ -155,25 +148,7 @@ mod tests {
     use trilogue_domain::AgentName;
 
     fn card(input: InputKind) -> AgentCard {
-        AgentCard {
-            name: AgentName::parse("sample").unwrap(),
-            id: None,
-            title: None,
-            version: String::new(),
-            url: None,
-            description: String::new(),
-            input,
-            output_schema: None,
-            state_schema: None,
-            config_schema: None,
-            update_schema: None,
-            interrupts: Vec::new(),
-            errors: Vec::new(),
-            abilities: trilogue_domain::Abilities::default(),
-            descriptor: None,
-            input_content_types: Vec::new(),
-            output_content_types: Vec::new(),
-        }
+        AgentCard::new(AgentName::parse("sample").unwrap(), input)
     }
 
     fn message(role: Role, parts: Vec<Part>) -> Message {

@@ -43,7 +43,7 @@ pub use handle::Runtime;
 pub use history::{PathReferences, StateAt};
 pub use request::{
     AnswerKey, AnswerTo, DrainReport, NewThread, Options, RunRequest, RuntimeStatus, Settled,
-    StateOf, Submitted, ThreadChoice, ThreadPatch, WhenHolding, WhenWaiting,
+    StateContent, Submitted, ThreadChoice, ThreadPatch, WhenHolding, WhenWaiting,
 };
 pub use services::Presence;
 pub use session::{Sessions, ThreadContext};

@@ -106,7 +106,7 @@ pub enum ThreadChoice {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum StateOf {
+pub enum StateContent {
     /// What an agent or a client set.
     Value(Json),
     /// What was said; the checkpoint has no value of its own.
@@ -178,6 +178,31 @@ pub struct DrainReport {
     /// Runs that were still at work at the deadline and ended as `agent_lost`.
     pub abandoned: Vec<RunId>,
     pub waiting: Vec<RunId>,
+}
+
+// === impl RunRequest ===
+
+impl RunRequest {
+    /// A run with nothing but its input; it waits for its turn, and is refused while another run keeps it.
+    pub fn new(agent: AgentName, thread: ThreadChoice, input: Input) -> Self {
+        Self {
+            agent,
+            thread,
+            id: None,
+            input,
+            config: None,
+            metadata: None,
+            strategy: Strategy::Enqueue,
+            when_waiting: WhenWaiting::Start,
+            when_holding: WhenHolding::Refuse,
+            idempotency: None,
+            not_before: None,
+            rules: None,
+            callback: None,
+            request: None,
+            synchronous: false,
+        }
+    }
 }
 
 // === impl Settled ===

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    AgentName, Code, Error, InputKind, Json, Message, Principal, RunId, RunStatus, Scope, ThreadId,
-    ThreadKey, limits,
+    AgentName, Code, Error, InputKind, Json, Message, Principal, RunId, Scope, ThreadId, ThreadKey,
+    limits,
 };
 use trilogue_store::rows::{IdempotencyKey, IdempotencyRow, RunRow, ThreadRow};
 
@@ -259,49 +259,37 @@ impl Runtime {
         check_metadata(&metadata)?;
         let now = services.clock.now();
         Ok(ThreadRow {
-            key: services.store.next_thread_key(),
-            id: new.id.clone().unwrap_or_else(ThreadId::generate),
-            tenant: by.tenant.clone(),
-            owner: by.id.clone(),
             metadata,
-            created_at: now,
-            updated_at: now,
-            head: None,
             owner_node: services.node.clone(),
-            epoch: 1,
             ephemeral,
+            ..ThreadRow::new(
+                services.store.next_thread_key(),
+                new.id.clone().unwrap_or_else(ThreadId::generate),
+                by.tenant.clone(),
+                by.id.clone(),
+                now,
+            )
         })
     }
 
     fn new_row(&self, by: &Principal, new: &RunRequest, thread: &ThreadRow) -> RunRow {
         let services = self.services();
         RunRow {
-            key: services.store.next_run_key(),
-            id: new.id.clone().unwrap_or_else(RunId::generate),
-            thread: thread.key,
-            thread_id: thread.id.clone(),
-            tenant: by.tenant.clone(),
-            principal: by.id.clone(),
-            agent: new.agent.clone(),
-            status: RunStatus::Queued,
-            created_at: services.clock.now(),
-            started_at: None,
-            ended_at: None,
-            outcome: None,
-            base: None,
             metadata: new.metadata.clone().unwrap_or_else(Json::empty_object),
             config: new.config.clone(),
-            saved: None,
-            has_turn: false,
-            pending_answer: None,
-            ever_resolved: false,
             not_before: new.not_before,
-            last_run_number: 0,
             rules: new.rules.clone(),
             callback: new.callback.clone(),
             request: new.request.clone(),
             stateless: matches!(new.thread, ThreadChoice::Stateless),
-            cancel_reason: None,
+            ..RunRow::new(
+                services.store.next_run_key(),
+                new.id.clone().unwrap_or_else(RunId::generate),
+                thread,
+                by.id.clone(),
+                new.agent.clone(),
+                services.clock.now(),
+            )
         }
     }
 

@@ -8,14 +8,18 @@ use crate::backend::{Backend, Rewind};
 use crate::handle::Runtime;
 use crate::history::{self, HistorySource, states};
 use crate::owner::unexpected;
-use crate::request::{StateOf, ThreadPatch};
+use crate::request::{StateContent, ThreadPatch};
 use crate::step::{Command, Reply};
 
 // === impl Runtime ===
 
 impl Runtime {
     /// A thread's state at one of its checkpoints, or at its head. Fails as reading.
-    pub async fn state_at(&self, thread: &ThreadRow, at: Option<CheckpointKey>) -> Result<StateOf> {
+    pub async fn state_at(
+        &self,
+        thread: &ThreadRow,
+        at: Option<CheckpointKey>,
+    ) -> Result<StateContent> {
         let scope = Scope { tenant: thread.tenant.clone(), owner: None };
         let agents = self.registry();
         states::at(self.source(&scope), agents, thread, at.or(thread.head)).await
@@ -26,7 +30,7 @@ impl Runtime {
         &self,
         thread: &ThreadRow,
         checkpoints: &[CheckpointRow],
-    ) -> Result<Vec<StateOf>> {
+    ) -> Result<Vec<StateContent>> {
         let scope = Scope { tenant: thread.tenant.clone(), owner: None };
         states::of(self.source(&scope), self.registry(), thread, checkpoints).await
     }
@@ -120,8 +124,8 @@ impl Runtime {
         };
         // Such an agent may keep a state all the same.
         match self.state_at(thread, at).await? {
-            StateOf::Value(_) => Ok(()),
-            StateOf::Messages(_) => Err(Error::new(
+            StateContent::Value(_) => Ok(()),
+            StateContent::Messages(_) => Err(Error::new(
                 Code::StateInvalid,
                 format!(
                     "the state of the thread '{}' is what was said in it, and cannot be set",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use trilogue_domain::interrupt::{Effect, PermissionOption};
-use trilogue_domain::{Interrupt, InterruptId, InterruptKind, Json, Part, Survives};
+use trilogue_domain::{Interrupt, InterruptKind, Part};
 
 use crate::error::AgentError;
 use crate::typed::{IntoSchema, to_json};
@@ -51,19 +51,7 @@ impl Question {
     }
 
     fn of(kind: InterruptKind) -> Self {
-        Self {
-            invalid: None,
-            interrupt: Interrupt {
-                id: InterruptId::generate(),
-                kind,
-                prompt: Vec::new(),
-                payload: Json::null(),
-                options: Vec::new(),
-                schema: None,
-                survives: Survives::Process,
-                patience: None,
-            },
-        }
+        Self { invalid: None, interrupt: Interrupt::new(kind) }
     }
 
     /// What people read. An empty text adds nothing.

@@ -283,6 +283,76 @@ pub struct RetentionPolicy {
     pub max_runs_per_tenant: Option<u64>,
 }
 
+// === impl ThreadRow ===
+
+impl ThreadRow {
+    /// A thread without metadata, in the first epoch of no node.
+    pub fn new(
+        key: ThreadKey,
+        id: ThreadId,
+        tenant: TenantId,
+        owner: PrincipalId,
+        at: Timestamp,
+    ) -> Self {
+        Self {
+            key,
+            id,
+            tenant,
+            owner,
+            metadata: Json::empty_object(),
+            created_at: at,
+            updated_at: at,
+            head: None,
+            owner_node: String::new(),
+            epoch: 1,
+            ephemeral: false,
+        }
+    }
+}
+
+// === impl RunRow ===
+
+impl RunRow {
+    /// A queued run of this thread, without anything that may be absent.
+    pub fn new(
+        key: RunKey,
+        id: RunId,
+        thread: &ThreadRow,
+        principal: PrincipalId,
+        agent: AgentName,
+        at: Timestamp,
+    ) -> Self {
+        Self {
+            key,
+            id,
+            thread: thread.key,
+            thread_id: thread.id.clone(),
+            tenant: thread.tenant.clone(),
+            principal,
+            agent,
+            status: RunStatus::Queued,
+            created_at: at,
+            started_at: None,
+            ended_at: None,
+            outcome: None,
+            base: None,
+            metadata: Json::empty_object(),
+            config: None,
+            saved: None,
+            has_turn: false,
+            pending_answer: None,
+            ever_resolved: false,
+            not_before: None,
+            last_run_number: 0,
+            rules: None,
+            callback: None,
+            request: None,
+            stateless: false,
+            cancel_reason: None,
+        }
+    }
+}
+
 // === impl QueueKind ===
 
 impl QueueKind {

@@ -3,31 +3,16 @@
 
 use trilogue_domain::agent::InputKind;
 use trilogue_domain::{
-    Abilities, AgentCard, AgentName, Message, MessageId, Part, Principal, PrincipalId, Rights,
-    Role, Strategy, TenantId, Timestamp,
+    AgentCard, AgentName, Message, Part, Principal, PrincipalId, Rights, Role, TenantId, Timestamp,
 };
-use trilogue_runtime::{Input, RunRequest, ThreadChoice, WhenHolding, WhenWaiting};
+use trilogue_runtime::{Input, RunRequest, ThreadChoice};
 
 /// A card that declares nothing.
 pub fn card(name: &str, input: InputKind) -> AgentCard {
     AgentCard {
-        name: AgentName::parse(name).unwrap(),
-        id: None,
-        title: None,
         version: "1".to_owned(),
-        url: None,
         description: "does what it is told".to_owned(),
-        input,
-        output_schema: None,
-        state_schema: None,
-        config_schema: None,
-        update_schema: None,
-        interrupts: Vec::new(),
-        errors: Vec::new(),
-        abilities: Abilities::default(),
-        descriptor: None,
-        input_content_types: Vec::new(),
-        output_content_types: Vec::new(),
+        ..AgentCard::new(AgentName::parse(name).unwrap(), input)
     }
 }
 
@@ -50,31 +35,12 @@ pub fn principal(tenant: &str, id: &str) -> Principal {
 
 pub fn user_message(text: &str) -> Message {
     Message {
-        id: MessageId::generate(),
-        role: Role::User,
-        parts: vec![Part::text(text)],
-        created_at: Some(Timestamp::from_micros(0)),
         completed_at: None,
+        ..Message::new(Role::User, vec![Part::text(text)], Some(Timestamp::from_micros(0)))
     }
 }
 
 /// A run with default settings.
 pub fn new_run(agent: &str, thread: ThreadChoice, input: Input) -> RunRequest {
-    RunRequest {
-        agent: AgentName::parse(agent).unwrap(),
-        thread,
-        id: None,
-        input,
-        config: None,
-        metadata: None,
-        strategy: Strategy::default(),
-        when_waiting: WhenWaiting::Start,
-        when_holding: WhenHolding::Refuse,
-        idempotency: None,
-        not_before: None,
-        rules: None,
-        callback: None,
-        request: None,
-        synchronous: false,
-    }
+    RunRequest::new(AgentName::parse(agent).unwrap(), thread, input)
 }

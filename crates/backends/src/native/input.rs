@@ -21,7 +21,7 @@ pub(super) fn admit(card: &AgentCard, schema: Option<&Schema>, input: Input) -> 
 mod tests {
     use super::*;
     use serde_json::{Value, json};
-    use trilogue_domain::{Code, Json, Message, MessageId, Part, Role};
+    use trilogue_domain::{Code, Json, Message, Part, Role};
     use trilogue_sdk::Card;
 
     /// What an agent by this schema would get, as JSON, or the error's code and message.
@@ -36,14 +36,7 @@ mod tests {
     }
 
     fn said(part: Part) -> Input {
-        let now = SystemClock.now();
-        Input::Messages(vec![Message {
-            id: MessageId::generate(),
-            role: Role::User,
-            parts: vec![part],
-            created_at: Some(now),
-            completed_at: Some(now),
-        }])
+        Input::Messages(vec![Message::new(Role::User, vec![part], Some(SystemClock.now()))])
     }
 
     #[test]

@@ -2,7 +2,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use proptest::prelude::*;
-use trilogue_domain::{InterruptId, Json, Survives};
+use trilogue_domain::{Json, Survives};
 
 use super::*;
 
@@ -29,14 +29,9 @@ fn question(options: &[(&str, Effect, bool)]) -> Interrupt {
         always: *always,
     });
     Interrupt {
-        id: InterruptId::generate(),
-        kind: InterruptKind::Permission,
-        prompt: Vec::new(),
         payload: Json::empty_object(),
         options: options.collect(),
-        schema: None,
-        survives: Survives::Process,
-        patience: None,
+        ..Interrupt::new(InterruptKind::Permission)
     }
 }
 

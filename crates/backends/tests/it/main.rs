@@ -28,8 +28,8 @@ use agent_client::program as agent_client_program;
 use trilogue_domain::AgentName;
 use trilogue_sdk::recorder::Recorder;
 use trilogue_sdk::{
-    Agent, AgentError, Input, Json, Message, MessageId, Outcome, Part, Role, RunId, RunInfo,
-    ThreadId, Timestamp, Turn, run_turn,
+    Agent, AgentError, Input, Json, Message, Outcome, Part, Role, RunId, RunInfo, ThreadId,
+    Timestamp, Turn, run_turn,
 };
 
 async fn turn(
@@ -45,12 +45,6 @@ async fn turn(
 }
 
 fn start(messages: Vec<Vec<Part>>) -> Turn {
-    let message = |parts| Message {
-        id: MessageId::generate(),
-        role: Role::User,
-        parts,
-        created_at: Some(Timestamp::from_micros(0)),
-        completed_at: Some(Timestamp::from_micros(0)),
-    };
+    let message = |parts| Message::new(Role::User, parts, Some(Timestamp::from_micros(0)));
     Turn::Start { input: Input::Messages(messages.into_iter().map(message).collect()) }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use trilogue_domain::{Code, RunStatus};
-use trilogue_runtime::{StateOf, ThreadPatch};
+use trilogue_runtime::{StateContent, ThreadPatch};
 use trilogue_sdk::prelude::*;
 use trilogue_sdk::to_json;
 
@@ -27,8 +27,8 @@ async fn say(house: &Harness, message: &str) -> Value {
 async fn state(house: &Harness) -> Value {
     let thread = house.store.thread(&house.by.scope(), &house.thread).await.unwrap().unwrap();
     match house.runtime.state_at(&thread, None).await.unwrap() {
-        StateOf::Value(state) => state.to_value(),
-        StateOf::Messages(messages) => panic!("{messages:?}"),
+        StateContent::Value(state) => state.to_value(),
+        StateContent::Messages(messages) => panic!("{messages:?}"),
     }
 }
 

@@ -73,19 +73,13 @@ async fn log(store: &MemoryStore, frames: u64) -> ThreadRow {
 
 fn thread(store: &MemoryStore) -> ThreadRow {
     let at = Timestamp::from_micros(1);
-    ThreadRow {
-        key: store.next_thread_key(),
-        id: ThreadId::parse("t").unwrap(),
-        tenant: TenantId::parse("a").unwrap(),
-        owner: PrincipalId::parse("p").unwrap(),
-        metadata: Json::empty_object(),
-        created_at: at,
-        updated_at: at,
-        head: None,
-        owner_node: String::new(),
-        epoch: 1,
-        ephemeral: false,
-    }
+    ThreadRow::new(
+        store.next_thread_key(),
+        ThreadId::parse("t").unwrap(),
+        TenantId::parse("a").unwrap(),
+        PrincipalId::parse("p").unwrap(),
+        at,
+    )
 }
 
 /// Appends a frame behind the number `last`.

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::event::StateEvent;
 use trilogue_domain::{
-    AgentName, Interrupt, InterruptKind, Json, PrincipalId, RunStatus, Survives, TenantId,
-    ThreadId, Timestamp,
+    AgentName, Interrupt, InterruptKind, Json, PrincipalId, RunStatus, TenantId, ThreadId,
+    Timestamp,
 };
 use trilogue_store::memory::MemoryStore;
 use trilogue_store::record::NoOriginals;
@@ -82,61 +82,32 @@ fn output() -> Body {
 }
 
 fn question() -> Body {
-    Body::Interrupt(InterruptEvent::Raised(Box::new(Interrupt {
-        id: InterruptId::generate(),
-        kind: InterruptKind::Custom("whether".to_owned()),
-        prompt: Vec::new(),
-        payload: Json::null(),
-        options: Vec::new(),
-        schema: None,
-        survives: Survives::Process,
-        patience: None,
-    })))
+    Body::Interrupt(InterruptEvent::Raised(Box::new(Interrupt::new(InterruptKind::Custom(
+        "whether".to_owned(),
+    )))))
 }
 
 async fn run_of(store: &MemoryStore, events: &[Body]) -> RunRow {
     let at = Timestamp::from_micros(1);
     let (tenant, owner) = (TenantId::parse("a").unwrap(), PrincipalId::parse("p").unwrap());
-    let thread = ThreadRow {
-        key: store.next_thread_key(),
-        id: ThreadId::parse("t").unwrap(),
-        tenant: tenant.clone(),
-        owner: owner.clone(),
-        metadata: Json::empty_object(),
-        created_at: at,
-        updated_at: at,
-        head: None,
-        owner_node: String::new(),
-        epoch: 1,
-        ephemeral: false,
-    };
+    let thread = ThreadRow::new(
+        store.next_thread_key(),
+        ThreadId::parse("t").unwrap(),
+        tenant.clone(),
+        owner.clone(),
+        at,
+    );
     let run = RunRow {
-        key: store.next_run_key(),
-        id: RunId::generate(),
-        tenant,
-        thread: thread.key,
-        thread_id: thread.id.clone(),
-        agent: AgentName::parse("agent").unwrap(),
-        principal: owner,
         status: RunStatus::Interrupted,
-        created_at: at,
-        started_at: None,
-        ended_at: None,
-        outcome: None,
-        base: None,
-        metadata: Json::empty_object(),
-        config: None,
-        saved: None,
-        has_turn: false,
-        pending_answer: None,
-        ever_resolved: false,
-        not_before: None,
         last_run_number: events.len() as u64,
-        rules: None,
-        callback: None,
-        request: None,
-        stateless: false,
-        cancel_reason: None,
+        ..RunRow::new(
+            store.next_run_key(),
+            RunId::generate(),
+            &thread,
+            owner,
+            AgentName::parse("agent").unwrap(),
+            at,
+        )
     };
     let mut draft = Draft::default();
     for body in events {

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use trilogue_domain::event::{Body, MessageEvent, RunEvent, StateEvent};
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{
-    AgentCard, Answer, Failure, Interrupt, InterruptId, InterruptKind, Json, MessageId, Part,
-    Resolution, Role, Survives,
+    AgentCard, Answer, Failure, Interrupt, InterruptKind, Json, MessageId, Part, Resolution, Role,
+    Survives,
 };
 use trilogue_runtime::{Backend, Ending, Input, RunContext, Turn};
 use trilogue_testkit::parts::chat_card;
@@ -55,12 +55,7 @@ async fn say(context: &RunContext, parts: Vec<Part>) -> Result<(), Failure> {
 }
 
 fn question(kind: InterruptKind, survives: Survives) -> Interrupt {
-    let option = |id: &str, effect| PermissionOption {
-        id: id.to_owned(),
-        name: id.to_owned(),
-        effect,
-        always: false,
-    };
+    let option = |id: &str, effect| PermissionOption::once(id, id, effect);
     let options = match kind {
         InterruptKind::Permission => {
             vec![option("yes", Effect::Allow), option("no", Effect::Reject)]
@@ -68,14 +63,11 @@ fn question(kind: InterruptKind, survives: Survives) -> Interrupt {
         _ => Vec::new(),
     };
     Interrupt {
-        id: InterruptId::generate(),
-        kind,
         prompt: vec![Part::text("may I?")],
         payload: Json::parse(r#"{"b":1.0,"a":2}"#).unwrap(),
         options,
-        schema: None,
         survives,
-        patience: None,
+        ..Interrupt::new(kind)
     }
 }
 

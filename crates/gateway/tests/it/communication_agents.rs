@@ -7,8 +7,8 @@ use trilogue_domain::agent::InputKind;
 use trilogue_domain::event::{Body, MessageEvent, RunEvent, StateEvent, ToolEvent, ToolStatus};
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{
-    AgentCard, Answer, Citation, Code, Error, Failure, Interrupt, InterruptId, InterruptKind, Json,
-    Message, MessageId, Part, PartMetadata, Resolution, Result, Role, Survives, Times, Timestamp,
+    AgentCard, Answer, Citation, Code, Error, Failure, Interrupt, InterruptKind, Json, Message,
+    MessageId, Part, PartMetadata, Resolution, Result, Role, Survives, Times, Timestamp,
 };
 use trilogue_mapping::shape;
 use trilogue_runtime::{Backend, Ending, Input, RunContext, Turn};
@@ -206,12 +206,7 @@ fn wrong(message: &str) -> Failure {
 }
 
 fn permission(question: &str) -> Interrupt {
-    let option = |id: &str, name: &str, effect| PermissionOption {
-        id: id.to_owned(),
-        name: name.to_owned(),
-        effect,
-        always: false,
-    };
+    let option = |id: &str, name: &str, effect| PermissionOption::once(id, name, effect);
     let options =
         vec![option("go", "Go ahead", Effect::Allow), option("halt", "Rather not", Effect::Reject)];
     let prompt = vec![Part::text(question)];
@@ -222,16 +217,7 @@ fn question_of(kind: InterruptKind, prompt: Vec<Part>, survives: Survives) -> In
     let schema = (kind == InterruptKind::Form).then(|| {
         json(r#"{"type":"object","required":["count"],"properties":{"count":{"type":"integer"}}}"#)
     });
-    Interrupt {
-        id: InterruptId::generate(),
-        kind,
-        prompt,
-        payload: Json::null(),
-        options: Vec::new(),
-        schema,
-        survives,
-        patience: None,
-    }
+    Interrupt { prompt, schema, survives, ..Interrupt::new(kind) }
 }
 
 fn suspended(kind: InterruptKind, prompt: Vec<Part>) -> Ending {

@@ -7,9 +7,7 @@ use serde_json::Value;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use trilogue_domain::agent::InputKind;
 use trilogue_domain::event::{Body, RunEvent, StateEvent};
-use trilogue_domain::{
-    Abilities, AgentCard, Failure, Interrupt, InterruptId, InterruptKind, Json, Survives,
-};
+use trilogue_domain::{Abilities, AgentCard, Failure, Interrupt, InterruptKind, Json};
 use trilogue_runtime::{Backend, Ending, RunContext, Turn};
 use trilogue_testkit::parts;
 
@@ -108,14 +106,8 @@ impl Backend for Fountain {
                 }
                 Some(Step::Ask) => {
                     let asked = Interrupt {
-                        id: InterruptId::generate(),
-                        kind: InterruptKind::Custom("whether".to_owned()),
-                        prompt: Vec::new(),
                         payload: json(&serde_json::json!({"may": "I"})),
-                        options: Vec::new(),
-                        schema: None,
-                        survives: Survives::Process,
-                        patience: None,
+                        ..Interrupt::new(InterruptKind::Custom("whether".to_owned()))
                     };
                     context.ask(asked).await.map_err(failed)?;
                     continue;

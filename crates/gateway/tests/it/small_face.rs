@@ -30,22 +30,14 @@ struct State {
     runtime: Runtime,
 }
 
-const BASE: Route = Route {
-    path: "/names",
-    operation: "roster_list_names",
-    summary: "The names of the agents",
-    ..Route::base(|call| Box::pin(async move { Ok(list(&call)) }))
-};
+const BASE: Route = Route::base(|call| Box::pin(async move { Ok(list(&call)) }))
+    .path("/names")
+    .named("roster_list_names", "The names of the agents");
 
 const ROUTES: &[Route] = &[
     BASE,
-    Route {
-        path: "/names/{name}",
-        operation: "roster_get_name",
-        summary: "One name",
-        handler: |call| Box::pin(async move { get(&call) }),
-        ..BASE
-    },
+    BASE.at("/names/{name}", |call| Box::pin(async move { get(&call) }))
+        .named("roster_get_name", "One name"),
 ];
 
 fn shown(state: &State, name: &AgentName) -> String {

@@ -6,27 +6,16 @@ use trilogue_domain::{Abilities, AgentCard, AgentName, DeclaredInterrupt, InputK
 /// The card of an agent of which only the command is known: it takes messages, streams values and updates, and may raise permissions, forms and addresses to visit.
 pub fn card(name: AgentName, description: String) -> AgentCard {
     AgentCard {
-        name,
-        id: None,
-        title: None,
-        version: String::new(),
-        url: None,
         description,
-        input: InputKind::Chat,
-        output_schema: None,
-        state_schema: None,
-        config_schema: None,
-        update_schema: None,
         interrupts: interrupts(),
-        errors: Vec::new(),
         abilities: Abilities {
             streams_values: Some(true),
             streams_updates: Some(true),
             ..Abilities::default()
         },
-        descriptor: None,
         input_content_types: vec!["text/plain".to_owned()],
         output_content_types: vec!["text/plain".to_owned()],
+        ..AgentCard::new(name, InputKind::Chat)
     }
 }
 

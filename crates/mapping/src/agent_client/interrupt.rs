@@ -2,7 +2,7 @@
 
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{
-    Answer, Interrupt, InterruptId, InterruptKind, Json, Part, Resolution, Survives, limits,
+    Answer, Interrupt, InterruptId, InterruptKind, Json, Part, Resolution, limits,
 };
 use trilogue_wire::agent_client::splice::{self, get, items};
 use trilogue_wire::agent_client::{
@@ -77,13 +77,9 @@ pub fn interrupt_of_elicitation(
 fn of_process(id: InterruptId, kind: InterruptKind, raw: &str) -> Interrupt {
     Interrupt {
         id,
-        kind,
-        prompt: Vec::new(),
         payload: Json::parse(raw.to_owned()).unwrap_or_else(|_| Json::null()),
-        options: Vec::new(),
-        schema: None,
-        survives: Survives::Process,
         patience: Some(limits::DEFAULT_INTERRUPT_DEADLINE),
+        ..Interrupt::new(kind)
     }
 }
 

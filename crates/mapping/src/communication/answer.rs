@@ -221,13 +221,10 @@ mod tests {
         };
         Interrupt {
             id: InterruptId::parse("i").unwrap(),
-            kind,
-            prompt: Vec::new(),
-            payload: Json::null(),
             options,
             schema: schema.map(|schema| Json::from_value(&schema)),
             survives: Survives::Restart,
-            patience: None,
+            ..Interrupt::new(kind)
         }
     }
 

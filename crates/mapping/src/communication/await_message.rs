@@ -72,21 +72,17 @@ fn as_data(interrupt: &Interrupt) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use trilogue_domain::InterruptId;
     use trilogue_domain::interrupt::{Effect, PermissionOption};
-    use trilogue_domain::{InterruptId, Survives};
 
     use super::*;
 
     fn interrupt(kind: InterruptKind, prompt: Vec<Part>) -> Interrupt {
         Interrupt {
             id: InterruptId::parse("i").unwrap(),
-            kind,
             prompt,
             payload: Json::from_value(&json!({ "command": "rm" })),
-            options: Vec::new(),
-            schema: None,
-            survives: Survives::Process,
-            patience: None,
+            ..Interrupt::new(kind)
         }
     }
 
@@ -139,12 +135,7 @@ mod tests {
     #[test]
     fn the_options_of_a_permission_stand_behind_its_prompt() {
         let mut asks = interrupt(InterruptKind::Permission, vec![Part::text("Delete it?")]);
-        asks.options = vec![PermissionOption {
-            id: "once".to_owned(),
-            name: "Just now".to_owned(),
-            effect: Effect::Allow,
-            always: false,
-        }];
+        asks.options = vec![PermissionOption::once("once", "Just now", Effect::Allow)];
         let parts = asked(&asks);
         assert_eq!(parts[0]["content"], "Delete it?");
         let options = parts[1]["content"].as_str().unwrap();

@@ -20,7 +20,7 @@ pub(crate) use answer::{agrees, answer_of_parts, is_words, truth_property};
 pub use answer::{answer, named_interrupt};
 pub use input::{input, read_message};
 pub use outcome::{error, status};
-pub use projection::{Kind, Projection, RunMessage, Show};
+pub use projection::{Kind, Projection, ProjectionOptions, RunMessage};
 
 /// The key of parts and manifests for data that the protocol does not have.
 pub const EXTENSION: &str = "x_trilogue";

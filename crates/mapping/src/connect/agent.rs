@@ -23,11 +23,6 @@ pub fn name(card: &AgentCard) -> &str {
     card.title.as_deref().unwrap_or(card.name.as_str())
 }
 
-/// Whether an `agent_id` of a request means this agent: its id, its name in this server, or its name on this face.
-pub fn is_called(card: &AgentCard, text: &str) -> bool {
-    text == card.name.as_str() || text == name(card) || text.eq_ignore_ascii_case(&agent_id(card))
-}
-
 /// An agent as it is listed; `literal` adds the document's member.
 pub fn agent(card: &AgentCard, literal: bool) -> Agent {
     let agent_id = agent_id(card);

@@ -1,8 +1,8 @@
 use serde_json::Value;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    AgentCard, Code, Error, Input, InputKind, Json, Message, MessageId, Part, Role, Timestamp,
-    Violation, limits,
+    AgentCard, Code, Error, Input, InputKind, Json, Message, Part, Role, Timestamp, Violation,
+    limits,
 };
 use trilogue_wire::agent_connect as wire;
 use trilogue_wire::agent_connect::RunCreate;
@@ -72,13 +72,7 @@ fn chat_messages(given: &Json, now: Timestamp) -> Result<Vec<Message>> {
 }
 
 fn user(text: String, now: Timestamp) -> Message {
-    Message {
-        id: MessageId::generate(),
-        role: Role::User,
-        parts: vec![Part::text(text)],
-        created_at: Some(now),
-        completed_at: Some(now),
-    }
+    Message::new(Role::User, vec![Part::text(text)], Some(now))
 }
 
 pub(super) fn refused(path: &str, why: &str) -> Error {

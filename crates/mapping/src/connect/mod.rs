@@ -25,7 +25,7 @@ mod thread;
 mod updates;
 mod values;
 
-pub use agent::{agent, agent_id, capabilities, errors, is_called, is_configurable, name, schemas};
+pub use agent::{agent, agent_id, capabilities, errors, is_configurable, name, schemas};
 pub use block::Links;
 pub use config::{RunConfig, config, merged, shown_config};
 pub use creation::{callback, creation};
@@ -39,11 +39,11 @@ pub use modes::{Modes, modes};
 pub use openapi::{Security, openapi};
 pub use outcome::run_error;
 pub use resume::resume;
-pub use run::{CallbackContent, RunOf, delivered, run, waited};
+pub use run::{CallbackContent, RunFields, delivered, run, waited};
 pub use status::{phase, standing, status, statuses, thread_status};
-pub use thread::{CheckpointOf, State, ThreadOf, state, thread, thread_state};
+pub use thread::{CheckpointFields, State, ThreadFields, state, thread, thread_state};
 pub use updates::Updates;
-pub use values::{Show, Values};
+pub use values::{Values, ValuesOptions};
 
 /// The key in metadata for data that the protocol does not have.
 pub const EXTENSION: &str = "trilogue";

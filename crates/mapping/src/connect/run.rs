@@ -9,7 +9,7 @@ use super::{phase, status};
 use crate::time;
 
 #[derive(Clone, Copy, Debug)]
-pub struct RunOf<'a> {
+pub struct RunFields<'a> {
     pub id: &'a str,
     pub thread_id: &'a str,
     /// The agent's id on this face.
@@ -34,7 +34,7 @@ pub enum CallbackContent<'a> {
     Update(&'a [u8]),
 }
 
-pub fn run(of: &RunOf<'_>) -> Vec<u8> {
+pub fn run(of: &RunFields<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(of.creation.len() + 384);
     let mut text =
         |key: &str, value: &str| member(&mut out, key, Value::from(value).to_string().as_bytes());

@@ -14,7 +14,7 @@ pub enum State<'a> {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct ThreadOf<'a> {
+pub struct ThreadFields<'a> {
     pub id: &'a str,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -26,14 +26,14 @@ pub struct ThreadOf<'a> {
 }
 
 #[derive(Clone, Debug)]
-pub struct CheckpointOf<'a> {
+pub struct CheckpointFields<'a> {
     pub id: &'a str,
     pub state: State<'a>,
     /// How it was made: an object.
     pub metadata: Value,
 }
 
-pub fn thread(of: &ThreadOf<'_>, links: &Links) -> Vec<u8> {
+pub fn thread(of: &ThreadFields<'_>, links: &Links) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     let mut text =
         |key: &str, value: &str| member(&mut out, key, Value::from(value).to_string().as_bytes());
@@ -49,7 +49,7 @@ pub fn thread(of: &ThreadOf<'_>, links: &Links) -> Vec<u8> {
     out
 }
 
-pub fn thread_state(of: &CheckpointOf<'_>, links: &Links) -> Vec<u8> {
+pub fn thread_state(of: &CheckpointFields<'_>, links: &Links) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     let checkpoint = serde_json::json!({ "checkpoint_id": of.id });
     member(&mut out, "checkpoint", checkpoint.to_string().as_bytes());

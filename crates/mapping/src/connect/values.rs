@@ -22,7 +22,7 @@ use super::{interrupt, run_error, status};
 use crate::shape::{is_of, text_property};
 
 #[derive(Clone, Debug)]
-pub struct Show {
+pub struct ValuesOptions {
     pub card: Arc<AgentCard>,
     /// Whether the document's members are added to those of the published schema.
     pub literal: bool,
@@ -34,7 +34,7 @@ pub struct Show {
 
 #[derive(Clone, Debug)]
 pub struct Values {
-    show: Show,
+    show: ValuesOptions,
     run_id: Arc<str>,
     links: Links,
     /// The place of text that is not JSON in the output.
@@ -64,7 +64,7 @@ enum TextPlace {
 // === impl Values ===
 
 impl Values {
-    pub fn new(show: Show, run: &RunId, thread: &ThreadId) -> Self {
+    pub fn new(show: ValuesOptions, run: &RunId, thread: &ThreadId) -> Self {
         Self {
             run_id: Arc::from(run.as_str()),
             links: Links::new(&show.base, thread),

@@ -17,12 +17,9 @@ const MAX_CONTENT_TYPE_BYTES: usize = 256;
 /// Errors: `invalid_request`, `invalid_id`, `too_many_parts`, `json_too_deep`.
 pub fn input(input: RunInput, now: Timestamp) -> Result<Input> {
     match input {
-        RunInput::Text(text) => Ok(Input::Messages(vec![completed_message(
-            None,
-            Role::User,
-            vec![Part::text(text)],
-            now,
-        )])),
+        RunInput::Text(text) => {
+            Ok(Input::Messages(vec![Message::new(Role::User, vec![Part::text(text)], Some(now))]))
+        }
         RunInput::Value(value) => Ok(Input::Value(read_json(value)?)),
         RunInput::Messages(messages) if messages.is_empty() => {
             Err(Error::new(Code::InvalidRequest, "'input' has no messages"))
@@ -50,17 +47,8 @@ fn message(message: InputMessage, now: Timestamp) -> Result<Message> {
                 .hint("a role is 'user', 'agent' or 'agent/NAME'")
         })?,
     };
-    Ok(completed_message(id, role, parts(message.parts)?, now))
-}
-
-fn completed_message(
-    id: Option<MessageId>,
-    role: Role,
-    parts: Vec<Part>,
-    now: Timestamp,
-) -> Message {
-    let id = id.unwrap_or_else(MessageId::generate);
-    Message { id, role, parts, created_at: Some(now), completed_at: Some(now) }
+    let (id, parts) = (id.unwrap_or_else(MessageId::generate), parts(message.parts)?);
+    Ok(Message { id, role, parts, created_at: Some(now), completed_at: Some(now) })
 }
 
 /// Parts of a message, in their order. Fails as [`input`].

@@ -13,7 +13,7 @@ use trilogue_mapping::agent_client::{
     Extension, blocks_of, blocks_of_message, check_capabilities, fit, message_of_prompt,
     prompt_of_input,
 };
-use trilogue_mapping::communication::{Projection, Show};
+use trilogue_mapping::communication::{Projection, ProjectionOptions};
 use trilogue_mapping::{communication, connect, native};
 use trilogue_wire::agent_client::{ContentBlock, PromptCapabilities, Rules, read};
 use trilogue_wire::{agent_communication, native as wire};
@@ -124,7 +124,7 @@ fn what_is_not_base64_is_kept_as_it_was_received() {
 }
 
 fn through_communication(message: &Message) -> Message {
-    let mut shown = Projection::new(Show {
+    let mut shown = Projection::new(ProjectionOptions {
         strict: false,
         base: Arc::from(""),
         max_inline_bytes: 1 << 20,

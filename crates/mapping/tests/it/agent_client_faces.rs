@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use trilogue_domain::event::RunEvent;
 use trilogue_domain::{Body, Event, Input, InputKind, Original, RunId, ThreadId, Timestamp};
 use trilogue_mapping::agent_client::{RESULT, UPDATE, VERSION, body_of_update, message_of_prompt};
-use trilogue_mapping::communication::{Projection, Show};
+use trilogue_mapping::communication::{Projection, ProjectionOptions};
 use trilogue_mapping::{connect, native, shape};
 use trilogue_wire::agent_client::{ContentBlock, Rules, read};
 
@@ -35,7 +35,7 @@ fn begin() -> [Event; 2] {
 }
 
 fn on_communication(update: &Value) -> Vec<Value> {
-    let mut shown = Projection::new(Show {
+    let mut shown = Projection::new(ProjectionOptions {
         strict: false,
         base: Arc::from(""),
         max_inline_bytes: 0,
@@ -162,7 +162,7 @@ fn an_agents_own_word_for_the_end_is_shown() {
     )
     .unwrap();
     event.original = Some(original);
-    let mut shown = Projection::new(Show {
+    let mut shown = Projection::new(ProjectionOptions {
         strict: false,
         base: Arc::from(""),
         max_inline_bytes: 0,

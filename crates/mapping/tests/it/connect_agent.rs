@@ -18,11 +18,6 @@ fn descriptor(card: &AgentCard) -> Value {
 fn an_id_is_the_agents_own_or_made_of_its_name_for_good() {
     assert_eq!(connect::agent_id(&full()), "3f1e2549-5799-4321-91ae-2a4881d55526");
     assert_eq!(connect::agent_id(&chat()), "25db0625-60ab-5f5c-a90a-2cfaf8fd9250");
-    let card = full();
-    for text in ["full", "org.example.full", "3F1E2549-5799-4321-91AE-2A4881D55526"] {
-        assert!(connect::is_called(&card, text), "{text}");
-    }
-    assert!(!connect::is_called(&card, "echo"));
 }
 
 #[test]

@@ -318,13 +318,7 @@ fn any_part() -> impl Strategy<Value = Part> {
 proptest! {
     #[test]
     fn every_part_of_another_face_comes_through(parts in prop::collection::vec(any_part(), 1..3)) {
-        let said = Message {
-            id: message_id("m"),
-            role: Role::Agent,
-            parts: parts.clone(),
-            created_at: None,
-            completed_at: None,
-        };
+        let said = Message { id: message_id("m"), ..Message::new(Role::Agent, parts.clone(), None) };
         let shown = connect::message(&said, &links());
         let text = serde_json::to_vec(&shown).unwrap();
         let back = read(vec![trilogue_wire::agent_connect::decode(&text).unwrap()]).remove(0);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use trilogue_domain::{Json, Message, Part, Role, RunStatus, ThreadActivity, Timestamp};
 use trilogue_mapping::connect::{
-    self, CallbackContent, CheckpointOf, RunOf, State, ThreadOf, delivered, waited,
+    self, CallbackContent, CheckpointFields, RunFields, State, ThreadFields, delivered, waited,
 };
 use trilogue_wire::agent_connect::{Run, Thread, ThreadState, decode};
 
@@ -14,7 +14,7 @@ use crate::sample::{
 };
 
 fn run(status: RunStatus) -> Vec<u8> {
-    connect::run(&RunOf {
+    connect::run(&RunFields {
         id: RUN,
         thread_id: THREAD,
         agent_id: "3f1e2549-5799-4321-91ae-2a4881d55526",
@@ -28,13 +28,7 @@ fn run(status: RunStatus) -> Vec<u8> {
 }
 
 fn said() -> Vec<Message> {
-    vec![Message {
-        id: message_id("m"),
-        role: Role::User,
-        parts: vec![Part::text("hi")],
-        created_at: None,
-        completed_at: None,
-    }]
+    vec![Message { id: message_id("m"), ..Message::new(Role::User, vec![Part::text("hi")], None) }]
 }
 
 #[test]
@@ -126,7 +120,7 @@ fn a_thread_and_its_states_keep_the_published_schemas() {
     let metadata = Json::parse(r#"{"k":1.0}"#).unwrap();
     let thread = |state| {
         let shown = connect::thread(
-            &ThreadOf {
+            &ThreadFields {
                 id: THREAD,
                 created_at: Timestamp::from_micros(0),
                 updated_at: Timestamp::from_micros(1),
@@ -152,7 +146,7 @@ fn a_thread_and_its_states_keep_the_published_schemas() {
     let schema = connect::descriptor(&chat()).to_value()["specs"]["thread_state"].clone();
     fits(&schema, &talk["values"]);
     for state in [State::Value(&value), State::Messages(&said)] {
-        let of = CheckpointOf { id: THREAD, state, metadata: json!({ "source": "loop" }) };
+        let of = CheckpointFields { id: THREAD, state, metadata: json!({ "source": "loop" }) };
         let shown = connect::thread_state(&of, &links());
         keeps(document.as_ref(), "ThreadState", &parsed(&shown));
         let read: ThreadState = decode(&shown).unwrap();

@@ -10,7 +10,7 @@ use trilogue_domain::{
     Interrupt, InterruptId, InterruptKind, Json, Message, MessageId, Outcome, Role, RunId, RunKey,
     Survives, ThreadId, Timestamp,
 };
-use trilogue_mapping::connect::{Links, Show, Values};
+use trilogue_mapping::connect::{Links, Values, ValuesOptions};
 
 pub(crate) const RUN: &str = "22222222-2222-4222-8222-222222222222";
 pub(crate) const THREAD: &str = "11111111-1111-4111-8111-111111111111";
@@ -26,23 +26,9 @@ pub(crate) fn parsed(bytes: &[u8]) -> Value {
 /// An agent that takes messages and declares nothing.
 pub(crate) fn chat() -> AgentCard {
     AgentCard {
-        name: AgentName::parse("echo").unwrap(),
-        id: None,
-        title: None,
         version: "1.0.0".to_owned(),
-        url: None,
         description: "Says it again.".to_owned(),
-        input: InputKind::Chat,
-        output_schema: None,
-        state_schema: None,
-        config_schema: None,
-        update_schema: None,
-        interrupts: Vec::new(),
-        errors: Vec::new(),
-        abilities: Abilities::default(),
-        descriptor: None,
-        input_content_types: Vec::new(),
-        output_content_types: Vec::new(),
+        ..AgentCard::new(AgentName::parse("echo").unwrap(), InputKind::Chat)
     }
 }
 
@@ -103,7 +89,7 @@ pub(crate) fn event(body: Body) -> Event {
 }
 
 pub(crate) fn values(card: AgentCard, literal: bool, bodies: Vec<Body>) -> Values {
-    let show = Show {
+    let show = ValuesOptions {
         card: Arc::new(card),
         literal,
         base: Arc::from("http://h/connect"),
@@ -155,23 +141,17 @@ pub(crate) fn raised(interrupt: Interrupt) -> Body {
 
 pub(crate) fn interrupt(id: &str, kind: InterruptKind, payload: &Value) -> Interrupt {
     let options = match kind {
-        InterruptKind::Permission => vec![PermissionOption {
-            id: "once".to_owned(),
-            name: "Just now".to_owned(),
-            effect: Effect::Allow,
-            always: false,
-        }],
+        InterruptKind::Permission => {
+            vec![PermissionOption::once("once", "Just now", Effect::Allow)]
+        }
         _ => Vec::new(),
     };
     Interrupt {
         id: InterruptId::parse(id).unwrap(),
-        kind,
-        prompt: Vec::new(),
         payload: json_of(payload),
         options,
-        schema: None,
         survives: Survives::Restart,
-        patience: None,
+        ..Interrupt::new(kind)
     }
 }
 

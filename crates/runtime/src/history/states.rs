@@ -13,7 +13,7 @@ use trilogue_store::rows::{CheckpointRow, ThreadRow};
 
 use super::{HistorySource, reference, said_at};
 use crate::agent_registry::AgentRegistry;
-use crate::request::StateOf;
+use crate::request::StateContent;
 
 /// A path from its beginning, as far as it was followed.
 #[derive(Debug, Default)]
@@ -46,9 +46,9 @@ pub(crate) async fn at(
     agents: &AgentRegistry,
     thread: &ThreadRow,
     at: Option<CheckpointKey>,
-) -> Result<StateOf> {
+) -> Result<StateContent> {
     if at.is_none() {
-        return Ok(StateOf::Messages(Vec::new()));
+        return Ok(StateContent::Messages(Vec::new()));
     }
     let mut path = PathReader::new(source.store, source.scope, &thread.id, at);
     let mut is_first = true;
@@ -58,10 +58,10 @@ pub(crate) async fn at(
         }
         is_first = false;
         if let Some(set) = Set::of(&row) {
-            return set.read(source).await.map(StateOf::Value);
+            return set.read(source).await.map(StateContent::Value);
         }
     }
-    super::messages(source, &thread.id, at).await.map(StateOf::Messages)
+    super::messages(source, &thread.id, at).await.map(StateContent::Messages)
 }
 
 /// Whether the messages are this agent's state.
@@ -88,7 +88,7 @@ pub(crate) async fn of(
     agents: &AgentRegistry,
     thread: &ThreadRow,
     checkpoints: &[CheckpointRow],
-) -> Result<Vec<StateOf>> {
+) -> Result<Vec<StateContent>> {
     let Some(newest) = checkpoints.iter().map(|row| row.key).max() else {
         return Ok(Vec::new());
     };
@@ -112,7 +112,7 @@ async fn on_path(
     thread: &ThreadRow,
     newest: CheckpointKey,
     wanted: &[CheckpointRow],
-) -> Result<HashMap<CheckpointKey, StateOf>> {
+) -> Result<HashMap<CheckpointKey, StateContent>> {
     let wanted: HashSet<_> = wanted.iter().map(|row| row.key).collect();
     let is_wanted = |key: CheckpointKey| wanted.contains(&key);
     let path = links(source, thread, newest, &wanted).await?;
@@ -137,7 +137,7 @@ async fn on_path(
         }
         if is_wanted(row.key) {
             let state = match said.contains(&row.key) {
-                true => StateOf::Messages(walk.messages.clone()),
+                true => StateContent::Messages(walk.messages.clone()),
                 false => walk.state(source).await?,
             };
             found.insert(row.key, state);
@@ -169,10 +169,10 @@ async fn links(
 // === impl Walk ===
 
 impl Walk {
-    async fn state(&self, source: HistorySource<'_>) -> Result<StateOf> {
+    async fn state(&self, source: HistorySource<'_>) -> Result<StateContent> {
         match &self.value {
-            Some(set) => set.clone().read(source).await.map(StateOf::Value),
-            None => Ok(StateOf::Messages(self.messages.clone())),
+            Some(set) => set.clone().read(source).await.map(StateContent::Value),
+            None => Ok(StateContent::Messages(self.messages.clone())),
         }
     }
 }

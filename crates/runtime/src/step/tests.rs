@@ -27,17 +27,14 @@ struct Table {
 impl Table {
     fn new() -> Self {
         let thread = ThreadRow {
-            key: ThreadKey(1),
-            id: ThreadId::parse("thread").unwrap(),
-            tenant: TenantId::parse("tenant").unwrap(),
-            owner: PrincipalId::parse("alice").unwrap(),
-            metadata: Json::empty_object(),
-            created_at: Timestamp::from_micros(0),
-            updated_at: Timestamp::from_micros(0),
-            head: None,
             owner_node: "node".to_owned(),
-            epoch: 1,
-            ephemeral: false,
+            ..ThreadRow::new(
+                ThreadKey(1),
+                ThreadId::parse("thread").unwrap(),
+                TenantId::parse("tenant").unwrap(),
+                PrincipalId::parse("alice").unwrap(),
+                Timestamp::from_micros(0),
+            )
         };
         Self { state: ThreadState::new(thread, 4), now: 0, checkpoints: 0 }
     }
@@ -61,11 +58,12 @@ impl Table {
 
     fn submit_with(&mut self, run: i64, change: impl FnOnce(&mut Submit)) -> Result<Step> {
         let message = Message {
-            id: trilogue_domain::MessageId::generate(),
-            role: Role::User,
-            parts: vec![Part::text("hello")],
-            created_at: Some(Timestamp::from_micros(self.now)),
             completed_at: None,
+            ..Message::new(
+                Role::User,
+                vec![Part::text("hello")],
+                Some(Timestamp::from_micros(self.now)),
+            )
         };
         let mut submit = Submit {
             row: self.row(run),
@@ -84,34 +82,14 @@ impl Table {
     }
 
     fn row(&self, run: i64) -> RunRow {
-        RunRow {
-            key: RunKey(run),
-            id: RunId::parse(&format!("run-{run}")).unwrap(),
-            thread: ThreadKey(1),
-            thread_id: self.state.thread.id.clone(),
-            tenant: self.state.thread.tenant.clone(),
-            principal: self.state.thread.owner.clone(),
-            agent: AgentName::parse("echo").unwrap(),
-            status: RunStatus::Queued,
-            created_at: Timestamp::from_micros(self.now),
-            started_at: None,
-            ended_at: None,
-            outcome: None,
-            base: None,
-            metadata: Json::empty_object(),
-            config: None,
-            saved: None,
-            has_turn: false,
-            pending_answer: None,
-            ever_resolved: false,
-            not_before: None,
-            last_run_number: 0,
-            rules: None,
-            callback: None,
-            request: None,
-            stateless: false,
-            cancel_reason: None,
-        }
+        RunRow::new(
+            RunKey(run),
+            RunId::parse(&format!("run-{run}")).unwrap(),
+            &self.state.thread,
+            self.state.thread.owner.clone(),
+            AgentName::parse("echo").unwrap(),
+            Timestamp::from_micros(self.now),
+        )
     }
 
     fn finish(&mut self, run: i64, ending: Result<Ending, Failure>) -> Result<Step> {
@@ -160,12 +138,7 @@ fn principal() -> Principal {
 }
 
 fn interrupt(id: &str, kind: InterruptKind) -> Interrupt {
-    let option = |id: &str, effect| PermissionOption {
-        id: id.to_owned(),
-        name: id.to_owned(),
-        effect,
-        always: false,
-    };
+    let option = |id: &str, effect| PermissionOption::once(id, id, effect);
     let options = match kind {
         InterruptKind::Permission => {
             vec![option("yes", OptionEffect::Allow), option("no", OptionEffect::Reject)]
@@ -174,13 +147,10 @@ fn interrupt(id: &str, kind: InterruptKind) -> Interrupt {
     };
     Interrupt {
         id: InterruptId::parse(id).unwrap(),
-        kind,
-        prompt: Vec::new(),
         payload: Json::empty_object(),
         options,
-        schema: None,
-        survives: Survives::Process,
         patience: Some(Duration::from_secs(1)),
+        ..Interrupt::new(kind)
     }
 }
 

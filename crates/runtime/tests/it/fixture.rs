@@ -10,13 +10,12 @@ use trilogue_domain::event::{MessageEvent, RunEvent, StateEvent};
 use trilogue_domain::port::Clock;
 use trilogue_domain::{
     AgentCard, AgentName, Answer, Body, Citation, Code, Content, Error, Event, Failure, InputKind,
-    Interrupt, InterruptId, InterruptKind, Json, Message, MessageId, Part, PartMetadata, Principal,
-    PrincipalId, Resolution, Rights, Role, Scope, Strategy, Survives, TenantId, ThreadId,
-    Timestamp, Violation,
+    Interrupt, InterruptKind, Json, Message, MessageId, Part, PartMetadata, Principal, PrincipalId,
+    Resolution, Rights, Role, Scope, TenantId, ThreadId, Timestamp, Violation,
 };
 use trilogue_runtime::{
     Backend, EmitError, Ending, Input, NewThread, Options, Rewind, RunContext, RunRequest, Runtime,
-    Submitted, ThreadChoice, Turn, WhenHolding, WhenWaiting,
+    Submitted, ThreadChoice, Turn,
 };
 use trilogue_store::record::NoOriginals;
 use trilogue_store::rows::RunRow;
@@ -233,23 +232,8 @@ impl Scripted {
     pub fn new(name: &str, native: bool) -> Self {
         Self {
             card: AgentCard {
-                name: AgentName::parse(name).unwrap(),
-                id: None,
-                title: None,
                 version: "1".to_owned(),
-                url: None,
-                description: String::new(),
-                input: InputKind::Chat,
-                output_schema: None,
-                state_schema: None,
-                config_schema: None,
-                update_schema: None,
-                interrupts: Vec::new(),
-                errors: Vec::new(),
-                abilities: trilogue_domain::Abilities::default(),
-                descriptor: None,
-                input_content_types: Vec::new(),
-                output_content_types: Vec::new(),
+                ..AgentCard::new(AgentName::parse(name).unwrap(), InputKind::Chat)
             },
             native,
             rewind: Rewind::Free,
@@ -495,41 +479,16 @@ fn failed(error: Error) -> Failure {
 
 pub fn interrupt(kind: InterruptKind) -> Interrupt {
     Interrupt {
-        id: InterruptId::generate(),
-        kind,
         prompt: vec![Part::text("well?")],
         payload: Json::empty_object(),
-        options: Vec::new(),
-        schema: None,
-        survives: Survives::Process,
-        patience: None,
+        ..Interrupt::new(kind)
     }
 }
 
 pub fn new_run(text: &str, thread: ThreadChoice) -> RunRequest {
-    RunRequest {
-        agent: AgentName::parse("script").unwrap(),
-        thread,
-        id: None,
-        input: Input::Messages(vec![Message {
-            id: MessageId::generate(),
-            role: Role::User,
-            parts: vec![Part::text(text)],
-            created_at: Some(Timestamp::from_micros(1)),
-            completed_at: None,
-        }]),
-        config: None,
-        metadata: None,
-        strategy: Strategy::Enqueue,
-        when_waiting: WhenWaiting::Start,
-        when_holding: WhenHolding::Refuse,
-        idempotency: None,
-        not_before: None,
-        rules: None,
-        callback: None,
-        request: None,
-        synchronous: false,
-    }
+    let message = Message::new(Role::User, vec![Part::text(text)], Some(Timestamp::from_micros(1)));
+    let input = Input::Messages(vec![Message { completed_at: None, ..message }]);
+    RunRequest::new(AgentName::parse("script").unwrap(), thread, input)
 }
 
 pub fn on(thread: &ThreadId, text: &str) -> RunRequest {

@@ -28,10 +28,7 @@ fn json(bytes: usize) -> Json {
 fn said(id: &str, parts: usize, bytes: usize) -> Message {
     Message {
         id: MessageId::parse(id).unwrap(),
-        role: Role::User,
-        parts: vec![Part::text("x".repeat(bytes)); parts],
-        created_at: None,
-        completed_at: None,
+        ..Message::new(Role::User, vec![Part::text("x".repeat(bytes)); parts], None)
     }
 }
 

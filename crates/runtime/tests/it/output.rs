@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use trilogue_domain::{
-    AgentName, Answer, Citation, Code, Input, InterruptKind, Json, Message, MessageId, Outcome,
-    Part, PartMetadata, Role, RunStatus,
+    AgentName, Answer, Citation, Code, Input, InterruptKind, Json, Message, Outcome, Part,
+    PartMetadata, Role, RunStatus,
 };
 use trilogue_runtime::{AnswerTo, Options, RunRequest, ThreadChoice};
 use trilogue_store::rows::{InterruptFilter, Page, RunRow};
@@ -132,13 +132,7 @@ async fn metadata_has_a_limit_of_its_own() {
         let citation = Citation { title: Some("x".repeat(1_001)), ..Citation::default() };
         Part::text("content").with_metadata(PartMetadata::Citation(citation))
     };
-    let message = Message {
-        id: MessageId::generate(),
-        role: Role::User,
-        parts: vec![Part::text("say:x"), large()],
-        created_at: None,
-        completed_at: None,
-    };
+    let message = Message::new(Role::User, vec![Part::text("say:x"), large()], None);
     let new = RunRequest {
         input: Input::Messages(vec![message]),
         ..new_run("", ThreadChoice::Ephemeral)

@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use trilogue_domain::event::{InterruptEvent, MessageEvent};
 use trilogue_domain::port::{CheckOutput, Fetch, Fetched};
-use trilogue_domain::{
-    Body, Code, Content, Error, Json, Message, MessageId, Part, Role, Timestamp,
-};
+use trilogue_domain::{Body, Code, Content, Error, Json, Message, Part, Role, Timestamp};
 
 #[derive(Debug, Default)]
 pub struct Library {
@@ -28,11 +26,8 @@ pub struct PlainText;
 impl Library {
     pub fn put(&self, address: &str, text: impl Into<std::sync::Arc<str>>) {
         let message = Message {
-            id: MessageId::generate(),
-            role: Role::User,
-            parts: vec![Part::text(text)],
-            created_at: Some(Timestamp::from_micros(1)),
             completed_at: None,
+            ..Message::new(Role::User, vec![Part::text(text)], Some(Timestamp::from_micros(1)))
         };
         self.messages.lock().unwrap().insert(address.to_owned(), message);
     }

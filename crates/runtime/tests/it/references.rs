@@ -15,10 +15,7 @@ use crate::fixture::{House, alice, new_run};
 fn message(id: &str, text: &str) -> Message {
     Message {
         id: MessageId::parse(id).unwrap(),
-        role: Role::User,
-        parts: vec![Part::text(text)],
-        created_at: None,
-        completed_at: None,
+        ..Message::new(Role::User, vec![Part::text(text)], None)
     }
 }
 

@@ -1,7 +1,7 @@
 //! A thread's state at its checkpoints, and which agents may go on with it.
 
 use trilogue_domain::{AgentName, CheckpointId, Code, Json, Outcome, ThreadId};
-use trilogue_runtime::{RunRequest, StateOf, ThreadChoice, ThreadPatch};
+use trilogue_runtime::{RunRequest, StateContent, ThreadChoice, ThreadPatch};
 use trilogue_store::rows::ThreadRow;
 
 use crate::fixture::{House, alice, on, scope};
@@ -18,10 +18,10 @@ async fn row(house: &House, thread: &ThreadId) -> ThreadRow {
     house.store.thread(&scope(), thread).await.unwrap().unwrap()
 }
 
-fn told(state: &StateOf) -> String {
+fn told(state: &StateContent) -> String {
     match state {
-        StateOf::Value(value) => value.as_str().to_owned(),
-        StateOf::Messages(messages) => {
+        StateContent::Value(value) => value.as_str().to_owned(),
+        StateContent::Messages(messages) => {
             messages.iter().map(|message| message.text()).collect::<Vec<_>>().join("|")
         }
     }
@@ -36,7 +36,7 @@ async fn a_checkpoint_has_what_was_set_last_or_what_was_said() {
     for house in houses().await {
         assert_eq!(
             house.runtime.state_at(&row(&house, &house.main).await, None).await.unwrap(),
-            StateOf::Messages(Vec::new())
+            StateContent::Messages(Vec::new())
         );
         let scripts = ["say:one", "say:two", r#"set:{"n":1}"#, "say:three", r#"set:{"n":2}"#];
         for script in scripts {

@@ -65,12 +65,7 @@ pub(super) fn interrupt(kind: InterruptKind) -> Interrupt {
                 effect: Effect::Allow,
                 always: true,
             },
-            PermissionOption {
-                id: "n".to_owned(),
-                name: "No".to_owned(),
-                effect: Effect::Reject,
-                always: false,
-            },
+            PermissionOption::once("n", "No", Effect::Reject),
         ],
         schema: Some(json("true")),
         survives: Survives::Restart,

@@ -56,8 +56,6 @@ pub fn without_parameters(params: &str) -> Cow<'_, str> {
 
 impl Meta {
     pub const KEY: &'static str = "_meta";
-    /// The names of the W3C trace context, which the protocol reserves.
-    pub const TRACE: [&'static str; 3] = ["traceparent", "tracestate", "baggage"];
 
     pub const fn new() -> Self {
         Self(Extra::new())
@@ -79,10 +77,6 @@ impl Meta {
     pub fn with(mut self, name: impl Into<String>, value: Json) -> Self {
         self.0.set(name, value);
         self
-    }
-
-    pub fn strip(&mut self, names: &[&str]) {
-        self.0.0.retain(|(name, _)| !names.contains(&name.as_str()));
     }
 
     pub fn is_empty(&self) -> bool {

@@ -98,10 +98,6 @@ pub fn method(name: &str) -> Option<&'static Method> {
     METHODS.iter().find(|method| method.name == name)
 }
 
-pub fn is_extension(name: &str) -> bool {
-    name.starts_with('_')
-}
-
 // === impl Gate ===
 
 impl Gate {

@@ -93,7 +93,7 @@ pub use message::{
     NotificationParams, Refusal, RequestParams,
 };
 pub use meta::{Meta, without_parameters};
-pub use method::{AgentGate, ClientGate, Gate, Kind, METHODS, Method, Side, is_extension, method};
+pub use method::{AgentGate, ClientGate, Gate, Kind, METHODS, Method, Side, method};
 pub use mode::{
     CurrentModeUpdate, SessionMode, SessionModeState, SetSessionModeRequest, SetSessionModeResponse,
 };

@@ -13,7 +13,9 @@ pub const SPEC_VERSION: &str = "0.2.3";
 /// An agent of the server.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Agent {
+    /// Its id.
     pub agent_id: String,
+    /// What it is.
     pub metadata: AgentMetadata,
     /// The same as `agent_id`, on mounts that follow the document to the letter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,7 +36,9 @@ pub struct AgentMetadata {
 /// Names an agent: name and version are unique on a server.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AgentRef {
+    /// Its name.
     pub name: String,
+    /// Its version.
     pub version: String,
     /// Where more can be read of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,7 +72,9 @@ pub struct AgentCapabilities {
     /// How its output is streamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub streaming: Option<Streaming>,
+    /// [`PROTOCOL`].
     pub protocol: String,
+    /// [`SPEC_VERSION`].
     pub spec_version: String,
     /// Whether configured instances of it can be made.
     pub configurations: bool,
@@ -80,6 +86,7 @@ record! {
     /// An agent's schemas.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct AgentSchemas {
+        /// The agent.
         agent_id: String,
         /// What a run is given.
         input_schema: Json,
@@ -89,6 +96,7 @@ record! {
         state_schema?: Json,
         /// The configuration.
         config_schema: Json,
+        /// Its interrupts.
         #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "or_default")]
         interrupts: Vec<InterruptSpec>,
         /// Its own updates, where they are declared.

@@ -10,6 +10,7 @@ record! {
     pub struct Configuration {
         /// Its id; stands where an agent's id may stand, too.
         configuration_id: String,
+        /// The agent.
         agent_id: String,
         /// The settings.
         #[schemars(with = "ConfigSchema")]

@@ -9,6 +9,7 @@ use crate::json::record::record;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "AgentACPDescriptor")]
 pub struct Descriptor {
+    /// What the agent is.
     pub metadata: AgentMetadata,
     /// What it can do and which data it takes and gives.
     pub specs: Specs,

@@ -51,6 +51,8 @@ record! {
 /// The errors of an agent's own.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AgentErrors {
+    /// The agent.
     pub agent_id: String,
+    /// Its errors.
     pub errors: Vec<ErrorDefinition>,
 }

@@ -1,5 +1,5 @@
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{AgentMetadata, AgentRef, Descriptor, Json};
 use crate::json::{Violation, decode};
@@ -17,8 +17,6 @@ pub struct Manifest {
     pub written: Json,
     /// The descriptor, read.
     pub descriptor: Descriptor,
-    /// How the agent can be deployed, where the file says so.
-    pub deployment: Option<Json>,
 }
 
 /// The members by which the forms are told apart.
@@ -50,8 +48,6 @@ struct Extension {
 struct Runtime {
     #[serde(default)]
     acp: Option<Json>,
-    #[serde(default)]
-    deployment: Option<Json>,
 }
 
 /// An agent record, as far as a descriptor needs it.
@@ -83,15 +79,15 @@ impl Manifest {
             return Self::of_record(forms.extensions.unwrap_or_default(), record);
         };
         let metadata = forms.metadata.as_ref().map_or("null", Json::as_str);
-        let deployment = forms.deployment.or(forms.deployments);
-        let is_manifest = deployment.is_some() || forms.dependencies.is_some();
+        let beside = [&forms.deployment, &forms.deployments, &forms.dependencies];
+        let is_manifest = beside.into_iter().any(Option::is_some);
         let text = if is_manifest {
             format!("{{\"metadata\":{metadata},\"specs\":{}}}", specs.as_str())
         } else {
             String::from_utf8_lossy(file).into_owned()
         };
         let descriptor = decode(text.as_bytes())?;
-        Ok(Self { written: parse(text)?, descriptor, deployment })
+        Ok(Self { written: parse(text)?, descriptor })
     }
 
     fn of_record(
@@ -119,21 +115,7 @@ impl Manifest {
         let metadata = serde_json::to_value(metadata).unwrap_or(Value::Null);
         let text = format!("{{\"metadata\":{metadata},\"specs\":{}}}", specs.as_str());
         let descriptor = decode(text.as_bytes())?;
-        Ok(Self { written: parse(text)?, descriptor, deployment: runtime.deployment })
-    }
-
-    /// The agent's servers that the file names: `remote_service` deployments, each an object as it was written.
-    pub fn remote_services(&self) -> Vec<Value> {
-        let deployment = self.deployment.as_ref().map_or(Value::Null, Json::to_value);
-        let options = match &deployment {
-            Value::Array(options) => options,
-            other => match other.get("deployment_options").or_else(|| other.get("options")) {
-                Some(Value::Array(options)) => options,
-                _ => return Vec::new(),
-            },
-        };
-        let is_remote = |option: &&Value| option.get("type") == Some(&json!("remote_service"));
-        options.iter().filter(is_remote).cloned().collect()
+        Ok(Self { written: parse(text)?, descriptor })
     }
 }
 

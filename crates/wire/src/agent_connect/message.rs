@@ -16,7 +16,9 @@ record! {
     pub struct Message {
         /// Who said it, such as `user` or `assistant`.
         role: String,
+        /// What.
         content: MessageContent,
+        /// Its id.
         id?: String,
         /// Anything else.
         metadata?: Map<String, Value>,
@@ -40,6 +42,7 @@ record! {
         /// What it is; `text` has `text`.
         #[serde(rename = "type")]
         kind: String,
+        /// The text.
         text?: String,
         /// Anything else.
         metadata?: Map<String, Value>,

@@ -34,6 +34,7 @@ record! {
         /// The payload under the name of the interrupt's type.
         #[schemars(with = "InterruptPayloadSchema")]
         interrupt: Json,
+        /// The interrupt's type.
         interrupt_type?: String,
         /// The payload alone.
         interrupt_payload?: Json,
@@ -46,6 +47,7 @@ record! {
     /// Why a run failed.
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct RunError {
+        /// The run.
         run_id: String,
         /// The number of the kind of error.
         errcode: i64,

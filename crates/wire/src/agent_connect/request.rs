@@ -48,6 +48,7 @@ record! {
     /// Looks runs up: all members that are there have to match.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     pub struct RunSearchRequest {
+        /// The agent.
         agent_id?: String,
         /// Where the run stands.
         status?: RunStatus,

@@ -10,9 +10,11 @@ record! {
     /// One execution of an agent, as it stands.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Run {
+        /// Its id.
         run_id: String,
         /// The thread that it runs on.
         thread_id?: String,
+        /// The agent.
         agent_id: String,
         /// The configured instance that runs.
         configuration_id?: String,
@@ -50,6 +52,7 @@ record! {
     /// What a wait answers.
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct RunWaitResponse {
+        /// The run.
         run?: Run,
         /// What came of it.
         output?: RunOutput,

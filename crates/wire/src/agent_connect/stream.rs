@@ -37,6 +37,7 @@ record! {
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     #[schemars(rename = "ValueRunResultUpdate")]
     pub struct ValuesUpdate {
+        /// The run.
         run_id: String,
         /// `pending`, and `success` with the last one.
         status: RunStatus,
@@ -53,9 +54,11 @@ record! {
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     #[schemars(rename = "CustomRunResultUpdate")]
     pub struct CustomUpdate {
+        /// The run.
         run_id?: String,
         /// `pending`.
         status: RunStatus,
+        /// The update.
         #[schemars(with = "StreamUpdateSchema")]
         update: Object,
         /// Its kind, where the agent has named one.
@@ -67,9 +70,11 @@ record! {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ValueRunInterruptUpdate")]
 pub struct InterruptUpdate {
+    /// The run.
     pub run_id: String,
     /// `interrupted`.
     pub status: RunStatus,
+    /// What it asks.
     #[serde(flatten)]
     pub asked: RunInterrupt,
 }

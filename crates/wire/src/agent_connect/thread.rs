@@ -10,6 +10,7 @@ record! {
     /// A conversation.
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Thread {
+        /// Its id.
         thread_id: String,
         /// When it was created.
         created_at: Time,
@@ -61,6 +62,7 @@ record! {
 /// Names a state of a thread.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct ThreadCheckpoint {
+    /// Its id.
     pub checkpoint_id: String,
 }
 

@@ -12,6 +12,7 @@ record! {
         name: String,
         /// The name it has elsewhere, such as a descriptor's dotted name.
         title?: String,
+        /// Its version.
         version: String,
         /// What it does, for people.
         description: String,
@@ -56,8 +57,10 @@ pub enum AgentInputKind {
 /// An interrupt that an agent may raise.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DeclaredInterrupt {
+    /// Its kind.
     pub kind: String,
     /// The JSON Schema of the question.
     pub payload_schema: Json,
+    /// The JSON Schema of the answer.
     pub answer_schema: Json,
 }

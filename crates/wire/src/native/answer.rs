@@ -17,6 +17,7 @@ record! {
         /// JSON, for `form`, `url` and the agent's own kinds.
         #[serde(deserialize_with = "crate::json::present")]
         value?: Json,
+        /// A message's parts, for `message`.
         message?: Vec<InputPart>,
         /// A message of plain text, for `message`.
         text?: String,
@@ -27,8 +28,10 @@ record! {
     pub struct AnswerGiven {
         /// The id of the chosen option.
         option?: String,
+        /// JSON.
         #[serde(deserialize_with = "crate::json::present")]
         value?: Json,
+        /// A message's parts.
         message?: Vec<Part>,
     }
 }

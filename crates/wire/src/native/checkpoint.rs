@@ -8,6 +8,7 @@ record! {
     /// A state of a thread on the path to its head.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Checkpoint {
+        /// Its id.
         id: String,
         /// The checkpoint before it on the path.
         parent_id?: String,

@@ -21,6 +21,7 @@ pub struct CallbackKeys {
 /// A callback delivery that was given up.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Delivery {
+    /// Its id.
     pub id: String,
     /// How often it was tried.
     pub attempts: u32,

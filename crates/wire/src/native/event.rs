@@ -30,6 +30,7 @@ pub struct Event {
 /// What a peer sent, and in which language.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Original {
+    /// The dialect.
     pub dialect: String,
     /// The dialect's version.
     pub version: u32,

@@ -69,6 +69,7 @@ bodies! {
     }
     /// The agent's answer as a value.
     RunResult(RunResult) = "run.result" {
+        /// The value.
         value: Json,
     }
     /// The run ended. The last event of a run.
@@ -78,26 +79,33 @@ bodies! {
     }
     /// A message begins.
     MessageStarted(MessageStarted) = "message.started" {
+        /// The message.
         message_id: String,
         /// Who sends it: `user`, `agent` or `agent/NAME`.
         role: String,
     }
     /// Text that continues the message's open text part, or opens one.
     MessageDelta(MessageDelta) = "message.delta" {
+        /// The message.
         message_id: String,
+        /// The text.
         text: String,
     }
     /// A whole part.
     MessagePart(MessagePart) = "message.part" {
+        /// The message.
         message_id: String,
+        /// The part.
         part: Part,
     }
     /// The message is complete.
     MessageCompleted(MessageCompleted) = "message.completed" {
+        /// The message.
         message_id: String,
     }
     /// Reasoning that is shown but is no part of any message.
     MessageThought(ThoughtText) = "message.thought" {
+        /// The text.
         text: String,
     }
     /// A tool call begins.
@@ -116,12 +124,14 @@ bodies! {
     }
     /// Something new about a tool call that goes on.
     ToolUpdated(ToolUpdated) = "tool.updated" {
+        /// The call.
         call_id: String,
         /// Content that it has produced.
         content: Vec<Part>,
     }
     /// A tool call has ended.
     ToolEnded(ToolEnded) = "tool.ended" {
+        /// The call.
         call_id: String,
         /// `completed` or `failed`.
         status: String,
@@ -136,6 +146,7 @@ bodies! {
     }
     /// The wait is over.
     InterruptResolved(InterruptResolved) = "interrupt.resolved" {
+        /// The interrupt.
         interrupt_id: String,
         /// How it ended.
         resolution: Resolution,
@@ -159,22 +170,28 @@ bodies! {
     }
     /// The agent's plan, whole.
     StatePlan(StatePlan) = "state.plan" {
+        /// The entries.
         entries: Vec<PlanEntry>,
     }
     /// The agent's own update.
     StateCustom(StateCustom) = "state.custom" {
+        /// Its kind.
         kind: String,
+        /// Its data.
         data: Json,
     }
     /// The thread was created.
     ThreadCreated(ThreadCreated) = "thread.created" {
+        /// Its id.
         thread_id: String,
+        /// Its metadata.
         metadata: Json,
         /// The thread it was copied from.
         copied_from?: String,
     }
     /// The thread's metadata changed.
     ThreadMetadata(ThreadMetadata) = "thread.metadata" {
+        /// All of it.
         metadata: Json,
     }
     /// The thread's head moved.
@@ -186,6 +203,7 @@ bodies! {
     }
     /// A run was removed with all its events; the log has a gap.
     ThreadRunRemoved(ThreadRunRemoved) = "thread.run_removed" {
+        /// The run that was removed.
         removed_run_id: String,
         /// Why: `deleted`, `rolled_back`, `retention` or `erased`.
         reason: String,

@@ -8,6 +8,7 @@ record! {
     pub struct FidelityRow {
         /// The protocol; `native` is this face.
         protocol: String,
+        /// The concept.
         concept: String,
         /// What becomes of it.
         verdict: FidelityVerdict,

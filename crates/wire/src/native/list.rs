@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "{T}List")]
 pub struct List<T> {
+    /// The items.
     pub items: Vec<T>,
     /// Give this as `after` for the next page; `null` on the last.
     #[serde(default)]

@@ -127,6 +127,7 @@ pub struct LocalError {
 pub enum Control<'a> {
     /// `#P SESSION NUMBER`: everything before it belongs to the session up to this number of its thread.
     Position {
+        /// The session.
         session: Cow<'a, str>,
         /// The thread number of the last event that the client has now.
         number: u64,
@@ -166,6 +167,7 @@ record! {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AttachParams {
+    /// The session.
     pub session_id: String,
     /// The thread number of the last event that the client has.
     #[serde(default)]

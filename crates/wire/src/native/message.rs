@@ -8,6 +8,7 @@ record! {
     /// An ordered, multi-modal message.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Message {
+        /// Its id.
         id: String,
         /// Who sent it: `user`, `agent` or `agent/NAME`.
         role: String,

@@ -37,6 +37,7 @@ record! {
     pub struct Trajectory {
         /// Reasoning in words.
         message?: String,
+        /// The tool's name.
         tool_name?: String,
         /// What the tool was given.
         tool_input?: Json,

@@ -8,9 +8,11 @@ record! {
     /// One execution of an agent.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Run {
+        /// Its id.
         id: String,
         /// The thread it runs on.
         thread_id: String,
+        /// The agent.
         agent: String,
         /// Where it is.
         status: RunStatus,
@@ -92,6 +94,7 @@ record! {
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
     pub struct RunCreate {
+        /// The agent.
         agent: String,
         /// What the agent is given.
         input: RunInput,

@@ -30,7 +30,9 @@ pub struct Status {
 /// The store in numbers.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct StoreState {
+    /// Threads.
     pub threads: u64,
+    /// Runs.
     pub runs: u64,
     /// Bytes on disk, or held in memory.
     pub bytes: u64,

@@ -8,6 +8,7 @@ record! {
     /// A conversation with one log.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Thread {
+        /// Its id.
         id: String,
         /// Its metadata: an object.
         metadata: Json,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 /// A token, without its secret.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Token {
+    /// Its id.
     pub id: String,
     /// What people call it.
     pub label: String,
@@ -59,6 +60,7 @@ record! {
 /// A token that was made. The secret is shown this once.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TokenCreated {
+    /// The token.
     pub token: Token,
     /// What the client sends as `Authorization: Bearer …` or `x-api-key: …`.
     pub secret: String,

@@ -85,11 +85,6 @@ impl Decoder {
         }
     }
 
-    /// The last id that the stream named: what to resume after.
-    pub fn last_event_id(&self) -> &str {
-        &self.id
-    }
-
     /// Takes the next piece of the stream; what it completes is given by [`Decoder::next`].
     pub fn push(&mut self, mut piece: &[u8]) {
         while self.failed.is_none() && !piece.is_empty() {

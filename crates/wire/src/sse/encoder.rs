@@ -14,12 +14,6 @@ pub fn encode(out: &mut Vec<u8>, id: Option<&str>, event: Option<&str>, data: &[
     out.push(b'\n');
 }
 
-/// Writes a comment, which clients skip: a sign of life.
-pub fn comment(out: &mut Vec<u8>, text: &str) {
-    field(out, b": ", text);
-    out.push(b'\n');
-}
-
 fn field(out: &mut Vec<u8>, name: &[u8], value: &str) {
     out.extend_from_slice(name);
     out.extend(value.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n' | 0)));

@@ -4,4 +4,4 @@ mod decoder;
 mod encoder;
 
 pub use decoder::{Decoder, Error, Item, Limits};
-pub use encoder::{comment, encode};
+pub use encoder::encode;

@@ -315,17 +315,16 @@ fn content_is_read_as_the_document_says() {
 }
 
 #[test]
-fn what_is_attached_is_kept_found_and_stripped() {
-    let mut meta: Meta =
+fn what_is_attached_is_kept_and_found() {
+    let meta: Meta =
         read(br#"{"traceparent":"00-\u0061","session_id":"EVIL","n":1.50,"n":2}"#, Rules::Strict)
             .unwrap();
     assert_eq!(meta.traceparent().as_deref(), Some("00-a"));
     assert_eq!((meta.text("n"), meta.get("n").map(Json::as_str)), (None, Some("2")));
-    meta.strip(&["session_id", "prompt"]);
-    assert_eq!(serde_json::to_string(&meta).unwrap(), r#"{"traceparent":"00-\u0061","n":2}"#);
-    meta.strip(&Meta::TRACE);
-    meta.strip(&["n"]);
-    assert!(meta.is_empty());
+    assert_eq!(
+        serde_json::to_string(&meta).unwrap(),
+        r#"{"traceparent":"00-\u0061","session_id":"EVIL","n":2}"#
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use trilogue_wire::sse::{Decoder, Error, Item, Limits, comment, encode};
+use trilogue_wire::sse::{Decoder, Error, Item, Limits, encode};
 
 fn decode(pieces: &[&[u8]]) -> Vec<Item> {
     let mut decoder = Decoder::default();
@@ -85,11 +85,8 @@ fn what_is_not_utf8_is_an_error_and_not_a_guess() {
 #[test]
 fn a_line_break_cannot_forge_a_field() {
     let mut out = Vec::new();
-    comment(&mut out, "x\ndata: forged\n");
     encode(&mut out, Some("1\ndata: forged"), Some("e\r\rid: 9"), b"a\r\n\rb\n");
-    let expected =
-        [Item::Comment("xdata: forged".to_owned()), event("1data: forged", "eid: 9", "a\n\nb\n")];
-    assert_eq!(decode(&[&out]), expected);
+    assert_eq!(decode(&[&out]), [event("1data: forged", "eid: 9", "a\n\nb\n")]);
 }
 
 proptest! {

@@ -12,27 +12,14 @@ use crate::http::reply::Reply;
 const MAX_PAGE: usize = 1_000;
 
 pub(crate) const ROUTES: &[CommunicationRoute] = &[
-    CommunicationRoute {
-        path: "/ping",
-        operation: "communication_ping",
-        summary: "Whether the server is there",
-        ..BASE
-    },
-    CommunicationRoute {
-        path: "/agents",
-        operation: "communication_list_agents",
-        summary: "The agents, all of them unless `limit` or `offset` ask for a page",
-        handler: |call| Box::pin(async move { list(&call) }),
-        ..BASE
-    },
-    CommunicationRoute {
-        path: "/agents/{name}",
-        operation: "communication_get_agent",
-        summary: "One agent",
-        errors: &[Code::AgentNotFound],
-        handler: |call| Box::pin(async move { get(&call) }),
-        ..BASE
-    },
+    BASE.path("/ping").named("communication_ping", "Whether the server is there"),
+    BASE.at("/agents", |call| Box::pin(async move { list(&call) })).named(
+        "communication_list_agents",
+        "The agents, all of them unless `limit` or `offset` ask for a page",
+    ),
+    BASE.at("/agents/{name}", |call| Box::pin(async move { get(&call) }))
+        .named("communication_get_agent", "One agent")
+        .errors(&[Code::AgentNotFound]),
 ];
 
 pub(super) fn ping() -> Reply {

@@ -9,18 +9,13 @@ use trilogue_store::rows::RunRow;
 use super::log::{self, Until};
 use super::{BASE, CommunicationCall, CommunicationRoute};
 use crate::http::reply::Reply;
-use crate::route::{Access, Verb};
+use crate::route::Access;
 
-pub(crate) const ROUTES: &[CommunicationRoute] = &[CommunicationRoute {
-    verb: Verb::Post,
-    path: "/runs/{run_id}/cancel",
-    access: Access::Right(Right::Run),
-    operation: "communication_cancel_run",
-    summary: "Ask a run to stop",
-    errors: &[Code::InvalidId, Code::RunNotFound, Code::RunEnded],
-    handler: |call| Box::pin(cancel(call)),
-    ..BASE
-}];
+pub(crate) const ROUTES: &[CommunicationRoute] = &[BASE
+    .post("/runs/{run_id}/cancel", |call| Box::pin(cancel(call)))
+    .access(Access::Right(Right::Run))
+    .named("communication_cancel_run", "Ask a run to stop")
+    .errors(&[Code::InvalidId, Code::RunNotFound, Code::RunEnded])];
 
 async fn cancel(call: CommunicationCall) -> Result<Reply> {
     let row = call.named_run().await?;

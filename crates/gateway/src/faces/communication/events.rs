@@ -15,18 +15,17 @@ use crate::route::Parameter;
 use crate::stream::cursor::Cursor;
 use crate::stream::reader;
 
-pub(crate) const ROUTES: &[CommunicationRoute] = &[CommunicationRoute {
-    path: "/runs/{run_id}/events",
-    operation: "communication_list_run_events",
-    summary: "The events of a run: those there are, or as a stream where `Accept` asks for one",
-    headers: &[Parameter {
+pub(crate) const ROUTES: &[CommunicationRoute] = &[BASE
+    .at("/runs/{run_id}/events", |call| Box::pin(list(call)))
+    .named(
+        "communication_list_run_events",
+        "The events of a run: those there are, or as a stream where `Accept` asks for one",
+    )
+    .headers(&[Parameter {
         name: "Last-Event-ID",
         about: "Begin the stream behind the event with this id.",
-    }],
-    errors: &[Code::InvalidId, Code::RunNotFound, Code::InvalidCursor],
-    handler: |call| Box::pin(list(call)),
-    ..BASE
-}];
+    }])
+    .errors(&[Code::InvalidId, Code::RunNotFound, Code::InvalidCursor])];
 
 async fn list(call: CommunicationCall) -> Result<Reply> {
     let row = call.named_run().await?;

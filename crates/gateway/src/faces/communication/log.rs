@@ -7,7 +7,7 @@ use http::StatusCode;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, Event, RunEvent};
 use trilogue_domain::{Code, Error, RunId, RunKey};
-use trilogue_mapping::communication::{Projection, RunMessage, Show};
+use trilogue_mapping::communication::{Projection, ProjectionOptions, RunMessage};
 use trilogue_store::Frame;
 use trilogue_store::rows::RunRow;
 
@@ -54,8 +54,8 @@ enum Next {
 }
 
 /// How this protocol shows runs to the client of this call.
-fn show(call: &CommunicationCall, input: bool) -> Show {
-    Show {
+fn show(call: &CommunicationCall, input: bool) -> ProjectionOptions {
+    ProjectionOptions {
         input,
         strict: call.is_strict(),
         base: Arc::from(call.state.place.base_for(call)),

@@ -68,10 +68,8 @@ struct CommonState {
 /// Clients of this protocol send parameters that a server need not know.
 const ANYTHING: Parameter = Parameter { name: "*", about: "Others are ignored." };
 
-const BASE: CommunicationRoute = CommunicationRoute {
-    query: &[ANYTHING],
-    ..CommunicationRoute::base(|_| Box::pin(async { Ok(agents::ping()) }))
-};
+const BASE: CommunicationRoute =
+    CommunicationRoute::base(|_| Box::pin(async { Ok(agents::ping()) })).query(&[ANYTHING]);
 
 fn routes() -> Vec<CommunicationRoute> {
     [

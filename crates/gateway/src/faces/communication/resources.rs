@@ -13,14 +13,10 @@ use super::{BASE, CommunicationCall, CommunicationRoute};
 use crate::core::log_ref::LogRef;
 use crate::http::reply::Reply;
 
-pub(crate) const ROUTES: &[CommunicationRoute] = &[CommunicationRoute {
-    path: "/resources/{resource_id}",
-    operation: "communication_get_resource",
-    summary: "One message of a session's history",
-    errors: &[Code::InvalidId, Code::NotFound],
-    handler: |call| Box::pin(get(call)),
-    ..BASE
-}];
+pub(crate) const ROUTES: &[CommunicationRoute] = &[BASE
+    .at("/resources/{resource_id}", |call| Box::pin(get(call)))
+    .named("communication_get_resource", "One message of a session's history")
+    .errors(&[Code::InvalidId, Code::NotFound])];
 
 #[derive(Debug)]
 pub(super) enum Resource {

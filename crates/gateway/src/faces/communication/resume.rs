@@ -12,27 +12,22 @@ use super::log::{self, Until};
 use super::request::RUN_ID;
 use super::{BASE, CommunicationCall, CommunicationRoute, answer_target, events};
 use crate::http::reply::Reply;
-use crate::route::{Access, Parameter, Verb};
+use crate::route::{Access, Parameter};
 use crate::stream::cursor::Cursor;
 
-pub(crate) const ROUTES: &[CommunicationRoute] = &[CommunicationRoute {
-    verb: Verb::Post,
-    path: "/runs/{run_id}",
-    access: Access::Right(Right::Answer),
-    operation: "communication_resume_run",
-    summary: "Give a run what it waits for",
-    headers: &[Parameter { name: "Interrupt-Id", about: "The interrupt that the answer is for." }],
-    errors: &[
+pub(crate) const ROUTES: &[CommunicationRoute] = &[BASE
+    .post("/runs/{run_id}", |call| Box::pin(resume(call)))
+    .access(Access::Right(Right::Answer))
+    .named("communication_resume_run", "Give a run what it waits for")
+    .headers(&[Parameter { name: "Interrupt-Id", about: "The interrupt that the answer is for." }])
+    .errors(&[
         Code::InvalidId,
         Code::RunNotFound,
         Code::RunEnded,
         Code::InterruptResolved,
         Code::InterruptMismatch,
         Code::AnswerInvalid,
-    ],
-    handler: |call| Box::pin(resume(call)),
-    ..BASE
-}];
+    ])];
 
 async fn resume(call: CommunicationCall) -> Result<Reply> {
     call.uuid("run_id")?;

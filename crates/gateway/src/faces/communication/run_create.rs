@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use http::{HeaderValue, StatusCode};
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentName, Code, Error, Right, Strategy, ThreadId};
+use trilogue_domain::{AgentName, Code, Error, Right, ThreadId};
 use trilogue_mapping::communication::{self as mapping, strict};
 use trilogue_mapping::native::read_json;
-use trilogue_runtime::{NewThread, RunRequest, Submitted, ThreadChoice, WhenHolding, WhenWaiting};
+use trilogue_runtime::{NewThread, RunRequest, Submitted, ThreadChoice};
 use trilogue_wire::agent_communication::{RunCreateRequest, RunMode, Session, Uuid};
 
 use super::agents::agent;
@@ -16,23 +16,18 @@ use super::request::RUN_ID;
 use super::{BASE, CommunicationCall, CommunicationRoute, events, fault, history_replacement};
 use crate::faces::common::idempotency::{REPLAYED, idempotency};
 use crate::http::reply::Reply;
-use crate::route::{Access, Parameter, Verb};
+use crate::route::{Access, Parameter};
 use crate::stream::cursor::Cursor;
 
-pub(crate) const ROUTES: &[CommunicationRoute] = &[CommunicationRoute {
-    verb: Verb::Post,
-    path: "/runs",
-    access: Access::Right(Right::Run),
-    operation: "communication_create_run",
-    summary: "Run an agent",
-    headers: &[Parameter {
+pub(crate) const ROUTES: &[CommunicationRoute] = &[BASE
+    .post("/runs", |call| Box::pin(create(call)))
+    .access(Access::Right(Right::Run))
+    .named("communication_create_run", "Run an agent")
+    .headers(&[Parameter {
         name: "Idempotency-Key",
         about: "The same request under the same key creates one run, for 24 hours.",
-    }],
-    errors: &[Code::AgentNotFound, Code::ThreadWaiting, Code::InvalidInput],
-    handler: |call| Box::pin(create(call)),
-    ..BASE
-}];
+    }])
+    .errors(&[Code::AgentNotFound, Code::ThreadWaiting, Code::InvalidInput])];
 
 async fn create(call: CommunicationCall) -> Result<Reply> {
     let mut body: RunCreateRequest = call.message_body()?;
@@ -79,21 +74,11 @@ fn new_run(call: &CommunicationCall, body: RunCreateRequest) -> Result<RunReques
     let agent: AgentName = agent(call, &body.agent_name)?.name.clone();
     let id = body.session_id.map(|id| ThreadId::from_uuid(id.get()));
     Ok(RunRequest {
-        agent,
-        thread: ThreadChoice::Ensure(NewThread { id, metadata: None }),
-        id: None,
-        input,
         config,
-        metadata: None,
-        strategy: Strategy::Enqueue,
-        when_waiting: WhenWaiting::Start,
-        when_holding: WhenHolding::Refuse,
         idempotency,
-        not_before: None,
         rules: call.is_strict().then(|| Arc::from(strict::RULES)),
-        callback: None,
-        request: None,
         synchronous: body.mode == RunMode::Sync,
+        ..RunRequest::new(agent, ThreadChoice::Ensure(NewThread { id, metadata: None }), input)
     })
 }
 

@@ -20,22 +20,18 @@ use crate::route::Parameter;
 const DEFAULT_LIMIT: usize = 20;
 const MAX_LIMIT: usize = 100;
 
-pub(crate) const ROUTES: &[CommunicationRoute] = &[CommunicationRoute {
-    path: "/runs",
-    operation: "communication_list_runs",
-    summary: "Runs, newest first",
-    query: &[
+pub(crate) const ROUTES: &[CommunicationRoute] = &[BASE
+    .at("/runs", |call| Box::pin(list(call)))
+    .named("communication_list_runs", "Runs, newest first")
+    .query(&[
         Parameter { name: "agent_name", about: "Only runs of this agent." },
         Parameter { name: "session_id", about: "Only runs of this session." },
         Parameter { name: "status", about: "Only runs in this status." },
         Parameter { name: "limit", about: "The most runs of the page: 1 to 100, by default 20." },
         Parameter { name: "after", about: "The `next` of the page before." },
         ANYTHING,
-    ],
-    errors: &[Code::AgentNotFound, Code::ThreadNotFound, Code::InvalidCursor],
-    handler: |call| Box::pin(list(call)),
-    ..BASE
-}];
+    ])
+    .errors(&[Code::AgentNotFound, Code::ThreadNotFound, Code::InvalidCursor])];
 
 async fn list(call: CommunicationCall) -> Result<Reply> {
     let limit = number(&call, "limit", 1..=MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT);

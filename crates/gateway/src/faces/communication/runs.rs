@@ -8,14 +8,10 @@ use super::log::{self, Until};
 use super::{BASE, CommunicationCall, CommunicationRoute};
 use crate::http::reply::Reply;
 
-pub(crate) const ROUTES: &[CommunicationRoute] = &[CommunicationRoute {
-    path: "/runs/{run_id}",
-    operation: "communication_get_run",
-    summary: "One run, with its output and what it waits for",
-    errors: &[Code::InvalidId, Code::RunNotFound],
-    handler: |call| Box::pin(get(call)),
-    ..BASE
-}];
+pub(crate) const ROUTES: &[CommunicationRoute] = &[BASE
+    .at("/runs/{run_id}", |call| Box::pin(get(call)))
+    .named("communication_get_run", "One run, with its output and what it waits for")
+    .errors(&[Code::InvalidId, Code::RunNotFound])];
 
 async fn get(call: CommunicationCall) -> Result<Reply> {
     let row = call.named_run().await?;

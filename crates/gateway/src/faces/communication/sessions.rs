@@ -14,39 +14,25 @@ use trilogue_wire::agent_communication::Session;
 use super::{BASE, CommunicationCall, CommunicationRoute};
 use crate::http::reply::Reply;
 
-const SESSION: CommunicationRoute = CommunicationRoute {
-    path: "/sessions/{session_id}",
-    operation: "communication_get_session",
-    summary: "A session: the addresses of its messages and of its state",
-    errors: &[Code::InvalidId, Code::ThreadNotFound],
-    handler: |call| Box::pin(get(call)),
-    ..BASE
-};
+const SESSION: CommunicationRoute = BASE
+    .at("/sessions/{session_id}", |call| Box::pin(get(call)))
+    .named("communication_get_session", "A session: the addresses of its messages and of its state")
+    .errors(&[Code::InvalidId, Code::ThreadNotFound]);
 
 pub(crate) const ROUTES: &[CommunicationRoute] = &[
     SESSION,
-    CommunicationRoute {
-        path: "/session/{session_id}",
-        operation: "communication_get_session_alias",
-        summary: "The same under the path of the protocol's document",
-        ..SESSION
-    },
-    CommunicationRoute {
-        path: "/sessions/{session_id}/state/{checkpoint_id}",
-        operation: "communication_get_state",
-        summary: "A state of a session",
-        errors: &[Code::InvalidId, Code::ThreadNotFound, Code::NotFound],
-        handler: |call| Box::pin(state(call)),
-        ..SESSION
-    },
-    CommunicationRoute {
-        path: "/sessions/{session_id}/blobs/{sha256}",
-        operation: "communication_get_blob",
-        summary: "Large content that a part of this session links to",
-        errors: &[Code::InvalidId, Code::ThreadNotFound, Code::NotFound],
-        handler: |call| Box::pin(blob(call)),
-        ..SESSION
-    },
+    SESSION.path("/session/{session_id}").named(
+        "communication_get_session_alias",
+        "The same under the path of the protocol's document",
+    ),
+    SESSION
+        .at("/sessions/{session_id}/state/{checkpoint_id}", |call| Box::pin(state(call)))
+        .named("communication_get_state", "A state of a session")
+        .errors(&[Code::InvalidId, Code::ThreadNotFound, Code::NotFound]),
+    SESSION
+        .at("/sessions/{session_id}/blobs/{sha256}", |call| Box::pin(blob(call)))
+        .named("communication_get_blob", "Large content that a part of this session links to")
+        .errors(&[Code::InvalidId, Code::ThreadNotFound, Code::NotFound]),
 ];
 
 async fn get(call: CommunicationCall) -> Result<Reply> {

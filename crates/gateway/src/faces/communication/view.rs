@@ -9,7 +9,7 @@ use serde_json::json;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::event::Event;
 use trilogue_domain::{Error, InterruptId};
-use trilogue_mapping::communication::{Projection, Show};
+use trilogue_mapping::communication::{Projection, ProjectionOptions};
 use trilogue_wire::agent_communication as wire;
 use trilogue_wire::native::Gap;
 
@@ -44,7 +44,7 @@ impl View for CommunicationView {
     }
 
     fn begin(&self) -> Box<dyn Fold> {
-        Box::new(Folding(Projection::new(Show {
+        Box::new(Folding(Projection::new(ProjectionOptions {
             strict: self.strict,
             base: Arc::clone(&self.base),
             max_inline_bytes: self.max_inline_bytes,

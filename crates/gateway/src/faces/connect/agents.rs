@@ -8,77 +8,56 @@ use trilogue_wire::agent_connect as wire;
 
 use super::{BASE, ConnectCall, ConnectRoute, look_up, request};
 use crate::http::reply::Reply;
-use crate::route::{Access, Verb, json_response, of};
+use crate::route::{Access, json_response, of};
 
-const AGENT: ConnectRoute = ConnectRoute {
-    path: "/agents/{agent_id}",
-    access: Access::Agent(Right::Read),
-    operation: "connect_get_agent",
-    summary: "One agent",
-    answers: &[json_response(200, "The agent.", of::<wire::Agent>)],
-    errors: &[Code::AgentNotFound],
-    handler: |call| Box::pin(async move { get(&call) }),
-    ..BASE
-};
+const AGENT: ConnectRoute = BASE
+    .at("/agents/{agent_id}", |call| Box::pin(async move { get(&call) }))
+    .access(Access::Agent(Right::Read))
+    .named("connect_get_agent", "One agent")
+    .answers(&[json_response(200, "The agent.", of::<wire::Agent>)])
+    .errors(&[Code::AgentNotFound]);
 
-const DESCRIPTOR: ConnectRoute = ConnectRoute {
-    path: "/agents/{agent_id}/descriptor",
-    operation: "connect_get_descriptor",
-    summary: "An agent's descriptor, as its author declares it",
-    answers: &[json_response(200, "The descriptor.", of::<wire::Descriptor>)],
-    handler: |call| Box::pin(async move { descriptor(&call) }),
-    ..AGENT
-};
+const DESCRIPTOR: ConnectRoute = AGENT
+    .at("/agents/{agent_id}/descriptor", |call| Box::pin(async move { descriptor(&call) }))
+    .named("connect_get_descriptor", "An agent's descriptor, as its author declares it")
+    .answers(&[json_response(200, "The descriptor.", of::<wire::Descriptor>)]);
 
 pub(crate) const ROUTES: &[ConnectRoute] = &[
-    ConnectRoute {
-        verb: Verb::Post,
-        path: "/agents/search",
-        access: Access::Right(Right::Read),
-        operation: "connect_search_agents",
-        summary: "Agents by name and version; all of them unless `limit` or `offset` ask for a page",
-        request: Some(of::<wire::AgentSearchRequest>),
-        answers: &[json_response(200, "The agents.", of::<Vec<wire::Agent>>)],
-        errors: &[],
-        handler: |call| Box::pin(async move { search(&call) }),
-        ..AGENT
-    },
+    AGENT
+        .post("/agents/search", |call| Box::pin(async move { search(&call) }))
+        .access(Access::Right(Right::Read))
+        .named(
+            "connect_search_agents",
+            "Agents by name and version; all of them unless `limit` or `offset` ask for a \
+             page",
+        )
+        .request(of::<wire::AgentSearchRequest>)
+        .answers(&[json_response(200, "The agents.", of::<Vec<wire::Agent>>)])
+        .errors(&[]),
     AGENT,
     DESCRIPTOR,
-    ConnectRoute {
-        path: "/agents/agent/{agent_id}/descriptor",
-        operation: "connect_get_descriptor_alias",
-        summary: "The same under the path of the protocol's document",
-        ..DESCRIPTOR
-    },
-    ConnectRoute {
-        path: "/agents/{agent_id}/manifest",
-        operation: "connect_get_manifest",
-        summary: "The same as earlier versions of the protocol had it",
-        ..DESCRIPTOR
-    },
-    ConnectRoute {
-        path: "/agents/{agent_id}/details",
-        operation: "connect_get_details",
-        summary: "The same as earlier versions of the protocol had it",
-        ..DESCRIPTOR
-    },
-    ConnectRoute {
-        path: "/agents/{agent_id}/capabilities",
-        operation: "connect_get_capabilities",
-        summary: "What an agent can do on this server: what its author declares, and what the server adds",
-        answers: &[json_response(200, "The capabilities.", of::<wire::AgentCapabilities>)],
-        handler: |call| Box::pin(async move { capabilities(&call) }),
-        ..AGENT
-    },
-    ConnectRoute {
-        path: "/agents/{agent_id}/schemas",
-        operation: "connect_get_schemas",
-        summary: "Which data an agent takes and gives",
-        answers: &[json_response(200, "The schemas.", of::<wire::AgentSchemas>)],
-        handler: |call| Box::pin(async move { schemas(&call) }),
-        ..AGENT
-    },
+    DESCRIPTOR.path("/agents/agent/{agent_id}/descriptor").named(
+        "connect_get_descriptor_alias",
+        "The same under the path of the protocol's document",
+    ),
+    DESCRIPTOR
+        .path("/agents/{agent_id}/manifest")
+        .named("connect_get_manifest", "The same as earlier versions of the protocol had it"),
+    DESCRIPTOR
+        .path("/agents/{agent_id}/details")
+        .named("connect_get_details", "The same as earlier versions of the protocol had it"),
+    AGENT
+        .at("/agents/{agent_id}/capabilities", |call| Box::pin(async move { capabilities(&call) }))
+        .named(
+            "connect_get_capabilities",
+            "What an agent can do on this server: what its author declares, and what the \
+             server adds",
+        )
+        .answers(&[json_response(200, "The capabilities.", of::<wire::AgentCapabilities>)]),
+    AGENT
+        .at("/agents/{agent_id}/schemas", |call| Box::pin(async move { schemas(&call) }))
+        .named("connect_get_schemas", "Which data an agent takes and gives")
+        .answers(&[json_response(200, "The schemas.", of::<wire::AgentSchemas>)]),
 ];
 
 fn search(call: &ConnectCall) -> Result<Reply> {

@@ -12,25 +12,22 @@ use crate::http::reply::Reply;
 use crate::route::{Access, json_response, of};
 
 pub(crate) const ROUTES: &[ConnectRoute] = &[
-    ConnectRoute {
-        path: "/authentication",
-        access: Access::Public,
-        operation: "connect_get_authentication",
-        summary: "How callers show who they are; with valid credentials, also what these permit",
-        answers: &[json_response(200, "The schemes.", of::<wire::Authentication>)],
-        handler: |call| Box::pin(async move { Ok(of_server(&call)) }),
-        ..BASE
-    },
-    ConnectRoute {
-        path: "/agents/{agent_id}/authentication",
-        access: Access::Public,
-        operation: "connect_get_agent_authentication",
-        summary: "How callers of an agent show who they are; with valid credentials, also what these permit",
-        answers: &[json_response(200, "The schemes.", of::<wire::Authentication>)],
-        errors: &[Code::AgentNotFound],
-        handler: |call| Box::pin(async move { of_agent(&call) }),
-        ..BASE
-    },
+    BASE.at("/authentication", |call| Box::pin(async move { Ok(of_server(&call)) }))
+        .access(Access::Public)
+        .named(
+            "connect_get_authentication",
+            "How callers show who they are; with valid credentials, also what these permit",
+        )
+        .answers(&[json_response(200, "The schemes.", of::<wire::Authentication>)]),
+    BASE.at("/agents/{agent_id}/authentication", |call| Box::pin(async move { of_agent(&call) }))
+        .access(Access::Public)
+        .named(
+            "connect_get_agent_authentication",
+            "How callers of an agent show who they are; with valid credentials, also what \
+             these permit",
+        )
+        .answers(&[json_response(200, "The schemes.", of::<wire::Authentication>)])
+        .errors(&[Code::AgentNotFound]),
 ];
 
 fn of_server(call: &ConnectCall) -> Reply {

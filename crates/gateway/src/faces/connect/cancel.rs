@@ -10,58 +10,44 @@ use trilogue_wire::agent_connect::CancelAction;
 
 use super::{ANYTHING, BASE, ConnectCall, ConnectRoute, look_up, request};
 use crate::http::reply::Reply;
-use crate::route::{Access, Parameter, Verb};
+use crate::route::{Access, Parameter};
 
 /// How long a rollback that the client does not wait for is waited for all the same: its agent is told by then.
 const ROLLBACK_PATIENCE: Duration = Duration::from_secs(1);
 
-const CANCEL: ConnectRoute = ConnectRoute {
-    verb: Verb::Post,
-    path: "/runs/{run_id}/cancel",
-    access: Access::Agent(Right::Run),
-    operation: "connect_cancel_run",
-    summary: "Ask a run to stop; one that has ended stays as it is",
-    query: &[
+const CANCEL: ConnectRoute = BASE
+    .post("/runs/{run_id}/cancel", |call| Box::pin(cancel(call)))
+    .access(Access::Agent(Right::Run))
+    .named("connect_cancel_run", "Ask a run to stop; one that has ended stays as it is")
+    .query(&[
         Parameter { name: "wait", about: "With `true`: answer when it has stopped." },
         Parameter {
             name: "action",
             about: "`interrupt` keeps the run and what it did, `rollback` removes both.",
         },
         ANYTHING,
-    ],
-    answers: &[crate::route::no_content("It is asked to stop.")],
-    errors: &[Code::RunNotFound, Code::InvalidRequest],
-    handler: |call| Box::pin(cancel(call)),
-    ..BASE
-};
+    ])
+    .answers(&[crate::route::no_content("It is asked to stop.")])
+    .errors(&[Code::RunNotFound, Code::InvalidRequest]);
 
-const DELETE: ConnectRoute = ConnectRoute {
-    verb: Verb::Delete,
-    path: "/runs/{run_id}",
-    operation: "connect_delete_run",
-    summary: "Remove a run; one that has not ended is cancelled first",
-    query: &[ANYTHING],
-    answers: &[crate::route::no_content("It is gone.")],
-    errors: &[Code::RunNotFound],
-    handler: |call| Box::pin(delete(call)),
-    ..CANCEL
-};
+const DELETE: ConnectRoute = CANCEL
+    .delete("/runs/{run_id}", |call| Box::pin(delete(call)))
+    .named("connect_delete_run", "Remove a run; one that has not ended is cancelled first")
+    .query(&[ANYTHING])
+    .answers(&[crate::route::no_content("It is gone.")])
+    .errors(&[Code::RunNotFound]);
 
 pub(crate) const ROUTES: &[ConnectRoute] = &[
     CANCEL,
     DELETE,
-    ConnectRoute {
-        path: "/threads/{thread_id}/runs/{run_id}/cancel",
-        operation: "connect_cancel_thread_run",
-        errors: &[Code::ThreadNotFound, Code::RunNotFound, Code::InvalidRequest],
-        ..CANCEL
-    },
-    ConnectRoute {
-        path: "/threads/{thread_id}/runs/{run_id}",
-        operation: "connect_delete_thread_run",
-        errors: &[Code::ThreadNotFound, Code::RunNotFound],
-        ..DELETE
-    },
+    CANCEL
+        .path("/threads/{thread_id}/runs/{run_id}/cancel")
+        .operation("connect_cancel_thread_run")
+        .errors(&[Code::ThreadNotFound, Code::RunNotFound, Code::InvalidRequest]),
+    DELETE
+        .path("/threads/{thread_id}/runs/{run_id}")
+        .operation("connect_delete_thread_run")
+        .errors(&[Code::ThreadNotFound, Code::RunNotFound]),
 ];
 
 async fn cancel(call: ConnectCall) -> Result<Reply> {

@@ -17,74 +17,51 @@ use crate::route::{Access, Verb, json_response, no_content, of};
 
 const MAX_NAME_BYTES: usize = 256;
 
-const ONE: ConnectRoute = ConnectRoute {
-    path: "/agents/{agent_id}/configurations/{configuration_id}",
-    access: Access::Agent(Right::Read),
-    operation: "connect_get_configuration",
-    summary: "One configured instance",
-    answers: &[json_response(200, "The instance.", of::<wire::Configuration>)],
-    errors: &[Code::AgentNotFound, Code::ConfigurationNotFound],
-    handler: |call| Box::pin(get(call)),
-    ..BASE
-};
+const ONE: ConnectRoute = BASE
+    .at("/agents/{agent_id}/configurations/{configuration_id}", |call| Box::pin(get(call)))
+    .access(Access::Agent(Right::Read))
+    .named("connect_get_configuration", "One configured instance")
+    .answers(&[json_response(200, "The instance.", of::<wire::Configuration>)])
+    .errors(&[Code::AgentNotFound, Code::ConfigurationNotFound]);
 
-const CREATE: ConnectRoute = ConnectRoute {
-    verb: Verb::Post,
-    path: "/agents/{agent_id}/configurations",
-    access: Access::Agent(Right::Run),
-    operation: "connect_create_configuration",
-    summary: "Configure an agent, for runs to come",
-    request: Some(of::<wire::ConfigurationCreate>),
-    errors: &[
+const CREATE: ConnectRoute = ONE
+    .post("/agents/{agent_id}/configurations", |call| Box::pin(create(call)))
+    .access(Access::Agent(Right::Run))
+    .named("connect_create_configuration", "Configure an agent, for runs to come")
+    .request(of::<wire::ConfigurationCreate>)
+    .errors(&[
         Code::AgentNotFound,
         Code::AlreadyExists,
         Code::ConfigurationNotSupported,
         Code::ConfigInvalid,
-    ],
-    handler: |call| Box::pin(create(call)),
-    ..ONE
-};
+    ]);
 
 pub(crate) const ROUTES: &[ConnectRoute] = &[
     ONE,
     CREATE,
-    ConnectRoute {
-        path: "/configurations",
-        operation: "connect_create_configuration_alias",
-        summary: "The same with the agent's id in the body",
-        ..CREATE
-    },
-    ConnectRoute {
-        verb: Verb::Patch,
-        access: Access::Agent(Right::Run),
-        operation: "connect_patch_configuration",
-        summary: "Change an instance; runs that exist keep what they were given",
-        request: Some(of::<wire::ConfigurationPatch>),
-        errors: &[Code::AgentNotFound, Code::ConfigurationNotFound, Code::ConfigInvalid],
-        handler: |call| Box::pin(patch(call)),
-        ..ONE
-    },
-    ConnectRoute {
-        verb: Verb::Delete,
-        access: Access::Agent(Right::Run),
-        operation: "connect_delete_configuration",
-        summary: "Remove an instance",
-        answers: &[no_content("It is gone.")],
-        handler: |call| Box::pin(delete(call)),
-        ..ONE
-    },
-    ConnectRoute {
-        verb: Verb::Post,
-        path: "/agents/{agent_id}/configurations/search",
-        access: Access::Right(Right::Read),
-        operation: "connect_search_configurations",
-        summary: "The instances of an agent, newest first",
-        request: Some(of::<wire::ConfigurationSearchRequest>),
-        answers: &[json_response(200, "The instances.", of::<Vec<wire::Configuration>>)],
-        errors: &[Code::AgentNotFound],
-        handler: |call| Box::pin(search(call)),
-        ..ONE
-    },
+    CREATE
+        .path("/configurations")
+        .named("connect_create_configuration_alias", "The same with the agent's id in the body"),
+    ONE.verb(Verb::Patch)
+        .handler(|call| Box::pin(patch(call)))
+        .access(Access::Agent(Right::Run))
+        .named(
+            "connect_patch_configuration",
+            "Change an instance; runs that exist keep what they were given",
+        )
+        .request(of::<wire::ConfigurationPatch>)
+        .errors(&[Code::AgentNotFound, Code::ConfigurationNotFound, Code::ConfigInvalid]),
+    ONE.verb(Verb::Delete)
+        .handler(|call| Box::pin(delete(call)))
+        .access(Access::Agent(Right::Run))
+        .named("connect_delete_configuration", "Remove an instance")
+        .answers(&[no_content("It is gone.")]),
+    ONE.post("/agents/{agent_id}/configurations/search", |call| Box::pin(search(call)))
+        .access(Access::Right(Right::Read))
+        .named("connect_search_configurations", "The instances of an agent, newest first")
+        .request(of::<wire::ConfigurationSearchRequest>)
+        .answers(&[json_response(200, "The instances.", of::<Vec<wire::Configuration>>)])
+        .errors(&[Code::AgentNotFound]),
 ];
 
 async fn create(call: ConnectCall) -> Result<Reply> {

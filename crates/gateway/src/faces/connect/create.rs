@@ -19,7 +19,7 @@ use super::wait::{self, PendingReply, TIMEOUT};
 use super::{ANYTHING, BASE, ConnectCall, ConnectRoute, State, request};
 use crate::faces::common::idempotency::REPLAYED;
 use crate::http::reply::Reply;
-use crate::route::{Access, Parameter, Verb, json_response, of};
+use crate::route::{Access, Parameter, json_response, of};
 
 const IDEMPOTENCY: Parameter = Parameter {
     name: "Idempotency-Key",
@@ -52,65 +52,51 @@ const THREAD_ERRORS: &[Code] = &[
     Code::AgentMemoryNotRewindable,
 ];
 
-const CREATE: ConnectRoute = ConnectRoute {
-    verb: Verb::Post,
-    path: "/runs",
-    access: Access::Agent(Right::Run),
-    operation: "connect_create_run",
-    summary: "Run an agent; its output is asked for later",
-    headers: &[IDEMPOTENCY],
-    request: Some(of::<wire::RunCreate>),
-    answers: &[json_response(200, "The run, which is pending.", of::<wire::Run>)],
-    errors: ERRORS,
-    handler: |call| Box::pin(create(call, ReplyMode::Later)),
-    ..BASE
-};
+const CREATE: ConnectRoute = BASE
+    .post("/runs", |call| Box::pin(create(call, ReplyMode::Later)))
+    .access(Access::Agent(Right::Run))
+    .named("connect_create_run", "Run an agent; its output is asked for later")
+    .headers(&[IDEMPOTENCY])
+    .request(of::<wire::RunCreate>)
+    .answers(&[json_response(200, "The run, which is pending.", of::<wire::Run>)])
+    .errors(ERRORS);
 
-const WAIT: ConnectRoute = ConnectRoute {
-    path: "/runs/wait",
-    operation: "connect_create_run_and_wait",
-    summary: "Run an agent and wait for its output",
-    query: &[TIMEOUT, ANYTHING],
-    answers: wait::ANSWERS,
-    handler: |call| Box::pin(create(call, ReplyMode::Wait)),
-    ..CREATE
-};
+const WAIT: ConnectRoute = CREATE
+    .at("/runs/wait", |call| Box::pin(create(call, ReplyMode::Wait)))
+    .named("connect_create_run_and_wait", "Run an agent and wait for its output")
+    .query(&[TIMEOUT, ANYTHING])
+    .answers(wait::ANSWERS);
 
-const STREAMED: ConnectRoute = ConnectRoute {
-    path: "/runs/stream",
-    operation: "connect_create_run_and_stream",
-    summary: "Run an agent and stream its output",
-    headers: &[IDEMPOTENCY, LAST_EVENT],
-    answers: &[STREAM],
-    handler: |call| Box::pin(create(call, ReplyMode::Streaming)),
-    ..CREATE
-};
+const STREAMED: ConnectRoute = CREATE
+    .at("/runs/stream", |call| Box::pin(create(call, ReplyMode::Streaming)))
+    .named("connect_create_run_and_stream", "Run an agent and stream its output")
+    .headers(&[IDEMPOTENCY, LAST_EVENT])
+    .answers(&[STREAM]);
 
 pub(crate) const ROUTES: &[ConnectRoute] = &[
     CREATE,
     WAIT,
     STREAMED,
-    ConnectRoute {
-        path: "/threads/{thread_id}/runs",
-        operation: "connect_create_thread_run",
-        summary: "Run an agent on a thread; its output is asked for later",
-        errors: THREAD_ERRORS,
-        ..CREATE
-    },
-    ConnectRoute {
-        path: "/threads/{thread_id}/runs/wait",
-        operation: "connect_create_thread_run_and_wait",
-        summary: "Run an agent on a thread and wait for its output",
-        errors: THREAD_ERRORS,
-        ..WAIT
-    },
-    ConnectRoute {
-        path: "/threads/{thread_id}/runs/stream",
-        operation: "connect_create_thread_run_and_stream",
-        summary: "Run an agent on a thread and stream its output",
-        errors: THREAD_ERRORS,
-        ..STREAMED
-    },
+    CREATE
+        .path("/threads/{thread_id}/runs")
+        .named(
+            "connect_create_thread_run",
+            "Run an agent on a thread; its output is asked for later",
+        )
+        .errors(THREAD_ERRORS),
+    WAIT.path("/threads/{thread_id}/runs/wait")
+        .named(
+            "connect_create_thread_run_and_wait",
+            "Run an agent on a thread and wait for its output",
+        )
+        .errors(THREAD_ERRORS),
+    STREAMED
+        .path("/threads/{thread_id}/runs/stream")
+        .named(
+            "connect_create_thread_run_and_stream",
+            "Run an agent on a thread and stream its output",
+        )
+        .errors(THREAD_ERRORS),
 ];
 
 async fn create(call: ConnectCall, mode: ReplyMode) -> Result<Reply> {

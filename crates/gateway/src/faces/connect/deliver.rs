@@ -16,7 +16,7 @@ use trilogue_domain::{
     ThreadKey, Timestamp, lock,
 };
 use trilogue_mapping::connect::{
-    self as mapping, CallbackContent, RunOf, Show, Updates, Values, delivered,
+    self as mapping, CallbackContent, RunFields, Updates, Values, ValuesOptions, delivered,
 };
 use trilogue_runtime::Runtime;
 use trilogue_store::Read;
@@ -185,7 +185,7 @@ impl CallbackDelivery {
         let made_up = || Json::from_value(&serde_json::json!({ "agent_id": agent_id }));
         let creation = row.request.clone().unwrap_or_else(made_up);
         let kept: KeptRequest = serde_json::from_slice(creation.as_bytes()).unwrap_or_default();
-        mapping::run(&RunOf {
+        mapping::run(&RunFields {
             id: row.id.as_str(),
             thread_id: row.thread_id.as_str(),
             agent_id: &agent_id,
@@ -202,7 +202,7 @@ impl CallbackDelivery {
         let kept = self.folds().take(row.key).filter(|fold| fold.number <= number);
         let mut fold = kept.unwrap_or_else(|| RunFold {
             values: Values::new(
-                Show {
+                ValuesOptions {
                     card: Arc::new(card),
                     literal: false,
                     base: Arc::clone(&self.base),
@@ -347,7 +347,7 @@ mod tests {
 
     fn fold(size: usize) -> RunFold {
         let run = RunId::generate();
-        let show = Show {
+        let show = ValuesOptions {
             card: Arc::new(unknown(AgentName::parse("gone").unwrap())),
             literal: false,
             base: Arc::from(""),

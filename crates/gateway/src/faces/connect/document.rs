@@ -14,26 +14,21 @@ use crate::faces::common::openapi::{self, Failures};
 use crate::http::reply::Reply;
 use crate::route::{Access, json_response, of};
 
-const DOCUMENT: ConnectRoute = ConnectRoute {
-    path: "/openapi.json",
-    access: Access::Public,
-    operation: "connect_get_openapi",
-    summary: "This document",
-    answers: &[json_response(200, "An OpenAPI document.", of::<Value>)],
-    handler: |call| Box::pin(async move { Ok(of_face(&call)) }),
-    ..BASE
-};
+const DOCUMENT: ConnectRoute = BASE
+    .at("/openapi.json", |call| Box::pin(async move { Ok(of_face(&call)) }))
+    .access(Access::Public)
+    .named("connect_get_openapi", "This document")
+    .answers(&[json_response(200, "An OpenAPI document.", of::<Value>)]);
 
 pub(crate) const ROUTES: &[ConnectRoute] = &[
     DOCUMENT,
-    ConnectRoute {
-        path: "/agents/{agent_id}/openapi",
-        operation: "connect_get_agent_openapi",
-        summary: "This document for one agent: its schemas in their places, and only what it does",
-        errors: &[Code::AgentNotFound],
-        handler: |call| Box::pin(async move { of_agent(&call) }),
-        ..DOCUMENT
-    },
+    DOCUMENT
+        .at("/agents/{agent_id}/openapi", |call| Box::pin(async move { of_agent(&call) }))
+        .named(
+            "connect_get_agent_openapi",
+            "This document for one agent: its schemas in their places, and only what it does",
+        )
+        .errors(&[Code::AgentNotFound]),
 ];
 
 pub(super) fn of_face(call: &ConnectCall) -> Reply {

@@ -10,25 +10,15 @@ use crate::http::reply::Reply;
 use crate::route::{Access, json_response, of};
 
 pub(crate) const ROUTES: &[ConnectRoute] = &[
-    ConnectRoute {
-        path: "/errors",
-        access: Access::Public,
-        operation: "connect_list_errors",
-        summary: "The errors of the protocol",
-        answers: &[json_response(200, "The definitions.", of::<Vec<wire::ErrorDefinition>>)],
-        handler: |_| Box::pin(async { Ok(Reply::ok(&mapping::definitions())) }),
-        ..BASE
-    },
-    ConnectRoute {
-        path: "/agents/{agent_id}/errors",
-        access: Access::Agent(Right::Read),
-        operation: "connect_list_agent_errors",
-        summary: "The errors of an agent's own",
-        answers: &[json_response(200, "The definitions.", of::<wire::AgentErrors>)],
-        errors: &[Code::AgentNotFound],
-        handler: |call| Box::pin(async move { of_agent(&call) }),
-        ..BASE
-    },
+    BASE.at("/errors", |_| Box::pin(async { Ok(Reply::ok(&mapping::definitions())) }))
+        .access(Access::Public)
+        .named("connect_list_errors", "The errors of the protocol")
+        .answers(&[json_response(200, "The definitions.", of::<Vec<wire::ErrorDefinition>>)]),
+    BASE.at("/agents/{agent_id}/errors", |call| Box::pin(async move { of_agent(&call) }))
+        .access(Access::Agent(Right::Read))
+        .named("connect_list_agent_errors", "The errors of an agent's own")
+        .answers(&[json_response(200, "The definitions.", of::<wire::AgentErrors>)])
+        .errors(&[Code::AgentNotFound]),
 ];
 
 fn of_agent(call: &ConnectCall) -> Result<Reply> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, RunEvent};
 use trilogue_domain::{Code, Error, Event, Json, ThreadKey, Transcript};
-use trilogue_mapping::connect::{self as mapping, Links, Show, Values};
+use trilogue_mapping::connect::{self as mapping, Links, Values, ValuesOptions};
 use trilogue_store::Frame;
 use trilogue_store::rows::RunRow;
 
@@ -90,7 +90,7 @@ pub(super) fn links(call: &ConnectCall, thread: &trilogue_domain::ThreadId) -> L
 }
 
 fn begun(call: &ConnectCall, run: &RunRow) -> Values {
-    let show = Show {
+    let show = ValuesOptions {
         card: look_up::agent_of(call, run).card,
         literal: request::is_literal(call),
         base: Arc::from(call.state.place.base_for(call)),

@@ -13,54 +13,44 @@ use crate::http::reply::Reply;
 use crate::route::{Access, Parameter, ResponseContent, RouteResponse, json_response, of};
 
 /// Of one thread, whose id nobody guesses.
-const THREAD: ConnectRoute = ConnectRoute { access: Access::Agent(Right::Read), ..BASE };
+const THREAD: ConnectRoute = BASE.access(Access::Agent(Right::Read));
 
 pub(crate) const ROUTES: &[ConnectRoute] = &[
-    ConnectRoute {
-        path: "/threads/{thread_id}/history",
-        operation: "connect_get_thread_history",
-        summary: "The states that a thread had, newest first",
-        query: &[
+    THREAD
+        .at("/threads/{thread_id}/history", |call| Box::pin(history(call)))
+        .named("connect_get_thread_history", "The states that a thread had, newest first")
+        .query(&[
             Parameter { name: "limit", about: "The most states: 1 to 1000, by default 10." },
             Parameter { name: "before", about: "Only states before this checkpoint." },
             ANYTHING,
-        ],
-        answers: &[json_response(200, "The states.", of::<Vec<wire::ThreadState>>)],
-        errors: &[Code::ThreadNotFound, Code::CheckpointNotFound, Code::InvalidRequest],
-        handler: |call| Box::pin(history(call)),
-        ..THREAD
-    },
-    ConnectRoute {
-        path: "/threads/{thread_id}/state",
-        operation: "connect_get_thread_state",
-        summary: "The state of a thread, bare, as earlier versions of the protocol had it",
-        answers: &[json_response(200, "The state.", of::<wire::Json>)],
-        errors: &[Code::ThreadNotFound, Code::CheckpointNotFound],
-        handler: |call| Box::pin(state(call)),
-        ..THREAD
-    },
-    ConnectRoute {
-        path: "/threads/{thread_id}/blobs/{sha256}",
-        operation: "connect_get_blob",
-        summary: "Large content that a message of this thread links to",
-        answers: &[RouteResponse {
+        ])
+        .answers(&[json_response(200, "The states.", of::<Vec<wire::ThreadState>>)])
+        .errors(&[Code::ThreadNotFound, Code::CheckpointNotFound, Code::InvalidRequest]),
+    THREAD
+        .at("/threads/{thread_id}/state", |call| Box::pin(state(call)))
+        .named(
+            "connect_get_thread_state",
+            "The state of a thread, bare, as earlier versions of the protocol had it",
+        )
+        .answers(&[json_response(200, "The state.", of::<wire::Json>)])
+        .errors(&[Code::ThreadNotFound, Code::CheckpointNotFound]),
+    THREAD
+        .at("/threads/{thread_id}/blobs/{sha256}", |call| Box::pin(blob(call)))
+        .named("connect_get_blob", "Large content that a message of this thread links to")
+        .answers(&[RouteResponse {
             status: 200,
             about: "The content.",
             content: ResponseContent::Other("application/octet-stream"),
-        }],
-        errors: &[Code::ThreadNotFound, Code::NotFound],
-        handler: |call| Box::pin(blob(call)),
-        ..THREAD
-    },
-    ConnectRoute {
-        path: "/threads/{thread_id}/runs/{run_id}/threadstate",
-        operation: "connect_get_run_thread_state",
-        summary: "The state that a run left, bare, as earlier versions of the protocol had it",
-        answers: &[json_response(200, "The state.", of::<wire::Json>)],
-        errors: &[Code::ThreadNotFound, Code::RunNotFound, Code::CheckpointNotFound],
-        handler: |call| Box::pin(run_state(call)),
-        ..THREAD
-    },
+        }])
+        .errors(&[Code::ThreadNotFound, Code::NotFound]),
+    THREAD
+        .at("/threads/{thread_id}/runs/{run_id}/threadstate", |call| Box::pin(run_state(call)))
+        .named(
+            "connect_get_run_thread_state",
+            "The state that a run left, bare, as earlier versions of the protocol had it",
+        )
+        .answers(&[json_response(200, "The state.", of::<wire::Json>)])
+        .errors(&[Code::ThreadNotFound, Code::RunNotFound, Code::CheckpointNotFound]),
 ];
 
 async fn history(call: ConnectCall) -> Result<Reply> {

@@ -23,31 +23,24 @@ pub(super) const STREAM: RouteResponse = RouteResponse {
     content: ResponseContent::Other("text/event-stream"),
 };
 
-const JOIN: ConnectRoute = ConnectRoute {
-    path: "/runs/{run_id}/stream",
-    access: Access::Agent(Right::Read),
-    operation: "connect_stream_run",
-    summary: "The output of a run as it comes from now on",
-    headers: &[LAST_EVENT],
-    answers: &[STREAM],
-    errors: &[Code::RunNotFound, Code::InvalidCursor, Code::StreamModeNotSupported],
-    handler: |call| Box::pin(join(call)),
-    ..BASE
-};
+const JOIN: ConnectRoute = BASE
+    .at("/runs/{run_id}/stream", |call| Box::pin(join(call)))
+    .access(Access::Agent(Right::Read))
+    .named("connect_stream_run", "The output of a run as it comes from now on")
+    .headers(&[LAST_EVENT])
+    .answers(&[STREAM])
+    .errors(&[Code::RunNotFound, Code::InvalidCursor, Code::StreamModeNotSupported]);
 
 pub(crate) const ROUTES: &[ConnectRoute] = &[
     JOIN,
-    ConnectRoute {
-        path: "/threads/{thread_id}/runs/{run_id}/stream",
-        operation: "connect_stream_thread_run",
-        errors: &[
+    JOIN.path("/threads/{thread_id}/runs/{run_id}/stream")
+        .operation("connect_stream_thread_run")
+        .errors(&[
             Code::ThreadNotFound,
             Code::RunNotFound,
             Code::InvalidCursor,
             Code::StreamModeNotSupported,
-        ],
-        ..JOIN
-    },
+        ]),
 ];
 
 /// What of a request that made a run says how it is streamed.

@@ -107,10 +107,9 @@ const DEFAULT_LIMIT: usize = 10;
 /// Clients of this protocol send parameters that a server need not know.
 const ANYTHING: Parameter = Parameter { name: "*", about: "Others are ignored." };
 
-const BASE: ConnectRoute = ConnectRoute {
-    query: &[ANYTHING],
-    ..ConnectRoute::base(|call| Box::pin(async move { Ok(document::of_face(&call)) }))
-};
+const BASE: ConnectRoute =
+    ConnectRoute::base(|call| Box::pin(async move { Ok(document::of_face(&call)) }))
+        .query(&[ANYTHING]);
 
 fn routes() -> Vec<ConnectRoute> {
     [

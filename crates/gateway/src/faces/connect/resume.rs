@@ -12,40 +12,39 @@ use trilogue_wire::agent_connect as wire;
 use super::{BASE, ConnectCall, ConnectRoute, look_up, run_show};
 use crate::faces::common::answer_target::{self, Hints};
 use crate::http::reply::{INTERRUPT_ID, Reply};
-use crate::route::{Access, Parameter, Verb, json_response, of};
+use crate::route::{Access, Parameter, json_response, of};
 
 const HINTS: Hints = Hints {
     question: "pending interrupt",
     naming: "in the header 'Interrupt-Id', or as 'interrupt_id' beside 'interrupt_type' and 'resume_payload'",
 };
 
-const RESUME: ConnectRoute = ConnectRoute {
-    verb: Verb::Post,
-    path: "/runs/{run_id}",
-    access: Access::Agent(Right::Answer),
-    operation: "connect_resume_run",
-    summary: "Give a run what it waits for: the payload itself, under the interrupt's type, or as `interrupt_type` and `resume_payload`",
-    headers: &[Parameter { name: "Interrupt-Id", about: "The interrupt that the answer is for." }],
-    request: Some(of::<wire::ResumePayloadSchema>),
-    answers: &[json_response(200, "The run, which goes on.", of::<wire::Run>)],
-    errors: &[
+const RESUME: ConnectRoute = BASE
+    .post("/runs/{run_id}", |call| Box::pin(resume(call)))
+    .access(Access::Agent(Right::Answer))
+    .named(
+        "connect_resume_run",
+        "Give a run what it waits for: the payload itself, under the interrupt's type, or \
+             as `interrupt_type` and `resume_payload`",
+    )
+    .headers(&[Parameter { name: "Interrupt-Id", about: "The interrupt that the answer is for." }])
+    .request(of::<wire::ResumePayloadSchema>)
+    .answers(&[json_response(200, "The run, which goes on.", of::<wire::Run>)])
+    .errors(&[
         Code::RunNotFound,
         Code::RunEnded,
         Code::RunSuperseded,
         Code::InterruptResolved,
         Code::InterruptMismatch,
         Code::AnswerInvalid,
-    ],
-    handler: |call| Box::pin(resume(call)),
-    ..BASE
-};
+    ]);
 
 pub(crate) const ROUTES: &[ConnectRoute] = &[
     RESUME,
-    ConnectRoute {
-        path: "/threads/{thread_id}/runs/{run_id}",
-        operation: "connect_resume_thread_run",
-        errors: &[
+    RESUME
+        .path("/threads/{thread_id}/runs/{run_id}")
+        .operation("connect_resume_thread_run")
+        .errors(&[
             Code::ThreadNotFound,
             Code::RunNotFound,
             Code::RunEnded,
@@ -53,9 +52,7 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
             Code::InterruptResolved,
             Code::InterruptMismatch,
             Code::AnswerInvalid,
-        ],
-        ..RESUME
-    },
+        ]),
 ];
 
 async fn resume(call: ConnectCall) -> Result<Reply> {

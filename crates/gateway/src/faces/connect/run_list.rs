@@ -9,34 +9,31 @@ use trilogue_wire::agent_connect as wire;
 
 use super::{ANYTHING, BASE, ConnectCall, ConnectRoute, look_up, request, run_show};
 use crate::http::reply::Reply;
-use crate::route::{Parameter, Verb, json_response, of};
+use crate::route::{Parameter, json_response, of};
 
 pub(crate) const ROUTES: &[ConnectRoute] = &[
-    ConnectRoute {
-        verb: Verb::Post,
-        path: "/runs/search",
-        operation: "connect_search_runs",
-        summary: "Runs that match, newest first; input that is too large to be kept beside a run is left out",
-        request: Some(of::<wire::RunSearchRequest>),
-        answers: &[json_response(200, "The runs.", of::<Vec<wire::Run>>)],
-        errors: &[Code::FilterTooBroad],
-        handler: |call| Box::pin(search(call)),
-        ..BASE
-    },
-    ConnectRoute {
-        path: "/threads/{thread_id}/runs",
-        operation: "connect_list_thread_runs",
-        summary: "The runs of a thread, newest first; input that is too large to be kept beside a run is left out",
-        query: &[
+    BASE.post("/runs/search", |call| Box::pin(search(call)))
+        .named(
+            "connect_search_runs",
+            "Runs that match, newest first; input that is too large to be kept beside a run \
+             is left out",
+        )
+        .request(of::<wire::RunSearchRequest>)
+        .answers(&[json_response(200, "The runs.", of::<Vec<wire::Run>>)])
+        .errors(&[Code::FilterTooBroad]),
+    BASE.at("/threads/{thread_id}/runs", |call| Box::pin(list(call)))
+        .named(
+            "connect_list_thread_runs",
+            "The runs of a thread, newest first; input that is too large to be kept beside a \
+             run is left out",
+        )
+        .query(&[
             Parameter { name: "limit", about: "The most runs: 1 to 1000, by default 10." },
             Parameter { name: "offset", about: "How many runs are passed over." },
             ANYTHING,
-        ],
-        answers: &[json_response(200, "The runs.", of::<Vec<wire::Run>>)],
-        errors: &[Code::ThreadNotFound, Code::InvalidRequest],
-        handler: |call| Box::pin(list(call)),
-        ..BASE
-    },
+        ])
+        .answers(&[json_response(200, "The runs.", of::<Vec<wire::Run>>)])
+        .errors(&[Code::ThreadNotFound, Code::InvalidRequest]),
 ];
 
 async fn search(call: ConnectCall) -> Result<Reply> {

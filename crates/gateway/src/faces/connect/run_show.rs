@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Failure, InterruptId, Json, Outcome, RunStatus, Timestamp};
-use trilogue_mapping::connect::{self as mapping, RunOf};
+use trilogue_mapping::connect::{self as mapping, RunFields};
 use trilogue_mapping::native::message::PATH_SEGMENT;
 use trilogue_store::Frame;
 use trilogue_store::rows::{InterruptFilter, Page, RunRow};
@@ -155,7 +155,7 @@ fn failed(call: &ConnectCall, row: &RunRow, outcome: Option<&Outcome>) -> Bytes 
 fn rendered(call: &ConnectCall, row: &RunRow, changed: Timestamp, creation: &[u8]) -> Vec<u8> {
     let kept: KeptRequest<'_> = serde_json::from_slice(creation).unwrap_or_default();
     let agent = look_up::agent_of(call, row);
-    mapping::run(&RunOf {
+    mapping::run(&RunFields {
         id: row.id.as_str(),
         thread_id: row.thread_id.as_str(),
         agent_id: &agent.id,

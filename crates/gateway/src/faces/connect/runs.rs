@@ -9,25 +9,18 @@ use super::{BASE, ConnectCall, ConnectRoute, look_up, run_show};
 use crate::http::reply::Reply;
 use crate::route::{Access, json_response, of};
 
-const RUN: ConnectRoute = ConnectRoute {
-    path: "/runs/{run_id}",
-    access: Access::Agent(Right::Read),
-    operation: "connect_get_run",
-    summary: "One run",
-    answers: &[json_response(200, "The run.", of::<wire::Run>)],
-    errors: &[Code::RunNotFound],
-    handler: |call| Box::pin(get(call)),
-    ..BASE
-};
+const RUN: ConnectRoute = BASE
+    .at("/runs/{run_id}", |call| Box::pin(get(call)))
+    .access(Access::Agent(Right::Read))
+    .named("connect_get_run", "One run")
+    .answers(&[json_response(200, "The run.", of::<wire::Run>)])
+    .errors(&[Code::RunNotFound]);
 
 pub(crate) const ROUTES: &[ConnectRoute] = &[
     RUN,
-    ConnectRoute {
-        path: "/threads/{thread_id}/runs/{run_id}",
-        operation: "connect_get_thread_run",
-        errors: &[Code::ThreadNotFound, Code::RunNotFound],
-        ..RUN
-    },
+    RUN.path("/threads/{thread_id}/runs/{run_id}")
+        .operation("connect_get_thread_run")
+        .errors(&[Code::ThreadNotFound, Code::RunNotFound]),
 ];
 
 async fn get(call: ConnectCall) -> Result<Reply> {

@@ -9,7 +9,7 @@ use trilogue_wire::agent_connect as wire;
 
 use super::{BASE, ConnectCall, ConnectRoute, request, thread_show};
 use crate::http::reply::Reply;
-use crate::route::{Verb, json_response, of};
+use crate::route::{json_response, of};
 
 const LEFT_OUT: HeaderValue = HeaderValue::from_static(
     "199 - \"the states are large: some threads are shown without theirs\"",
@@ -20,17 +20,12 @@ const LOOKED_AT_ONCE: usize = 100;
 /// How many are looked at for one answer there.
 const MAX_LOOKED_AT: usize = 1_000;
 
-pub(crate) const ROUTES: &[ConnectRoute] = &[ConnectRoute {
-    verb: Verb::Post,
-    path: "/threads/search",
-    operation: "connect_search_threads",
-    summary: "Threads that match, newest first",
-    request: Some(of::<wire::ThreadSearchRequest>),
-    answers: &[json_response(200, "The threads.", of::<Vec<wire::Thread>>)],
-    errors: &[Code::FilterTooBroad],
-    handler: |call| Box::pin(search(call)),
-    ..BASE
-}];
+pub(crate) const ROUTES: &[ConnectRoute] = &[BASE
+    .post("/threads/search", |call| Box::pin(search(call)))
+    .named("connect_search_threads", "Threads that match, newest first")
+    .request(of::<wire::ThreadSearchRequest>)
+    .answers(&[json_response(200, "The threads.", of::<Vec<wire::Thread>>)])
+    .errors(&[Code::FilterTooBroad])];
 
 async fn search(call: ConnectCall) -> Result<Reply> {
     let body: wire::ThreadSearchRequest = request::body_or_empty(&call)?;

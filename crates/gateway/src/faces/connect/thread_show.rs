@@ -4,8 +4,8 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use trilogue_domain::ThreadActivity;
 use trilogue_domain::error::Result;
-use trilogue_mapping::connect::{self as mapping, CheckpointOf, State, ThreadOf};
-use trilogue_runtime::StateOf;
+use trilogue_mapping::connect::{self as mapping, CheckpointFields, State, ThreadFields};
+use trilogue_runtime::StateContent;
 use trilogue_store::PathReader;
 use trilogue_store::rows::{CheckpointRow, Page, RunFilter, ThreadRow};
 
@@ -58,7 +58,7 @@ pub(super) async fn states(
         if place > 0 {
             out.push(b',');
         }
-        let of = CheckpointOf {
+        let of = CheckpointFields {
             id: checkpoint.id.as_str(),
             state: as_shown(state),
             metadata: origin(call, thread, checkpoint, path.get(place + 1)).await?,
@@ -94,18 +94,18 @@ async fn origin(
     Ok(Value::Object(members))
 }
 
-pub(super) fn bare(call: &ConnectCall, thread: &ThreadRow, state: &StateOf) -> Vec<u8> {
+pub(super) fn bare(call: &ConnectCall, thread: &ThreadRow, state: &StateContent) -> Vec<u8> {
     mapping::state(as_shown(state), &fold::links(call, &thread.id))
 }
 
-fn as_shown(state: &StateOf) -> State<'_> {
+fn as_shown(state: &StateContent) -> State<'_> {
     match state {
-        StateOf::Value(value) => State::Value(value),
-        StateOf::Messages(messages) => State::Messages(messages),
+        StateContent::Value(value) => State::Value(value),
+        StateContent::Messages(messages) => State::Messages(messages),
     }
 }
 
-async fn shown_state(call: &ConnectCall, row: &ThreadRow) -> Result<Option<StateOf>> {
+async fn shown_state(call: &ConnectCall, row: &ThreadRow) -> Result<Option<StateContent>> {
     if row.head.is_none() || is_hidden(call, row).await? {
         return Ok(None);
     }
@@ -116,9 +116,9 @@ fn rendered(
     call: &ConnectCall,
     row: &ThreadRow,
     standing: ThreadActivity,
-    state: Option<&StateOf>,
+    state: Option<&StateContent>,
 ) -> Vec<u8> {
-    let of = ThreadOf {
+    let of = ThreadFields {
         id: row.id.as_str(),
         created_at: row.created_at,
         updated_at: row.updated_at,

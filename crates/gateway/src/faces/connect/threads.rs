@@ -4,7 +4,7 @@ use http::StatusCode;
 use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointId, Code, Error, Json, Right, ThreadId};
 use trilogue_mapping::native::{read_json, shown};
-use trilogue_runtime::{NewThread, StateOf, ThreadPatch};
+use trilogue_runtime::{NewThread, StateContent, ThreadPatch};
 use trilogue_store::rows::{CheckpointRow, ThreadRow};
 use trilogue_wire::agent_connect as wire;
 
@@ -12,64 +12,50 @@ use super::{BASE, ConnectCall, ConnectRoute, fault, look_up, request, thread_sho
 use crate::http::reply::Reply;
 use crate::route::{Access, Verb, json_response, no_content, of};
 
-const THREAD: ConnectRoute = ConnectRoute {
-    path: "/threads/{thread_id}",
-    access: Access::Agent(Right::Read),
-    operation: "connect_get_thread",
-    summary: "One thread, with its state",
-    answers: &[json_response(200, "The thread.", of::<wire::Thread>)],
-    errors: &[Code::ThreadNotFound],
-    handler: |call| Box::pin(get(call)),
-    ..BASE
-};
+const THREAD: ConnectRoute = BASE
+    .at("/threads/{thread_id}", |call| Box::pin(get(call)))
+    .access(Access::Agent(Right::Read))
+    .named("connect_get_thread", "One thread, with its state")
+    .answers(&[json_response(200, "The thread.", of::<wire::Thread>)])
+    .errors(&[Code::ThreadNotFound]);
 
-const CHANGE: ConnectRoute = ConnectRoute { access: Access::Agent(Right::Run), ..THREAD };
+const CHANGE: ConnectRoute = THREAD.access(Access::Agent(Right::Run));
 
 pub(crate) const ROUTES: &[ConnectRoute] = &[
-    ConnectRoute {
-        verb: Verb::Post,
-        path: "/threads",
-        operation: "connect_create_thread",
-        summary: "Create a thread",
-        request: Some(of::<wire::ThreadCreate>),
-        errors: &[Code::AlreadyExists, Code::InvalidId],
-        handler: |call| Box::pin(create(call)),
-        ..CHANGE
-    },
+    CHANGE
+        .post("/threads", |call| Box::pin(create(call)))
+        .named("connect_create_thread", "Create a thread")
+        .request(of::<wire::ThreadCreate>)
+        .errors(&[Code::AlreadyExists, Code::InvalidId]),
     THREAD,
-    ConnectRoute {
-        verb: Verb::Patch,
-        operation: "connect_patch_thread",
-        summary: "Merge into a thread's metadata, or set its state as a new checkpoint",
-        request: Some(of::<wire::ThreadPatch>),
-        errors: &[
+    CHANGE
+        .verb(Verb::Patch)
+        .handler(|call| Box::pin(patch(call)))
+        .named(
+            "connect_patch_thread",
+            "Merge into a thread's metadata, or set its state as a new checkpoint",
+        )
+        .request(of::<wire::ThreadPatch>)
+        .errors(&[
             Code::ThreadNotFound,
             Code::CheckpointNotFound,
             Code::ThreadBusy,
             Code::StateInvalid,
             Code::AgentMemoryNotRewindable,
-        ],
-        handler: |call| Box::pin(patch(call)),
-        ..CHANGE
-    },
-    ConnectRoute {
-        verb: Verb::Delete,
-        operation: "connect_delete_thread",
-        summary: "Remove a thread with everything of it; refused while a run is pending",
-        answers: &[no_content("It is gone.")],
-        errors: &[Code::ThreadNotFound, Code::ThreadBusy],
-        handler: |call| Box::pin(delete(call)),
-        ..CHANGE
-    },
-    ConnectRoute {
-        verb: Verb::Post,
-        path: "/threads/{thread_id}/copy",
-        operation: "connect_copy_thread",
-        summary: "Copy a thread with its metadata, state and checkpoints",
-        answers: &[json_response(200, "The copy.", of::<wire::Thread>)],
-        handler: |call| Box::pin(copy(call)),
-        ..CHANGE
-    },
+        ]),
+    CHANGE
+        .verb(Verb::Delete)
+        .handler(|call| Box::pin(delete(call)))
+        .named(
+            "connect_delete_thread",
+            "Remove a thread with everything of it; refused while a run is pending",
+        )
+        .answers(&[no_content("It is gone.")])
+        .errors(&[Code::ThreadNotFound, Code::ThreadBusy]),
+    CHANGE
+        .post("/threads/{thread_id}/copy", |call| Box::pin(copy(call)))
+        .named("connect_copy_thread", "Copy a thread with its metadata, state and checkpoints")
+        .answers(&[json_response(200, "The copy.", of::<wire::Thread>)]),
 ];
 
 async fn create(call: ConnectCall) -> Result<Reply> {
@@ -172,8 +158,8 @@ async fn with_messages(
         None => {
             let at = from.map(|row| row.key);
             match call.state.runtime.state_at(thread, at).await? {
-                StateOf::Value(value) => value,
-                StateOf::Messages(_) => return Ok(None),
+                StateContent::Value(value) => value,
+                StateContent::Messages(_) => return Ok(None),
             }
         }
     };

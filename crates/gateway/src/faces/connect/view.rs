@@ -7,10 +7,9 @@ use bytes::Bytes;
 use http::HeaderValue;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::{
-    Abilities, AgentCard, AgentName, Code, Error, Event, InputKind, InterruptId, Outcome, RunId,
-    ThreadId,
+    AgentCard, AgentName, Code, Error, Event, InputKind, InterruptId, Outcome, RunId, ThreadId,
 };
-use trilogue_mapping::connect::{Show, Updates, Values, run_error};
+use trilogue_mapping::connect::{Updates, Values, ValuesOptions, run_error};
 use trilogue_runtime::Runtime;
 use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_connect::{self as wire, sse};
@@ -52,25 +51,7 @@ pub(super) fn card_of(runtime: &Runtime, agent: &AgentName) -> AgentCard {
 
 /// An agent of which only the name is known.
 pub(super) fn unknown(name: AgentName) -> AgentCard {
-    AgentCard {
-        name,
-        id: None,
-        title: None,
-        version: String::new(),
-        url: None,
-        description: String::new(),
-        input: InputKind::Chat,
-        output_schema: None,
-        state_schema: None,
-        config_schema: None,
-        update_schema: None,
-        interrupts: Vec::new(),
-        errors: Vec::new(),
-        abilities: Abilities::default(),
-        descriptor: None,
-        input_content_types: Vec::new(),
-        output_content_types: Vec::new(),
-    }
+    AgentCard::new(name, InputKind::Chat)
 }
 
 // === impl ConnectView ===
@@ -101,7 +82,7 @@ impl SampleView for ConnectView {
     }
 
     fn begin(&self) -> Box<dyn SampleFold> {
-        let show = Show {
+        let show = ValuesOptions {
             card: Arc::new(self.card()),
             literal: self.literal,
             base: Arc::clone(&self.base),

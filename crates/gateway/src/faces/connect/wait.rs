@@ -33,37 +33,29 @@ pub(super) const ANSWERS: &[RouteResponse] = &[
     crate::route::no_content("The time is over and the run goes on."),
 ];
 
-const WAIT: ConnectRoute = ConnectRoute {
-    path: "/runs/{run_id}/wait",
-    access: Access::Agent(Right::Read),
-    operation: "connect_wait_for_run",
-    summary: "A run's output, as soon as it has ended or waits for an answer",
-    query: &[TIMEOUT, ANYTHING],
-    answers: ANSWERS,
-    errors: &[Code::RunNotFound, Code::InvalidRequest],
-    handler: |call| Box::pin(wait(call)),
-    ..BASE
-};
+const WAIT: ConnectRoute = BASE
+    .at("/runs/{run_id}/wait", |call| Box::pin(wait(call)))
+    .access(Access::Agent(Right::Read))
+    .named("connect_wait_for_run", "A run's output, as soon as it has ended or waits for an answer")
+    .query(&[TIMEOUT, ANYTHING])
+    .answers(ANSWERS)
+    .errors(&[Code::RunNotFound, Code::InvalidRequest]);
 
 pub(crate) const ROUTES: &[ConnectRoute] = &[
     WAIT,
-    ConnectRoute {
-        path: "/threads/{thread_id}/runs/{run_id}/wait",
-        operation: "connect_wait_for_thread_run",
-        errors: &[Code::ThreadNotFound, Code::RunNotFound, Code::InvalidRequest],
-        ..WAIT
-    },
-    ConnectRoute {
-        path: "/runs/{run_id}/output",
-        operation: "connect_get_run_output",
-        summary: "A run's output alone, as earlier versions of the protocol had it: nothing while it goes on, unless `block_timeout` says how long to wait",
-        answers: &[
+    WAIT.path("/threads/{thread_id}/runs/{run_id}/wait")
+        .operation("connect_wait_for_thread_run")
+        .errors(&[Code::ThreadNotFound, Code::RunNotFound, Code::InvalidRequest]),
+    WAIT.at("/runs/{run_id}/output", |call| Box::pin(output(call)))
+        .named(
+            "connect_get_run_output",
+            "A run's output alone, as earlier versions of the protocol had it: nothing while \
+             it goes on, unless `block_timeout` says how long to wait",
+        )
+        .answers(&[
             json_response(200, "The output.", of::<wire::RunOutput>),
             crate::route::no_content("There is none yet."),
-        ],
-        handler: |call| Box::pin(output(call)),
-        ..WAIT
-    },
+        ]),
 ];
 
 #[derive(Debug)]

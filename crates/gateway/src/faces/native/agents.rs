@@ -10,21 +10,15 @@ use crate::http::reply::Reply;
 use crate::route::{json_response, of};
 
 pub(crate) const ROUTES: &[NativeRoute] = &[
-    NativeRoute {
-        path: "/api/v1/agents",
-        operation: "list_agents",
-        summary: "The agents, by name",
-        answers: &[json_response(200, "All agents, on one page.", of::<List<Agent>>)],
-        ..NativeRoute::base(|call| Box::pin(async move { Ok(list(&call)) }))
-    },
-    NativeRoute {
-        path: "/api/v1/agents/{agent}",
-        operation: "get_agent",
-        summary: "One agent",
-        answers: &[json_response(200, "The agent.", of::<Agent>)],
-        errors: &[Code::AgentNotFound],
-        ..NativeRoute::base(|call| Box::pin(async move { get(&call) }))
-    },
+    NativeRoute::base(|call| Box::pin(async move { Ok(list(&call)) }))
+        .path("/api/v1/agents")
+        .named("list_agents", "The agents, by name")
+        .answers(&[json_response(200, "All agents, on one page.", of::<List<Agent>>)]),
+    NativeRoute::base(|call| Box::pin(async move { get(&call) }))
+        .path("/api/v1/agents/{agent}")
+        .named("get_agent", "One agent")
+        .answers(&[json_response(200, "The agent.", of::<Agent>)])
+        .errors(&[Code::AgentNotFound]),
 ];
 
 fn list(call: &NativeCall) -> Reply {

@@ -16,20 +16,20 @@ use crate::route::{Access, ResponseContent, RouteResponse, Verb};
 /// How much of the copy is sent at once, in bytes.
 const PIECE_BYTES: usize = 256 * 1024;
 
-pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute {
-    verb: Verb::Post,
-    path: "/api/v1/backup",
-    access: Access::Right(Right::Server),
-    operation: "back_up",
-    summary: "A consistent copy of the store of all tenants, made while the server goes on",
-    answers: &[RouteResponse {
+pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute::base(|call| Box::pin(back_up(call)))
+    .verb(Verb::Post)
+    .path("/api/v1/backup")
+    .access(Access::Right(Right::Server))
+    .named(
+        "back_up",
+        "A consistent copy of the store of all tenants, made while the server goes on",
+    )
+    .answers(&[RouteResponse {
         status: 200,
         about: "The copy, for `trilogue restore`.",
         content: ResponseContent::Other("application/octet-stream"),
-    }],
-    errors: &[Code::InvalidRequest],
-    ..NativeRoute::base(|call| Box::pin(back_up(call)))
-}];
+    }])
+    .errors(&[Code::InvalidRequest])];
 
 async fn back_up(call: NativeCall) -> Result<Reply> {
     // A folder of mode 0700 that goes when the response is sent or given up.

@@ -15,36 +15,31 @@ use crate::route::{Access, Verb, json_response, no_content, of};
 const SECRET_PREFIX: &str = "whsec_";
 
 pub(crate) const ROUTES: &[NativeRoute] = &[
-    NativeRoute {
-        verb: Verb::Post,
-        path: "/api/v1/callback-keys",
-        access: Access::Right(Right::Run),
-        operation: "list_callback_keys",
-        summary: "What verifies callbacks to an address in the caller's name: no other principal and no other address has these",
-        request: Some(of::<CallbackTarget>),
-        answers: &[json_response(200, "The secrets for the receiver.", of::<CallbackKeys>)],
-        ..NativeRoute::base(|call| Box::pin(async move { keys(&call) }))
-    },
-    NativeRoute {
-        path: "/api/v1/deliveries",
-        access: Access::Right(Right::Admin),
-        operation: "list_deliveries",
-        summary: "Callback deliveries that were given up, newest first",
-        query: &[LIMIT, AFTER],
-        answers: &[json_response(200, "A page.", of::<List<Delivery>>)],
-        errors: &[Code::InvalidCursor],
-        ..NativeRoute::base(|call| Box::pin(list(call)))
-    },
-    NativeRoute {
-        verb: Verb::Post,
-        path: "/api/v1/deliveries/{delivery_id}/redeliver",
-        access: Access::Right(Right::Admin),
-        operation: "redeliver",
-        summary: "Try a delivery again now",
-        answers: &[no_content("It is tried again.")],
-        errors: &[Code::NotFound],
-        ..NativeRoute::base(|call| Box::pin(redeliver(call)))
-    },
+    NativeRoute::base(|call| Box::pin(async move { keys(&call) }))
+        .verb(Verb::Post)
+        .path("/api/v1/callback-keys")
+        .access(Access::Right(Right::Run))
+        .named(
+            "list_callback_keys",
+            "What verifies callbacks to an address in the caller's name: no other principal \
+             and no other address has these",
+        )
+        .request(of::<CallbackTarget>)
+        .answers(&[json_response(200, "The secrets for the receiver.", of::<CallbackKeys>)]),
+    NativeRoute::base(|call| Box::pin(list(call)))
+        .path("/api/v1/deliveries")
+        .access(Access::Right(Right::Admin))
+        .named("list_deliveries", "Callback deliveries that were given up, newest first")
+        .query(&[LIMIT, AFTER])
+        .answers(&[json_response(200, "A page.", of::<List<Delivery>>)])
+        .errors(&[Code::InvalidCursor]),
+    NativeRoute::base(|call| Box::pin(redeliver(call)))
+        .verb(Verb::Post)
+        .path("/api/v1/deliveries/{delivery_id}/redeliver")
+        .access(Access::Right(Right::Admin))
+        .named("redeliver", "Try a delivery again now")
+        .answers(&[no_content("It is tried again.")])
+        .errors(&[Code::NotFound]),
 ];
 
 fn keys(call: &NativeCall) -> Result<Reply> {

@@ -31,18 +31,19 @@ const READ_BYTES: usize = 256 * 1024;
 /// How many checkpoints are read at once: each may hold a state.
 const CHECKPOINTS_READ: usize = 32;
 
-pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute {
-    path: "/api/v1/threads/{thread_id}/export",
-    operation: "export_thread",
-    summary: "Everything of a thread, one object a line: `thread`, `run`, `interrupt`, `checkpoint`, `event`, `blob`, and `end` as the last line of a whole export",
-    answers: &[RouteResponse {
+pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute::base(|call| Box::pin(export(call)))
+    .path("/api/v1/threads/{thread_id}/export")
+    .named(
+        "export_thread",
+        "Everything of a thread, one object a line: `thread`, `run`, `interrupt`, \
+             `checkpoint`, `event`, `blob`, and `end` as the last line of a whole export",
+    )
+    .answers(&[RouteResponse {
         status: 200,
         about: "The lines.",
         content: ResponseContent::Other("application/x-ndjson"),
-    }],
-    errors: &[Code::ThreadNotFound],
-    ..NativeRoute::base(|call| Box::pin(export(call)))
-}];
+    }])
+    .errors(&[Code::ThreadNotFound])];
 
 struct Export {
     read: Arc<dyn Read>,

@@ -11,68 +11,52 @@ use super::{AFTER, LIMIT, NativeCall, NativeRoute, rows, run};
 use crate::core::not_found::no_interrupt;
 use crate::faces::common::look_up;
 use crate::http::reply::Reply;
-use crate::route::{Access, Parameter, Verb, json_response, of};
+use crate::route::{Access, Parameter, json_response, of};
 
-const BASE: NativeRoute = NativeRoute {
-    path: "/api/v1/interrupts/{interrupt_id}",
-    errors: &[Code::InterruptNotFound],
-    ..NativeRoute::base(|call| Box::pin(get(call)))
-};
+const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(get(call)))
+    .path("/api/v1/interrupts/{interrupt_id}")
+    .errors(&[Code::InterruptNotFound]);
 
 pub(crate) const ROUTES: &[NativeRoute] = &[
-    NativeRoute {
-        path: "/api/v1/interrupts",
-        operation: "list_interrupts",
-        summary: "Interrupts, newest first",
-        query: &[
+    BASE.at("/api/v1/interrupts", |call| Box::pin(list(call)))
+        .named("list_interrupts", "Interrupts, newest first")
+        .query(&[
             LIMIT,
             AFTER,
             Parameter { name: "thread_id", about: "Only of this thread." },
             Parameter { name: "run_id", about: "Only of this run." },
             Parameter { name: "pending", about: "With `true` only those that wait for an answer." },
-        ],
-        answers: &[json_response(200, "A page.", of::<List<Interrupt>>)],
-        errors: &[Code::InvalidCursor, Code::ThreadNotFound, Code::RunNotFound],
-        handler: |call| Box::pin(list(call)),
-        ..BASE
-    },
-    NativeRoute {
-        operation: "get_interrupt",
-        summary: "One interrupt",
-        answers: &[json_response(200, "The interrupt.", of::<Interrupt>)],
-        ..BASE
-    },
-    NativeRoute {
-        verb: Verb::Post,
-        path: "/api/v1/interrupts/{interrupt_id}/answer",
-        access: Access::Right(Right::Answer),
-        operation: "answer_interrupt",
-        summary: "Answer an interrupt; of two answers the second is refused",
-        request: Some(of::<AnswerCreate>),
-        answers: &[json_response(200, "The interrupt, answered.", of::<Interrupt>)],
-        errors: &[Code::InterruptNotFound, Code::InterruptResolved, Code::AnswerInvalid],
-        handler: |call| Box::pin(answer_interrupt(call)),
-        ..BASE
-    },
-    NativeRoute {
-        verb: Verb::Post,
-        path: "/api/v1/runs/{run_id}/answer",
-        access: Access::Right(Right::Answer),
-        operation: "answer_run",
-        summary: "Answer the interrupt of a run that `interrupt_id` names, or the one that the caller was last shown",
-        request: Some(of::<AnswerCreate>),
-        answers: &[json_response(200, "The interrupt, answered.", of::<Interrupt>)],
-        errors: &[
+        ])
+        .answers(&[json_response(200, "A page.", of::<List<Interrupt>>)])
+        .errors(&[Code::InvalidCursor, Code::ThreadNotFound, Code::RunNotFound]),
+    BASE.named("get_interrupt", "One interrupt").answers(&[json_response(
+        200,
+        "The interrupt.",
+        of::<Interrupt>,
+    )]),
+    BASE.post("/api/v1/interrupts/{interrupt_id}/answer", |call| Box::pin(answer_interrupt(call)))
+        .access(Access::Right(Right::Answer))
+        .named("answer_interrupt", "Answer an interrupt; of two answers the second is refused")
+        .request(of::<AnswerCreate>)
+        .answers(&[json_response(200, "The interrupt, answered.", of::<Interrupt>)])
+        .errors(&[Code::InterruptNotFound, Code::InterruptResolved, Code::AnswerInvalid]),
+    BASE.post("/api/v1/runs/{run_id}/answer", |call| Box::pin(answer_run(call)))
+        .access(Access::Right(Right::Answer))
+        .named(
+            "answer_run",
+            "Answer the interrupt of a run that `interrupt_id` names, or the one that the \
+             caller was last shown",
+        )
+        .request(of::<AnswerCreate>)
+        .answers(&[json_response(200, "The interrupt, answered.", of::<Interrupt>)])
+        .errors(&[
             Code::RunNotFound,
             Code::InterruptNotFound,
             Code::InterruptMismatch,
             Code::InterruptResolved,
             Code::RunEnded,
             Code::AnswerInvalid,
-        ],
-        handler: |call| Box::pin(answer_run(call)),
-        ..BASE
-    },
+        ]),
 ];
 
 async fn list(call: NativeCall) -> Result<Reply> {

@@ -17,71 +17,55 @@ use crate::http::reply::Reply;
 use crate::route::{Access, ResponseContent, RouteResponse, json_response, of};
 
 pub(crate) const ROUTES: &[NativeRoute] = &[
-    NativeRoute {
-        operation: "get_health",
-        summary: "Whether the process lives",
-        ..open("/healthz")
-    },
-    NativeRoute {
-        operation: "get_readiness",
-        summary: "Whether the server takes work: fails while the store takes no writes, while no file can be opened, while a long log of the last life is moved, and while it shuts down, and says which",
-        handler: |call| Box::pin(async move { Ok(readiness(&call.state)) }),
-        ..open("/readyz")
-    },
-    NativeRoute {
-        operation: "get_metrics",
-        summary: "Metrics in the exposition format of Prometheus",
-        answers: &[RouteResponse {
+    open("/healthz").named("get_health", "Whether the process lives"),
+    open("/readyz").handler(|call| Box::pin(async move { Ok(readiness(&call.state)) })).named(
+        "get_readiness",
+        "Whether the server takes work: fails while the store takes no writes, while no \
+             file can be opened, while a long log of the last life is moved, and while it \
+             shuts down, and says which",
+    ),
+    read("/metrics")
+        .handler(|call| Box::pin(async move { metrics_text(&call.state, call.principal()) }))
+        .named("get_metrics", "Metrics in the exposition format of Prometheus")
+        .answers(&[RouteResponse {
             status: 200,
             about: "The metrics.",
             content: ResponseContent::Other("text/plain"),
-        }],
-        handler: |call| Box::pin(async move { metrics_text(&call.state, call.principal()) }),
-        ..read("/metrics")
-    },
-    NativeRoute {
-        access: Access::Right(Right::Server),
-        operation: "get_status",
-        summary: "What the server is and does",
-        answers: &[json_response(200, "The status.", of::<Status>)],
-        handler: |call| Box::pin(async move { Ok(Reply::ok(&call.state.status().await?)) }),
-        ..read("/api/v1/status")
-    },
-    NativeRoute {
-        operation: "list_fidelity",
-        summary: "What each protocol carries of what an agent does, and what is lost because of what",
-        answers: &[json_response(200, "All rows, on one page.", of::<List<FidelityRow>>)],
-        handler: |_| {
+        }]),
+    read("/api/v1/status")
+        .handler(|call| Box::pin(async move { Ok(Reply::ok(&call.state.status().await?)) }))
+        .access(Access::Right(Right::Server))
+        .named("get_status", "What the server is and does")
+        .answers(&[json_response(200, "The status.", of::<Status>)]),
+    read("/api/v1/fidelity")
+        .handler(|_| {
             Box::pin(async { Ok(Reply::ok(&List { items: fidelity::rows(), next: None })) })
-        },
-        ..read("/api/v1/fidelity")
-    },
-    NativeRoute {
-        operation: "get_document",
-        summary: "This document",
-        answers: &[RouteResponse {
+        })
+        .named(
+            "list_fidelity",
+            "What each protocol carries of what an agent does, and what is lost because of \
+             what",
+        )
+        .answers(&[json_response(200, "All rows, on one page.", of::<List<FidelityRow>>)]),
+    read("/api/v1/openapi.json")
+        .handler(|_| Box::pin(async { Ok(document()) }))
+        .named("get_document", "This document")
+        .answers(&[RouteResponse {
             status: 200,
             about: "An OpenAPI 3.1 document.",
             content: ResponseContent::Other("application/json"),
-        }],
-        handler: |_| Box::pin(async { Ok(document()) }),
-        ..read("/api/v1/openapi.json")
-    },
+        }]),
 ];
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// A route that answers everybody with nothing but a word.
 const fn open(path: &'static str) -> NativeRoute {
-    NativeRoute {
-        access: Access::Open,
-        answers: &[RouteResponse {
-            status: 200,
-            about: "Yes.",
-            content: ResponseContent::Other("text/plain"),
-        }],
-        ..read(path)
-    }
+    read(path).access(Access::Open).answers(&[RouteResponse {
+        status: 200,
+        about: "Yes.",
+        content: ResponseContent::Other("text/plain"),
+    }])
 }
 
 const fn read(path: &'static str) -> NativeRoute {

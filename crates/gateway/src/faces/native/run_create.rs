@@ -20,15 +20,14 @@ use crate::route::{Access, Verb, json_response, of};
 use crate::stream::cursor::Cursor;
 use crate::stream::reader;
 
-pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute {
-    verb: Verb::Post,
-    path: "/api/v1/runs",
-    access: Access::Right(Right::Run),
-    operation: "create_run",
-    summary: "Run an agent",
-    headers: &[IDEMPOTENCY],
-    request: Some(of::<RunCreate>),
-    answers: &[
+pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute::base(|call| Box::pin(create(call)))
+    .verb(Verb::Post)
+    .path("/api/v1/runs")
+    .access(Access::Right(Right::Run))
+    .named("create_run", "Run an agent")
+    .headers(&[IDEMPOTENCY])
+    .request(of::<RunCreate>)
+    .answers(&[
         json_response(
             200,
             "With the mode `wait`: the run when it has ended or waits for an answer.",
@@ -36,8 +35,8 @@ pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute {
         ),
         EVENT_STREAM,
         json_response(202, "With the mode `async`: the run as it was accepted.", of::<Run>),
-    ],
-    errors: &[
+    ])
+    .errors(&[
         Code::AgentNotFound,
         Code::ThreadNotFound,
         Code::AlreadyExists,
@@ -48,9 +47,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute {
         Code::TooManyParts,
         Code::JsonTooDeep,
         Code::AgentMemoryNotRewindable,
-    ],
-    ..NativeRoute::base(|call| Box::pin(create(call)))
-}];
+    ])];
 
 async fn create(call: NativeCall) -> Result<Reply> {
     let body: RunCreate = call.json()?;

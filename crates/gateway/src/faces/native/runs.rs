@@ -24,74 +24,55 @@ use crate::stream::log_reader::LogReader;
 /// The longest that a client may ask to wait, in seconds.
 const MAX_WAIT_SECONDS: u64 = 3_600;
 
-const BASE: NativeRoute = NativeRoute {
-    path: "/api/v1/runs/{run_id}",
-    errors: &[Code::RunNotFound],
-    ..NativeRoute::base(|call| Box::pin(get(call)))
-};
+const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(get(call)))
+    .path("/api/v1/runs/{run_id}")
+    .errors(&[Code::RunNotFound]);
 
 pub(crate) const ROUTES: &[NativeRoute] = &[
-    NativeRoute {
-        path: "/api/v1/runs",
-        operation: "list_runs",
-        summary: "Runs, newest first",
-        query: &[
+    BASE.at("/api/v1/runs", |call| Box::pin(list(call)))
+        .named("list_runs", "Runs, newest first")
+        .query(&[
             LIMIT,
             AFTER,
             METADATA,
             Parameter { name: "thread_id", about: "Only runs of this thread." },
             Parameter { name: "agent", about: "Only runs of this agent." },
             Parameter { name: "status", about: "Only runs in this status." },
-        ],
-        answers: &[json_response(200, "A page.", of::<List<Run>>)],
-        errors: &[
+        ])
+        .answers(&[json_response(200, "A page.", of::<List<Run>>)])
+        .errors(&[
             Code::InvalidCursor,
             Code::FilterTooBroad,
             Code::ThreadNotFound,
             Code::AgentNotFound,
-        ],
-        handler: |call| Box::pin(list(call)),
-        ..BASE
-    },
-    NativeRoute {
-        operation: "get_run",
-        summary: "One run, with its output and what it waits for",
-        answers: &[json_response(200, "The run.", of::<Run>)],
-        ..BASE
-    },
-    NativeRoute {
-        path: "/api/v1/runs/{run_id}/wait",
-        operation: "wait_for_run",
-        summary: "The same when the run has ended or waits for an answer, or when the time is over",
-        query: &[Parameter {
+        ]),
+    BASE.named("get_run", "One run, with its output and what it waits for")
+        .answers(&[json_response(200, "The run.", of::<Run>)]),
+    BASE.at("/api/v1/runs/{run_id}/wait", |call| Box::pin(wait(call)))
+        .named(
+            "wait_for_run",
+            "The same when the run has ended or waits for an answer, or when the time is over",
+        )
+        .query(&[Parameter {
             name: "timeout_seconds",
             about: "Answer after this time with the run as it is: 0 to 3600.",
-        }],
-        answers: &[json_response(200, "The run.", of::<Run>)],
-        handler: |call| Box::pin(wait(call)),
-        ..BASE
-    },
-    NativeRoute {
-        verb: Verb::Post,
-        path: "/api/v1/runs/{run_id}/cancel",
-        access: Access::Right(Right::Run),
-        operation: "cancel_run",
-        summary: "Ask a run to stop: its interrupts are resolved as cancelled, its agent is stopped, then it ends",
-        answers: &[json_response(200, "The run as it is now.", of::<Run>)],
-        errors: &[Code::RunNotFound, Code::RunEnded],
-        handler: |call| Box::pin(cancel(call)),
-        ..BASE
-    },
-    NativeRoute {
-        verb: Verb::Delete,
-        access: Access::Right(Right::Run),
-        operation: "delete_run",
-        summary: "Remove a run that has ended, with its events",
-        answers: &[no_content("It is gone.")],
-        errors: &[Code::RunNotFound, Code::RunNotEnded],
-        handler: |call| Box::pin(remove(call)),
-        ..BASE
-    },
+        }])
+        .answers(&[json_response(200, "The run.", of::<Run>)]),
+    BASE.post("/api/v1/runs/{run_id}/cancel", |call| Box::pin(cancel(call)))
+        .access(Access::Right(Right::Run))
+        .named(
+            "cancel_run",
+            "Ask a run to stop: its interrupts are resolved as cancelled, its agent is \
+             stopped, then it ends",
+        )
+        .answers(&[json_response(200, "The run as it is now.", of::<Run>)])
+        .errors(&[Code::RunNotFound, Code::RunEnded]),
+    BASE.verb(Verb::Delete)
+        .handler(|call| Box::pin(remove(call)))
+        .access(Access::Right(Right::Run))
+        .named("delete_run", "Remove a run that has ended, with its events")
+        .answers(&[no_content("It is gone.")])
+        .errors(&[Code::RunNotFound, Code::RunNotEnded]),
 ];
 
 async fn list(call: NativeCall) -> Result<Reply> {

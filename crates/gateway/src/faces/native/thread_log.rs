@@ -23,58 +23,44 @@ use crate::stream::log_reader::LogReader;
 /// The most bytes of messages on one page, apart from its last run.
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-const BASE: NativeRoute = NativeRoute {
-    path: "/api/v1/threads/{thread_id}/events",
-    query: &[LIMIT, AFTER],
-    errors: &[Code::ThreadNotFound, Code::InvalidCursor, Code::ThreadQuarantined],
-    ..NativeRoute::base(|call| Box::pin(list_events(call)))
-};
+const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(list_events(call)))
+    .path("/api/v1/threads/{thread_id}/events")
+    .query(&[LIMIT, AFTER])
+    .errors(&[Code::ThreadNotFound, Code::InvalidCursor, Code::ThreadQuarantined]);
 
 pub(crate) const ROUTES: &[NativeRoute] = &[
-    NativeRoute {
-        operation: "list_thread_events",
-        summary: "The events of a thread, as a page or as a stream that goes on",
-        query: &[LIMIT, EVENTS_AFTER, FROM_MESSAGE],
-        headers: &[LAST_EVENT],
-        answers: &[EVENTS, super::EVENT_STREAM],
-        errors: &[
-            Code::ThreadNotFound,
-            Code::NotFound,
-            Code::InvalidCursor,
-            Code::ThreadQuarantined,
-        ],
-        ..BASE
-    },
-    NativeRoute {
-        path: "/api/v1/threads/{thread_id}/messages",
-        operation: "list_messages",
-        summary: "The messages on the path to the thread's head, newest first; a page holds whole runs and may be longer than its limit",
-        answers: &[json_response(200, "A page.", of::<List<Message>>)],
-        handler: |call| Box::pin(list_messages(call)),
-        ..BASE
-    },
-    NativeRoute {
-        path: "/api/v1/threads/{thread_id}/checkpoints",
-        operation: "list_checkpoints",
-        summary: "The checkpoints on the path to the thread's head, newest first",
-        answers: &[json_response(200, "A page.", of::<List<Checkpoint>>)],
-        handler: |call| Box::pin(list_checkpoints(call)),
-        ..BASE
-    },
-    NativeRoute {
-        path: "/api/v1/threads/{thread_id}/blobs/{sha256}",
-        operation: "get_blob",
-        summary: "Large content that a part of this thread links to",
-        query: &[],
-        answers: &[RouteResponse {
+    BASE.named(
+        "list_thread_events",
+        "The events of a thread, as a page or as a stream that goes on",
+    )
+    .query(&[LIMIT, EVENTS_AFTER, FROM_MESSAGE])
+    .headers(&[LAST_EVENT])
+    .answers(&[EVENTS, super::EVENT_STREAM])
+    .errors(&[
+        Code::ThreadNotFound,
+        Code::NotFound,
+        Code::InvalidCursor,
+        Code::ThreadQuarantined,
+    ]),
+    BASE.at("/api/v1/threads/{thread_id}/messages", |call| Box::pin(list_messages(call)))
+        .named(
+            "list_messages",
+            "The messages on the path to the thread's head, newest first; a page holds whole \
+             runs and may be longer than its limit",
+        )
+        .answers(&[json_response(200, "A page.", of::<List<Message>>)]),
+    BASE.at("/api/v1/threads/{thread_id}/checkpoints", |call| Box::pin(list_checkpoints(call)))
+        .named("list_checkpoints", "The checkpoints on the path to the thread's head, newest first")
+        .answers(&[json_response(200, "A page.", of::<List<Checkpoint>>)]),
+    BASE.at("/api/v1/threads/{thread_id}/blobs/{sha256}", |call| Box::pin(get_blob(call)))
+        .named("get_blob", "Large content that a part of this thread links to")
+        .query(&[])
+        .answers(&[RouteResponse {
             status: 200,
             about: "The bytes.",
             content: ResponseContent::Other("application/octet-stream"),
-        }],
-        errors: &[Code::ThreadNotFound, Code::NotFound, Code::ThreadQuarantined],
-        handler: |call| Box::pin(get_blob(call)),
-        ..BASE
-    },
+        }])
+        .errors(&[Code::ThreadNotFound, Code::NotFound, Code::ThreadQuarantined]),
 ];
 
 async fn list_events(call: NativeCall) -> Result<Reply> {

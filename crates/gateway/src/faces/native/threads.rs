@@ -14,73 +14,46 @@ use super::{AFTER, LIMIT, METADATA, NativeCall, NativeRoute, rows, thread};
 use crate::http::reply::Reply;
 use crate::route::{Access, Verb, json_response, no_content, of};
 
-const BASE: NativeRoute = NativeRoute {
-    path: "/api/v1/threads/{thread_id}",
-    access: Access::Right(Right::Run),
-    errors: &[Code::ThreadNotFound],
-    ..NativeRoute::base(|call| Box::pin(get(call)))
-};
+const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(get(call)))
+    .path("/api/v1/threads/{thread_id}")
+    .access(Access::Right(Right::Run))
+    .errors(&[Code::ThreadNotFound]);
 
 pub(crate) const ROUTES: &[NativeRoute] = &[
-    NativeRoute {
-        verb: Verb::Post,
-        path: "/api/v1/threads",
-        operation: "create_thread",
-        summary: "Create a thread",
-        request: Some(of::<native::ThreadCreate>),
-        answers: &[json_response(201, "The thread.", of::<Thread>)],
-        errors: &[Code::AlreadyExists],
-        handler: |call| Box::pin(create(call)),
-        ..BASE
-    },
-    NativeRoute {
-        path: "/api/v1/threads",
-        access: Access::Right(Right::Read),
-        operation: "list_threads",
-        summary: "Threads, newest first",
-        query: &[LIMIT, AFTER, METADATA],
-        answers: &[json_response(200, "A page.", of::<List<Thread>>)],
-        errors: &[Code::InvalidCursor, Code::FilterTooBroad],
-        handler: |call| Box::pin(list(call)),
-        ..BASE
-    },
-    NativeRoute {
-        access: Access::Right(Right::Read),
-        operation: "get_thread",
-        summary: "One thread, with its head and state",
-        answers: &[json_response(200, "The thread.", of::<Thread>)],
-        ..BASE
-    },
-    NativeRoute {
-        verb: Verb::Patch,
-        operation: "patch_thread",
-        summary: "Change a thread's metadata, or set its state as a new checkpoint",
-        request: Some(of::<native::ThreadPatch>),
-        answers: &[json_response(200, "The thread as it is now.", of::<Thread>)],
-        errors: &[Code::ThreadNotFound, Code::AgentMemoryNotRewindable],
-        handler: |call| Box::pin(patch(call)),
-        ..BASE
-    },
-    NativeRoute {
-        verb: Verb::Post,
-        path: "/api/v1/threads/{thread_id}/copy",
-        operation: "copy_thread",
-        summary: "Copy a thread with its content, whole or up to a message",
-        request: Some(of::<native::ThreadCopy>),
-        answers: &[json_response(201, "The copy.", of::<Thread>)],
-        errors: &[Code::ThreadNotFound, Code::NotFound, Code::AlreadyExists],
-        handler: |call| Box::pin(copy(call)),
-        ..BASE
-    },
-    NativeRoute {
-        verb: Verb::Delete,
-        access: Access::Right(Right::Admin),
-        operation: "erase_thread",
-        summary: "Erase a thread with everything of it: events, originals, blobs, search and idempotency rows, deliveries",
-        answers: &[no_content("It is gone.")],
-        handler: |call| Box::pin(erase(call)),
-        ..BASE
-    },
+    BASE.post("/api/v1/threads", |call| Box::pin(create(call)))
+        .named("create_thread", "Create a thread")
+        .request(of::<native::ThreadCreate>)
+        .answers(&[json_response(201, "The thread.", of::<Thread>)])
+        .errors(&[Code::AlreadyExists]),
+    BASE.at("/api/v1/threads", |call| Box::pin(list(call)))
+        .access(Access::Right(Right::Read))
+        .named("list_threads", "Threads, newest first")
+        .query(&[LIMIT, AFTER, METADATA])
+        .answers(&[json_response(200, "A page.", of::<List<Thread>>)])
+        .errors(&[Code::InvalidCursor, Code::FilterTooBroad]),
+    BASE.access(Access::Right(Right::Read))
+        .named("get_thread", "One thread, with its head and state")
+        .answers(&[json_response(200, "The thread.", of::<Thread>)]),
+    BASE.verb(Verb::Patch)
+        .handler(|call| Box::pin(patch(call)))
+        .named("patch_thread", "Change a thread's metadata, or set its state as a new checkpoint")
+        .request(of::<native::ThreadPatch>)
+        .answers(&[json_response(200, "The thread as it is now.", of::<Thread>)])
+        .errors(&[Code::ThreadNotFound, Code::AgentMemoryNotRewindable]),
+    BASE.post("/api/v1/threads/{thread_id}/copy", |call| Box::pin(copy(call)))
+        .named("copy_thread", "Copy a thread with its content, whole or up to a message")
+        .request(of::<native::ThreadCopy>)
+        .answers(&[json_response(201, "The copy.", of::<Thread>)])
+        .errors(&[Code::ThreadNotFound, Code::NotFound, Code::AlreadyExists]),
+    BASE.verb(Verb::Delete)
+        .handler(|call| Box::pin(erase(call)))
+        .access(Access::Right(Right::Admin))
+        .named(
+            "erase_thread",
+            "Erase a thread with everything of it: events, originals, blobs, search and \
+             idempotency rows, deliveries",
+        )
+        .answers(&[no_content("It is gone.")]),
 ];
 
 async fn create(call: NativeCall) -> Result<Reply> {

@@ -17,44 +17,38 @@ use crate::route::{Access, Verb, json_response, no_content, of};
 
 const MAX_LABEL_BYTES: usize = 256;
 
-const BASE: NativeRoute = NativeRoute {
-    path: "/api/v1/tokens",
-    access: Access::Right(Right::Admin),
-    operation: "list_tokens",
-    summary: "The tokens of the caller's tenant, newest first; those of its principal where it sees only its own",
-    answers: &[json_response(
+const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(list(call)))
+    .path("/api/v1/tokens")
+    .access(Access::Right(Right::Admin))
+    .named(
+        "list_tokens",
+        "The tokens of the caller's tenant, newest first; those of its principal where it \
+             sees only its own",
+    )
+    .answers(&[json_response(
         200,
         "All tokens, on one page, without their secrets.",
         of::<List<Token>>,
-    )],
-    ..NativeRoute::base(|call| Box::pin(list(call)))
-};
+    )]);
 
 pub(crate) const ROUTES: &[NativeRoute] = &[
     BASE,
-    NativeRoute {
-        verb: Verb::Post,
-        operation: "create_token",
-        summary: "Make a token in the caller's tenant",
-        request: Some(of::<TokenCreate>),
-        answers: &[json_response(
+    BASE.verb(Verb::Post)
+        .handler(|call| Box::pin(create(call)))
+        .named("create_token", "Make a token in the caller's tenant")
+        .request(of::<TokenCreate>)
+        .answers(&[json_response(
             201,
             "The token with its secret, which is shown this once.",
             of::<TokenCreated>,
-        )],
-        handler: |call| Box::pin(create(call)),
-        ..BASE
-    },
-    NativeRoute {
-        verb: Verb::Delete,
-        path: "/api/v1/tokens/{token_id}",
-        operation: "revoke_token",
-        summary: "Revoke a token: its requests are refused at once, its streams end within seconds",
-        answers: &[no_content("It works no more.")],
-        errors: &[Code::NotFound],
-        handler: |call| Box::pin(revoke(call)),
-        ..BASE
-    },
+        )]),
+    BASE.delete("/api/v1/tokens/{token_id}", |call| Box::pin(revoke(call)))
+        .named(
+            "revoke_token",
+            "Revoke a token: its requests are refused at once, its streams end within seconds",
+        )
+        .answers(&[no_content("It works no more.")])
+        .errors(&[Code::NotFound]),
 ];
 
 async fn list(call: NativeCall) -> Result<Reply> {

@@ -23,7 +23,7 @@ pub use message::Kind;
 use message::RenderedMessage;
 
 #[derive(Clone, Debug)]
-pub struct Show {
+pub struct ProjectionOptions {
     /// Whether required members are filled in.
     pub strict: bool,
     /// The base address of links to large content: an absolute address with the mount's prefix, without a slash at its end.
@@ -37,7 +37,7 @@ pub struct Show {
 /// One run's log as this protocol shows it, up to the last event that was pushed.
 #[derive(Clone, Debug)]
 pub struct Projection {
-    show: Show,
+    show: ProjectionOptions,
     head: Head,
     /// Whether the agent has started: earlier messages are input.
     begun: bool,
@@ -85,7 +85,7 @@ pub struct RunMessage {
 // === impl Projection ===
 
 impl Projection {
-    pub fn new(show: Show) -> Self {
+    pub fn new(show: ProjectionOptions) -> Self {
         Self {
             show,
             head: Head {

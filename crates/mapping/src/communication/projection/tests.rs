@@ -16,12 +16,17 @@ use super::*;
 const THREAD: &str = "11111111-1111-4111-8111-111111111111";
 const RUN: &str = "22222222-2222-4222-8222-222222222222";
 
-fn show() -> Show {
-    Show { strict: false, base: Arc::from("http://h/c"), max_inline_bytes: 1_000_000, input: false }
+fn show() -> ProjectionOptions {
+    ProjectionOptions {
+        strict: false,
+        base: Arc::from("http://h/c"),
+        max_inline_bytes: 1_000_000,
+        input: false,
+    }
 }
 
-fn strict() -> Show {
-    Show { strict: true, ..show() }
+fn strict() -> ProjectionOptions {
+    ProjectionOptions { strict: true, ..show() }
 }
 
 fn id(text: &str) -> MessageId {
@@ -60,13 +65,8 @@ fn ended(outcome: Outcome) -> Body {
 fn raised(name: &str, kind: InterruptKind) -> Body {
     Body::Interrupt(InterruptEvent::Raised(Box::new(Interrupt {
         id: InterruptId::parse(name).unwrap(),
-        kind,
-        prompt: Vec::new(),
-        payload: Json::null(),
-        options: Vec::new(),
-        schema: None,
         survives: Survives::Restart,
-        patience: None,
+        ..Interrupt::new(kind)
     })))
 }
 
@@ -102,7 +102,7 @@ fn push(projection: &mut Projection, events: &[Event]) -> Vec<Value> {
     out.map(|json| serde_json::from_slice(&json).unwrap()).collect()
 }
 
-fn run(show: Show, bodies: Vec<Body>) -> (Projection, Vec<Value>) {
+fn run(show: ProjectionOptions, bodies: Vec<Body>) -> (Projection, Vec<Value>) {
     let mut projection = Projection::new(show);
     let events = push(&mut projection, &log(bodies));
     (projection, events)
@@ -517,7 +517,7 @@ fn what_the_protocol_has_no_word_for_is_generic() {
 
 #[test]
 fn large_content_is_inline_while_there_is_room_and_a_link_beyond() {
-    let mut projection = Projection::new(Show { max_inline_bytes: 100_000, ..show() });
+    let mut projection = Projection::new(ProjectionOptions { max_inline_bytes: 100_000, ..show() });
     let blob = trilogue_domain::content::BlobRef { hash: [7; 32], length: 70_000, is_text: true };
     push(&mut projection, &log(vec![started("m")]));
     assert!(projection.wants(&blob));
@@ -550,7 +550,7 @@ fn the_input_is_kept_where_somebody_looks_at_it() {
     let bodies = [given("q", role), part("q", Part::text("hi")), completed("q")];
     events.extend(bodies.into_iter().map(|body| Event { body, ..start.clone() }));
     events.push(start);
-    let mut kept = Projection::new(Show { input: true, ..show() });
+    let mut kept = Projection::new(ProjectionOptions { input: true, ..show() });
     assert_eq!(push(&mut kept, &events).len(), 2, "input makes no events");
     let said = kept.messages();
     assert_eq!((said[0].kind, said[0].id.as_ref()), (Kind::Input, Some(&id("q"))));
@@ -703,7 +703,7 @@ fn what_a_user_answers_is_said_and_no_output() {
     let told = Value::from(events).to_string();
     assert!(!told.contains("answers") && told.contains("asks on"), "{told}");
     assert_eq!(projection.output().len(), 1);
-    let (projection, _) = run(Show { input: true, ..show() }, bodies());
+    let (projection, _) = run(ProjectionOptions { input: true, ..show() }, bodies());
     let all = projection.messages();
     let kinds: Vec<_> = all.iter().map(|said| (said.kind, said.complete)).collect();
     assert_eq!(kinds, [(Kind::Input, true), (Kind::Output, true)]);

@@ -13,7 +13,7 @@ use trilogue_domain::{
     Code, Input, Json, Message, MessageId, Outcome, Role, RunId, RunKey, Strategy, ThreadId,
 };
 use trilogue_mapping::agent_client as mapping;
-use trilogue_runtime::{RunRequest, Submitted, ThreadChoice, WhenHolding, WhenWaiting};
+use trilogue_runtime::{RunRequest, Submitted, ThreadChoice, WhenHolding};
 use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_client::{PromptRequest, check_prompt};
 use trilogue_wire::jsonrpc::{self, ErrorObject};
@@ -218,10 +218,6 @@ impl Prompt<'_> {
             .as_ref()
             .map(|client| Json::from_value(&serde_json::json!({ CLIENT: client })));
         Ok(RunRequest {
-            agent: self.connection.agent.clone(),
-            thread: ThreadChoice::Existing(row.id.clone()),
-            id: None,
-            input: Input::Messages(Vec::new()),
             config: config_of(&row),
             metadata,
             strategy: match self.connection.options().when_busy {
@@ -229,14 +225,13 @@ impl Prompt<'_> {
                 WhenBusy::Reject => Strategy::Reject,
                 WhenBusy::Interrupt => Strategy::Interrupt,
             },
-            when_waiting: WhenWaiting::Start,
             when_holding: WhenHolding::Strategy,
             idempotency: self.key.clone().map(|key| (key, self.digest)),
-            not_before: None,
-            rules: None,
-            callback: None,
-            request: None,
-            synchronous: false,
+            ..RunRequest::new(
+                self.connection.agent.clone(),
+                ThreadChoice::Existing(row.id.clone()),
+                Input::Messages(Vec::new()),
+            )
         })
     }
 
