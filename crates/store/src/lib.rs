@@ -12,6 +12,7 @@ mod filter;
 mod fixtures;
 pub mod memory;
 mod open;
+mod options;
 mod path_reader;
 pub mod port;
 pub mod record;
@@ -22,7 +23,8 @@ pub mod sqlite;
 #[cfg(test)]
 extern crate self as trilogue_store;
 
-pub use open::{Durability, Options, open};
+pub use open::open;
+pub use options::{Durability, Options};
 pub use path_reader::PathReader;
 pub use port::{
     Admin, Append, Batch, Change, Configurations, Housekeeping, OwnedThread, Queue, Range, Read,

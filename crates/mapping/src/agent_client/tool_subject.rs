@@ -55,9 +55,9 @@ pub struct ToolSubject {
     pub is_partial: bool,
 }
 
-/// The place of a value: what its member's name says of it.
+/// What a value means, by its member's name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Meaning {
     Path,
     Command,
     Arguments,
@@ -120,7 +120,7 @@ pub fn subject_of_method(method: &str, params: &str) -> Option<ToolSubject> {
 impl ToolSubject {
     fn add_input(&mut self, input: &Value) {
         let mut folders = Vec::new();
-        self.walk(input, Place::Other, &mut folders);
+        self.walk(input, Meaning::Other, &mut folders);
         if !self.runs_command {
             return;
         }
@@ -134,40 +134,40 @@ impl ToolSubject {
         }
     }
 
-    fn walk(&mut self, value: &Value, place: Place, folders: &mut Vec<String>) {
+    fn walk(&mut self, value: &Value, meaning: Meaning, folders: &mut Vec<String>) {
         match value {
-            Value::String(text) => self.add_text(text, place),
-            Value::Array(items) => items.iter().for_each(|item| self.walk(item, place, folders)),
+            Value::String(text) => self.add_text(text, meaning),
+            Value::Array(items) => items.iter().for_each(|item| self.walk(item, meaning, folders)),
             Value::Object(members) => {
                 for (name, value) in members {
                     // Some tools list their files as the names of members.
-                    self.add_text(name, Place::Other);
+                    self.add_text(name, Meaning::Other);
                     if let (true, Value::String(folder)) = (is_named(name, &FOLDER_NAMES), value) {
                         folders.push(folder.clone());
                     }
-                    let own = Place::of(name);
-                    self.walk(value, if own == Place::Other { place } else { own }, folders);
+                    let own = Meaning::of(name);
+                    self.walk(value, if own == Meaning::Other { meaning } else { own }, folders);
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
 
-    fn add_text(&mut self, text: &str, place: Place) {
-        match place {
-            Place::Path => self.add_path(text),
-            Place::Command | Place::Arguments => {
-                self.runs_command |= place == Place::Command;
+    fn add_text(&mut self, text: &str, meaning: Meaning) {
+        match meaning {
+            Meaning::Path => self.add_path(text),
+            Meaning::Command | Meaning::Arguments => {
+                self.runs_command |= meaning == Meaning::Command;
                 self.mention(text.to_owned());
                 for word in text.split(|it: char| it.is_whitespace() || SEPARATORS.contains(&it)) {
                     self.mention(word.to_owned());
                 }
             }
-            Place::Other if text.contains('\n') => {}
-            Place::Other if PATH_STARTS.iter().any(|start| text.starts_with(start)) => {
+            Meaning::Other if text.contains('\n') => {}
+            Meaning::Other if PATH_STARTS.iter().any(|start| text.starts_with(start)) => {
                 self.add_path(text);
             }
-            Place::Other => self.mention(text.to_owned()),
+            Meaning::Other => self.mention(text.to_owned()),
         }
     }
 
@@ -201,9 +201,9 @@ impl ToolSubject {
     }
 }
 
-// === impl Place ===
+// === impl Meaning ===
 
-impl Place {
+impl Meaning {
     fn of(name: &str) -> Self {
         if is_named(name, &COMMAND_NAMES) {
             Self::Command

@@ -11,7 +11,7 @@ use trilogue_domain::error::{Code, Error, Result};
 
 use super::error::{SqliteError, lock};
 use crate::core::closed;
-use crate::open::{Durability, Options};
+use crate::options::{Durability, Options};
 
 /// Bytes of a page: what disks and the page cache of the system move at once.
 pub(super) const PAGE_BYTES: u32 = 4_096;

@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::connection::PAGE_BYTES;
 use super::error::SqliteError;
 use super::file::Reserve;
-use crate::open::Options;
+use crate::options::Options;
 
 /// The free share of a full database's size at which all writes are admitted again: a sixteenth.
 const FREE_AGAIN: u64 = 16;

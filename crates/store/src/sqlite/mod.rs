@@ -75,7 +75,7 @@ use self::retention::RetentionBacklog;
 use self::row_cache::RowCache;
 use crate::core::closed;
 use crate::core::tail::{SharedReads, Tails};
-use crate::open::Durability;
+use crate::options::Durability;
 use crate::port::Range;
 use crate::record::Frame;
 

@@ -23,7 +23,7 @@ use super::{
     Context, KeyCounters, PERMIT_BYTES, QueueSignal, SqliteStore, backup, blob, inspect, remove,
 };
 use crate::core::tail::{SharedReads, Tails};
-use crate::open::Options;
+use crate::options::Options;
 use crate::port::Batch;
 
 impl SqliteStore {

@@ -9,7 +9,7 @@ use super::seed::{
 use crate::fixtures::{
     START, binding_row, checkpoint_row, idempotency_row, interrupt_row, message_row,
 };
-use crate::open::Durability;
+use crate::options::Durability;
 use crate::port::{Admin, Append, Batch, Change, Housekeeping, Read};
 use crate::rows::{BindingRow, CheckpointRow, IdempotencyRow, ThreadFilter};
 use crate::sqlite::SqliteStore;

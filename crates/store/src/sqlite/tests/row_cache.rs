@@ -5,7 +5,7 @@ use trilogue_domain::{AgentName, CheckpointKey, Json, Scope, ThreadKey};
 
 use super::seed::{Folder, batch, creation, scope, tenant, thread_row};
 use crate::fixtures;
-use crate::open::Durability;
+use crate::options::Durability;
 use crate::port::{Append, Batch, Change, Housekeeping, Read};
 use crate::rows::{BindingRow, ThreadRow};
 use crate::sqlite::SqliteStore;

@@ -11,7 +11,7 @@ use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{Body, Json, RunKey, Scope, TenantId, ThreadKey};
 
 use crate::fixtures::{self, START};
-use crate::open::Options;
+use crate::options::Options;
 use crate::port::{Append, Batch, Change, Range, Read};
 use crate::record::{Draft, Frame, NoOriginals};
 use crate::rows::{RunRow, ThreadRow};

@@ -88,7 +88,7 @@ pub(crate) fn withdraw(
 }
 
 /// The client's reply to a question.
-enum Reply {
+enum EditorReply {
     Answer(Answer, Option<Json>),
     /// The client chooses nothing. What its agent gets if nobody else can answer.
     Dismissal(Option<Answer>, Option<Json>),
@@ -108,21 +108,21 @@ pub(crate) async fn take_reply(
     let result = result.and_then(|json| RawValue::from_string(json).ok());
     let reply = result.and_then(|raw| read_reply(question, &raw));
     let reply = reply.filter(|reply| match reply {
-        Reply::Answer(answer, _) => is_valid(connection, interrupt, answer),
-        Reply::Dismissal(..) => true,
+        EditorReply::Answer(answer, _) => is_valid(connection, interrupt, answer),
+        EditorReply::Dismissal(..) => true,
     });
     let is_last = || question.ticket.decline(waits_for_turn(connection, question));
     match reply {
-        Some(Reply::Answer(answer, extra)) => {
+        Some(EditorReply::Answer(answer, extra)) => {
             resolve(connection, interrupt, Some(answer), extra).await;
         }
-        Some(Reply::Dismissal(answer @ Some(_), extra)) if is_last() => {
+        Some(EditorReply::Dismissal(answer @ Some(_), extra)) if is_last() => {
             resolve(connection, interrupt, answer, extra).await;
         }
-        Some(Reply::Dismissal(None, _)) | None if is_last() => {
+        Some(EditorReply::Dismissal(None, _)) | None if is_last() => {
             resolve_declined(connection, interrupt, question.form).await;
         }
-        Some(Reply::Dismissal(..)) | None => {
+        Some(EditorReply::Dismissal(..)) | None => {
             tracing::debug!(interrupt = %interrupt.id, "client declined; others may answer");
         }
     }
@@ -149,7 +149,7 @@ fn is_valid(connection: &ClientConnection, interrupt: &Interrupt, answer: &Answe
 }
 
 /// The answer in a client's result, with its further members for a hosted agent. `None` if the result is invalid.
-fn read_reply(question: &PendingQuestion, raw: &RawValue) -> Option<Reply> {
+fn read_reply(question: &PendingQuestion, raw: &RawValue) -> Option<EditorReply> {
     let interrupt = &question.interrupt;
     let (answer, extra, is_chosen) = match question.form {
         QuestionForm::Permission => {
@@ -169,8 +169,8 @@ fn read_reply(question: &PendingQuestion, raw: &RawValue) -> Option<Reply> {
         }
     };
     Some(match answer {
-        Some(answer) if is_chosen => Reply::Answer(answer, extra),
-        answer => Reply::Dismissal(answer, extra),
+        Some(answer) if is_chosen => EditorReply::Answer(answer, extra),
+        answer => EditorReply::Dismissal(answer, extra),
     })
 }
 
