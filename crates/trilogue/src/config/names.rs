@@ -14,7 +14,7 @@ pub(crate) fn check_hosts_and_origins(server: &Server) -> Result<()> {
     for host in &server.allowed_hosts.0 {
         if !is_host(host) {
             return Err(refused("allowed_hosts", host, "a host name").hint(
-                "write each name in full, with or without a port, such as \"agents.example.com\": there are no patterns",
+                "write each name in full, with or without a port, such as \"host.example.com\": there are no patterns",
             ));
         }
     }
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn hosts_and_origins_that_mean_nothing_are_refused() {
-        for host in ["agents.example.com", "localhost:7878", "[2001:db8::1]", "10.0.0.1"] {
+        for host in ["host.example.com", "localhost:7878", "[2001:db8::1]", "10.0.0.1"] {
             check("allowed_hosts", host).unwrap();
         }
         for host in ["*", "*.example.com", "", "https://example.com", "example.com/", "a b", "x@y"]

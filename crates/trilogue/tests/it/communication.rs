@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::cli_protocols::COMMUNICATION;
 use crate::harness::{Home, demo, lasting_address};
+use crate::terminal::{DECISION, REASON};
 
 const SESSION: &str = "87cd7dc0-0000-4000-8000-000000000001";
 
@@ -50,9 +51,9 @@ fn a_stream_goes_on_after_the_server_was_killed() {
     // Another command follows the question that is there again.
     let faster = ["approve", inbox.trim(), "--reject", "--message", "after the kill"];
     server.run(&faster).expect(0);
-    screen.press("y");
+    screen.answer(DECISION, "y\r");
     screen.wait_for("Approval Reason");
-    screen.press("\r");
+    screen.answer(REASON, "\r");
     let seen = screen.end_well();
     assert!(seen.contains("after the kill"), "{seen}");
 }
