@@ -315,7 +315,12 @@ impl App {
 
 /// Writes an audit line for each setting that differs from its default, so that two starts can be compared.
 fn audit_settings(options: &Options) {
-    let defaults = config::settings(&Options::default(), None, &[]);
+    let mut defaults = Options::default();
+    for (name, agent) in &options.agents {
+        // An agent's settings differ from those of its kind.
+        defaults.agents.insert(name.clone(), config::Agent::of(agent.kind));
+    }
+    let defaults = config::settings(&defaults, None, &[]);
     for config::Setting { key, value, .. } in config::settings(options, None, &[]) {
         if defaults.iter().any(|it| it.key == key && it.value == value) {
             continue;

@@ -57,5 +57,8 @@ fn who_did_what_is_in_the_log_in_one_form() {
     let settings = of("setting_in_force");
     let setting = settings.iter().find(|line| line["subject"] == "egress.allow").unwrap();
     assert!(setting["detail"].as_str().unwrap().contains("10.9.8.7"), "{setting}");
+    let of_agents =
+        settings.iter().find(|line| line["subject"].as_str().unwrap().starts_with("agents."));
+    assert!(of_agents.is_none(), "agents without settings have none to mention: {of_agents:?}");
     assert!(!log.contains(secret), "a secret is in the log");
 }
