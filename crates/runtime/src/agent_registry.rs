@@ -83,17 +83,8 @@ impl AgentRegistry {
         tenant: &TenantId,
     ) {
         let forgetting: Vec<_> = self
-            .iter()
-            .filter(|agent| agent.sessions().is_some())
-            .map(|agent| {
-                let agent = Arc::clone(agent);
-                let context = ThreadContext {
-                    services: Arc::clone(services),
-                    thread: key,
-                    id: thread.clone(),
-                    scope: Scope { tenant: tenant.clone(), owner: None },
-                    agent: agent.card().name.clone(),
-                };
+            .with_sessions(services, (key, thread, tenant))
+            .map(|(agent, context)| {
                 tokio::spawn(async move {
                     if let Some(sessions) = agent.sessions() {
                         sessions.forget(&context).await;
@@ -120,10 +111,24 @@ impl AgentRegistry {
     pub(crate) fn close_sessions(
         &self,
         services: &Arc<Services>,
-        (key, thread, tenant): (ThreadKey, &ThreadId, &TenantId),
+        thread: (ThreadKey, &ThreadId, &TenantId),
     ) {
-        for agent in self.iter().filter(|agent| agent.sessions().is_some()) {
-            let agent = Arc::clone(agent);
+        for (agent, context) in self.with_sessions(services, thread) {
+            tokio::spawn(async move {
+                if let Some(sessions) = agent.sessions() {
+                    sessions.close(&context).await;
+                }
+            });
+        }
+    }
+
+    /// The agents with sessions of their own, each with what it may do with this thread.
+    fn with_sessions(
+        &self,
+        services: &Arc<Services>,
+        (key, thread, tenant): (ThreadKey, &ThreadId, &TenantId),
+    ) -> impl Iterator<Item = (Arc<dyn Backend>, ThreadContext)> {
+        self.iter().filter(|agent| agent.sessions().is_some()).map(move |agent| {
             let context = ThreadContext {
                 services: Arc::clone(services),
                 thread: key,
@@ -131,12 +136,8 @@ impl AgentRegistry {
                 scope: Scope { tenant: tenant.clone(), owner: None },
                 agent: agent.card().name.clone(),
             };
-            tokio::spawn(async move {
-                if let Some(sessions) = agent.sessions() {
-                    sessions.close(&context).await;
-                }
-            });
-        }
+            (Arc::clone(agent), context)
+        })
     }
 }
 
