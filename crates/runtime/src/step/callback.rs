@@ -89,11 +89,12 @@ fn item(row: &RunRow, number: u64, kind: DeliveryKind) -> QueueItem {
     }
 }
 
-/// Scheme and host of an address: what has a share of the slots for deliveries.
+/// Scheme and host of an address: what has a share of the slots for deliveries. Credentials before the host make no other target of it.
 fn origin(url: &str) -> String {
-    let host = url.find("://").map_or(0, |place| place + 3);
-    let end = url[host..].find(['/', '?', '#']).map_or(url.len(), |place| host + place);
-    url[..end].to_ascii_lowercase()
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}").to_ascii_lowercase()
 }
 
 // === impl DeliveryKind ===
@@ -105,5 +106,19 @@ impl DeliveryKind {
             Self::Values => "values",
             Self::Update => "update",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::origin;
+
+    #[test]
+    fn a_target_is_a_scheme_and_a_host() {
+        for url in ["https://h.example:1/a", "HTTPS://H.example:1?q", "https://u:p@h.example:1#@x"]
+        {
+            assert_eq!(origin(url), "https://h.example:1", "{url}");
+        }
+        assert_ne!(origin("http://h.example:1"), origin("https://h.example:1"));
     }
 }
