@@ -4,38 +4,33 @@ use serde_json::{Value, json};
 
 use crate::shape::Properties;
 
-/// One value that a schema allows.
-pub(crate) struct Choice {
+/// One value that a question allows.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Choice {
     /// Its id for programs: its text, or its JSON where it is not text.
-    pub(crate) id: String,
-    pub(crate) name: String,
-    pub(crate) description: Option<String>,
-    pub(crate) value: Value,
+    pub id: String,
+    /// What the agent calls it; its id where that is nothing.
+    pub name: String,
+    pub description: Option<String>,
+    pub value: Value,
 }
 
-pub(crate) fn choices(schema: &Value) -> Vec<Choice> {
-    let id = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
-        let choice = |value: &Value| Choice {
-            id: id(value),
-            name: id(value),
-            description: None,
-            value: value.clone(),
-        };
-        return values.iter().map(choice).collect();
+/// The choices of a schema: `enum`, with `enumNames` where they are, or `const` and `title` of each alternative. None of another schema.
+pub fn choices(schema: &Value) -> Vec<Choice> {
+    let list = |name: &str| schema.get(name).and_then(Value::as_array);
+    if let Some(values) = list("enum") {
+        let names = list("enumNames").filter(|names| names.len() == values.len());
+        let name = |place: usize| names?.get(place)?.as_str();
+        let choice = |(place, value): (usize, &Value)| Choice::new(value.clone(), name(place));
+        return values.iter().enumerate().map(choice).collect();
     }
-    let titled = schema.get("oneOf").or_else(|| schema.get("anyOf")).and_then(Value::as_array);
     let choice = |item: &Value| {
-        let value = item.get("const")?;
-        let text = |key: &str| item.get(key).and_then(Value::as_str).map(str::to_owned);
-        Some(Choice {
-            id: id(value),
-            name: text("title").unwrap_or_else(|| id(value)),
-            description: text("description"),
-            value: value.clone(),
-        })
+        let text = |key: &str| item.get(key).and_then(Value::as_str);
+        let description = text("description").map(str::to_owned);
+        Some(Choice { description, ..Choice::new(item.get("const")?.clone(), text("title")) })
     };
-    titled.and_then(|items| items.iter().map(choice).collect::<Option<_>>()).unwrap_or_default()
+    let alternatives = list("oneOf").or_else(|| list("anyOf"));
+    alternatives.and_then(|items| items.iter().map(choice).collect()).unwrap_or_default()
 }
 
 /// The single boolean, or the single list of values, of a schema: its property, and the values.
@@ -56,13 +51,7 @@ pub(crate) fn one_choice(schema: &Value) -> Option<(Option<String>, Vec<Choice>)
 
 fn values(schema: &Value) -> Vec<Choice> {
     if schema.get("type").and_then(Value::as_str) == Some("boolean") {
-        let truth = |value: bool, name: &str| Choice {
-            id: value.to_string(),
-            name: name.to_owned(),
-            description: None,
-            value: value.into(),
-        };
-        return vec![truth(true, "Yes"), truth(false, "No")];
+        return vec![Choice::new(true.into(), Some("Yes")), Choice::new(false.into(), Some("No"))];
     }
     choices(schema)
 }
@@ -98,6 +87,16 @@ pub(crate) fn list(choices: &[Choice]) -> String {
     choices.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
 }
 
+// === impl Choice ===
+
+impl Choice {
+    pub fn new(value: Value, name: Option<&str>) -> Self {
+        let id = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let name = name.filter(|name| !name.is_empty()).unwrap_or(&id).to_owned();
+        Self { id, name, description: None, value }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,5 +120,8 @@ mod tests {
         assert_eq!((chosen(&truth, "1"), chosen(&truth, "yes")), (None, Some(true.into())));
         let (_, choices) = one_choice(&size).unwrap();
         assert_eq!(list(&choices), "1. Small (s)\n2. Large (l)");
+        let named = json!({ "enum": ["a", 2], "enumNames": ["One", ""] });
+        assert_eq!(chosen(&named, "one"), Some("a".into()));
+        assert_eq!(list(&super::choices(&named)), "1. One (a)\n2. 2");
     }
 }

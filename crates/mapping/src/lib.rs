@@ -8,7 +8,7 @@
 //! - A conversion is written by hand, member by member, so that a dropped member is visible.
 
 pub mod agent_client;
-mod choice;
+pub mod choice;
 pub mod communication;
 pub mod connect;
 pub mod fidelity;

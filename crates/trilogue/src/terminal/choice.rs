@@ -1,45 +1,22 @@
 //! The values that a question offers, and which of them a text means.
 
 use serde_json::Value;
+use trilogue_mapping::choice::{Choice, choices};
 use trilogue_wire::native::PermissionOption;
 
 use super::safe;
 
-/// A value that a question offers.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Choice {
-    pub(crate) value: Value,
-    /// What the agent calls it, where that is not the value.
-    title: Option<String>,
-}
-
 /// The choices of a permission: its options, by id.
 pub(crate) fn of_options(options: &[PermissionOption]) -> Vec<Choice> {
     let choice = |option: &PermissionOption| {
-        Choice::new(Value::from(option.id.as_str()), Some(option.name.clone()))
+        Choice::new(Value::from(option.id.as_str()), Some(&option.name))
     };
     options.iter().map(choice).collect()
 }
 
-/// The choices of a schema: `enum`, with `enumNames` where they are, or `const` and `title` of each alternative.
+/// The choices of a schema, where it has some.
 pub(crate) fn of_schema(schema: &Value) -> Option<Vec<Choice>> {
-    let list = |name: &str| schema.get(name).and_then(Value::as_array);
-    if let Some(values) = list("enum") {
-        let titles = list("enumNames").filter(|titles| titles.len() == values.len());
-        let title = |place: usize| titles?.get(place)?.as_str().map(str::to_owned);
-        let choice = |(place, value): (usize, &Value)| Choice::new(value.clone(), title(place));
-        return some(values.iter().enumerate().map(choice).collect());
-    }
-    let alternatives = list("oneOf").or_else(|| list("anyOf"))?;
-    let choice = |schema: &Value| {
-        let title = schema.get("title").and_then(Value::as_str);
-        Some(Choice::new(schema.get("const")?.clone(), title.map(str::to_owned)))
-    };
-    some(alternatives.iter().map(choice).collect::<Option<_>>()?)
-}
-
-fn some(choices: Vec<Choice>) -> Option<Vec<Choice>> {
-    (!choices.is_empty()).then_some(choices)
+    Some(choices(schema)).filter(|choices| !choices.is_empty())
 }
 
 /// The place of the choice that a text means by its number from 1, its value or its title.
@@ -56,7 +33,7 @@ pub(crate) fn find(choices: &[Choice], text: &str) -> Result<usize, String> {
         return Ok(place);
     }
     let mut meant: Vec<usize> = place(text).into_iter().collect();
-    let named = choices.iter().enumerate().filter(|(_, choice)| choice.is_called(text));
+    let named = choices.iter().enumerate().filter(|(_, choice)| is_called(choice, text));
     meant.extend(named.map(|(place, _)| place).filter(|it| Some(*it) != place(text)));
     match meant.as_slice() {
         [place] => Ok(*place),
@@ -69,32 +46,18 @@ pub(crate) fn find(choices: &[Choice], text: &str) -> Result<usize, String> {
     }
 }
 
-// === impl Choice ===
-
-impl Choice {
-    fn new(value: Value, title: Option<String>) -> Self {
-        let text = text(&value);
-        Self { value, title: title.filter(|title| !title.is_empty() && *title != text) }
+/// Its name, and its value behind it where that is something else.
+pub(crate) fn label(choice: &Choice) -> String {
+    let value = safe::visible(&choice.id);
+    if choice.name == choice.id {
+        return value;
     }
-
-    /// Its title, and its value behind it where that is something else.
-    pub(crate) fn label(&self) -> String {
-        let value = safe::visible(&text(&self.value));
-        match &self.title {
-            Some(title) => format!("{} ({value})", safe::visible(title)),
-            None => value,
-        }
-    }
-
-    fn is_called(&self, text: &str) -> bool {
-        let same = |name: &str| name.trim().to_lowercase() == text.to_lowercase();
-        same(&self::text(&self.value)) || self.title.as_deref().is_some_and(same)
-    }
+    format!("{} ({value})", safe::visible(&choice.name))
 }
 
-/// A value as somebody types it.
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+fn is_called(choice: &Choice, text: &str) -> bool {
+    let same = |name: &str| name.trim().to_lowercase() == text.to_lowercase();
+    same(&choice.id) || same(&choice.name)
 }
 
 #[cfg(test)]
@@ -117,7 +80,7 @@ mod tests {
         for text in ["", "0", "3", "#3", "d", "y"] {
             assert!(find(&choices, text).is_err(), "{text}");
         }
-        assert_eq!(choices[0].label(), "Very dry (dry)");
+        assert_eq!(label(&choices[0]), "Very dry (dry)");
         let mixed = of_schema(&json!({ "enum": [1, true, "a"] })).unwrap();
         assert_eq!(find(&mixed, "true"), Ok(1));
         assert_eq!(find(&mixed, "A"), Ok(2));

@@ -1,8 +1,9 @@
 //! The fields of a form, as they are asked for one by one.
 
 use serde_json::{Map, Value};
+use trilogue_mapping::choice::Choice;
 
-use super::choice::{self, Choice};
+use super::choice;
 
 /// The most fields of a form that are asked for one by one; a larger form is asked for as JSON.
 const MAX_FIELDS: usize = 32;

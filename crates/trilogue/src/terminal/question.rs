@@ -6,7 +6,7 @@ use serde_json::Value;
 use trilogue_wire::native::{Effect, Interrupt, Part};
 use unicode_width::UnicodeWidthChar as _;
 
-use super::choice::{self, Choice};
+use super::choice;
 use super::form::Field;
 use super::{permission, print, safe, style};
 
@@ -34,8 +34,8 @@ pub(crate) fn show(interrupt: &Interrupt) {
             (Effect::Reject, false) => "rejects this call",
             (Effect::Reject, true) => "rejects this and later calls",
         };
-        let choice = choice::of_options(std::slice::from_ref(option));
-        let label = choice.first().map(Choice::label).unwrap_or_default();
+        let choices = choice::of_options(std::slice::from_ref(option));
+        let label = choices.first().map(choice::label).unwrap_or_default();
         show_line(&format!("{number}  {effect} {BAR}{label}"));
     }
 }
@@ -45,7 +45,7 @@ pub(super) fn show_field(field: &Field) {
     quote(&field.title);
     quote(field.description.as_deref().unwrap_or_default());
     for (number, choice) in (1..).zip(field.choices()) {
-        show_line(&format!("{number}  {BAR}{}", choice.label()));
+        show_line(&format!("{number}  {BAR}{}", choice::label(choice)));
     }
 }
 
