@@ -9,8 +9,8 @@ from target import Target
 
 suite = Suite("errors")
 
-PART = {"content": "Hello!"}
-MESSAGE = {"parts": [PART]}
+PART = {"content_type": "text/plain", "content": "Hello!"}
+MESSAGE = {"role": "user", "parts": [PART]}
 UUID = "11111111-1111-4111-8111-111111111111"
 OTHER = "22222222-2222-4222-8222-222222222222"
 
@@ -20,7 +20,11 @@ def request(**fields: object) -> dict[str, object]:
 
 
 def part(**fields: object) -> dict[str, object]:
-    return request(input=[{"parts": [{**PART, **fields}]}])
+    return message({**PART, **fields})
+
+
+def message(*parts: dict[str, object]) -> dict[str, object]:
+    return request(input=[{"role": "user", "parts": list(parts)}])
 
 
 # The body, the status, and the code of the error; what runs has no code.
@@ -32,7 +36,7 @@ RUNS: list[tuple[str, object, int, str | None]] = [
     ("no input", {"agent_name": "echo"}, 422, "invalid_input"),
     ("a message without parts", request(input=[{}]), 422, "invalid_input"),
     ("both contents", part(content_url="https://example.org/"), 422, "invalid_input"),
-    ("a relative address", request(input=[{"parts": [{"content_url": "a/b"}]}]), 422, "invalid_input"),
+    ("a relative address", message({"content_type": "text/plain", "content_url": "a/b"}), 422, "invalid_input"),
     ("a number as content", part(content=123), 422, "invalid_input"),
     ("an object as content", part(content={}), 422, "invalid_input"),
     ("an unknown encoding", part(content_encoding="gzip"), 422, "invalid_input"),
@@ -41,7 +45,13 @@ RUNS: list[tuple[str, object, int, str | None]] = [
     ("the role system", request(input=[{**MESSAGE, "role": "system"}]), 422, "invalid_input"),
     ("a role without a name", request(input=[{**MESSAGE, "role": "agent/"}]), 422, "invalid_input"),
     ("a role with a space", request(input=[{**MESSAGE, "role": "agent/a b"}]), 422, "invalid_input"),
-    ("no role", request(input=[{**MESSAGE, "role": None}]), 422, "invalid_input"),
+    ("no role", request(input=[{"parts": [PART]}]), 422, "invalid_input"),
+    ("null as role", request(input=[{**MESSAGE, "role": None}]), 422, "invalid_input"),
+    ("no content type", message({"content": "Hello!"}), 422, "invalid_input"),
+    ("null as content type", part(content_type=None), 422, "invalid_input"),
+    ("no MIME type", part(content_type="zzz"), 422, "invalid_input"),
+    ("a part of nothing", message({"content_type": "text/plain"}), 422, "invalid_input"),
+    ("an artifact of nothing", message({"content_type": "text/plain", "name": "a"}), 422, "invalid_input"),
     ("an unknown mode", request(mode="turbo"), 422, "invalid_input"),
     ("no mode", request(mode=None), 422, "invalid_input"),
     ("a session id that is none", request(session_id="abc"), 422, "invalid_input"),
@@ -53,11 +63,11 @@ RUNS: list[tuple[str, object, int, str | None]] = [
     ("an unknown agent and two sessions",
      request(agent_name="nobody", session_id=UUID, session={"id": OTHER}), 404, "not_found"),
     ("nothing said", request(input=[]), 200, None),
-    ("a message of no parts", request(input=[{"parts": []}]), 200, None),
-    ("no content type", part(content_type=None), 200, None),
-    ("a part of nothing", request(input=[{"parts": [{}]}]), 200, None),
+    ("a message of no parts", message(), 200, None),
+    ("a part of metadata",
+     message({"content_type": "text/plain", "metadata": {"kind": "citation", "url": "u"}}), 200, None),
     ("bad base64", part(content="?", content_encoding="base64"), 200, None),
-    ("a data address", request(input=[{"parts": [{"content_url": "data:,x"}]}]), 200, None),
+    ("a data address", message({"content_type": "text/plain", "content_url": "data:,x"}), 200, None),
     ("unknown keys", part(key="value"), 200, None),
     ("a session without id", request(session={"history": []}), 200, None),
 ]

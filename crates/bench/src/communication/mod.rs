@@ -37,7 +37,7 @@ const RUNS: &str = "/communication/runs";
 pub(crate) async fn measure(report: &mut Report) -> Result<()> {
     let body = json!({
         "agent_name": "echo", "mode": "sync",
-        "input": [{"role": "user", "parts": [{"content": "hello, who is there?"}]}],
+        "input": [{"role": "user", "parts": [{"content_type": "text/plain", "content": "hello, who is there?"}]}],
     });
     let theirs = reference(&body).await?;
     let what = "the reference server's sync echo, runs a second";

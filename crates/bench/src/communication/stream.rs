@@ -47,7 +47,7 @@ pub(super) async fn measure(report: &mut Report) -> Result<()> {
     let native = json!({"agent": "parts", "input": text, "mode": "stream"});
     let face = json!({
         "agent_name": "parts", "mode": "stream",
-        "input": [{"role": "user", "parts": [{"content": text}]}],
+        "input": [{"role": "user", "parts": [{"content_type": "text/plain", "content": text}]}],
     });
     // The first runs of a process pay for memory that later ones find.
     server.read("/api/v1/runs", &native).await?;

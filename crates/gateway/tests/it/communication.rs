@@ -57,8 +57,16 @@ pub(crate) fn run_of(agent: &str, content: &str, mode: &str) -> Value {
 }
 
 pub(crate) fn answer(content: &str, mode: &str) -> Value {
-    let message = json!({"role": "user", "parts": [{"content": content}]});
+    let message = json!({"role": "user", "parts": [{"content_type": "text/plain", "content": content}]});
     json!({"await_resume": {"type": "message", "message": message}, "mode": mode})
+}
+
+/// An answer with these parts; those without a type are text.
+pub(crate) fn answer_of(mut parts: Value) -> Value {
+    for part in parts.as_array_mut().unwrap() {
+        part.as_object_mut().unwrap().entry("content_type").or_insert_with(|| "text/plain".into());
+    }
+    json!({"await_resume": {"message": {"role": "user", "parts": parts}}})
 }
 
 pub(crate) async fn get(client: &Client, path: &str) -> Reply {

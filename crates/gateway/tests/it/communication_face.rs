@@ -124,7 +124,7 @@ async fn ids_of_the_path_are_read_in_every_form() {
     }
 }
 
-/// A body, the status on a compatible mount and on a strict one, and what the strict refusal names.
+/// A body, the status on a default mount and on a strict one, and what a refusal names.
 fn departures() -> Vec<(Value, u16, u16, &'static str)> {
     let parts =
         |parts: Value| json!({"agent_name": "echo", "input": [{"role": "user", "parts": parts}]});
@@ -132,24 +132,30 @@ fn departures() -> Vec<(Value, u16, u16, &'static str)> {
     let citation = json!({"kind": "citation", "url": "https://a.example"});
     vec![
         (parts(json!([{"content": "x", "content_type": plain}])), 200, 200, ""),
-        (parts(json!([{"content": "x"}])), 200, 422, "input[0].parts[0].content_type"),
+        (parts(json!([{"content": "x"}])), 422, 422, "input[0].parts[0].content_type"),
         (
             parts(json!([{"content": "x", "content_type": null}])),
-            200,
+            422,
             422,
             "input[0].parts[0].content_type",
         ),
         (
             parts(json!([{"content": "x", "content_type": "zzz"}])),
-            200,
+            422,
             422,
             "input[0].parts[0].content_type",
         ),
-        (parts(json!([{"content_type": plain}])), 200, 422, "input[0].parts[0]"),
-        (parts(json!([{"content_type": plain, "name": "a.txt"}])), 200, 422, "input[0].parts[0]"),
+        (parts(json!([{"content_type": plain}])), 422, 422, "input[0].parts[0]"),
+        (parts(json!([{"content_type": plain, "name": "a.txt"}])), 422, 422, "input[0].parts[0]"),
         (
             parts(json!([{"content_type": plain, "metadata": citation}])),
             200,
+            422,
+            "input[0].parts[0]",
+        ),
+        (
+            parts(json!([{"content_type": plain, "name": "a.txt", "metadata": citation}])),
+            422,
             422,
             "input[0].parts[0]",
         ),
@@ -208,7 +214,7 @@ fn departures() -> Vec<(Value, u16, u16, &'static str)> {
         ),
         (
             json!({"agent_name": "echo", "input": [{"parts": [{"content": "x", "content_type": plain}]}]}),
-            200,
+            422,
             422,
             "input[0].role",
         ),
@@ -251,7 +257,8 @@ async fn the_compatible_matrix_is_the_reference_servers() {
         (json!({"input": []}), 422),
         (echo(json!([{"role": "user"}])), 422),
         (echo(json!([])), 200),
-        (echo(json!([{"parts": []}])), 200),
+        (echo(json!([{"parts": []}])), 422),
+        (echo(json!([{"role": "user", "parts": []}])), 200),
         (echo(json!([{"role": "agent/", "parts": []}])), 422),
         (echo(json!([{"role": "agent/a b", "parts": []}])), 422),
         (echo(json!([{"role": null, "parts": []}])), 422),
@@ -366,8 +373,10 @@ async fn metadata_has_a_limit_of_its_own_and_the_part_is_named() {
     let client = rig.alice();
     let send = async |length: usize| {
         let metadata = json!({"kind": "trajectory", "message": "x".repeat(length)});
-        let parts = json!([{"content": "x"}, {"content": "y", "metadata": metadata}]);
-        let body = json!({"agent_name": "echo", "input": [{"parts": parts}], "mode": "sync"});
+        let part = |metadata: Value| json!({"content_type": "text/plain", "content": "x", "metadata": metadata});
+        let parts = json!([part(Value::Null), part(metadata)]);
+        let input = json!([{"role": "user", "parts": parts}]);
+        let body = json!({"agent_name": "echo", "input": input, "mode": "sync"});
         post(&client, "/runs", &body).await
     };
     assert_eq!(send(20).await.status, 200);

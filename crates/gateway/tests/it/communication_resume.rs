@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use trilogue_testkit::Client;
 
 use crate::communication::{
-    BASE, answer, begin, events, get, kinds, last_text, mount, on_disk, post, reach, run, run_of,
+    BASE, answer, answer_of, begin, events, get, kinds, last_text, mount, on_disk, post, reach, run, run_of,
     served, start, stream_of, streamed, with,
 };
 use crate::rig::{Rig, text, user};
@@ -93,7 +93,7 @@ async fn a_message_that_is_awaited_is_asked_for_with_its_own_parts_alone() {
     let (_rig, client) = served().await;
     let (asked, _) = waiting(&client, "awaiter").await;
     assert_eq!(asked["await_request"]["message"]["parts"], json!([]));
-    let nothing = json!({"await_resume": {"type": "message", "message": {"parts": []}}});
+    let nothing = json!({"await_resume": {"type": "message", "message": {"role": "user", "parts": []}}});
     let done = resume(&client, text(&asked, "/run_id"), &nothing).await;
     assert_eq!((done.status, last_text(&done.json())), (200, "empty"));
 }
@@ -108,8 +108,8 @@ async fn a_resume_is_refused_in_order_body_run_state() {
     let (waits, done) = (text(&asked, "/run_id"), text(&done, "/run_id"));
     let fine = answer("x", "sync");
     let wrong_type =
-        json!({"await_resume": {"type": "other", "message": {"parts": []}}, "mode": "sync"});
-    let wrong_mode = json!({"await_resume": {"message": {"parts": []}}, "mode": "turbo"});
+        json!({"await_resume": {"type": "other", "message": {"role": "user", "parts": []}}, "mode": "sync"});
+    let wrong_mode = json!({"await_resume": {"message": {"role": "user", "parts": []}}, "mode": "turbo"});
     for (run, body, status, code) in [
         ("abc", &fine, 422, "invalid_input"),
         (unknown, &json!({}), 422, "invalid_input"),
@@ -174,7 +174,7 @@ async fn an_answer_without_a_name_is_for_what_was_shown_last() {
         (403, second.as_str())
     );
     let named = json!([{"content": "halt", "x_trilogue": {"interrupt_id": second}}]);
-    let body = json!({"await_resume": {"message": {"parts": named}}});
+    let body = answer_of(named);
     let done = resume(&carol, id, &body).await;
     assert_eq!((done.status, last_text(&done.json())), (200, "go+halt"));
 }
@@ -183,7 +183,7 @@ async fn an_answer_without_a_name_is_for_what_was_shown_last() {
 async fn an_answer_names_its_interrupt_in_the_message_or_in_a_header() {
     let (_rig, client) = served().await;
     let send = async |id: &str, header: &str, parts: Value| {
-        let body = json!({"await_resume": {"message": {"parts": parts}}}).to_string();
+        let body = answer_of(parts).to_string();
         let headers = [("interrupt-id", header)];
         client
             .send(Method::POST, &format!("{RUNS}/{id}"), &headers, Bytes::from(body))
@@ -217,7 +217,7 @@ async fn a_mount_may_ask_that_answers_to_permissions_name_them() {
         (403, interrupt.as_str())
     );
     let named = json!([{"content": "go", "x_trilogue": {"interrupt_id": interrupt}}]);
-    let body = json!({"await_resume": {"message": {"parts": named}}});
+    let body = answer_of(named);
     assert_eq!(resume(&client, id, &body).await.status, 200);
     let (asked, _) = waiting(&client, "awaiter").await;
     let free = resume(&client, text(&asked, "/run_id"), &answer("x", "sync")).await;
@@ -238,14 +238,14 @@ async fn a_permission_is_answered_by_id_name_word_or_json_and_by_nothing_else() 
         (json_part(json!({"option_id": "go"})), "go"),
     ] {
         let (asked, _) = waiting(&client, "asker").await;
-        let body = json!({"await_resume": {"message": {"parts": parts}}});
+        let body = answer_of(parts);
         let reply = resume(&client, text(&asked, "/run_id"), &body).await;
         assert_eq!(reply.status, 200, "{body} {}", reply.json());
         assert_eq!(last_text(&reply.json()), chosen, "{body}");
     }
     let (asked, interrupt) = waiting(&client, "asker").await;
     for parts in [text_part("maybe"), json!([]), json_part(json!({"option_id": "x"}))] {
-        let body = json!({"await_resume": {"message": {"parts": parts}}});
+        let body = answer_of(parts);
         let reply = resume(&client, text(&asked, "/run_id"), &body).await;
         assert_eq!((reply.status, reply.code().as_str()), (422, "invalid_input"), "{body}");
     }
@@ -268,7 +268,7 @@ async fn a_form_is_answered_with_json() {
     assert!(shown["schema"]["properties"]["count"].is_object());
     let content = json!({"count": 3}).to_string();
     let parts = json!([{"content": content, "content_type": "application/json"}]);
-    let body = json!({"await_resume": {"message": {"parts": parts}}});
+    let body = answer_of(parts);
     let done = resume(&client, text(&asked, "/run_id"), &body).await;
     assert_eq!((done.status, last_text(&done.json())), (200, content.as_str()));
 }

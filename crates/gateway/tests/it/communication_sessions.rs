@@ -365,7 +365,7 @@ async fn a_value_is_a_message_of_the_history_too() {
     let content = json!({"n": 1}).to_string();
     let mut body = json!({
         "agent_name": "valuer", "mode": "sync", "session_id": SESSION,
-        "input": [{"parts": [{"content": content, "content_type": "application/json"}]}],
+        "input": [{"role": "user", "parts": [{"content": content, "content_type": "application/json"}]}],
     });
     let done = post(&client, "/runs", &body).await.ok().unwrap();
     let output = &done["output"][0];

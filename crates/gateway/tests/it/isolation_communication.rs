@@ -20,7 +20,7 @@ struct Things {
 }
 
 fn new_run(input: &str, session: &str) -> Value {
-    let input = json!([{"parts": [{"content": input}]}]);
+    let input = json!([{"role": "user", "parts": [{"content_type": "text/plain", "content": input}]}]);
     json!({"agent_name": "puppet", "input": input, "session_id": session})
 }
 
@@ -77,7 +77,7 @@ impl Things {
         let is_resume = operation.method == "POST" && operation.path.ends_with("{run_id}");
         let body = match is_resume {
             true => {
-                let message = json!({"parts": [{"content": "{}"}]});
+                let message = json!({"role": "user", "parts": [{"content_type": "text/plain", "content": "{}"}]});
                 json!({"await_resume": {"type": "message", "message": message}, "mode": "sync"})
             }
             false => Value::Null,

@@ -92,7 +92,7 @@ async fn the_longest_prefix_decides() {
     let strict = Mount::new(options, "/a/b").unwrap();
     let rig = mounted(vec![at("/a"), strict, at("/")]).await;
     // Only a strict mount asks for a role.
-    let body = json!({"agent_name": "puppet", "input": [{"parts": [{"content": "x", "content_type": "text/plain"}]}]});
+    let body = json!({"agent_name": "puppet", "input": [{"role": "user", "parts": [{"content": "x", "content_type": "text/plain"}]}]});
     for (path, status) in [("/a/runs", 200), ("/a/b/runs", 422), ("/runs", 200)] {
         let reply = rig.alice().post(path, &body).await.unwrap();
         assert_eq!(reply.status, status, "{path}: {}", reply.json());
@@ -198,7 +198,7 @@ async fn every_refusal_under_a_mount_is_the_protocols_and_elsewhere_a_problem() 
 async fn too_many_streams_are_refused_in_the_protocols_words() {
     let rig = Rig::with(Options { max_streams: 0, ..Options::default() }).await;
     let body =
-        json!({"agent_name": "puppet", "input": [{"parts": [{"content": "x"}]}], "mode": "stream"});
+        json!({"agent_name": "puppet", "input": [{"role": "user", "parts": [{"content": "x", "content_type": "text/plain"}]}], "mode": "stream"});
     let reply = rig.alice().post("/communication/runs", &body).await.unwrap();
     assert_eq!(fault(&reply), is(429, "server_error", "overloaded"));
     assert_eq!(reply.headers["retry-after"], "1");
@@ -239,7 +239,7 @@ async fn a_page_may_read_the_protocols_headers_and_asks_for_its_methods() {
 async fn addresses_that_are_handed_out_begin_with_the_clients_way_or_the_operators_word() {
     let session = "0f0f0f0f-0f0f-4f0f-8f0f-0f0f0f0f0f0f";
     let body = json!({
-        "agent_name": "puppet", "session_id": session, "input": [{"parts": [{"content": "x"}]}],
+        "agent_name": "puppet", "session_id": session, "input": [{"role": "user", "parts": [{"content": "x", "content_type": "text/plain"}]}],
     });
     let history = async |rig: &Rig, prefix: &str, host: &str| {
         let headers = [("host", host)];

@@ -89,7 +89,7 @@ async fn each_agent_takes_exactly_the_ways_that_it_names_on_every_face() {
             let native = json!({"agent": agent, "input": {}});
             let reply = send(&rig, Method::POST, "/api/v1/runs", &headers, &native).await;
             assert_eq!(reply.status, status, "{agent} {headers:?}: {}", reply.json());
-            let part = json!([{"parts": [{"content": "{}", "content_type": "application/json"}]}]);
+            let part = json!([{"role": "user", "parts": [{"content": "{}", "content_type": "application/json"}]}]);
             let theirs = json!({"agent_name": agent, "input": part});
             let reply = send(&rig, Method::POST, "/communication/runs", &headers, &theirs).await;
             assert_eq!(reply.status, status, "{agent} {headers:?}: {}", reply.json());

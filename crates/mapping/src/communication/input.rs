@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     fn messages(text: &str, most: usize) -> Result<Vec<trilogue_domain::Message>> {
-        let message = parse(text.as_bytes(), Rules::Compatible).unwrap();
+        let message = parse(text.as_bytes(), Rules::Lenient).unwrap();
         match input(vec![message], Timestamp::from_micros(7), most)? {
             Input::Messages(messages) => Ok(messages),
             Input::Value(value) => panic!("{value:?}"),
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn two_messages_of_one_request_have_two_ids() {
         let text = r#"{"parts":[{"content":"x","x_trilogue":{"message_id":"m"}}]}"#;
-        let one = || parse(text.as_bytes(), Rules::Compatible).unwrap();
+        let one = || parse(text.as_bytes(), Rules::Lenient).unwrap();
         let other = || Message::text("y");
         let read = |messages| input(messages, Timestamp::from_micros(7), 100);
         assert!(read(vec![one(), other(), other()]).is_ok());

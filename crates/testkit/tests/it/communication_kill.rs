@@ -127,19 +127,19 @@ async fn a_stream_can_be_left_and_joined_at_every_event() {
 }
 
 fn question(mode: &str) -> Value {
-    let input = json!([{"role": "user", "parts": [{"content": "what is a log?"}]}]);
+    let input = json!([{"role": "user", "parts": [{"content_type": "text/plain", "content": "what is a log?"}]}]);
     json!({"agent_name": "researcher", "mode": mode, "input": input})
 }
 
 fn letter(mode: &str) -> Value {
     let text = "Write to ada@example.com about the report: it is ready.";
-    let input = json!([{"role": "user", "parts": [{"content": text}]}]);
+    let input = json!([{"role": "user", "parts": [{"content_type": "text/plain", "content": text}]}]);
     json!({"agent_name": "mailcomposer", "mode": mode, "input": input})
 }
 
 fn approval(mode: &str) -> Value {
     let text = r#"{"approved": true, "reason": "fine"}"#;
-    let message = json!({"role": "user", "parts": [{"content": text}]});
+    let message = json!({"role": "user", "parts": [{"content_type": "text/plain", "content": text}]});
     json!({"await_resume": {"type": "message", "message": message}, "mode": mode})
 }
 
@@ -190,7 +190,7 @@ async fn wait(client: Client, mut seed: Seed) -> Told {
     loop {
         let mode = if seed.below(3) == 0 { "async" } else { "sync" };
         let text = format!("{:x}", seed.draw());
-        let input = json!([{"parts": [{"content": text}]}]);
+        let input = json!([{"role": "user", "parts": [{"content_type": "text/plain", "content": text}]}]);
         let body = json!({"agent_name": "echo", "mode": mode, "input": input});
         let Ok(reply) = client.post(&format!("{BASE}/runs"), &body).await else { return told };
         let run = reply.ok().unwrap();

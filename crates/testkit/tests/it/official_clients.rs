@@ -129,7 +129,7 @@ async fn history_on_this_machine_is_refused_without_leave() {
     .unwrap();
     let id = uuid_of(1);
     let body = json!({
-        "agent_name": "echo", "session_id": id, "input": [{"parts": [{"content": "a secret"}]}],
+        "agent_name": "echo", "session_id": id, "input": [{"role": "user", "parts": [{"content_type": "text/plain", "content": "a secret"}]}],
     });
     one.client().post("/communication/runs", &body).await.unwrap().ok().unwrap();
     let path = format!("/communication/sessions/{id}");
@@ -138,7 +138,7 @@ async fn history_on_this_machine_is_refused_without_leave() {
 
     let body = json!({
         "agent_name": "history_echo", "session": session,
-        "input": [{"parts": [{"content": "and then?"}]}],
+        "input": [{"role": "user", "parts": [{"content_type": "text/plain", "content": "and then?"}]}],
     });
     let run = two.client().post("/communication/runs", &body).await.unwrap().ok().unwrap();
     assert_eq!(run["status"], "failed", "{run}");
@@ -173,7 +173,7 @@ async fn the_program_stops_cleanly_while_runs_wait_and_work() {
     let program = Conformance::start(dir.path(), options).await.unwrap();
     for (agent, mode) in [("awaiter", "sync"), ("slow_echo", "async")] {
         let body = json!({
-            "agent_name": agent, "mode": mode, "input": [{"parts": [{"content": "x"}]}],
+            "agent_name": agent, "mode": mode, "input": [{"role": "user", "parts": [{"content_type": "text/plain", "content": "x"}]}],
         });
         program.client().post("/communication/runs", &body).await.unwrap().ok().unwrap();
     }

@@ -105,7 +105,7 @@ fn first_request(mount: &Mount, url: &str, file: &Path) -> String {
         Protocol::Communication => (
             "Agent Communication Protocol",
             "runs",
-            r#"{"agent_name":"echo","input":[{"parts":[{"content":"Hello"}]}]}"#,
+            r#"{"agent_name":"echo","input":[{"role":"user","parts":[{"content_type":"text/plain","content":"Hello"}]}]}"#,
         ),
         Protocol::Connect => (
             "Agent Connect Protocol",

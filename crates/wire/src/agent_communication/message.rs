@@ -9,7 +9,7 @@ object! {
     /// An ordered, multi-modal message.
     #[derive(Default)]
     pub struct Message {
-        role: Role = role_or_user;
+        role: Role = stated_role;
         /// In the order in which they are shown; there may be none.
         parts: Vec<MessagePart> = required;
         #[serde(skip_serializing_if = "When::is_absent")]
@@ -59,9 +59,13 @@ impl From<MessagePart> for Message {
     }
 }
 
-fn role_or_user(json: Option<&str>, at: &Path<'_>) -> Result<Role, Violation> {
-    if at.is_strict() && json.is_none() {
+/// A message that a peer stored without a role is a user's.
+fn stated_role(json: Option<&str>, at: &Path<'_>) -> Result<Role, Violation> {
+    if at.is_lenient() {
+        return defaulted(json, at);
+    }
+    if json.is_none() {
         return Err(at.violation("is missing; every message has a role"));
     }
-    defaulted(json, at)
+    required(json, at)
 }

@@ -9,10 +9,10 @@ use crate::json::{Path, Rules, Style, Violation, scan};
 
 object! {
     /// One part of a message. A part with a name is an artifact.
-    /// It has at most one of `content` and `content_url`, and neither where it carries only metadata.
+    /// It has exactly one of `content` and `content_url`, or neither where it carries only metadata.
     pub struct MessagePart {
         name: Option<String> = optional;
-        /// The MIME type of the content; `text/plain` where the sender gave none.
+        /// The MIME type of the content; `text/plain` where a peer stored none.
         content_type: String = mime_type;
         content: Option<String> = optional;
         content_encoding: ContentEncoding = optional;
@@ -132,7 +132,7 @@ fn mime_type(json: Option<&str>, at: &Path<'_>) -> Result<String, Violation> {
 /// Checks a part that a peer sent, and writes its URL in the standard form.
 fn hold(mut part: MessagePart, json: &str, at: &Path<'_>) -> Result<MessagePart, Violation> {
     let is_typed = || scan::member(json, "content_type").is_some_and(|it| it.value != "null");
-    if at.is_strict() && !is_typed() {
+    if !at.is_lenient() && !is_typed() {
         let message = "is missing; every part has a MIME type";
         return Err(at.key("content_type").violation(message));
     }
@@ -159,16 +159,18 @@ fn check_shape(part: &MessagePart, at: &Path<'_>) -> Result<(), Violation> {
     if part.content.is_some() && part.content_url.is_some() {
         return Err(at.violation("must have only one of content and content_url, not both"));
     }
-    if !at.is_strict() {
+    if at.is_lenient() {
         return Ok(());
     }
-    if part.content.is_none() && part.content_url.is_none() {
+    // The official clients make parts of metadata alone.
+    let is_annotation = !at.is_strict() && part.name.is_none() && part.metadata.is_some();
+    if part.content.is_none() && part.content_url.is_none() && !is_annotation {
         let what = if part.name.is_some() { "; an artifact is a part too" } else { "" };
         return Err(at.violation(format!("must have one of content and content_url{what}")));
     }
     check::content_type(&part.content_type, &at.key("content_type"))?;
     match &part.content {
-        Some(content) if part.content_encoding == ContentEncoding::Base64 => {
+        Some(content) if at.is_strict() && part.content_encoding == ContentEncoding::Base64 => {
             check::base64(content, &at.key("content"))
         }
         _ => Ok(()),

@@ -10,7 +10,7 @@ pub enum Rules {
     /// Everything that can be understood: what a client takes from servers and agents.
     #[default]
     Lenient,
-    /// What a server takes from existing clients.
+    /// What the protocol's documents say, where the official clients keep to it.
     Compatible,
     /// Exactly what the protocol's documents say.
     Strict,

@@ -150,9 +150,7 @@ proptest! {
     #[test]
     fn a_message_comes_back_as_it_was(message in message()) {
         let text = written(|out| message.write(out));
-        for rules in [Rules::Compatible, Rules::Lenient] {
-            prop_assert_eq!(read(text.as_bytes(), rules), Ok(message.clone()));
-        }
+        prop_assert_eq!(read(text.as_bytes(), Rules::Lenient), Ok(message));
     }
 
     #[test]
@@ -181,7 +179,7 @@ proptest! {
             state: None,
         });
         let text = serde_json::to_vec(&request).unwrap();
-        prop_assert_eq!(read(&text, Rules::Compatible), Ok(request));
+        prop_assert_eq!(read(&text, Rules::Lenient), Ok(request));
     }
 
     #[test]
