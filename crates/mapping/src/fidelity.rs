@@ -142,7 +142,7 @@ table! {
     }
     "message id" {
         native: Carried "`Message.id`, chosen by the sender or the server";
-        communication: Extension "`x_trilogue.message_id` of the first part on input; the address in `Session.history` on output";
+        communication: Extension "`x_trilogue.message_id` of the message, and in its address in `Session.history`";
         connect: Carried "`Message.id`";
         client: Carried "`messageId` of prompts and chunks, `userMessageId` of the prompt's response";
     }

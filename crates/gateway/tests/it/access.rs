@@ -179,7 +179,8 @@ async fn waits_and_synchronous_answers_end_soon_after_a_revocation() {
     let new = json!({"agent": "puppet", "input": "sleep", "mode": "async"});
     let sleeping = rig.alice().post("/api/v1/runs", &new).await.unwrap().ok().unwrap();
     let (run, sleeping) = (text(&run, "/id"), text(&sleeping, "/id"));
-    let input = json!([{"role": "user", "parts": [{"content_type": "text/plain", "content": "sleep"}]}]);
+    let input =
+        json!([{"role": "user", "parts": [{"content_type": "text/plain", "content": "sleep"}]}]);
     let native = json!({"agent": "puppet", "input": "sleep", "mode": "wait"});
     let communication = json!({"agent_name": "puppet", "input": input, "mode": "sync"});
     let connect = json!({"agent_id": "puppet", "input": {"message": "sleep"}});

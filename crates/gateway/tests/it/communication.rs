@@ -57,7 +57,8 @@ pub(crate) fn run_of(agent: &str, content: &str, mode: &str) -> Value {
 }
 
 pub(crate) fn answer(content: &str, mode: &str) -> Value {
-    let message = json!({"role": "user", "parts": [{"content_type": "text/plain", "content": content}]});
+    let message =
+        json!({"role": "user", "parts": [{"content_type": "text/plain", "content": content}]});
     json!({"await_resume": {"type": "message", "message": message}, "mode": mode})
 }
 

@@ -12,8 +12,11 @@ use crate::rig::text;
 async fn more_than_fits_an_answer_is_refused_and_can_be_streamed() {
     let rig = with(Options { max_output_bytes: 64 * 1024, ..Options::default() }).await;
     let client = rig.alice();
-    let parts: Vec<_> = (0..8).map(|_| json!({"content_type": "text/plain", "content": "x".repeat(10_000)})).collect();
-    let body = json!({"agent_name": "echo", "input": [{"role": "user", "parts": parts}], "mode": "async"});
+    let parts: Vec<_> = (0..8)
+        .map(|_| json!({"content_type": "text/plain", "content": "x".repeat(10_000)}))
+        .collect();
+    let body =
+        json!({"agent_name": "echo", "input": [{"role": "user", "parts": parts}], "mode": "async"});
     let reply = post(&client, "/runs", &body).await;
     assert_eq!(reply.status, 202, "{}", reply.json());
     let id = text(&reply.json(), "/run_id").to_owned();
@@ -103,7 +106,8 @@ async fn base64_and_unknown_members_come_back_as_they_were_sent() {
         {"content": "x", "content_type": "text/plain", "metadata": {"kind": "citation", "start_index": -3, "end_index": 7}},
         {"content_type": "text/plain", "metadata": {"kind": "trajectory", "tool_name": "t", "tool_input": {"a": 1}}},
     ]);
-    let body = json!({"agent_name": "echo", "input": [{"role": "user", "parts": parts}], "mode": "sync"});
+    let body =
+        json!({"agent_name": "echo", "input": [{"role": "user", "parts": parts}], "mode": "sync"});
     let done = post(&client, "/runs", &body).await.ok().unwrap();
     assert_eq!(text(&done, "/status"), "completed", "{done}");
     for (place, sent) in parts.as_array().unwrap().iter().enumerate() {

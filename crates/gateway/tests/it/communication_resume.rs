@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use trilogue_testkit::Client;
 
 use crate::communication::{
-    BASE, answer, answer_of, begin, events, get, kinds, last_text, mount, on_disk, post, reach, run, run_of,
-    served, start, stream_of, streamed, with,
+    BASE, answer, answer_of, begin, events, get, kinds, last_text, mount, on_disk, post, reach,
+    run, run_of, served, start, stream_of, streamed, with,
 };
 use crate::rig::{Rig, text, user};
 
@@ -93,7 +93,8 @@ async fn a_message_that_is_awaited_is_asked_for_with_its_own_parts_alone() {
     let (_rig, client) = served().await;
     let (asked, _) = waiting(&client, "awaiter").await;
     assert_eq!(asked["await_request"]["message"]["parts"], json!([]));
-    let nothing = json!({"await_resume": {"type": "message", "message": {"role": "user", "parts": []}}});
+    let nothing =
+        json!({"await_resume": {"type": "message", "message": {"role": "user", "parts": []}}});
     let done = resume(&client, text(&asked, "/run_id"), &nothing).await;
     assert_eq!((done.status, last_text(&done.json())), (200, "empty"));
 }
@@ -107,9 +108,9 @@ async fn a_resume_is_refused_in_order_body_run_state() {
     let working = begin(&client, "sleeper").await;
     let (waits, done) = (text(&asked, "/run_id"), text(&done, "/run_id"));
     let fine = answer("x", "sync");
-    let wrong_type =
-        json!({"await_resume": {"type": "other", "message": {"role": "user", "parts": []}}, "mode": "sync"});
-    let wrong_mode = json!({"await_resume": {"message": {"role": "user", "parts": []}}, "mode": "turbo"});
+    let wrong_type = json!({"await_resume": {"type": "other", "message": {"role": "user", "parts": []}}, "mode": "sync"});
+    let wrong_mode =
+        json!({"await_resume": {"message": {"role": "user", "parts": []}}, "mode": "turbo"});
     for (run, body, status, code) in [
         ("abc", &fine, 422, "invalid_input"),
         (unknown, &json!({}), 422, "invalid_input"),

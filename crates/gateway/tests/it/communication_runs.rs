@@ -27,9 +27,12 @@ fn dated() -> Value {
 
 const PART: &str = r#"{"name":null,"content_type":"text/plain","content":"Howdy!","content_encoding":"plain","content_url":null,"metadata":null}"#;
 
-fn dated_message(parts: &str, completed: &str) -> String {
+/// The message of this run's output, with these parts.
+fn dated_message(run: &Value, parts: &str, completed: &str) -> String {
+    let id = text(run, "/output/0/x_trilogue/message_id");
+    assert!(uuid::Uuid::try_parse(id).is_ok(), "{id}");
     format!(
-        r#"{{"role":"agent/echo","parts":[{parts}],"created_at":"2026-11-20T23:50:09.133102Z","completed_at":{completed}}}"#
+        r#"{{"role":"agent/echo","parts":[{parts}],"created_at":"2026-11-20T23:50:09.133102Z","completed_at":{completed},"x_trilogue":{{"message_id":"{id}"}}}}"#
     )
 }
 
@@ -59,7 +62,7 @@ async fn sync_is_exact(rig: Rig) {
     assert_eq!(reply.headers["content-type"], "application/json");
     let done = reply.json();
     assert_eq!(reply.headers["run-id"], text(&done, "/run_id"));
-    let expected = run_text(&done, "completed", &dated_message(PART, COMPLETED), true);
+    let expected = run_text(&done, "completed", &dated_message(&done, PART, COMPLETED), true);
     assert_eq!(std::str::from_utf8(&reply.body).unwrap(), expected);
     let again = get(&client, &format!("/runs/{}", text(&done, "/run_id"))).await;
     assert_eq!(again.body, reply.body);
@@ -94,8 +97,8 @@ async fn stream_is_exact(rig: Rig) {
     let reply = streamed(&client, Method::POST, RUNS, &[], &body).await;
     let id = reply.headers["run-id"].to_str().unwrap();
     let done = get(&client, &format!("/runs/{id}")).await.ok().unwrap();
-    let created = dated_message("", "null");
-    let completed = dated_message(PART, COMPLETED);
+    let created = dated_message(&done, "", "null");
+    let completed = dated_message(&done, PART, COMPLETED);
     let datas = [
         format!(r#"{{"type":"run.created","run":{}}}"#, run_text(&done, "created", "", false)),
         format!(

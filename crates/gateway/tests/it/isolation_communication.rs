@@ -20,7 +20,8 @@ struct Things {
 }
 
 fn new_run(input: &str, session: &str) -> Value {
-    let input = json!([{"role": "user", "parts": [{"content_type": "text/plain", "content": input}]}]);
+    let input =
+        json!([{"role": "user", "parts": [{"content_type": "text/plain", "content": input}]}]);
     json!({"agent_name": "puppet", "input": input, "session_id": session})
 }
 

@@ -197,8 +197,7 @@ async fn every_refusal_under_a_mount_is_the_protocols_and_elsewhere_a_problem() 
 #[tokio::test]
 async fn too_many_streams_are_refused_in_the_protocols_words() {
     let rig = Rig::with(Options { max_streams: 0, ..Options::default() }).await;
-    let body =
-        json!({"agent_name": "puppet", "input": [{"role": "user", "parts": [{"content": "x", "content_type": "text/plain"}]}], "mode": "stream"});
+    let body = json!({"agent_name": "puppet", "input": [{"role": "user", "parts": [{"content": "x", "content_type": "text/plain"}]}], "mode": "stream"});
     let reply = rig.alice().post("/communication/runs", &body).await.unwrap();
     assert_eq!(fault(&reply), is(429, "server_error", "overloaded"));
     assert_eq!(reply.headers["retry-after"], "1");

@@ -17,7 +17,8 @@ use crate::rig::{LIMIT, Rig, Setup, kinds, next_event, text};
 type Events = Vec<(String, Value)>;
 
 fn create(input: &str, mode: &str) -> Bytes {
-    let input = json!([{"role": "user", "parts": [{"content_type": "text/plain", "content": input}]}]);
+    let input =
+        json!([{"role": "user", "parts": [{"content_type": "text/plain", "content": input}]}]);
     Bytes::from(json!({"agent_name": "puppet", "input": input, "mode": mode}).to_string())
 }
 

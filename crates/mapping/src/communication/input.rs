@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use serde_json::Value;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Input, MessageId, Role, Timestamp};
 use trilogue_wire::agent_communication::{Json, Message, Role as WireRole, Time, When};
@@ -11,7 +10,7 @@ use trilogue_wire::agent_communication::{Json, Message, Role as WireRole, Time, 
 use super::EXTENSION;
 use super::part::read_parts;
 
-/// A run's input. A message's id is under the extension key of its first part, or new; missing times are now.
+/// A run's input. A message's id is under the extension key of the message or of its first part, or new; missing times are now.
 /// `max_metadata` bounds the metadata of one part, in bytes of its JSON.
 /// Errors: `invalid_request`, naming message, part and field; `invalid_id`; `json_too_deep`.
 pub fn input(messages: Vec<Message>, now: Timestamp, max_metadata: usize) -> Result<Input> {
@@ -31,9 +30,7 @@ fn refuse_twins(messages: &[trilogue_domain::Message]) -> Result<()> {
         None => Ok(()),
         Some(place) => Err(Error::new(
             Code::InvalidRequest,
-            format!(
-                "input[{place}].parts[0].{EXTENSION}.message_id is the id of an earlier message too"
-            ),
+            format!("input[{place}].{EXTENSION}.message_id is the id of an earlier message too"),
         )),
     }
 }
@@ -49,9 +46,8 @@ fn read(
     under: fmt::Arguments<'_>,
 ) -> Result<trilogue_domain::Message> {
     let id = match take(&mut message, "message_id") {
-        Some(id) => MessageId::parse(&id).map_err(|error| {
-            inside(&error, format_args!("{under}parts[0].{EXTENSION}.message_id"))
-        })?,
+        Some(id) => MessageId::parse(&id)
+            .map_err(|error| inside(&error, format_args!("{under}{EXTENSION}.message_id")))?,
         None => MessageId::generate(),
     };
     Ok(trilogue_domain::Message {
@@ -75,8 +71,14 @@ fn stated(when: When, now: Option<Timestamp>) -> Option<Timestamp> {
     }
 }
 
-/// Removes a text from the extension of a message's first part.
+/// Removes a text from the extension of a message or of its first part.
 pub(super) fn take(message: &mut Message, key: &str) -> Option<String> {
+    let of_message = text_in(message.extension.as_ref(), key);
+    let of_part = take_of_part(message, key);
+    of_message.or(of_part)
+}
+
+fn take_of_part(message: &mut Message, key: &str) -> Option<String> {
     let extra = &mut message.parts.first_mut()?.extra;
     let mut extension = extra.get(EXTENSION)?.to_value();
     let taken = extension.as_object_mut()?.remove(key)?.as_str()?.to_owned();
@@ -113,10 +115,14 @@ fn check_metadata(message: &Message, most: usize, under: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether the extension of a message's first part has a text under this key.
+/// A text in the extension of a message or of its first part.
 pub(super) fn extension(message: &Message, key: &str) -> Option<String> {
-    let extension = message.parts.first()?.extra.get(EXTENSION)?.to_value();
-    extension.get(key).and_then(Value::as_str).map(str::to_owned)
+    let of_part = || text_in(message.parts.first()?.extra.get(EXTENSION), key);
+    text_in(message.extension.as_ref(), key).or_else(of_part)
+}
+
+fn text_in(extension: Option<&Json>, key: &str) -> Option<String> {
+    extension?.to_value().get(key)?.as_str().map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -147,6 +153,22 @@ mod tests {
     }
 
     #[test]
+    fn a_message_has_its_id_where_the_server_shows_it_or_in_its_first_part() {
+        let own = r#""x_trilogue":{"message_id":"own","new":1}"#;
+        let of_part = r#"{"content":"x","x_trilogue":{"message_id":"part"}}"#;
+        for (text, id) in [
+            (format!(r#"{{"parts":[{{"content":"x"}}],{own}}}"#), "own"),
+            (format!(r#"{{"parts":[],{own}}}"#), "own"),
+            (format!(r#"{{"parts":[{of_part}]}}"#), "part"),
+            (format!(r#"{{"parts":[{of_part}],{own}}}"#), "own"),
+        ] {
+            let message = messages(&text, 100).unwrap().remove(0);
+            assert_eq!(message.id.as_str(), id, "{text}");
+            assert!(message.parts.iter().all(|part| part.extra.is_none()), "{text}");
+        }
+    }
+
+    #[test]
     fn times_that_are_not_sent_are_now_and_no_parts_are_none() {
         let message = messages(r#"{"parts":[]}"#, 0).unwrap().remove(0);
         assert_eq!((message.role, message.parts.len()), (Role::User, 0));
@@ -158,20 +180,22 @@ mod tests {
         let deep = "[".repeat(70) + &"]".repeat(70);
         let id = "i".repeat(1_000);
         for (part, field) in [
-            (format!(r#"{{"x_trilogue":{{"message_id":"{id}"}}}}"#), ".x_trilogue.message_id: "),
-            (format!(r#"{{"good":1,"own":{deep}}}"#), ".own: "),
+            (
+                format!(r#"{{"x_trilogue":{{"message_id":"{id}"}}}}"#),
+                "input[0].x_trilogue.message_id: ",
+            ),
+            (format!(r#"{{"good":1,"own":{deep}}}"#), "input[0].parts[0].own: "),
             (
                 format!(r#"{{"metadata":{{"kind":"trajectory","tool_input":{{"x":{deep}}}}}}}"#),
-                ".metadata.tool_input: ",
+                "input[0].parts[0].metadata.tool_input: ",
             ),
             (
                 format!(r#"{{"metadata":{{"kind":"trajectory","tool_output":{{"x":{deep}}}}}}}"#),
-                ".metadata.tool_output: ",
+                "input[0].parts[0].metadata.tool_output: ",
             ),
         ] {
             let error = messages(&format!(r#"{{"parts":[{part}]}}"#), 1_000).unwrap_err();
-            let place = format!("input[0].parts[0]{field}");
-            assert!(error.message().starts_with(&place), "{error}");
+            assert!(error.message().starts_with(field), "{error}");
         }
     }
 
@@ -183,7 +207,7 @@ mod tests {
         let read = |messages| input(messages, Timestamp::from_micros(7), 100);
         assert!(read(vec![one(), other(), other()]).is_ok());
         let error = read(vec![one(), other(), one()]).unwrap_err();
-        let place = "input[2].parts[0].x_trilogue.message_id ";
+        let place = "input[2].x_trilogue.message_id ";
         assert!(error.message().starts_with(place), "{error}");
     }
 

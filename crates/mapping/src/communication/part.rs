@@ -158,7 +158,7 @@ pub(super) fn write_part_with(
         ours.insert("metadata".to_owned(), other.to_value());
     }
     wire.write(out);
-    splice(&with_ours(extra, ours), out);
+    append_members(with_ours(extra, ours).as_bytes(), out);
 }
 
 fn is_address(url: &str) -> bool {
@@ -210,11 +210,13 @@ pub(super) fn shown_extra(extra: &str) -> (&str, bool) {
     }
 }
 
-fn splice(members: &str, object: &mut Vec<u8>) {
+/// Adds members without braces to an object that has others.
+pub(super) fn append_members(members: impl AsRef<[u8]>, object: &mut Vec<u8>) {
+    let members = members.as_ref();
     if !members.is_empty() && object.last() == Some(&b'}') {
         object.pop();
         object.push(b',');
-        object.extend_from_slice(members.as_bytes());
+        object.extend_from_slice(members);
         object.push(b'}');
     }
 }

@@ -133,13 +133,15 @@ fn question(mode: &str) -> Value {
 
 fn letter(mode: &str) -> Value {
     let text = "Write to ada@example.com about the report: it is ready.";
-    let input = json!([{"role": "user", "parts": [{"content_type": "text/plain", "content": text}]}]);
+    let input =
+        json!([{"role": "user", "parts": [{"content_type": "text/plain", "content": text}]}]);
     json!({"agent_name": "mailcomposer", "mode": mode, "input": input})
 }
 
 fn approval(mode: &str) -> Value {
     let text = r#"{"approved": true, "reason": "fine"}"#;
-    let message = json!({"role": "user", "parts": [{"content_type": "text/plain", "content": text}]});
+    let message =
+        json!({"role": "user", "parts": [{"content_type": "text/plain", "content": text}]});
     json!({"await_resume": {"type": "message", "message": message}, "mode": mode})
 }
 
@@ -190,7 +192,8 @@ async fn wait(client: Client, mut seed: Seed) -> Told {
     loop {
         let mode = if seed.below(3) == 0 { "async" } else { "sync" };
         let text = format!("{:x}", seed.draw());
-        let input = json!([{"role": "user", "parts": [{"content_type": "text/plain", "content": text}]}]);
+        let input =
+            json!([{"role": "user", "parts": [{"content_type": "text/plain", "content": text}]}]);
         let body = json!({"agent_name": "echo", "mode": mode, "input": input});
         let Ok(reply) = client.post(&format!("{BASE}/runs"), &body).await else { return told };
         let run = reply.ok().unwrap();

@@ -1,7 +1,8 @@
+use super::metadata::json_object;
 use super::object::object;
 use super::part::check;
 use super::time::when;
-use super::{MessagePart, Role, When};
+use super::{Json, MessagePart, Role, When};
 use crate::json::member::{defaulted, required};
 use crate::json::{Path, Rules, Style, Violation};
 
@@ -17,6 +18,9 @@ object! {
         /// `null` while the message grows.
         #[serde(skip_serializing_if = "When::is_absent")]
         completed_at: When = when;
+        /// Our extension: the message's id. Others ignore it, as every member of a message that they do not know.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        extension as "x_trilogue": Option<Json> = json_object;
     }
 }
 

@@ -273,9 +273,8 @@ fn a_violation_repeats_little_of_what_was_sent_and_hides_nothing_in_it() {
 #[test]
 fn json_that_is_carried_may_not_be_too_deep() {
     let typed = r#""content_type":"text/plain","content":"""#;
-    let part = |depth: usize| {
-        format!(r#"{{{typed},"extra":{}{}}}"#, "[".repeat(depth), "]".repeat(depth))
-    };
+    let part =
+        |depth: usize| format!(r#"{{{typed},"extra":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
     assert!(read::<MessagePart>(part(MAX_DEPTH).as_bytes(), Rules::Compatible).is_ok());
     let violation =
         read::<MessagePart>(part(MAX_DEPTH + 1).as_bytes(), Rules::Compatible).unwrap_err();

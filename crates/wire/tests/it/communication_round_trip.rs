@@ -95,9 +95,15 @@ fn message() -> impl Strategy<Value = Message> {
         Just(Role::Agent),
         "[a-zA-Z0-9_-]{1,20}".prop_map(Role::Named)
     ];
-    (role, vec(part(), 0..4), when(), when()).prop_map(|(role, parts, created_at, completed_at)| {
-        Message { role, parts, created_at, completed_at }
-    })
+    (role, vec(part(), 0..4), when(), when(), of(object())).prop_map(
+        |(role, parts, created_at, completed_at, extension)| Message {
+            role,
+            parts,
+            created_at,
+            completed_at,
+            extension,
+        },
+    )
 }
 
 fn id() -> impl Strategy<Value = Uuid> {

@@ -1,9 +1,13 @@
-use bytes::Bytes;
 use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Value;
 use trilogue_domain::{MessageId, Times};
 use trilogue_wire::agent_communication::{Role, Time, splice, sse};
 
 use super::list::SharedList;
+use crate::communication::EXTENSION;
+use crate::communication::part::append_members;
 use crate::time;
 
 /// An incomplete message: its parts are rendered, its pieces of text wait to be joined.
@@ -93,6 +97,7 @@ impl RenderedMessage {
     pub(super) fn head(&self) -> Vec<u8> {
         let mut out = Vec::new();
         splice::message(&mut out, &self.role, std::iter::empty::<&[u8]>(), self.created_at, None);
+        self.push_id(&mut out);
         out
     }
 
@@ -119,7 +124,17 @@ impl RenderedMessage {
             }
         }
         splice::message_tail(&mut out, self.created_at, completed_at);
+        self.push_id(&mut out);
         Bytes::from(out)
+    }
+
+    /// Adds the id to a message and not to a part: official clients keep members of parts that they do not know, and compare them.
+    fn push_id(&self, out: &mut Vec<u8>) {
+        let Some(id) = &self.id else { return };
+        let id = Value::from(id.as_str());
+        let mut member = format!("\"{EXTENSION}\":{{\"message_id\":{id}}}").into_bytes();
+        sse::safe(&mut member);
+        append_members(member, out);
     }
 }
 

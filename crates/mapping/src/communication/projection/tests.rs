@@ -170,8 +170,10 @@ fn a_whole_message_is_created_told_and_completed_with_its_own_times() {
             "content_encoding": "plain", "content_url": null, "metadata": null
         }],
         "created_at": "2023-11-14T22:13:20.000001Z",
-        "completed_at": null
+        "completed_at": null,
+        "x_trilogue": {"message_id": "m"}
     });
+    assert_eq!(events[2]["message"]["x_trilogue"], message["x_trilogue"]);
     assert_eq!(events[4]["message"], message);
     let run: Value = serde_json::from_slice(&projection.run()).unwrap();
     assert_eq!(events[5]["run"], run);
