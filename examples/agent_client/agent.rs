@@ -152,8 +152,9 @@ impl Turn<'_> {
         if let Some(session) = self.agent.state().sessions.get_mut(self.session) {
             session.cancelled = cancelled.clone();
         }
-        // The client's id is recorded with what was said, so it is acknowledged; a message without one gets one.
-        let given = prompt.given_message_id().map(str::to_owned);
+        // The client's id is recorded with what was said, so it is acknowledged; a message without one gets one. An empty id is not recorded.
+        let is_recorded = prompt.message_id.as_deref() != Some("");
+        let given = prompt.message_id.clone().filter(|_| is_recorded);
         let user = given.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
         for block in &prompt.prompt {
             self.keep(SessionUpdate::UserMessageChunk(chunk(&user, block.clone())));
@@ -164,7 +165,8 @@ impl Turn<'_> {
             () = self.answer(&prompt.prompt) => Some(()),
         };
         let stop = if answered.is_some() { StopReason::EndTurn } else { StopReason::Cancelled };
-        PromptResponse { user_message_id: Some(user), ..PromptResponse::new(stop) }
+        let user_message_id = is_recorded.then_some(user);
+        PromptResponse { user_message_id, ..PromptResponse::new(stop) }
     }
 
     async fn answer(&self, prompt: &[ContentBlock]) {

@@ -26,16 +26,17 @@ pub(crate) struct Hosted {
     pub(crate) heard: Mutex<Vec<Value>>,
     /// Woken when it is told a piece of what is uploaded to it.
     chunk: Notify,
+    takes_audio: bool,
 }
 
 /// Every kind of update that the protocol has, and two that it has not, without session id.
 pub(crate) fn samples() -> Vec<Value> {
     let text = |text: &str| json!({"type": "text", "text": text});
     [
-        json!({"sessionUpdate": "agent_thought_chunk", "content": text("hm"), "messageId": "t-1"}),
-        json!({"sessionUpdate": "agent_message_chunk", "content": text("he"), "messageId": "m-1"}),
-        json!({"sessionUpdate": "agent_message_chunk", "content": text("llo"), "messageId": "m-1", "_meta": {"x": [1, {"y": null}]}, "extra": 1.0}),
-        json!({"sessionUpdate": "agent_message_chunk", "messageId": "m-2", "content": {"type": "image", "data": "AAAA", "mimeType": "image/png", "annotations": {"audience": ["user"]}}}),
+        json!({"sessionUpdate": "agent_thought_chunk", "content": text("hm"), "messageId": "7b0e4f0a-1d7c-4a39-8a54-6d2f5a1c0001"}),
+        json!({"sessionUpdate": "agent_message_chunk", "content": text("he"), "messageId": "7b0e4f0a-1d7c-4a39-8a54-6d2f5a1c0002"}),
+        json!({"sessionUpdate": "agent_message_chunk", "content": text("llo"), "messageId": "7b0e4f0a-1d7c-4a39-8a54-6d2f5a1c0002", "_meta": {"x": [1, {"y": null}]}, "extra": 1.0}),
+        json!({"sessionUpdate": "agent_message_chunk", "messageId": "7b0e4f0a-1d7c-4a39-8a54-6d2f5a1c0003", "content": {"type": "image", "data": "AAAA", "mimeType": "image/png", "annotations": {"audience": ["user"]}}}),
         json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Write", "kind": "edit", "status": "pending", "locations": [{"path": "/a", "line": 3}]}),
         json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "in_progress"}),
         json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "content": [{"type": "diff", "path": "/a", "newText": "x"}]}),
@@ -46,6 +47,19 @@ pub(crate) fn samples() -> Vec<Value> {
         json!({"sessionUpdate": "usage_update", "used": 5, "size": 10}),
     ]
     .to_vec()
+}
+
+/// A block wherever an agent sends content.
+pub(crate) fn content(block: &Value) -> Vec<Value> {
+    let (message, thought, call) =
+        (MessageId::generate(), MessageId::generate(), MessageId::generate());
+    let wrapped = json!([{"type": "content", "content": block}]);
+    vec![
+        json!({"sessionUpdate": "agent_message_chunk", "messageId": message.as_str(), "content": block}),
+        json!({"sessionUpdate": "agent_thought_chunk", "messageId": thought.as_str(), "content": block}),
+        json!({"sessionUpdate": "tool_call", "toolCallId": call.as_str(), "title": "T", "content": wrapped}),
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": call.as_str(), "status": "completed", "content": wrapped}),
+    ]
 }
 
 /// Three tool calls, of which the first is at work and the second has ended, and is spoken of once more.
@@ -83,7 +97,11 @@ impl Hosted {
     pub(crate) fn new() -> Self {
         let mut card = Puppet::named("hosted").card().clone();
         card.name = AgentName::parse("hosted").unwrap();
-        Self { card, heard: Mutex::default(), chunk: Notify::new() }
+        Self { card, heard: Mutex::default(), chunk: Notify::new(), takes_audio: false }
+    }
+
+    pub(crate) fn taking_audio() -> Self {
+        Self { takes_audio: true, ..Self::new() }
     }
 
     fn hear(&self, what: &str, thread: Option<&ThreadId>, params: &Json) {
@@ -277,6 +295,14 @@ impl Backend for Hosted {
                 let told = json!({"blocks": blocks, "extra": extra});
                 say(&context, "m-blocks", &told.to_string()).await?;
             }
+            // Everything behind the first word, as content of each kind.
+            "content" => {
+                for block in mapping::blocks_of_message(messages.last().unwrap()).iter().skip(1) {
+                    for update in content(&json!(block)) {
+                        emit(&context, &update).await?;
+                    }
+                }
+            }
             "wait" => {
                 emit(&context, &json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "waiting"}, "messageId": "m-wait"})).await?;
                 context.cancelled().await;
@@ -309,7 +335,9 @@ impl Sessions for Hosted {
         Ok(Json::from_value(&json!({
             "protocolVersion": 1,
             "agentCapabilities": {
-                "promptCapabilities": {"image": true, "embeddedContext": true},
+                "promptCapabilities": {
+                    "image": true, "embeddedContext": true, "audio": self.takes_audio,
+                },
                 "auth": {"logout": {}},
             },
             "authMethods": [{"id": "key", "name": "A key"}],

@@ -8,6 +8,7 @@ use crate::client_editor::Editor;
 use crate::rig::Rig;
 
 const UPPER: &str = "9B1DEB4D-3B7D-4BAD-9BDD-2B0D7B3DCB6D";
+const LOWER: &str = "5c3b4f9e-0000-4000-8000-000000000001";
 
 async fn rig(client: ClientOptions) -> (Rig, Editor, String) {
     let rig = Rig::with(client).await;
@@ -56,16 +57,17 @@ async fn every_kind_of_id_gets_the_answer_that_the_options_say() {
             assert_eq!(told(&again), None, "{given:?}");
             assert_eq!(again["result"]["stopReason"], "end_turn");
         }
-        for none in [json!("absent"), Value::Null, json!("")] {
+        for none in [json!("absent"), Value::Null] {
             let answer = prompt(&mut editor, &session, "none", none.clone()).await;
             assert_eq!(told(&answer).is_some(), seed, "{none}");
             if let Some(id) = told(&answer) {
                 assert_eq!(Uuid::try_parse(id).unwrap().to_string(), id);
             }
         }
-        for long in ["x".repeat(257), "a\u{0}b".to_owned()] {
-            let answer = prompt(&mut editor, &session, "long", json!(long)).await;
-            assert_eq!(told(&answer), None);
+        for unfit in [String::new(), "x".repeat(257), "a\u{0}b".to_owned()] {
+            let answer = prompt(&mut editor, &session, "unfit", json!(unfit)).await;
+            assert_eq!(told(&answer), None, "{unfit:?}");
+            assert_eq!(answer["result"]["stopReason"], "end_turn");
         }
         for bad in [json!(5), json!({}), json!(["x"]), json!(true)] {
             let answer = prompt(&mut editor, &session, "bad", bad.clone()).await;
@@ -77,15 +79,15 @@ async fn every_kind_of_id_gets_the_answer_that_the_options_say() {
 #[tokio::test]
 async fn an_id_is_told_with_every_result_and_with_no_error() {
     let (_rig, mut editor, session) = rig(ClientOptions::default()).await;
-    let id = json!("cancelled-1");
+    let id = json!(UPPER);
     let params = json!({"sessionId": session, "prompt": [{"type": "text", "text": "sleep"}], "messageId": id});
     let request = editor.ask("session/prompt", params).await;
     editor.tell("session/cancel", json!({"sessionId": session})).await;
     let answer = editor.answer(&request).await;
     assert_eq!(answer["result"]["stopReason"], "cancelled");
     // One that was ended before it began has recorded nothing.
-    assert!(told(&answer).is_none_or(|told| told == "cancelled-1"));
-    let failed = prompt(&mut editor, &session, "fail", json!("failed-1")).await;
+    assert!(told(&answer).is_none_or(|told| told == UPPER));
+    let failed = prompt(&mut editor, &session, "fail", json!(LOWER)).await;
     assert!(failed["error"]["code"].is_i64() && failed.get("result").is_none(), "{failed}");
 }
 
@@ -124,12 +126,12 @@ async fn ids_stay_the_same_when_the_session_is_told_again() {
 async fn a_prompt_that_comes_again_is_answered_with_its_first_turn_where_that_is_asked_for() {
     let options = ClientOptions { dedupe: true, ..ClientOptions::default() };
     let (_rig, mut editor, session) = rig(options).await;
-    let first = prompt(&mut editor, &session, "hello", json!("same")).await;
-    assert_eq!(told(&first), Some("same"));
-    let again = prompt(&mut editor, &session, "hello", json!("same")).await;
-    assert_eq!(told(&again), Some("same"));
+    let first = prompt(&mut editor, &session, "hello", json!(UPPER)).await;
+    assert_eq!(told(&first), Some(UPPER));
+    let again = prompt(&mut editor, &session, "hello", json!(UPPER)).await;
+    assert_eq!(told(&again), Some(UPPER));
     assert_eq!(editor.words("agent_message_chunk"), ["hello"]);
-    let other = prompt(&mut editor, &session, "something else", json!("same")).await;
+    let other = prompt(&mut editor, &session, "something else", json!(UPPER)).await;
     assert_eq!(told(&other), None);
     assert_eq!(editor.words("agent_message_chunk"), ["hello", "something else"]);
 }

@@ -18,11 +18,11 @@ const MIB: usize = 1024 * 1024;
 fn updates() -> Vec<Value> {
     let text = |text: String| json!({"type": "text", "text": text});
     vec![
-        json!({"sessionUpdate": "agent_message_chunk", "messageId": "a", "content": text("before".to_owned())}),
-        json!({"sessionUpdate": "agent_message_chunk", "messageId": "a", "content": text("ä\\".repeat(3 * MIB + MIB / 3)), "extra": {"n": 1.5}}),
+        json!({"sessionUpdate": "agent_message_chunk", "messageId": "7b0e4f0a-1d7c-4a39-8a54-6d2f5a1c000a", "content": text("before".to_owned())}),
+        json!({"sessionUpdate": "agent_message_chunk", "messageId": "7b0e4f0a-1d7c-4a39-8a54-6d2f5a1c000a", "content": text("ä\\".repeat(3 * MIB + MIB / 3)), "extra": {"n": 1.5}}),
         json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Write", "status": "pending"}),
         json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "content": [{"type": "diff", "path": "/a", "newText": "y".repeat(10 * MIB)}], "_meta": {"x": 1}}),
-        json!({"sessionUpdate": "agent_message_chunk", "messageId": "b", "content": text("behind".to_owned())}),
+        json!({"sessionUpdate": "agent_message_chunk", "messageId": "7b0e4f0a-1d7c-4a39-8a54-6d2f5a1c000b", "content": text("behind".to_owned())}),
     ]
 }
 

@@ -33,13 +33,13 @@ async fn answer(user_message_id: UserMessageId, id: Option<&str>) -> (Value, Val
 #[tokio::test]
 async fn an_answer_in_words_has_the_id_that_its_client_gave() {
     for option in [UserMessageId::Seed, UserMessageId::Echo] {
-        let (result, shown) = answer(option, Some("mine-1")).await;
-        assert_eq!(result["userMessageId"], "mine-1", "{option:?}");
-        assert_eq!(shown, "mine-1");
+        let (result, shown) = answer(option, Some(MINE)).await;
+        assert_eq!(result["userMessageId"], MINE, "{option:?}");
+        assert_eq!(shown, MINE);
     }
-    let (result, shown) = answer(UserMessageId::Off, Some("mine-1")).await;
+    let (result, shown) = answer(UserMessageId::Off, Some(MINE)).await;
     assert_eq!(result.get("userMessageId"), None);
-    assert_eq!(shown, "mine-1");
+    assert_eq!(shown, MINE);
 }
 
 #[tokio::test]
@@ -64,12 +64,12 @@ async fn an_answer_in_words_that_comes_again_is_the_same_answer() {
     let mut first = rig.door().numbered("puppet").await;
     let session = first.session().await;
     first.ok("session/prompt", prompt(&session, "suspend", "asks")).await;
-    let answer = first.ok("session/prompt", prompt(&session, "you may", "mine-1")).await;
-    assert_eq!(answer["userMessageId"], "mine-1");
+    let answer = first.ok("session/prompt", prompt(&session, "you may", MINE)).await;
+    assert_eq!(answer["userMessageId"], MINE);
     drop(first);
     let mut second = rig.door().numbered("puppet").await;
     second.ok("_trilogue/attach", json!({"sessionId": session, "after": 1})).await;
-    let again = second.ok("session/prompt", prompt(&session, "you may", "mine-1")).await;
+    let again = second.ok("session/prompt", prompt(&session, "you may", MINE)).await;
     assert_eq!(again, answer);
     let late = rig.door().joined("puppet", &session).await;
     assert_eq!(late.words("user_message_chunk"), ["suspend", "you may"]);
@@ -92,13 +92,13 @@ async fn a_client_that_comes_back_is_not_told_what_it_answered() {
     let session = first.session().await;
     first.ok("session/prompt", prompt(&session, "suspend", "asks")).await;
     let asked = position(&mut first).await;
-    let answer = first.ok("session/prompt", prompt(&session, "you may", "mine-1")).await;
+    let answer = first.ok("session/prompt", prompt(&session, "you may", MINE)).await;
     drop(first);
     // Also in the middle of the answer's message.
     for after in [1, asked, asked + 1] {
         let mut again = rig.door().numbered("puppet").await;
         again.ok("_trilogue/attach", json!({"sessionId": session, "after": after})).await;
-        let same = again.ok("session/prompt", prompt(&session, "you may", "mine-1")).await;
+        let same = again.ok("session/prompt", prompt(&session, "you may", MINE)).await;
         assert_eq!(same, answer, "{after}");
         assert_eq!(again.said("user_message_chunk"), [], "{after}");
         let heard = again.words("agent_message_chunk");
@@ -131,7 +131,7 @@ async fn a_prompt_that_comes_again_does_not_answer_what_it_led_to() {
     second.ok("_trilogue/attach", json!({"sessionId": session, "after": 1})).await;
     let again = second.ok("session/prompt", prompt(&session, "suspend", "asks")).await;
     assert_eq!(again["stopReason"], "end_turn");
-    second.ok("session/prompt", prompt(&session, "you may", "mine-1")).await;
+    second.ok("session/prompt", prompt(&session, "you may", MINE)).await;
     let late = rig.door().joined("puppet", &session).await;
     assert_eq!(late.words("user_message_chunk"), ["suspend", "you may"]);
 }
@@ -146,20 +146,24 @@ async fn of_two_clients_that_answer_in_words_each_has_its_own_id() {
         two.load(&session).await;
         one.prompt(&session, "suspend").await;
         two.until(|it| it["params"]["update"]["sessionUpdate"] == "agent_message_chunk").await;
-        let asked = one.ask("session/prompt", prompt(&session, "one", "id-one")).await;
-        let too = two.ask("session/prompt", prompt(&session, "two", "id-two")).await;
+        let asked = one.ask("session/prompt", prompt(&session, "one", id_of("one"))).await;
+        let too = two.ask("session/prompt", prompt(&session, "two", id_of("two"))).await;
         assert_eq!(one.answer(&asked).await["result"]["stopReason"], "end_turn");
         assert_eq!(two.answer(&too).await["result"]["stopReason"], "end_turn");
         let late = rig.door().joined("puppet", &session).await;
         let said = late.said("user_message_chunk");
         assert_eq!(said.len(), 3, "{said:?}");
         for (id, text) in &said[1..] {
-            let fits = |mine: &str| *id == json!(format!("id-{mine}"));
+            let fits = |mine: &str| *id == id_of(mine);
             assert!(!fits(if text == "one" { "two" } else { "one" }), "{said:?}");
         }
-        assert!(said[1].0 == json!(format!("id-{}", said[1].1)), "{said:?}");
+        assert_eq!(said[1].0, id_of(&said[1].1), "{said:?}");
         assert_ne!(said[1].0, said[2].0);
     }
+}
+
+fn id_of(text: &str) -> &'static str {
+    if text == "one" { MINE } else { "5c3b4f9e-0000-4000-8000-000000000002" }
 }
 
 /// An id that every face can name.
@@ -241,13 +245,13 @@ async fn a_copy_ends_at_an_answer_in_words_and_tells_it_once() {
     let rig = Rig::start().await;
     let (mut editor, session) = rig.door().opened("puppet").await;
     editor.prompt(&session, "suspend").await;
-    say(&mut editor, &session, "you may", "mine-1").await;
+    say(&mut editor, &session, "you may", MINE).await;
     let path = format!("/api/v1/threads/{session}/copy");
-    let copy = rig.alice().post(&path, &json!({"until_message": "mine-1"})).await.unwrap();
+    let copy = rig.alice().post(&path, &json!({"until_message": MINE})).await.unwrap();
     let copy = copy.ok().unwrap()["id"].as_str().unwrap().to_owned();
     let mut late = rig.door().joined("puppet", &copy).await;
     let said = late.said("user_message_chunk");
-    assert_eq!(said.last().unwrap(), &(json!("mine-1"), "you may".to_owned()));
+    assert_eq!(said.last().unwrap(), &(json!(MINE), "you may".to_owned()));
     assert_eq!(said.len(), 2, "{said:?}");
     // Nobody is asked in the copy any more.
     late.prompt(&copy, "hello").await;
@@ -262,11 +266,11 @@ async fn an_answer_in_words_that_comes_again_is_known_by_its_id_where_that_is_as
     let asked = say(&mut editor, &session, "suspend", "asks").await;
     // What led to the question does not answer it.
     assert_eq!(say(&mut editor, &session, "suspend", "asks").await, asked);
-    let answer = say(&mut editor, &session, "you may", "mine-1").await;
+    let answer = say(&mut editor, &session, "you may", MINE).await;
     let told = editor.words("agent_message_chunk");
-    assert_eq!(say(&mut editor, &session, "you may", "mine-1").await, answer);
+    assert_eq!(say(&mut editor, &session, "you may", MINE).await, answer);
     assert_eq!(editor.words("agent_message_chunk"), told);
-    let other = say(&mut editor, &session, "you may not", "mine-1").await;
+    let other = say(&mut editor, &session, "you may not", MINE).await;
     assert_eq!(other.get("userMessageId"), None, "{other}");
     assert_eq!(editor.words("agent_message_chunk").last().unwrap(), "you may not");
 }

@@ -50,8 +50,8 @@ pub(super) struct State {
 /// A prompt that waits for the end of its turn.
 struct OpenPrompt {
     run: u64,
-    /// The id of its message.
-    id: MessageId,
+    /// The id of its message, where the session keeps it.
+    acknowledged: Option<MessageId>,
     end: oneshot::Sender<PromptEnd>,
 }
 
@@ -84,16 +84,15 @@ impl StdioSession {
         let capabilities = mapping::initialize_result(card, None).agent_capabilities;
         let takes = capabilities.and_then(|capabilities| capabilities.prompt).unwrap_or(all);
         mapping::check_capabilities(&request.prompt, &takes).map_err(refused)?;
-        let id = request.given_message_id().and_then(|id| MessageId::parse(id).ok());
-        let id = id.unwrap_or_else(MessageId::generate);
         let now = SystemClock.now();
+        let mut state = self.state();
+        let (id, acknowledged) = message_id(request.message_id.as_deref(), &state.history);
         let message = Message {
             created_at: Some(now),
             completed_at: Some(now),
-            ..mapping::message_of_prompt(&request.prompt, id.clone())
+            ..mapping::message_of_prompt(&request.prompt, id)
         };
         let (sender, receiver) = oneshot::channel();
-        let mut state = self.state();
         if state.prompt.is_some() {
             let message = "a turn of this session is at work";
             return Err(ErrorObject::new(jsonrpc::Code::INVALID_REQUEST, message));
@@ -105,7 +104,9 @@ impl StdioSession {
             })?;
             let digest = interrupt.payload.digest();
             if let Some(question) = state.question.take() {
-                state.prompt = Some(OpenPrompt { run: question.run, id, end: sender });
+                // An answer is no message of the history.
+                let (run, acknowledged) = (question.run, None);
+                state.prompt = Some(OpenPrompt { run, acknowledged, end: sender });
                 // A run that was cancelled meanwhile answers its prompt all the same.
                 drop(question.answer.send(ports::answered(answer, digest)));
             }
@@ -120,7 +121,7 @@ impl StdioSession {
         state.runs += 1;
         let run = state.runs;
         state.turn = Some(cancelled.clone());
-        state.prompt = Some(OpenPrompt { run, id, end: sender });
+        state.prompt = Some(OpenPrompt { run, acknowledged, end: sender });
         drop(state);
         tokio::spawn(Arc::clone(self).run(run, Turn::Start { input }, message, cancelled));
         Ok(receiver)
@@ -246,7 +247,8 @@ impl StdioSession {
     /// Answers the prompt that waits for this run, where one does.
     fn answer_prompt(&self, run: u64, outcome: &RunOutcome) {
         let Some(prompt) = self.state().prompt.take_if(|prompt| prompt.run == run) else { return };
-        let result = mapping::prompt_result(outcome, None, Some(prompt.id.as_str()));
+        let id = prompt.acknowledged.as_ref().map(MessageId::as_str);
+        let result = mapping::prompt_result(outcome, None, id);
         let result = result.and_then(|json| {
             RawJson::parse(json).map_err(|_| ErrorObject::of(jsonrpc::Code::INTERNAL_ERROR))
         });
@@ -256,6 +258,19 @@ impl StdioSession {
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
+    }
+}
+
+/// The id of a prompt's message, and the one for its response: a given id that is invalid or already used is replaced, and not acknowledged.
+fn message_id(given: Option<&str>, history: &[Message]) -> (MessageId, Option<MessageId>) {
+    let is_new = |id: &MessageId| history.iter().all(|message| message.id != *id);
+    let kept = given.map(|given| MessageId::parse(given).ok().filter(is_new));
+    match kept {
+        Some(None) => (MessageId::generate(), None),
+        kept => {
+            let id = kept.flatten().unwrap_or_else(MessageId::generate);
+            (id.clone(), Some(id))
+        }
     }
 }
 

@@ -9,8 +9,8 @@ use trilogue_sdk::agent_client::wire::{
     RequestPermissionRequest, RequestPermissionResponse,
 };
 use trilogue_sdk::agent_client::{
-    Client, ClientHandler, ErrorObject, Options, RejectAll, Session, SessionOptions, StopReason,
-    TurnEnd, Update, allowing_once,
+    Client, ClientHandler, ErrorObject, Options, Prompt, RejectAll, Session, SessionOptions,
+    StopReason, TurnEnd, Update, allowing_once,
 };
 use trilogue_sdk::prelude::*;
 use trilogue_sdk::{PlanEntry, stdio};
@@ -126,6 +126,21 @@ async fn what_an_agent_says_and_does_is_shown() {
 
     let (_, titled) = prompt(&session, "title").await;
     assert_eq!(titled[0].body.kind(), "session_info_update");
+}
+
+#[tokio::test]
+async fn an_id_is_acknowledged_where_the_session_keeps_it() {
+    let session = session(RejectAll).await;
+    let given = "9B1DEB4D-3B7D-4BAD-9BDD-2B0D7B3DCB6D";
+    let long = "x".repeat(257);
+    for (id, acknowledged) in
+        [(given, Some(given)), (given, None), ("", None), (long.as_str(), None), ("m", Some("m"))]
+    {
+        let turn = session.prompt(Prompt::from("hello").with_message_id(id)).await.unwrap();
+        let end = turn.finish().await.unwrap();
+        assert_eq!(end.stop_reason, StopReason::EndTurn);
+        assert_eq!(end.user_message_id.as_deref(), acknowledged, "{id:?}");
+    }
 }
 
 #[derive(Debug)]

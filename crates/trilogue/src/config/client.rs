@@ -12,7 +12,7 @@ use super::quantity::{Size, Span};
 pub struct Client {
     /// When a result of a prompt has the `userMessageId`: `seed` always, `echo` only if the prompt has an id, `off` never.
     pub user_message_id: UserMessageId,
-    /// Which message ids the server accepts and sends: `any` text, or only a `uuid`. With `uuid`, it replaces another id of an agent with a UUID that it derives from it.
+    /// Which message ids the server accepts and sends: only a `uuid`, or `any` text. With `uuid`, it acknowledges no other id of a client, and replaces another id of an agent with a UUID that it derives from it.
     pub message_id_format: MessageIdFormat,
     /// Whether a repeated prompt with the same id and content returns the result of the first one, and starts no new turn.
     pub dedupe: bool,
@@ -54,9 +54,9 @@ pub enum UserMessageId {
 #[serde(rename_all = "lowercase")]
 pub enum MessageIdFormat {
     /// Any text.
-    #[default]
     Any,
     /// Only UUIDs.
+    #[default]
     Uuid,
 }
 
@@ -80,7 +80,7 @@ impl Default for Client {
         let options = gateway::ClientOptions::default();
         Self {
             user_message_id: UserMessageId::Seed,
-            message_id_format: MessageIdFormat::Any,
+            message_id_format: MessageIdFormat::Uuid,
             dedupe: options.dedupe,
             strict: options.strict,
             when_busy: WhenBusy::Queue,

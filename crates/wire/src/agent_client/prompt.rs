@@ -31,12 +31,3 @@ words! {
         Cancelled = "cancelled";
     }
 }
-
-// === impl PromptRequest ===
-
-impl PromptRequest {
-    /// The message's id, where the client gave one: an empty one is none.
-    pub fn given_message_id(&self) -> Option<&str> {
-        self.message_id.as_deref().filter(|id| !id.is_empty())
-    }
-}

@@ -49,9 +49,9 @@ pub enum UserMessageId {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum MessageIdFormat {
     /// Any text.
-    #[default]
     Any,
-    /// UUIDs: other ids of clients are not stored, and other ids of agents are sent as UUIDs that are derived from them.
+    /// UUIDs, as the proposal on message ids has it: other ids of clients are not stored, and other ids of agents are sent as UUIDs that are derived from them.
+    #[default]
     Uuid,
 }
 

@@ -140,7 +140,7 @@ fn key_of(
     incoming: &IncomingRequest,
     request: &PromptRequest,
 ) -> Option<String> {
-    let is_recognised = connection.options().dedupe && request.given_message_id().is_some();
+    let is_recognised = connection.options().dedupe && request.message_id.is_some();
     let random = || is_recognised.then(|| Uuid::new_v4().to_string());
     let key = incoming.extras.key.clone().or_else(random)?;
     Some(own_key(connection.client.as_deref(), &key))
@@ -244,7 +244,7 @@ impl Prompt<'_> {
             let Submitted { run, message, .. } = known;
             return Ok(Some((run, message)));
         }
-        let given = self.request.given_message_id().filter(|_| connection.options().dedupe);
+        let given = self.request.message_id.as_deref().filter(|_| connection.options().dedupe);
         let Some(given) = given.and_then(|given| MessageId::parse(given).ok()) else {
             return Ok(None);
         };
@@ -267,7 +267,7 @@ impl Prompt<'_> {
     /// Chooses the message's id, and whether the response acknowledges it.
     async fn choose_id(&self) -> Result<ChosenMessageId> {
         let options = self.connection.options();
-        let given = self.request.given_message_id();
+        let given = self.request.message_id.as_deref();
         let is_acknowledged = match options.user_message_id {
             UserMessageId::Seed => true,
             UserMessageId::Echo => given.is_some(),
@@ -300,7 +300,11 @@ impl Prompt<'_> {
     /// The prompt is stored: the end of the run answers it.
     async fn accept(&self, key: RunKey, run: &RunId, chosen: ChosenMessageId) {
         tracing::debug!(
-            %run, thread = %self.session.thread.id, message_id = %chosen.message, "prompt accepted"
+            %run,
+            thread = %self.session.thread.id,
+            message_id = %chosen.message,
+            client_message_id = ?self.request.message_id,
+            "prompt accepted"
         );
         let open = OpenPrompt {
             request: self.incoming.id.clone(),
@@ -318,7 +322,7 @@ impl Prompt<'_> {
     /// Joins the run of the same prompt: its end answers this one too.
     async fn join(&self, run: RunRow, message: Option<MessageId>) -> Result<()> {
         let (thread, options) = (&self.session.thread, self.connection.options());
-        let given = self.request.given_message_id();
+        let given = self.request.message_id.as_deref();
         let acknowledged = message.as_ref().map(|id| id.as_str().to_owned()).filter(|id| {
             match options.user_message_id {
                 UserMessageId::Seed => given.is_none_or(|given| given == id),
