@@ -95,8 +95,16 @@ impl<'a> StepOutput<'a> {
         self.step.changes.push(change);
     }
 
-    /// Writes a message's position. No other run can refer to a message of an ephemeral thread, so it is only in its run's log.
+    /// Writes a message's position, and names the message in the server's log. No other run can refer to a message of an ephemeral thread, so it is only in its run's log.
     pub(super) fn point_at(&mut self, message: MessageRow) {
+        tracing::debug!(
+            thread = %self.state.thread.id,
+            run = self.state.runs.get(&message.run).map(|run| tracing::field::display(&run.row.id)),
+            message_id = %message.id,
+            agent_message_id = message.alias.as_ref().map(tracing::field::display),
+            role = %message.role.to_text(),
+            "message"
+        );
         if !self.state.thread.ephemeral {
             self.change(Change::Message(message));
         }

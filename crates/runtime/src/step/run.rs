@@ -62,7 +62,11 @@ impl StepOutput<'_> {
                 let row = open.clone();
                 self.point_at(row);
             }
-            None => self.change(Change::Alias(message, alias)),
+            None => {
+                let thread = &self.state.thread.id;
+                tracing::debug!(%thread, message_id = %message, agent_message_id = %alias, "message");
+                self.change(Change::Alias(message, alias));
+            }
         }
     }
 

@@ -32,6 +32,7 @@ mod hosted;
 mod hosted_again;
 mod library;
 mod lifecycle;
+mod message_log;
 mod messages;
 mod mounts;
 mod native_editor;
