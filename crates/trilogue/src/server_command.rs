@@ -27,6 +27,9 @@ pub(crate) struct Overrides {
     /// Serve a protocol at this prefix instead, such as communication=/. May be given several times.
     #[arg(long, value_name = "PROTOCOL=PREFIX")]
     mount: Vec<Mount>,
+    /// Enforce the documents of the Agent Communication Protocol and of the Agent Client Protocol literally, for clients and for agents.
+    #[arg(long)]
+    strict: bool,
     /// Let the server call these private addresses too, such as 127.0.0.1 or 10.0.0.0/8, for callbacks and for histories on other servers.
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     allow_egress: Vec<Cidr>,
@@ -62,6 +65,10 @@ impl Overrides {
         if !self.mount.is_empty() {
             options.mount_instead(&self.mount);
             set.push(("mounts", "--mount"));
+        }
+        if self.strict {
+            options.enforce_documents();
+            set.extend([("mounts", "--strict"), ("client.strict", "--strict")]);
         }
         if !self.allow_egress.is_empty() {
             options.egress.allow.0.extend(&self.allow_egress);

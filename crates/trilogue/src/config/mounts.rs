@@ -20,7 +20,7 @@ pub struct Mount {
     /// The prefix of the protocol's paths, such as `/communication`, or `/` for none. Not set: `/` and the protocol's name.
     #[serde(default)]
     pub prefix: Option<String>,
-    /// `communication` only: enforce the protocol's documents literally, for messages of clients and of agents. Otherwise the server accepts everything that the official clients and servers accept.
+    /// `communication` only: enforce the protocol's documents also where the official clients do not keep to them, for messages of clients and of agents.
     #[serde(default)]
     pub strict: bool,
     /// `connect` only: send the member names of the protocol's prose besides those of its OpenAPI document, and stream only what a descriptor declares.
@@ -227,6 +227,18 @@ impl Options {
         }));
     }
 
+    /// Makes every mount that has the setting `strict` strict, and clients of the Agent Client Protocol.
+    pub fn enforce_documents(&mut self) {
+        let protocol = Protocol::Communication;
+        if !self.mounts.iter().any(|mount| mount.protocol == protocol) {
+            self.mounts.push(Mount::of(protocol));
+        }
+        for mount in self.mounts.iter_mut().filter(|mount| mount.protocol == protocol) {
+            mount.strict = true;
+        }
+        self.client.strict = true;
+    }
+
     /// The active mounts: the enabled ones, and the default mount of each protocol without an entry.
     ///
     /// # Errors
@@ -316,6 +328,18 @@ mod tests {
             refused(strict),
             "the mount connect=/connect has the setting `strict`, which is for protocol = \"communication\""
         );
+    }
+
+    #[test]
+    fn the_command_line_makes_every_mount_strict_that_can_be() {
+        let mut two = options("[[mounts]]\nprotocol = \"communication\"\nenabled = false\n");
+        for options in [&mut options(""), &mut two] {
+            options.enforce_documents();
+            assert!(options.client.strict);
+            assert!(options.mounts.iter().all(|mount| mount.strict));
+            assert!(shown(options).contains(&"connect=/connect false".to_owned()));
+        }
+        assert_eq!(shown(&two), ["connect=/connect false"]);
     }
 
     #[test]

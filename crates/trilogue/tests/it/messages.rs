@@ -31,16 +31,14 @@ fn whole_parts(message: &Value) -> Value {
     message["parts"].as_array().unwrap().iter().map(whole).collect()
 }
 
-fn ask(home: &Home, server: &Server, path: &str, body: Option<&Value>) -> String {
+/// What the server answers to this request with its first token, at a path or at a whole address.
+pub(crate) fn ask(home: &Home, server: &Server, path: &str, body: Option<&Value>) -> String {
     let token = fs::read_to_string(server.token_file()).unwrap();
     let mut curl = home.program("curl");
     let token = token.trim();
     curl.args(["-sS", "--fail-with-body", "-H"]).arg(format!("Authorization: Bearer {token}"));
-    let url = if path.starts_with("http") {
-        path.to_owned()
-    } else {
-        format!("{}/communication{path}", server.url())
-    };
+    let url =
+        if path.starts_with("http") { path.to_owned() } else { format!("{}{path}", server.url()) };
     let input = match body {
         Some(body) => {
             curl.args(["-H", "Content-Type: application/json", "--data-binary", "@-"]);
@@ -59,16 +57,36 @@ fn run(message: &Value, mode: &str) -> Value {
 #[test]
 fn each_example_message_goes_through_sync_stream_and_history() {
     let (home, server) = demo();
+    check_examples(&home, &server);
+}
+
+#[test]
+fn each_example_message_goes_through_a_strict_server_too() {
+    let home = Home::new();
+    let server = home.start(&["demo", "--listen", "127.0.0.1:0", "--strict"]);
+    check_examples(&home, &server);
+    let part = json!({ "content_type": "text/plain", "metadata": { "kind": "citation" } });
+    let refused = run(&json!({ "role": "user", "parts": [part] }), "sync");
+    let mut curl = home.program("curl");
+    let token = fs::read_to_string(server.token_file()).unwrap();
+    curl.args(["-sS", "-H"]).arg(format!("Authorization: Bearer {}", token.trim()));
+    curl.args(["-H", "Content-Type: application/json", "--data-binary", "@-"]);
+    curl.arg(format!("{}/communication/runs", server.url()));
+    let refused = finish(curl, &refused.to_string()).expect(0).json();
+    assert_eq!(refused["code"], "invalid_input", "{refused}");
+}
+
+fn check_examples(home: &Home, server: &Server) {
     let examples = examples();
     assert_eq!(examples.len(), 4, "the protocol's document names four messages");
     for message in &examples {
         let parts = whole_parts(message);
-        let answer = ask(&home, &server, "/runs", Some(&run(message, "sync")));
+        let answer = ask(home, server, "/communication/runs", Some(&run(message, "sync")));
         let answer: Value = serde_json::from_str(&answer).unwrap();
         assert_eq!(answer["output"][0]["parts"], parts, "sync");
         assert_eq!(answer["output"][0]["role"], "agent/echo");
 
-        let stream = ask(&home, &server, "/runs", Some(&run(message, "stream")));
+        let stream = ask(home, server, "/communication/runs", Some(&run(message, "stream")));
         let events: Vec<Value> = stream
             .lines()
             .filter_map(|line| line.strip_prefix("data: "))
@@ -83,13 +101,14 @@ fn each_example_message_goes_through_sync_stream_and_history() {
         let last = events.last().unwrap();
         assert_eq!(last["type"], "run.completed");
 
-        let path = format!("/sessions/{}", last["run"]["session_id"].as_str().unwrap());
-        let session: Value = serde_json::from_str(&ask(&home, &server, &path, None)).unwrap();
+        let path =
+            format!("/communication/sessions/{}", last["run"]["session_id"].as_str().unwrap());
+        let session: Value = serde_json::from_str(&ask(home, server, &path, None)).unwrap();
         let history: Vec<Value> = session["history"]
             .as_array()
             .unwrap()
             .iter()
-            .map(|url| ask(&home, &server, url.as_str().unwrap(), None))
+            .map(|url| ask(home, server, url.as_str().unwrap(), None))
             .map(|text| serde_json::from_str(&text).unwrap())
             .collect();
         let roles: Vec<_> = history.iter().map(|message| message["role"].clone()).collect();

@@ -22,6 +22,14 @@ fn check_explains_where_protocols_are_served() {
     let said =
         "communication is served at / (strict, answers to permissions need the interrupt's id)\n";
     assert!(err.contains(said), "{err}");
+    let (code, out, err) = check(&home, "", &["--strict"]);
+    assert_eq!(code, 0);
+    assert!(err.contains("communication is served at /communication (strict)\n"), "{err}");
+    let setting = out.lines().find(|line| line.starts_with("client.strict ")).unwrap();
+    assert_eq!(
+        setting.split_whitespace().collect::<Vec<_>>(),
+        ["client.strict", "true", "--strict"]
+    );
     let (code, out, err) = check(&home, "", &["--allow-egress", "10.0.0.0/8,::1"]);
     assert_eq!(code, 0);
     assert!(out.contains("[\"10.0.0.0/8\",\"::1/128\"]"), "{out}");
