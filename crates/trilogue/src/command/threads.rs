@@ -11,6 +11,7 @@ use super::PageArguments;
 use crate::exit::{CliError, Result};
 use crate::globals::Globals;
 use crate::remote;
+use crate::terminal::beside::is_for_user;
 use crate::terminal::{ask, print, safe};
 
 const DEFAULT_MESSAGES: u32 = 1_000;
@@ -45,6 +46,9 @@ enum ThreadsAction {
             value_parser = clap::value_parser!(u32).range(1..=MAX_MESSAGES)
         )]
         limit: u32,
+        /// Also show what its sender marks as not meant for the user.
+        #[arg(long)]
+        all: bool,
     },
     /// Write a thread with everything in it to standard output.
     Export {
@@ -80,8 +84,8 @@ impl Threads {
         match &self.action {
             None => list(&self.page, globals, &client).await,
             Some(ThreadsAction::List(page)) => list(page, globals, &client).await,
-            Some(ThreadsAction::Show { thread, limit }) => {
-                show(thread, *limit, globals, &client).await
+            Some(ThreadsAction::Show { thread, limit, all }) => {
+                show(thread, *limit, *all, globals, &client).await
             }
             Some(ThreadsAction::Export { thread }) => {
                 let mut body = client.export_thread(thread).await?;
@@ -141,13 +145,18 @@ fn title(thread: &Thread) -> Option<String> {
     text(TITLE_MEMBER).or_else(|| text(AGENT_TITLE_MEMBER))
 }
 
-async fn show(id: &str, limit: u32, globals: &Globals, client: &Client) -> Result {
+async fn show(id: &str, limit: u32, all: bool, globals: &Globals, client: &Client) -> Result {
     let thread = client.thread(id).await?;
     if globals.json {
         return print::json(&thread);
     }
-    let (messages, earlier) = conversation(id, limit, client).await?;
+    let (mut messages, earlier) = conversation(id, limit, client).await?;
+    let hidden = if all { 0 } else { hide(&mut messages) };
     print::out(&describe(&thread, &messages))?;
+    if hidden > 0 {
+        print::note(&format!("parts that are not meant for the user and not shown: {hidden}"));
+        print::hint("show them with --all");
+    }
     if earlier {
         print::note(&format!("only the newest {limit} messages are shown; there are earlier ones"));
         print::hint(&format!(
@@ -179,6 +188,18 @@ async fn conversation(id: &str, limit: u32, client: &Client) -> Result<(Vec<Mess
     messages.truncate(limit);
     messages.reverse();
     Ok((messages, earlier))
+}
+
+/// Removes parts whose annotations address them to others than the user, and messages of nothing else. Returns the number of parts.
+fn hide(messages: &mut Vec<Message>) -> usize {
+    let mut hidden = 0;
+    messages.retain_mut(|message| {
+        let before = message.parts.len();
+        message.parts.retain(is_for_user);
+        hidden += before - message.parts.len();
+        before == 0 || !message.parts.is_empty()
+    });
+    hidden
 }
 
 fn describe(thread: &Thread, messages: &[Message]) -> String {

@@ -130,6 +130,16 @@ fn what_is_not_for_the_user_is_left_out_unless_it_is_wanted() {
     assert!(all.contains("for the model"), "{all}");
     let json = server.run(&["run", "plain", &said, "--json"]).expect(0).out;
     assert!(json.contains("\"priority\":0.5") && json.contains("2025-01-12T15:00:58Z"), "{json}");
+    let threads = server.run(&["threads", "--json"]).expect(0).json();
+    let thread = threads["items"][0]["id"].as_str().unwrap();
+    // The prompt has the text too, so only what the agent said counts.
+    let answer = |out: &str| out.split_once("\nagent/plain: ").unwrap().1.to_owned();
+    let shown = server.run(&["threads", "show", thread]).expect(0);
+    assert_eq!(answer(&shown.out), "for all\n");
+    assert!(shown.err.contains("not meant for the user and not shown: 1\n"), "{shown:?}");
+    let all = server.run(&["threads", "show", thread, "--all"]).expect(0);
+    assert!(answer(&all.out).contains("for the model"), "{all:?}");
+    assert!(!all.err.contains("not shown"), "{all:?}");
 }
 
 #[test]
