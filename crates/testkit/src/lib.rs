@@ -1,10 +1,11 @@
 //! Test-only peers and starters of real services.
 //!
-//! Nothing here stands in for a part of ours: [`probe`] is a peer with a language of its own, [`callback`] listens on a real socket, [`server`] starts the real binary, [`foreign`] and [`official`] run the official clients and agents of the protocols, [`editor`] is a client of the Agent Client Protocol that hides nothing, [`schema`] holds what is written in that protocol to its official schema, and [`model`] answers coding agents, [`parts`] makes cards, messages and runs, [`disk_journal`] tells what a power cut leaves of a folder, and [`port`] finds ports.
+//! Nothing here stands in for a part of ours: [`probe`] is a peer with a language of its own, [`callback`] listens on a real socket, [`server`] starts the real binary, [`foreign`] and [`official`] run the official clients and agents of the protocols, [`editor`] is a client of the Agent Client Protocol that hides nothing, [`schema`] holds what is written in that protocol to its official schema, and [`model`] answers coding agents, [`parts`] makes cards, messages and runs, [`documents`] are the examples and rules of the protocols, [`disk_journal`] tells what a power cut leaves of a folder, and [`port`] finds ports.
 
 pub mod callback;
 pub mod client;
 pub mod disk_journal;
+pub mod documents;
 pub mod editor;
 pub mod folder;
 pub mod foreign;

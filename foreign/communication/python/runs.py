@@ -1,8 +1,9 @@
 """Every operation on runs, through the official client."""
 
 import asyncio
+import json
 import time
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from acp_sdk.models import (
     ACPError,
@@ -14,6 +15,7 @@ from acp_sdk.models import (
     MessageCreatedEvent,
     MessagePart,
     MessagePartEvent,
+    Run,
     RunAwaitingEvent,
     RunCancelledEvent,
     RunCompletedEvent,
@@ -139,6 +141,43 @@ async def stream(target: Target) -> None:
     equal(events[3].part.content, "Hello!", "part")
     equal(events[4].message, echoed(HELLO)[0], "message")
     equal(events[5].run.output, echoed(HELLO), "output")
+
+
+@suite.check
+async def messages_have_ids_that_the_client_ignores(target: Target) -> None:
+    def named(message: dict[str, object]) -> str:
+        return str(UUID(message["x_trilogue"]["message_id"]))
+
+    async with target.client() as client, target.http() as http:
+        run = await client.run_sync(HELLO, agent="echo")
+        raw = (await http.get(f"runs/{run.run_id}")).json()
+        ids = [named(message) for message in raw["output"]]
+        equal(len(ids), 1, "number of messages")
+        # The official models keep nothing of it, so what they compare is equal.
+        equal(Run.model_validate(raw), run, "run")
+        equal(run.output, echoed(HELLO), "output")
+        session = (await http.get(f"sessions/{run.session_id}")).json()
+        kept = (await http.get(session["history"][-1])).json()
+        equal((named(kept), kept), (ids[0], raw["output"][0]), "message of the history")
+        equal(Message.model_validate(kept), run.output[0], "message of the history")
+        body = {"agent_name": "echo", "mode": "stream", "input": [HELLO[0].model_dump(mode="json")]}
+        lines = (await http.post("runs", json=body)).text.splitlines()
+        events = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+        told = [event for event in events if "message" in event]
+        equal([event["type"] for event in told], ["message.created", "message.completed"], "events")
+        equal(len({named(event["message"]) for event in told}), 1, "number of ids in the stream")
+        equal(MessageCompletedEvent.model_validate(told[1]).message, echoed(HELLO)[0], "completed message")
+
+
+@suite.check
+async def a_message_that_is_sent_back_keeps_its_id(target: Target) -> None:
+    async with target.http() as http:
+        name = str(uuid4())
+        message = {**HELLO[0].model_dump(mode="json"), "x_trilogue": {"message_id": name}}
+        answer = await http.post("runs", json={"agent_name": "echo", "input": [message]})
+        session = (await http.get(f"sessions/{answer.json()['session_id']}")).json()
+        kept = (await http.get(session["history"][0])).json()
+        equal((kept["x_trilogue"]["message_id"], session["history"][0].rsplit("/", 1)[1]), (name, name), "id")
 
 
 @suite.check

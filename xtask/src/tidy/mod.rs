@@ -2,6 +2,7 @@
 
 mod arrows;
 mod circles;
+mod cited_tests;
 mod documents;
 mod golden;
 mod imports;
@@ -55,6 +56,7 @@ pub(crate) fn run(root: &Path, bless: bool) -> Result<bool> {
     findings.extend(names::check(&tree));
     findings.extend(circles::check(&tree));
     findings.extend(documents::check(&tree));
+    findings.extend(cited_tests::check(&tree));
     findings.extend(prose::check(&tree));
     findings.extend(golden::check(root));
     for finding in &findings {

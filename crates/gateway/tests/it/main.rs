@@ -49,6 +49,8 @@ mod connect_threads;
 mod connect_waiting;
 mod cors;
 mod deliver;
+mod documents_client;
+mod documents_communication;
 mod fidelity;
 mod fountain;
 mod http2;

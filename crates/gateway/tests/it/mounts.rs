@@ -91,8 +91,10 @@ async fn the_longest_prefix_decides() {
     let options = CommunicationOptions { strict: true, ..CommunicationOptions::default() };
     let strict = Mount::new(options, "/a/b").unwrap();
     let rig = mounted(vec![at("/a"), strict, at("/")]).await;
-    // Only a strict mount asks for a role.
-    let body = json!({"agent_name": "puppet", "input": [{"role": "user", "parts": [{"content": "x", "content_type": "text/plain"}]}]});
+    // Only a strict mount refuses a part of metadata alone.
+    let metadata = json!({"kind": "citation"});
+    let part = json!({"content_type": "text/plain", "metadata": metadata});
+    let body = json!({"agent_name": "puppet", "input": [{"role": "user", "parts": [part]}]});
     for (path, status) in [("/a/runs", 200), ("/a/b/runs", 422), ("/runs", 200)] {
         let reply = rig.alice().post(path, &body).await.unwrap();
         assert_eq!(reply.status, status, "{path}: {}", reply.json());

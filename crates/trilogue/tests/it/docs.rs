@@ -36,8 +36,9 @@ struct Reader<'a> {
 #[test]
 fn every_example_of_the_documentation_runs() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut pages: Vec<PathBuf> = fs::read_dir(root.join("docs"))
-        .unwrap()
+    let mut pages: Vec<PathBuf> = ["docs", "docs/documents"]
+        .into_iter()
+        .flat_map(|folder| fs::read_dir(root.join(folder)).unwrap())
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|it| it == "md"))
         .collect();
