@@ -1,5 +1,5 @@
 use serde_json::{Map, Value};
-use trilogue_domain::{AgentCard, InputKind};
+use trilogue_domain::{AgentCard, AgentName, InputKind};
 use trilogue_wire::agent_communication::{AgentManifest, Extra, Json, ManifestMetadata};
 
 use super::{EXTENSION, face_name};
@@ -41,4 +41,26 @@ fn beyond(card: &AgentCard) -> Map<String, Value> {
 /// Official clients refuse an agent that names no content type.
 fn at_least_one(types: &[String]) -> Vec<String> {
     if types.is_empty() { vec!["*/*".to_owned()] } else { types.to_vec() }
+}
+
+/// The card of an agent elsewhere, by its manifest. It keeps its name here; what a server of ours says of it beyond the protocol is taken over.
+/// Schemas that are none are left out.
+pub fn card(name: AgentName, manifest: &AgentManifest) -> AgentCard {
+    let beyond = manifest.metadata.extra.get(EXTENSION).map(Json::to_value).unwrap_or_default();
+    let text = |key: &str| beyond.get(key).and_then(Value::as_str).map(str::to_owned);
+    let schema = |key: &str| {
+        let schema = beyond.get(key).filter(|schema| schema.is_object())?;
+        Some(trilogue_domain::Json::from_value(schema))
+    };
+    let input = schema("input_schema").map_or(InputKind::Chat, InputKind::Schema);
+    AgentCard {
+        title: text("title").or_else(|| Some(manifest.name.clone())),
+        version: text("version").unwrap_or_default(),
+        description: manifest.description.clone(),
+        output_schema: schema("output_schema"),
+        config_schema: schema("config_schema"),
+        input_content_types: manifest.input_content_types.clone(),
+        output_content_types: manifest.output_content_types.clone(),
+        ..AgentCard::new(name, input)
+    }
 }

@@ -1,9 +1,14 @@
 use serde_json::{Map, Value, json};
 use trilogue_domain::content::BlobRef;
-use trilogue_domain::{Interrupt, InterruptKind, Json, Part};
+use trilogue_domain::interrupt::{Effect, PermissionOption};
+use trilogue_domain::{Content, Interrupt, InterruptKind, Json, Part};
 
 use super::part::write_part_with;
 use crate::choice::{list, one_choice};
+
+/// What choosing an option does, in the question as data.
+const ALLOW: &str = "allow";
+const REJECT: &str = "reject";
 
 /// The rendered parts of the await message. A question for a message is its prompt only; others also list the valid answers, as text and as JSON.
 pub(super) fn parts(
@@ -16,7 +21,7 @@ pub(super) fn parts(
         if parts.is_empty() {
             parts.push(Part::text(in_words(interrupt)));
         }
-        if let Some(options) = options(interrupt) {
+        if let Some(options) = options_in_words(interrupt) {
             parts.push(Part::text(options));
         }
         parts.push(Part::json(&Json::from_value(&as_data(interrupt))));
@@ -41,7 +46,7 @@ fn in_words(interrupt: &Interrupt) -> String {
     }
 }
 
-fn options(interrupt: &Interrupt) -> Option<String> {
+fn options_in_words(interrupt: &Interrupt) -> Option<String> {
     if interrupt.options.is_empty() {
         let (_, choices) = one_choice(&interrupt.schema.as_ref()?.to_value())?;
         // A yes or no needs no list, and takes no number.
@@ -58,9 +63,13 @@ fn options(interrupt: &Interrupt) -> Option<String> {
 }
 
 fn as_data(interrupt: &Interrupt) -> Value {
-    let options = interrupt.options.iter().map(
-        |option| json!({ "option_id": option.id, "name": option.name, "always": option.always }),
-    );
+    let options = interrupt.options.iter().map(|option| {
+        let effect = match option.effect {
+            Effect::Allow => ALLOW,
+            Effect::Reject => REJECT,
+        };
+        json!({ "option_id": option.id, "name": option.name, "effect": effect, "always": option.always })
+    });
     json!({
         "interrupt_id": interrupt.id.as_str(),
         "kind": interrupt.kind.as_str(),
@@ -70,10 +79,48 @@ fn as_data(interrupt: &Interrupt) -> Value {
     })
 }
 
+/// The question that a server of ours shows in the last of these parts as data, under the id that it gave it; the parts that repeat it in words go too.
+/// `None` where there is none, or where it is not whole: then the parts are all that is known.
+pub(super) fn interrupt_of_data(id: &str, parts: &mut Vec<Part>) -> Option<Interrupt> {
+    let data = match &parts.last()?.content {
+        Content::Text(text) => serde_json::from_str::<Value>(text).ok()?,
+        _ => return None,
+    };
+    if data.get("interrupt_id")?.as_str()? != id {
+        return None;
+    }
+    let options = data.get("options")?.as_array()?.iter().map(option_of);
+    let interrupt = Interrupt {
+        payload: Json::from_value(data.get("payload")?),
+        options: options.collect::<Option<_>>()?,
+        schema: data.get("schema").filter(|schema| !schema.is_null()).map(Json::from_value),
+        ..Interrupt::new(InterruptKind::from_text(data.get("kind")?.as_str()?))
+    };
+    parts.pop();
+    for words in [options_in_words(&interrupt), Some(in_words(&interrupt))] {
+        parts.pop_if(|part| words.is_some() && part.as_text() == words.as_deref());
+    }
+    Some(interrupt)
+}
+
+fn option_of(option: &Value) -> Option<PermissionOption> {
+    let text = |name: &str| option.get(name)?.as_str();
+    let effect = match text("effect")? {
+        ALLOW => Effect::Allow,
+        REJECT => Effect::Reject,
+        _ => return None,
+    };
+    Some(PermissionOption {
+        id: text("option_id")?.to_owned(),
+        name: text("name")?.to_owned(),
+        effect,
+        always: option.get("always")?.as_bool()?,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use trilogue_domain::InterruptId;
-    use trilogue_domain::interrupt::{Effect, PermissionOption};
 
     use super::*;
 

@@ -1,6 +1,7 @@
 //! The Agent Communication Protocol, both ways.
 //!
 //! A run's log becomes wire events in [`Projection`], the one stateful piece: a fold without IO.
+//! [`RemoteRun`] is the other way: the wire events of an agent elsewhere become a run's log.
 //! Data without a counterpart in the protocol is carried under its extension key [`EXTENSION`].
 
 mod agent;
@@ -10,17 +11,22 @@ mod input;
 mod outcome;
 mod part;
 mod projection;
+mod remote;
 pub mod strict;
 
 use trilogue_domain::AgentName;
 use trilogue_wire::agent_communication::{Role, Uuid};
 
-pub use agent::agent;
+pub use agent::{agent, card};
 pub(crate) use answer::{agrees, answer_of_parts, is_words, truth_property};
 pub use answer::{answer, named_interrupt};
 pub use input::{input, read_message};
 pub use outcome::{error, status};
 pub use projection::{Kind, Projection, ProjectionOptions, RunMessage};
+pub use remote::{
+    LoggedPosition, RemoteRun, remote_answer, remote_failure, remote_input, remote_interrupt,
+    wire_message,
+};
 
 /// The key of parts and manifests for data that the protocol does not have.
 pub const EXTENSION: &str = "x_trilogue";

@@ -1,0 +1,335 @@
+//! An agent behind a server of this protocol: what it is sent, and what its events mean.
+
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{MessageEvent, StateEvent};
+use trilogue_domain::{
+    Answer, Body, Code, Content, Failure, Input, Interrupt, InterruptId, InterruptKind, Json,
+    Message, MessageId, Part, Role, Survives, Times,
+};
+use trilogue_wire::agent_communication::{
+    ErrorBody, ErrorCode, Event, Json as WireJson, Message as WireMessage, MessagePart,
+    Role as WireRole, Rules, Run, splice,
+};
+
+use super::await_message::interrupt_of_data;
+use super::input::{extension, read_message, take};
+use super::part::{read_parts, write_part_with};
+use crate::time;
+
+/// Reads the events of a remote run, in their order, into the vocabulary.
+///
+/// The same events give the same bodies with the same ids, so that a run that is read again from its first event can be continued where its log ends.
+#[derive(Clone, Debug)]
+pub struct RemoteRun {
+    /// The run here: what the ids of messages without one are made from.
+    run: uuid::Uuid,
+    role: Role,
+    /// How many messages have begun.
+    messages: u32,
+    open: Option<OpenMessage>,
+    /// How many output messages the events have brought, to find those that a run brings only at its end.
+    completed: usize,
+    logged: LoggedPosition,
+}
+
+/// How much of a remote run's output is in the log: what is read again is left out up to there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LoggedPosition {
+    /// Bodies that are no piece of text.
+    bodies: u64,
+    /// Bytes of text after the last of them.
+    text: usize,
+}
+
+#[derive(Clone, Debug)]
+struct OpenMessage {
+    id: MessageId,
+    parts: usize,
+}
+
+// === impl RemoteRun ===
+
+impl RemoteRun {
+    /// For a run here, whose messages get this role.
+    #[must_use]
+    pub fn new(run: &str, role: Role) -> Self {
+        let run = uuid::Uuid::new_v5(&super::NAMESPACE, run.as_bytes());
+        let logged = LoggedPosition::default();
+        Self { run, role, messages: 0, open: None, completed: 0, logged }
+    }
+
+    /// The same run, continued after a question: with the [`RemoteRun::progress`] that it had then.
+    #[must_use]
+    pub fn resumed(mut self, (messages, completed): (u32, usize)) -> Self {
+        (self.messages, self.completed) = (messages, completed);
+        self
+    }
+
+    /// The same run, read again from its first event: what is logged already is left out.
+    #[must_use]
+    pub fn from_log(mut self, logged: LoggedPosition) -> Self {
+        self.logged = logged;
+        self
+    }
+
+    /// How many messages have begun, and how many are complete.
+    #[must_use]
+    pub fn progress(&self) -> (u32, usize) {
+        (self.messages, self.completed)
+    }
+
+    /// The message that has begun and is not complete.
+    #[must_use]
+    pub fn open(&self) -> Option<&MessageId> {
+        self.open.as_ref().map(|open| &open.id)
+    }
+
+    /// What an event adds to the log. An event about the run adds the output messages that no earlier event brought.
+    /// Fails with `json_too_deep`, naming the field.
+    pub fn push(&mut self, event: Event) -> Result<Vec<Body>> {
+        let mut out = Vec::new();
+        match event {
+            Event::MessageCreated { message } => self.begin(message, &mut out)?,
+            Event::MessagePart { part } => self.part(part, &mut out)?,
+            Event::MessageCompleted { message } => self.complete(message, &mut out)?,
+            Event::Generic { generic } => {
+                let data = crate::native::read_json(generic)?;
+                out.push(Body::State(StateEvent::Custom { kind: "generic".to_owned(), data }));
+            }
+            Event::RunCompleted { run } | Event::RunAwaiting { run } => {
+                self.finish(run.output, &mut out)?;
+            }
+            Event::RunCreated { .. }
+            | Event::RunInProgress { .. }
+            | Event::RunFailed { .. }
+            | Event::RunCancelled { .. }
+            | Event::Error { .. } => {}
+        }
+        out.retain_mut(|body| self.logged.passes(body));
+        Ok(out)
+    }
+
+    fn begin(&mut self, mut message: WireMessage, out: &mut Vec<Body>) -> Result<()> {
+        self.end(out);
+        let id = match take(&mut message, "message_id") {
+            Some(id) => MessageId::parse(&id)?,
+            None => self.next_id(),
+        };
+        self.messages = self.messages.saturating_add(1);
+        let parts = std::mem::take(&mut message.parts);
+        let read = read_message(message)?;
+        let times = Times { created_at: read.created_at, completed_at: read.completed_at };
+        // Only what a remote states is kept: a message that grows has no end yet.
+        let times = Some(times).filter(|times| times.completed_at.is_some());
+        let started = MessageEvent::Started { message: id.clone(), role: self.role.clone(), times };
+        out.push(Body::Message(started));
+        self.open = Some(OpenMessage { id, parts: 0 });
+        parts.into_iter().try_for_each(|part| self.part(part, out))
+    }
+
+    fn part(&mut self, part: MessagePart, out: &mut Vec<Body>) -> Result<()> {
+        if self.open.is_none() {
+            self.begin(WireMessage::default(), out)?;
+        }
+        let Some(open) = &mut self.open else { return Ok(()) };
+        let part = read_parts(vec![part], format_args!("parts[{}]", open.parts))?.remove(0);
+        open.parts += 1;
+        let message = open.id.clone();
+        out.push(Body::Message(match plain_text(&part) {
+            Some(text) => MessageEvent::Delta { message, text },
+            None => MessageEvent::Part { message, part },
+        }));
+        Ok(())
+    }
+
+    /// A completed message has all its parts: those that no event brought are added.
+    fn complete(&mut self, message: WireMessage, out: &mut Vec<Body>) -> Result<()> {
+        if self.open.is_none() {
+            self.begin(WireMessage { parts: Vec::new(), ..message.clone() }, out)?;
+        }
+        let is_silent = self.open.as_ref().is_some_and(|open| open.parts == 0);
+        if is_silent {
+            message.parts.into_iter().try_for_each(|part| self.part(part, out))?;
+        }
+        self.end(out);
+        Ok(())
+    }
+
+    fn finish(&mut self, output: Vec<WireMessage>, out: &mut Vec<Body>) -> Result<()> {
+        self.end(out);
+        for message in output.into_iter().skip(self.completed) {
+            self.begin(message, out)?;
+            self.end(out);
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, out: &mut Vec<Body>) {
+        if let Some(OpenMessage { id, .. }) = self.open.take() {
+            self.completed += 1;
+            out.push(Body::Message(MessageEvent::Completed { message: id }));
+        }
+    }
+
+    fn next_id(&self) -> MessageId {
+        let id = uuid::Uuid::new_v5(&self.run, &self.messages.to_be_bytes());
+        MessageId::parse(&id.to_string()).unwrap_or_else(|_| MessageId::generate())
+    }
+}
+
+// === impl LoggedPosition ===
+
+impl LoggedPosition {
+    /// Counts an event of the agent's output that is in the log.
+    pub fn count(&mut self, body: &Body) {
+        match body {
+            Body::Message(MessageEvent::Delta { text, .. }) => self.text += text.len(),
+            _ => (self.bodies, self.text) = (self.bodies + 1, 0),
+        }
+    }
+
+    /// Whether a body comes after this position; text that reaches beyond it is cut.
+    fn passes(&mut self, body: &mut Body) -> bool {
+        if let Body::Message(MessageEvent::Delta { text, .. }) = body {
+            if self.bodies > 0 {
+                return false;
+            }
+            let known = std::mem::take(&mut self.text);
+            if known >= text.len() {
+                self.text = known - text.len();
+                return known == 0;
+            }
+            // A log that was not made from this run may end inside a character.
+            if known > 0 {
+                *text = text.get(known..).unwrap_or_default().into();
+            }
+            return true;
+        }
+        self.text = if self.bodies > 0 { self.text } else { 0 };
+        let is_known = self.bodies > 0;
+        self.bodies = self.bodies.saturating_sub(1);
+        !is_known
+    }
+}
+
+/// Text that continues a message, where a part is nothing else.
+fn plain_text(part: &Part) -> Option<std::sync::Arc<str>> {
+    match &part.content {
+        Content::Text(text) if *part == Part::text(text.clone()) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+/// The input of a remote run: messages that the agent has not seen yet, then the run's own.
+/// Content that is stored beside the log is left out: the caller puts it in its place first.
+#[must_use]
+pub fn remote_input(missed: &[Message], input: &Input) -> Vec<WireMessage> {
+    let mut messages: Vec<_> = missed.iter().map(wire_message).collect();
+    match input {
+        Input::Messages(own) => messages.extend(own.iter().map(wire_message)),
+        Input::Value(value) => messages.push(WireMessage::user(vec![json_part(value)])),
+    }
+    messages
+}
+
+/// A message as another server takes it; its id is under the extension key of its first part.
+#[must_use]
+pub fn wire_message(message: &Message) -> WireMessage {
+    let mut parts = Vec::with_capacity(message.parts.len());
+    for (place, part) in message.parts.iter().enumerate() {
+        let mut ours = serde_json::Map::new();
+        if place == 0 {
+            ours.insert("message_id".to_owned(), message.id.as_str().into());
+        }
+        let mut rendered = Vec::new();
+        write_part_with(part, ours, false, |_| String::new(), &mut rendered);
+        parts.push(rendered);
+    }
+    let role = match &message.role {
+        Role::User => WireRole::User,
+        Role::Agent => WireRole::Agent,
+        Role::NamedAgent(name) => WireRole::Named(name.replace('.', "-")),
+    };
+    let (created, completed) = (message.created_at.map(time), message.completed_at.map(time));
+    let mut rendered = Vec::new();
+    splice::message(&mut rendered, &role, parts, created, completed);
+    // What this module writes it reads.
+    trilogue_wire::agent_communication::read(&rendered, Rules::Lenient)
+        .unwrap_or_else(|_| WireMessage { role, ..WireMessage::default() })
+}
+
+/// The message that answers a remote agent's question.
+#[must_use]
+pub fn remote_answer(answer: &Answer) -> WireMessage {
+    match answer {
+        Answer::Option(id) => WireMessage::text(id),
+        Answer::Json(value) => match value.to_value().as_str() {
+            Some(text) => WireMessage::text(text),
+            None => WireMessage::user(vec![json_part(value)]),
+        },
+        Answer::Message(parts) => {
+            let message = Message {
+                id: MessageId::generate(),
+                role: Role::User,
+                parts: parts.clone(),
+                created_at: None,
+                completed_at: None,
+            };
+            let mut message = wire_message(&message);
+            take(&mut message, "message_id");
+            WireMessage::user(message.parts)
+        }
+    }
+}
+
+fn json_part(value: &Json) -> MessagePart {
+    MessagePart::json(&crate::native::json(value))
+}
+
+/// What a remote run awaits, and the id under which a server of ours knows it. A question of another server wants a message.
+/// Fails with `json_too_deep`, naming the field; `internal` for a run that awaits nothing.
+pub fn remote_interrupt(run: &Run) -> Result<(Interrupt, Option<String>)> {
+    let Some(request) = &run.await_request else {
+        return Err(trilogue_domain::Error::new(
+            Code::AgentFailed,
+            "the agent's server says that the run waits, and not for what",
+        ));
+    };
+    let mut message = request.message.clone();
+    let theirs = extension(&message, "interrupt_id");
+    take(&mut message, "interrupt_id");
+    let mut prompt = read_parts(message.parts, format_args!("await_request.message."))?;
+    let mut interrupt = theirs
+        .as_deref()
+        .and_then(|id| interrupt_of_data(id, &mut prompt))
+        .unwrap_or_else(|| Interrupt::new(InterruptKind::Message));
+    interrupt.id = InterruptId::generate();
+    interrupt.prompt = prompt;
+    interrupt.survives = Survives::Restart;
+    Ok((interrupt, theirs))
+}
+
+/// Why a remote run failed. The reason and the details of a server of ours are kept.
+#[must_use]
+pub fn remote_failure(error: &ErrorBody) -> Failure {
+    let data = error.data.as_ref().map(WireJson::to_value).unwrap_or_default();
+    let reason = data.get("reason").and_then(serde_json::Value::as_str);
+    let code = reason.unwrap_or(match error.code {
+        ErrorCode::InvalidInput => Code::InvalidInput.as_str(),
+        ErrorCode::NotFound => Code::NotFound.as_str(),
+        ErrorCode::ServerError => Code::AgentFailed.as_str(),
+    });
+    let details = match reason {
+        Some(_) => data.get("details").cloned(),
+        None => error.data.as_ref().map(WireJson::to_value),
+    };
+    Failure {
+        code: code.to_owned(),
+        message: error.message.clone(),
+        transient: data.get("transient").and_then(serde_json::Value::as_bool).unwrap_or(false),
+        data: details.map(|details| Json::from_value(&details)),
+    }
+}
+
+#[cfg(test)]
+mod tests;
