@@ -61,6 +61,11 @@ pub trait Backend: Send + Sync + fmt::Debug {
         None
     }
 
+    /// A run ended that was at work elsewhere or waited for an answer, and its agent was not told: `saved` is what it kept or saved.
+    async fn abandon(&self, saved: Json) {
+        drop(saved);
+    }
+
     /// Executes one turn. Dropping the future cancels the agent hard; [`RunContext::cancelled`] asks it first.
     /// Fails with the failure that the run's caller gets.
     async fn run(&self, turn: Turn, context: RunContext) -> Result<Ending, Failure>;

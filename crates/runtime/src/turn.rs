@@ -13,6 +13,11 @@ pub enum Turn {
         /// What the agent saved when it suspended.
         saved: Json,
     },
+    /// The server stopped while the agent was at work elsewhere: the run there is found again.
+    Rejoin {
+        /// What the agent kept by [`crate::RunContext::keep`].
+        saved: Json,
+    },
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

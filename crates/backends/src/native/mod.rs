@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentCard, Answer, Failure, Interrupt, Json};
+use trilogue_domain::{AgentCard, Answer, Code, Failure, Interrupt, Json};
 use trilogue_runtime::{Backend, Ending, Input, RunContext, Turn};
 use trilogue_sdk::{Agent, AgentError, Outcome, RunInfo, run_turn};
 
@@ -109,6 +109,9 @@ impl Backend for NativeAgent {
     }
 
     async fn run(&self, turn: Turn, context: RunContext) -> Result<Ending, Failure> {
+        let Some(turn) = sdk_turn(turn) else {
+            return Err(Failure::of(Code::Internal, "an agent in this process is nowhere else"));
+        };
         let run = RunInfo {
             run: context.run().clone(),
             thread: context.thread().clone(),
@@ -117,7 +120,7 @@ impl Backend for NativeAgent {
         };
         let schemas = Arc::clone(&self.schemas);
         let ports = Arc::new(Ports::new(context, schemas, Arc::clone(&self.rules)));
-        let outcome = self.run_until_asked(sdk_turn(turn), run, &ports).await;
+        let outcome = self.run_until_asked(turn, run, &ports).await;
         let ending = match outcome {
             Ok(Outcome::Completed) => ports.check_intact().map(|()| Ending::Completed),
             Ok(Outcome::Suspended { mut interrupt, saved }) => ports
@@ -136,8 +139,8 @@ impl fmt::Debug for NativeAgent {
     }
 }
 
-fn sdk_turn(turn: Turn) -> trilogue_sdk::Turn {
-    match turn {
+fn sdk_turn(turn: Turn) -> Option<trilogue_sdk::Turn> {
+    Some(match turn {
         Turn::Start { input } => {
             let input = match input {
                 Input::Messages(messages) => trilogue_sdk::Input::Messages(messages),
@@ -148,5 +151,6 @@ fn sdk_turn(turn: Turn) -> trilogue_sdk::Turn {
         Turn::Resume { interrupt, answer, saved } => {
             trilogue_sdk::Turn::Resume { interrupt, answer, saved }
         }
-    }
+        Turn::Rejoin { .. } => return None,
+    })
 }

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
-use trilogue_domain::event::{Body, Original};
+use trilogue_domain::event::{Body, Event, Original};
 use trilogue_domain::{
-    AgentName, Error, Interrupt, Json, Message, MessageId, Resolution, RunId, Survives, TenantId,
-    ThreadId, ThreadKey,
+    AgentName, Error, Interrupt, Json, Message, MessageId, Resolution, Role, RunId, Survives,
+    TenantId, ThreadId, ThreadKey,
 };
+
+use trilogue_store::Range;
 use trilogue_store::rows::{BindingRow, CheckpointRow, Page, RunFilter};
 
 use crate::client::{CallError, ClientProfile};
@@ -237,6 +239,37 @@ impl RunContext {
     /// Sets or clears the agent's title of the thread. Stored with the next event, as one line of at most [`trilogue_domain::limits::MAX_TITLE_CHARS`] characters.
     pub fn title(&self, title: Option<&str>) {
         self.0.title(title);
+    }
+
+    /// Keeps what the agent needs to find this run again where it is at work, after a restart of the server: then it gets [`crate::Turn::Rejoin`]. Stored soon; a run whose agent kept nothing ends as lost.
+    pub fn keep(&self, saved: Json) {
+        self.0.keep(saved);
+    }
+
+    /// Continues an unfinished message that this run began before a restart.
+    pub fn continue_message(&self, message: &MessageId, role: &Role) {
+        self.0.continue_message(message.clone(), role.clone());
+    }
+
+    /// Calls back with every event of this run that is in the log, in order. Fails as reading the store.
+    pub async fn each_event(&self, mut each: impl FnMut(&Event) + Send) -> Result<(), Error> {
+        const READ_BYTES: usize = 256 * 1024;
+        let mut after = 0;
+        loop {
+            let range = Range { run: Some(self.0.key), after, max_bytes: READ_BYTES };
+            let frames = self.0.store.frames(self.0.thread_key, range).await?;
+            if frames.is_empty() {
+                return Ok(());
+            }
+            for frame in frames {
+                for event in frame.events()? {
+                    if event.run_number > after {
+                        after = event.run_number;
+                        each(&event);
+                    }
+                }
+            }
+        }
     }
 
     /// Whether a message of the thread has this id or alias. This run's own messages may be missing while they are not stored. Fails as reading the store.

@@ -81,6 +81,8 @@ pub(super) struct Filling {
     bound_is_told: bool,
     /// The agent's last title of the thread, if it set one; `Some(None)` clears it.
     title: Option<Option<String>>,
+    /// What the agent needs to find its run again, where the owner does not have it yet.
+    kept: Option<Json>,
     callback_events: CallbackEvents,
     /// Whether the owner was signalled since it last took the draft.
     signalled: bool,
@@ -200,6 +202,7 @@ impl SharedRun {
             values: filling.values.take(),
             bound: filling.untold_binding(),
             title: filling.title.take(),
+            kept: filling.kept.take(),
             aliases: std::mem::take(&mut filling.aliases),
             callback_events: std::mem::take(&mut filling.callback_events),
         };
@@ -211,7 +214,8 @@ impl SharedRun {
     /// Whether to signal the owner that the draft has events; `true` once per taking.
     pub(crate) fn wants_signal(&self) -> bool {
         let mut filling = lock(&self.filling);
-        let wants = !filling.signalled && !filling.draft.is_empty();
+        let has_news = !filling.draft.is_empty() || filling.kept.is_some();
+        let wants = !filling.signalled && has_news;
         filling.signalled |= wants;
         wants
     }
@@ -269,6 +273,17 @@ impl SharedRun {
 
     pub(super) fn title(&self, title: Option<&str>) {
         lock(&self.filling).title = Some(title.and_then(trilogue_domain::thread::title));
+    }
+
+    pub(super) fn keep(&self, saved: Json) {
+        lock(&self.filling).kept = Some(saved);
+        self.signal();
+    }
+
+    /// Notes an unfinished message of this run that is in the log already.
+    pub(super) fn continue_message(&self, message: MessageId, role: Role) {
+        let open = UnfinishedMessage { role, alias: None, is_told: true };
+        lock(&self.filling).open.insert(message, open);
     }
 
     pub(crate) fn cancel(&self) {

@@ -34,6 +34,11 @@ impl Owner {
                 Effect::Watch { interrupt, patience } => {
                     self.watched.push(Watched { interrupt, began: Instant::now(), patience });
                 }
+                Effect::Abandon { agent, saved } => {
+                    if let Ok(agent) = self.agents.backend(&agent).cloned() {
+                        tokio::spawn(async move { agent.abandon(saved).await });
+                    }
+                }
                 Effect::Gone => (self.gone, self.is_erased) = (true, true),
             }
         }

@@ -81,10 +81,16 @@ impl StepOutput<'_> {
 
     /// Ends runs whose tasks are gone: as failed, or as cancelled where that was asked for.
     pub(super) fn lose(&mut self, runs: &[RunKey], failure: &Failure) {
+        let survives = self.state.draining;
         self.vital();
         for run in runs {
             let Some(state) = self.run(*run) else { continue };
             let cancelling = state.row.status == RunStatus::Cancelling;
+            if survives && !cancelling && state.row.saved.is_some() {
+                // It is at work elsewhere, and is found again at the next start.
+                state.has_task = false;
+                continue;
+            }
             let reason = state.row.cancel_reason;
             self.withdraw_pending(*run, Code::AgentLost);
             if cancelling {

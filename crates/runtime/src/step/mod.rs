@@ -16,8 +16,8 @@ mod thread;
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    Answer, CheckpointId, CheckpointKey, ClientHistory, Code, Failure, Interrupt, InterruptId,
-    Json, Message, MessageId, Principal, Resolution, Role, RunId, RunKey, Timestamp,
+    AgentName, Answer, CheckpointId, CheckpointKey, ClientHistory, Code, Failure, Interrupt,
+    InterruptId, Json, Message, MessageId, Principal, Resolution, Role, RunId, RunKey, Timestamp,
 };
 use trilogue_store::rows::{
     BindingRow, IdempotencyRow, InterruptRow, MessageRow, RunRow, ThreadRow,
@@ -136,6 +136,8 @@ pub(crate) struct Progress {
     pub(crate) bound: Option<BindingRow>,
     /// The agent's new title of the thread, if it set or cleared one.
     pub(crate) title: Option<Option<String>>,
+    /// What the agent needs to find its run again after a restart, if it said so since the last time.
+    pub(crate) kept: Option<Json>,
     /// The events that the run's client is called back about.
     pub(crate) callback_events: CallbackEvents,
 }
@@ -192,6 +194,8 @@ pub(crate) enum Effect {
     Settled(Box<RunRow>),
     /// Watch an interrupt's patience.
     Watch { interrupt: InterruptId, patience: std::time::Duration },
+    /// Tell a run's agent that nobody waits for it any more.
+    Abandon { agent: AgentName, saved: Json },
     /// The thread was removed.
     Gone,
 }

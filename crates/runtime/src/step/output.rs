@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use trilogue_domain::event::{Body, RunEvent};
 use trilogue_domain::run::Transition;
-use trilogue_domain::{Code, Outcome, RunKey, Timestamp};
+use trilogue_domain::{Code, Outcome, RunKey, RunStatus, Timestamp};
 use trilogue_store::rows::{MessageRow, QueueKind};
 use trilogue_store::{Change, Draft};
 
@@ -160,7 +160,9 @@ impl<'a> StepOutput<'a> {
         // The row has the reason also after a restart.
         let rolls_back = ended.row.cancel_reason.take() == Some(Code::RunRolledBack);
         ended.row.ended_at = Some(self.now);
-        ended.row.saved = None;
+        if let Some(saved) = ended.row.saved.take() {
+            self.effect(Effect::Abandon { agent: ended.row.agent.clone(), saved });
+        }
         ended.row.pending_answer = None;
         ended.row.has_turn = false;
         self.change(Change::Run(Box::new(ended.row.clone())));
@@ -214,7 +216,9 @@ impl<'a> StepOutput<'a> {
         let now = self.now;
         let Some(state) = self.run(run) else { return };
         state.row.has_turn = true;
-        state.row.base = head;
+        if state.row.status != RunStatus::Running {
+            state.row.base = head;
+        }
         if state.row.started_at.is_some() {
             self.resume(run);
             return;

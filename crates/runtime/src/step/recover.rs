@@ -16,6 +16,8 @@ enum Fate {
     Queue,
     /// Its time has come: the worker that checks its principal's rights brings it.
     FallDue,
+    /// Its agent is at work elsewhere, and finds it again.
+    Rejoin,
     /// It goes on waiting: for an answer, or for its time.
     Keep,
     /// The last actions of its agent are unknown.
@@ -43,7 +45,7 @@ impl StepOutput<'_> {
         let mut queue = Vec::new();
         for (run, fate) in fates {
             match fate {
-                Fate::Queue => queue.push(run),
+                Fate::Queue | Fate::Rejoin => queue.push(run),
                 Fate::FallDue => self.schedule(run),
                 Fate::Keep if restarted => self.keep(run),
                 Fate::Keep => {}
@@ -101,6 +103,7 @@ fn fate_of(run: &RunState, due: bool) -> Fate {
                 _ => Fate::Lost,
             }
         }
+        RunStatus::Running if run.row.saved.is_some() => Fate::Rejoin,
         RunStatus::Running
         | RunStatus::Completed
         | RunStatus::Failed

@@ -28,6 +28,11 @@ impl StepOutput<'_> {
         if progress.values.is_some() {
             state.values = progress.values;
         }
+        if progress.kept.is_some() {
+            state.row.saved = progress.kept;
+            self.save_run(run);
+        }
+        let Some(state) = self.state.runs.get_mut(&run) else { return Ok(()) };
         if let Some(bound) = progress.bound
             && state.bound.as_deref() != Some(&bound)
         {
@@ -92,6 +97,8 @@ impl StepOutput<'_> {
         self.vital();
         let Some(state) = self.run(run) else { return Ok(()) };
         state.has_task = false;
+        // The agent has ended what it kept.
+        state.row.saved = None;
         if state.row.status == RunStatus::Cancelling {
             let reason = state.row.cancel_reason;
             self.end_run(run, Outcome::Cancelled { reason });
@@ -121,6 +128,9 @@ impl StepOutput<'_> {
 
     /// Resumes the run: it has the turn again.
     pub(super) fn resume(&mut self, run: RunKey) {
+        if self.run(run).is_some_and(|state| state.row.status == RunStatus::Running) {
+            return self.rejoin(run);
+        }
         self.log(Some(run), &Body::Run(RunEvent::Resumed));
         self.transit(run, Transition::Resume);
         let Some(state) = self.state.runs.get_mut(&run) else { return };
@@ -140,6 +150,17 @@ impl StepOutput<'_> {
             };
             self.effect(Effect::Start { run, turn });
         }
+        self.save_run(run);
+    }
+
+    /// Has a run's agent find again what it does elsewhere.
+    fn rejoin(&mut self, run: RunKey) {
+        let Some(state) = self.run(run) else { return };
+        state.has_task = true;
+        let saved = state.row.saved.clone().unwrap_or_else(Json::null);
+        self.log(Some(run), &Body::Run(RunEvent::Resumed));
+        let turn = StartTurn::Ready(Box::new(Turn::Rejoin { saved }));
+        self.effect(Effect::Start { run, turn });
         self.save_run(run);
     }
 

@@ -180,6 +180,7 @@ fn told(step: &Step) -> Vec<String> {
         Effect::Start { run, turn: StartTurn::Ready(turn) } => match turn.as_ref() {
             Turn::Start { .. } => format!("start {run}"),
             Turn::Resume { .. } => format!("resume {run}"),
+            Turn::Rejoin { saved } => format!("rejoin {run} with {}", saved.as_str()),
         },
         Effect::Start { run, .. } => format!("start {run} from store"),
         Effect::Deliver { run, interrupt, .. } => format!("deliver {interrupt} to {run}"),
@@ -187,6 +188,7 @@ fn told(step: &Step) -> Vec<String> {
         Effect::Abort { run } => format!("abort {run}"),
         Effect::Settled(row) => format!("settled {} {}", row.key, row.status.as_str()),
         Effect::Watch { interrupt, .. } => format!("watch {interrupt}"),
+        Effect::Abandon { agent, saved } => format!("abandon {agent} with {}", saved.as_str()),
         Effect::Gone => "gone".to_owned(),
     }));
     words
@@ -328,6 +330,7 @@ fn a_waiting_run_is_started_beside_superseded_or_refuses() {
             "11 1.7 interrupt.resolved",
             "12 1.8 cancelled run_superseded",
             "13 2.5 run.started",
+            "abandon echo with null",
             "settled 1 cancelled",
             "start 2",
         ]
@@ -397,7 +400,12 @@ fn a_queued_or_suspended_run_is_cancelled_at_once() {
     let step = table.cancel(1).unwrap();
     assert_eq!(
         told(&step),
-        ["12 1.7 interrupt.resolved", "13 1.8 cancelled", "settled 1 cancelled"]
+        [
+            "12 1.7 interrupt.resolved",
+            "13 1.8 cancelled",
+            "abandon echo with null",
+            "settled 1 cancelled"
+        ]
     );
 }
 

@@ -407,7 +407,7 @@ impl Backend for Scripted {
                 say(&context, answer.as_str()).await;
                 saved.to_value().as_str().unwrap().replace('+', " ")
             }
-            Turn::Resume { .. } => String::new(),
+            Turn::Resume { .. } | Turn::Rejoin { .. } => String::new(),
         };
         for word in script.split_whitespace() {
             if let Some(ending) = self.word(word, &context).await? {

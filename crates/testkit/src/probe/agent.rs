@@ -84,7 +84,9 @@ impl Backend for ProbeAgent {
                 messages.iter().map(Message::text).collect::<Vec<_>>().join("\n")
             }
             Turn::Start { input: Input::Value(value) } => value.as_str().to_owned(),
-            Turn::Resume { .. } => return Err(failure("invalid_input", "probe never suspends")),
+            Turn::Resume { .. } | Turn::Rejoin { .. } => {
+                return Err(failure("invalid_input", "probe never suspends"));
+            }
         };
         let session = self.session(&context).await?;
         let count = self.process.tell(&session, [asked]);

@@ -52,10 +52,20 @@ fn a_client_is_called_back_about_what_was_emitted_by_its_numbers() {
     }
     let callback_events = CallbackEvents { output: 2, updates: vec![1, 3] };
     let (messages, values, bound) = (Vec::new(), None, None);
-    let (begun, aliases, title) = (Vec::new(), Vec::new(), None);
+    let (begun, aliases, title, kept) = (Vec::new(), Vec::new(), None, None);
     let run = RunKey(1);
-    let progress =
-        Progress { run, draft, begun, messages, aliases, values, bound, title, callback_events };
+    let progress = Progress {
+        run,
+        draft,
+        begun,
+        messages,
+        aliases,
+        values,
+        bound,
+        title,
+        kept,
+        callback_events,
+    };
     let step = table.step(Command::Progress(progress)).unwrap();
     assert_eq!(offered(&step), ["run-1.6", "run-1.8", "run-1.values"]);
     let numbers: Vec<_> = step

@@ -62,6 +62,50 @@ fn recovery_accounts_for_every_run() {
     assert!(told(&step).contains(&"start 6 from store".to_owned()));
 }
 
+/// What a run's agent needs to find it again where it is at work.
+fn keep(table: &mut Table, saved: &str) {
+    let progress = Progress {
+        run: RunKey(1),
+        draft: Draft::default(),
+        begun: Vec::new(),
+        messages: Vec::new(),
+        aliases: Vec::new(),
+        values: None,
+        bound: None,
+        title: None,
+        kept: Some(Json::parse(saved.to_owned()).unwrap()),
+        callback_events: CallbackEvents::default(),
+    };
+    table.step(Command::Progress(progress)).unwrap();
+}
+
+#[test]
+fn a_run_that_is_at_work_elsewhere_is_found_again_after_a_restart() {
+    let mut table = Table::new();
+    table.submit(1).unwrap();
+    keep(&mut table, "\"there\"");
+    table.step(Command::Drain).unwrap();
+    let step = table.step(Command::Lose { runs: vec![RunKey(1)], failure: lost() }).unwrap();
+    assert_eq!(told(&step), [""; 0]);
+    table.state.draining = false;
+    table.state.turn = None;
+    let step = table.step(Command::Recover { restarted: true, failure: lost() }).unwrap();
+    assert_eq!(told(&step)[1..], ["rejoin 1 with \"there\""]);
+    assert_eq!(table.status(1), Some(RunStatus::Running));
+    let step = table.finish(1, Ok(Ending::Completed)).unwrap();
+    assert!(!told(&step).iter().any(|word| word.starts_with("abandon")), "its agent has ended it");
+}
+
+#[test]
+fn an_agent_elsewhere_is_told_of_a_run_that_was_being_cancelled() {
+    let mut table = Table::new();
+    table.submit(1).unwrap();
+    keep(&mut table, "\"there\"");
+    table.cancel(1).unwrap();
+    let step = table.step(Command::Recover { restarted: true, failure: lost() }).unwrap();
+    assert!(told(&step).contains(&"abandon echo with \"there\"".to_owned()), "{:?}", told(&step));
+}
+
 #[test]
 fn a_scheduled_run_waits_for_its_time() {
     let mut table = Table::new();
@@ -117,6 +161,7 @@ fn values_become_a_checkpoint() {
         values: Some(values.clone()),
         bound: None,
         title: None,
+        kept: None,
         callback_events: CallbackEvents::default(),
     };
     table.step(Command::Progress(progress)).unwrap();
