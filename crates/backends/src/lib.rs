@@ -5,6 +5,7 @@
 //! - What does not fit an agent is refused before a run exists, by [`Backend::admit`](trilogue_runtime::Backend::admit).
 
 pub mod agent_client;
+pub mod agent_communication;
 pub mod builtin;
 pub mod child;
 pub mod native;
@@ -12,4 +13,5 @@ pub mod permission;
 pub mod workspace;
 
 pub use agent_client::AgentClient;
+pub use agent_communication::AgentCommunication;
 pub use native::NativeAgent;

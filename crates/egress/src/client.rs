@@ -76,6 +76,7 @@ impl Client {
             .map_err(|error| Error::Failed {
                 host: "this machine".to_owned(),
                 reason: chain(&error),
+                is_unreached: true,
             })?;
         Ok(Self { http, policy, options: Arc::new(options) })
     }
@@ -194,7 +195,7 @@ fn told(error: &reqwest::Error, host: &str, options: &Options) -> Error {
         let limit = if error.is_connect() { options.connect_timeout } else { options.idle_timeout };
         return Error::TimedOut { host, limit };
     }
-    Error::Failed { host, reason: chain(error) }
+    Error::Failed { host, reason: chain(error), is_unreached: error.is_connect() }
 }
 
 /// The innermost cause: the outer ones only repeat the address.

@@ -42,6 +42,8 @@ pub enum Error {
         /// Who was asked.
         host: String,
         reason: String,
+        /// Whether it was not even connected, so that it has got nothing of the request.
+        is_unreached: bool,
     },
 }
 
@@ -61,6 +63,16 @@ impl Error {
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Refused { .. } | Self::RefusedName { .. } | Self::BadUrl(_))
+    }
+
+    /// Whether the peer has got nothing of the request: it can be sent again without being taken twice.
+    #[must_use]
+    pub fn is_unreached(&self) -> bool {
+        match self {
+            Self::Failed { is_unreached, .. } => *is_unreached,
+            Self::TimedOut { .. } | Self::TooLarge { .. } => false,
+            Self::Refused { .. } | Self::RefusedName { .. } | Self::BadUrl(_) => true,
+        }
     }
 
     /// What an operator can do about it.

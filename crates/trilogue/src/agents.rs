@@ -1,6 +1,7 @@
 //! The agents that a server runs: those of the configuration, and those of the program around it.
 
 mod hosted;
+mod remote;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -14,9 +15,12 @@ use trilogue_gateway::{AgentProcesses, Scheme};
 use trilogue_mapping::{communication, connect};
 use trilogue_runtime::Backend;
 use trilogue_sdk::Agent;
+use trilogue_wire::agent_communication::AgentManifest;
 
 use crate::config::{self, AgentKind, Mount, Protocol};
 use crate::descriptor::Descriptors;
+
+pub(crate) use remote::{Manifests, manifests};
 
 /// Agents to serve. Collects agents of different types.
 #[derive(Clone, Default)]
@@ -45,34 +49,33 @@ pub(crate) fn configured(
     options: &config::Options,
     descriptors: &Descriptors,
 ) -> Result<Vec<Arc<dyn Backend>>> {
-    configured_with(options, descriptors, &Arc::default())
+    configured_with(options, descriptors, &Manifests::new(), &Arc::default())
 }
 
 /// The same, with the processes of agents among these children.
 pub(crate) fn configured_with(
     options: &config::Options,
     descriptors: &Descriptors,
+    manifests: &Manifests,
     children: &Arc<Children>,
 ) -> Result<Vec<Arc<dyn Backend>>> {
     options.notify.check()?;
-    let agents = options.agents.iter();
-    let one =
-        |(name, agent): (&String, _)| configured_one(name, agent, descriptors.get(name), children);
-    agents.map(one).collect()
+    let one = |(name, agent): (&String, _)| {
+        let described = (descriptors.get(name), manifests.get(name));
+        configured_one(name, agent, described, children)
+    };
+    options.agents.iter().map(one).collect()
 }
 
 fn configured_one(
     name: &str,
     agent: &config::Agent,
-    descriptor: Option<&Json>,
+    (descriptor, manifest): (Option<&Json>, Option<&AgentManifest>),
     children: &Arc<Children>,
 ) -> Result<Arc<dyn Backend>> {
     let name = AgentName::parse(name)?;
     if let Some(key) = agent.misplaced() {
-        let kind = match agent.kind {
-            AgentKind::Builtin => "agent-client",
-            AgentKind::AgentClient => "builtin",
-        };
+        let kind = agent.kind.of_setting(&key);
         let message = format!("`agents.{name}.{key}` is for agents of kind \"{kind}\"");
         return Err(Error::new(Code::InvalidRequest, message)
             .hint("remove the setting, or change the agent's kind"));
@@ -80,6 +83,9 @@ fn configured_one(
     match agent.kind {
         AgentKind::Builtin => built_in(&name, agent, descriptor),
         AgentKind::AgentClient => Ok(Arc::new(hosted::build(&name, agent, descriptor, children)?)),
+        AgentKind::AgentCommunication => {
+            Ok(Arc::new(remote::build(&name, agent, descriptor, manifest)?))
+        }
     }
 }
 

@@ -155,7 +155,8 @@ impl App {
         let policy = options.egress.to_policy();
         children.set_budget(options.runtime.to_budget());
         let descriptors = descriptor::load(options, &policy, state.as_deref().ok()).await?;
-        let mut backends = agents::configured_with(options, &descriptors, &children)?;
+        let manifests = agents::manifests(options).await?;
+        let mut backends = agents::configured_with(options, &descriptors, &manifests, &children)?;
         backends.extend(agents.into_backends()?);
         let mounts = options.mounts_in_force()?;
         agents::check_names(&backends, &mounts)?;

@@ -114,9 +114,13 @@ impl Transport for HttpTransport {
         let is_stream = request.headers.iter().any(|(_, value)| value == EVENT_STREAM);
         let client = if is_stream { &self.streams } else { &self.calls };
         let (status, headers, body) =
-            client.send(self.http_request(request)?).await.map_err(|error| match error {
-                trilogue_egress::Error::Failed { reason, .. } => self.unreached(&reason),
-                error => self.unreached(&error.to_string()),
+            client.send(self.http_request(request)?).await.map_err(|error| {
+                let is_unreached = error.is_unreached();
+                let told = match error {
+                    trilogue_egress::Error::Failed { reason, .. } => self.unreached(&reason),
+                    error => self.unreached(&error.to_string()),
+                };
+                TransportError { is_unreached, ..told }
             })?;
         let header =
             |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);

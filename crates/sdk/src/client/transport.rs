@@ -68,6 +68,8 @@ pub struct TransportError {
     pub message: String,
     /// What to do next.
     pub hint: Option<String>,
+    /// Whether the server has certainly got nothing of the request: it can be sent again without being taken twice.
+    pub is_unreached: bool,
 }
 
 // === impl Method ===
@@ -103,7 +105,7 @@ impl TransportError {
     /// An error with its message.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None }
+        Self { message: message.into(), hint: None, is_unreached: false }
     }
 
     /// The same error with what to do next.

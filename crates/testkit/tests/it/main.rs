@@ -7,6 +7,7 @@
     reason = "functions that tests share fail as tests do, and print their seeds"
 )]
 
+mod bridge_communication;
 mod client_coding;
 mod client_kill;
 mod client_large;

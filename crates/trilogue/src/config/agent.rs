@@ -19,7 +19,7 @@ use super::scheme::Scheme;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Agent {
-    /// The kind of agent: `builtin` comes with the server; `agent-client` is a program that speaks the Agent Client Protocol on its standard input and output.
+    /// The kind of agent: `builtin` comes with the server; `agent-client` is a program that speaks the Agent Client Protocol on its standard input and output; `agent-communication` is behind a server of the Agent Communication Protocol.
     pub kind: AgentKind,
     /// `builtin` only: `echo`, `mailcomposer` or `researcher`. Not set: the one with the agent's name.
     #[serde(default)]
@@ -36,7 +36,22 @@ pub struct Agent {
     /// `agent-client` only, required: the program and its arguments, such as `["some-agent", "--acp"]`. The server uses no shell.
     #[serde(default)]
     pub command: List<String>,
-    /// `agent-client` only: a description of the agent for people.
+    /// `agent-communication` only, required: the address of the agent's server, where it serves the protocol, such as `http://127.0.0.1:8000`. The server reaches it wherever it is; redirects are not followed.
+    #[serde(default)]
+    pub url: Option<String>,
+    /// `agent-communication` only: the agent's name at its server. Not set: its name here.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// `agent-communication` only: the environment variable with the token that the agent's server wants. Only that server gets it.
+    #[serde(default)]
+    pub token_env: Option<String>,
+    /// `agent-communication` only: the file with the token, in place of `token_env`.
+    #[serde(default)]
+    pub token_file: Option<String>,
+    /// `agent-communication` only: how the token is sent: `bearer` (the header `authorization`) or `api-key` (the header `x-api-key`).
+    #[serde(default)]
+    pub token_as: TokenAs,
+    /// `agent-client` and `agent-communication` only: a description of the agent for people.
     #[serde(default)]
     pub description: Option<String>,
     /// `agent-client` only: the agent's working directory. With `{thread}`, each thread gets its own, such as `"work/{thread}"`. The server creates a missing directory, for this user only. A relative path starts at the server's working directory. Not set: the directory that the client names, or else the server's.
@@ -109,6 +124,19 @@ pub enum AgentKind {
     Builtin,
     /// A program that speaks the Agent Client Protocol.
     AgentClient,
+    /// An agent behind a server of the Agent Communication Protocol.
+    AgentCommunication,
+}
+
+/// How a token is sent to an agent's server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TokenAs {
+    /// `Authorization: Bearer`.
+    #[default]
+    Bearer,
+    /// `x-api-key`.
+    ApiKey,
 }
 
 /// A permission rule. A member that is not set matches everything. A member that is set does not match a call in which the agent leaves that detail out.
@@ -172,9 +200,29 @@ fn launch() -> Launch {
 
 impl AgentKind {
     /// The kinds that there are, by name.
-    pub const NAMES: [&'static str; 2] = ["builtin", "agent-client"];
+    pub const NAMES: [&'static str; 3] = ["builtin", "agent-client", "agent-communication"];
     /// The kinds that a later version will have; their names are refused with an explanation.
-    pub const LATER: [&'static str; 2] = ["agent-communication", "agent-connect"];
+    pub const LATER: [&'static str; 1] = ["agent-connect"];
+
+    /// The kind as the configuration names it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Builtin => "builtin",
+            Self::AgentClient => "agent-client",
+            Self::AgentCommunication => "agent-communication",
+        }
+    }
+
+    /// The other kind that has this setting, where this kind does not.
+    pub(crate) fn of_setting(self, key: &str) -> &'static str {
+        match key {
+            "builtin" => "builtin",
+            "url" | "name" | "token_env" | "token_file" | "token_as" => "agent-communication",
+            _ if self == Self::AgentClient => "builtin",
+            _ => "agent-client",
+        }
+    }
 }
 
 // === impl Agent ===
@@ -190,6 +238,11 @@ impl Agent {
             descriptor: None,
             permissions: Vec::new(),
             command: List::default(),
+            url: None,
+            name: None,
+            token_env: None,
+            token_file: None,
+            token_as: TokenAs::default(),
             description: None,
             cwd: None,
             worktree: None,
@@ -227,8 +280,29 @@ impl Agent {
                 plain.descriptor.clone_from(&self.descriptor);
             }
             AgentKind::AgentClient => {
-                let (builtin, descriptor) = (None, self.descriptor.clone());
-                plain = Self { builtin, descriptor, ..self.clone() };
+                let remote = Self::of(self.kind);
+                plain = Self {
+                    builtin: None,
+                    url: None,
+                    name: None,
+                    token_env: None,
+                    token_file: None,
+                    token_as: remote.token_as,
+                    ..self.clone()
+                };
+            }
+            AgentKind::AgentCommunication => {
+                plain.permissions.clear();
+                plain = Self {
+                    descriptor: self.descriptor.clone(),
+                    url: self.url.clone(),
+                    name: self.name.clone(),
+                    token_env: self.token_env.clone(),
+                    token_file: self.token_file.clone(),
+                    token_as: self.token_as,
+                    description: self.description.clone(),
+                    ..plain
+                };
             }
         }
         let (Ok(Value::Object(plain)), Ok(Value::Object(own))) =

@@ -32,7 +32,7 @@ pub use trilogue_backends::agent_client::{ClientMeta, ClientTools, OnRewind, Pro
 pub use trilogue_backends::permission::Verdict;
 pub use trilogue_backends::workspace::Files;
 
-pub use agent::{Agent, AgentKind, Hidden, Permission};
+pub use agent::{Agent, AgentKind, Hidden, Permission, TokenAs};
 pub use client::{Client, MessageIdFormat, UserMessageId, WhenBusy};
 pub use explain::{Origin, Setting, settings};
 pub use exposure::{Exposed, check, overrides};

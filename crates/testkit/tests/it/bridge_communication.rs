@@ -1,0 +1,230 @@
+//! Agents behind another server of the Agent Communication Protocol, used through the faces of this one.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use trilogue_testkit::foreign::{Conformance, ConformanceOptions};
+use trilogue_testkit::{Client, Folder, Home, Server, ServerOptions, until};
+
+use crate::kill_rounds::stop;
+use crate::{events, run_of};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The settings of agents that are served elsewhere under these names.
+fn behind(url: &str, agents: &[&str]) -> String {
+    let agent = |name: &&str| {
+        format!(
+            "[agents.far_{name}]\nkind = \"agent-communication\"\nurl = \"{url}\"\nname = \"{name}\"\n\n"
+        )
+    };
+    agents.iter().map(agent).collect()
+}
+
+/// A server in front of the agents that the official suites expect.
+async fn in_front(dir: &Folder, far: &Conformance) -> Server {
+    let agents = ["echo", "slow_echo", "awaiter", "mime_types", "failer", "history_echo"];
+    let settings = behind(&far.url(), &agents);
+    let options = ServerOptions { settings, ..ServerOptions::default() };
+    Server::start(dir.path(), &options).await.unwrap()
+}
+
+async fn far(dir: &Folder) -> Conformance {
+    let options = ConformanceOptions::communication("memory:", "/comm/v0");
+    Conformance::start(dir.path(), options).await.unwrap()
+}
+
+fn message(text: &str) -> Value {
+    json!({ "role": "user", "parts": [{ "content_type": "text/plain", "content": text }] })
+}
+
+fn texts(run: &Value) -> Vec<String> {
+    let output = run["output"].as_array().cloned().unwrap_or_default();
+    let text = |message: &Value| {
+        let parts = message["parts"].as_array().cloned().unwrap_or_default();
+        parts.iter().filter_map(|part| part["content"].as_str().map(str::to_owned)).collect()
+    };
+    output.iter().map(text).collect()
+}
+
+async fn communicate(client: &Client, agent: &str, input: Value) -> Value {
+    let body = json!({ "agent_name": agent, "input": input, "mode": "sync" });
+    client.post("/communication/runs", &body).await.unwrap().ok().unwrap()
+}
+
+async fn status_of(client: &Client, run: &str) -> Value {
+    client.get(&format!("/communication/runs/{run}")).await.unwrap().ok().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_elsewhere_answers_as_if_it_were_here() {
+    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let far = far(&there).await;
+    let server = in_front(&here, &far).await;
+    let client = server.client();
+
+    let run = communicate(&client, "far_echo", json!([message("Howdy!")])).await;
+    assert_eq!(
+        (run["status"].as_str(), texts(&run)),
+        (Some("completed"), vec!["Howdy!".to_owned()])
+    );
+    assert_eq!(run["output"][0]["role"], "agent/far_echo");
+
+    let direct = json!({ "agent_name": "mime_types", "input": [message("x")], "mode": "sync" });
+    let direct = far.client().post("/comm/v0/runs", &direct).await.unwrap().ok().unwrap();
+    let run = communicate(&client, "far_mime_types", json!([message("x")])).await;
+    let parts = |run: &Value| run["output"][0]["parts"].clone();
+    assert!(parts(&direct).as_array().is_some_and(|parts| !parts.is_empty()));
+    assert_eq!(parts(&run), parts(&direct));
+
+    let run = communicate(&client, "far_failer", json!([message("x")])).await;
+    assert_eq!(run["status"], "failed");
+
+    let manifest = client.get("/communication/agents/far_echo").await.unwrap().ok().unwrap();
+    let theirs = far.client().get("/comm/v0/agents/echo").await.unwrap().ok().unwrap();
+    assert_eq!(manifest["description"], theirs["description"]);
+
+    // The other protocol reaches the same agent.
+    let body = json!({ "agent_id": "far_echo", "input": { "message": "Hello" } });
+    let waited = client.post("/connect/runs/wait", &body).await.unwrap().ok().unwrap();
+    assert_eq!(waited["output"]["values"]["message"], "Hello", "{waited}");
+    stop(server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_elsewhere_goes_on_with_its_thread() {
+    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let far = far(&there).await;
+    let server = in_front(&here, &far).await;
+    let client = server.client();
+    let run = |agent: &'static str, text: &'static str| {
+        let (client, body) = (client.clone(), run_of(agent, "talk", &json!(text), "wait"));
+        async move { client.post("/api/v1/runs", &body).await.unwrap().ok().unwrap() }
+    };
+    // Begun by an agent that is here: what was said is handed over.
+    run("echo", "one").await;
+    run("far_history_echo", "two").await;
+    let third = run("far_history_echo", "three").await;
+    let said = third.to_string();
+    for text in ["one", "two", "three"] {
+        assert!(said.contains(text), "{text}: {said}");
+    }
+    stop(server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_question_asked_elsewhere_is_answered_from_another_protocol_after_a_restart() {
+    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let far = far(&there).await;
+    let server = in_front(&here, &far).await;
+    let waiting = communicate(&server.client(), "far_awaiter", json!([message("x")])).await;
+    assert_eq!(waiting["status"], "awaiting", "{waiting}");
+    let run = waiting["run_id"].as_str().unwrap().to_owned();
+
+    let server = server.kill().await.unwrap().start().await.unwrap();
+    let client = server.client();
+    let pending = client.get("/api/v1/interrupts?pending=true").await.unwrap().ok().unwrap();
+    let question = pending["items"][0]["id"].as_str().unwrap().to_owned();
+    let answer = json!({ "message": [{ "content_type": "text/plain", "content": "go on" }] });
+    let path = format!("/api/v1/interrupts/{question}/answer");
+    client.post(&path, &answer).await.unwrap().ok().unwrap();
+    let ended = until("the run to end", LIMIT, || async {
+        let run = status_of(&client, &run).await;
+        (run["status"] == "completed").then_some(run)
+    });
+    assert!(!texts(&ended.await.unwrap()).is_empty());
+    stop(server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_cancels_here_cancels_there() {
+    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let far = far(&there).await;
+    let server = in_front(&here, &far).await;
+    let client = server.client();
+    let waiting = communicate(&client, "far_awaiter", json!([message("x")])).await;
+    let many: Vec<Value> = (0..60).map(|number| message(&format!("{number}"))).collect();
+    let body = json!({ "agent_name": "far_slow_echo", "input": many, "mode": "async" });
+    let busy = client.post("/communication/runs", &body).await.unwrap().ok().unwrap();
+    let runs = |status: &'static str| {
+        let far = far.client();
+        let path = format!("/comm/v0/runs?status={status}");
+        async move {
+            let list = far.get(&path).await.unwrap().ok().unwrap();
+            list["runs"].as_array().map_or(0, Vec::len)
+        }
+    };
+    until("both runs to be there", LIMIT, || async {
+        (runs("awaiting").await == 1 && runs("in-progress").await == 1).then_some(())
+    })
+    .await
+    .unwrap();
+    for run in [&waiting, &busy] {
+        let path = format!("/communication/runs/{}/cancel", run["run_id"].as_str().unwrap());
+        client.post(&path, &json!({})).await.unwrap().ok().unwrap();
+    }
+    until("both runs to be cancelled", LIMIT, || async {
+        (runs("cancelled").await == 2).then_some(())
+    })
+    .await
+    .unwrap();
+    stop(server).await;
+}
+
+/// The server is killed while the agent works elsewhere: its run is found again, and nothing is lost, doubled or reordered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_elsewhere_outlives_the_server_here() {
+    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let far = far(&there).await;
+    let server = in_front(&here, &far).await;
+    let said: Vec<String> = (0..6).map(|number| format!("word {number}")).collect();
+    let input: Vec<Value> = said.iter().map(|text| message(text)).collect();
+    let body = json!({ "agent_name": "far_slow_echo", "input": input, "mode": "async" });
+    let run = server.client().post("/communication/runs", &body).await.unwrap().ok().unwrap();
+    let run = run["run_id"].as_str().unwrap().to_owned();
+    let client = server.client();
+    until("words to come", LIMIT, || async {
+        (texts(&status_of(&client, &run).await).len() >= 2).then_some(())
+    })
+    .await
+    .unwrap();
+    let server = server.kill().await.unwrap().start().await.unwrap();
+    let client = server.client();
+    let ended = until("the run to end", LIMIT, || async {
+        let run = status_of(&client, &run).await;
+        (run["finished_at"] != Value::Null).then_some(run)
+    })
+    .await
+    .unwrap();
+    assert_eq!((ended["status"].as_str(), texts(&ended)), (Some("completed"), said), "{ended}");
+    let session = ended["session_id"].as_str().unwrap();
+    let numbers: Vec<u64> = events(&client, session)
+        .await
+        .unwrap()
+        .iter()
+        .filter_map(|event| event["number"].as_u64())
+        .collect();
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
+    let list = far.client().get("/comm/v0/runs").await.unwrap().ok().unwrap();
+    assert_eq!(list["runs"].as_array().map(Vec::len), Some(1), "the run was begun twice: {list}");
+    stop(server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_out_of_reach_fails_its_runs_and_no_others() {
+    let dir = Folder::new().unwrap();
+    let settings = behind("http://127.0.0.1:9", &["echo"]);
+    let options = ServerOptions { settings, ..ServerOptions::default() };
+    let home = Home::new(dir.path(), &options).unwrap();
+    let server = home.start().await.unwrap();
+    let client = server.client();
+    let run = communicate(&client, "far_echo", json!([message("x")])).await;
+    assert_eq!(
+        (run["status"].as_str(), run["error"]["data"]["reason"].as_str()),
+        (Some("failed"), Some("peer_unavailable")),
+        "{run}"
+    );
+    let run = communicate(&client, "echo", json!([message("x")])).await;
+    assert_eq!(run["status"], "completed");
+    stop(server).await;
+}
