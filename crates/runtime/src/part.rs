@@ -67,12 +67,15 @@ fn content_bytes(part: &Part) -> usize {
     }
 }
 
+/// The bytes of a part's content that stand in it, and of its metadata.
+pub(crate) fn part_bytes(part: &Part) -> usize {
+    content_bytes(part) + part.metadata.as_ref().map_or(0, metadata_bytes)
+}
+
 /// Whether [`outline_all`] would leave these messages as they are, whatever is large in them.
 pub(crate) fn are_small(messages: &[Message]) -> bool {
     let parts = messages.iter().flat_map(|message| &message.parts);
-    let bytes =
-        |part: &Part| content_bytes(part) + part.metadata.as_ref().map_or(0, metadata_bytes);
-    parts.map(bytes).sum::<usize>() <= SMALL_CONTENT_BYTES.min(limits::INLINE_CONTENT_BYTES)
+    parts.map(part_bytes).sum::<usize>() <= SMALL_CONTENT_BYTES.min(limits::INLINE_CONTENT_BYTES)
 }
 
 /// The event with its large content replaced by a blob reference.

@@ -23,7 +23,10 @@ pub struct Options {
     pub max_queued_runs_per_thread: usize,
     /// The most runs whose agents are at work at once; further ones queue.
     pub max_running: usize,
+    /// The most requests that wait for a thread's owner; further ones wait for room.
     pub max_commands_per_thread: usize,
+    /// The most bytes of content that requests which wait for a thread's owner hold; further ones wait for room. One request may be larger; it then waits alone.
+    pub max_command_bytes_per_thread: usize,
     /// How long a thread's owner without work stays in memory.
     pub owner_idle: Duration,
     /// A principal that needs no token: work in its name falls due without one.
@@ -231,6 +234,7 @@ impl Default for Options {
             max_queued_runs_per_thread: trilogue_domain::limits::MAX_QUEUED_RUNS_PER_THREAD,
             max_running: 10_000,
             max_commands_per_thread: 256,
+            max_command_bytes_per_thread: 16 * 1024 * 1024,
             owner_idle: Duration::from_secs(1),
             local_principal: None,
             callback_attempts: 12,

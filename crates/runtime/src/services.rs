@@ -16,14 +16,13 @@ use trilogue_store::Store;
 use crate::client::Controllers;
 use crate::external_ports::ExternalPorts;
 use crate::history::RunReferences;
-use crate::owner::Envelope;
+use crate::owner::{Envelope, OwnerInbox, OwnerRequests};
 use crate::request::Options;
 use trilogue_domain::lock;
 
 /// Starts the owner of a stored thread with its channel of requests.
-pub(crate) type SpawnOwner = dyn Fn(Arc<Services>, ThreadKey, mpsc::Sender<Envelope>, mpsc::Receiver<Envelope>)
-    + Send
-    + Sync;
+pub(crate) type SpawnOwner =
+    dyn Fn(Arc<Services>, ThreadKey, OwnerInbox, OwnerRequests) + Send + Sync;
 
 /// Shared by every owner. It knows neither agents nor how an owner works: both are layers above it.
 pub(crate) struct Services {
@@ -43,7 +42,7 @@ pub(crate) struct Services {
     recovered: AtomicBool,
     /// Woken when a task has ended, for a drain.
     pub(crate) task_ended: Notify,
-    owners: Mutex<HashMap<ThreadKey, mpsc::Sender<Envelope>>>,
+    owners: Mutex<HashMap<ThreadKey, OwnerInbox>>,
     spawn_owner: Box<SpawnOwner>,
     present: Mutex<HashMap<ThreadKey, Connected>>,
 }
@@ -110,29 +109,29 @@ impl Services {
         Err(Error::new(Code::ShuttingDown, "the thread's owner takes no requests"))
     }
 
-    pub(crate) fn new_channel(&self) -> (mpsc::Sender<Envelope>, mpsc::Receiver<Envelope>) {
-        mpsc::channel(self.options.max_commands_per_thread)
-    }
-
-    pub(crate) fn register(&self, thread: ThreadKey, owner: mpsc::Sender<Envelope>) {
+    pub(crate) fn register(&self, thread: ThreadKey, owner: OwnerInbox) {
         lock(&self.owners).insert(thread, owner);
     }
 
-    fn owner(self: &Arc<Self>, thread: ThreadKey) -> mpsc::Sender<Envelope> {
+    fn owner(self: &Arc<Self>, thread: ThreadKey) -> OwnerInbox {
         let mut owners = lock(&self.owners);
         if let Some(owner) = owners.get(&thread) {
             return owner.clone();
         }
-        let (sender, receiver) = self.new_channel();
-        owners.insert(thread, sender.clone());
+        let (inbox, requests) = OwnerInbox::new(&self.options);
+        owners.insert(thread, inbox.clone());
         drop(owners);
-        (self.spawn_owner)(Arc::clone(self), thread, sender.clone(), receiver);
-        sender
+        (self.spawn_owner)(Arc::clone(self), thread, inbox.clone(), requests);
+        inbox
     }
 
     /// Takes an owner out of the registry; the next request starts a new one.
     pub(crate) fn retire(&self, thread: ThreadKey) {
         lock(&self.owners).remove(&thread);
+    }
+
+    pub(crate) fn is_owned(&self, thread: ThreadKey) -> bool {
+        lock(&self.owners).contains_key(&thread)
     }
 
     pub(crate) fn owned(&self) -> Vec<ThreadKey> {

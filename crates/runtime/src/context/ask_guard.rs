@@ -50,7 +50,7 @@ impl Drop for AskGuard {
             return;
         }
         let withdraw = Envelope::Withdraw { run: self.shared.key, interrupt: self.id.clone() };
-        let Err(TrySendError::Full(withdraw)) = self.shared.owner.try_send(withdraw) else {
+        let Err(TrySendError::Full(withdraw)) = self.shared.owner.try_send_small(withdraw) else {
             return;
         };
         // Without a runtime the server is going down, and its asks with it.

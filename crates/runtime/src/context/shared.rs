@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 use trilogue_domain::event::{Body, InterruptEvent, MessageEvent, Original, RunEvent, StateEvent};
 use trilogue_domain::port::Clock;
 use trilogue_domain::{
@@ -18,7 +18,7 @@ use trilogue_store::{Draft, Store};
 use super::permit::RunPermit;
 use crate::external_ports::ExternalPorts;
 use crate::history::HistorySource;
-use crate::owner::Envelope;
+use crate::owner::{Envelope, OwnerInbox};
 use crate::part::{check_metadata, check_part};
 use crate::services::Services;
 use crate::step::{CallbackEvents, Completed, Progress};
@@ -38,7 +38,7 @@ pub(crate) struct SharedRun {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) services: Arc<Services>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) owner: mpsc::Sender<Envelope>,
+    pub(crate) owner: OwnerInbox,
     pub(crate) patience: Duration,
     pub(crate) external: Arc<ExternalPorts>,
     is_native: bool,
@@ -101,7 +101,7 @@ pub(crate) struct SharedRunParts<'a> {
     pub(crate) row: &'a RunRow,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) owner: mpsc::Sender<Envelope>,
+    pub(crate) owner: OwnerInbox,
     pub(crate) patience: Duration,
     pub(crate) external: Arc<ExternalPorts>,
     pub(crate) max_part_metadata: usize,
@@ -362,7 +362,7 @@ impl SharedRun {
     fn signal(&self) {
         if !self.is_native && self.wants_signal() {
             let progress = Envelope::Progress { run: self.key };
-            if self.owner.try_send(progress).is_ok() {
+            if self.owner.try_send_small(progress).is_ok() {
                 return;
             }
             // The owner's queue is full; the run's task waits for room.

@@ -9,7 +9,7 @@ use trilogue_domain::{Code, Error, RunKey};
 use trilogue_store::Frame;
 use trilogue_store::rows::RunRow;
 
-use super::{Owner, Task, Waiter};
+use super::{Owner, QueuedRequest, Task, Waiter};
 use crate::step::{Command, Effect, Reply, StartTurn, Submit};
 
 // === impl Owner ===
@@ -47,9 +47,10 @@ impl Owner {
             }
             self.tasks.insert(run, Task { shared, handle: None });
         }
-        while let Ok(request) = self.requests.try_recv() {
+        while let Ok(QueuedRequest { request, room }) = self.requests.try_recv() {
             self.take(request).await;
             self.relieve().await;
+            drop(room);
         }
         self.commit().await;
         self.read_back(false);
@@ -77,7 +78,7 @@ impl Owner {
     }
 
     fn go_on(self: Box<Self>) {
-        self.services.register(self.thread, self.sender.clone());
+        self.services.register(self.thread, self.inbox.clone());
         tokio::spawn(self.run());
     }
 }

@@ -63,15 +63,15 @@ impl Owner {
         let Ok(backend) = self.agents.backend(&row.agent).cloned() else {
             let failure = Failure::of(Code::AgentNotFound, "the agent is not configured any more");
             let finish = Envelope::Finish { run, ending: Box::new(Err(failure)) };
-            let sender = self.sender.clone();
-            tokio::spawn(async move { drop(sender.send(finish).await) });
+            let inbox = self.inbox.clone();
+            tokio::spawn(async move { drop(inbox.send(finish).await) });
             return None;
         };
         let shared = SharedRun::new(SharedRunParts {
             row,
             store: Arc::clone(&self.services.store),
             clock: Arc::clone(&self.services.clock),
-            owner: self.sender.clone(),
+            owner: self.inbox.clone(),
             patience: self.services.options.interrupt_deadline,
             external: Arc::clone(&self.services.external),
             max_part_metadata: self.services.options.max_part_metadata_bytes,

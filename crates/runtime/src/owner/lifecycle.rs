@@ -8,7 +8,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Failure, RunKey};
 use trilogue_store::rows::RunRow;
 
-use super::{Acknowledgement, Envelope, NextAppend, Owner, RETRY_AFTER};
+use super::{Acknowledgement, Envelope, NextAppend, Owner, QueuedRequest, RETRY_AFTER};
 use crate::history;
 use crate::state::{RunState, ThreadState};
 use crate::step::{Command, is_over, lost};
@@ -114,7 +114,8 @@ impl Owner {
     pub(super) async fn forget(&self) {
         if let Some(state) = &self.state {
             let thread = &state.thread;
-            self.agents.forget(&self.services, thread.key, &thread.id, &thread.tenant).await;
+            let named = (thread.key, &thread.id, &thread.tenant);
+            self.agents.forget(&self.services, named).await;
         }
     }
 
@@ -186,7 +187,7 @@ impl Owner {
         for run in waiting {
             self.tell_waiters(run, Err(error.unwrap_or(&left).clone()));
         }
-        while let Some(request) = self.requests.recv().await {
+        while let Some(QueuedRequest { request, .. }) = self.requests.recv().await {
             match error {
                 Some(error) => request.refuse(error),
                 // Its own tasks have ended: their late requests are dropped.

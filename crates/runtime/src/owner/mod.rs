@@ -6,30 +6,34 @@
 mod at_once;
 mod effects;
 mod envelope;
+mod inbox;
 mod lifecycle;
 mod next_append;
+mod request;
+mod request_size;
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep, sleep_until};
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, InterruptId, RunKey, Scope, ThreadKey};
+use trilogue_domain::{Code, Error, InterruptId, RunKey, ThreadKey};
 use trilogue_store::Frame;
-use trilogue_store::rows::{BindingRow, RunRow};
+use trilogue_store::rows::RunRow;
 
 use crate::agent_registry::AgentRegistry;
 use crate::context::SharedRun;
 use crate::services::{Services, SpawnOwner};
 use crate::state::ThreadState;
-use crate::step::{Command, Effect, Reply, Submit, lost, step};
+use crate::step::{Command, Reply, lost, step};
 
 use envelope::Waiter;
 pub(crate) use envelope::{Envelope, stopped, unexpected};
+use inbox::QueuedRequest;
+pub(crate) use inbox::{OwnerInbox, OwnerRequests};
 use next_append::{Acknowledgement, NextAppend};
 
 const MAX_REQUESTS_PER_APPEND: usize = 64;
@@ -43,8 +47,8 @@ pub(crate) struct Owner {
     thread: ThreadKey,
     state: Option<ThreadState>,
     committed: u64,
-    requests: mpsc::Receiver<Envelope>,
-    sender: mpsc::Sender<Envelope>,
+    requests: OwnerRequests,
+    inbox: OwnerInbox,
     /// As a rule one: an ordered map needs no hash.
     tasks: BTreeMap<RunKey, Task>,
     waiters: BTreeMap<RunKey, Vec<Waiter>>,
@@ -82,8 +86,8 @@ struct Watched {
 
 /// How the owners of stored threads are started, with these agents.
 pub(crate) fn spawner(agents: Arc<AgentRegistry>) -> Box<SpawnOwner> {
-    Box::new(move |services, thread, sender, requests| {
-        let owner = Owner::new(services, Arc::clone(&agents), thread, None, sender, requests);
+    Box::new(move |services, thread, inbox, requests| {
+        let owner = Owner::new(services, Arc::clone(&agents), thread, None, (inbox, requests));
         tokio::spawn(Box::new(owner).run());
     })
 }
@@ -96,18 +100,18 @@ impl Owner {
         agents: &Arc<AgentRegistry>,
         state: ThreadState,
     ) -> Box<Self> {
-        let (sender, requests) = services.new_channel();
+        let channel = OwnerInbox::new(&services.options);
         let thread = state.thread.key;
         let (services, agents) = (Arc::clone(services), Arc::clone(agents));
-        Box::new(Self::new(services, agents, thread, Some(state), sender, requests))
+        Box::new(Self::new(services, agents, thread, Some(state), channel))
     }
 
     /// Registers the owner and spawns it.
-    pub(crate) fn start_serving(self: Box<Self>) -> mpsc::Sender<Envelope> {
-        let sender = self.sender.clone();
-        self.services.register(self.thread, sender.clone());
+    pub(crate) fn start_serving(self: Box<Self>) -> OwnerInbox {
+        let inbox = self.inbox.clone();
+        self.services.register(self.thread, inbox.clone());
         tokio::spawn(self.run());
-        sender
+        inbox
     }
 
     fn new(
@@ -115,8 +119,7 @@ impl Owner {
         agents: Arc<AgentRegistry>,
         thread: ThreadKey,
         state: Option<ThreadState>,
-        sender: mpsc::Sender<Envelope>,
-        requests: mpsc::Receiver<Envelope>,
+        (inbox, requests): (OwnerInbox, OwnerRequests),
     ) -> Self {
         let notifies = services.options.notify;
         Self {
@@ -126,7 +129,7 @@ impl Owner {
             state: state.map(|state| ThreadState { notifies, ..state }),
             committed: 0,
             requests,
-            sender,
+            inbox,
             tasks: BTreeMap::new(),
             waiters: BTreeMap::new(),
             watched: Vec::new(),
@@ -166,9 +169,10 @@ impl Owner {
                 }
                 continue;
             }
-            for request in requests.drain(..) {
+            for QueuedRequest { request, room } in requests.drain(..) {
                 self.take(request).await;
                 self.relieve().await;
+                drop(room);
             }
             self.expire();
             if !self.pending.may_wait {
@@ -182,7 +186,7 @@ impl Owner {
     }
 
     /// `false` when the thread was idle for long enough to leave.
-    async fn receive(&mut self, requests: &mut Vec<Envelope>) -> bool {
+    async fn receive(&mut self, requests: &mut Vec<QueuedRequest>) -> bool {
         let idle = self.is_idle();
         let ephemeral = self.state.as_ref().is_some_and(|state| state.thread.ephemeral);
         if idle && ephemeral && self.requests.is_empty() && self.committed > 0 {
@@ -221,211 +225,6 @@ impl Owner {
 
     fn may_leave(&self) -> bool {
         self.is_idle() && self.requests.is_empty()
-    }
-
-    /// Handles one request; its changes are appended later.
-    async fn take(&mut self, request: Envelope) {
-        // Requests that end something must not wait for room together with new work.
-        if self.pending.vital && request.is_submit() || request.reads_store() {
-            self.commit().await;
-        }
-        if self.gone {
-            self.pass_on(request);
-            return;
-        }
-        match request {
-            Envelope::Submit { submit, reply, settled, .. } if submit.claims_ids => {
-                self.submit_alone(submit, reply, settled).await;
-            }
-            Envelope::Submit { submit, deferred, reply, settled } => {
-                self.submit(submit, deferred, reply, settled);
-            }
-            Envelope::Progress { run } => self.progress(run),
-            Envelope::Flush { run, reply } => {
-                self.progress(run);
-                if let Some(reply) = reply {
-                    self.acknowledge(Acknowledgement::Done(reply));
-                }
-            }
-            Envelope::Raise { run, interrupt, reply } => {
-                self.progress(run);
-                // The interrupt may be large, and so may the draft before it.
-                self.relieve().await;
-                if self.takes_no_questions {
-                    drop(reply.send(Err(stopped())));
-                    return;
-                }
-                match self.step(Command::Raise { run, interrupt }) {
-                    Ok(_) => self.acknowledge(Acknowledgement::Done(reply)),
-                    Err(error) => drop(reply.send(Err(error))),
-                }
-            }
-            Envelope::Withdraw { run, interrupt } => {
-                self.progress(run);
-                // An interrupt that is no longer pending was answered first.
-                drop(self.step(Command::Withdraw { run, interrupt }));
-            }
-            Envelope::Finish { run, ending } => {
-                self.progress(run);
-                self.relieve().await;
-                self.end_task(run);
-                let keeps_path = self.state.as_ref().is_some_and(|state| !state.thread.ephemeral);
-                let checkpoint = keeps_path.then(|| self.services.new_checkpoint());
-                // A run that is no longer open has ended otherwise; its task is ignored.
-                drop(self.step(Command::Finish { run, ending: *ending, checkpoint }));
-            }
-            Envelope::Change { mut command, reply } => {
-                if let Command::Patch { checkpoint, .. } = &mut *command {
-                    // Since the command was sent a run may have made the head, under a newer key; a path ends at a parent that is not older than its child.
-                    *checkpoint = self.services.new_checkpoint();
-                }
-                let prepared = match &mut *command {
-                    Command::Note { bound, .. } => self.before_note(bound.as_mut()).await,
-                    command => self.check_stored(command).await,
-                };
-                match prepared.and_then(|()| self.step(*command)) {
-                    Ok(done) => self.acknowledge(Acknowledgement::Reply(reply, done)),
-                    Err(error) => drop(reply.send(Err(error))),
-                }
-            }
-            Envelope::Settled { run, reply } => self.settled(run, reply),
-            Envelope::Wake => {}
-            Envelope::EndAsking { reply } => self.end_asking(reply).await,
-            Envelope::Shutdown { reply } => self.shutdown(reply).await,
-        }
-        if self.pending.erases {
-            // What comes next must not be stored and erased in one append.
-            self.commit().await;
-        }
-    }
-
-    /// Passes when a run that is to be removed exists, and when the key of an answer is unused.
-    async fn check_stored(&self, command: &Command) -> Result<()> {
-        let store = &self.services.store;
-        match command {
-            Command::RemoveRun { run, id, .. } => store
-                .run_by_key(*run)
-                .await?
-                .map(drop)
-                .ok_or_else(|| Error::new(Code::RunNotFound, format!("there is no run '{id}'"))),
-            Command::Answer { idempotency: Some(row), .. } => {
-                match store.idempotency(&row.key, row.created_at).await? {
-                    None => Ok(()),
-                    Some(_) => Err(Error::new(
-                        Code::AlreadyExists,
-                        "the idempotency key of the answer was used before",
-                    )),
-                }
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn submit(
-        &mut self,
-        submit: Box<Submit>,
-        deferred: bool,
-        reply: oneshot::Sender<Result<RunRow>>,
-        settled: oneshot::Sender<Result<RunRow>>,
-    ) {
-        let run = submit.row.key;
-        let was_empty = self.pending.is_empty();
-        match self.step(Command::Submit(submit)) {
-            Ok(Reply::Run(row)) => {
-                self.waiters.entry(run).or_default().push(Waiter::Submitter(settled));
-                let starts = self.pending.starts(run);
-                if deferred && was_empty && starts {
-                    self.pending.may_wait = true;
-                    self.start_now(run);
-                    drop(reply.send(Ok(*row)));
-                } else {
-                    self.acknowledge(Acknowledgement::Run(reply, row));
-                }
-            }
-            Ok(_) => drop(reply.send(Err(Error::new(Code::Internal, "the run was not accepted")))),
-            Err(error) => drop(reply.send(Err(error))),
-        }
-    }
-
-    /// Accepts a run whose ids a client chose, in an append of its own: when an id is taken, only this run is refused.
-    async fn submit_alone(
-        &mut self,
-        submit: Box<Submit>,
-        reply: oneshot::Sender<Result<RunRow>>,
-        settled: oneshot::Sender<Result<RunRow>>,
-    ) {
-        self.commit().await;
-        if self.gone {
-            self.pass_on(Envelope::Submit { submit, deferred: false, reply, settled });
-            return;
-        }
-        let before = self.state.clone();
-        let run = submit.row.key;
-        self.undo = before;
-        self.submit(submit, false, reply, settled);
-        self.commit().await;
-        if self.undo.take().is_none() {
-            self.waiters.remove(&run);
-        }
-    }
-
-    /// Starts a run's agent before the run is durable: no caller knows of it yet.
-    fn start_now(&mut self, run: RunKey) {
-        let effects = std::mem::take(&mut self.pending.effects);
-        for effect in effects {
-            match effect {
-                Effect::Start { run: started, turn } if started == run => {
-                    self.start(run, turn, true)
-                }
-                other => self.pending.effects.push(other),
-            }
-        }
-    }
-
-    fn progress(&mut self, run: RunKey) {
-        let Some(task) = self.tasks.get(&run) else { return };
-        let progress = task.shared.take(&mut self.spare);
-        self.pending.may_wait = false;
-        if let Err(error) = self.step(Command::Progress(progress)) {
-            tracing::debug!(%error, "events of a run that is not open were dropped");
-        }
-    }
-
-    /// Events outside of runs follow the runs' drafts.
-    async fn before_note(&mut self, bound: Option<&mut BindingRow>) -> Result<()> {
-        let runs: Vec<RunKey> = self.tasks.keys().copied().collect();
-        for run in runs {
-            self.progress(run);
-            self.relieve().await;
-        }
-        let Some(bound) = bound else { return Ok(()) };
-        // The run's notes are looked up in the store, and must be there.
-        self.commit().await;
-        if let Some(state) = &self.state {
-            let (thread, store) = (&state.thread, &self.services.store);
-            let scope = Scope { tenant: thread.tenant.clone(), owner: None };
-            let known = store.binding(&scope, &thread.id, &bound.agent).await?;
-            bound.last_seen =
-                known.filter(|row| row.remote == bound.remote).and_then(|row| row.last_seen);
-        }
-        for task in self.tasks.values().filter(|task| task.shared.agent == bound.agent) {
-            task.shared.rebind(bound.clone());
-        }
-        Ok(())
-    }
-
-    /// The result may be part of an append that is not made yet: the waiter gets it when it is durable.
-    fn settled(&mut self, run: RunKey, reply: oneshot::Sender<Result<Option<RunRow>>>) {
-        let open = self.state.as_ref().and_then(|state| state.runs.get(&run));
-        let row = match open {
-            None => None,
-            Some(open) if open.is_waiting() => Some(Box::new(open.row.clone())),
-            Some(_) => {
-                self.waiters.entry(run).or_default().push(Waiter::Asker(reply));
-                return;
-            }
-        };
-        self.acknowledge(Acknowledgement::Settled(reply, row));
     }
 
     fn step(&mut self, command: Command) -> Result<Reply> {

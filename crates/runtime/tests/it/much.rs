@@ -5,7 +5,7 @@ use trilogue_domain::limits::{MAX_ANSWER_BYTES, MAX_ANSWER_EXTRA_BYTES, MAX_OPEN
 use trilogue_domain::{
     Answer, Code, Content, InterruptId, Json, Message, MessageId, Part, Role, RunStatus, ThreadId,
 };
-use trilogue_runtime::{AnswerTo, Input, ThreadChoice};
+use trilogue_runtime::{AnswerTo, Input, Options, ThreadChoice, ThreadPatch};
 use trilogue_store::rows::{InterruptFilter, MessageRow, Page, RunRow};
 
 use crate::fixture::{House, alice, on, scope, until};
@@ -137,4 +137,33 @@ async fn the_other_id_of_a_message_that_was_being_said_survives_a_crash() {
     assert_eq!(run.status, RunStatus::Failed);
     let row = found(&house, &thread, "theirs").await.unwrap();
     assert_eq!((row.id.as_str(), row.run), ("open", run.key));
+}
+
+#[tokio::test]
+async fn requests_that_are_larger_than_the_room_of_an_owner_are_handled_one_by_one() {
+    let options = Options { max_command_bytes_per_thread: 4 * 1024, ..Options::default() };
+    for house in [House::with(options.clone()).await, House::sqlite_with(options).await] {
+        let asking =
+            house.submit(on(&house.main, "ask say:done")).await.settled.wait().await.unwrap();
+        assert_eq!(asking.status, RunStatus::Interrupted);
+        let patches = (0..40).map(|number| {
+            let values = Some(json(6 * 1024 + number));
+            let patch = ThreadPatch { values, ..ThreadPatch::default() };
+            let (runtime, thread) = (house.runtime.clone(), house.main.clone());
+            tokio::spawn(async move { runtime.patch_thread(&alice(), &thread, patch).await })
+        });
+        let patches: Vec<_> = patches.collect();
+        let answer = Answer::Json(json(100 * 1024));
+        house.runtime.answer(&alice(), AnswerTo::Run(asking.id.clone()), answer).await.unwrap();
+        for patch in patches {
+            patch.await.unwrap().unwrap();
+        }
+        let run = house.runtime.settled(&alice(), &asking.id).await.unwrap();
+        assert_eq!(run.status, RunStatus::Completed);
+        let mut large = on(&house.main, "say:later");
+        let Input::Messages(messages) = &mut large.input else { unreachable!() };
+        messages.insert(0, said("given", 4, 60 * 1024));
+        let run = house.submit(large).await.settled.wait().await.unwrap();
+        assert_eq!(run.status, RunStatus::Completed);
+    }
 }

@@ -144,3 +144,40 @@ impl SessionInbox {
         drop(self.items.send(item).await);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use trilogue_sdk::agent_client::peer::RawJson;
+
+    use super::*;
+
+    fn update(bytes: usize) -> Notification {
+        let params = RawJson::parse(format!("\"{}\"", "x".repeat(bytes - 2))).unwrap();
+        Notification { method: "session/update".into(), params }
+    }
+
+    #[tokio::test]
+    async fn what_waits_in_a_session_is_bounded_in_bytes() {
+        let (inbox, mut items) = SessionInbox::new();
+        assert!(matches!(inbox.notify(update(MAX_BYTES / 2)), Backpressure::Ready));
+        assert!(matches!(inbox.notify(update(MAX_BYTES / 2)), Backpressure::Ready));
+        let Backpressure::Full(mut waiting) = inbox.notify(update(100)) else {
+            panic!("there is no room for it");
+        };
+        assert_eq!((&mut waiting).now_or_never(), None);
+        assert_eq!(items.len(), 2);
+        drop(items.recv().await);
+        waiting.await;
+        assert_eq!(items.len(), 2);
+        // One that is larger than all room waits until it is alone.
+        let Backpressure::Full(mut large) = inbox.notify(update(MAX_BYTES + 1)) else {
+            panic!("there is no room for it");
+        };
+        drop(items.recv().await);
+        assert_eq!((&mut large).now_or_never(), None);
+        drop(items.recv().await);
+        large.await;
+        assert_eq!(items.len(), 1);
+    }
+}

@@ -1,0 +1,219 @@
+//! What an owner does with each request.
+
+use tokio::sync::oneshot;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, RunKey, Scope};
+use trilogue_store::rows::{BindingRow, RunRow};
+
+use super::next_append::Acknowledgement;
+use super::{Envelope, Owner, Waiter, stopped};
+use crate::step::{Command, Effect, Reply, Submit};
+
+// === impl Owner ===
+
+impl Owner {
+    /// Handles one request; its changes are appended later.
+    pub(super) async fn take(&mut self, request: Envelope) {
+        // Requests that end something must not wait for room together with new work.
+        if self.pending.vital && request.is_submit() || request.reads_store() {
+            self.commit().await;
+        }
+        if self.gone {
+            self.pass_on(request);
+            return;
+        }
+        match request {
+            Envelope::Submit { submit, reply, settled, .. } if submit.claims_ids => {
+                self.submit_alone(submit, reply, settled).await;
+            }
+            Envelope::Submit { submit, deferred, reply, settled } => {
+                self.submit(submit, deferred, reply, settled);
+            }
+            Envelope::Progress { run } => self.progress(run),
+            Envelope::Flush { run, reply } => {
+                self.progress(run);
+                if let Some(reply) = reply {
+                    self.acknowledge(Acknowledgement::Done(reply));
+                }
+            }
+            Envelope::Raise { run, interrupt, reply } => {
+                self.progress(run);
+                // The interrupt may be large, and so may the draft before it.
+                self.relieve().await;
+                if self.takes_no_questions {
+                    drop(reply.send(Err(stopped())));
+                    return;
+                }
+                match self.step(Command::Raise { run, interrupt }) {
+                    Ok(_) => self.acknowledge(Acknowledgement::Done(reply)),
+                    Err(error) => drop(reply.send(Err(error))),
+                }
+            }
+            Envelope::Withdraw { run, interrupt } => {
+                self.progress(run);
+                // An interrupt that is no longer pending was answered first.
+                drop(self.step(Command::Withdraw { run, interrupt }));
+            }
+            Envelope::Finish { run, ending } => {
+                self.progress(run);
+                self.relieve().await;
+                self.end_task(run);
+                let keeps_path = self.state.as_ref().is_some_and(|state| !state.thread.ephemeral);
+                let checkpoint = keeps_path.then(|| self.services.new_checkpoint());
+                // A run that is no longer open has ended otherwise; its task is ignored.
+                drop(self.step(Command::Finish { run, ending: *ending, checkpoint }));
+            }
+            Envelope::Change { mut command, reply } => {
+                if let Command::Patch { checkpoint, .. } = &mut *command {
+                    // Since the command was sent a run may have made the head, under a newer key; a path ends at a parent that is not older than its child.
+                    *checkpoint = self.services.new_checkpoint();
+                }
+                let prepared = match &mut *command {
+                    Command::Note { bound, .. } => self.before_note(bound.as_mut()).await,
+                    command => self.check_stored(command).await,
+                };
+                match prepared.and_then(|()| self.step(*command)) {
+                    Ok(done) => self.acknowledge(Acknowledgement::Reply(reply, done)),
+                    Err(error) => drop(reply.send(Err(error))),
+                }
+            }
+            Envelope::Settled { run, reply } => self.settled(run, reply),
+            Envelope::Wake => {}
+            Envelope::EndAsking { reply } => self.end_asking(reply).await,
+            Envelope::Shutdown { reply } => self.shutdown(reply).await,
+        }
+        if self.pending.erases {
+            // What comes next must not be stored and erased in one append.
+            self.commit().await;
+        }
+    }
+
+    /// Passes when a run that is to be removed exists, and when the key of an answer is unused.
+    async fn check_stored(&self, command: &Command) -> Result<()> {
+        let store = &self.services.store;
+        match command {
+            Command::RemoveRun { run, id, .. } => store
+                .run_by_key(*run)
+                .await?
+                .map(drop)
+                .ok_or_else(|| Error::new(Code::RunNotFound, format!("there is no run '{id}'"))),
+            Command::Answer { idempotency: Some(row), .. } => {
+                match store.idempotency(&row.key, row.created_at).await? {
+                    None => Ok(()),
+                    Some(_) => Err(Error::new(
+                        Code::AlreadyExists,
+                        "the idempotency key of the answer was used before",
+                    )),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn submit(
+        &mut self,
+        submit: Box<Submit>,
+        deferred: bool,
+        reply: oneshot::Sender<Result<RunRow>>,
+        settled: oneshot::Sender<Result<RunRow>>,
+    ) {
+        let run = submit.row.key;
+        let was_empty = self.pending.is_empty();
+        match self.step(Command::Submit(submit)) {
+            Ok(Reply::Run(row)) => {
+                self.waiters.entry(run).or_default().push(Waiter::Submitter(settled));
+                let starts = self.pending.starts(run);
+                if deferred && was_empty && starts {
+                    self.pending.may_wait = true;
+                    self.start_now(run);
+                    drop(reply.send(Ok(*row)));
+                } else {
+                    self.acknowledge(Acknowledgement::Run(reply, row));
+                }
+            }
+            Ok(_) => drop(reply.send(Err(Error::new(Code::Internal, "the run was not accepted")))),
+            Err(error) => drop(reply.send(Err(error))),
+        }
+    }
+
+    /// Accepts a run whose ids a client chose, in an append of its own: when an id is taken, only this run is refused.
+    async fn submit_alone(
+        &mut self,
+        submit: Box<Submit>,
+        reply: oneshot::Sender<Result<RunRow>>,
+        settled: oneshot::Sender<Result<RunRow>>,
+    ) {
+        self.commit().await;
+        if self.gone {
+            self.pass_on(Envelope::Submit { submit, deferred: false, reply, settled });
+            return;
+        }
+        let before = self.state.clone();
+        let run = submit.row.key;
+        self.undo = before;
+        self.submit(submit, false, reply, settled);
+        self.commit().await;
+        if self.undo.take().is_none() {
+            self.waiters.remove(&run);
+        }
+    }
+
+    /// Starts a run's agent before the run is durable: no caller knows of it yet.
+    fn start_now(&mut self, run: RunKey) {
+        let effects = std::mem::take(&mut self.pending.effects);
+        for effect in effects {
+            match effect {
+                Effect::Start { run: started, turn } if started == run => {
+                    self.start(run, turn, true)
+                }
+                other => self.pending.effects.push(other),
+            }
+        }
+    }
+
+    pub(super) fn progress(&mut self, run: RunKey) {
+        let Some(task) = self.tasks.get(&run) else { return };
+        let progress = task.shared.take(&mut self.spare);
+        self.pending.may_wait = false;
+        if let Err(error) = self.step(Command::Progress(progress)) {
+            tracing::debug!(%error, "events of a run that is not open were dropped");
+        }
+    }
+
+    /// Events outside of runs follow the runs' drafts.
+    async fn before_note(&mut self, bound: Option<&mut BindingRow>) -> Result<()> {
+        let runs: Vec<RunKey> = self.tasks.keys().copied().collect();
+        for run in runs {
+            self.progress(run);
+            self.relieve().await;
+        }
+        let Some(bound) = bound else { return Ok(()) };
+        // The run's notes are looked up in the store, and must be there.
+        self.commit().await;
+        if let Some(state) = &self.state {
+            let (thread, store) = (&state.thread, &self.services.store);
+            let scope = Scope { tenant: thread.tenant.clone(), owner: None };
+            let known = store.binding(&scope, &thread.id, &bound.agent).await?;
+            bound.last_seen =
+                known.filter(|row| row.remote == bound.remote).and_then(|row| row.last_seen);
+        }
+        for task in self.tasks.values().filter(|task| task.shared.agent == bound.agent) {
+            task.shared.rebind(bound.clone());
+        }
+        Ok(())
+    }
+
+    /// The result may be part of an append that is not made yet: the waiter gets it when it is durable.
+    fn settled(&mut self, run: RunKey, reply: oneshot::Sender<Result<Option<RunRow>>>) {
+        let open = self.state.as_ref().and_then(|state| state.runs.get(&run));
+        let row = match open {
+            None => None,
+            Some(open) if open.is_waiting() => Some(Box::new(open.row.clone())),
+            Some(_) => {
+                self.waiters.entry(run).or_default().push(Waiter::Asker(reply));
+                return;
+            }
+        };
+        self.acknowledge(Acknowledgement::Settled(reply, row));
+    }
+}
