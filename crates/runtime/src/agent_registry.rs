@@ -78,9 +78,7 @@ impl AgentRegistry {
     pub(crate) async fn forget(
         &self,
         services: &Arc<Services>,
-        key: ThreadKey,
-        thread: &ThreadId,
-        tenant: &TenantId,
+        (key, thread, tenant): (ThreadKey, &ThreadId, &TenantId),
     ) {
         let forgetting: Vec<_> = self
             .with_sessions(services, (key, thread, tenant))

@@ -2,7 +2,7 @@
 //!
 //! Due work passes rights and limits again. The items of one thread are handled in their order; threads do not wait for each other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(crate) const REST: Duration = Duration::from_secs(1);
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// The most runs that retention looks up at once.
 const MAX_REMOVED: usize = 256;
-/// The most runs that retention removes at once.
+/// The most runs that retention removes at once, or in one transaction: fewer would make more commits, more would delay the appends that share one.
 const MAX_REMOVED_AT_ONCE: usize = 64;
 
 pub(crate) fn start(runtime: &Runtime) {
@@ -196,15 +196,49 @@ async fn retain(runtime: Runtime) {
             Ok(expired) => removed = expired,
             Err(error) => tracing::warn!(%error, "expired configurations could not be removed"),
         }
-        // Together they share commits: one after the other, removing would be slower than new runs come in.
-        let removing = rows.into_iter().map(|row| remove(&runtime, row));
-        let done = stream::iter(removing).buffer_unordered(MAX_REMOVED_AT_ONCE);
-        removed += done.filter(|is_gone| std::future::ready(*is_gone)).count().await;
+        removed += remove_all(&runtime, rows).await;
         // There may be more, unless removing itself does not succeed.
         if found.max(removed) < MAX_REMOVED || removed == 0 {
             tokio::time::sleep(services.options.retention_interval).await;
         }
     }
+}
+
+/// Removes runs. Returns how many are gone.
+async fn remove_all(runtime: &Runtime, rows: Vec<RunRow>) -> usize {
+    let (gone, left) = remove_stateless(runtime, rows).await;
+    // Together they share commits: one after the other, removing would be slower than new runs come in.
+    let removing = left.into_iter().map(|row| remove(runtime, row));
+    let done = stream::iter(removing).buffer_unordered(MAX_REMOVED_AT_ONCE);
+    gone + done.filter(|is_gone| std::future::ready(*is_gone)).count().await
+}
+
+/// Removes stateless runs with their threads, many in a transaction: no owner is started for them. Returns how many are gone, and the other runs; a thread that has an owner is left to it.
+async fn remove_stateless(runtime: &Runtime, rows: Vec<RunRow>) -> (usize, Vec<RunRow>) {
+    let services = runtime.services();
+    let (stateless, mut left): (Vec<_>, Vec<_>) =
+        rows.into_iter().partition(|row| row.stateless && !services.is_owned(row.thread));
+    let threads: Vec<_> = stateless.iter().map(|row| row.thread).collect();
+    let mut removed = BTreeSet::new();
+    for threads in threads.chunks(MAX_REMOVED_AT_ONCE) {
+        match services.store.remove_ephemeral(threads).await {
+            Ok(gone) => removed.extend(gone),
+            Err(error) => tracing::warn!(%error, "stateless runs could not be removed"),
+        }
+    }
+    let (gone, kept): (Vec<_>, Vec<_>) =
+        stateless.into_iter().partition(|row| removed.contains(&row.thread));
+    left.extend(kept);
+    let count = gone.len();
+    let forgetting = gone.into_iter().map(|row| forget(runtime.clone(), row));
+    stream::iter(forgetting).buffer_unordered(MAX_REMOVED_AT_ONCE).collect::<()>().await;
+    (count, left)
+}
+
+/// Tells agents with sessions of their own that a run's thread is gone.
+async fn forget(runtime: Runtime, row: RunRow) {
+    let named = (row.thread, &row.thread_id, &row.tenant);
+    runtime.registry().forget(runtime.services(), named).await;
 }
 
 /// Removes a run. Returns whether it is gone.

@@ -227,6 +227,10 @@ pub trait Housekeeping: Send + Sync + fmt::Debug {
     /// Removes a quarantined thread with all its data, without reading the damaged part, and returns its key. `None` when no thread of this id is quarantined in the scope.
     /// Fails as [`Append::append`].
     async fn erase_quarantined(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadKey>>;
+    /// Removes those of these threads that are ephemeral, undamaged and without an open run, with all their data, in one transaction. Returns them.
+    /// An owner that still has such a thread in memory gets `ownership_lost` for its next append.
+    /// Fails as [`Append::append`].
+    async fn remove_ephemeral(&self, threads: &[ThreadKey]) -> Result<Vec<ThreadKey>>;
     /// Quarantines a damaged thread: it is not read or written until the next start.
     fn quarantine(&self, thread: ThreadKey, why: &str);
 }

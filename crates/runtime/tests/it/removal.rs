@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use trilogue_domain::port::Clock;
 use trilogue_domain::{Answer, Body, Code, Json, Outcome, RunStatus};
-use trilogue_runtime::{AnswerTo, Options, ThreadChoice, ThreadPatch};
+use trilogue_runtime::{AnswerTo, Options, RunRequest, ThreadChoice, ThreadPatch};
 use trilogue_store::Range;
 use trilogue_store::rows::{MessageRow, Page, RetentionPolicy, RunFilter, ThreadFilter};
 
 use crate::fixture::{House, alice, new_run, on, scope, until};
+use crate::keeper::{furnished, keeps};
 
 const ROLLED_BACK: Option<Outcome> = Some(Outcome::Cancelled { reason: Some(Code::RunRolledBack) });
 
@@ -206,9 +207,9 @@ async fn a_state_is_set_only_while_the_thread_is_idle_where_that_is_asked_for() 
     }
 }
 
-#[tokio::test]
-async fn removals_by_retention_share_commits() {
-    let house = House::sqlite_with(Options {
+/// Stateless runs go after an hour, and retention looks for them all the time.
+fn hourly() -> Options {
+    Options {
         retention: RetentionPolicy {
             max_age: None,
             max_stateless_age: Some(Duration::from_secs(3600)),
@@ -217,8 +218,12 @@ async fn removals_by_retention_share_commits() {
         },
         retention_interval: Duration::from_millis(5),
         ..Options::default()
-    })
-    .await;
+    }
+}
+
+#[tokio::test]
+async fn removals_by_retention_share_commits() {
+    let house = House::sqlite_with(hourly()).await;
     for _ in 0..60 {
         house.run("say:x", ThreadChoice::Stateless).await;
     }
@@ -227,22 +232,27 @@ async fn removals_by_retention_share_commits() {
     house.clock.advance(Duration::from_secs(3601));
     until("all are gone", || async { house.store.stats().await.unwrap().runs == 0 }).await;
     let made = house.store.stats().await.unwrap().commits - before.commits;
-    assert!(made < 45, "{made} commits for 60 removals");
+    assert!(made < 10, "{made} commits for 60 removals");
+}
+
+#[tokio::test]
+async fn retention_tells_agents_that_keep_sessions() {
+    for house in [House::with(hourly()).await, House::sqlite_with(hourly()).await] {
+        let (house, keeper) = furnished(house).await;
+        let new =
+            RunRequest { thread: ThreadChoice::Stateless, ..keeps(&house.main, "bind:s say:x") };
+        let run = house.submit(new).await.settled.wait().await.unwrap();
+        house.clock.advance(Duration::from_secs(3601));
+        until("the agent was told", || async { !keeper.forgotten.lock().unwrap().is_empty() })
+            .await;
+        assert!(house.is_gone(&run).await);
+        assert_eq!(*keeper.forgotten.lock().unwrap(), [run.thread_id]);
+    }
 }
 
 #[tokio::test]
 async fn a_stateless_run_leaves_itself_alone_and_goes_in_its_time() {
-    let options = Options {
-        retention: RetentionPolicy {
-            max_age: None,
-            max_stateless_age: Some(Duration::from_secs(3600)),
-            max_runs_per_thread: None,
-            max_runs_per_tenant: None,
-        },
-        retention_interval: Duration::from_millis(5),
-        ..Options::default()
-    };
-    for house in [House::with(options.clone()).await, House::sqlite_with(options).await] {
+    for house in [House::with(hourly()).await, House::sqlite_with(hourly()).await] {
         let usual = house.run("say:x", ThreadChoice::Existing(house.main.clone())).await;
         let mut new = new_run(r#"say:x set:{"n":1}"#, ThreadChoice::Stateless);
         new.request = Some(Json::parse(r#"{"agent_id":"x"}"#).unwrap());

@@ -1,4 +1,4 @@
-//! The store's state when its disk fails, and quarantined threads.
+//! The store's state when its disk fails, and threads that nobody reads: damaged ones, and removed ones whose rows are still being deleted.
 //!
 //! ```text
 //! healthy ⇄ full           the disk is full; back when there is room again
@@ -7,9 +7,9 @@
 //!    └─────────▶ corrupt   the engine's own structures are damaged; until it is restored
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::lock;
 use trilogue_domain::{Scope, ThreadKey};
 
-use super::{closed, damaged};
+use super::{closed, damaged, no_thread};
 use crate::rows::{InterruptRow, RunRow, ThreadRow};
 
 /// The shortest interval between two probes of a full disk.
@@ -41,6 +41,15 @@ pub(crate) struct Health {
     detail: Mutex<String>,
     probed: Mutex<Option<Instant>>,
     pub(crate) quarantine: Quarantine,
+    pub(crate) hidden: HiddenThreads,
+}
+
+/// Removed threads whose rows are deleted in parts: they exist for nobody.
+#[derive(Debug, Default)]
+pub(crate) struct HiddenThreads {
+    /// Lets a store without such a thread pass without a lock.
+    count: AtomicUsize,
+    threads: Mutex<HashSet<ThreadKey>>,
 }
 
 /// Threads with damaged data, with the first damage that was found.
@@ -109,6 +118,7 @@ impl Health {
             detail: Mutex::default(),
             probed: Mutex::default(),
             quarantine: Quarantine::default(),
+            hidden: HiddenThreads::default(),
         }
     }
 
@@ -211,9 +221,44 @@ impl Health {
         }
     }
 
-    /// Fails with `thread_quarantined`.
+    /// Fails with `thread_quarantined`; with `thread_not_found` for a removed thread.
     pub(crate) fn check_thread(&self, thread: ThreadKey) -> Result<()> {
+        if self.hidden.contains(thread) {
+            return Err(no_thread(thread));
+        }
         self.quarantine.check(thread)
+    }
+
+    /// The row that was found, if the scope sees it and its thread is not hidden. Fails as [`Quarantine::check`].
+    pub(crate) fn visible<R: OwnedRow>(
+        &self,
+        scope: &Scope,
+        found: Option<R>,
+    ) -> Result<Option<R>> {
+        let found = found.filter(|row| !self.hidden.contains(row.thread_key()));
+        self.quarantine.visible(scope, found)
+    }
+}
+
+// === impl HiddenThreads ===
+
+impl HiddenThreads {
+    pub(crate) fn contains(&self, thread: ThreadKey) -> bool {
+        self.count.load(Ordering::Acquire) > 0 && lock(&self.threads).contains(&thread)
+    }
+
+    /// Hides a thread, before the transaction that removes it commits.
+    pub(crate) fn hide(&self, thread: ThreadKey) {
+        let mut threads = lock(&self.threads);
+        threads.insert(thread);
+        self.count.store(threads.len(), Ordering::Release);
+    }
+
+    /// Forgets a thread of which nothing is left, or whose removal was rolled back.
+    pub(crate) fn forget(&self, thread: ThreadKey) {
+        let mut threads = lock(&self.threads);
+        threads.remove(&thread);
+        self.count.store(threads.len(), Ordering::Release);
     }
 }
 

@@ -113,6 +113,21 @@ impl Housekeeping for MemoryStore {
         Ok(Some(key))
     }
 
+    async fn remove_ephemeral(&self, threads: &[ThreadKey]) -> Result<Vec<ThreadKey>> {
+        let (ended, removed) = {
+            let mut state = self.open()?;
+            let ended: Vec<_> =
+                threads.iter().copied().filter(|key| state.is_ended_ephemeral(*key)).collect();
+            for key in &ended {
+                state.remove_thread(*key);
+            }
+            (ended, std::mem::take(&mut state.removed))
+        };
+        // Outside of the lock: it may be much.
+        drop(removed);
+        Ok(ended)
+    }
+
     fn quarantine(&self, thread: ThreadKey, why: &str) {
         self.inner.lock().quarantine.add(thread, why);
     }
@@ -127,6 +142,17 @@ impl State {
         runs.filter(|run| self.quarantine.check(run.row.thread).is_ok())
             .map(|run| Arc::clone(&run.row))
             .collect()
+    }
+
+    /// Whether a thread is ephemeral, undamaged, and has no open run.
+    fn is_ended_ephemeral(&self, key: ThreadKey) -> bool {
+        let is_open =
+            |run: &RunKey| self.runs.get(run).is_some_and(|run| !run.row.status.is_terminal());
+        self.quarantine.check(key).is_ok()
+            && self
+                .threads
+                .get(&key)
+                .is_some_and(|thread| thread.row.ephemeral && !thread.runs.iter().any(is_open))
     }
 
     fn forget_old_idempotency(&mut self, now: Timestamp) {

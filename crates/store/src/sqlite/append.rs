@@ -63,8 +63,8 @@ impl Append for SqliteStore {
             if taken.thread.owner_node != node {
                 taken.thread.owner_node.clone_from(&node);
                 taken.thread.epoch += 1;
-                apply::write_thread(writer.conn, &taken.thread)?;
-                writer.changed.threads.push(thread);
+                apply::write_thread(writer.conn, &taken.thread, false)?;
+                writer.threads.changed.push(thread);
                 let head = Head { epoch: taken.thread.epoch, last: taken.last };
                 writer.heads.set(thread, Some(head));
             }

@@ -1,15 +1,16 @@
 //! Applying one batch inside a transaction.
 
+use std::sync::Arc;
+
 use rusqlite::{Connection, ErrorCode, PrepFlags, Statement, params};
 
 use trilogue_domain::limits::IDEMPOTENCY_KEPT;
 use trilogue_domain::{MessageId, ThreadKey};
 
-use super::Context;
 use super::error::SqliteError;
-use super::heads::Heads;
+use super::job::WriteContext;
 use super::row::{one, write, write_encoded};
-use super::{blob, queue, remove, search, thread_agents};
+use super::{blob, queue, remove, search, thread_agents, thread_removal};
 use crate::core::already_exists;
 use crate::core::batch::Head;
 use crate::core::table::TableRow;
@@ -23,49 +24,48 @@ use crate::rows::{
 #[derive(Debug, Default)]
 pub(super) struct InsertFrame<'c>(Option<Statement<'c>>);
 
-/// Checks epoch and expected number before any statement of the batch.
-pub(super) fn check_head(
-    conn: &Connection,
-    context: &Context,
-    heads: &mut Heads,
-    batch: &Batch,
-) -> Result<(), SqliteError> {
-    if !batch.removes_thread() {
-        context.health.check_thread(batch.thread)?;
-    }
-    let head = heads.get(conn, context, batch.thread)?;
-    Ok(batch.check_head(head)?)
+/// Which of the first rows of a batch cannot be there yet: those of a thread that the batch makes.
+struct NewRows {
+    thread: bool,
+    run: bool,
 }
 
-pub(super) fn batch<'c>(
-    conn: &'c Connection,
-    insert: &mut InsertFrame<'c>,
-    heads: &mut Heads,
-    blobs: &mut blob::PendingBlobs,
-    batch: &Batch,
-) -> Result<(), SqliteError> {
-    for frame in &batch.frames {
-        insert.frame(conn, frame)?;
+/// Checks epoch and expected number before any statement of the batch. Returns whether the batch makes its thread.
+pub(super) fn check_head(writer: &WriteContext<'_>, batch: &Batch) -> Result<bool, SqliteError> {
+    if !batch.removes_thread() {
+        writer.context.health.check_thread(batch.thread)?;
     }
-    let last = batch.last();
-    heads.set(batch.thread, Some(Head { epoch: batch.epoch, last }));
+    let head = writer.heads.get(writer.conn, writer.context, batch.thread)?;
+    batch.check_head(head)?;
+    Ok(head.is_none())
+}
+
+/// Writes the rows of a batch whose frames are written.
+pub(super) fn batch(
+    writer: &mut WriteContext<'_>,
+    batch: &Batch,
+    is_new: bool,
+) -> Result<(), SqliteError> {
+    let (conn, last) = (writer.conn, batch.last());
+    writer.heads.set(batch.thread, Some(Head { epoch: batch.epoch, last }));
+    let mut new = NewRows { thread: is_new, run: is_new };
     // A thread's first row must precede its blob references, and these must precede a removal.
     let mut has_named = batch.blobs.is_empty();
     for change in &batch.changes {
         match change {
             Change::Thread(row) => {
-                heads.set(batch.thread, Some(Head { epoch: row.epoch, last }));
+                writer.heads.set(batch.thread, Some(Head { epoch: row.epoch, last }));
             }
             Change::RemoveRun(_) | Change::RemoveThread if !has_named => {
-                blob::refer(conn, blobs, batch)?;
+                blob::refer(conn, writer.blobs, batch)?;
                 has_named = true;
             }
             _ => {}
         }
-        write_change(conn, heads, blobs, batch.thread, change)?;
+        write_change(writer, batch.thread, change, &mut new)?;
     }
     if !has_named {
-        blob::refer(conn, blobs, batch)?;
+        blob::refer(conn, writer.blobs, batch)?;
     }
     thread_agents::note_of_batch(conn, batch)
 }
@@ -77,6 +77,14 @@ impl<'c> InsertFrame<'c> {
         "INSERT INTO frames (thread, run, first, last, first_run, body)",
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
     );
+
+    pub(super) fn all(
+        &mut self,
+        conn: &'c Connection,
+        frames: &[Arc<Frame>],
+    ) -> Result<(), SqliteError> {
+        frames.iter().try_for_each(|frame| self.frame(conn, frame))
+    }
 
     fn frame(&mut self, conn: &'c Connection, frame: &Frame) -> Result<(), SqliteError> {
         let statement = match self.0.take() {
@@ -96,15 +104,15 @@ impl<'c> InsertFrame<'c> {
 }
 
 fn write_change(
-    conn: &Connection,
-    heads: &mut Heads,
-    blobs: &mut blob::PendingBlobs,
+    writer: &mut WriteContext<'_>,
     thread: ThreadKey,
     change: &Change,
+    new: &mut NewRows,
 ) -> Result<(), SqliteError> {
+    let conn = writer.conn;
     match change {
-        Change::Thread(row) => write_thread(conn, row),
-        Change::Run(row) => write_run(conn, row),
+        Change::Thread(row) => write_thread(conn, row, std::mem::take(&mut new.thread)),
+        Change::Run(row) => write_run(conn, row, std::mem::take(&mut new.run)),
         Change::Message(row) => write_message(conn, row),
         Change::Alias(message, alias) => write_alias(conn, thread, message, alias),
         Change::Checkpoint(row) => write_checkpoint(conn, row),
@@ -113,15 +121,17 @@ fn write_change(
         Change::Idempotency(row) => write_idempotency(conn, row),
         Change::Offer(item) => queue::offer(conn, item),
         Change::Withdraw(kind, key) => queue::withdraw(conn, thread, *kind, key),
-        Change::RemoveRun(run) => remove::run(conn, blobs, thread, *run),
-        Change::RemoveThread => {
-            heads.set(thread, None);
-            remove::thread(conn, blobs, thread)
-        }
+        Change::RemoveRun(run) => remove::run(conn, writer.blobs, thread, *run),
+        Change::RemoveThread => thread_removal::remove(writer, &[thread]),
     }
 }
 
-pub(super) fn write_thread(conn: &Connection, row: &ThreadRow) -> Result<(), SqliteError> {
+/// `is_new` says that there is no such row: then no statement looks for it.
+pub(super) fn write_thread(
+    conn: &Connection,
+    row: &ThreadRow,
+    is_new: bool,
+) -> Result<(), SqliteError> {
     // A row whose indexed columns stay is updated: an insert would rewrite every index.
     const UPDATE: &str = concat!(
         "UPDATE threads SET owner_node = ?6, epoch = ?7, body = ?9",
@@ -133,17 +143,17 @@ pub(super) fn write_thread(conn: &Connection, row: &ThreadRow) -> Result<(), Sql
         " ON CONFLICT (key) DO UPDATE SET tenant = ?3, id = ?4, owner = ?5, owner_node = ?6,",
         " epoch = ?7, ephemeral = ?8, body = ?9"
     );
-    update_or_insert(conn, UPDATE, INSERT, row)
+    update_or_insert(conn, (!is_new).then_some(UPDATE), INSERT, row)
         .map_err(|error| taken(error, "thread", row.id.as_str()))?;
-    let is_new =
-        search::write(conn, search::SearchKind::Thread, row.key.0, &row.tenant, &row.metadata)?;
-    if is_new {
+    let owner = (search::SearchKind::Thread, row.key.0);
+    let has_changed = search::write(conn, owner, &row.tenant, &row.metadata, is_new)?;
+    if has_changed {
         thread_agents::renew(conn, row)?;
     }
     Ok(())
 }
 
-fn write_run(conn: &Connection, row: &RunRow) -> Result<(), SqliteError> {
+fn write_run(conn: &Connection, row: &RunRow, is_new: bool) -> Result<(), SqliteError> {
     const UPDATE: &str = concat!(
         "UPDATE runs SET status = ?7, ended_at = ?8, body = ?10 WHERE key = ?2",
         " AND tenant = ?3 AND id = ?4 AND thread = ?1 AND principal = ?5",
@@ -155,23 +165,26 @@ fn write_run(conn: &Connection, row: &RunRow) -> Result<(), SqliteError> {
         " ON CONFLICT (key) DO UPDATE SET thread = ?1, tenant = ?3, id = ?4, principal = ?5,",
         " agent = ?6, status = ?7, ended_at = ?8, stateless = ?9, body = ?10"
     );
-    update_or_insert(conn, UPDATE, INSERT, row)
+    update_or_insert(conn, (!is_new).then_some(UPDATE), INSERT, row)
         .map_err(|error| taken(error, "run", row.id.as_str()))?;
-    search::write(conn, search::SearchKind::Run, row.key.0, &row.tenant, &row.metadata)?;
+    let owner = (search::SearchKind::Run, row.key.0);
+    search::write(conn, owner, &row.tenant, &row.metadata, is_new)?;
     Ok(())
 }
 
 fn update_or_insert<R: TableRow>(
     conn: &Connection,
-    update: &str,
+    update: Option<&str>,
     insert: &str,
     row: &R,
 ) -> rusqlite::Result<()> {
     let body = row.encode();
-    if write_encoded(&mut conn.prepare_cached(update)?, row, &body, &[])? == 0 {
-        write_encoded(&mut conn.prepare_cached(insert)?, row, &body, &[])?;
+    if let Some(update) = update
+        && write_encoded(&mut conn.prepare_cached(update)?, row, &body, &[])? > 0
+    {
+        return Ok(());
     }
-    Ok(())
+    write_encoded(&mut conn.prepare_cached(insert)?, row, &body, &[]).map(drop)
 }
 
 fn write_message(conn: &Connection, row: &MessageRow) -> Result<(), SqliteError> {
@@ -237,7 +250,9 @@ fn write_idempotency(conn: &Connection, row: &IdempotencyRow) -> Result<(), Sqli
         " VALUES (?1, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         " ON CONFLICT (tenant, principal, agent, text)",
         " DO UPDATE SET thread = ?1, run = ?7, created_at = ?8, body = ?9",
-        " WHERE created_at < ?10 OR (thread = ?1 AND run = ?7)"
+        " WHERE created_at < ?10 OR (thread = ?1 AND run = ?7)",
+        // Its thread was removed, and its rows are being deleted.
+        " OR NOT EXISTS (SELECT 1 FROM threads WHERE threads.key = idempotency.thread)"
     );
     if write(conn, sql, row, &[&forgotten])? == 0 {
         return Err(already_exists("idempotency key", &row.key.text).into());

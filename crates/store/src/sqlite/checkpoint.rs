@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::wal::CheckpointMode;
 use rusqlite::{Connection, ErrorCode, MAIN_DB};
@@ -108,8 +108,10 @@ impl Checkpointer {
 
     /// Content was removed: the log must not keep it.
     pub(super) fn erase(&self) {
-        self.erase.store(true, Ordering::Release);
-        self.nudge();
+        // One wake begins the delay; more would be taken for a log that has grown.
+        if !self.erase.swap(true, Ordering::AcqRel) {
+            self.nudge();
+        }
     }
 
     pub(super) fn end(mut self) {
@@ -176,11 +178,8 @@ impl CheckpointWorker {
             if !self.erase.load(Ordering::Acquire) {
                 let Ok(()) = woken.recv() else { return };
             }
-            if self.erase.load(Ordering::Acquire) {
-                match woken.recv_timeout(ERASE_DELAY) {
-                    Err(RecvTimeoutError::Disconnected) => return,
-                    Ok(()) | Err(RecvTimeoutError::Timeout) => {}
-                }
+            if self.erase.load(Ordering::Acquire) && !self.gather_erasures(woken) {
+                return;
             }
             if self.health.state() >= StoreState::ReadOnly {
                 // A log that could not be synchronised is not touched any more; wait for the end.
@@ -188,6 +187,18 @@ impl CheckpointWorker {
                 continue;
             }
             self.checkpoint();
+        }
+    }
+
+    /// Waits for erasures that can share the emptying of the log, and moves a log that grows meanwhile. `false` when the store closes.
+    fn gather_erasures(&self, woken: &Receiver<()>) -> bool {
+        let until = Instant::now() + ERASE_DELAY;
+        loop {
+            match woken.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(()) => self.move_pages(),
+                Err(RecvTimeoutError::Timeout) => return true,
+                Err(RecvTimeoutError::Disconnected) => return false,
+            }
         }
     }
 
@@ -213,8 +224,10 @@ impl CheckpointWorker {
 
     fn checkpoint(&self) {
         let erases = self.erase.swap(false, Ordering::AcqRel);
-        if !erases {
-            return self.move_pages();
+        // Beside the writer, which waits only while the rest is moved.
+        self.move_pages();
+        if !erases || self.health.state() >= StoreState::ReadOnly {
+            return;
         }
         match self.conn.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::TRUNCATE) {
             Ok(_) => {}

@@ -75,7 +75,7 @@ impl Configurations for SqliteStore {
                     " AND (?3 IS NULL OR owner = ?3)"
                 ))?
                 .execute(params![scope.tenant.as_str(), id.as_str(), owner])?;
-            writer.changed.removes |= removed > 0;
+            writer.threads.removes |= removed > 0;
             Ok(removed > 0)
         })
         .await
@@ -97,7 +97,7 @@ impl Configurations for SqliteStore {
                 " ORDER BY expires_at, key LIMIT ?2)"
             );
             let removed = writer.conn.prepare_cached(sql)?.execute([now, limit])?;
-            writer.changed.removes |= removed > 0;
+            writer.threads.removes |= removed > 0;
             Ok(removed)
         })
         .await

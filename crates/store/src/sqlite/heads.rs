@@ -1,7 +1,7 @@
 //! The ends of logs, which an append is compared with.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -9,7 +9,7 @@ use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{RunKey, ThreadKey};
 
 use super::Context;
-use super::error::SqliteError;
+use super::error::{SqliteError, lock};
 use super::row;
 use crate::core::batch::Head;
 use crate::record::Frame;
@@ -18,12 +18,25 @@ use crate::rows::ThreadRow;
 /// The most remembered heads; beyond that all are forgotten and looked up again.
 const MAX_HEADS: usize = 65_536;
 
-/// Heads of recently written threads, and those of the current transaction.
+/// The durable heads of the logs that were written last. Only the writer changes them; readers spare a look-up.
 #[derive(Debug, Default)]
-pub(super) struct Heads {
-    committed: HashMap<ThreadKey, Head>,
-    /// `None` for a thread that the transaction removes.
-    open: HashMap<ThreadKey, Option<Head>>,
+pub(super) struct DurableHeads(Mutex<HashMap<ThreadKey, Head>>);
+
+/// The heads that the current transaction makes; `None` for a thread that it removes.
+#[derive(Debug, Default)]
+pub(super) struct Heads(HashMap<ThreadKey, Option<Head>>);
+
+// === impl DurableHeads ===
+
+impl DurableHeads {
+    fn get(&self, thread: ThreadKey) -> Option<Head> {
+        lock(&self.0).get(&thread).copied()
+    }
+
+    /// The last number of a log that was written lately.
+    pub(super) fn last(&self, thread: ThreadKey) -> Option<u64> {
+        self.get(thread).map(|head| head.last)
+    }
 }
 
 // === impl Heads ===
@@ -31,16 +44,16 @@ pub(super) struct Heads {
 impl Heads {
     /// The head as the current transaction sees it; `None` when there is no such thread.
     pub(super) fn get(
-        &mut self,
+        &self,
         conn: &Connection,
         context: &Context,
         thread: ThreadKey,
     ) -> Result<Option<Head>, SqliteError> {
-        if let Some(head) = self.open.get(&thread) {
+        if let Some(head) = self.0.get(&thread) {
             return Ok(*head);
         }
-        if let Some(head) = self.committed.get(&thread) {
-            return Ok(Some(*head));
+        if let Some(head) = context.heads.get(thread) {
+            return Ok(Some(head));
         }
         let Some(row) = row::one::<ThreadRow>(conn, "WHERE key = ?1", [thread.0])? else {
             return Ok(None);
@@ -50,23 +63,25 @@ impl Heads {
 
     /// Notes the thread's head after the current transaction.
     pub(super) fn set(&mut self, thread: ThreadKey, head: Option<Head>) {
-        self.open.insert(thread, head);
+        self.0.insert(thread, head);
     }
 
-    pub(super) fn commit(&mut self) {
-        if self.committed.len() + self.open.len() > MAX_HEADS {
-            self.committed.clear();
+    /// The transaction is durable.
+    pub(super) fn commit(&mut self, durable: &DurableHeads) {
+        let mut durable = lock(&durable.0);
+        if durable.len() + self.0.len() > MAX_HEADS {
+            durable.clear();
         }
-        for (thread, head) in self.open.drain() {
+        for (thread, head) in self.0.drain() {
             match head {
-                Some(head) => self.committed.insert(thread, head),
-                None => self.committed.remove(&thread),
+                Some(head) => durable.insert(thread, head),
+                None => durable.remove(&thread),
             };
         }
     }
 
     pub(super) fn rollback(&mut self) {
-        self.open.clear();
+        self.0.clear();
     }
 }
 
@@ -76,6 +91,9 @@ pub(super) fn last(
     context: &Context,
     thread: ThreadKey,
 ) -> Result<u64, SqliteError> {
+    if context.health.hidden.contains(thread) {
+        return Ok(0);
+    }
     let newest = conn
         .prepare_cached(concat!(
             "SELECT thread, run, first, last, first_run, body FROM frames",

@@ -6,7 +6,7 @@ use trilogue_domain::{CheckpointKey, RunId, RunKey, Scope, ThreadId, ThreadKey, 
 
 use super::error::SqliteError;
 use super::job::{WorkKind, WriteContext};
-use super::{SqliteStore, remove, row};
+use super::{SqliteStore, row, thread_removal};
 use crate::port::Housekeeping;
 use crate::rows::{
     CheckpointRow, IdempotencyKey, IdempotencyRow, RetentionPolicy, RunRow, ThreadRow,
@@ -28,7 +28,7 @@ impl Housekeeping for SqliteStore {
     }
 
     async fn thread_by_key(&self, key: ThreadKey) -> Result<Option<ThreadRow>> {
-        self.context.health.check_thread(key)?;
+        self.context.health.quarantine.check(key)?;
         self.read(move |conn, _| row::one(conn, "WHERE key = ?1", [key.0])).await
     }
 
@@ -118,38 +118,39 @@ impl Housekeeping for SqliteStore {
 
     async fn erase_quarantined(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadKey>> {
         let (scope, id) = (scope.clone(), id.clone());
-        let erased = self
-            .write(WorkKind::VITAL, move |writer: &mut WriteContext<'_>| {
-                // Only the key columns are read: the row itself may be damaged.
-                let found: Option<(i64, String)> = writer
-                    .conn
-                    .prepare_cached("SELECT key, owner FROM threads WHERE tenant = ?1 AND id = ?2")?
-                    .query_row([scope.tenant.as_str(), id.as_str()], |row| {
-                        Ok((row.get(0)?, row.get(1)?))
-                    })
-                    .optional()?;
-                let visible = |owner: &str| {
-                    scope.owner.as_ref().is_none_or(|principal| principal.as_str() == owner)
-                };
-                let Some((key, _)) = found.filter(|(_, owner)| visible(owner)) else {
-                    return Ok(None);
-                };
-                let key = ThreadKey(key);
-                if writer.context.health.check_thread(key).is_ok() {
-                    return Ok(None);
-                }
-                writer.heads.set(key, None);
-                remove::thread(writer.conn, writer.blobs, key)?;
-                writer.changed.threads.push(key);
-                writer.changed.removes = true;
-                Ok(Some(key))
-            })
-            .await?;
-        if let Some(key) = erased {
-            self.context.health.quarantine.remove(key);
-            self.context.tails.ended(key);
-        }
-        Ok(erased)
+        self.write(WorkKind::VITAL, move |writer: &mut WriteContext<'_>| {
+            // Only the key columns are read: the row itself may be damaged.
+            let found: Option<(i64, String)> = writer
+                .conn
+                .prepare_cached("SELECT key, owner FROM threads WHERE tenant = ?1 AND id = ?2")?
+                .query_row([scope.tenant.as_str(), id.as_str()], |row| {
+                    Ok((row.get(0)?, row.get(1)?))
+                })
+                .optional()?;
+            let visible = |owner: &str| {
+                scope.owner.as_ref().is_none_or(|principal| principal.as_str() == owner)
+            };
+            let Some((key, _)) = found.filter(|(_, owner)| visible(owner)) else {
+                return Ok(None);
+            };
+            let key = ThreadKey(key);
+            if writer.context.health.quarantine.check(key).is_ok() {
+                return Ok(None);
+            }
+            thread_removal::remove(writer, &[key])?;
+            Ok(Some(key))
+        })
+        .await
+    }
+
+    async fn remove_ephemeral(&self, threads: &[ThreadKey]) -> Result<Vec<ThreadKey>> {
+        let threads = threads.to_vec();
+        self.write(WorkKind::VITAL, move |writer: &mut WriteContext<'_>| {
+            let ended = thread_removal::ended(writer, &threads)?;
+            thread_removal::remove(writer, &ended)?;
+            Ok(ended)
+        })
+        .await
     }
 
     fn quarantine(&self, thread: ThreadKey, why: &str) {
@@ -161,10 +162,12 @@ impl SqliteStore {
     pub(super) fn unless_quarantined<T>(
         &self,
         found: Option<T>,
-        thread: impl FnOnce(&T) -> ThreadKey,
+        thread: impl Fn(&T) -> ThreadKey,
     ) -> Result<Option<T>> {
+        let health = &self.context.health;
+        let found = found.filter(|row| !health.hidden.contains(thread(row)));
         if let Some(row) = &found {
-            self.context.health.check_thread(thread(row))?;
+            health.quarantine.check(thread(row))?;
         }
         Ok(found)
     }

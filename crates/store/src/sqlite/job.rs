@@ -45,15 +45,20 @@ pub(super) struct WriteContext<'a> {
     pub(super) context: &'a Context,
     pub(super) heads: &'a mut Heads,
     pub(super) blobs: &'a mut PendingBlobs,
-    pub(super) changed: &'a mut ChangedThreads,
+    pub(super) threads: &'a mut ChangedThreads,
 }
 
-/// Threads that jobs other than appends change, so that caches can be updated.
+/// What a transaction changes beside its appends' rows, so that caches, readers and the log follow.
 #[derive(Debug, Default)]
 pub(super) struct ChangedThreads {
-    pub(super) threads: Vec<ThreadKey>,
-    /// Whether they remove content, which must then leave the log and the tails of these threads too.
+    /// Whether it removes content of no thread.
     pub(super) removes: bool,
+    /// Those of which a job that is no append changed rows.
+    pub(super) changed: Vec<ThreadKey>,
+    /// Those that are removed.
+    pub(super) removed: Vec<ThreadKey>,
+    /// Those of them whose rows are deleted later.
+    pub(super) hidden: Vec<ThreadKey>,
 }
 
 /// A change that can run again when its transaction was rolled back because of another.

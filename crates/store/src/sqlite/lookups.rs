@@ -8,10 +8,11 @@ use crate::core::health::OwnedRow;
 use crate::core::table::TableRow;
 use crate::rows::{CheckpointRow, MessageRow, RunRow, ThreadRow};
 
-/// The oldest message of an id whose run an owner has created; of any owner where it is null.
+/// The oldest message of an id whose run an owner has created; of any owner where it is null. A message of a removed thread may still be there.
 pub(super) const OF_RUN_SEEN: &str = concat!(
     "WHERE tenant = ?1 AND id = ?2 AND EXISTS (SELECT 1 FROM runs",
     " WHERE runs.key = messages.run AND runs.tenant = ?1 AND (?3 IS NULL OR runs.principal = ?3))",
+    " AND EXISTS (SELECT 1 FROM threads WHERE threads.key = messages.thread)",
     " ORDER BY key LIMIT 1"
 );
 /// The oldest message that its agent knows by an id.
@@ -25,7 +26,7 @@ pub(super) fn by_id<R: TableRow + OwnedRow>(
 ) -> Result<Option<R>, SqliteError> {
     let rest = "WHERE tenant = ?1 AND id = ?2";
     let found = one(conn, rest, params![scope.tenant.as_str(), id])?;
-    Ok(context.health.quarantine.visible(scope, found)?)
+    Ok(context.health.visible(scope, found)?)
 }
 
 pub(super) fn thread_of(
@@ -35,7 +36,7 @@ pub(super) fn thread_of(
     key: ThreadKey,
 ) -> Result<Option<ThreadRow>, SqliteError> {
     let found = one::<ThreadRow>(conn, "WHERE key = ?1", [key.0])?;
-    Ok(context.health.quarantine.visible(scope, found)?)
+    Ok(context.health.visible(scope, found)?)
 }
 
 /// The oldest message of this id whose run the scope sees.

@@ -3,7 +3,8 @@
 //! | file | purpose |
 //! |---|---|
 //! | `schema`, `search`, `thread_agents` | the tables, their migrations, the search rows |
-//! | `writer`, `job`, `apply`, `heads`, `remove`, `blob`, `queue` | the writer's transactions |
+//! | `writer`, `log_upkeep`, `job`, `job_queue`, `apply`, `heads`, `blob`, `queue` | the writer's transactions |
+//! | `remove`, `thread_removal` | removing runs and threads |
 //! | `checkpoint`, `wal_file`, `disk_space`, `error`, `file` | the write-ahead log, the disk, failures, the files |
 //! | `inspect` | damage in SQLite's own structures |
 //! | `row`, `frames`, `lookups`, `access_path`, `listing`, `thread_listing` | look-ups on the readers' connections |
@@ -33,7 +34,9 @@ mod heads;
 mod housekeeping;
 mod inspect;
 mod job;
+mod job_queue;
 mod listing;
+mod log_upkeep;
 mod lookups;
 mod open;
 mod queue;
@@ -48,6 +51,7 @@ mod search;
 mod tests;
 mod thread_agents;
 mod thread_listing;
+mod thread_removal;
 mod tokens;
 mod verify;
 mod wal_file;
@@ -70,6 +74,7 @@ pub use verify::{VerifyReport, verify};
 use self::checkpoint::InheritedLog;
 use self::connection::Readers;
 use self::error::{Health, SqliteError, StoreState, lock};
+use self::heads::DurableHeads;
 use self::job::{Job, QueuedJob, WorkKind, WriteContext, task};
 use self::retention::RetentionBacklog;
 use self::row_cache::RowCache;
@@ -98,6 +103,7 @@ struct Context {
     readers: Readers,
     tails: Arc<Tails>,
     hot: RowCache,
+    heads: DurableHeads,
     retention: RetentionBacklog,
     keys: KeyCounters,
     offered: QueueSignal,

@@ -1,7 +1,7 @@
 //! Opening the file: lock, schema, sweep, keys, threads.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rusqlite::Connection;
@@ -15,12 +15,14 @@ use super::connection::{self, Readers};
 use super::disk_space::DiskSpace;
 use super::error::{Health, SqliteError, StoreState};
 use super::file::{self, FileLock, Reserve};
+use super::heads::DurableHeads;
 use super::retention::RetentionBacklog;
 use super::row_cache::RowCache;
 use super::schema;
 use super::writer::{DiskUpkeep, WriterThread};
 use super::{
     Context, KeyCounters, PERMIT_BYTES, QueueSignal, SqliteStore, backup, blob, inspect, remove,
+    thread_removal,
 };
 use crate::core::tail::{SharedReads, Tails};
 use crate::options::Options;
@@ -58,6 +60,9 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
     if swept > 0 {
         tracing::info!(swept, "removed content that no frame names");
     }
+    for thread in thread_removal::unfinished(&conn).map_err(settle)? {
+        health.hidden.hide(thread);
+    }
     let keys = KeyCounters::read(&conn).map_err(settle)?;
     let mut room = DiskSpace::new(Reserve::new(&path, options.reserve_bytes), options);
     room.apply_usual_limit(&conn).map_err(settle)?;
@@ -72,6 +77,7 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
         readers: Readers::new(&path, options),
         tails: Arc::new(Tails::new(options.tail_cache_bytes)),
         hot: RowCache::default(),
+        heads: DurableHeads::default(),
         retention: RetentionBacklog::default(),
         keys,
         offered: QueueSignal::default(),
@@ -109,6 +115,12 @@ fn queue_permits(options: &Options) -> usize {
 // === impl KeyCounters ===
 
 impl KeyCounters {
+    /// The last key of each kind that was given.
+    pub(super) fn last(&self) -> [(&'static str, i64); 3] {
+        [("thread", &self.thread), ("run", &self.run), ("checkpoint", &self.checkpoint)]
+            .map(|(kind, next)| (kind, next.load(Ordering::Relaxed) - 1))
+    }
+
     fn read(conn: &Connection) -> Result<Self, SqliteError> {
         let next = |kind: &str, sql: &str| -> Result<AtomicI64, SqliteError> {
             let stored: Option<i64> = conn.query_row(sql, [], |row| row.get(0))?;

@@ -11,6 +11,12 @@ use crate::rows::{Claim, DeadLetter, QueueItem, QueueKind, RetryDecision};
 
 /// The `free_at` of an item that cannot be claimed.
 const BLOCKED: i64 = i64::MAX;
+/// Items that are due. Those of a removed thread may still be there.
+pub(super) const CLAIMABLE: &str = concat!(
+    "SELECT id FROM queue WHERE kind = ?1 AND dead = 0 AND free_at <= ?2",
+    " AND (thread IS NULL OR EXISTS (SELECT 1 FROM threads WHERE threads.key = queue.thread))",
+    " ORDER BY free_at, id LIMIT ?3"
+);
 /// The columns of an entry behind those of its item.
 const ENTRY_COLUMNS: &str = "free_at, fence, attempts, held, dead, error, next";
 
@@ -64,13 +70,9 @@ pub(super) fn claim(
     lease_until: Timestamp,
     limit: usize,
 ) -> Result<Vec<Claim>, SqliteError> {
-    let sql = concat!(
-        "SELECT id FROM queue WHERE kind = ?1 AND dead = 0 AND free_at <= ?2",
-        " ORDER BY free_at, id LIMIT ?3"
-    );
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let due = conn
-        .prepare_cached(sql)?
+        .prepare_cached(CLAIMABLE)?
         .query_map(params![kind.as_str(), now.as_micros(), limit], |row| row.get(0))?
         .collect::<rusqlite::Result<Vec<i64>>>()?;
     let mut claims = Vec::with_capacity(due.len());
@@ -182,7 +184,11 @@ pub(super) fn dead(
     before: i64,
     mut each: impl FnMut(DeadLetter) -> bool,
 ) -> Result<(), SqliteError> {
-    let sql = select("WHERE tenant = ?1 AND dead = 1 AND kind = ?2 AND id < ?3 ORDER BY id DESC");
+    let sql = select(concat!(
+        "WHERE tenant = ?1 AND dead = 1 AND kind = ?2 AND id < ?3",
+        " AND (thread IS NULL OR EXISTS (SELECT 1 FROM threads WHERE threads.key = queue.thread))",
+        " ORDER BY id DESC"
+    ));
     let mut statement = conn.prepare_cached(&sql)?;
     let mut rows = statement.query(params![tenant.as_str(), kind.as_str(), before])?;
     while let Some(row) = rows.next()? {

@@ -25,7 +25,7 @@ impl Read for SqliteStore {
     async fn thread(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadRow>> {
         self.context.health.check_read()?;
         if let Some(row) = self.context.hot.thread(&scope.tenant, id) {
-            return self.context.health.quarantine.visible(scope, Some(row));
+            return self.context.health.visible(scope, Some(row));
         }
         let (scope, id) = (scope.clone(), id.clone());
         self.read(move |conn, context| by_id(conn, context, &scope, id.as_str())).await
@@ -34,7 +34,7 @@ impl Read for SqliteStore {
     async fn thread_of(&self, scope: &Scope, key: ThreadKey) -> Result<Option<ThreadRow>> {
         self.context.health.check_read()?;
         if let Some(row) = self.context.hot.thread_of(key) {
-            return self.context.health.quarantine.visible(scope, Some(row));
+            return self.context.health.visible(scope, Some(row));
         }
         let scope = scope.clone();
         self.read(move |conn, context| lookups::thread_of(conn, context, &scope, key)).await
@@ -147,7 +147,7 @@ impl Read for SqliteStore {
     ) -> Result<Option<BindingRow>> {
         self.context.health.check_read()?;
         if let Some((row, binding)) = self.context.hot.binding(&scope.tenant, thread, agent) {
-            return Ok(self.context.health.quarantine.visible(scope, Some(row))?.map(|_| binding));
+            return Ok(self.context.health.visible(scope, Some(row))?.map(|_| binding));
         }
         let (scope, thread, agent) = (scope.clone(), thread.clone(), agent.clone());
         self.read(move |conn, context| {
@@ -159,8 +159,12 @@ impl Read for SqliteStore {
     }
 
     async fn frames(&self, thread: ThreadKey, range: Range) -> Result<Vec<Arc<Frame>>> {
-        self.context.health.check_read()?;
-        self.context.health.check_thread(thread)?;
+        let health = &self.context.health;
+        health.check_read()?;
+        if health.hidden.contains(thread) {
+            return Ok(Vec::new());
+        }
+        health.check_thread(thread)?;
         if let Some(frames) = self.context.tails.frames(thread, range) {
             return Ok(frames);
         }
@@ -169,14 +173,24 @@ impl Read for SqliteStore {
     }
 
     async fn last_number(&self, thread: ThreadKey) -> Result<u64> {
-        self.context.health.check_thread(thread)?;
-        self.read(move |conn, context| heads::last(conn, context, thread)).await
+        self.context.health.check_read()?;
+        self.context.health.quarantine.check(thread)?;
+        match self.context.heads.last(thread) {
+            Some(last) => Ok(last),
+            None => self.read(move |conn, context| heads::last(conn, context, thread)).await,
+        }
     }
 
     fn tail(&self, thread: ThreadKey) -> Tail {
         let (tail, first) = self.context.tails.attach(thread);
-        // Only the first reader of a thread needs the look-up. It reads a frame, so it does not run here; the reader is woken by it.
-        if let (Some(entry), Ok(runtime)) = (first, tokio::runtime::Handle::try_current()) {
+        // Only the first reader of a thread needs the end of its log.
+        let Some(entry) = first else { return tail };
+        if let Some(last) = self.context.heads.last(thread) {
+            self.context.tails.found(thread, entry, last);
+            return tail;
+        }
+        // Looking it up reads a frame, so it does not run here; the reader is woken by it.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let context = Arc::clone(&self.context);
             runtime.spawn(async move {
                 let look_up = context.read(move |conn, context| heads::last(conn, context, thread));

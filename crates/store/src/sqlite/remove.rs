@@ -2,7 +2,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use trilogue_domain::{RunKey, ThreadKey};
 
 use super::error::SqliteError;
-use super::{apply, blob, row, search, thread_agents};
+use super::{apply, blob, row, search, thread_removal};
 use crate::rows::CheckpointRow;
 
 pub(super) const ABOUT_RUN: &str = "DELETE FROM queue WHERE about = ?2 AND thread = ?1";
@@ -12,36 +12,21 @@ pub(super) const UNDER_INTERRUPT: &str = concat!(
     " AND key IN (SELECT id FROM interrupts WHERE thread = ?1 AND run = ?2)"
 );
 
-/// The most frames and bytes that a transaction deletes for one removal, or for a part of one. The statements below read as many frames, or one more to see that there are.
+/// The most frames of a run, and bytes of frames, that a transaction deletes for one removal or for a part of one. The statements below read as many frames, or one more to see that there are.
 const MAX_FRAMES: i64 = 256;
-const MAX_BYTES: i64 = 4 * 1024 * 1024;
-/// In place of a run: all frames of a thread.
-const OF_ALL_RUNS: i64 = 0;
+pub(super) const MAX_BYTES: i64 = 4 * 1024 * 1024;
+/// In the place of a run: all of a thread.
+pub(super) const OF_ALL_RUNS: i64 = 0;
 
-/// Statements about the frames of a run or of a whole thread: `?1` is the thread, `?2` the run.
-struct FrameStatements {
-    /// How many there are, and their bytes; not more than is needed.
-    measure: &'static str,
-    delete: &'static str,
-    part: &'static str,
-}
-
-const OF_RUN: FrameStatements = FrameStatements {
-    measure: concat!(
-        "SELECT count(*), coalesce(sum(bytes), 0) FROM (SELECT length(body) AS bytes FROM frames",
-        " WHERE run = ?2 AND thread = ?1 LIMIT 257)"
-    ),
-    delete: "DELETE FROM frames WHERE run = ?2 AND thread = ?1",
-    part: "SELECT id, length(body) FROM frames WHERE run = ?2 AND thread = ?1 LIMIT 256",
-};
-const OF_THREAD: FrameStatements = FrameStatements {
-    measure: concat!(
-        "SELECT count(*), coalesce(sum(bytes), 0) FROM (SELECT length(body) AS bytes FROM frames",
-        " WHERE thread = ?1 AND ?2 = 0 LIMIT 257)"
-    ),
-    delete: "DELETE FROM frames WHERE thread = ?1 AND ?2 = 0",
-    part: "SELECT id, length(body) FROM frames WHERE thread = ?1 AND ?2 = 0 LIMIT 256",
-};
+/// How many frames a run has, and their bytes; not more than is needed.
+const MEASURE: &str = concat!(
+    "SELECT count(*), coalesce(sum(bytes), 0) FROM (SELECT length(body) AS bytes FROM frames",
+    " WHERE run = ?2 AND thread = ?1 LIMIT 257)"
+);
+const PART_OF_RUN: &str =
+    "SELECT id, length(body) FROM frames WHERE run = ?2 AND thread = ?1 LIMIT 256";
+const PART_OF_THREAD: &str =
+    "SELECT id, length(body) FROM frames WHERE thread = ?1 AND ?2 = 0 LIMIT 256";
 
 /// Removes a run of this thread, if it exists.
 pub(super) fn run(
@@ -55,7 +40,7 @@ pub(super) fn run(
         .query_row([run.0, thread.0], |row| row.get(0))
         .optional()?;
     note_gaps(conn, thread, run)?;
-    remove_frames(conn, thread, run.0, &OF_RUN)?;
+    remove_frames(conn, thread, run)?;
     if let Some(id) = id {
         remove_queue_items(conn, thread, run, &id)?;
         conn.prepare_cached("DELETE FROM idempotency WHERE thread = ?1 AND run = ?2")?
@@ -81,61 +66,17 @@ pub(super) fn run(
     blob::remove_unnamed(conn, blobs, &named)
 }
 
-pub(super) fn thread(
-    conn: &Connection,
-    blobs: &mut blob::PendingBlobs,
-    thread: ThreadKey,
-) -> Result<(), SqliteError> {
-    let named =
-        blob::named(conn, "SELECT DISTINCT blob FROM blob_refs WHERE thread = ?1", [thread.0])?;
-    search::remove(conn, search::SearchKind::Thread, thread.0)?;
-    thread_agents::remove(conn, thread)?;
-    conn.prepare_cached(
-        "DELETE FROM search WHERE kind = ?2 AND id IN (SELECT key FROM runs WHERE thread = ?1)",
-    )?
-    .execute([thread.0, search::SearchKind::Run as i64])?;
-    for (kind, sql) in [
-        ("run", "SELECT max(key) FROM runs WHERE thread = ?1"),
-        ("checkpoint", "SELECT max(key) FROM checkpoints WHERE thread = ?1"),
-        ("thread", "SELECT max(key) FROM threads WHERE key = ?1"),
-    ] {
-        let key = conn.prepare_cached(sql)?.query_row([thread.0], |row| row.get(0))?;
-        note_key(conn, kind, key)?;
-    }
-    remove_frames(conn, thread, OF_ALL_RUNS, &OF_THREAD)?;
-    for sql in [
-        "DELETE FROM gaps WHERE thread = ?1",
-        "DELETE FROM runs WHERE thread = ?1",
-        "DELETE FROM messages WHERE thread = ?1",
-        "DELETE FROM checkpoints WHERE thread = ?1",
-        "DELETE FROM interrupts WHERE thread = ?1",
-        "DELETE FROM bindings WHERE thread = ?1",
-        "DELETE FROM idempotency WHERE thread = ?1",
-        "DELETE FROM queue WHERE thread = ?1",
-        "DELETE FROM blob_refs WHERE thread = ?1",
-        "DELETE FROM threads WHERE key = ?1",
-    ] {
-        conn.prepare_cached(sql)?.execute([thread.0])?;
-    }
-    blob::remove_unnamed(conn, blobs, &named)
-}
-
-/// Deletes frames where they are few. Otherwise they are noted, so that nobody reads them, and [`sweep`] deletes them: no commit waits for a long removal.
-fn remove_frames(
-    conn: &Connection,
-    thread: ThreadKey,
-    run: i64,
-    of: &FrameStatements,
-) -> Result<(), SqliteError> {
+/// Deletes the frames of a run where they are few. Otherwise they are noted, so that nobody reads them, and [`sweep`] deletes them: no commit waits for a long removal.
+fn remove_frames(conn: &Connection, thread: ThreadKey, run: RunKey) -> Result<(), SqliteError> {
     let (count, bytes): (i64, i64) = conn
-        .prepare_cached(of.measure)?
-        .query_row([thread.0, run], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    if count <= MAX_FRAMES && bytes <= MAX_BYTES {
-        conn.prepare_cached(of.delete)?.execute([thread.0, run])?;
-        return Ok(());
-    }
-    conn.prepare_cached("INSERT OR IGNORE INTO removals (thread, run) VALUES (?1, ?2)")?
-        .execute([thread.0, run])?;
+        .prepare_cached(MEASURE)?
+        .query_row([thread.0, run.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let sql = if count <= MAX_FRAMES && bytes <= MAX_BYTES {
+        "DELETE FROM frames WHERE run = ?2 AND thread = ?1"
+    } else {
+        "INSERT OR IGNORE INTO removals (thread, run) VALUES (?1, ?2)"
+    };
+    conn.prepare_cached(sql)?.execute([thread.0, run.0])?;
     Ok(())
 }
 
@@ -145,17 +86,36 @@ pub(super) fn has_remains(conn: &Connection) -> Result<bool, SqliteError> {
     Ok(conn.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
 }
 
-/// Deletes one part of what removals have left: some frames, or one blob.
-pub(super) fn sweep(conn: &Connection, pending: &blob::PendingBlobs) -> Result<(), SqliteError> {
+/// Deletes one part of what removals have left: some frames, some other rows of one kind, or one blob. Returns a thread of which nothing is left with it.
+pub(super) fn sweep(
+    conn: &Connection,
+    pending: &blob::PendingBlobs,
+) -> Result<Option<ThreadKey>, SqliteError> {
     let next: Option<(i64, i64)> = conn
         .prepare_cached("SELECT thread, run FROM removals LIMIT 1")?
         .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    let Some((thread, run)) = next else { return blob::sweep_unnamed(conn, pending) };
-    let of = if run == OF_ALL_RUNS { &OF_THREAD } else { &OF_RUN };
+    let Some((thread, run)) = next else {
+        blob::sweep_unnamed(conn, pending)?;
+        return Ok(None);
+    };
+    let is_thread = run == OF_ALL_RUNS;
+    let has_more = sweep_frames(conn, thread, run)?
+        || (is_thread && thread_removal::sweep(conn, pending, ThreadKey(thread))?);
+    if has_more {
+        return Ok(None);
+    }
+    conn.prepare_cached("DELETE FROM removals WHERE thread = ?1 AND run = ?2")?
+        .execute([thread, run])?;
+    Ok(is_thread.then_some(ThreadKey(thread)))
+}
+
+/// Deletes some frames. `false` when none was left.
+fn sweep_frames(conn: &Connection, thread: i64, run: i64) -> Result<bool, SqliteError> {
+    let sql = if run == OF_ALL_RUNS { PART_OF_THREAD } else { PART_OF_RUN };
     let (mut part, mut bytes) = (Vec::new(), 0);
     {
-        let mut statement = conn.prepare_cached(of.part)?;
+        let mut statement = conn.prepare_cached(sql)?;
         let mut rows = statement.query([thread, run])?;
         while bytes < MAX_BYTES
             && let Some(row) = rows.next()?
@@ -167,11 +127,7 @@ pub(super) fn sweep(conn: &Connection, pending: &blob::PendingBlobs) -> Result<(
     for id in &part {
         conn.prepare_cached("DELETE FROM frames WHERE id = ?1")?.execute([id])?;
     }
-    if part.is_empty() {
-        conn.prepare_cached("DELETE FROM removals WHERE thread = ?1 AND run = ?2")?
-            .execute([thread, run])?;
-    }
-    Ok(())
+    Ok(!part.is_empty())
 }
 
 /// The largest key of this kind that was removed.
@@ -182,7 +138,7 @@ pub(super) fn removed_key(conn: &Connection, kind: &str) -> Result<i64, SqliteEr
     Ok(key.unwrap_or(0))
 }
 
-fn note_key(conn: &Connection, kind: &str, key: Option<i64>) -> Result<(), SqliteError> {
+pub(super) fn note_key(conn: &Connection, kind: &str, key: Option<i64>) -> Result<(), SqliteError> {
     let Some(key) = key else { return Ok(()) };
     conn.prepare_cached(concat!(
         "INSERT INTO removed_keys (kind, key) VALUES (?1, ?2)",

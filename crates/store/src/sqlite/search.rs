@@ -12,13 +12,14 @@ pub(super) enum SearchKind {
     Run = 2,
 }
 
-/// Makes the search rows match a row's metadata; returns whether they changed. Free when the metadata is the one they were made from.
+/// Makes the search rows of a row match its metadata; returns whether they changed. Free when the metadata is the one they were made from.
+/// `is_new` says that the row was just inserted and has none.
 pub(super) fn write(
     conn: &Connection,
-    kind: SearchKind,
-    id: i64,
+    (kind, id): (SearchKind, i64),
     tenant: &TenantId,
     metadata: &Json,
+    is_new: bool,
 ) -> Result<bool, SqliteError> {
     // Zero means "never made"; an object without members needs no rows and no look-up.
     let sum = i64::from(crc32c::crc32c(metadata.as_bytes())) + 1;
@@ -32,8 +33,11 @@ pub(super) fn write(
             "UPDATE runs SET searched = ?2 WHERE key = ?1",
         ),
     };
-    let made: Option<i64> =
-        conn.prepare_cached(read)?.query_row([id], |row| row.get(0)).optional()?;
+    let made: Option<i64> = if is_new {
+        Some(0)
+    } else {
+        conn.prepare_cached(read)?.query_row([id], |row| row.get(0)).optional()?
+    };
     let is_empty = metadata.as_bytes().as_ref() == b"{}";
     if made == Some(sum) || (made == Some(0) && is_empty) {
         return Ok(false);

@@ -62,12 +62,6 @@ pub(super) fn has(
     Ok(conn.prepare_cached(sql)?.exists(params![row.key.0, agent.as_str()])?)
 }
 
-pub(super) fn remove(conn: &Connection, thread: ThreadKey) -> Result<(), SqliteError> {
-    conn.prepare_cached("DELETE FROM search WHERE kind = ?1 AND id = ?2")?
-        .execute([KIND, thread.0])?;
-    Ok(())
-}
-
 /// Listings show no ephemeral threads, so these have no rows.
 fn note(conn: &Connection, thread: ThreadKey, agent: &AgentName) -> Result<(), SqliteError> {
     conn.prepare_cached(concat!(

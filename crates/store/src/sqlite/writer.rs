@@ -1,37 +1,33 @@
 //! The writer: one thread, one connection, group commit.
 //!
-//! All waiting jobs go into one transaction; while it is synchronised to the disk, the next group gathers.
+//! All waiting jobs go into one transaction, and those that come while it is written join it; while it is synchronised to the disk, the next group gathers.
 //! When a batch's statement fails, the transaction is rolled back, the jobs before the batch are committed without it, and those behind it follow.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rusqlite::wal::CheckpointMode;
-use rusqlite::{Connection, MAIN_DB, PrepFlags, Statement};
-use smallvec::{SmallVec, smallvec};
+use rusqlite::{Connection, PrepFlags, Statement};
+use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use trilogue_domain::error::Result;
-use trilogue_domain::limits;
 
-use super::apply;
-use super::checkpoint::{BACKSTOP_PAGES, Checkpointer, NUDGE_PAGES};
+use super::checkpoint::Checkpointer;
 use super::disk_space::DiskSpace;
 use super::error::{Health, SqliteError, StoreState};
 use super::file::FileLock;
 use super::heads::Heads;
 use super::inspect::Inspection;
 use super::job::{ChangedThreads, Job, QueuedJob, WriteContext};
-use super::wal_file::LogFile;
-use super::{Context, blob, remove, row_cache};
-use crate::port::Change;
+use super::job_queue::{JobGroup, JobQueue, Jobs};
+use super::log_upkeep::LogUpkeep;
+use super::{Context, apply, blob, remove, row_cache};
+use crate::port::{Batch, Change};
 
-const MAX_GROUP: usize = 256;
 /// From this many replies on, a runtime task sends them, so that the writer can continue.
 const BULK_REPLIES: usize = 2;
 
-/// Jobs of one transaction, usually one.
-type Jobs = SmallVec<[Job; 1]>;
 type Outcomes = SmallVec<[Result<()>; 1]>;
 
 /// The writer before its thread starts.
@@ -63,13 +59,11 @@ struct Writer<'c> {
     runtime: Handle,
     heads: Heads,
     blobs: blob::PendingBlobs,
-    changed: ChangedThreads,
-    beside: DiskUpkeep,
-    wal_file: LogFile,
+    threads: ChangedThreads,
+    room: DiskSpace,
+    log: LogUpkeep<'c>,
     /// Whether a removal may have left something to delete in parts.
     has_remains: bool,
-    nudged_at: usize,
-    stopped_at: usize,
 }
 
 #[derive(Debug, Default)]
@@ -96,37 +90,37 @@ enum CommitOutcome {
 
 impl WriterThread {
     /// Runs jobs until every sender is dropped or one sends [`Job::Close`].
-    pub(super) fn run(self, mut jobs: mpsc::Receiver<QueuedJob>) {
-        // Bound first and so dropped last: the connection is always closed before the lock is free.
+    pub(super) fn run(self, jobs: mpsc::Receiver<QueuedJob>) {
+        // Bound first and so dropped last: what waits sees the state that a panic leaves.
+        let mut queue = JobQueue::new(jobs);
+        // Bound next: the connection is always closed before the lock is free.
         let Self { lock, .. } = self;
         let _mark = PanicMark(Arc::clone(&self.context.health));
         let Self { conn, context, runtime, beside, .. } = self;
-        let beside = {
+        let DiskUpkeep { room, checkpointer, inspection, log_pages } = beside;
+        {
             let mut writer = Writer {
                 conn: &conn,
                 statements: WriterStatements::default(),
-                wal_file: LogFile::of(&context.path),
+                log: LogUpkeep::new(&conn, &context, checkpointer, log_pages),
                 context: Arc::clone(&context),
                 runtime,
                 heads: Heads::default(),
                 blobs: blob::PendingBlobs::default(),
-                changed: ChangedThreads::default(),
-                beside,
+                threads: ChangedThreads::default(),
+                room,
                 // The last life may have left some.
                 has_remains: true,
-                nudged_at: 0,
-                stopped_at: 0,
             };
-            writer.run(&mut jobs);
-            writer.beside
-        };
-        jobs.close();
-        context.readers.close();
-        beside.checkpointer.end();
-        beside.inspection.end();
+            writer.run(&mut queue);
+            queue.close();
+            context.readers.close();
+            writer.log.end();
+            inspection.end();
+        }
         close(conn, &context);
         drop(lock);
-        while let Ok(queued) = jobs.try_recv() {
+        while let Some(queued) = queue.next() {
             queued.job.reply(Err(crate::core::closed()));
         }
     }
@@ -158,56 +152,21 @@ fn close(conn: Connection, context: &Context) {
 // === impl Writer ===
 
 impl Writer<'_> {
-    fn run(&mut self, jobs: &mut mpsc::Receiver<QueuedJob>) {
-        let mut inbox = Vec::with_capacity(MAX_GROUP);
-        let mut is_open = true;
-        while is_open && self.receive(jobs, &mut inbox) {
-            let (mut group, mut bytes) = (Jobs::with_capacity(inbox.len()), 0);
-            // Until they are committed: what is being written takes room too.
-            let mut rooms = Vec::new();
-            for QueuedJob { job, room } in inbox.drain(..) {
-                rooms.extend(room);
-                match job {
-                    Job::Close => is_open = false,
-                    Job::Probe => self.probe(),
-                    _ => {
-                        let is_full = bytes + job.bytes() > limits::MAX_BATCH_BYTES;
-                        if !group.is_empty() && (is_full || job.is_alone()) {
-                            self.commit(std::mem::take(&mut group));
-                            bytes = 0;
-                        }
-                        bytes += job.bytes();
-                        let is_alone = job.is_alone();
-                        group.push(job);
-                        if is_alone {
-                            self.commit(std::mem::take(&mut group));
-                            bytes = 0;
-                        }
-                    }
-                }
-            }
-            if !group.is_empty() {
-                self.commit(group);
+    fn run(&mut self, queue: &mut JobQueue) {
+        loop {
+            // A removal goes on while no job waits.
+            let next = if self.has_remains { queue.next() } else { queue.wait() };
+            match next {
+                Some(QueuedJob { job: Job::Close, .. }) => return,
+                Some(QueuedJob { job: Job::Probe, .. }) => self.probe(),
+                Some(first) => self.commit(first, queue),
+                None if !self.has_remains || queue.has_ended() => return,
+                None => {}
             }
             if self.has_remains {
                 self.sweep();
             }
         }
-    }
-
-    /// Takes waiting jobs, and waits for some unless there is a removal to go on with. `false` when none will come.
-    fn receive(&self, jobs: &mut mpsc::Receiver<QueuedJob>, inbox: &mut Vec<QueuedJob>) -> bool {
-        if !self.has_remains {
-            return jobs.blocking_recv_many(inbox, MAX_GROUP) > 0;
-        }
-        while inbox.len() < MAX_GROUP {
-            match jobs.try_recv() {
-                Ok(job) => inbox.push(job),
-                Err(mpsc::error::TryRecvError::Empty) => break,
-                Err(mpsc::error::TryRecvError::Disconnected) => return !inbox.is_empty(),
-            }
-        }
-        true
     }
 
     /// Deletes one part of what large removals have left, in a transaction of its own: waiting jobs come between the parts.
@@ -228,7 +187,7 @@ impl Writer<'_> {
                 false
             }
         };
-        self.maintain_log();
+        self.log.maintain();
     }
 
     fn sweep_part(&mut self) -> Result<bool, SqliteError> {
@@ -236,51 +195,73 @@ impl Writer<'_> {
             return Ok(false);
         }
         prepared(&mut self.statements.begin, self.conn, "BEGIN IMMEDIATE")?;
-        remove::sweep(self.conn, &self.blobs)?;
+        let ended = remove::sweep(self.conn, &self.blobs)?;
         prepared(&mut self.statements.commit, self.conn, "COMMIT")?;
+        ended.into_iter().for_each(|thread| self.context.health.hidden.forget(thread));
         let has_more = remove::has_remains(self.conn)?;
         if !has_more {
-            self.beside.checkpointer.erase();
+            self.log.erase();
         }
         Ok(has_more)
     }
 
-    /// Commits these jobs, in as few transactions as their failures allow.
-    fn commit(&mut self, mut jobs: Jobs) {
+    /// Commits a job with all that wait and fit, in as few transactions as their failures allow.
+    fn commit(&mut self, first: QueuedJob, queue: &mut JobQueue) {
         if self.context.health.state() == StoreState::Full && self.context.health.may_probe() {
             self.probe_space();
         }
-        while !jobs.is_empty() {
-            match self.attempt(&mut jobs) {
-                CommitOutcome::Done(outcomes) => return self.finish(jobs, outcomes),
-                CommitOutcome::Culprit(index, fail) => {
-                    let behind = jobs.drain(index + 1..).collect();
-                    let culprit = jobs.pop();
-                    let error = self.context.health.settle(fail);
-                    if let Some(culprit) = culprit {
-                        culprit.reply(Err(error));
-                    }
-                    self.commit(jobs);
-                    jobs = behind;
+        let mut group = JobGroup::of(first);
+        let outcome = self.attempt(&mut group, Some(queue));
+        self.conclude(group, outcome);
+    }
+
+    /// Commits jobs again, without one that failed.
+    fn retry(&mut self, jobs: Jobs) {
+        if jobs.is_empty() {
+            return;
+        }
+        let mut group = JobGroup::from(jobs);
+        let outcome = self.attempt(&mut group, None);
+        self.conclude(group, outcome);
+    }
+
+    fn conclude(&mut self, group: JobGroup, outcome: CommitOutcome) {
+        let (mut jobs, _rooms) = group.into_parts();
+        match outcome {
+            CommitOutcome::Done(outcomes) => self.finish(jobs, outcomes),
+            CommitOutcome::Culprit(index, fail) => {
+                let behind = jobs.drain(index + 1..).collect();
+                let culprit = jobs.pop();
+                let error = self.context.health.settle(fail);
+                if let Some(culprit) = culprit {
+                    culprit.reply(Err(error));
                 }
-                CommitOutcome::Failed(fail) if fail.is_full() => {
-                    return self.handle_full_disk(jobs);
-                }
-                CommitOutcome::Failed(fail) => {
-                    let error = self.context.health.settle(fail);
-                    return jobs.into_iter().for_each(|job| job.reply(Err(error.clone())));
-                }
+                self.retry(jobs);
+                self.retry(behind);
+            }
+            CommitOutcome::Failed(fail) if fail.is_full() => self.handle_full_disk(jobs),
+            CommitOutcome::Failed(fail) => {
+                let error = self.context.health.settle(fail);
+                jobs.into_iter().for_each(|job| job.reply(Err(error.clone())));
             }
         }
     }
 
-    fn attempt(&mut self, jobs: &mut [Job]) -> CommitOutcome {
+    /// Writes a group in one transaction. Jobs of the queue that come meanwhile join it: one more costs less than the commit that it spares.
+    fn attempt(&mut self, group: &mut JobGroup, mut queue: Option<&mut JobQueue>) -> CommitOutcome {
         let _mark = PanicMark(Arc::clone(&self.context.health));
         if let Err(fail) = prepared(&mut self.statements.begin, self.conn, "BEGIN IMMEDIATE") {
             return CommitOutcome::Failed(fail);
         }
-        let mut outcomes = Outcomes::with_capacity(jobs.len());
-        for (index, job) in jobs.iter_mut().enumerate() {
+        let mut outcomes = Outcomes::new();
+        loop {
+            let index = outcomes.len();
+            let Some(job) = group.jobs.get_mut(index) else {
+                if queue.as_mut().is_some_and(|queue| queue.join(group)) {
+                    continue;
+                }
+                break;
+            };
             match self.apply(job) {
                 Ok(outcome) => outcomes.push(outcome),
                 Err(fail) => {
@@ -293,10 +274,10 @@ impl Writer<'_> {
                 }
             }
         }
-        self.hide(jobs, &outcomes);
+        self.hide(&group.jobs, &outcomes);
         match prepared(&mut self.statements.commit, self.conn, "COMMIT") {
             Ok(()) => {
-                self.heads.commit();
+                self.heads.commit(&self.context.heads);
                 self.blobs.commit();
                 CommitOutcome::Done(outcomes)
             }
@@ -311,25 +292,25 @@ impl Writer<'_> {
         if let Err(error) = self.context.health.check_write(job.is_vital()) {
             return Ok(Err(error));
         }
-        let Self { conn, statements, context, heads, blobs, changed, .. } = self;
+        let Self { conn, statements, context, heads, blobs, threads, .. } = self;
+        let mut writer = WriteContext { conn, context, heads, blobs, threads };
         match job {
             Job::Append(append) => {
-                match apply::check_head(conn, context, heads, &append.batch) {
-                    Ok(()) => {}
+                let is_new = match apply::check_head(&writer, &append.batch) {
+                    Ok(is_new) => is_new,
                     Err(SqliteError::Sql(error)) => return Err(SqliteError::Sql(error)),
-                    Err(fail) => return Ok(Err(context.health.settle(fail))),
-                }
-                apply::batch(conn, &mut statements.frame, heads, blobs, &append.batch)?;
+                    Err(fail) => return Ok(Err(writer.context.health.settle(fail))),
+                };
+                statements.frame.all(conn, &append.batch.frames)?;
+                apply::batch(&mut writer, &append.batch, is_new)?;
             }
-            Job::Work(work) => {
-                work.run(&mut WriteContext { conn, context, heads, blobs, changed })?
-            }
+            Job::Work(work) => work.run(&mut writer)?,
             Job::Probe | Job::Close => {}
         }
         Ok(Ok(()))
     }
 
-    /// Hides cached rows that the transaction changes: from the commit until they are published, the cache is older than the database.
+    /// Hides what the transaction changes: from the commit until they are published, cached rows are older than the database. What it removes in parts is there for nobody from now on.
     fn hide(&self, jobs: &[Job], outcomes: &[Result<()>]) {
         let appended = jobs.iter().zip(outcomes).filter_map(|(job, outcome)| match job {
             Job::Append(append) if outcome.is_ok() && row_cache::touches(&append.batch) => {
@@ -337,7 +318,9 @@ impl Writer<'_> {
             }
             _ => None,
         });
-        self.context.hot.hide(appended.chain(self.changed.threads.iter().copied()));
+        let ChangedThreads { changed, removed, hidden, .. } = &self.threads;
+        self.context.hot.hide(appended.chain(changed.iter().chain(removed).copied()));
+        hidden.iter().for_each(|thread| self.context.health.hidden.hide(*thread));
     }
 
     fn rollback(&mut self) {
@@ -349,6 +332,8 @@ impl Writer<'_> {
         {
             self.context.health.settle(error.into());
         }
+        let ChangedThreads { hidden, .. } = std::mem::take(&mut self.threads);
+        hidden.iter().for_each(|thread| self.context.health.hidden.forget(*thread));
         self.context.hot.show();
     }
 
@@ -363,18 +348,7 @@ impl Writer<'_> {
                 self.has_remains |= append.batch.removes();
             }
         }
-        // Last, and also after a rollback: rows that are not cached are looked up.
-        let removes = std::mem::take(&mut self.changed.removes);
-        for thread in self.changed.threads.drain(..) {
-            self.context.hot.forget(thread);
-            if removes {
-                self.context.tails.removed(thread, 0);
-            }
-        }
-        if removes {
-            self.has_remains = true;
-            self.beside.checkpointer.erase();
-        }
+        self.publish_threads();
         self.context.hot.show();
         self.context.commits.fetch_add(1, Ordering::Relaxed);
         self.context.frames.fetch_add(frames as u64, Ordering::Relaxed);
@@ -383,10 +357,10 @@ impl Writer<'_> {
         } else {
             self.runtime.spawn(async move { reply_all(jobs, outcomes) });
         }
-        self.maintain_log();
+        self.log.maintain();
     }
 
-    fn publish(&self, batch: &crate::port::Batch) {
+    fn publish(&self, batch: &Batch) {
         let context = &self.context;
         context.hot.committed(batch);
         let last = batch.frames.last().map_or(batch.expected_last, |frame| frame.last());
@@ -399,87 +373,56 @@ impl Writer<'_> {
         for change in &batch.changes {
             match change {
                 Change::Offer(_) => context.offered.wake(),
-                Change::RemoveRun(_) => self.beside.checkpointer.erase(),
-                Change::RemoveThread => {
-                    context.tails.ended(batch.thread);
-                    context.health.quarantine.remove(batch.thread);
-                    self.beside.checkpointer.erase();
-                }
+                Change::RemoveRun(_) => self.log.erase(),
                 _ => {}
             }
         }
     }
 
-    /// Keeps the write-ahead log short: the checkpointer does most, this does the rest.
-    fn maintain_log(&mut self) {
-        if self.context.health.state() >= StoreState::ReadOnly {
-            // A log that could not be synchronised must not be moved into the database.
-            return;
+    fn publish_threads(&mut self) {
+        let ChangedThreads { removes, changed, removed, .. } = std::mem::take(&mut self.threads);
+        self.has_remains |= !removed.is_empty();
+        if removes || !removed.is_empty() {
+            self.log.erase();
         }
-        let pages = self.beside.log_pages.load(Ordering::Relaxed);
-        if pages < self.nudged_at {
-            (self.nudged_at, self.stopped_at) = (0, 0);
-        }
-        if self.beside.checkpointer.is_nearly_done() {
-            self.checkpoint(CheckpointMode::PASSIVE);
-        } else if pages >= BACKSTOP_PAGES && pages >= self.stopped_at + NUDGE_PAGES {
-            self.stopped_at = pages;
-            self.checkpoint(CheckpointMode::PASSIVE);
-        } else if pages >= self.nudged_at + NUDGE_PAGES {
-            self.nudged_at = pages;
-            self.beside.checkpointer.nudge();
-        }
-        if self.context.health.state() == StoreState::Healthy
-            && let Err(error) = self.wal_file.grow_ahead(pages)
-        {
-            tracing::debug!(%error, "the log's file was not lengthened ahead");
-        }
-    }
-
-    fn checkpoint(&self, mode: CheckpointMode) {
-        if self.context.health.state() >= StoreState::ReadOnly {
-            return;
-        }
-        match self.conn.wal_checkpoint_v2(Some(MAIN_DB), mode) {
-            Ok(_) => {}
-            Err(error) if super::checkpoint::is_harmless(&error) => {}
-            Err(error) => drop(self.context.health.settle(error.into())),
+        let Context { hot, tails, health, .. } = self.context.as_ref();
+        changed.iter().chain(&removed).for_each(|thread| hot.forget(*thread));
+        for thread in removed {
+            tails.ended(thread);
+            health.quarantine.remove(thread);
         }
     }
 
     /// Handles a full disk: releases the reserve and runs the vital jobs.
     fn handle_full_disk(&mut self, jobs: Jobs) {
         self.context.health.worsen(StoreState::Full, "");
-        if let Err(fail) = self.beside.room.release(self.conn) {
+        if let Err(fail) = self.room.release(self.conn) {
             self.context.health.settle(fail);
         }
-        self.checkpoint(CheckpointMode::TRUNCATE);
+        self.log.checkpoint(CheckpointMode::TRUNCATE);
         let full = self.context.health.error(StoreState::Full);
         let refuse = |job: Job| job.reply(full.clone().map_or(Ok(()), Err));
-        let (mut vital, others): (Jobs, Jobs) = jobs.into_iter().partition(Job::is_vital);
+        let (vital, others): (Jobs, Jobs) = jobs.into_iter().partition(Job::is_vital);
         others.into_iter().for_each(refuse);
-        match self.attempt(&mut vital) {
-            CommitOutcome::Done(outcomes) => self.finish(vital, outcomes),
-            CommitOutcome::Failed(fail) if !fail.is_full() => {
-                let error = self.context.health.settle(fail);
-                vital.into_iter().for_each(|job| job.reply(Err(error.clone())));
-            }
+        let mut group = JobGroup::from(vital);
+        match self.attempt(&mut group, None) {
             // One by one: a small job may fit where all together do not.
-            _ => {
-                for job in vital {
-                    self.commit_alone(job);
-                }
-            }
+            CommitOutcome::Culprit(..) => self.commit_each(group),
+            CommitOutcome::Failed(fail) if fail.is_full() => self.commit_each(group),
+            outcome => self.conclude(group, outcome),
         }
     }
 
-    fn commit_alone(&mut self, job: Job) {
-        let mut jobs: Jobs = smallvec![job];
-        match self.attempt(&mut jobs) {
-            CommitOutcome::Done(outcomes) => self.finish(jobs, outcomes),
-            CommitOutcome::Culprit(_, fail) | CommitOutcome::Failed(fail) => {
-                let error = self.context.health.settle(fail);
-                jobs.into_iter().for_each(|job| job.reply(Err(error.clone())));
+    fn commit_each(&mut self, group: JobGroup) {
+        for job in group.into_parts().0 {
+            let mut alone = JobGroup::from(job);
+            match self.attempt(&mut alone, None) {
+                CommitOutcome::Done(outcomes) => self.finish(alone.into_parts().0, outcomes),
+                CommitOutcome::Culprit(_, fail) | CommitOutcome::Failed(fail) => {
+                    let error = self.context.health.settle(fail);
+                    let jobs = alone.into_parts().0;
+                    jobs.into_iter().for_each(|job| job.reply(Err(error.clone())));
+                }
             }
         }
     }
@@ -491,7 +434,7 @@ impl Writer<'_> {
     }
 
     fn probe_space(&mut self) {
-        match self.beside.room.restore(self.conn) {
+        match self.room.restore(self.conn) {
             Ok(true) => self.context.health.recover(),
             Ok(false) => {}
             Err(fail) => drop(self.context.health.settle(fail)),

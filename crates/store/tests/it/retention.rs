@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use trilogue_domain::{RunStatus, Timestamp};
-use trilogue_store::rows::{QueueItem, QueueKind, RetentionPolicy, RetryDecision};
+use trilogue_domain::{Code, RunStatus, Timestamp};
+use trilogue_store::rows::{QueueItem, QueueKind, RetentionPolicy, RetryDecision, ThreadRow};
 use trilogue_store::{Change, Housekeeping};
 
-use crate::harness::{Log, World, at, contract, json, now, tenant_scope};
+use crate::harness::{Log, World, at, contract, json, now, tenant_scope, thread_row};
 
 contract!(
     runs_expire_by_age,
@@ -17,6 +17,7 @@ contract!(
     conditions_add_up_oldest_first,
     a_removal_in_parts_reaches_all_and_sees_what_ends_meanwhile,
     old_idempotency_keys_are_forgotten,
+    ephemeral_threads_go_as_wholes_when_their_runs_have_ended,
 );
 
 const NOTHING: RetentionPolicy = RetentionPolicy {
@@ -189,4 +190,42 @@ async fn old_idempotency_keys_are_forgotten(world: World) {
     world.store.expired_runs(&NOTHING, late, 9).await.unwrap();
     let found = Housekeeping::idempotency(&*world.store, &used.key, used.created_at).await;
     assert_eq!(found.unwrap(), None, "it is gone, whatever the clock says");
+}
+
+async fn ephemeral_threads_go_as_wholes_when_their_runs_have_ended(world: World) {
+    let mut logs = Vec::new();
+    for (id, ephemeral, ends) in
+        [("kept", false, true), ("open", true, false), ("one", true, true), ("two", true, true)]
+    {
+        let key = world.store.next_thread_key();
+        let row = ThreadRow { ephemeral, ..thread_row(key, &crate::harness::alice(), id) };
+        let mut log = world.create(row).await.unwrap();
+        let mut run = log.start(&format!("{id}-run")).await;
+        if ends {
+            (run.status, run.ended_at) = (RunStatus::Completed, Some(at(SECOND)));
+        }
+        log.step().say(Some(run.key), &["said"]).run(&run).commit().await.unwrap();
+        logs.push(log);
+    }
+    let mut tail = world.store.tail(logs[2].row.key);
+    let unknown = trilogue_domain::ThreadKey(7_777);
+    let asked: Vec<_> = logs.iter().map(|log| log.row.key).chain([unknown]).collect();
+    let removed = world.store.remove_ephemeral(&asked).await.unwrap();
+    assert_eq!(removed, [logs[2].row.key, logs[3].row.key]);
+    while tail.committed.changed().await.is_ok() {}
+    for log in &mut logs {
+        let is_left = !removed.contains(&log.row.key);
+        let scope = crate::harness::alice();
+        let found = world.store.thread(&scope, &log.row.id).await.unwrap();
+        assert_eq!(found.is_some(), is_left, "{}", log.row.id);
+        let run = trilogue_domain::RunId::parse(&format!("{}-run", log.row.id)).unwrap();
+        assert_eq!(world.store.run(&scope, &run).await.unwrap().is_some(), is_left);
+        assert_eq!(log.read().await.is_empty(), !is_left);
+        // Whoever still has it in memory is told.
+        let late = log.step().say(None, &["late"]).commit().await;
+        let refused = late.map_err(|error| error.code());
+        assert_eq!(refused, if is_left { Ok(()) } else { Err(Code::OwnershipLost) });
+    }
+    assert_eq!(world.store.remove_ephemeral(&removed).await.unwrap(), [], "they are gone");
+    assert_eq!(world.store.remove_ephemeral(&[]).await.unwrap(), []);
 }

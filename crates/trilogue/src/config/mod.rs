@@ -211,7 +211,7 @@ pub struct Runtime {
     pub cancel_grace: Span,
     /// The maximum number of queued runs of one thread.
     pub max_queued_runs_per_thread: usize,
-    /// The maximum number of runs at work. Further runs wait in order. A run that waits for an answer is not at work. A run whose agent waits for another run of this server is, so the limit must exceed the number of such runs.
+    /// The maximum number of runs at work. Further runs wait in order. A run that waits for an answer is not at work. A run whose agent calls this server and waits for another run is at work, because the server cannot know what an agent waits for: set the limit above the number of runs that can wait in this way at once.
     pub max_running: usize,
     /// The maximum number of processes of all hosted agents together. The one that has been idle longest makes room for another.
     pub max_agent_processes: usize,

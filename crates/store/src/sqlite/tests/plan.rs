@@ -88,6 +88,7 @@ fn messages_are_found_by_an_index_in_the_order_of_their_age() {
 
 #[test]
 fn retention_removal_and_the_queue_look_at_what_is_due_alone() {
+    use crate::sqlite::queue::CLAIMABLE;
     use crate::sqlite::retention::{NEWEST_FIRST, TOO_OLD, TOO_OLD_STATELESS};
     let (_folder, conn) = store();
     for (sql, index) in [(TOO_OLD, "runs_ended"), (TOO_OLD_STATELESS, "runs_stateless")] {
@@ -107,7 +108,24 @@ fn retention_removal_and_the_queue_look_at_what_is_due_alone() {
         let plan = plan(&conn, sql, &[1.into(), 1.into()]);
         assert!(plan.contains(expected) && !plan.contains("SCAN"), "{plan}");
     }
-    let claim = "SELECT id FROM queue WHERE kind = ?1 AND dead = 0 AND free_at <= ?2 ORDER BY free_at, id LIMIT ?3";
-    let plan = plan(&conn, claim, &["callback".to_owned().into(), 1.into(), 1.into()]);
+    let plan = plan(&conn, CLAIMABLE, &["callback".to_owned().into(), 1.into(), 1.into()]);
     assert!(plan.contains("queue_claimable") && !plan.contains("TEMP B-TREE"), "{plan}");
+}
+
+#[test]
+fn the_removal_of_threads_looks_at_their_rows_alone() {
+    use crate::sqlite::thread_removal::{DELETE, ENDED, HIDE, MEASURE, PARTS};
+    let (_folder, conn) = store();
+    let parts = PARTS.into_iter().flatten().copied().map(|sql| (sql, 1.into()));
+    let together = [MEASURE, ENDED].into_iter().chain(DELETE).chain(HIDE);
+    for (sql, value) in parts.chain(together.map(|sql| (sql, "[1, 2]".to_owned().into()))) {
+        let plan = plan(&conn, sql, &[value]);
+        let scans = |step: &&str| {
+            // The list of threads, and the union of what was found by indexes.
+            step.starts_with("SCAN")
+                && !step.contains("VIRTUAL TABLE")
+                && !step.contains("subquery")
+        };
+        assert_eq!(plan.lines().find(scans), None, "{sql}\n{plan}");
+    }
 }

@@ -42,6 +42,32 @@ async fn an_attached_reader_is_served_from_memory_and_agrees_with_the_file() {
 }
 
 #[tokio::test]
+async fn a_reader_of_a_log_that_was_written_in_this_life_knows_its_end_without_a_look_up() {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    let (thread, _) = thread_with_run(&store, 3).await;
+    // A look-up would meet the damage.
+    folder.raw().execute("UPDATE frames SET body = x'00'", []).unwrap();
+    let mut tail = store.tail(thread.key);
+    assert_eq!(*tail.committed.borrow_and_update(), 3);
+    assert_eq!(store.last_number(thread.key).await.unwrap(), 3);
+    let more = Batch { frames: frames(thread.key, None, 4, 0, &["x"]), ..batch(thread.key, 3) };
+    store.append(more).await.unwrap();
+    assert_eq!(*tail.committed.borrow_and_update(), 4);
+    assert!(store.frames(thread.key, Range { after: 4, ..everything() }).await.unwrap().is_empty());
+    // One that was refused has moved nothing.
+    let late = Batch { frames: frames(thread.key, None, 4, 0, &["y"]), ..batch(thread.key, 3) };
+    store.append(late).await.unwrap_err();
+    assert_eq!(store.last_number(thread.key).await.unwrap(), 4);
+    // What is removed has no end.
+    store
+        .append(Batch { changes: vec![Change::RemoveThread], ..batch(thread.key, 4) })
+        .await
+        .unwrap();
+    assert_eq!(store.last_number(thread.key).await.unwrap(), 0);
+}
+
+#[tokio::test]
 async fn the_cache_of_tails_is_bounded_per_thread_and_in_all() {
     let folder = Folder::new();
     let store = folder.open_with(|options| options.tail_cache_bytes = 3_000_000).await;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use tempfile::TempDir;
+use tokio::sync::oneshot;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::event::MessageEvent;
 use trilogue_domain::port::ReadOriginal;
@@ -16,6 +17,8 @@ use crate::port::{Append, Batch, Change, Range, Read};
 use crate::record::{Draft, Frame, NoOriginals};
 use crate::rows::{RunRow, ThreadRow};
 use crate::sqlite::SqliteStore;
+use crate::sqlite::file::beside;
+use crate::sqlite::job::{WorkKind, WriteContext};
 
 pub(super) struct Folder {
     pub(super) path: PathBuf,
@@ -149,4 +152,44 @@ pub(super) fn everything() -> Range {
 pub(super) async fn numbers(store: &SqliteStore, thread: &ThreadRow) -> Vec<u64> {
     let frames = store.frames(thread.key, everything()).await.unwrap();
     frames.iter().flat_map(|frame| frame.first()..=frame.last()).collect()
+}
+
+/// Holds the writer in a transaction until what is returned is used or dropped.
+pub(super) async fn hold_writer(
+    store: &Arc<SqliteStore>,
+    kind: WorkKind,
+) -> std::sync::mpsc::Sender<()> {
+    let (release, is_held) = queue_hold(store, kind);
+    is_held.await.unwrap();
+    release
+}
+
+/// Holds the writer as soon as it comes to it, which the receiver says.
+pub(super) fn queue_hold(
+    store: &Arc<SqliteStore>,
+    kind: WorkKind,
+) -> (std::sync::mpsc::Sender<()>, oneshot::Receiver<()>) {
+    let (begun, is_held) = oneshot::channel();
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let mut begun = Some(begun);
+    let hold = move |_: &mut WriteContext<'_>| {
+        begun.take().into_iter().for_each(|begun| begun.send(()).unwrap());
+        let _ = held.recv();
+        Ok(())
+    };
+    let store = Arc::clone(store);
+    tokio::spawn(async move { store.write(kind, hold).await });
+    (release, is_held)
+}
+
+/// Work that shares its transaction with no other.
+pub(super) const ALONE: WorkKind = WorkKind { is_alone: true, ..WorkKind::USUAL };
+
+/// What a sudden end of the process leaves: the database and its log, as the disk's cache has them.
+pub(super) fn killed(folder: &Folder) -> Folder {
+    let next = Folder::new();
+    for suffix in ["", "-wal"] {
+        std::fs::copy(beside(&folder.path, suffix), beside(&next.path, suffix)).unwrap();
+    }
+    next
 }

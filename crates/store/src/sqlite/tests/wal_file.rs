@@ -3,8 +3,8 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use super::seed::{Folder, batch, frames, numbers, thread_with_run};
-use crate::port::{Admin, Append, Batch};
+use super::seed::{Folder, batch, frames, killed, numbers, thread_with_run};
+use crate::port::{Admin, Append, Batch, Change};
 use crate::sqlite::connection::PAGE_BYTES;
 use crate::sqlite::file::beside;
 use crate::sqlite::wal_file::LogFile;
@@ -62,10 +62,7 @@ async fn a_log_with_room_behind_it_is_recovered() {
         store.append(Batch { frames, ..batch(thread.key, number - 1) }).await.unwrap();
     }
     // What a power cut would leave: no checkpoint was made yet.
-    let copy = Folder::new();
-    for suffix in ["", "-wal"] {
-        fs::copy(beside(&folder.path, suffix), beside(&copy.path, suffix)).unwrap();
-    }
+    let copy = killed(&folder);
     let log = fs::read(beside(&copy.path, "-wal")).unwrap();
     assert!(log.len() > 1024 * 1024, "the file is not ahead of its log");
     assert!(log.ends_with(&[0; 4096]));
@@ -76,15 +73,6 @@ async fn a_log_with_room_behind_it_is_recovered() {
     let frames = frames(thread.key, Some(run), 61, 61, &["and on"]);
     again.append(Batch { frames, ..batch(thread.key, 60) }).await.unwrap();
     assert_eq!(numbers(&again, &thread).await.len(), 61);
-}
-
-/// What a sudden end of the process leaves: the database and its log, as the disk's cache has them.
-fn killed(folder: &Folder) -> Folder {
-    let next = Folder::new();
-    for suffix in ["", "-wal"] {
-        fs::copy(beside(&folder.path, suffix), beside(&next.path, suffix)).unwrap();
-    }
-    next
 }
 
 /// A reader that holds its snapshot, as an inspection does: the log cannot start over.
@@ -157,4 +145,34 @@ async fn a_store_says_that_it_waits_for_its_log() {
     }
     assert!(log_bytes(&next) < 1024 * 1024);
     assert_eq!(numbers(&store, &thread).await.len(), 13);
+}
+
+#[tokio::test]
+async fn removals_in_a_row_share_the_emptying_of_the_log() {
+    /// Less than a removal waits for others.
+    const SHARED: Duration = Duration::from_millis(450);
+    let folder = Folder::new();
+    let store = folder.open().await;
+    let mut threads = Vec::new();
+    for _ in 0..40 {
+        threads.push(thread_with_run(&store, 1).await.0.key);
+    }
+    let begun = Instant::now();
+    let mut longest = 0;
+    for thread in threads {
+        let removal = Batch { changes: vec![Change::RemoveThread], ..batch(thread, 1) };
+        store.append(removal).await.unwrap();
+        let length = log_bytes(&folder);
+        // On a slow machine the first may not wait for the last.
+        if begun.elapsed() > SHARED {
+            break;
+        }
+        assert!(length >= longest, "the log of {longest} bytes was emptied for one of them");
+        longest = length;
+    }
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while log_bytes(&folder) > 0 {
+        assert!(Instant::now() < deadline, "the log keeps what was removed");
+        tokio::task::yield_now().await;
+    }
 }

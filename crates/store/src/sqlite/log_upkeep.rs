@@ -1,0 +1,85 @@
+//! The writer's part in the write-ahead log: the checkpointer keeps it short, this does the rest.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rusqlite::wal::CheckpointMode;
+use rusqlite::{Connection, MAIN_DB};
+
+use super::Context;
+use super::checkpoint::{BACKSTOP_PAGES, Checkpointer, NUDGE_PAGES, is_harmless};
+use super::error::StoreState;
+use super::wal_file::LogFile;
+
+#[derive(Debug)]
+pub(super) struct LogUpkeep<'c> {
+    conn: &'c Connection,
+    context: Arc<Context>,
+    checkpointer: Checkpointer,
+    file: LogFile,
+    /// Pages of the log, counted by SQLite at every commit.
+    pages: Arc<AtomicUsize>,
+    nudged_at: usize,
+    stopped_at: usize,
+}
+
+// === impl LogUpkeep ===
+
+impl<'c> LogUpkeep<'c> {
+    pub(super) fn new(
+        conn: &'c Connection,
+        context: &Arc<Context>,
+        checkpointer: Checkpointer,
+        pages: Arc<AtomicUsize>,
+    ) -> Self {
+        let file = LogFile::of(&context.path);
+        let context = Arc::clone(context);
+        Self { conn, context, checkpointer, file, pages, nudged_at: 0, stopped_at: 0 }
+    }
+
+    /// Does what the log needs between two transactions.
+    pub(super) fn maintain(&mut self) {
+        if self.context.health.state() >= StoreState::ReadOnly {
+            // A log that could not be synchronised must not be moved into the database.
+            return;
+        }
+        let pages = self.pages.load(Ordering::Relaxed);
+        if pages < self.nudged_at {
+            (self.nudged_at, self.stopped_at) = (0, 0);
+        }
+        if self.checkpointer.is_nearly_done() {
+            self.checkpoint(CheckpointMode::PASSIVE);
+        } else if pages >= BACKSTOP_PAGES && pages >= self.stopped_at + NUDGE_PAGES {
+            self.stopped_at = pages;
+            self.checkpoint(CheckpointMode::PASSIVE);
+        } else if pages >= self.nudged_at + NUDGE_PAGES {
+            self.nudged_at = pages;
+            self.checkpointer.nudge();
+        }
+        if self.context.health.state() == StoreState::Healthy
+            && let Err(error) = self.file.grow_ahead(pages)
+        {
+            tracing::debug!(%error, "the log's file was not lengthened ahead");
+        }
+    }
+
+    pub(super) fn checkpoint(&self, mode: CheckpointMode) {
+        if self.context.health.state() >= StoreState::ReadOnly {
+            return;
+        }
+        match self.conn.wal_checkpoint_v2(Some(MAIN_DB), mode) {
+            Ok(_) => {}
+            Err(error) if is_harmless(&error) => {}
+            Err(error) => drop(self.context.health.settle(error.into())),
+        }
+    }
+
+    /// Content was removed: the log must not keep it.
+    pub(super) fn erase(&self) {
+        self.checkpointer.erase();
+    }
+
+    pub(super) fn end(self) {
+        self.checkpointer.end();
+    }
+}
