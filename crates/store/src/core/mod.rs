@@ -6,7 +6,7 @@
 //! | `page`, `search` | what a page holds, which rows a filter selects, when a filter is too broad |
 //! | `queue` | how a queue item changes when it is offered, claimed, finished, retried or given up |
 //! | `retention` | which ended runs a policy removes |
-//! | `health` | which writes a store with a full or failing disk admits, which threads are quarantined |
+//! | `health` | which writes a store with a full or failing disk admits, which threads are quarantined or hidden |
 //! | `tail` | which frames stay in memory for attached readers, and when these are woken |
 //! | `table` | the tables, and the columns that a row is searched by |
 
