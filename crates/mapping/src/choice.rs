@@ -56,18 +56,18 @@ fn values(schema: &Value) -> Vec<Choice> {
     choices(schema)
 }
 
-/// The answer that a text chooses by the value, the title or the number of a choice. `None` if the schema has no single choice, or the
-/// text is none of it. A number of a yes or no chooses nothing, because it consents to nothing.
+/// The answer that a text chooses by the value, the title or the number of a choice. `None` if the schema has no single choice, the text
+/// means none of it, or the text means several: a name never poses as the number of another choice.
+/// A number of a yes or no chooses nothing, because it consents to nothing.
 pub(crate) fn chosen(schema: &Value, text: &str) -> Option<Value> {
     let (property, choices) = one_choice(schema)?;
-    let same = |name: &str| name.to_lowercase() == text.to_lowercase();
-    let by_number = || {
-        let number: usize = text.trim_end_matches(['.', ')']).parse().ok()?;
-        choices.get(number.checked_sub(1)?).filter(|choice| !choice.value.is_boolean())
+    let number = text.trim_end_matches(['.', ')']).parse::<usize>().ok();
+    let is_meant = |(place, choice): &(usize, &Choice)| {
+        choice.is_called(text) || (number == Some(place + 1) && !choice.value.is_boolean())
     };
-    let by_id = choices.iter().find(|choice| choice.id == text);
-    let by_name = || choices.iter().find(|choice| same(&choice.name));
-    let value = by_id.or_else(by_name).or_else(by_number)?.value.clone();
+    let mut meant = choices.iter().enumerate().filter(is_meant);
+    let (Some((_, choice)), None) = (meant.next(), meant.next()) else { return None };
+    let value = choice.value.clone();
     Some(match property {
         Some(property) => json!({ property: value }),
         None => value,
@@ -95,6 +95,12 @@ impl Choice {
         let name = name.filter(|name| !name.is_empty()).unwrap_or(&id).to_owned();
         Self { id, name, description: None, value }
     }
+
+    /// Whether a text is its value or its title, in any case.
+    pub fn is_called(&self, text: &str) -> bool {
+        let text = text.trim().to_lowercase();
+        [&self.id, &self.name].iter().any(|name| name.trim().to_lowercase() == text)
+    }
 }
 
 #[cfg(test)]
@@ -113,9 +119,15 @@ mod tests {
         for text in ["0", "3", "-1", "huge", ""] {
             assert_eq!(chosen(&size, text), None, "{text}");
         }
-        // A value comes before the number of another.
-        let numbers = json!({ "enum": [3, 2, 1] });
-        assert_eq!(chosen(&numbers, "1"), Some(1.into()));
+        // The number of a choice may be its value too, but not the value or the title of another.
+        assert_eq!(chosen(&json!({ "enum": [1, 2] }), "2"), Some(2.into()));
+        assert_eq!(chosen(&json!({ "enum": [3, 2, 1] }), "1"), None);
+        let posing = json!({ "oneOf": [
+            { "const": "allow", "title": "2" }, { "const": "reject", "title": "Reject" },
+        ]});
+        assert_eq!(chosen(&posing, "2"), None);
+        assert_eq!(chosen(&posing, "reject"), Some("reject".into()));
+        assert_eq!(chosen(&json!({ "enum": ["a", "A"] }), "a"), None);
         let truth = json!({ "type": "boolean" });
         assert_eq!((chosen(&truth, "1"), chosen(&truth, "yes")), (None, Some(true.into())));
         let (_, choices) = one_choice(&size).unwrap();

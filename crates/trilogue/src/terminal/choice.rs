@@ -33,7 +33,7 @@ pub(crate) fn find(choices: &[Choice], text: &str) -> Result<usize, String> {
         return Ok(place);
     }
     let mut meant: Vec<usize> = place(text).into_iter().collect();
-    let named = choices.iter().enumerate().filter(|(_, choice)| is_called(choice, text));
+    let named = choices.iter().enumerate().filter(|(_, choice)| choice.is_called(text));
     meant.extend(named.map(|(place, _)| place).filter(|it| Some(*it) != place(text)));
     match meant.as_slice() {
         [place] => Ok(*place),
@@ -53,11 +53,6 @@ pub(crate) fn label(choice: &Choice) -> String {
         return value;
     }
     format!("{} ({value})", safe::visible(&choice.name))
-}
-
-fn is_called(choice: &Choice, text: &str) -> bool {
-    let same = |name: &str| name.trim().to_lowercase() == text.to_lowercase();
-    same(&choice.id) || same(&choice.name)
 }
 
 #[cfg(test)]
