@@ -123,6 +123,29 @@ pub struct Trajectory {
     pub tool_output: Option<Json>,
 }
 
+/// Types outside of `text/` whose content is text.
+const TEXTS: [&str; 9] = [
+    "application/json",
+    "application/jsonl",
+    "application/rtf",
+    "application/toml",
+    "application/xml",
+    "application/yaml",
+    "application/javascript",
+    "application/x-sh",
+    "image/svg+xml",
+];
+
+/// Whether content of this MIME type is text: its characters are what counts. SVG is text: what takes images mostly does not take it.
+#[must_use]
+pub fn is_text_type(content_type: &str) -> bool {
+    let kind = content_type.split(';').next().unwrap_or_default().trim();
+    kind.starts_with("text/")
+        || TEXTS.contains(&kind)
+        || kind.ends_with("+json")
+        || kind.ends_with("+xml")
+}
+
 // === impl Role ===
 
 impl Role {

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+pub use trilogue_domain::content::is_text_type as is_text;
+
 /// What text is of which nothing else is known.
 pub const PLAIN_TEXT: &str = "text/plain";
 /// What bytes are of which nothing else is known.
@@ -60,19 +62,6 @@ const BY_EXTENSION: &[(&str, &str)] = &[
     ("yml", "application/yaml"),
     ("zip", "application/zip"),
 ];
-/// Types outside of `text/` whose content is text.
-const TEXTS: [&str; 9] = [
-    "application/json",
-    "application/jsonl",
-    "application/rtf",
-    "application/toml",
-    "application/xml",
-    "application/yaml",
-    "application/javascript",
-    "application/x-sh",
-    "image/svg+xml",
-];
-
 /// The type of a file of this name, where its extension is known.
 #[must_use]
 pub fn of_name(name: impl AsRef<Path>) -> Option<&'static str> {
@@ -93,15 +82,6 @@ pub fn of_file(name: impl AsRef<Path>, content: &[u8]) -> &'static str {
         None if reads_as_text(content) => PLAIN_TEXT,
         None => shown(content).unwrap_or(BYTES),
     }
-}
-
-/// Whether content of this type is text: of such a file, the characters are what counts. SVG is text: what takes images mostly does not take it.
-#[must_use]
-pub fn is_text(content_type: &str) -> bool {
-    content_type.starts_with("text/")
-        || TEXTS.contains(&content_type)
-        || content_type.ends_with("+json")
-        || content_type.ends_with("+xml")
 }
 
 /// `image` or `audio`, where content of this type is one.

@@ -1,7 +1,8 @@
 //! Parts as blocks, and back.
 //!
 //! A block has a type, a text and metadata. The rest of a part is in the metadata: `name`, `content_type`, `content` in base64, `content_url`, `citation`, `trajectory`, and the part's further members.
-//! A block that cannot be restored from its part is kept whole.
+//! A block whose content says no encoding is text or base64, as its content type has it: it is kept beside its content.
+//! Any other block that cannot be restored from its part is kept whole.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::utf8_percent_encode;
 use serde_json::{Map, Value, json};
-use trilogue_domain::content::BlobRef;
+use trilogue_domain::content::{BlobRef, is_text_type};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Citation, Content, Json, Part, PartMetadata, ThreadId, Trajectory};
 use trilogue_wire::agent_connect::Block;
@@ -31,6 +32,8 @@ const RESERVED: [&str; 7] = [
     "citation",
     "trajectory",
 ];
+/// Where in a block that is kept beside its content the content belongs: a JSON Pointer.
+const CONTENT_PLACE: &str = "content_in";
 /// The type of a block that only carries metadata.
 const ANNOTATION: &str = "annotation";
 
@@ -59,8 +62,8 @@ pub(super) fn block(part: &Part, links: &Links) -> Block {
         Some(Value::Object(members)) => members,
         _ => Map::new(),
     };
-    if let Some(whole) = kept_whole(part, &metadata) {
-        return whole;
+    if let Some(kept) = kept(part, &metadata, links) {
+        return kept;
     }
     if metadata.keys().any(|key| RESERVED.contains(&key.as_str())) {
         let extra = Value::Object(std::mem::take(&mut metadata));
@@ -115,8 +118,22 @@ fn kind(part: &Part) -> &'static str {
 }
 
 /// The block that a part was made of, if it was kept.
-fn kept_whole(part: &Part, extra: &Map<String, Value>) -> Option<Block> {
-    match extra.get(EXTENSION)?.get("block")? {
+fn kept(part: &Part, extra: &Map<String, Value>, links: &Links) -> Option<Block> {
+    let ours = extra.get(EXTENSION)?;
+    let block = ours.get("block")?;
+    if let Some(place) = ours.get(CONTENT_PLACE).and_then(Value::as_str) {
+        let mut block = block.clone();
+        let members = block.pointer_mut(place)?.as_object_mut()?;
+        let (key, value) = match &part.content {
+            Content::Text(text) => ("content", Value::from(&**text)),
+            Content::Bytes(bytes) => ("content", STANDARD.encode(bytes).into()),
+            Content::Blob(blob) => ("content_url", links.blob(blob).into()),
+            Content::Url(_) | Content::Empty => return None,
+        };
+        members.insert(key.to_owned(), value);
+        return serde_json::from_value(block).ok();
+    }
+    match block {
         Value::Bool(true) => match &part.content {
             Content::Text(text) => serde_json::from_str(text).ok(),
             _ => None,
@@ -136,7 +153,39 @@ pub(super) fn read_block(block: &Block, links: &Links) -> Result<Part> {
     if self::block(&read, links) == *block && !touches_ours(block.metadata.as_ref()) {
         return Ok(read);
     }
-    whole(block)
+    match read_unencoded(block)? {
+        Some(part) => Ok(part),
+        None => whole(block),
+    }
+}
+
+/// The part of a block with a content and a content type, in its metadata or beside it, and no word on the encoding.
+/// The content is text, or bytes in base64, as the content type has it. `None` for another block.
+fn read_unencoded(block: &Block) -> Result<Option<Part>> {
+    if block.text.is_some() || block.kind == "text" || touches_ours(block.metadata.as_ref()) {
+        return Ok(None);
+    }
+    let mut kept = serde_json::to_value(block).unwrap_or(Value::Null);
+    let says = |place: &&str| {
+        let text = |key: &str| kept.pointer(place).is_some_and(|it| it[key].is_string());
+        text("content") && text("content_type") && !text("content_encoding")
+    };
+    let Some(place) = ["/metadata", ""].into_iter().find(says) else { return Ok(None) };
+    let Some(members) = kept.pointer_mut(place).and_then(Value::as_object_mut) else {
+        return Ok(None);
+    };
+    let name = members.get("name").and_then(Value::as_str).map(Arc::from);
+    let content_type = members.get("content_type").and_then(Value::as_str).unwrap_or(PLAIN);
+    let content_type: Arc<str> = content_type.into();
+    let Some(Value::String(content)) = members.remove("content") else { return Ok(None) };
+    let content = match (is_text_type(&content_type), STANDARD.decode(&content)) {
+        (true, _) => Content::Text(content.into()),
+        (false, Ok(bytes)) => Content::Bytes(bytes.into()),
+        (false, Err(_)) => return Ok(None),
+    };
+    let extra = json!({ EXTENSION: { "block": kept, CONTENT_PLACE: place } });
+    let extra = Some(Json::parse(extra.to_string())?);
+    Ok(Some(Part { content_type, content, name, metadata: None, extra }))
 }
 
 /// Whether metadata has a message's own members, or is the empty object that remains without them. Members restored from `extra` may have these names.

@@ -144,6 +144,49 @@ fn blocks_that_we_have_no_word_for_come_back_whole() {
     assert_eq!(read(vec![wire])[0].text(), "seen");
 }
 
+/// What a client says nothing of is read as its content type has it: a model is given an image, not the text of one.
+#[test]
+fn content_without_an_encoding_is_what_its_type_says() {
+    let image = Content::Bytes("x".into());
+    for (block, content_type, content) in [
+        (
+            json!({ "type": "image", "metadata": { "content": "eA==", "content_type": "image/png", "size": 1 } }),
+            "image/png",
+            image.clone(),
+        ),
+        (
+            json!({ "type": "image", "content": "eA==", "content_type": "image/png" }),
+            "image/png",
+            image.clone(),
+        ),
+        (
+            json!({ "type": "file", "metadata": { "content": "eA==", "content_type": "application/pdf", "name": "a.pdf" } }),
+            "application/pdf",
+            image,
+        ),
+        (
+            json!({ "type": "file", "metadata": { "content": "a,b", "content_type": "text/csv; charset=utf-8" } }),
+            "text/csv; charset=utf-8",
+            Content::Text("a,b".into()),
+        ),
+    ] {
+        let message = json!({ "role": "user", "content": [block], "id": "m" });
+        let wire: wire::Message = serde_json::from_value(message.clone()).unwrap();
+        let part = read(vec![wire]).remove(0).parts.remove(0);
+        assert_eq!((&*part.content_type, &part.content), (content_type, &content), "{block}");
+        assert_eq!(part.name.is_some(), block.pointer("/metadata/name").is_some());
+        assert_eq!(again(message.clone()), message);
+        // Large content is kept beside the log, and linked to.
+        let blob = Content::Blob(BlobRef { hash: [7; 32], length: 9, is_text: false });
+        let linked = shown(Role::Agent, vec![Part { content: blob, ..part }]);
+        let place =
+            if block.get("metadata").is_some() { "/content/0/metadata" } else { "/content/0" };
+        let members = linked.pointer(place).unwrap();
+        assert!(members["content_url"].as_str().unwrap().ends_with(&"07".repeat(32)), "{linked}");
+        assert!(members.get("content").is_none(), "{linked}");
+    }
+}
+
 #[test]
 fn nothing_and_nothing_are_told_apart() {
     for content in [json!(""), json!([]), json!([{ "type": "text", "text": "" }])] {
