@@ -9,9 +9,11 @@ use tokio::time::Sleep;
 use trilogue_domain::{CheckpointKey, Code, Error, Failure, Scope, ThreadId};
 use trilogue_store::Store;
 
+use crate::agent_registry::AgentRegistry;
 use crate::backend::Backend;
 use crate::context::{RunContext, SharedRun};
 use crate::history;
+use crate::history::states::{self, KeptState};
 use crate::owner::Envelope;
 use crate::services::Services;
 use crate::step::{StartTurn, resume_turn};
@@ -19,6 +21,7 @@ use crate::turn::{Ending, Turn};
 
 pub(crate) async fn execute(
     services: Arc<Services>,
+    agents: Arc<AgentRegistry>,
     backend: Arc<dyn Backend>,
     start: StartTurn,
     shared: Arc<SharedRun>,
@@ -29,9 +32,14 @@ pub(crate) async fn execute(
     }
     let permit = shared.acquire_permit().await;
     let prepared = match start {
-        StartTurn::Ready(turn) if backend.card().state_schema.is_none() => Ok(*turn),
+        StartTurn::Ready(turn)
+            if backend.card().state_schema.is_none()
+                && !(shared.keeps_request && shared.base().is_some()) =>
+        {
+            Ok(*turn)
+        }
         // What is looked up makes for a large future, and is seldom needed.
-        start => Box::pin(prepare(&services, backend.as_ref(), start, &shared)).await,
+        start => Box::pin(prepare(&services, &agents, backend.as_ref(), start, &shared)).await,
     };
     let ending = match prepared {
         Ok(turn) => drive(&services, backend.as_ref(), turn, &shared, deferred)
@@ -108,6 +116,7 @@ async fn over(grace: &mut Option<Pin<Box<Sleep>>>) {
 
 async fn prepare(
     services: &Services,
+    agents: &AgentRegistry,
     backend: &dyn Backend,
     start: StartTurn,
     shared: &SharedRun,
@@ -116,8 +125,11 @@ async fn prepare(
     if let Turn::Start { .. } = turn {
         // An earlier run may have left a state that this agent does not take.
         let (store, base) = (services.store.as_ref(), shared.base());
-        let checked = check_state(store, &shared.scope, &shared.thread, base, backend).await;
-        checked.map_err(failed)?;
+        let (scope, thread) = (&shared.scope, &shared.thread);
+        check_state(store, scope, thread, base, backend).await.map_err(failed)?;
+        if shared.keeps_request {
+            check_kept(store, scope, agents, thread, base, backend).await.map_err(failed)?;
+        }
     }
     Ok(turn)
 }
@@ -190,4 +202,29 @@ pub(crate) async fn check_state(
         .violations(error.violated().to_vec()),
         _ => error,
     })
+}
+
+/// Checks that the agent goes on with what the thread keeps at this head: a state that was set, or what is said. Its clients would else be shown
+/// now one, now the other. Fails with `thread_state_incompatible`, or as reading.
+pub(crate) async fn check_kept(
+    store: &dyn Store,
+    scope: &Scope,
+    agents: &AgentRegistry,
+    thread: &ThreadId,
+    head: Option<CheckpointKey>,
+    backend: &dyn Backend,
+) -> trilogue_domain::error::Result<()> {
+    let Some(head) = head else { return Ok(()) };
+    let (name, says) = (&backend.card().name, states::is_of_messages(backend.card()));
+    let why = match states::kept(store, scope, agents, thread, head).await? {
+        Some(KeptState::Set { by }) if says && by.as_ref() != Some(name) => format!(
+            "the thread '{thread}' has a state that was set; the state of the agent '{name}' is what is said"
+        ),
+        Some(KeptState::Said) if !says => format!(
+            "the state of the thread '{thread}' is what is said; the state of the agent '{name}' is not"
+        ),
+        _ => return Ok(()),
+    };
+    Err(Error::new(Code::StateIncompatible, why)
+        .hint("use an agent with the same kind of state, or another thread"))
 }

@@ -90,7 +90,8 @@ pub struct RunRequest {
     /// The rules that the agent's output is held to, by the name that the checker of [`crate::Runtime::check_output_with`] knows.
     pub rules: Option<Arc<str>>,
     pub callback: Option<Callback>,
-    /// The request in the words of its face, kept beside the run.
+    /// The request in the words of its face, kept beside the run. A face that keeps it shows its clients one kind of state of a thread: an
+    /// agent with another is refused there with `thread_state_incompatible`.
     pub request: Option<Json>,
     /// Whether the caller waits in this same call and knows of no run yet: a native run then costs one commit.
     pub synchronous: bool,

@@ -11,7 +11,7 @@ use trilogue_domain::{
 use trilogue_store::rows::{IdempotencyKey, IdempotencyRow, RunRow, ThreadRow};
 
 use crate::backend::Backend;
-use crate::execute::check_state;
+use crate::execute::{check_kept, check_state};
 use crate::handle::Runtime;
 use crate::owner::{Envelope, Owner, stopped};
 use crate::part::{self, names_content, outline_all};
@@ -167,6 +167,10 @@ impl Runtime {
             let scope = Scope { tenant: thread.tenant.clone(), owner: None };
             let store = services.store.as_ref();
             check_state(store, &scope, &thread.id, thread.head, backend).await?;
+            if new.request.is_some() {
+                let (agents, head) = (self.registry(), thread.head);
+                check_kept(store, &scope, agents, &thread.id, head, backend).await?;
+            }
         }
         let (thread, create_thread, claims_thread) = match &place {
             TargetThread::New(row, chosen) => (row.as_ref(), true, *chosen),

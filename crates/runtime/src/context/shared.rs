@@ -43,6 +43,8 @@ pub(crate) struct SharedRun {
     pub(crate) external: Arc<ExternalPorts>,
     is_native: bool,
     pub(crate) rules: Option<Arc<str>>,
+    /// Whether its face keeps the request, and so shows one kind of state of a thread.
+    pub(crate) keeps_request: bool,
     /// Whether the run's client is called back about its output, and about its agent's own updates.
     calls_back: (bool, bool),
     max_part_metadata: usize,
@@ -132,6 +134,7 @@ impl SharedRun {
             external: parts.external,
             is_native: parts.is_native,
             rules: row.rules.clone(),
+            keeps_request: row.request.is_some(),
             calls_back: row
                 .callback
                 .as_ref()

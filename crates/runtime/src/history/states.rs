@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use trilogue_domain::agent::InputKind;
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentCard, CheckpointKey, Json, Message};
-use trilogue_store::PathReader;
-use trilogue_store::rows::{CheckpointRow, ThreadRow};
+use trilogue_domain::{AgentCard, AgentName, CheckpointKey, Json, Message, Scope, ThreadId};
+use trilogue_store::rows::{CheckpointRow, RunRow, ThreadRow};
+use trilogue_store::{PathReader, Store};
 
 use super::{HistorySource, reference, said_at};
 use crate::agent_registry::AgentRegistry;
@@ -38,6 +38,42 @@ enum Set {
     Here(Json),
     /// At this address; fetched on demand.
     There(Arc<str>),
+}
+
+/// What a thread keeps from one run to the next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum KeptState {
+    /// The state that this agent has set, or a client.
+    Set { by: Option<AgentName> },
+    /// What is said.
+    Said,
+}
+
+/// What the thread keeps at a checkpoint; `None` where its runs have left neither a state nor what an agent of messages said.
+pub(crate) async fn kept(
+    store: &dyn Store,
+    scope: &Scope,
+    agents: &AgentRegistry,
+    thread: &ThreadId,
+    at: CheckpointKey,
+) -> Result<Option<KeptState>> {
+    let mut path = PathReader::new(store, scope, thread, Some(at));
+    while let Some(row) = path.next().await? {
+        let run = match row.run {
+            Some(run) => store.run_by_key(run).await?,
+            None => None,
+        };
+        if Set::of(&row).is_some() {
+            return Ok(Some(KeptState::Set { by: run.map(|run| run.agent) }));
+        }
+        // The kind of an unregistered agent is unknown; its run has set nothing.
+        let says =
+            |run: RunRow| agents.get(&run.agent).is_none_or(|agent| is_of_messages(agent.card()));
+        if run.is_some_and(says) {
+            return Ok(Some(KeptState::Said));
+        }
+    }
+    Ok(None)
 }
 
 /// The state at a checkpoint; without one there is nothing yet.

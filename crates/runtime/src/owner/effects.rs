@@ -80,8 +80,8 @@ impl Owner {
             draft: state.new_draft(),
         });
         self.services.task_started();
-        let work =
-            execute(Arc::clone(&self.services), backend, turn, Arc::clone(&shared), deferred);
+        let (services, agents) = (Arc::clone(&self.services), Arc::clone(&self.agents));
+        let work = execute(services, agents, backend, turn, Arc::clone(&shared), deferred);
         Some((shared, work))
     }
 
