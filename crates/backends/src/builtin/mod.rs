@@ -1,7 +1,9 @@
 //! The agents that come with the server: no key, no network.
 
 pub mod echo;
+pub mod greeter;
 pub mod mailcomposer;
+mod name;
 pub mod researcher;
 
 use std::time::Duration;
@@ -9,17 +11,18 @@ use std::time::Duration;
 use trilogue_domain::error::Result;
 
 pub use echo::Echo;
+pub use greeter::Greeter;
 pub use mailcomposer::MailComposer;
 pub use researcher::Researcher;
 
 use crate::native::NativeAgent;
 
 /// The names of the built-in agents, in the order in which they are listed.
-pub const NAMES: [&str; 3] = [echo::NAME, mailcomposer::NAME, researcher::NAME];
+pub const NAMES: [&str; 4] = [echo::NAME, mailcomposer::NAME, researcher::NAME, greeter::NAME];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// How long the researcher waits between two words, so that its stream is visible.
+    /// How long the researcher waits between two words, so that its stream is visible. The greeter waits [`greeter::PACES`] times as long.
     pub pace: Duration,
 }
 
@@ -29,6 +32,9 @@ pub fn named(name: &str, options: Options) -> Option<Result<NativeAgent>> {
         echo::NAME => Some(NativeAgent::new(Echo)),
         mailcomposer::NAME => Some(NativeAgent::new(MailComposer::default())),
         researcher::NAME => Some(NativeAgent::new(Researcher::new(options.pace))),
+        greeter::NAME => {
+            Some(NativeAgent::new(Greeter::new(options.pace.saturating_mul(greeter::PACES))))
+        }
         _ => None,
     }
 }

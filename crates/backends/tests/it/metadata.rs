@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use trilogue_backends::builtin::{self, Echo, MailComposer, Researcher};
+use trilogue_backends::builtin::{self, Echo, Greeter, MailComposer, Researcher};
 use trilogue_domain::event::RunEvent;
 use trilogue_domain::{Body, Citation, Content, Trajectory};
 use trilogue_sdk::recorder::Recorder;
@@ -25,9 +25,13 @@ fn sample(name: &str) -> (Box<dyn Agent>, Turn) {
             ];
             (Box::new(Echo), start(vec![parts]))
         }
-        "mailcomposer" => {
+        "mailcomposer" | "greeter" => {
             let value = Json::from_value(&json!({ "message": "Hello" }));
-            (Box::new(MailComposer::default()), Turn::Start { input: Input::Value(value) })
+            let agent: Box<dyn Agent> = match name {
+                "greeter" => Box::new(Greeter::new(Duration::ZERO)),
+                _ => Box::new(MailComposer::default()),
+            };
+            (agent, Turn::Start { input: Input::Value(value) })
         }
         "researcher" => {
             let question = start(vec![vec![Part::text("durable logs")]]);

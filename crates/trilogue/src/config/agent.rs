@@ -21,7 +21,7 @@ use super::scheme::Scheme;
 pub struct Agent {
     /// The kind of agent: `builtin` comes with the server; `agent-client` is a program that speaks the Agent Client Protocol on its standard input and output; `agent-communication` is behind a server of the Agent Communication Protocol.
     pub kind: AgentKind,
-    /// `builtin` only: `echo`, `mailcomposer` or `researcher`. Not set: the one with the agent's name.
+    /// `builtin` only: `echo`, `mailcomposer`, `researcher` or `greeter`. Not set: the one with the agent's name.
     #[serde(default)]
     pub builtin: Option<String>,
     /// The ways in which callers may authenticate: `api-key` (the header `x-api-key`), `bearer`, `basic` (the token as the password), or `none`, which also accepts callers without a token. Callers without a token are one principal, which can list nothing. Not set: `api-key` and `bearer`.

@@ -9,12 +9,12 @@ use crate::harness::{Home, demo, until};
 fn agents_lists_and_describes() {
     let (_home, server) = demo();
     let ended = server.run(&["agents"]).expect(0);
-    for agent in ["echo", "mailcomposer", "researcher"] {
+    for agent in trilogue::BUILTIN_AGENTS {
         assert!(ended.out.contains(agent), "{}", ended.out);
     }
-    assert_eq!(server.run(&["agents", "-q"]).expect(0).out.lines().count(), 3);
+    assert_eq!(server.run(&["agents", "-q"]).expect(0).out.lines().count(), 4);
     let list = server.run(&["agents", "--json"]).expect(0).json();
-    assert_eq!(list["items"].as_array().unwrap().len(), 3);
+    assert_eq!(list["items"].as_array().unwrap().len(), 4);
     let one = server.run(&["agents", "mailcomposer", "--json"]).expect(0).json();
     assert_eq!(one["name"], "mailcomposer");
     // By name the server is the same, and so is its token.

@@ -2,7 +2,6 @@
 
 mod descriptor;
 mod letter;
-mod name;
 mod recall;
 
 use std::collections::VecDeque;
@@ -15,6 +14,7 @@ use trilogue_sdk::prelude::*;
 
 pub use letter::{Mail, Style};
 
+use super::name;
 use letter::{Wish, wants_mail};
 use recall::Recall;
 
