@@ -106,31 +106,31 @@ fn cases() -> Vec<Case> {
     let search = "/agents/search";
     let large = Bytes::from(vec![b' '; 2_000]);
     vec![
-        (Method::GET, "/nope", vec![], none(), (404, "not_found", 1404)),
-        (Method::GET, "", vec![], none(), (404, "not_found", 1404)),
-        (Method::DELETE, search, vec![], none(), (405, "method_not_allowed", 1405)),
-        (Method::POST, search, vec![], large, (413, "payload_too_large", 1413)),
-        (Method::POST, search, vec![], Bytes::from_static(b"{"), (422, "invalid_json", 1422)),
-        (Method::POST, search, vec![], Bytes::from_static(b"[]"), (422, "validation_error", 1422)),
-        (Method::POST, search, vec![("host", "evil.example")], none(), (403, "forbidden", 1403)),
+        (Method::GET, "/nope", vec![], none(), (404, "not_found", 4040)),
+        (Method::GET, "", vec![], none(), (404, "not_found", 4040)),
+        (Method::DELETE, search, vec![], none(), (405, "method_not_allowed", 4050)),
+        (Method::POST, search, vec![], large, (413, "payload_too_large", 4130)),
+        (Method::POST, search, vec![], Bytes::from_static(b"{"), (422, "invalid_json", 4226)),
+        (Method::POST, search, vec![], Bytes::from_static(b"[]"), (422, "validation_error", 4220)),
+        (Method::POST, search, vec![("host", "evil.example")], none(), (403, "forbidden", 4030)),
         (
             Method::POST,
             search,
             vec![("origin", "https://evil.example")],
             none(),
-            (403, "forbidden", 1403),
+            (403, "forbidden", 4030),
         ),
-        (Method::POST, "/agents/search?api_key=x", vec![], none(), (422, "validation_error", 1422)),
+        (Method::POST, "/agents/search?api_key=x", vec![], none(), (422, "validation_error", 4220)),
         (
             Method::POST,
             search,
             vec![("authorization", "Bearer wrong")],
             none(),
-            (401, "unauthenticated", 1401),
+            (401, "unauthenticated", 4010),
         ),
-        (Method::GET, "/agents/none", vec![], none(), (404, "agent_not_found", 1404)),
-        (Method::GET, "/runs/none", vec![], none(), (404, "run_not_found", 1404)),
-        (Method::GET, "/threads/none", vec![], none(), (404, "thread_not_found", 1404)),
+        (Method::GET, "/agents/none", vec![], none(), (404, "agent_not_found", 4041)),
+        (Method::GET, "/runs/none", vec![], none(), (404, "run_not_found", 4043)),
+        (Method::GET, "/threads/none", vec![], none(), (404, "thread_not_found", 4042)),
     ]
 }
 
@@ -152,7 +152,7 @@ async fn errors_have_one_shape_whoever_finds_them() {
     rig.token("alpha", "runner", rights, false).await;
     let reply =
         rig.as_("alpha", "runner").post("/connect/agents/search", &json!({})).await.unwrap();
-    assert_eq!(fault(&reply), is(403, "forbidden", 1403));
+    assert_eq!(fault(&reply), is(403, "forbidden", 4030));
     assert!(reply.json()["description"].as_str().unwrap().contains("'read'"));
 }
 
@@ -184,7 +184,7 @@ async fn too_many_streams_are_refused_as_something_that_passes() {
     let rig = Rig::with(Options { max_streams: 0, ..Options::default() }).await;
     let body = json!({"agent_id": "puppet", "input": {"message": "x"}});
     let reply = rig.alice().post("/connect/runs/stream", &body).await.unwrap();
-    assert_eq!(fault(&reply), is(429, "rate_limited", 1429));
+    assert_eq!(fault(&reply), is(429, "rate_limited", 4290));
     assert_eq!(
         (reply.headers["retry-after"].to_str().unwrap(), &reply.json()["transient"]),
         ("1", &json!(true))

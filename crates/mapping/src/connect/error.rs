@@ -58,7 +58,7 @@ mod tests {
             body,
             json!({
                 "code": "input_schema_violation",
-                "errcode": 1422,
+                "errcode": 4221,
                 "description": text,
                 "transient": false,
                 "data": {
@@ -76,7 +76,7 @@ mod tests {
         let pending = InterruptId::parse("i-2").unwrap();
         let missed = Error::new(Code::InterruptMismatch, "gone").pending(pending);
         let body = error(&missed);
-        assert_eq!((body.code.as_str(), body.errcode), ("run_not_interrupted", 1_409));
+        assert_eq!((body.code.as_str(), body.errcode), ("run_not_interrupted", 4_093));
         assert_eq!(body.data.unwrap().as_str(), r#"{"interrupt_id":"i-2"}"#);
     }
 }

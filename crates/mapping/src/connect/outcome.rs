@@ -58,7 +58,7 @@ fn failed(failure: &Failure, card: &AgentCard, run_id: &str) -> RunError {
 /// Whether the error only refuses requests. A misfit of the state also ends runs: an agent may set one, and find one.
 fn is_refusal(known: &Definition) -> bool {
     let ends_too = [Code::StateInvalid, Code::StateIncompatible].map(Code::as_str);
-    (1_400..1_500).contains(&known.errcode) && !ends_too.contains(&known.code)
+    (4_000..5_000).contains(&known.errcode) && !ends_too.contains(&known.code)
 }
 
 fn of(known: &Definition, run_id: &str, description: &str, data: Option<Value>) -> RunError {

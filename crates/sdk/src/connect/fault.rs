@@ -121,10 +121,10 @@ mod tests {
     fn an_error_is_read_in_every_form() {
         let ours = Fault::read(
             422,
-            br#"{"code":"input_schema_violation","errcode":1422,"description":"no","transient":false,"data":{"path":"/a"},"detail":"no","message":"no","hint":"h"}"#,
+            br#"{"code":"input_schema_violation","errcode":4221,"description":"no","transient":false,"data":{"path":"/a"},"detail":"no","message":"no","hint":"h"}"#,
         );
         assert_eq!(ours.code.as_deref(), Some("input_schema_violation"));
-        assert_eq!((ours.errcode, ours.transient), (Some(1422), Some(false)));
+        assert_eq!((ours.errcode, ours.transient), (Some(4221), Some(false)));
         assert_eq!((ours.description.as_str(), ours.hint.as_deref()), ("no", Some("h")));
         assert_eq!(ours.data.as_ref().map(Json::as_str), Some(r#"{"path":"/a"}"#));
         for (body, description) in [

@@ -359,7 +359,7 @@ async fn what_the_reference_server_cannot_read_is_left_out() {
 
 #[tokio::test]
 async fn a_refusal_says_its_code_and_a_wrong_answer_says_where() {
-    let refused = r#"{"code":"thread_busy","errcode":1409,"description":"it is busy","transient":true,"data":{"a":1},"hint":"wait"}"#;
+    let refused = r#"{"code":"thread_busy","errcode":4092,"description":"it is busy","transient":true,"data":{"a":1},"hint":"wait"}"#;
     let script = Script::new(vec![
         json(409, refused),
         json(200, &run("running")),

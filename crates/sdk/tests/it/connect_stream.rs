@@ -227,7 +227,7 @@ async fn a_run_that_streams_nothing_is_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_does_not_stream_is_waited_for_unless_a_mode_was_asked_for() {
     let refused = || {
-        let code = r#"{"code":"stream_mode_not_supported","errcode":1422,"description":"no"}"#;
+        let code = r#"{"code":"stream_mode_not_supported","errcode":4227,"description":"no"}"#;
         json(422, code)
     };
     let script = Script::new(vec![refused(), success(), refused()]);
@@ -243,7 +243,7 @@ async fn an_agent_that_does_not_stream_is_waited_for_unless_a_mode_was_asked_for
 async fn a_question_ends_the_stream_and_an_answer_goes_on_with_it() {
     let script = Script::new(vec![
         events(&sse(&[("1", values("pending", "a")), ("2", asks("one"))]), false),
-        json(422, r#"{"code":"resume_schema_violation","errcode":1422,"description":"no"}"#),
+        json(422, r#"{"code":"resume_schema_violation","errcode":4223,"description":"no"}"#),
         json(200, &run("pending")),
         events(&sse(&[("3", asks("two"))]), false),
         json(200, &run("pending")),
@@ -303,7 +303,7 @@ async fn attempts_are_bounded_and_a_run_that_is_gone_is_told() {
 
     let script = Script::new(vec![
         events(&sse(&[("1", values("pending", "a"))]), true),
-        json(404, r#"{"code":"run_not_found","errcode":1404,"description":"there is no run"}"#),
+        json(404, r#"{"code":"run_not_found","errcode":4043,"description":"there is no run"}"#),
     ]);
     let mut stream = client(&script).run_stream(new()).await.unwrap();
     let error = told(&mut stream).await.unwrap_err();

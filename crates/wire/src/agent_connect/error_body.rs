@@ -10,7 +10,7 @@ use crate::json::record::record;
 pub struct ErrorBody {
     /// The stable code.
     pub code: String,
-    /// The number of the kind of error.
+    /// The number of the error.
     pub errcode: u32,
     /// What happened, for people.
     pub description: String,
@@ -33,7 +33,7 @@ record! {
     pub struct ErrorDefinition {
         /// The stable code.
         code: String,
-        /// The number; several codes of one kind share it. An agent's own begin at 10000.
+        /// Its number, which no other error has. Those of agents begin at 10000.
         errcode: u32,
         /// The condition, for people.
         #[serde(default, deserialize_with = "or_default")]
