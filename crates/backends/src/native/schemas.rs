@@ -3,7 +3,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::event::{RunEvent, StateEvent};
 use trilogue_domain::{
     AgentCard, AgentName, Answer, Body, Code, Error, Failure, InputKind, Interrupt, InterruptKind,
-    Json,
+    Json, Violation,
 };
 
 use super::schema::{Mismatch, Schema};
@@ -15,6 +15,7 @@ pub(super) struct Schemas {
     output: Option<Schema>,
     state: Option<Schema>,
     config: Option<Schema>,
+    settings: Option<Settings>,
     update: Option<Schema>,
     interrupts: Vec<InterruptSchemas>,
     /// Whether the agent may raise only the custom interrupts that it declares.
@@ -22,6 +23,10 @@ pub(super) struct Schemas {
     errors: Vec<ErrorSchema>,
     default_config: Option<Json>,
 }
+
+/// The settings that a configuration schema names, where it says nothing of others: the agent would drop those.
+#[derive(Debug)]
+struct Settings(Vec<String>);
 
 #[derive(Debug)]
 struct InterruptSchemas {
@@ -74,6 +79,8 @@ impl Schemas {
             })
         });
         let config = optional("configuration schema", card.config_schema.as_ref()).transpose()?;
+        let settings =
+            card.config_schema.as_ref().and_then(|schema| Settings::of(&schema.to_value()));
         let default_config = match (&config, &card.config_schema) {
             (Some(schema), Some(json)) => defaults(schema, &json.to_value()),
             _ => None,
@@ -84,6 +91,7 @@ impl Schemas {
             output: optional("output schema", card.output_schema.as_ref()).transpose()?,
             state: optional("state schema", card.state_schema.as_ref()).transpose()?,
             config,
+            settings,
             update: optional("update schema", card.update_schema.as_ref()).transpose()?,
             interrupts: interrupts.collect::<Result<_>>()?,
             is_closed: !card.interrupts.is_empty() || card.descriptor.is_some(),
@@ -100,7 +108,11 @@ impl Schemas {
     pub(super) fn check_config(&self, config: &Json) -> Result<()> {
         let what = || format!("the configuration does not fit the agent '{}'", self.agent);
         fits(self.config.as_ref(), config, Code::ConfigInvalid, what)
-            .map_err(|error| error.hint("the agent's 'config_schema' says what fits"))
+            .map_err(|error| error.hint("the agent's 'config_schema' says what fits"))?;
+        match &self.settings {
+            Some(settings) => settings.check(config, what),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn check_state(&self, state: &Json) -> Result<()> {
@@ -214,6 +226,46 @@ impl Schemas {
     }
 }
 
+// === impl Settings ===
+
+impl Settings {
+    /// `None` where the schema speaks of further members, in whatever way.
+    fn of(schema: &Value) -> Option<Self> {
+        const OPENS: [&str; 11] = [
+            "additionalProperties",
+            "unevaluatedProperties",
+            "patternProperties",
+            "propertyNames",
+            "$ref",
+            "$dynamicRef",
+            "allOf",
+            "anyOf",
+            "oneOf",
+            "if",
+            "dependentSchemas",
+        ];
+        let schema = schema.as_object()?;
+        let properties = schema.get("properties")?.as_object()?;
+        let is_open = OPENS.iter().any(|word| schema.contains_key(*word));
+        (!is_open).then(|| Self(properties.keys().cloned().collect()))
+    }
+
+    /// Errors: `config_schema_violation`, naming every setting that is not one.
+    fn check(&self, config: &Json, what: impl FnOnce() -> String) -> Result<()> {
+        let Value::Object(given) = config.to_value() else { return Ok(()) };
+        let unknown: Vec<_> = given.keys().filter(|name| !self.0.contains(name)).collect();
+        let Some(first) = unknown.first() else { return Ok(()) };
+        let violation = |name: &&String| Violation {
+            path: format!("/{}", name.replace('~', "~0").replace('/', "~1")),
+            message: "is no setting of this agent".to_owned(),
+        };
+        let message = format!("{}: there is no setting '{}'", what(), first.escape_debug());
+        Err(Error::new(Code::ConfigInvalid, message)
+            .hint(format!("the settings: {}", self.0.join(", ")))
+            .violations(unknown.iter().map(violation).collect()))
+    }
+}
+
 /// Checks a value. The error's message has the first violation, and the error has all of them.
 fn fits(
     schema: Option<&Schema>,
@@ -250,6 +302,24 @@ fn defaults(schema: &Schema, json: &Value) -> Option<Json> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn settings_that_a_schema_does_not_name_are_none_unless_it_allows_them() {
+        let check = |schema: Value, config: Value| {
+            let settings = Settings::of(&schema)?;
+            let checked = settings.check(&Json::from_value(&config), || "misfit".to_owned());
+            checked.err().map(|error| error.violated()[0].path.clone())
+        };
+        let style = || json!({ "properties": { "style": { "type": "string" } } });
+        assert_eq!(check(style(), json!({ "style": "x" })), None);
+        assert_eq!(check(style(), json!({ "a/b": 1 })).as_deref(), Some("/a~1b"));
+        assert_eq!(check(json!({ "type": "object" }), json!({ "any": 1 })), None);
+        for word in ["additionalProperties", "patternProperties", "anyOf", "$ref"] {
+            let mut open = style();
+            open[word] = json!(true);
+            assert_eq!(check(open, json!({ "any": 1 })), None, "{word}");
+        }
+    }
 
     #[test]
     fn defaults_of_a_configuration_are_used_where_they_are_one() {

@@ -27,12 +27,13 @@ record! {
         expires_at?: Time,
     }
 
-    /// Asks for a configured instance.
+    /// Asks for a configured instance. A member that is not one of these is refused: it would be a setting that is lost.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
     pub struct ConfigurationCreate {
         /// The agent, where the path does not name it; the first one where neither does.
         agent_id?: String,
-        /// The settings; the schema's defaults where there are none.
+        /// The settings, alone or as `configurable`; the schema's defaults where there are none.
         #[schemars(with = "Option<ConfigSchema>")]
         config?: Json,
         /// Anything to find it by.
@@ -47,10 +48,11 @@ record! {
         if_exists?: IfExists,
     }
 
-    /// Changes a configured instance. Runs that were created before keep what they were given.
+    /// Changes a configured instance. Runs that were created before keep what they were given. A member that is not one of these is refused.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
     pub struct ConfigurationPatch {
-        /// The new settings, whole.
+        /// The new settings, whole; alone or as `configurable`.
         #[schemars(with = "Option<ConfigSchema>")]
         config?: Json,
         /// Members to set; `null` removes one.

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - Members that have nothing to say are not written; a member that is `null` counts as absent when it is read.
-//! - Unknown members are ignored; an unknown word where the protocol lists its words is a [`Violation`] that says where.
+//! - Unknown members are ignored, save where they would be settings that are lost: in a configured instance. An unknown word where the protocol lists its words is a [`Violation`] that says where.
 //! - Times are written as RFC 3339 in UTC with `Z` and six digits; a time without an offset is read as UTC.
 
 mod agent;
