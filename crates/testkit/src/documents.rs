@@ -25,6 +25,17 @@ pub fn message_ids() -> Vec<Value> {
     rows(include_str!("../documents/message_ids.json"))
 }
 
+/// Flows of the Agent Connect Protocol: each has a `name` and `steps`, and has other members than the rows of the other documents.
+pub fn agent_connect() -> Vec<Value> {
+    rows(include_str!("../documents/agent_connect.json"))
+}
+
+/// The sample descriptor of the Agent Connect Protocol's document.
+pub fn agent_connect_descriptor() -> Value {
+    serde_json::from_str(include_str!("../documents/agent_connect_descriptor.json"))
+        .expect("the data is JSON")
+}
+
 fn rows(text: &str) -> Vec<Value> {
     serde_json::from_str(text).expect("the data is a JSON array")
 }

@@ -13,8 +13,8 @@ use trilogue_domain::{Code, Error, Principal, Rights, RunId};
 use trilogue_egress::{Client, Policy};
 use trilogue_gateway::callback::Sender;
 use trilogue_gateway::{
-    AuditEvent, CallbackDelivery, CallbackSecrets, ClientOptions, ClientProtocol, ConnectOptions,
-    HistoryFetch, Ports, Scheme, Server,
+    AuditEvent, CallbackDelivery, CallbackSecrets, ClientOptions, ClientProtocol, HistoryFetch,
+    Ports, Scheme, Server,
 };
 use trilogue_mapping::agent_client::Originals;
 use trilogue_mapping::communication::strict::CommunicationRules;
@@ -211,6 +211,9 @@ impl App {
         runtime.check_output_with(Arc::new(CommunicationRules));
         runtime.fetch_with(Arc::new(HistoryFetch::new(egress.clone())));
         let owner = Principal { tenant, id, rights: Rights::all(), own: false };
+        let connect = mounts.iter().find(|mount| mount.protocol == config::Protocol::Connect);
+        let (prefix, as_documented) =
+            connect.map(|mount| (mount.path(), mount.as_documented)).unwrap_or_default();
         let mounts = config::to_gateway(&mounts)?;
         let callback_secrets = callback_secrets(options, state.as_deref().ok())?;
         let gateway = trilogue_gateway::Options {
@@ -232,11 +235,9 @@ impl App {
         };
         let sender = callback_sender(policy, callback_secrets)?;
         notify::start(&options.notify, &ports, &owner, &sender);
-        let connect = mounts.iter().find(|it| it.protocol().name() == ConnectOptions::NAME);
-        let prefix = connect.map_or("", |mount| mount.prefix());
         let delivery =
-            CallbackDelivery::new(&gateway, &listeners.addresses, prefix, &ports, sender);
-        ports.runtime.deliver_with(Arc::new(delivery));
+            CallbackDelivery::new(&gateway, &listeners.addresses, &prefix, &ports, sender);
+        ports.runtime.deliver_with(Arc::new(delivery.as_documented(as_documented)));
         local_listener.announce(&listeners.addresses);
         let idle_exit = idle_exit(&options.server, &local_listener);
         let shutdown_deadline = options.server.shutdown_deadline.0;

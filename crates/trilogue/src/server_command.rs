@@ -30,6 +30,9 @@ pub(crate) struct Overrides {
     /// Enforce the documents of the Agent Communication Protocol and of the Agent Client Protocol literally, for clients and for agents.
     #[arg(long)]
     strict: bool,
+    /// Answer in the shapes of the Agent Connect Protocol's document, wherever that protocol is served: the mount option `as_documented`.
+    #[arg(long)]
+    as_documented: bool,
     /// Let the server call these private addresses too, such as 127.0.0.1 or 10.0.0.0/8, for callbacks and for histories on other servers.
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     allow_egress: Vec<Cidr>,
@@ -69,6 +72,10 @@ impl Overrides {
         if self.strict {
             options.enforce_documents();
             set.extend([("mounts", "--strict"), ("client.strict", "--strict")]);
+        }
+        if self.as_documented {
+            options.connect_as_documented();
+            set.push(("mounts", "--as-documented"));
         }
         if !self.allow_egress.is_empty() {
             options.egress.allow.0.extend(&self.allow_egress);

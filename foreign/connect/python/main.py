@@ -1,6 +1,6 @@
 """Drives a server through the official Python client of the Agent Connect Protocol, and checks every answer.
 
-    python main.py --url URL [--key KEY] [--client sync|async] [--literal] [--only TEXT] SUITE...
+    python main.py --url URL [--key KEY] [--client sync|async] [--as-documented] [--only TEXT] SUITE...
 
 Suites: agents, stateless, threads, thread_runs, streams, scenarios; builtin (needs --key);
 `begin` and `finish JSON` before and after a restart. Each runs with the blocking and with
@@ -41,7 +41,7 @@ async def main() -> int:
     parser.add_argument("--url", required=True, help="base address of the server, with its prefix")
     parser.add_argument("--key", help="an API key")
     parser.add_argument("--client", choices=["sync", "async"], help="only this one of the clients")
-    parser.add_argument("--literal", action="store_true", help="the server goes by the protocol's prose")
+    parser.add_argument("--as-documented", action="store_true", help="the server answers as the document has it")
     parser.add_argument("--only", help="runs only checks whose name contains this")
     parser.add_argument("suites", nargs="+", metavar="SUITE")
     arguments = parser.parse_args()
@@ -54,7 +54,9 @@ async def main() -> int:
         return 0
     tally = Tally(SUITES)
     for kind in kinds:
-        target = Target(arguments.url, arguments.key, is_async=kind == "async", literal=arguments.literal)
+        target = Target(
+            arguments.url, arguments.key, is_async=kind == "async", as_documented=arguments.as_documented
+        )
         if arguments.suites != ["builtin"]:
             target.echo = await agent_id(target, "org.agntcy.echo")
         await tally.run(arguments.suites, target, arguments.only, f" ({kind})")

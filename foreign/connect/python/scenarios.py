@@ -1,11 +1,10 @@
 """The three scenarios of the protocol's own live client, step by step, in our words."""
 
-from agntcy_acp import UnprocessableEntityException
 from agntcy_acp.models import RunStatus, ThreadCreate, ThreadSearchRequest, ThreadStatus
 
 from asking import human, stateful, stateless, talk
 from check import Suite, equal
-from target import Target, refused
+from target import Target
 
 suite = Suite("scenarios")
 
@@ -56,15 +55,16 @@ async def stateful_in_nine_steps(target: Target) -> None:
         runs = await client.list_thread_runs(thread.thread_id)
         equal(runs[0].run_id, answer.run.run_id, "newest run")
         seen = await client.get_thread(thread.thread_id)
-        equal(seen.values, talk("How are you?", "HOW ARE YOU?"), "values")
+        equal(seen.values, target.undeclared(talk("How are you?", "HOW ARE YOU?")), "values")
         history = await client.get_thread_history(thread.thread_id, limit=10)
-        equal(history[0].values["messages"][0], human("How are you?")["messages"][0], "first message")
+        if not target.as_documented:
+            equal(history[0].values["messages"][0], human("How are you?")["messages"][0], "first message")
 
         create = stateful(target.echo, human("And now?"), UPPER)
         answer = await client.create_and_wait_for_thread_run_output(thread.thread_id, create)
         equal(answer.output.actual_instance.values, talk("And now?", "AND NOW?"), "values")
         seen = await client.get_thread(thread.thread_id)
-        equal(seen.values, talk("And now?", "AND NOW?"), "values")
+        equal(seen.values, target.undeclared(talk("And now?", "AND NOW?")), "values")
         equal(await client.delete_thread(thread.thread_id), None, "answer")
 
 
@@ -72,14 +72,11 @@ async def stateful_in_nine_steps(target: Target) -> None:
 async def streaming_in_three_steps(target: Target) -> None:
     async with target.client() as client:
         create = stateless(target.echo, human("How ARE you?"), UPPER)
-        if target.literal:
-            call = client.stream("create_and_stream_stateless_run_output", create)
-            await refused(call, UnprocessableEntityException)
-            return
-        events = await client.stream("create_and_stream_stateless_run_output", create)
-        first = events[0].data
-        equal((first["type"], first["status"]), ("values", "pending"), "first event")
-        equal(first["values"], talk("How ARE you?", "HOW ARE YOU?"), "values")
+        if not target.as_documented:
+            events = await client.stream("create_and_stream_stateless_run_output", create)
+            first = events[0].data
+            equal((first["type"], first["status"]), ("values", "pending"), "first event")
+            equal(first["values"], talk("How ARE you?", "HOW ARE YOU?"), "values")
 
         run = await client.create_stateless_run(stateless(target.echo, human("HOW are you?"), LOWER))
         equal(run.status, RunStatus.PENDING, "status")

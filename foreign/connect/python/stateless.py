@@ -260,7 +260,7 @@ async def on_completion(target: Target) -> None:
             stateless(target.echo, human("x"), on_completion="keep")
         )
         thread = await client.get_thread(kept.run.thread_id)
-        equal((thread.thread_id, thread.values), (kept.run.thread_id, talk("x", "x")), "thread")
+        equal((thread.thread_id, thread.values), (kept.run.thread_id, target.undeclared(talk("x", "x"))), "thread")
         gone = await client.create_and_wait_for_stateless_run_output(stateless(target.echo, human("x")))
         if gone.run.thread_id is not None:
             await refused(client.get_thread(gone.run.thread_id), NotFoundException)

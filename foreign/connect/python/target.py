@@ -96,8 +96,13 @@ class Target:
     is_async: bool = True
     # The id of the echo agent.
     echo: str = ""
-    # Whether the server goes by the protocol's prose: it streams only what a descriptor declares.
-    literal: bool = False
+    # Whether the server answers as the document has it: a stream begins with its run, which this client cannot read,
+    # and a state that no descriptor declares is not shown.
+    as_documented: bool = False
+
+    def undeclared(self, values: dict) -> dict | None:
+        """The state of a thread whose agent declares none, as it is shown."""
+        return None if self.as_documented else values
 
     @asynccontextmanager
     async def client(self, key: str | None = None):

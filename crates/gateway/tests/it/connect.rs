@@ -36,7 +36,8 @@ impl Face {
 
     pub(crate) async fn with(connect: ConnectOptions) -> Self {
         let mounts = vec![Mount::new(connect, BASE).unwrap()];
-        let face = Self::of(mounts.into()).await;
+        let setup = Setup { as_documented: connect.as_documented, ..Setup::from(mounts) };
+        let face = Self::of(setup).await;
         Self { strings: connect.error_body == ErrorBody::String, ..face }
     }
 

@@ -1,5 +1,7 @@
 //! Agents: found, described, and what they and the server say of errors and credentials.
 
+use std::collections::HashSet;
+
 use http::Method;
 use serde_json::{Value, json};
 use trilogue_gateway::ConnectOptions;
@@ -23,7 +25,8 @@ async fn agents_are_found_by_name_and_version_in_the_order_in_which_they_are_ser
     let face = Face::start().await;
     let all = names(&face, json!({})).await;
     let mail = "org.agntcy.mailcomposer";
-    let served = ["org.test.actor", mail, "plain", "primitive", "counter", "secretive", "puppet"];
+    let others = ["greeter", "plain", "primitive", "counter", "secretive", "puppet"];
+    let served = [&["org.test.actor", mail][..], &others].concat();
     assert_eq!(all, served);
     assert_eq!(names(&face, Value::Null).await, served, "an empty body asks for all");
     assert_eq!(names(&face, json!({"name": null, "version": null})).await, served);
@@ -54,9 +57,20 @@ async fn an_agent_is_known_by_its_id_and_both_its_names() {
     for name in ["actor", "org.test.actor", &id.to_uppercase()] {
         assert_eq!(face.got(&format!("/agents/{name}")).await, agent, "{name}");
     }
+    // So is the agent of a configured instance.
+    let made = face.posted("/agents/actor/configurations", &Value::Null).await;
+    let instance = text(&made, "/configuration_id");
     for path in
         ["", "/descriptor", "/capabilities", "/schemas", "/errors", "/authentication", "/openapi"]
     {
+        let of_instance = face.got(&format!("/agents/{instance}{path}")).await;
+        if path.is_empty() {
+            let names = [&of_instance["agent_id"], &of_instance["configuration_id"]];
+            assert_eq!(names, [instance, instance]);
+            assert_eq!(of_instance["metadata"], agent["metadata"]);
+        } else {
+            assert_eq!(of_instance, face.got(&format!("/agents/{id}{path}")).await, "{path}");
+        }
         for unknown in [NOBODY, "nope", "%00", &"x".repeat(300)] {
             let reply = face.get(&format!("/agents/{unknown}{path}")).await;
             assert_eq!(refusal(&reply), said(404, "agent_not_found"), "{unknown}{path}");
@@ -121,6 +135,8 @@ async fn the_catalogue_has_one_definition_a_code() {
     codes.sort_unstable();
     codes.dedup();
     assert_eq!(codes.len(), count);
+    let numbers = errors.as_array().unwrap().iter().map(|it| it["errcode"].as_u64().unwrap());
+    assert_eq!(numbers.collect::<HashSet<_>>().len(), count);
     for known in ["run_cancelled", "thread_busy", "input_schema_violation", "run_not_interrupted"] {
         assert!(codes.contains(&known), "{known}");
     }
@@ -139,10 +155,9 @@ async fn everybody_learns_how_to_show_who_they_are() {
     let face = Face::start().await;
     let id = id_of(&face, "org.test.actor").await;
     let stranger = face.rig.stranger();
-    let alice = face.rig.alice();
     for (path, reader) in [
         ("/authentication".to_owned(), &stranger),
-        (format!("/agents/{id}/authentication"), &alice),
+        (format!("/agents/{id}/authentication"), &stranger),
     ] {
         let reply = face.seen_by(reader, Method::GET, &path, &Value::Null).await;
         assert_eq!(reply.status, 200, "{path}");
@@ -150,7 +165,7 @@ async fn everybody_learns_how_to_show_who_they_are() {
         assert_eq!(ways["required"], true);
         assert_eq!(ways["schemes"]["x-api-key"]["type"], "apiKey");
         assert_eq!(ways["schemes"]["bearer"]["scheme"], "bearer");
-        assert_eq!(ways.get("permissions").is_none(), std::ptr::eq(reader, &stranger), "{ways}");
+        assert!(ways.get("permissions").is_none() && ways.get("agent_id").is_none(), "{ways}");
         let known = face.got(&path).await;
         let rights = ["read", "run", "answer", "admin", "server"];
         assert_eq!(known["permissions"], json!(rights), "{known}");

@@ -1,12 +1,13 @@
 //! Agents that the tests of the connect face run.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use trilogue_backends::NativeAgent;
-use trilogue_backends::builtin::MailComposer;
+use trilogue_backends::builtin::{Greeter, MailComposer};
 use trilogue_domain::Json;
 use trilogue_runtime::Backend;
 use trilogue_sdk::{
@@ -23,6 +24,7 @@ pub(crate) fn all(gate: &Arc<Semaphore>) -> Vec<Arc<dyn Backend>> {
     vec![
         served(Actor { gate: Arc::clone(gate) }),
         served(MailComposer::default()),
+        served(Greeter::new(Duration::from_millis(100))),
         served(
             agent_fn("plain", "", plain).with_card(
                 Card::chat("plain", "says what it is told")

@@ -3,10 +3,11 @@
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
+use trilogue_egress::Policy;
 use trilogue_gateway::{ConnectOptions, Protocol};
 
 use crate::connect::{BASE, Face, NOBODY, refusal, said, told};
-use crate::rig::text;
+use crate::rig::{Setup, text};
 
 /// Everything that can be seen of a server.
 async fn seen(face: &Face) -> Value {
@@ -65,6 +66,7 @@ async fn what_is_not_there_is_not_found() {
             (Method::POST, format!("/agents/{id}/configurations/search"), "agent_not_found"),
         ] {
             let body = match method {
+                _ if path.contains("/configurations") => Value::Null,
                 Method::POST | Method::PATCH => told("say", "x"),
                 _ => Value::Null,
             };
@@ -139,7 +141,9 @@ async fn a_body_that_does_not_fit_changes_nothing() {
             assert_eq!(refusal(&reply), said(422, "validation_error"), "{path} {body}");
             assert!(reply.json()["data"]["errors"][0]["message"].is_string(), "{}", reply.json());
         }
-        for malformed in ["{", "nul", "{\"a\":1,}", "\u{0}", "{} {}", "{\"a\":\"\\ud800\"}x"] {
+        for malformed in
+            ["{", "nul", "{\"metadata\":{},}", "\u{0}", "{} {}", "{\"name\":\"\\ud800\"}x"]
+        {
             let body = Bytes::from(malformed);
             let reply = face.sent(&face.client, method.clone(), &path, &[], body).await;
             assert_eq!(refusal(&reply), said(422, "invalid_json"), "{path} {malformed}");
@@ -216,7 +220,7 @@ async fn input_and_config_that_do_not_fit_name_the_place() {
 
 #[tokio::test]
 async fn what_has_no_effect_is_said() {
-    let face = Face::start().await;
+    let face = Face::of(Setup { egress: Policy::local(), ..Setup::default() }).await;
     let plain = json!({"agent_id": "plain", "input": "x", "webhook": "https://a.example/hook"});
     let reply = face.post("/runs/wait", &plain).await;
     assert_eq!(reply.status, 200, "{}", reply.json());
@@ -226,6 +230,23 @@ async fn what_has_no_effect_is_said() {
     let reply = face.post("/runs/wait", &deep).await;
     assert!(reply.headers["warning"].to_str().unwrap().contains("recursion_limit"));
     assert_eq!(reply.json()["run"]["creation"]["config"], deep["config"]);
+    let warned = async |body: Value, word: &str| {
+        let reply = face.post("/runs/wait", &body).await;
+        let warning = reply.headers.get("warning").map(|it| it.to_str().unwrap().to_owned());
+        assert!(warning.unwrap_or_default().contains(word), "{body}: {}", reply.json());
+    };
+    // An agent that declares no configuration is given it unchecked.
+    let undeclared = json!({"agent_id": "plain", "input": "x", "config": {"style": "formal"}});
+    warned(undeclared, "configuration").await;
+    let modes = json!({"agent_id": "primitive", "input": "x", "stream_mode": ["values", "custom"]});
+    warned(modes, "'custom'").await;
+    let url = "http://127.0.0.1:9/x";
+    let callback = json!({"url": url, "events": ["status", "custom"]});
+    let events = json!({"agent_id": "primitive", "input": "x", "callback": callback});
+    warned(events, "'callback.events': the agent does not stream 'custom'").await;
+    let empty = json!({"agent_id": "plain", "input": "x", "config": {}});
+    let quiet = face.post("/runs/wait", &empty).await;
+    assert!(quiet.headers.get("warning").is_none(), "{:?}", quiet.headers);
     let quiet = face.post("/runs/wait", &told("say", "x")).await;
     assert!(quiet.headers.get("warning").is_none());
 }

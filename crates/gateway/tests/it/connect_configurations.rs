@@ -116,6 +116,55 @@ async fn what_cannot_be_configured_is_refused() {
 }
 
 #[tokio::test]
+async fn settings_may_be_wrapped_as_a_run_takes_them() {
+    let face = Face::start().await;
+    let wrapped = json!({"configurable": {"style": "formal"}, "tags": ["a"], "recursion_limit": 5});
+    let reply = face.post(ALL, &json!({"config": wrapped})).await;
+    let made = reply.json();
+    assert_eq!(made["config"], json!({"style": "formal"}), "{made}");
+    let warnings: Vec<_> = reply.headers.get_all("warning").iter().collect();
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    let path = format!("{ALL}/{}", text(&made, "/configuration_id"));
+    let patch = json!({"config": {"configurable": {"pace": 2}}});
+    assert_eq!(face.patch(&path, &patch).await.json()["config"], json!({"pace": 2}));
+    for config in [
+        json!({"configurable": {"style": "rude"}}),
+        json!({"configurable": {"styl": "formal"}}),
+        json!({"style": "formal", "tags": []}),
+    ] {
+        for reply in [
+            face.post(ALL, &json!({"config": config})).await,
+            face.patch(&path, &json!({"config": config})).await,
+        ] {
+            assert_eq!(refusal(&reply), said(422, "config_schema_violation"), "{config}");
+        }
+    }
+}
+
+/// A setting that an agent does not know would be lost, and its client none the wiser.
+#[tokio::test]
+async fn unknown_settings_are_refused() {
+    let face = Face::start().await;
+    let mail = "/agents/mailcomposer/configurations";
+    let typo = json!({"styl": "formal"});
+    let refused = face.post(mail, &json!({"config": typo})).await;
+    assert_eq!(refusal(&refused), said(422, "config_schema_violation"));
+    assert_eq!(text(&refused.json(), "/data/path"), "/styl");
+    assert!(text(&refused.json(), "/description").contains("style"), "{}", refused.json());
+    let run = json!({"agent_id": "mailcomposer", "input": {"message": "x"}, "config": typo});
+    assert_eq!(refusal(&face.post("/runs", &run).await), said(422, "config_schema_violation"));
+    // Settings beside `config` are none of the request's members.
+    let beside = face.post(mail, &json!({"style": "formal"})).await;
+    assert_eq!(refusal(&beside), said(422, "validation_error"));
+    assert!(text(&beside.json(), "/description").contains("style"), "{}", beside.json());
+    let made = face.posted(mail, &json!({"config": {"style": "formal"}})).await;
+    let path = format!("{mail}/{}", text(&made, "/configuration_id"));
+    let beside = face.patch(&path, &json!({"style": "friendly"})).await;
+    assert_eq!(refusal(&beside), said(422, "validation_error"));
+    assert_eq!(face.got(&path).await, made);
+}
+
+#[tokio::test]
 async fn an_id_is_taken_once_and_an_alias_makes_the_same() {
     let face = Face::start().await;
     let body = json!({"configuration_id": NOBODY, "config": {"pace": 1}, "agent_id": "actor"});

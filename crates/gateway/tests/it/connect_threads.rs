@@ -192,6 +192,64 @@ async fn a_state_that_does_not_fit_is_not_set() {
     assert_eq!(refusal(&refused), said(422, "threads_not_supported"));
 }
 
+/// What a client sees of a thread never changes its kind: a state that was set, or what is said.
+#[tokio::test]
+async fn agents_of_different_states_never_share_a_thread() {
+    let face = Face::start().await;
+    let chat = || json!({"agent_id": "puppet", "input": {"message": "hello"}});
+    let of = |agent: &str| json!({"agent_id": agent, "input": {"message": "hello"}});
+    let set = face.thread().await;
+    say(&face, &set, "x").await;
+    let spoken = face.thread().await;
+    face.posted(&format!("/threads/{spoken}/runs/wait"), &chat()).await;
+    let patched = face.thread().await;
+    let patch = json!({"values": {"messages": []}});
+    assert_eq!(face.patch(&format!("/threads/{patched}"), &patch).await.status, 200);
+    for (thread, strangers) in [
+        (&set, vec![chat(), of("greeter"), of("counter")]),
+        (&spoken, vec![told("say", "x"), of("mailcomposer"), of("greeter"), of("secretive")]),
+        (&patched, vec![chat(), of("greeter")]),
+    ] {
+        let path = format!("/threads/{thread}");
+        let before = face.got(&path).await["values"].clone();
+        for stranger in strangers {
+            for runs in ["runs", "runs/wait", "runs/stream"] {
+                let refused = face.post(&format!("{path}/{runs}"), &stranger).await;
+                let wanted = said(422, "thread_state_incompatible");
+                assert_eq!(refusal(&refused), wanted, "{stranger} {}", refused.json());
+            }
+        }
+        assert_eq!(face.got(&path).await["values"], before);
+    }
+    // An agent goes on with its own, and with one of its kind.
+    for (thread, friends) in [
+        (&set, vec![told("say", "y"), of("mailcomposer")]),
+        (&spoken, vec![chat()]),
+        (&patched, vec![told("say", "y")]),
+    ] {
+        for friend in friends {
+            let done = face.posted(&format!("/threads/{thread}/runs/wait"), &friend).await;
+            assert_eq!(done["run"]["status"], "success", "{done}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_queued_run_meets_no_state_of_another_kind() {
+    let face = Face::start().await;
+    let thread = face.thread().await;
+    let path = format!("/threads/{thread}");
+    let first = face.begin(&format!("{path}/runs"), &told("hold", "x")).await;
+    let mut chat = json!({"agent_id": "puppet", "input": "hello"});
+    chat["multitask_strategy"] = json!("enqueue");
+    let second = face.begin(&format!("{path}/runs"), &chat).await;
+    face.gate.add_permits(1);
+    face.reach(&format!("/runs/{first}"), "success").await;
+    let ended = face.got(&format!("/runs/{second}/wait")).await;
+    assert_eq!(text(&ended, "/output/code"), "thread_state_incompatible", "{ended}");
+    assert_eq!(face.got(&path).await["values"], json!({"messages": ["x"]}));
+}
+
 #[tokio::test]
 async fn a_busy_thread_keeps_its_state_and_itself() {
     let face = Face::start().await;

@@ -76,6 +76,8 @@ pub(crate) struct Setup {
     pub(crate) callback_backoff: Option<Duration>,
     pub(crate) agents: Vec<Arc<dyn Backend>>,
     pub(crate) on_disk: bool,
+    /// Whether callbacks have the shapes of the Agent Connect Protocol's document.
+    pub(crate) as_documented: bool,
 }
 
 impl From<Options> for Setup {
@@ -136,7 +138,7 @@ impl Rig {
         let connect = mounts.iter().find(|it| it.protocol().name() == ConnectOptions::NAME);
         let prefix = connect.map_or("", Mount::prefix);
         let delivery = CallbackDelivery::new(&setup.options, &[address], prefix, &ports, sender);
-        ports.runtime.deliver_with(Arc::new(delivery));
+        ports.runtime.deliver_with(Arc::new(delivery.as_documented(setup.as_documented)));
         let runtime = ports.runtime.clone();
         let options = Options { callback_secrets: callback_secrets(), ..setup.options };
         let server = Server::start(options, &mounts, ports, vec![listener]).unwrap();

@@ -174,8 +174,14 @@ async fn where_no_agent_takes_them_callers_without_a_token_see_what_everybody_ma
     }
     open.sort_unstable();
     open.dedup();
-    // What tells of an agent is closed, unless the operator publishes the agents.
-    assert_eq!(open, ["connect_get_authentication", "connect_get_openapi", "connect_list_errors"]);
+    // What else tells of an agent is closed, unless the operator publishes the agents.
+    let told = [
+        "connect_get_agent_authentication",
+        "connect_get_authentication",
+        "connect_get_openapi",
+        "connect_list_errors",
+    ];
+    assert_eq!(open, told);
 }
 
 #[tokio::test]
@@ -190,7 +196,6 @@ async fn without_a_token_a_hidden_agent_and_one_that_never_was_look_alike() {
         let rig = Rig::of(Setup { options, agents, ..Setup::default() }).await;
         let wrong = [("x-api-key", "wrong".to_owned())];
         for (method, path, body) in [
-            (Method::GET, "/agents/AGENT/authentication", Value::Null),
             (Method::GET, "/agents/AGENT/openapi", Value::Null),
             (Method::GET, "/agents/AGENT", Value::Null),
             (Method::GET, "/agents/AGENT/descriptor", Value::Null),
@@ -216,6 +221,24 @@ async fn without_a_token_a_hidden_agent_and_one_that_never_was_look_alike() {
                 assert_eq!(hidden.0, 401, "{method} {path} {headers:?}: {}", hidden.1);
             }
         }
+    }
+}
+
+/// The document wants it told without credentials. It does not tell which ids agents have.
+#[tokio::test]
+async fn what_an_agent_accepts_is_told_to_everybody() {
+    let options = Options { public_agents: false, ..options() };
+    let agents = AGENTS.iter().map(|(name, _)| Quick::new(name) as _).collect();
+    let rig = Rig::of(Setup { options, agents, ..Setup::default() }).await;
+    for headers in [vec![], vec![("x-api-key", "wrong".to_owned())]] {
+        let ask = async |agent: &str| {
+            let path = format!("/connect/agents/{agent}/authentication");
+            send(&rig, Method::GET, &path, &headers, &Value::Null).await.ok().unwrap()
+        };
+        assert_eq!(ask("plain").await, ask("never").await);
+        let basic = ask("basic").await;
+        assert_eq!(basic["schemes"].as_object().unwrap().keys().collect::<Vec<_>>(), ["basic"]);
+        assert!(basic.get("agent_id").is_none(), "{basic}");
     }
 }
 

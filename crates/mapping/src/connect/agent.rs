@@ -5,6 +5,7 @@ use trilogue_wire::agent_connect::{
 };
 
 use super::descriptor::{descriptor, generated};
+use super::modes::{Modes, streamed};
 use crate::native::json;
 
 /// The namespace of ids for agents without one of their own: UUIDv5 of this and the name.
@@ -23,10 +24,15 @@ pub fn name(card: &AgentCard) -> &str {
     card.title.as_deref().unwrap_or(card.name.as_str())
 }
 
-/// An agent as it is listed; `literal` adds the document's member.
-pub fn agent(card: &AgentCard, literal: bool) -> Agent {
+/// An agent as it is listed; `as_documented` adds the document's member.
+pub fn agent(card: &AgentCard, as_documented: bool) -> Agent {
     let agent_id = agent_id(card);
-    Agent { id: literal.then(|| agent_id.clone()), agent_id, metadata: metadata(card) }
+    Agent {
+        id: as_documented.then(|| agent_id.clone()),
+        agent_id,
+        configuration_id: None,
+        metadata: metadata(card),
+    }
 }
 
 pub(super) fn metadata(card: &AgentCard) -> AgentMetadata {
@@ -45,9 +51,9 @@ pub fn is_configurable(card: &AgentCard) -> bool {
     card.config_schema.is_some()
 }
 
-/// The agent's capabilities on this server. Any agent streams values, unless its author forbids it; with `literal`, only where its author says so.
-pub fn capabilities(card: &AgentCard, literal: bool) -> AgentCapabilities {
-    let (values, custom) = super::modes::streamed(card, literal);
+/// The agent's capabilities on this server. Any agent streams values, unless its author forbids it.
+pub fn capabilities(card: &AgentCard) -> AgentCapabilities {
+    let Modes { values, updates: custom } = streamed(card);
     AgentCapabilities {
         threads: card.abilities.threads,
         interrupts: !card.interrupts.is_empty(),

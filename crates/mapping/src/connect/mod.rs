@@ -35,7 +35,7 @@ pub use error::{error, error_as};
 pub use input::{input, stated_input};
 pub use interrupt::interrupt;
 pub use message::{message, messages, read_messages};
-pub use modes::{Modes, modes};
+pub use modes::{Modes, missing, modes};
 pub use openapi::{Security, openapi};
 pub use outcome::run_error;
 pub use resume::resume;

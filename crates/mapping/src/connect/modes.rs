@@ -9,38 +9,53 @@ pub struct Modes {
     pub updates: bool,
 }
 
-/// The modes of a stream for a request: without one, the output, or the custom updates of an agent that has only those.
-/// `literal` offers only the modes that the agent's author declares.
-/// Errors: `stream_mode_not_supported`.
-pub fn modes(card: &AgentCard, asked: Option<&StreamModes>, literal: bool) -> Result<Modes> {
-    let (values, custom) = streamed(card, literal);
-    let refused = |what: &str| {
-        let hint = match (values, custom) {
-            (false, false) => "it declares no streaming: wait for its output instead",
-            (true, _) => "it streams \"values\"",
-            (false, true) => "it streams \"custom\"",
+/// The modes of a stream for a request, and a mode that it names beside others and that is left out, because the agent has none of it.
+/// Without a mode in the request: the output, or the custom updates of an agent that has only those.
+/// Errors: `stream_mode_not_supported` where nothing is left.
+pub fn modes(card: &AgentCard, asked: Option<&StreamModes>) -> Result<(Modes, Option<StreamMode>)> {
+    let has = streamed(card);
+    let Some(asked) = asked.filter(|modes| !modes.as_slice().is_empty()) else {
+        let Modes { values, updates } = has;
+        return match values || updates {
+            true => Ok((Modes { values, updates: updates && !values }, None)),
+            false => Err(unsupported(card, has, "")),
         };
-        let message = format!("the agent '{}' does not stream{what}", card.name);
-        Err(Error::new(Code::StreamModeNotSupported, message).hint(hint))
     };
-    match asked.filter(|modes| !modes.as_slice().is_empty()) {
-        Some(modes) if modes.has(StreamMode::Values) && !values => refused(" \"values\""),
-        Some(modes) if modes.has(StreamMode::Custom) && !custom => refused(" \"custom\""),
-        Some(modes) => Ok(Modes {
-            values: modes.has(StreamMode::Values),
-            updates: modes.has(StreamMode::Custom),
-        }),
-        None if values => Ok(Modes { values: true, updates: false }),
-        None if custom => Ok(Modes { values: false, updates: true }),
-        None => refused(""),
+    let values = has.values && asked.has(StreamMode::Values);
+    let updates = has.updates && asked.has(StreamMode::Custom);
+    let missing = missing(card, asked.as_slice());
+    match missing {
+        Some(mode) if !values && !updates => {
+            Err(unsupported(card, has, &format!(" \"{}\"", mode.as_str())))
+        }
+        missing => Ok((Modes { values, updates }, missing)),
     }
 }
 
-pub(super) fn streamed(card: &AgentCard, literal: bool) -> (bool, bool) {
-    let abilities = card.abilities;
-    let custom = abilities.streams_updates == Some(true);
-    match literal {
-        true => (abilities.streams_values == Some(true), custom),
-        false => (abilities.streams_values != Some(false), custom),
+/// The first of these modes that the agent does not stream.
+pub fn missing(card: &AgentCard, modes: &[StreamMode]) -> Option<StreamMode> {
+    let has = streamed(card);
+    let is_missing = |mode: &StreamMode| match mode {
+        StreamMode::Values => !has.values,
+        StreamMode::Custom => !has.updates,
+    };
+    modes.iter().copied().find(is_missing)
+}
+
+/// What the agent streams: its output unless its author forbids it, its updates where its author declares them.
+pub(super) fn streamed(card: &AgentCard) -> Modes {
+    Modes {
+        values: card.abilities.streams_values != Some(false),
+        updates: card.abilities.streams_updates == Some(true),
     }
+}
+
+fn unsupported(card: &AgentCard, has: Modes, what: &str) -> Error {
+    let hint = match has {
+        Modes { values: true, .. } => "it streams \"values\"",
+        Modes { updates: true, .. } => "it streams \"custom\"",
+        _ => "it declares no streaming: wait for its output instead",
+    };
+    let message = format!("the agent '{}' does not stream{what}", card.name);
+    Error::new(Code::StreamModeNotSupported, message).hint(hint)
 }

@@ -13,9 +13,9 @@ pub struct Security {
 }
 
 /// The face's OpenAPI document with the agent's own schemas, and without operations that the agent does not support.
-pub fn openapi(base: Value, card: &AgentCard, security: &Security, literal: bool) -> Value {
+pub fn openapi(base: Value, card: &AgentCard, security: &Security) -> Value {
     let mut document = base;
-    let can = capabilities(card, literal);
+    let can = capabilities(card);
     describe(&mut document, card);
     set_schemas(&mut document, card);
     set_default_agent(&mut document, &agent_id(card));

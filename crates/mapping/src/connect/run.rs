@@ -53,17 +53,19 @@ pub fn run(of: &RunFields<'_>) -> Vec<u8> {
     out
 }
 
-/// The response to a wait: the run and its output, both rendered; `literal` adds the document's members beside them.
-pub fn waited(run: &[u8], output: &[u8], literal: bool) -> Vec<u8> {
+/// The response to a wait: the run and its output, both rendered; `as_documented` adds the document's members beside them.
+pub fn waited(run: &[u8], output: &[u8], as_documented: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(run.len() + output.len() + 64);
     member(&mut out, "run", run);
     member(&mut out, "output", output);
-    if literal && let Ok(flat) = serde_json::from_slice::<Flat<'_>>(output) {
+    if as_documented && let Ok(flat) = serde_json::from_slice::<Flat<'_>>(output) {
         for (key, value) in [
             ("type", flat.kind),
             ("result", flat.values),
             ("interrupt_type", flat.interrupt_type),
             ("interrupt_payload", flat.interrupt_payload),
+            ("errcode", flat.errcode),
+            ("description", flat.description),
         ] {
             if let Some(value) = value {
                 member(&mut out, key, value.get().as_bytes());
@@ -113,6 +115,10 @@ struct Flat<'a> {
     interrupt_type: Option<&'a RawValue>,
     #[serde(borrow)]
     interrupt_payload: Option<&'a RawValue>,
+    #[serde(borrow)]
+    errcode: Option<&'a RawValue>,
+    #[serde(borrow)]
+    description: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]

@@ -24,8 +24,8 @@ use crate::shape::{is_of, text_property};
 #[derive(Clone, Debug)]
 pub struct ValuesOptions {
     pub card: Arc<AgentCard>,
-    /// Whether the document's members are added to those of the published schema.
-    pub literal: bool,
+    /// Whether the document's `result` stands beside the `values` of the published schema.
+    pub as_documented: bool,
     /// The base address of links to large content: an absolute address with the mount's prefix, without a slash at its end.
     pub base: Arc<str>,
     /// The most stored content of one run that is inlined, in bytes; the rest becomes links.
@@ -257,7 +257,7 @@ impl Values {
     }
 
     fn update(&self, status: RunStatus, values: &[u8], messages: Option<&[u8]>) -> Bytes {
-        let size = values.len() * (1 + usize::from(self.show.literal));
+        let size = values.len() * (1 + usize::from(self.show.as_documented));
         let mut out = Vec::with_capacity(size + messages.map_or(0, <[u8]>::len) + 160);
         member(&mut out, "type", b"\"values\"");
         member(&mut out, "run_id", Value::from(&*self.run_id).to_string().as_bytes());
@@ -266,7 +266,7 @@ impl Values {
         if let Some(messages) = messages {
             member(&mut out, "messages", messages);
         }
-        if self.show.literal {
+        if self.show.as_documented {
             member(&mut out, "result", values);
         }
         out.push(b'}');
@@ -280,6 +280,9 @@ impl Values {
             member(&mut out, "values", &values);
             if let Some(messages) = messages {
                 member(&mut out, "messages", &messages);
+            }
+            if self.show.as_documented {
+                member(&mut out, "result", &values);
             }
         }
         out.push(b'}');

@@ -23,10 +23,10 @@ fn an_id_is_the_agents_own_or_made_of_its_name_for_good() {
 #[test]
 fn agents_are_listed_by_the_published_schema() {
     let document = document();
-    for (card, literal) in [(chat(), false), (full(), false), (full(), true)] {
-        let agent = serde_json::to_value(connect::agent(&card, literal)).unwrap();
+    for (card, as_documented) in [(chat(), false), (full(), false), (full(), true)] {
+        let agent = serde_json::to_value(connect::agent(&card, as_documented)).unwrap();
         keeps(document.as_ref(), "Agent", &agent);
-        assert_eq!(agent.get("id").is_some(), literal);
+        assert_eq!(agent.get("id").is_some(), as_documented);
         assert_eq!(agent["metadata"]["ref"]["name"], connect::name(&card));
     }
     let agent = serde_json::to_value(connect::agent(&chat(), false)).unwrap();
@@ -121,15 +121,12 @@ fn a_descriptor_that_breaks_the_rules_is_refused_by_rule_and_place() {
 
 #[test]
 fn capabilities_show_what_the_server_adds() {
-    let shown = |card: &AgentCard, literal| {
-        serde_json::to_value(connect::capabilities(card, literal)).unwrap()
-    };
-    let plain = shown(&chat(), false);
+    let shown = |card: &AgentCard| serde_json::to_value(connect::capabilities(card)).unwrap();
+    let plain = shown(&chat());
     assert_eq!(plain["streaming"], json!({ "values": true, "custom": false }));
     assert_eq!(plain["protocol"], "acp-connect");
     assert_eq!(plain["configurations"], false);
-    assert_eq!(shown(&chat(), true).get("streaming"), None);
-    let all = shown(&full(), true);
+    let all = shown(&full());
     assert_eq!(all["streaming"], json!({ "values": true, "custom": true }));
     assert_eq!((&all["configurations"], &all["errors"]), (&json!(true), &json!(true)));
 }
@@ -137,22 +134,26 @@ fn capabilities_show_what_the_server_adds() {
 #[test]
 fn streams_show_what_was_asked_for_or_the_output() {
     let of = |modes: &[StreamMode]| StreamModes::new(modes.iter().copied());
-    let modes = |card: &AgentCard, asked: Option<&StreamModes>, literal| {
-        connect::modes(card, asked, literal)
-            .map(|modes| (modes.values, modes.updates))
+    let modes = |card: &AgentCard, asked: Option<&StreamModes>| {
+        connect::modes(card, asked)
+            .map(|(modes, missing)| (modes.values, modes.updates, missing))
             .map_err(|error| error.code())
     };
     let unsupported = Err(Code::StreamModeNotSupported);
-    let both = of(&[StreamMode::Values, StreamMode::Custom]);
-    assert_eq!(modes(&full(), Some(&both), true), Ok((true, true)));
-    assert_eq!(modes(&chat(), None, false), Ok((true, false)));
-    assert_eq!(modes(&chat(), Some(&of(&[])), false), Ok((true, false)));
-    assert_eq!(modes(&chat(), Some(&both), false), unsupported);
-    assert_eq!(modes(&chat(), None, true), unsupported);
-    let mut custom = full();
-    custom.abilities.streams_values = Some(false);
-    assert_eq!(modes(&custom, None, false), Ok((false, true)));
-    assert_eq!(modes(&custom, Some(&of(&[StreamMode::Values])), false), unsupported);
+    let (values, custom) = (StreamMode::Values, StreamMode::Custom);
+    assert_eq!(modes(&full(), Some(&of(&[values, custom]))), Ok((true, true, None)));
+    assert_eq!(modes(&full(), None), Ok((true, false, None)));
+    assert_eq!(modes(&chat(), None), Ok((true, false, None)));
+    assert_eq!(modes(&chat(), Some(&of(&[]))), Ok((true, false, None)));
+    // Of several, the agent streams those that it has.
+    assert_eq!(modes(&chat(), Some(&of(&[values, custom]))), Ok((true, false, Some(custom))));
+    assert_eq!(modes(&chat(), Some(&of(&[custom]))), unsupported);
+    let mut only_custom = full();
+    only_custom.abilities.streams_values = Some(false);
+    assert_eq!(modes(&only_custom, None), Ok((false, true, None)));
+    assert_eq!(modes(&only_custom, Some(&of(&[values]))), unsupported);
+    only_custom.abilities.streams_updates = None;
+    assert_eq!(modes(&only_custom, None), unsupported);
 }
 
 #[test]

@@ -7,12 +7,12 @@ use trilogue_mapping::connect::{self, Security};
 use crate::published::document;
 use crate::sample::{chat, full, json_of};
 
-fn of(document: &Value, card: &AgentCard, literal: bool) -> Value {
+fn of(document: &Value, card: &AgentCard) -> Value {
     let security = Security {
         schemes: json!({ "bearer": { "type": "http", "scheme": "bearer" } }),
         requirements: json!([{ "bearer": [] }]),
     };
-    connect::openapi(document.clone(), card, &security, literal)
+    connect::openapi(document.clone(), card, &security)
 }
 
 fn schema<'a>(document: &'a Value, name: &str) -> &'a Value {
@@ -44,7 +44,7 @@ fn resolves(document: &Value, value: &Value) {
 #[test]
 fn the_agents_schemas_stand_in_place_of_the_general_ones() {
     let Some(document) = document() else { return };
-    let own = of(&document, &full(), false);
+    let own = of(&document, &full());
     resolves(&own, &own);
     assert_eq!(own["info"]["title"], "org.example.full");
     let reference = &schema(&own, "InputSchema")["properties"]["message"]["$ref"];
@@ -83,7 +83,7 @@ fn what_the_agent_does_not_do_is_gone() {
         streams_values: Some(false),
         streams_updates: None,
     };
-    let own = of(&document, &card, false);
+    let own = of(&document, &card);
     resolves(&own, &own);
     let left = paths(&own);
     assert!(
@@ -105,11 +105,13 @@ fn what_the_agent_does_not_do_is_gone() {
 #[test]
 fn one_mode_is_the_only_one() {
     let Some(document) = document() else { return };
-    let own = of(&document, &chat(), false);
+    let own = of(&document, &chat());
     assert_eq!(schema(&own, "StreamingMode")["enum"], json!(["values"]));
     let data = &schema(&own, "RunOutputStream")["properties"]["data"];
     assert_eq!(data["oneOf"].as_array().unwrap().len(), 2);
-    assert!(!paths(&of(&document, &chat(), true)).contains(&"/runs/stream"));
+    let mut silent = chat();
+    silent.abilities.streams_values = Some(false);
+    assert!(!paths(&of(&document, &silent)).contains(&"/runs/stream"));
     assert!(paths(&own).contains(&"/runs/stream"));
 }
 
@@ -121,7 +123,7 @@ fn names_of_interrupts_become_names_of_components() {
     card.interrupts[0].payload_schema = json_of(
         &json!({ "$defs": { "A": {} }, "properties": { "a": { "$ref": "#/$defs/A" }, "self": { "$ref": "#" } } }),
     );
-    let own = of(&document, &card, false);
+    let own = of(&document, &card);
     resolves(&own, &own);
     let payload = schema(&own, "send_mail_nowInterruptPayload");
     let itself = "#/components/schemas/send_mail_nowInterruptPayload";

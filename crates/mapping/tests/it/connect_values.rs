@@ -144,7 +144,7 @@ fn primitive_outputs_are_outputs() {
         let run = values(full(), true, vec![begun(), result(&value), ended(Outcome::Completed)]);
         let (terminal, output) = end(&run).unwrap();
         assert_eq!((&terminal["values"], &terminal["result"]), (&value, &value));
-        assert_eq!(output["values"], value);
+        assert_eq!((&output["values"], &output["result"]), (&value, &value));
     }
 }
 

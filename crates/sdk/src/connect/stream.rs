@@ -1,4 +1,4 @@
-use trilogue_wire::agent_connect::{ErrorUpdate, InterruptUpdate, ValuesUpdate};
+use trilogue_wire::agent_connect::{ErrorUpdate, InterruptUpdate, Run, ValuesUpdate, sse};
 use trilogue_wire::native::Json;
 
 use super::new_run::Mode;
@@ -233,6 +233,11 @@ impl StreamSource for RunSource {
         flow: &mut Flow<Self>,
     ) -> Result<Option<StreamedEvent>, ClientError> {
         let json = event.data;
+        if event.name == sse::RUN {
+            let run: Run = read(json.as_bytes())?;
+            self.run.get_or_insert(run.run_id);
+            return Ok(None);
+        }
         let id = self.id_of(event.id);
         if !self.seen.add(&id, &json) {
             return Ok(None);

@@ -71,11 +71,14 @@ async fn the_connect_client_does_everything_it_can_at_the_root() {
     drive_connect(ConformanceOptions::connect("sqlite:agents.db", "/"), "/", &[]).await;
 }
 
+/// All but the streams of new runs: they begin with the run, which this client cannot read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_connect_client_does_everything_it_can_on_a_literal_mount() {
+async fn the_connect_client_does_what_it_can_on_a_mount_as_documented() {
+    let option = "--as-documented";
     let options = ConformanceOptions::connect("memory:", "/acp/connect");
-    let options = ConformanceOptions { arguments: vec!["--literal"], ..options };
-    drive_connect(options, "", &["--literal"]).await;
+    let options = ConformanceOptions { arguments: vec![option], ..options };
+    let suites: Vec<&str> = CONNECT.into_iter().filter(|suite| *suite != "streams").collect();
+    drive(Foreign::Connect, options, "", &[&[option][..], &suites].concat()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

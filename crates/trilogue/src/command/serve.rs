@@ -85,6 +85,7 @@ fn explain(options: &Options, mounts: &[Mount], settings: &[Setting], globals: &
                     "protocol": mount.protocol.as_str(),
                     "prefix": shown_prefix(mount),
                     "strict": mount.strict,
+                    "as_documented": mount.as_documented,
                     "require_interrupt_id": mount.require_interrupt_id,
                 })
             })
@@ -101,7 +102,11 @@ fn explain(options: &Options, mounts: &[Mount], settings: &[Setting], globals: &
     print::out(&table::render(&["SETTING", "VALUE", "FROM"], rows))?;
     for mount in mounts {
         let prefix = shown_prefix(mount);
-        let mode = if mount.strict { "strict" } else { "compatible" };
+        let mode = match (mount.strict, mount.as_documented) {
+            (true, _) => "strict",
+            (false, true) => "as documented",
+            (false, false) => "compatible",
+        };
         let ids = if mount.require_interrupt_id {
             ", answers to permissions need the interrupt's id"
         } else {

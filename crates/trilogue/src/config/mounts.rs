@@ -23,12 +23,9 @@ pub struct Mount {
     /// `communication` only: enforce the protocol's documents also where the official clients do not keep to them, for messages of clients and of agents.
     #[serde(default)]
     pub strict: bool,
-    /// `connect` only: send the member names of the protocol's prose besides those of its OpenAPI document, and stream only what a descriptor declares.
+    /// `connect` only: answer in the shapes of the protocol's document. Its members stand beside those of the OpenAPI document, a stream begins with its run, and clients do not see a thread's state that no descriptor declares.
     #[serde(default)]
-    pub literal: bool,
-    /// `connect` only: hide a thread's state from clients if no descriptor declares one.
-    #[serde(default)]
-    pub hide_undeclared_state: bool,
+    pub as_documented: bool,
     /// `connect` only: the body of an error. `object` has code, number, description and details. `string` is the description alone, as in version 0.2.3 of the OpenAPI document.
     #[serde(default)]
     pub error_body: ErrorBody,
@@ -109,8 +106,7 @@ impl Mount {
             protocol,
             prefix: None,
             strict: false,
-            literal: false,
-            hide_undeclared_state: false,
+            as_documented: false,
             error_body: ErrorBody::Object,
             require_interrupt_id: false,
             enabled: true,
@@ -120,8 +116,7 @@ impl Mount {
     /// Refuses settings of another protocol.
     fn check(&self) -> Result<()> {
         let of_connect = [
-            (self.literal, "literal"),
-            (self.hide_undeclared_state, "hide_undeclared_state"),
+            (self.as_documented, "as_documented"),
             (self.error_body != ErrorBody::Object, "error_body"),
         ];
         let strict = [(self.strict, "strict")];
@@ -155,8 +150,7 @@ impl Mount {
             }
             Protocol::Connect => {
                 let options = gateway::ConnectOptions {
-                    literal: self.literal,
-                    hide_undeclared_state: self.hide_undeclared_state,
+                    as_documented: self.as_documented,
                     error_body: match self.error_body {
                         ErrorBody::Object => gateway::ErrorBody::Object,
                         ErrorBody::String => gateway::ErrorBody::String,
@@ -218,9 +212,7 @@ impl Options {
                 strict: mount.strict || first.is_some_and(|it| it.strict),
                 require_interrupt_id: mount.require_interrupt_id
                     || first.is_some_and(|it| it.require_interrupt_id),
-                literal: mount.literal || first.is_some_and(|it| it.literal),
-                hide_undeclared_state: mount.hide_undeclared_state
-                    || first.is_some_and(|it| it.hide_undeclared_state),
+                as_documented: mount.as_documented || first.is_some_and(|it| it.as_documented),
                 error_body: first.map_or(mount.error_body, |it| it.error_body),
                 ..mount.clone()
             }
@@ -229,14 +221,22 @@ impl Options {
 
     /// Makes every mount that has the setting `strict` strict, and clients of the Agent Client Protocol.
     pub fn enforce_documents(&mut self) {
-        let protocol = Protocol::Communication;
-        if !self.mounts.iter().any(|mount| mount.protocol == protocol) {
+        self.set_mounts(Protocol::Communication, |mount| mount.strict = true);
+        self.client.strict = true;
+    }
+
+    /// Lets every mount of the Agent Connect Protocol answer in the shapes of the protocol's document.
+    pub fn connect_as_documented(&mut self) {
+        self.set_mounts(Protocol::Connect, |mount| mount.as_documented = true);
+    }
+
+    /// Changes every mount of a protocol; one without an entry gets one.
+    fn set_mounts(&mut self, protocol: Protocol, set: impl Fn(&mut Mount)) {
+        let is_meant = |mount: &Mount| mount.protocol == protocol;
+        if !self.mounts.iter().any(is_meant) {
             self.mounts.push(Mount::of(protocol));
         }
-        for mount in self.mounts.iter_mut().filter(|mount| mount.protocol == protocol) {
-            mount.strict = true;
-        }
-        self.client.strict = true;
+        self.mounts.iter_mut().filter(|mount| is_meant(mount)).for_each(set);
     }
 
     /// The active mounts: the enabled ones, and the default mount of each protocol without an entry.
@@ -310,19 +310,19 @@ mod tests {
 
     #[test]
     fn each_protocol_has_settings_of_its_own() {
-        let connect = "[[mounts]]\nprotocol = \"connect\"\nliteral = true\nhide_undeclared_state = true\nerror_body = \"string\"\n";
+        let connect =
+            "[[mounts]]\nprotocol = \"connect\"\nas_documented = true\nerror_body = \"string\"\n";
         let mounts = options(connect).mounts_in_force().unwrap();
         let served = to_gateway(&mounts).unwrap();
         let options = gateway::ConnectOptions {
-            literal: true,
-            hide_undeclared_state: true,
+            as_documented: true,
             error_body: gateway::ErrorBody::String,
             require_interrupt_id: false,
         };
         assert_eq!(format!("{:?}", served[0].protocol()), format!("{options:?}"));
         let options = gateway::CommunicationOptions::default();
         assert_eq!(format!("{:?}", served[1].protocol()), format!("{options:?}"));
-        assert!(refused(&connect.replace("connect", "communication")).contains("`literal`"));
+        assert!(refused(&connect.replace("connect", "communication")).contains("`as_documented`"));
         let strict = "[[mounts]]\nprotocol = \"connect\"\nstrict = true\n";
         assert_eq!(
             refused(strict),
@@ -340,6 +340,18 @@ mod tests {
             assert!(shown(options).contains(&"connect=/connect false".to_owned()));
         }
         assert_eq!(shown(&two), ["connect=/connect false"]);
+    }
+
+    #[test]
+    fn every_connect_mount_can_be_served_as_documented() {
+        for text in ["", "[[mounts]]\nprotocol = \"connect\"\nprefix = \"/a\"\n"] {
+            let mut options = options(text);
+            options.connect_as_documented();
+            let mounts = options.mounts_in_force().unwrap();
+            let documented = mounts.iter().filter(|it| it.as_documented).map(|it| it.protocol);
+            assert_eq!(documented.collect::<Vec<_>>(), [Protocol::Connect], "{text}");
+            assert_eq!(mounts.len(), 2, "{text}");
+        }
     }
 
     #[test]

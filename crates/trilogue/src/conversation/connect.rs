@@ -93,8 +93,15 @@ impl RemoteAgent for ConnectAgent {
     /// Asks for everything that can be shown; where the agent does not stream that, for what it streams.
     async fn start(&self, input: RunInput) -> Result<ConnectRunReader> {
         let new = self.request(input).await?;
-        let both = new.clone().streaming([StreamMode::Values, StreamMode::Custom]);
-        let stream = match self.client.run_stream(both).await {
+        let may_update = self.descriptor.as_ref().is_none_or(|descriptor| {
+            let streaming = descriptor.specs.capabilities.streaming.unwrap_or_default();
+            streaming.custom == Some(true)
+        });
+        let all = match may_update {
+            true => new.clone().streaming([StreamMode::Values, StreamMode::Custom]),
+            false => new.clone(),
+        };
+        let stream = match self.client.run_stream(all).await {
             Err(error) if error.code() == Some("stream_mode_not_supported") => {
                 self.client.run_stream(new).await?
             }

@@ -18,7 +18,7 @@ fn server() -> Foreign {
     let metadata = json!({ "ref": { "name": "org.agntcy.probe", "version": "0.1.0", "url": null }, "description": "A probe" });
     let agent = json!({ "agent_id": AGENT, "metadata": metadata });
     let specs = json!({
-        "capabilities": { "threads": true, "interrupts": true, "callbacks": false, "streaming": null },
+        "capabilities": { "threads": true, "interrupts": true, "callbacks": false, "streaming": { "values": true, "custom": true } },
         "input": { "type": "object", "properties": { "message": { "type": "string" } }, "required": ["message"] },
         "output": {}, "config": {}, "custom_streaming_update": null, "thread_state": null,
         "interrupts": [{

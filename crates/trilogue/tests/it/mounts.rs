@@ -30,6 +30,12 @@ fn check_explains_where_protocols_are_served() {
         setting.split_whitespace().collect::<Vec<_>>(),
         ["client.strict", "true", "--strict"]
     );
+    let as_documented = "[[mounts]]\nprotocol = \"connect\"\nas_documented = true\n";
+    for (config, options) in [(as_documented, &[][..]), ("", &["--as-documented"])] {
+        let (code, _, err) = check(&home, config, options);
+        assert_eq!(code, 0);
+        assert!(err.contains("connect is served at /connect (as documented)\n"), "{err}");
+    }
     let (code, out, err) = check(&home, "", &["--allow-egress", "10.0.0.0/8,::1"]);
     assert_eq!(code, 0);
     assert!(out.contains("[\"10.0.0.0/8\",\"::1/128\"]"), "{out}");

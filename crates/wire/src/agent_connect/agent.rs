@@ -13,11 +13,14 @@ pub const SPEC_VERSION: &str = "0.2.3";
 /// An agent of the server.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Agent {
-    /// Its id.
+    /// Its id; that of a configured instance of it, where that was asked for.
     pub agent_id: String,
+    /// The configured instance, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configuration_id: Option<String>,
     /// What it is.
     pub metadata: AgentMetadata,
-    /// The same as `agent_id`, on mounts that follow the document to the letter.
+    /// The same as `agent_id`, on mounts that answer as the document has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 }

@@ -26,6 +26,8 @@ record! {
         values?: Json,
         /// What the agent said.
         messages?: Vec<Message>,
+        /// The same as `values`, on mounts that answer as the document has it.
+        result?: Json,
     }
 
     /// What a run asks.

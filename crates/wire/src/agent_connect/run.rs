@@ -56,7 +56,7 @@ record! {
         run?: Run,
         /// What came of it.
         output?: RunOutput,
-        /// The output's `type`, on mounts that follow the document to the letter; so are the members below.
+        /// The output's `type`, on mounts that answer as the document has it; so are the members below.
         #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
         kind: Option<String>,
         /// The output's `values`.
@@ -65,5 +65,9 @@ record! {
         interrupt_type?: String,
         /// The output's `interrupt_payload`.
         interrupt_payload?: Json,
+        /// The output's `errcode`.
+        errcode?: i64,
+        /// The output's `description`.
+        description?: String,
     }
 }

@@ -1,7 +1,10 @@
-//! Server-sent events as the protocol's clients read them: one `data:` line of ASCII, LF, and no event name but one.
+//! Server-sent events as the protocol's clients read them: one `data:` line of ASCII, LF, and no event name but one, save on mounts that answer as the document has it.
 
 /// The name of every event.
 pub const EVENT: &str = "agent_event";
+
+/// The name of the event with which a stream begins on mounts that answer as the document has it: the run.
+pub const RUN: &str = "run";
 
 /// A sign of life: a comment line. An empty line behind it would make the official client fail.
 pub const PING: &[u8] = b": ping\n";
@@ -14,6 +17,13 @@ pub fn event(id: &str, data: &[u8]) -> Vec<u8> {
     out.extend_from_slice(b"\nevent: agent_event\ndata: ");
     write_ascii(data, &mut out);
     out.extend_from_slice(b"\n\n");
+    out
+}
+
+/// The run with which a stream begins. It has no id, so that a client's place stays.
+pub fn run(data: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(data.len() + 32);
+    crate::sse::encode(&mut out, None, Some(RUN), &ascii(data));
     out
 }
 

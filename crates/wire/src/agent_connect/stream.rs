@@ -46,7 +46,7 @@ record! {
         values: Json,
         /// What the agent has said.
         messages?: Vec<Message>,
-        /// The same as `values`, on mounts that follow the document to the letter.
+        /// The same as `values`, on mounts that answer as the document has it.
         result?: Json,
     }
 

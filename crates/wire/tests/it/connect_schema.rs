@@ -79,7 +79,8 @@ fn failed() -> RunError {
 
 fn outputs() -> Vec<RunOutput> {
     let result = |values: &str| {
-        RunOutput::Result(RunResult { values: Some(text(values)), messages: Some(vec![message()]) })
+        let (values, messages) = (Some(text(values)), Some(vec![message()]));
+        RunOutput::Result(RunResult { result: values.clone(), values, messages })
     };
     vec![
         result(r#"{"message":"hi"}"#),
@@ -136,6 +137,8 @@ fn runs_and_what_comes_of_them_keep_the_published_schemas() {
             result: Some(text("5")),
             interrupt_type: None,
             interrupt_payload: None,
+            errcode: Some(1),
+            description: Some("it failed".to_owned()),
         };
         let shown = serde_json::to_value(&waited).unwrap();
         keeps(&document, "RunWaitResponseStateless", &shown).unwrap();
@@ -152,6 +155,7 @@ fn agents_and_threads_keep_the_published_schemas() {
     let Some(document) = published("openapi-0.2.3.json") else { return };
     let agent = Agent {
         agent_id: ID.to_owned(),
+        configuration_id: Some(ID.to_owned()),
         metadata: AgentMetadata {
             reference: AgentRef {
                 name: "a".to_owned(),

@@ -11,14 +11,14 @@ use crate::http::reply::Reply;
 use crate::route::{Access, json_response, of};
 
 const AGENT: ConnectRoute = BASE
-    .at("/agents/{agent_id}", |call| Box::pin(async move { get(&call) }))
+    .at("/agents/{agent_id}", |call| Box::pin(get(call)))
     .access(Access::Agent(Right::Read))
-    .named("connect_get_agent", "One agent")
+    .named("connect_get_agent", "One agent, or the agent of a configured instance")
     .answers(&[json_response(200, "The agent.", of::<wire::Agent>)])
     .errors(&[Code::AgentNotFound]);
 
 const DESCRIPTOR: ConnectRoute = AGENT
-    .at("/agents/{agent_id}/descriptor", |call| Box::pin(async move { descriptor(&call) }))
+    .at("/agents/{agent_id}/descriptor", |call| Box::pin(descriptor(call)))
     .named("connect_get_descriptor", "An agent's descriptor, as its author declares it")
     .answers(&[json_response(200, "The descriptor.", of::<wire::Descriptor>)]);
 
@@ -47,7 +47,7 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
         .path("/agents/{agent_id}/details")
         .named("connect_get_details", "The same as earlier versions of the protocol had it"),
     AGENT
-        .at("/agents/{agent_id}/capabilities", |call| Box::pin(async move { capabilities(&call) }))
+        .at("/agents/{agent_id}/capabilities", |call| Box::pin(capabilities(call)))
         .named(
             "connect_get_capabilities",
             "What an agent can do on this server: what its author declares, and what the \
@@ -55,7 +55,7 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
         )
         .answers(&[json_response(200, "The capabilities.", of::<wire::AgentCapabilities>)]),
     AGENT
-        .at("/agents/{agent_id}/schemas", |call| Box::pin(async move { schemas(&call) }))
+        .at("/agents/{agent_id}/schemas", |call| Box::pin(schemas(call)))
         .named("connect_get_schemas", "Which data an agent takes and gives")
         .answers(&[json_response(200, "The schemas.", of::<wire::AgentSchemas>)]),
 ];
@@ -70,25 +70,31 @@ fn search(call: &ConnectCall) -> Result<Reply> {
     let offset = body.offset.map_or(0, |offset| request::size(offset.get()));
     let found = call.state.runtime.registered().into_iter().filter(fits);
     let page = found.skip(offset).take(limit);
-    let literal = request::is_literal(call);
-    Ok(Reply::ok(&page.map(|card| mapping::agent(card, literal)).collect::<Vec<_>>()))
+    let as_documented = request::is_as_documented(call);
+    Ok(Reply::ok(&page.map(|card| mapping::agent(card, as_documented)).collect::<Vec<_>>()))
 }
 
-fn get(call: &ConnectCall) -> Result<Reply> {
-    let card = look_up::reached_agent(call)?;
-    Ok(Reply::ok(&mapping::agent(card, request::is_literal(call))))
+/// A configured instance is shown as an agent with the instance's id: a client that runs what it is shown runs the instance.
+async fn get(call: ConnectCall) -> Result<Reply> {
+    let target = look_up::target(&call, Some(call.param("agent_id")), None).await?;
+    let mut agent = mapping::agent(target.card, request::is_as_documented(&call));
+    if let Some(row) = target.instance {
+        agent.agent_id = row.id.as_str().to_owned();
+        agent.id = agent.id.map(|_| agent.agent_id.clone());
+        agent.configuration_id = Some(agent.agent_id.clone());
+    }
+    Ok(Reply::ok(&agent))
 }
 
-fn descriptor(call: &ConnectCall) -> Result<Reply> {
-    let descriptor = mapping::descriptor(look_up::reached_agent(call)?);
+async fn descriptor(call: ConnectCall) -> Result<Reply> {
+    let descriptor = mapping::descriptor(look_up::reached_agent(&call).await?);
     Ok(Reply::json_bytes(StatusCode::OK, descriptor.as_bytes().clone()))
 }
 
-fn capabilities(call: &ConnectCall) -> Result<Reply> {
-    let card = look_up::reached_agent(call)?;
-    Ok(Reply::ok(&mapping::capabilities(card, request::is_literal(call))))
+async fn capabilities(call: ConnectCall) -> Result<Reply> {
+    Ok(Reply::ok(&mapping::capabilities(look_up::reached_agent(&call).await?)))
 }
 
-fn schemas(call: &ConnectCall) -> Result<Reply> {
-    Ok(Reply::ok(&mapping::schemas(look_up::reached_agent(call)?)))
+async fn schemas(call: ConnectCall) -> Result<Reply> {
+    Ok(Reply::ok(&mapping::schemas(look_up::reached_agent(&call).await?)))
 }

@@ -19,7 +19,7 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
             "How callers show who they are; with valid credentials, also what these permit",
         )
         .answers(&[json_response(200, "The schemes.", of::<wire::Authentication>)]),
-    BASE.at("/agents/{agent_id}/authentication", |call| Box::pin(async move { of_agent(&call) }))
+    BASE.at("/agents/{agent_id}/authentication", |call| Box::pin(of_agent(call)))
         .access(Access::Public)
         .named(
             "connect_get_agent_authentication",
@@ -34,9 +34,16 @@ fn of_server(call: &ConnectCall) -> Reply {
     authentication_of(call, call.authenticator.own_schemes(), None)
 }
 
-fn of_agent(call: &ConnectCall) -> Result<Reply> {
-    let card = look_up::public_agent(call, call.param("agent_id"))?;
-    Ok(authentication_of(call, schemes_of(call, card), Some(card)))
+/// What an agent accepts is told to everybody: a caller has to know it before it has a token.
+/// Without a valid token, an id that no agent has gets what most agents accept, so that the response does not say which ids agents have.
+async fn of_agent(call: ConnectCall) -> Result<Reply> {
+    let card = match look_up::agent(&call, call.param("agent_id")).await {
+        Ok(card) => card,
+        Err(error) if error.code() == Code::Unauthenticated => return Ok(of_server(&call)),
+        Err(error) => return Err(error),
+    };
+    let is_hidden = call.authenticator.hides(&call.caller, Some(&card.name));
+    Ok(authentication_of(&call, schemes_of(&call, card), (!is_hidden).then_some(card)))
 }
 
 fn authentication_of(call: &ConnectCall, schemes: &[Scheme], card: Option<&AgentCard>) -> Reply {

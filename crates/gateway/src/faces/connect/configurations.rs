@@ -5,17 +5,20 @@ use std::time::Duration;
 use http::StatusCode;
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, Code, ConfigurationId, Error, Json, Right, limits};
-use trilogue_mapping::connect as mapping;
-use trilogue_mapping::native::{json, read_json};
+use trilogue_mapping::connect::{self as mapping, RunConfig};
+use trilogue_mapping::native::json;
 use trilogue_mapping::time;
 use trilogue_store::rows::{ConfigurationFilter, ConfigurationRow};
 use trilogue_wire::agent_connect as wire;
 
+use super::parsed_request::{NO_RECURSION_LIMIT, warned};
 use super::{BASE, ConnectCall, ConnectRoute, fault, look_up, request};
 use crate::http::reply::Reply;
 use crate::route::{Access, Verb, json_response, no_content, of};
 
 const MAX_NAME_BYTES: usize = 256;
+
+const NO_TAGS: &str = "'config.tags' has no effect on a configured instance";
 
 const ONE: ConnectRoute = BASE
     .at("/agents/{agent_id}/configurations/{configuration_id}", |call| Box::pin(get(call)))
@@ -68,16 +71,13 @@ async fn create(call: ConnectCall) -> Result<Reply> {
     let body: wire::ConfigurationCreate = request::body_or_empty(&call)?;
     let path = call.param("agent_id");
     let named = if path.is_empty() { body.agent_id.as_deref() } else { Some(path) };
-    let card = match named {
-        Some(id) => look_up::agent(&call, id)?,
-        None => look_up::target(&call, None, None).await?.card,
-    };
-    call.reach(&card.name)?;
+    let card = look_up::target(&call, named, None).await?.card;
     let keep = body.if_exists == Some(wire::IfExists::DoNothing);
-    let row = new_row(&call, card, body)?;
+    let mut warnings = Vec::new();
+    let row = new_row(&call, card, body, &mut warnings)?;
     let port = &call.state.configurations;
     match port.create_configuration(row.clone()).await {
-        Ok(()) => Ok(shown(card, &row)),
+        Ok(()) => Ok(warned(shown(card, &row), &warnings)),
         Err(error) if error.code() == Code::AlreadyExists => {
             let existing = look_up::instance(&call, row.id.as_str()).await?;
             match existing.filter(|existing| keep && existing.agent == card.name) {
@@ -101,8 +101,9 @@ async fn patch(call: ConnectCall) -> Result<Reply> {
     let _turn = call.state.common.config_turns.turn(&call.principal().tenant, instance).await;
     let (card, mut row) = named(&call).await?;
     let now = call.state.clock.now();
-    if let Some(config) = body.config {
-        row.config = checked(&call, card, config)?;
+    let mut warnings = Vec::new();
+    if let Some(config) = &body.config {
+        row.config = checked(&call, card, Some(config), &mut warnings)?;
     }
     if let Some(metadata) = request::metadata(body.metadata)? {
         row.metadata = request::merged(&row.metadata, &metadata)?;
@@ -115,7 +116,7 @@ async fn patch(call: ConnectCall) -> Result<Reply> {
     if !port.update_configuration(&call.scope(), row.clone()).await? {
         return Err(look_up::no_configuration(row.id.as_str()));
     }
-    Ok(shown(card, &row))
+    Ok(warned(shown(card, &row), &warnings))
 }
 
 async fn delete(call: ConnectCall) -> Result<Reply> {
@@ -129,7 +130,7 @@ async fn delete(call: ConnectCall) -> Result<Reply> {
 
 async fn search(call: ConnectCall) -> Result<Reply> {
     let body: wire::ConfigurationSearchRequest = request::body_or_empty(&call)?;
-    let card = look_up::reached_agent(&call)?;
+    let card = look_up::reached_agent(&call).await?;
     let filter = ConfigurationFilter {
         agent: card.name.clone(),
         metadata: request::members(body.metadata)?,
@@ -144,7 +145,7 @@ async fn search(call: ConnectCall) -> Result<Reply> {
 /// The instance that the path names, and its agent.
 /// Errors: `agent_not_found`, `configuration_not_found`, `unauthenticated`.
 async fn named(call: &ConnectCall) -> Result<(&AgentCard, ConfigurationRow)> {
-    let card = look_up::reached_agent(call)?;
+    let card = look_up::reached_agent(call).await?;
     let id = call.param("configuration_id");
     let found = look_up::instance(call, id).await?.filter(|row| row.agent == card.name);
     Ok((card, found.ok_or_else(|| look_up::no_configuration(id))?))
@@ -154,6 +155,7 @@ fn new_row(
     call: &ConnectCall,
     card: &AgentCard,
     body: wire::ConfigurationCreate,
+    warnings: &mut Vec<&'static str>,
 ) -> Result<ConfigurationRow> {
     if card.config_schema.is_none() {
         return Err(Error::new(
@@ -173,11 +175,7 @@ fn new_row(
         owner: by.id.clone(),
         agent: card.name.clone(),
         name: body.name.map(check_name).transpose()?,
-        config: checked(
-            call,
-            card,
-            body.config.unwrap_or_else(|| wire::Object::default().into_json()),
-        )?,
+        config: checked(call, card, body.config.as_ref(), warnings)?,
         metadata: metadata.unwrap_or_else(Json::empty_object),
         created_at: now,
         updated_at: now,
@@ -185,10 +183,18 @@ fn new_row(
     })
 }
 
-/// Settings that fit the agent.
+/// Settings that fit the agent, in either of the forms that a run takes.
 /// Errors: `config_schema_violation`, `body_too_large`.
-fn checked(call: &ConnectCall, card: &AgentCard, config: wire::Json) -> Result<Json> {
-    let config = read_json(config)?;
+fn checked(
+    call: &ConnectCall,
+    card: &AgentCard,
+    config: Option<&wire::Json>,
+    warnings: &mut Vec<&'static str>,
+) -> Result<Json> {
+    let RunConfig { tags, recursion_limit, configurable } = mapping::config(config)?;
+    warnings.extend((!tags.is_empty()).then_some(NO_TAGS));
+    warnings.extend(recursion_limit.map(|_| NO_RECURSION_LIMIT));
+    let config = configurable.unwrap_or_else(Json::empty_object);
     if config.as_bytes().len() > limits::MAX_CONFIGURATION_BYTES {
         let most = limits::MAX_CONFIGURATION_BYTES;
         return Err(Error::new(

@@ -3,18 +3,19 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Right};
 use trilogue_mapping::connect::Modes;
 use trilogue_runtime::{RunRequest, Submitted};
-use trilogue_wire::agent_connect as wire;
+use trilogue_wire::agent_connect::{self as wire, sse};
 
 use super::disconnect::CancelOnDrop;
 use super::join::{self, LAST_EVENT, STREAM};
 use super::parsed_request::{self, ParsedRequest, ReplyMode};
 use super::run_show::{self, Form};
-use super::stream::Since;
+use super::stream::{OpenedBy, Since};
 use super::wait::{self, PendingReply, TIMEOUT};
 use super::{ANYTHING, BASE, ConnectCall, ConnectRoute, State, request};
 use crate::faces::common::idempotency::REPLAYED;
@@ -41,7 +42,6 @@ const THREAD_ERRORS: &[Code] = &[
     Code::ThreadNotFound,
     Code::ConfigurationNotFound,
     Code::ThreadBusy,
-    Code::ThreadWaiting,
     Code::ThreadsNotSupported,
     Code::StateIncompatible,
     Code::InvalidInput,
@@ -140,7 +140,12 @@ async fn streamed(
     guard: Option<CancelOnDrop>,
 ) -> Result<Reply> {
     let modes = modes.unwrap_or(Modes { values: true, updates: false });
-    join::stream(call, &submitted.run, modes, Since::Beginning, guard).await
+    let run = match request::is_as_documented(call) {
+        true => Some(Bytes::from(sse::run(&run_show::run(call, &submitted.run).await?))),
+        false => None,
+    };
+    let by = OpenedBy::Create { run, on_disconnect: guard };
+    join::stream(call, &submitted.run, modes, Since::Beginning, by).await
 }
 
 /// A run that is being accepted. A client that is gone before it hears of its run may still end it.

@@ -42,6 +42,8 @@ pub struct CallbackDelivery {
     /// What links to large content begin with.
     base: Arc<str>,
     max_output_bytes: usize,
+    /// Whether outputs have the shapes of the protocol's document.
+    as_documented: bool,
     /// Folds of runs whose output is told of while it grows: the next callback goes on from there.
     folds: Mutex<Folds>,
 }
@@ -106,8 +108,15 @@ impl CallbackDelivery {
             sender,
             base: format!("{}{prefix}", options.address(addresses)).into(),
             max_output_bytes: options.max_output_bytes,
+            as_documented: false,
             folds: Mutex::default(),
         }
+    }
+
+    /// The same with outputs in the shapes of the protocol's document, where the mount that links lead to has those.
+    #[must_use]
+    pub fn as_documented(self, as_documented: bool) -> Self {
+        Self { as_documented, ..self }
     }
 
     async fn attempt(&self, delivery: &Delivery) -> Result<(), Undelivered> {
@@ -204,7 +213,7 @@ impl CallbackDelivery {
             values: Values::new(
                 ValuesOptions {
                     card: Arc::new(card),
-                    literal: false,
+                    as_documented: self.as_documented,
                     base: Arc::clone(&self.base),
                     max_inline_bytes: self.max_output_bytes as u64,
                 },
@@ -349,7 +358,7 @@ mod tests {
         let run = RunId::generate();
         let show = ValuesOptions {
             card: Arc::new(unknown(AgentName::parse("gone").unwrap())),
-            literal: false,
+            as_documented: false,
             base: Arc::from(""),
             max_inline_bytes: 0,
         };

@@ -9,7 +9,7 @@ use trilogue_domain::error::Result;
 use trilogue_mapping::connect::{self as mapping, Security};
 use trilogue_wire::agent_connect as wire;
 
-use super::{BASE, ConnectCall, ConnectRoute, authentication, look_up, request};
+use super::{BASE, ConnectCall, ConnectRoute, authentication, look_up};
 use crate::faces::common::openapi::{self, Failures};
 use crate::http::reply::Reply;
 use crate::route::{Access, json_response, of};
@@ -23,7 +23,7 @@ const DOCUMENT: ConnectRoute = BASE
 pub(crate) const ROUTES: &[ConnectRoute] = &[
     DOCUMENT,
     DOCUMENT
-        .at("/agents/{agent_id}/openapi", |call| Box::pin(async move { of_agent(&call) }))
+        .at("/agents/{agent_id}/openapi", |call| Box::pin(of_agent(call)))
         .named(
             "connect_get_agent_openapi",
             "This document for one agent: its schemas in their places, and only what it does",
@@ -39,15 +39,15 @@ pub(super) fn of_face(call: &ConnectCall) -> Reply {
     shared(call, &document)
 }
 
-fn of_agent(call: &ConnectCall) -> Result<Reply> {
-    let card = look_up::public_agent(call, call.param("agent_id"))?;
-    let schemes = authentication::schemes_of(call, card);
+async fn of_agent(call: ConnectCall) -> Result<Reply> {
+    let card = look_up::public_agent(&call, call.param("agent_id")).await?;
+    let schemes = authentication::schemes_of(&call, card);
     let security = Security {
         schemes: Value::Object(authentication::objects(schemes)),
         requirements: Value::Array(authentication::security(schemes)),
     };
-    let document = mapping::openapi(placed(call), card, &security, request::is_literal(call));
-    Ok(shared(call, &document))
+    let document = mapping::openapi(placed(&call), card, &security);
+    Ok(shared(&call, &document))
 }
 
 fn shared(call: &ConnectCall, document: &Value) -> Reply {

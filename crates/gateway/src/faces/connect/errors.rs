@@ -14,14 +14,14 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
         .access(Access::Public)
         .named("connect_list_errors", "The errors of the protocol")
         .answers(&[json_response(200, "The definitions.", of::<Vec<wire::ErrorDefinition>>)]),
-    BASE.at("/agents/{agent_id}/errors", |call| Box::pin(async move { of_agent(&call) }))
+    BASE.at("/agents/{agent_id}/errors", |call| Box::pin(of_agent(call)))
         .access(Access::Agent(Right::Read))
         .named("connect_list_agent_errors", "The errors of an agent's own")
         .answers(&[json_response(200, "The definitions.", of::<wire::AgentErrors>)])
         .errors(&[Code::AgentNotFound]),
 ];
 
-fn of_agent(call: &ConnectCall) -> Result<Reply> {
-    let card = look_up::reached_agent(call)?;
+async fn of_agent(call: ConnectCall) -> Result<Reply> {
+    let card = look_up::reached_agent(&call).await?;
     Ok(Reply::ok(&mapping::errors(card)))
 }

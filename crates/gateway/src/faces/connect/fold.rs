@@ -92,7 +92,7 @@ pub(super) fn links(call: &ConnectCall, thread: &trilogue_domain::ThreadId) -> L
 fn begun(call: &ConnectCall, run: &RunRow) -> Values {
     let show = ValuesOptions {
         card: look_up::agent_of(call, run).card,
-        literal: request::is_literal(call),
+        as_documented: request::is_as_documented(call),
         base: Arc::from(call.state.place.base_for(call)),
         max_inline_bytes: call.state.max_output_bytes as u64,
     };

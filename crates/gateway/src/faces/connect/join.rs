@@ -6,9 +6,8 @@ use trilogue_mapping::connect::{self as mapping, Modes};
 use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_connect as wire;
 
-use super::disconnect::CancelOnDrop;
-use super::stream::{Since, open};
-use super::{BASE, ConnectCall, ConnectRoute, look_up, request, run_show};
+use super::stream::{OpenedBy, Since, open};
+use super::{BASE, ConnectCall, ConnectRoute, look_up, run_show};
 use crate::http::reply::Reply;
 use crate::route::{Access, Parameter, ResponseContent, RouteResponse};
 
@@ -53,14 +52,11 @@ struct KeptModes {
 async fn join(call: ConnectCall) -> Result<Reply> {
     let row = look_up::run(&call).await?;
     let modes = match call.state.runtime.agent(&row.agent) {
-        Ok(card) => {
-            let modes_of = modes_of(row.request.as_ref());
-            mapping::modes(card, modes_of.as_ref(), request::is_literal(&call))?
-        }
+        Ok(card) => mapping::modes(card, modes_of(row.request.as_ref()).as_ref())?.0,
         // An agent that is not served any more still has left its output.
         Err(_) => Modes { values: true, updates: false },
     };
-    stream(&call, &row, modes, Since::Now, None).await
+    stream(&call, &row, modes, Since::Now, OpenedBy::Join).await
 }
 
 /// Streams a run, which the answer's head names.
@@ -69,10 +65,10 @@ pub(super) async fn stream(
     row: &RunRow,
     modes: Modes,
     otherwise: Since,
-    on_disconnect: Option<CancelOnDrop>,
+    by: OpenedBy,
 ) -> Result<Reply> {
     let since = Since::of(call, otherwise)?;
-    let reply = open(call, row, modes, since, on_disconnect).await?;
+    let reply = open(call, row, modes, since, by).await?;
     Ok(run_show::named(call, reply, row))
 }
 

@@ -44,16 +44,22 @@ pub(super) async fn run(call: &ConnectCall) -> Result<RunRow> {
     Ok(row)
 }
 
-/// The agent with this id: the one that this face gives it, its name here, or the one in its descriptor.
-/// Errors: `agent_not_found`.
-pub(super) fn agent<'a>(call: &'a ConnectCall, text: &str) -> Result<&'a AgentCard> {
-    known_agent(call, text).ok_or_else(|| missing_agent(call, text))
+/// The agent with this id: the one that this face gives it, its name here, the one in its descriptor, or the id of a configured instance of it.
+/// Errors: `agent_not_found`; to a caller without a valid token `unauthenticated`, as of a hidden agent.
+pub(super) async fn agent<'a>(call: &'a ConnectCall, text: &str) -> Result<&'a AgentCard> {
+    match known_agent(call, text) {
+        Some(card) => Ok(card),
+        None => {
+            let row = instance(call, text).await?.ok_or_else(|| missing_agent(call, text))?;
+            call.state.runtime.agent(&row.agent)
+        }
+    }
 }
 
 /// The same for a document that everybody may read, unless the agent is hidden from the caller.
 /// Errors: `agent_not_found`, `unauthenticated`.
-pub(super) fn public_agent<'a>(call: &'a ConnectCall, text: &str) -> Result<&'a AgentCard> {
-    let card = agent(call, text)?;
+pub(super) async fn public_agent<'a>(call: &'a ConnectCall, text: &str) -> Result<&'a AgentCard> {
+    let card = agent(call, text).await?;
     if call.authenticator.hides(&call.caller, Some(&card.name)) {
         return Err(no_token());
     }
@@ -62,10 +68,8 @@ pub(super) fn public_agent<'a>(call: &'a ConnectCall, text: &str) -> Result<&'a 
 
 /// The same for the path's `agent_id`, where the caller is let in to it.
 /// Errors: `agent_not_found`, `unauthenticated`.
-pub(super) fn reached_agent(call: &ConnectCall) -> Result<&AgentCard> {
-    let card = agent(call, call.param("agent_id"))?;
-    call.reach(&card.name)?;
-    Ok(card)
+pub(super) async fn reached_agent(call: &ConnectCall) -> Result<&AgentCard> {
+    Ok(target(call, Some(call.param("agent_id")), None).await?.card)
 }
 
 /// The agent or the configured instance that a run names; the first of the agents where it names neither.

@@ -58,10 +58,8 @@ type ConnectRoute = route::Route<State>;
 /// How a mount speaks the Agent Connect Protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConnectOptions {
-    /// Whether the member names of the protocol's prose stand beside those of its OpenAPI document, and only what a descriptor declares is streamed.
-    pub literal: bool,
-    /// Whether a thread's state is kept from clients where no agent of its runs declares one.
-    pub hide_undeclared_state: bool,
+    /// Whether responses have the shapes of the protocol's document: its members stand beside those of the OpenAPI document, a stream begins with its run, and a thread's state is kept from clients where no agent of its runs declares one.
+    pub as_documented: bool,
     /// What the body of an error is.
     pub error_body: ErrorBody,
     /// Whether an answer to a permission must name its interrupt.

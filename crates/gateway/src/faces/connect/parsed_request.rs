@@ -38,7 +38,11 @@ pub(super) enum ReplyMode {
 }
 
 const NO_CALLBACK: &str = "the agent takes no callbacks: nothing will be called";
-const NO_RECURSION_LIMIT: &str = "'config.recursion_limit' has no effect here";
+const NO_VALUES: &str = "'callback.events': the agent does not stream 'values'";
+const NO_UPDATES: &str = "'callback.events': the agent does not stream 'custom'";
+const NO_CONFIGURATION: &str =
+    "the agent declares no configuration: 'config' is passed to it unchecked";
+pub(super) const NO_RECURSION_LIMIT: &str = "'config.recursion_limit' has no effect here";
 const NO_SUBGRAPHS: &str = "'stream_subgraphs' has no effect here";
 
 /// Reads a request for a run, and checks everything that does not need its thread's owner.
@@ -53,10 +57,10 @@ pub(super) async fn read(call: &ConnectCall, mode: ReplyMode) -> Result<ParsedRe
     if (!is_stateless || keeps) && !card.abilities.threads {
         return Err(no_threads(card));
     }
-    let modes = modes(call, card, &body, mode)?;
-    let instance = named_instance(call, card, &body, instance).await?;
     let mut warnings = Vec::new();
-    let config = config(&body, instance.as_ref(), &mut warnings)?;
+    let modes = modes(card, &body, mode, &mut warnings)?;
+    let instance = named_instance(call, card, &body, instance).await?;
+    let config = config(card, &body, instance.as_ref(), &mut warnings)?;
     if body.stream_subgraphs == Some(true) {
         warnings.push(NO_SUBGRAPHS);
     }
@@ -131,15 +135,20 @@ fn no_threads(card: &AgentCard) -> Error {
 
 /// How the run is streamed: refused before it exists. A client that only asks later need not have said.
 fn modes(
-    call: &ConnectCall,
     card: &AgentCard,
     body: &wire::RunCreate,
     mode: ReplyMode,
+    warnings: &mut Vec<&'static str>,
 ) -> Result<Option<Modes>> {
     if mode != ReplyMode::Streaming && body.stream_mode.is_none() {
         return Ok(None);
     }
-    mapping::modes(card, body.stream_mode.as_ref(), request::is_literal(call)).map(Some)
+    let (modes, missing) = mapping::modes(card, body.stream_mode.as_ref())?;
+    warnings.extend(missing.map(|mode| match mode {
+        wire::StreamMode::Values => "'stream_mode': the agent does not stream 'values'",
+        wire::StreamMode::Custom => "'stream_mode': the agent does not stream 'custom'",
+    }));
+    Ok(Some(modes))
 }
 
 /// The configured instance that the request names, in one way or in two.
@@ -172,6 +181,7 @@ async fn named_instance(
 
 /// The run's members over those of the instance.
 fn config(
+    card: &AgentCard,
     body: &wire::RunCreate,
     instance: Option<&ConfigurationRow>,
     warnings: &mut Vec<&'static str>,
@@ -179,6 +189,10 @@ fn config(
     let RunConfig { recursion_limit, configurable, .. } = mapping::config(body.config.as_ref())?;
     if recursion_limit.is_some() {
         warnings.push(NO_RECURSION_LIMIT);
+    }
+    let is_empty = |config: &Json| *config == Json::empty_object();
+    if !mapping::is_configurable(card) && !configurable.as_ref().is_none_or(is_empty) {
+        warnings.push(NO_CONFIGURATION);
     }
     Ok(mapping::merged(instance.map(|row| &row.config), configurable.as_ref()))
 }
@@ -201,6 +215,14 @@ async fn callback(
             .hint("send a token, or leave out 'callback' and 'webhook' and wait for the run"));
     }
     check_callback_url(&call.state.egress, &callback.url).await?;
+    let events = [
+        (callback.values, wire::StreamMode::Values, NO_VALUES),
+        (callback.updates, wire::StreamMode::Custom, NO_UPDATES),
+    ];
+    let is_missing = |(wanted, mode, _): &(bool, wire::StreamMode, &str)| {
+        *wanted && mapping::missing(card, &[*mode]).is_some()
+    };
+    warnings.extend(events.iter().filter(|event| is_missing(event)).map(|(_, _, why)| *why));
     Ok(Some(callback))
 }
 

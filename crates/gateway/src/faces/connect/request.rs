@@ -30,9 +30,9 @@ fn check_text(call: &ConnectCall) -> Result<()> {
     }
 }
 
-/// Whether the mount speaks as the protocol's document does.
-pub(super) fn is_literal(call: &ConnectCall) -> bool {
-    call.state.options.literal
+/// Whether the mount answers in the shapes of the protocol's document.
+pub(super) fn is_as_documented(call: &ConnectCall) -> bool {
+    call.state.options.as_documented
 }
 
 /// A switch of the query; off where it is not sent.

@@ -109,7 +109,7 @@ pub(super) async fn settled(
         Form::Output => output,
         Form::Whole => {
             let run = run(call, row).await?;
-            Bytes::from(mapping::waited(&run, &output, request::is_literal(call)))
+            Bytes::from(mapping::waited(&run, &output, request::is_as_documented(call)))
         }
     };
     Ok((bytes, asked))
@@ -134,7 +134,7 @@ pub(super) fn late(call: &ConnectCall, row: &RunRow, form: Form, error: &Error) 
         None => made_up(call, row, None),
     };
     let run = rendered(call, row, row.created_at, &creation);
-    Bytes::from(mapping::waited(&run, &output, request::is_literal(call)))
+    Bytes::from(mapping::waited(&run, &output, request::is_as_documented(call)))
 }
 
 /// An error as a run's own, in the words in which it would have been answered.

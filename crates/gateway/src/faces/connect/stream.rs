@@ -44,9 +44,24 @@ pub(super) enum Since {
     },
 }
 
+/// The request that a stream answers.
+pub(super) enum OpenedBy {
+    /// One that made the run.
+    Create {
+        /// The first event: the run as it was accepted, where the mount shows it.
+        run: Option<Bytes>,
+        /// Ends the run with the connection.
+        on_disconnect: Option<CancelOnDrop>,
+    },
+    /// One for a run that exists.
+    Join,
+}
+
 /// One client's place on a stream. It pulls: there is no queue.
 struct Reader {
     open: OpenStream,
+    /// The run itself, until it was sent.
+    first: Option<Bytes>,
     run: RunId,
     values: bool,
     watching: Watching,
@@ -109,8 +124,14 @@ pub(super) async fn open(
     run: &RunRow,
     modes: Modes,
     since: Since,
-    on_disconnect: Option<CancelOnDrop>,
+    by: OpenedBy,
 ) -> Result<Reply> {
+    let (first, on_disconnect) = match by {
+        OpenedBy::Create { run, on_disconnect } => {
+            (run.filter(|_| since == Since::Beginning), on_disconnect)
+        }
+        OpenedBy::Join => (None, None),
+    };
     let streams = &call.state.streams;
     let mut open = OpenStream::begin(streams, &call.caller, MAX_SILENCE)?;
     if let Since::After { number, .. } = since
@@ -135,6 +156,7 @@ pub(super) async fn open(
     open.attend(run.thread);
     let reader = Reader {
         open,
+        first,
         run: run.id.clone(),
         values,
         watching,
@@ -176,6 +198,9 @@ fn pieces(reader: Reader) -> impl Stream<Item = std::io::Result<Bytes>> + Send {
 
 impl Reader {
     async fn next(&mut self) -> Option<Bytes> {
+        if let Some(run) = self.first.take() {
+            return Some(run);
+        }
         while !self.done {
             if let Err(error) = self.open.check().await {
                 return Some(self.end_with(&error));

@@ -9,7 +9,7 @@ use trilogue_runtime::StateContent;
 use trilogue_store::PathReader;
 use trilogue_store::rows::{CheckpointRow, Page, RunFilter, ThreadRow};
 
-use super::{ConnectCall, fold};
+use super::{ConnectCall, fold, request};
 use crate::core::log_ref::LogRef;
 use crate::stream::feed::run_id;
 
@@ -131,7 +131,7 @@ fn rendered(
 
 /// Whether the mount keeps states from its clients that nobody declares.
 pub(super) fn hides(call: &ConnectCall) -> bool {
-    call.state.options.hide_undeclared_state
+    request::is_as_documented(call)
 }
 
 /// Whether the mount keeps a thread's state from its clients: nobody declares it.

@@ -29,7 +29,7 @@ pub(super) struct ConnectView {
     agent: AgentName,
     run: RunId,
     thread: ThreadId,
-    literal: bool,
+    as_documented: bool,
     base: Arc<str>,
     max_inline_bytes: u64,
 }
@@ -64,7 +64,7 @@ impl ConnectView {
             agent: run.agent.clone(),
             run: run.id.clone(),
             thread: run.thread_id.clone(),
-            literal: state.options.literal,
+            as_documented: state.options.as_documented,
             base: Arc::clone(&state.place.base),
             max_inline_bytes: state.max_output_bytes as u64,
         }
@@ -77,14 +77,14 @@ impl ConnectView {
 
 impl SampleView for ConnectView {
     fn name(&self) -> Cow<'static, str> {
-        let mode = if self.literal { "literal" } else { "plain" };
+        let mode = if self.as_documented { "documented" } else { "plain" };
         Cow::Owned(format!("connect {mode} {}", self.base))
     }
 
     fn begin(&self) -> Box<dyn SampleFold> {
         let show = ValuesOptions {
             card: Arc::new(self.card()),
-            literal: self.literal,
+            as_documented: self.as_documented,
             base: Arc::clone(&self.base),
             max_inline_bytes: self.max_inline_bytes,
         };

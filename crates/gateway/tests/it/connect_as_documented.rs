@@ -1,4 +1,4 @@
-//! Mounts that follow the protocol's document to the letter, and errors as bare strings.
+//! Mounts that answer in the shapes of the protocol's document, and errors as bare strings.
 
 use serde_json::{Value, json};
 use trilogue_gateway::{ConnectOptions, ErrorBody};
@@ -6,42 +6,56 @@ use trilogue_gateway::{ConnectOptions, ErrorBody};
 use crate::connect::{Face, NOBODY, refusal, said, told};
 use crate::rig::text;
 
-async fn literal() -> Face {
-    Face::with(ConnectOptions { literal: true, ..ConnectOptions::default() }).await
+fn documented() -> ConnectOptions {
+    ConnectOptions { as_documented: true, ..ConnectOptions::default() }
 }
 
 #[tokio::test]
 async fn the_documents_names_stand_beside_the_others() {
-    let face = literal().await;
+    let face = Face::with(documented()).await;
     let agents = face.posted("/agents/search", &json!({})).await;
     for agent in agents.as_array().unwrap() {
         assert_eq!(agent["id"], agent["agent_id"]);
     }
+    let said_x = json!({"message": "x"});
     let done = face.posted("/runs/wait", &told("say", "x")).await;
-    assert_eq!(done["output"]["values"], json!({"message": "x"}));
-    assert_eq!((text(&done, "/type"), &done["result"]), ("result", &json!({"message": "x"})));
+    assert_eq!((&done["output"]["values"], &done["output"]["result"]), (&said_x, &said_x));
+    assert_eq!((text(&done, "/type"), &done["result"]), ("result", &said_x));
     let asks = face.posted("/runs/wait", &told("ask", "")).await;
     assert_eq!((text(&asks, "/type"), text(&asks, "/interrupt_type")), ("interrupt", "approval"));
     assert_eq!(asks["interrupt_payload"], json!({"question": "shall I?"}));
     let plain = Face::start().await;
     let done = plain.posted("/runs/wait", &told("say", "x")).await;
-    assert!(done.get("type").is_none() && done.get("result").is_none(), "{done}");
+    for name in ["type", "result"] {
+        assert!(done.get(name).is_none() && done["output"].get("result").is_none(), "{done}");
+    }
+    let agents = plain.posted("/agents/search", &json!({})).await;
+    assert!(agents[0].get("id").is_none(), "{agents}");
 }
 
 #[tokio::test]
-async fn only_what_is_declared_is_streamed() {
-    let face = literal().await;
-    let mail = json!({"agent_id": "org.agntcy.mailcomposer", "input": {"message": "hi"}});
-    let refused = face.post("/runs/stream", &mail).await;
-    assert_eq!(refusal(&refused), said(422, "stream_mode_not_supported"));
-    assert_eq!(face.posted("/runs/search", &json!({})).await, json!([]), "no run was made");
-    assert_eq!(face.post("/runs/stream", &told("say", "x")).await.status, 200);
+async fn what_is_not_declared_is_streamed_all_the_same() {
+    for options in [documented(), ConnectOptions::default()] {
+        let face = Face::with(options).await;
+        let mail = json!({"agent_id": "org.agntcy.mailcomposer", "input": {"message": "hi"}});
+        let streamed = face.post("/runs/stream", &mail).await;
+        let text = String::from_utf8(streamed.body.to_vec()).unwrap();
+        assert_eq!(text.starts_with("event: run\ndata: {"), options.as_documented, "{text}");
+        assert!(text.contains("\"status\":\"success\""), "{text}");
+        // Whoever joins a run knows it.
+        let joined = face.get(&format!("/runs/{}/stream", run_of(&streamed))).await;
+        let text = String::from_utf8(joined.body.to_vec()).unwrap();
+        assert!(!text.contains("event: run\n"), "{text}");
+    }
+}
+
+fn run_of(streamed: &trilogue_testkit::Reply) -> &str {
+    streamed.headers["x-run-id"].to_str().unwrap()
 }
 
 #[tokio::test]
 async fn a_state_that_nobody_declares_can_be_hidden() {
-    let hide = ConnectOptions { hide_undeclared_state: true, ..ConnectOptions::default() };
-    for (options, hidden) in [(hide, true), (ConnectOptions::default(), false)] {
+    for (options, hidden) in [(documented(), true), (ConnectOptions::default(), false)] {
         let face = Face::with(options).await;
         let thread = face.thread().await;
         let path = format!("/threads/{thread}");
@@ -79,8 +93,7 @@ async fn errors_are_strings_where_the_mount_says_so() {
 
 #[tokio::test]
 async fn what_is_hidden_is_neither_found_by_its_content_nor_set() {
-    let hide = ConnectOptions { hide_undeclared_state: true, ..ConnectOptions::default() };
-    let face = Face::with(hide).await;
+    let face = Face::with(documented()).await;
     let secret = json!({"secret": true});
     let mut hidden = Vec::new();
     let mut open = Vec::new();
