@@ -87,6 +87,7 @@ impl Backend for Puppet {
                 say(&context, vec![Part::text(format!("{answer:?}"))]).await?;
                 return Ok(Ending::Completed);
             }
+            Turn::Rejoin { .. } => return Err(stopped("the agent keeps nothing")),
             Turn::Start { input: Input::Messages(messages) } => {
                 messages.iter().map(trilogue_domain::Message::text).collect::<String>()
             }

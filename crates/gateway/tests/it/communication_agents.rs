@@ -184,6 +184,7 @@ impl Backend for Actor {
                 say(&context, vec![Part::text(text)]).await?;
                 Ok(Ending::Completed)
             }
+            Turn::Rejoin { .. } => Err(stopped("the agent keeps nothing")),
         }
     }
 }
