@@ -265,7 +265,7 @@ impl RunContext {
                 for event in frame.events()? {
                     if event.run_number > after {
                         after = event.run_number;
-                        each(&event);
+                        each(event);
                     }
                 }
             }
