@@ -96,6 +96,7 @@ async fn an_approved_mail_is_sent_as_it_was_shown() {
     let reply = chat.answer(pending, json!({ "approved": true })).await;
     assert!(reply.contains("The meeting moves to Tuesday"), "{reply}");
     assert!(reply.contains("alice@example.com"), "{reply}");
+    assert!(reply.contains("outbox") && !reply.contains("sent"), "no mail leaves: {reply}");
     let sent: Vec<_> =
         chat.agent.outbox().iter().map(|mail| serde_json::to_value(mail).unwrap()).collect();
     assert_eq!(sent, [payload]);

@@ -247,29 +247,34 @@ fn introduction(style: Style) -> String {
 fn shown(mail: &Mail, style: Style) -> String {
     let Mail { subject, body, recipients } = mail;
     let question = match style {
-        Style::Formal => "Please approve this mail before it is sent.",
-        Style::Friendly => "Here is your mail! Shall I send it?",
+        Style::Formal => "Please approve this mail before it goes to the outbox.",
+        Style::Friendly => "Here is your mail! Shall I put it into the outbox?",
     };
     format!("{question}\n\nTo: {}\nSubject: {subject}\n\n{body}", recipients.join(", "))
 }
 
+/// What became of an approved mail: nothing here sends mails.
 fn sent(mail: &Mail, style: Style) -> String {
     let (subject, recipients) = (&mail.subject, mail.recipients.join(", "));
     match style {
-        Style::Formal => format!("The mail “{subject}” has been sent to {recipients}."),
-        Style::Friendly => format!("Done! “{subject}” is on its way to {recipients}."),
+        Style::Formal => format!(
+            "The mail “{subject}” to {recipients} is in the outbox of this sample agent, which sends no mails."
+        ),
+        Style::Friendly => format!(
+            "Done! “{subject}” to {recipients} is in my outbox. I am a sample, so it goes no further."
+        ),
     }
 }
 
 fn declined(reason: Option<&str>, style: Style) -> String {
     match (style, reason) {
         (Style::Formal, Some(reason)) => {
-            format!("The mail has not been sent. Your reason: “{reason}”")
+            format!("The mail is not in the outbox. Your reason: “{reason}”")
         }
-        (Style::Formal, None) => "The mail has not been sent. No reason was given.".to_owned(),
+        (Style::Formal, None) => "The mail is not in the outbox. No reason was given.".to_owned(),
         (Style::Friendly, Some(reason)) => {
-            format!("No worries, I sent nothing. You said: “{reason}”")
+            format!("No worries, I kept nothing. You said: “{reason}”")
         }
-        (Style::Friendly, None) => "No worries, I sent nothing.".to_owned(),
+        (Style::Friendly, None) => "No worries, I kept nothing.".to_owned(),
     }
 }

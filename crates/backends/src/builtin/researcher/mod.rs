@@ -23,6 +23,9 @@ struct Finding {
     statement: String,
     title: String,
     url: String,
+    /// What kind of source it is. Metadata never repeats the statement.
+    about: &'static str,
+    pages: usize,
 }
 
 const STEPS: [&str; 3] = ["Search for sources", "Read the sources", "Write the answer"];
@@ -70,7 +73,7 @@ impl Researcher {
         step(&mut message, "search", json!({ "query": topic }), output).await?;
         context.plan(plan(1)).await?;
         for finding in &findings {
-            let output = json!({ "summary": finding.statement });
+            let output = json!({ "pages": finding.pages });
             step(&mut message, "read", json!({ "url": finding.url }), output).await?;
         }
         context.plan(plan(2)).await?;
@@ -92,8 +95,7 @@ impl Researcher {
         for finding in findings {
             let start = message.characters();
             self.stream(&finding.statement, message, context).await?;
-            let source =
-                Source::url(&finding.url).title(&finding.title).description(&finding.statement);
+            let source = Source::url(&finding.url).title(&finding.title).description(finding.about);
             message.citation(start..message.characters(), source).await?;
             self.stream(" ", message, context).await?;
         }
@@ -175,27 +177,29 @@ fn lead(text: &str) -> Option<usize> {
 /// The findings, which follow from the topic alone.
 fn findings(topic: &str) -> Vec<Finding> {
     let slug = slug(topic);
-    let finding = |statement: String, title: String, page: &str| Finding {
+    let finding = |statement, title, (page, about, pages): (&str, _, _)| Finding {
         statement,
         title,
         url: format!("{BASE}/{slug}/{page}"),
+        about,
+        pages,
     };
     let words = topic.split_whitespace().count();
     vec![
         finding(
             format!("The handbook introduces {topic} in {} chapters.", 3 + words % 5),
             format!("A handbook of {topic}"),
-            "handbook",
+            ("handbook", "A sample of a reference work", 240),
         ),
         finding(
             format!("A survey of {} practitioners calls {topic} well understood.", 100 + 7 * words),
             format!("{topic}: a survey"),
-            "survey",
+            ("survey", "A sample of an empirical study", 18),
         ),
         finding(
             format!("Its critics hold that {topic} still lacks a common measure."),
             format!("Open questions of {topic}"),
-            "questions",
+            ("questions", "A sample of a position paper", 9),
         ),
     ]
 }
