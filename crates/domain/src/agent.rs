@@ -42,6 +42,17 @@ pub struct AgentCard {
     pub input_content_types: Vec<String>,
     /// MIME types it writes.
     pub output_content_types: Vec<String>,
+    /// The commands that a prompt can begin with.
+    pub commands: Vec<AgentCommand>,
+}
+
+/// A command that a prompt can begin with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AgentCommand {
+    /// Its name, as its agent announces it.
+    pub name: String,
+    /// What it does, for people.
+    pub description: String,
 }
 
 /// How an agent takes its input.
@@ -116,6 +127,7 @@ impl AgentCard {
             descriptor: None,
             input_content_types: Vec::new(),
             output_content_types: Vec::new(),
+            commands: Vec::new(),
         }
     }
 }

@@ -22,7 +22,7 @@ pub mod thread;
 pub mod time;
 pub mod transcript;
 
-pub use agent::{Abilities, AgentCard, DeclaredError, DeclaredInterrupt, InputKind};
+pub use agent::{Abilities, AgentCard, AgentCommand, DeclaredError, DeclaredInterrupt, InputKind};
 pub use content::{Citation, Content, Message, Part, PartMetadata, Role, Times, Trajectory};
 pub use error::{Code, Error, Result, Violation};
 pub use event::{Body, Event, Original};

@@ -105,8 +105,8 @@ fn shown(protocol: &str, row: &Row, column: usize) -> FidelityRow {
 
 table! {
     "identity" {
-        native: Carried "`Agent`: name, version, description, schemas, content types, interrupts";
-        communication: Carried "`AgentManifest`; version, schemas and a name with dots in `metadata.x_trilogue`";
+        native: Carried "`Agent`: name, version, description, schemas, content types, interrupts, commands";
+        communication: Carried "`AgentManifest`; commands as `metadata.capabilities`; version, schemas and a name with dots in `metadata.x_trilogue`";
         connect: Carried "`AgentMetadata.ref` with name, version and address; the descriptor";
         client: Carried "`agentInfo` with name, version and title; `agentCapabilities`; a hosted agent's own";
     }
@@ -202,27 +202,27 @@ table! {
     }
     "thought" {
         native: Carried "`message.thought`, or `Part.metadata` as a `Trajectory`";
-        communication: Carried "`MessagePart.metadata` as a trajectory with `message`";
+        communication: Carried "`MessagePart.metadata` as a trajectory with `message`; the pieces of a thought are one part of the completed message";
         connect: Carried "a `custom` event with `kind: \"message.thought\"`";
         client: Carried "`agent_thought_chunk`; its `messageId` is made of its run and its first event";
     }
     "tool call" {
         native: Carried "`tool.started`, `tool.updated`, `tool.ended`, or `Part.metadata` as a `Trajectory`";
-        communication: Carried "`MessagePart.metadata` as a trajectory, at its start and at its end";
+        communication: Carried "`MessagePart.metadata` as one trajectory, at its end; `generic` with `kind: \"tool\"` before";
         connect: Carried "`custom` events with `kind: \"tool.…\"`";
         client: Carried "`tool_call` and `tool_call_update`";
     }
     "kind, locations, diffs and terminals of a tool call" {
         native: Extension "`Event.original`, if a peer sent them";
-        communication: Extension "the agent's own update, as `x_trilogue.update` of the trajectory's part, or of `generic`";
+        communication: Extension "the agent's own update, as `x_trilogue.update` of the trajectory's part, or of `generic`; the part has all updates as one";
         connect: Extension "the agent's own update, as `trilogue.update` of the `custom` event";
         client: Carried "`kind`, `locations` and `content` of a tool call";
     }
     "citation" {
-        native: Carried "`Part.metadata` as a `Citation`";
-        communication: Carried "`MessagePart.metadata` as a citation";
-        connect: Extension "`metadata.citation` of the block";
-        client: Extension "a `resource_link` behind the text; its range only under `_meta`, if that is turned on";
+        native: Carried "`Part.metadata` as a `Citation`; members such as an author in `Part.extra`";
+        communication: Carried "`MessagePart.metadata` as a citation, with members such as `author` that the protocol does not have";
+        connect: Extension "`metadata.citation` of the block, with all its members";
+        client: Extension "`_meta.trilogue.citation` of a chunk or block, from agents and towards clients, for whom it is a `resource_link` behind the text, or text if it has no address; towards agents text behind the message, which does not come back, or the same member with `citations = \"meta\"`";
     }
     "plan" {
         native: Carried "`state.plan`";

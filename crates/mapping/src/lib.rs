@@ -9,8 +9,10 @@
 
 pub mod agent_client;
 pub mod choice;
+mod citation;
 pub mod communication;
 pub mod connect;
+mod encoded_bytes;
 pub mod fidelity;
 pub mod native;
 pub mod shape;

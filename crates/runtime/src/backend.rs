@@ -15,6 +15,11 @@ use crate::turn::{Ending, Turn};
 pub trait Backend: Send + Sync + fmt::Debug {
     fn card(&self) -> &AgentCard;
 
+    /// The card with what the agent itself has said since the server started, where it is a program that says so. `None` if nothing was learnt.
+    fn learned_card(&self) -> Option<AgentCard> {
+        None
+    }
+
     /// Whether the agent runs in this process: it then gives up the turn while it waits, and a short synchronous run costs one commit.
     fn is_native(&self) -> bool;
 

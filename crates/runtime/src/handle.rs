@@ -1,5 +1,6 @@
 //! The runtime's handle: what faces call.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -105,6 +106,13 @@ impl Runtime {
 
     pub fn agent(&self, name: &AgentName) -> Result<&AgentCard> {
         Ok(self.registry().backend(name)?.card())
+    }
+
+    /// What clients are shown of an agent: its card, with what a hosted agent has said of itself.
+    #[must_use]
+    pub fn shown_card<'a>(&self, card: &'a AgentCard) -> Cow<'a, AgentCard> {
+        let learned = self.registry().get(&card.name).and_then(|agent| agent.learned_card());
+        learned.map_or(Cow::Borrowed(card), Cow::Owned)
     }
 
     /// The agents in the order in which they were given to the server.

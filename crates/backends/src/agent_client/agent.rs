@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use trilogue_domain::error::{Result, Violation};
 use trilogue_domain::port::{Clock, SystemClock};
 use trilogue_domain::{AgentCard, AgentName, Answer, Code, Error, Failure, Interrupt, Json};
-use trilogue_mapping::agent_client::filled_in;
+use trilogue_mapping::agent_client::{filled_in, learned_card};
 use trilogue_mapping::shape;
 use trilogue_runtime::{Backend, Ending, Input, Rewind, RunContext, Sessions, Turn};
 
@@ -81,6 +81,12 @@ impl AgentClient {
 impl Backend for AgentClient {
     fn card(&self) -> &AgentCard {
         &self.0.card
+    }
+
+    fn learned_card(&self) -> Option<AgentCard> {
+        let opener = self.opener();
+        let greeting = opener.greetings.newest()?;
+        Some(learned_card(&self.0.card, &greeting, &opener.offers.current()))
     }
 
     fn is_native(&self) -> bool {

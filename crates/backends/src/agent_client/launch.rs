@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use trilogue_mapping::agent_client::Citations;
 
 use crate::child::SERVER_PREFIX;
 use crate::workspace::{Folders, Grants};
@@ -45,6 +46,8 @@ pub struct Launch {
     pub send_message_id: bool,
     /// What happens to the `_meta` of the client's messages.
     pub client_meta: ClientMeta,
+    /// How it gets the citations of prompts.
+    pub citations: PromptCitations,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -76,6 +79,17 @@ pub enum ClientMeta {
     Pass,
     /// The server removes it.
     Drop,
+}
+
+/// How an agent gets the citations of prompts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PromptCitations {
+    /// As text behind the message.
+    #[default]
+    Text,
+    /// Under `_meta` of the content blocks.
+    Meta,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -122,6 +136,15 @@ impl Launch {
             assign_message_ids: true,
             send_message_id: true,
             client_meta: ClientMeta::Pass,
+            citations: PromptCitations::Text,
+        }
+    }
+
+    /// How prompts carry citations. An agent that gets no `_meta` gets them as text.
+    pub(super) fn citations(&self) -> Citations {
+        match (self.citations, self.client_meta) {
+            (PromptCitations::Meta, ClientMeta::Pass) => Citations::Meta,
+            _ => Citations::Text,
         }
     }
 

@@ -4,7 +4,7 @@
 //!
 //! # Invariants
 //! - Messages of a session are handled in the order in which they came, and a run ends after the last of its updates is logged.
-//! - An update is logged as it came, without its session id and with a message id.
+//! - An update is logged as it came, without its session id, with a message id, and without a title that the agent made of this server's own words.
 //! - A session is bound before its first prompt. A session that the agent has lost is never replaced silently.
 //! - The params with which a client opened a session are kept in memory only, but for the working directory.
 
@@ -20,5 +20,7 @@ mod sessions;
 mod turns;
 
 pub use agent::AgentClient;
-pub use launch::{ClientMeta, ClientTools, InvalidSetting, Launch, OnRewind, Processes};
+pub use launch::{
+    ClientMeta, ClientTools, InvalidSetting, Launch, OnRewind, Processes, PromptCitations,
+};
 pub use trilogue_mapping::agent_client::card;

@@ -14,7 +14,7 @@ use crate::rig::{LIMIT, Rig, Setup};
 fn unlettered() -> Vec<Value> {
     vec![
         json!({"type": "image", "data": "no base64!", "mimeType": "image/png"}),
-        json!({"type": "image", "data": "AAA", "mimeType": "image/png", "own": [1]}),
+        json!({"type": "image", "data": "A", "mimeType": "image/png", "own": [1]}),
         json!({"type": "resource", "resource": {"uri": "file:///a", "blob": "*", "mimeType": "a/b"}}),
         json!({"type": "resource", "resource": {"uri": "file:///a", "blob": "A B"}}),
     ]

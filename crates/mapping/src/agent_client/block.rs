@@ -9,11 +9,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use percent_encoding::{percent_decode_str, utf8_percent_encode};
+use serde_json::{Map, Value, json};
 use trilogue_domain::content::BlobRef;
-use trilogue_domain::{Content, Json, Part, PartMetadata};
+use trilogue_domain::{Content, Json, Part};
 use trilogue_wire::agent_client::splice::{self, decode, members};
 
 use super::{EXTENSION, PART_EXTENSION, PROTOCOL};
+use crate::citation;
+use crate::encoded_bytes::decode_base64;
 use crate::native;
 use crate::native::message::PATH_SEGMENT;
 use crate::shape::is_json;
@@ -25,6 +28,8 @@ const UNKNOWN: &str = "application/octet-stream";
 const ARTIFACT: &str = "artifact:";
 /// The address of a stored blob begins with this; the thread, where it is known, and the content's hash follow.
 const BLOB: &str = "trilogue:/";
+/// The member of our `_meta` that is the citation of a chunk or a block.
+const CITATION: &str = "citation";
 /// The name in the address of an unnamed artifact.
 const UNNAMED: &str = "part";
 
@@ -59,12 +64,32 @@ pub(super) fn part_of(raw: &str) -> Option<Part> {
     if let Some(part) = block.meta.and_then(|meta| carried(meta, &block)) {
         return Some(part);
     }
-    match block.kind.as_deref()? {
-        "text" => block.text_part(raw),
-        "image" | "audio" => block.media(raw),
-        "resource_link" => block.link(raw),
-        "resource" => block.resource(raw),
-        _ => Some(whole(raw)),
+    let mut part = match block.kind.as_deref()? {
+        "text" => block.text_part(raw)?,
+        "image" | "audio" => block.media(raw)?,
+        "resource_link" => block.link(raw)?,
+        "resource" => block.resource(raw)?,
+        _ => whole(raw),
+    };
+    if let Some(cited) = block.meta.and_then(citation_in) {
+        cite(&mut part, &cited);
+    }
+    Some(part)
+}
+
+/// The citation that an agent or a client attached, by its `_meta`.
+pub(super) fn citation_in(meta: &str) -> Option<Map<String, Value>> {
+    match serde_json::from_str(splice::get(meta, &[EXTENSION, CITATION])?) {
+        Ok(Value::Object(cited)) => Some(cited),
+        _ => None,
+    }
+}
+
+/// Attaches a citation. Empty text is no content: the citation is all that the part carries.
+pub(super) fn cite(part: &mut Part, cited: &Map<String, Value>) {
+    citation::set(part, cited);
+    if matches!(&part.content, Content::Text(text) if text.is_empty()) {
+        part.content = Content::Empty;
     }
 }
 
@@ -170,13 +195,28 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Base64 as bytes where encoding them gives the same text, else as received.
+/// Base64 as bytes, else as received.
 fn content_of(data: &str) -> (Content, bool) {
-    match STANDARD.decode(data) {
-        // The decoder takes one spelling only, so that encoding gives the same text.
-        Ok(bytes) => (Content::Bytes(Bytes::from(bytes)), true),
-        Err(_) => (Content::Text(Arc::from(data)), false),
+    match decode_base64(data) {
+        Some(bytes) => (Content::Bytes(Bytes::from(bytes)), true),
+        None => (Content::Text(Arc::from(data)), false),
     }
+}
+
+/// Whether the content came in a block's member for base64, and is not base64.
+pub(crate) fn is_invalid_base64(part: &Part) -> bool {
+    let (Content::Text(_), Some(extra)) = (&part.content, &part.extra) else { return false };
+    splice::get(extra.as_str(), &[PART_EXTENSION]).is_some_and(marks_invalid_base64)
+}
+
+/// Whether our member of a part's `extra` says that.
+pub(crate) fn marks_invalid_base64(ours: &str) -> bool {
+    if splice::get_text(ours, &["protocol"]).as_deref() != Some(PROTOCOL) {
+        return false;
+    }
+    let kind = splice::get_text(ours, &["block", "type"]);
+    let is_blob = splice::get(ours, &["content"]).is_some();
+    is_blob || matches!(kind.as_deref(), Some("image" | "audio"))
 }
 
 pub(super) fn whole(raw: &str) -> Part {
@@ -325,21 +365,41 @@ fn plain_block(part: &Part, thread: &str) -> Option<String> {
             };
             link_block(&url, name.unwrap_or(&hash), part, Some(blob))
         }
-        Content::Empty => match &part.metadata {
-            Some(PartMetadata::Citation(citation)) => {
-                let url = citation.url.as_deref()?;
-                let title = citation.title.as_deref().unwrap_or(url);
-                let mut block = link_of(url, title);
-                if let Some(description) = &citation.description {
-                    push_member(&mut block, "description", &quoted(description));
-                }
-                block.push('}');
-                block
-            }
-            _ => return None,
-        },
+        Content::Empty => source_block(&citation::whole(part)?)?,
     };
     Some(block)
+}
+
+/// The source of a citation: a link, or its words if it has no address. `None` if it names nothing.
+fn source_block(cited: &Map<String, Value>) -> Option<String> {
+    let text = |key: &str| cited.get(key).and_then(Value::as_str).filter(|it| !it.is_empty());
+    let Some(url) = text("url") else {
+        return Some(text_block(&format!(" [{}]", citation::in_words(cited)?)));
+    };
+    let mut block = link_of(url, text("title").unwrap_or(url));
+    if let Some(description) = text("description") {
+        push_member(&mut block, "description", &quoted(description));
+    }
+    block.push('}');
+    Some(block)
+}
+
+/// A part's citation as a block of its own, with all its members under `_meta`. `None` if it has none.
+pub(super) fn citation_block(part: &Part) -> Option<String> {
+    let cited = citation::whole(part)?;
+    let block = source_block(&cited).unwrap_or_else(|| text_block(""));
+    Some(with_citation(&block, &cited))
+}
+
+/// A block with a citation under its `_meta`.
+pub(super) fn with_citation(block: &str, cited: &Map<String, Value>) -> String {
+    let ours = json!({ CITATION: cited });
+    let has_meta = splice::get(block, &["_meta"]).is_some_and(|meta| meta.starts_with('{'));
+    let set = match has_meta {
+        true => splice::set(block, &["_meta", EXTENSION], &ours.to_string()),
+        false => splice::set(block, &["_meta"], &json!({ EXTENSION: ours }).to_string()),
+    };
+    set.unwrap_or_else(|| block.to_owned())
 }
 
 fn bytes_block(part: &Part, base64: &str, uri: &str) -> String {

@@ -12,6 +12,7 @@ mod config;
 mod error;
 mod extra;
 mod interrupt;
+mod learned_card;
 mod logged;
 mod meta;
 mod original;
@@ -20,6 +21,7 @@ mod oversize;
 mod permission_completion;
 mod prompt;
 mod relay;
+mod step;
 mod tool_calls;
 mod tool_subject;
 mod updates;
@@ -31,6 +33,7 @@ pub use asking::{
     tool_call_of,
 };
 pub use block::Extension;
+pub(crate) use block::{is_invalid_base64, marks_invalid_base64};
 pub use card::card;
 pub use config::{config_options, for_client, set_config_option, takes_boolean_options};
 pub use error::{error_object, failure_of, session_error};
@@ -40,19 +43,24 @@ pub use extra::{
 pub use interrupt::{
     elicitation_outcome, interrupt_of_elicitation, interrupt_of_permission, permission_outcome,
 };
+pub use learned_card::learned_card;
 pub use logged::{logged_notification, logged_result, update_original};
 pub use meta::{with_members, without_meta};
-pub use original::{NOTIFICATION, Originals, RESULT, UPDATE, VERSION, body_of_update, title_of};
+pub use original::{
+    NOTIFICATION, Originals, RESULT, UPDATE, VERSION, body_of_update, title_of,
+    without_priming_title,
+};
 pub(crate) use original::{carried, carried_update, update_of};
 pub use outcome::prompt_result;
 pub use oversize::{gap, is_about_size, line_too_long, smaller};
 pub use prompt::{
-    blocks_of, blocks_of_answer, blocks_of_message, check_capabilities, fit, message_of_prompt,
-    part_of_block, prompt_of_input,
+    Citations, HISTORY_CUT, blocks_of, blocks_of_answer, blocks_of_message, check_capabilities,
+    fit, message_of_prompt, part_of_block, prompt_of_input,
 };
 pub use relay::{
     Gate, IdFormat, Relay, Relayed, result_without_booleans, shown_id, without_booleans,
 };
+pub(crate) use step::{ended_at_start, merge_update, overlay_step, thought_id};
 pub use tool_calls::{KnownCall, ToolCalls};
 pub use tool_subject::{ToolSubject, subject, subject_of_method};
 pub use updates::{Update, Updates, input_id};

@@ -7,10 +7,11 @@ use trilogue_domain::error::Result;
 use trilogue_domain::event::{MessageEvent, PlanEntry, StateEvent, ToolEvent, ToolStatus};
 use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{Body, Code, Error, Json, MessageId, Original, Part};
-use trilogue_wire::agent_client::splice::{decode, get, items, members};
+use trilogue_wire::agent_client::splice::{self, decode, get, get_text, items, members};
 
 use super::PROTOCOL;
-use super::block::{extra, part_of};
+use super::block::{citation_in, cite, extra, part_of};
+use super::prompt::is_priming_text;
 
 pub const VERSION: u32 = 1;
 /// The dialect of a `session/update`: its params, `"sessionId":""`.
@@ -35,12 +36,15 @@ pub(super) const OWN: [&str; 8] = [
     "compaction_summary_chunk",
 ];
 
+/// The tool of a call that says nothing of it.
+pub(super) const OTHER_TOOL: &str = "other";
+
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Originals;
 
 /// The members of a tool call that events use, as they were written.
 #[derive(Default)]
-struct ToolCallFields<'a> {
+pub(super) struct ToolCallFields<'a> {
     id: Option<&'a str>,
     title: Option<&'a str>,
     name: Option<&'a str>,
@@ -86,18 +90,19 @@ pub fn body_of_update(params: &str) -> Body {
 
 fn read_update(params: &str) -> Option<Body> {
     let update = get(params, &["update"])?;
-    let (mut kind, mut content, mut message) = (None, None, None);
+    let (mut kind, mut content, mut message, mut meta) = (None, None, None, None);
     for member in members(update) {
         match &*member.key {
             "sessionUpdate" => kind = Some(member.value),
             "content" => content = Some(member.value),
             "messageId" => message = Some(member.value),
+            "_meta" => meta = Some(member.value),
             _ => {}
         }
     }
     let kind = decode(kind?)?;
     match &*kind {
-        "agent_message_chunk" => message_event(content?, message),
+        "agent_message_chunk" => message_event(content?, message, meta),
         "agent_thought_chunk" => thought(content?),
         "tool_call" => ToolCallFields::of(update).started(),
         "tool_call_update" => ToolCallFields::of(update).changed(),
@@ -107,23 +112,29 @@ fn read_update(params: &str) -> Option<Body> {
     }
 }
 
-/// Text without annotations continues its message, so that pieces of it join; any other block is a part.
-fn message_event(block: &str, message: Option<&str>) -> Option<Body> {
+/// Text without annotations and citation continues its message, so that pieces of it join; any other block is a part. `meta` is the chunk's, which can cite as its block's can.
+fn message_event(block: &str, message: Option<&str>, meta: Option<&str>) -> Option<Body> {
     let message = message_id(message.and_then(decode).as_deref());
-    let (mut is_text, mut text, mut has_annotations) = (false, None, false);
+    let (mut is_text, mut text, mut has_more) = (false, None, false);
     for member in members(block) {
         match &*member.key {
             "type" => is_text = decode(member.value)? == "text",
             "text" => text = Some(member.value),
-            "annotations" => has_annotations = member.value.starts_with('{'),
+            "annotations" => has_more |= member.value.starts_with('{'),
+            "_meta" => has_more |= citation_in(member.value).is_some(),
             _ => {}
         }
     }
-    Some(Body::Message(if is_text && !has_annotations {
-        MessageEvent::Delta { message, text: Arc::from(&*decode(text?)?) }
-    } else {
-        MessageEvent::Part { message, part: part_of(block)? }
-    }))
+    let cited = meta.and_then(citation_in);
+    if is_text && !has_more && cited.is_none() {
+        let text = Arc::from(&*decode(text?)?);
+        return Some(Body::Message(MessageEvent::Delta { message, text }));
+    }
+    let mut part = part_of(block)?;
+    if let Some(cited) = cited {
+        cite(&mut part, &cited);
+    }
+    Some(Body::Message(MessageEvent::Part { message, part }))
 }
 
 fn message_id(given: Option<&str>) -> MessageId {
@@ -171,7 +182,7 @@ fn own(kind: &str, data: &str) -> Option<Body> {
 // === impl ToolCallFields ===
 
 impl<'a> ToolCallFields<'a> {
-    fn of(update: &'a str) -> Self {
+    pub(super) fn of(update: &'a str) -> Self {
         let mut call = Self::default();
         for member in members(update) {
             let place = match &*member.key {
@@ -191,27 +202,53 @@ impl<'a> ToolCallFields<'a> {
     }
 
     fn started(&self) -> Option<Body> {
-        let title = decode(self.title?)?.into_owned();
-        let tool = self.name.and_then(decode).or_else(|| self.kind.and_then(decode));
-        let tool = tool.map_or_else(|| "other".to_owned(), Cow::into_owned);
-        let input = self.input.and_then(json);
+        let (title, tool) = (decode(self.title?)?.into_owned(), self.tool());
+        let input = self.input();
         Some(Body::Tool(ToolEvent::Started { call: self.id()?, tool, title, input, message: None }))
     }
 
     fn changed(&self) -> Option<Body> {
         let call = self.id()?;
-        let status = match self.status.and_then(decode).as_deref() {
-            Some("completed") => ToolStatus::Completed,
-            Some("failed") => ToolStatus::Failed,
-            _ => {
-                let made = items(self.content.unwrap_or_default());
-                let content = made.filter_map(part_of_tool).collect();
-                return Some(Body::Tool(ToolEvent::Updated { call, content }));
-            }
+        let Some(status) = self.end() else {
+            let made = items(self.content.unwrap_or_default());
+            let content = made.filter_map(part_of_tool).collect();
+            return Some(Body::Tool(ToolEvent::Updated { call, content }));
         };
+        Some(Body::Tool(ToolEvent::Ended { call, status, output: self.output() }))
+    }
+
+    pub(super) fn title(&self) -> Option<Cow<'a, str>> {
+        decode(self.title?)
+    }
+
+    pub(super) fn name(&self) -> Option<Cow<'a, str>> {
+        decode(self.name?)
+    }
+
+    /// The tool: its name, else the call's kind, else the call's title.
+    pub(super) fn tool(&self) -> String {
+        let kind = || self.kind.and_then(decode).filter(|kind| *kind != OTHER_TOOL);
+        let known = self.name().or_else(kind).or_else(|| self.title());
+        let known = known.filter(|tool| !tool.is_empty());
+        known.map_or_else(|| OTHER_TOOL.to_owned(), Cow::into_owned)
+    }
+
+    pub(super) fn input(&self) -> Option<Json> {
+        self.input.and_then(json)
+    }
+
+    pub(super) fn output(&self) -> Option<Json> {
         let content = || self.content.filter(|content| content.starts_with('[')).and_then(json);
-        let output = self.output.and_then(json).or_else(content);
-        Some(Body::Tool(ToolEvent::Ended { call, status, output }))
+        self.output.and_then(json).or_else(content)
+    }
+
+    /// How the call has ended, if it has.
+    pub(super) fn end(&self) -> Option<ToolStatus> {
+        match self.status.and_then(decode).as_deref() {
+            Some("completed") => Some(ToolStatus::Completed),
+            Some("failed") => Some(ToolStatus::Failed),
+            _ => None,
+        }
     }
 
     fn id(&self) -> Option<String> {
@@ -253,6 +290,13 @@ pub fn title_of(body: &Body) -> Option<Option<String>> {
         "null" => Some(None),
         title => decode(title).map(|title| Some(title.into_owned())),
     }
+}
+
+/// An update without a title that its agent made of what this server writes in front of prompts.
+pub fn without_priming_title(params: String) -> String {
+    const TITLE: [&str; 2] = ["update", "title"];
+    let is_ours = get_text(&params, &TITLE).is_some_and(|title| is_priming_text(&title));
+    if is_ours { splice::remove(&params, &TITLE).into_owned() } else { params }
 }
 
 /// The update in an original, if it is one of this protocol.

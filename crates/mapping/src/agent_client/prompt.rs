@@ -1,14 +1,18 @@
 use trilogue_domain::error::Result;
-use trilogue_domain::{Answer, Code, Error, Input, Json, Message, MessageId, Part, Role};
+use trilogue_domain::{Answer, Code, Content, Error, Input, Json, Message, MessageId, Part, Role};
 use trilogue_wire::agent_client::{
     ContentBlock, EmbeddedResource, PromptCapabilities, ResourceContents, ResourceLink, Rules,
     TextContent, read_checked,
 };
 
-use super::block::{self, Extension, fenced, part_of, push_block};
-use crate::shape;
+use super::block::{self, Extension, citation_block, fenced, part_of, push_block, with_citation};
+use crate::{citation, shape};
 
 const CONTEXT: &str = "Earlier in this conversation:\n\n";
+/// The first block of a prompt whose context does not hold all earlier messages.
+pub const HISTORY_CUT: &str = "The first messages of this conversation are left out here, because all of them are too long.\n\n";
+/// The shortest beginning of these by which a title is recognised, in bytes.
+const MIN_PRIMING_BYTES: usize = 10;
 const CONTEXT_END: &str = "The message to answer follows.";
 
 /// A prompt as the user's message. Its caller sets the times.
@@ -53,12 +57,26 @@ pub fn blocks_of(parts: &[Part], extension: Extension) -> Vec<ContentBlock> {
     blocks.collect()
 }
 
+/// How a hosted agent gets the citations of a prompt.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Citations {
+    /// As text behind the message.
+    #[default]
+    Text,
+    /// Under `_meta` of the blocks that they belong to.
+    Meta,
+}
+
 /// The prompt for an input: the last message of the user. Earlier messages, in `missed` and in the input, precede it as context.
-pub fn prompt_of_input(input: &Input, missed: &[Message]) -> Vec<ContentBlock> {
+pub fn prompt_of_input(
+    input: &Input,
+    missed: &[Message],
+    citations: Citations,
+) -> Vec<ContentBlock> {
     let messages = match input {
         Input::Messages(messages) => messages.as_slice(),
         Input::Value(value) => {
-            let mut blocks = context(missed.iter());
+            let mut blocks = context(missed.iter(), citations);
             blocks.push(ContentBlock::text(in_words(value)));
             return blocks;
         }
@@ -66,11 +84,53 @@ pub fn prompt_of_input(input: &Input, missed: &[Message]) -> Vec<ContentBlock> {
     let last = messages.iter().rposition(|message| message.role.is_user());
     let last = last.or_else(|| messages.len().checked_sub(1));
     let before = messages.iter().enumerate().filter(|(place, _)| Some(*place) != last);
-    let mut blocks = context(missed.iter().chain(before.map(|(_, message)| message)));
+    let before = before.map(|(_, message)| message);
+    let mut blocks = context(missed.iter().chain(before), citations);
     if let Some(prompt) = last.and_then(|place| messages.get(place)) {
-        blocks.extend(blocks_of_message(prompt));
+        blocks.extend(cited_blocks(&prompt.parts, citations));
     }
     blocks
+}
+
+/// Parts as blocks for an agent, with their citations.
+fn cited_blocks(parts: &[Part], citations: Citations) -> Vec<ContentBlock> {
+    let mut blocks = Vec::new();
+    for part in parts {
+        let Some(cited) = citation::whole(part) else {
+            blocks.extend(blocks_of(std::slice::from_ref(part), Extension::Off));
+            continue;
+        };
+        let raw = match (citations, part.content == Content::Empty) {
+            (Citations::Text, true) => None,
+            (Citations::Meta, true) => citation_block(part),
+            (_, false) => {
+                let mut raw = String::new();
+                let is_shown = push_block(part, Extension::Off, "", &mut raw);
+                is_shown.then(|| match citations {
+                    Citations::Text => raw,
+                    Citations::Meta => with_citation(&raw, &cited),
+                })
+            }
+        };
+        blocks.extend(raw.and_then(|raw| read_checked(&raw, Rules::Lenient).ok()));
+    }
+    let notes = match citations {
+        Citations::Text => citation::footnotes(parts),
+        Citations::Meta => None,
+    };
+    blocks.extend(notes.map(ContentBlock::text));
+    blocks
+}
+
+/// Whether a title was made of what this server writes in front of a prompt. An agent may have shortened it, and put marks around it.
+pub(super) fn is_priming_text(title: &str) -> bool {
+    let is_mark = |letter: char| !letter.is_alphanumeric();
+    let title = title.trim_matches(is_mark);
+    let shortest = title.len() >= MIN_PRIMING_BYTES;
+    [CONTEXT, HISTORY_CUT].into_iter().any(|priming| {
+        let priming = priming.trim_matches(is_mark);
+        title.contains(priming) || shortest && priming.starts_with(title)
+    })
 }
 
 /// A value for people and models: its text where it has one, else its JSON.
@@ -87,7 +147,10 @@ pub(super) fn in_words(value: &Json) -> String {
 }
 
 /// Messages as a prompt's context: their text as one block, interrupted by other content.
-fn context<'a>(messages: impl Iterator<Item = &'a Message>) -> Vec<ContentBlock> {
+fn context<'a>(
+    messages: impl Iterator<Item = &'a Message>,
+    citations: Citations,
+) -> Vec<ContentBlock> {
     let (mut blocks, mut text) = (Vec::new(), String::new());
     for message in messages {
         if blocks.is_empty() && text.is_empty() {
@@ -102,9 +165,11 @@ fn context<'a>(messages: impl Iterator<Item = &'a Message>) -> Vec<ContentBlock>
                 text.push_str(": ");
             }
         }
-        for block in blocks_of_message(message) {
+        for block in cited_blocks(&message.parts, citations) {
             match block {
-                ContentBlock::Text(said) => text.push_str(&said.text),
+                ContentBlock::Text(said) if citations == Citations::Text || said.meta.is_none() => {
+                    text.push_str(&said.text);
+                }
                 other => {
                     blocks.push(ContentBlock::text(std::mem::take(&mut text)));
                     blocks.push(other);

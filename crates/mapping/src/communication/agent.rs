@@ -1,6 +1,8 @@
 use serde_json::{Map, Value};
-use trilogue_domain::{AgentCard, AgentName, InputKind};
-use trilogue_wire::agent_communication::{AgentManifest, Extra, Json, ManifestMetadata};
+use trilogue_domain::{AgentCard, AgentCommand, AgentName, InputKind};
+use trilogue_wire::agent_communication::{
+    AgentManifest, Capability, Extra, Json, ManifestMetadata,
+};
 
 use super::{EXTENSION, face_name};
 
@@ -9,11 +11,24 @@ pub fn agent(card: &AgentCard) -> AgentManifest {
     let mut extra = Extra::new();
     extra.set(EXTENSION, Json::from_value(&Value::Object(beyond(card))));
     AgentManifest {
-        metadata: ManifestMetadata { extra, ..ManifestMetadata::default() },
+        metadata: ManifestMetadata {
+            capabilities: capabilities(card),
+            extra,
+            ..ManifestMetadata::default()
+        },
         input_content_types: at_least_one(&card.input_content_types),
         output_content_types: at_least_one(&card.output_content_types),
         ..AgentManifest::new(face_name(&card.name), card.description.clone())
     }
+}
+
+/// An agent's commands; `None` if it has none.
+fn capabilities(card: &AgentCard) -> Option<Vec<Capability>> {
+    let capability = |command: &AgentCommand| Capability {
+        name: command.name.clone(),
+        description: command.description.clone(),
+    };
+    (!card.commands.is_empty()).then(|| card.commands.iter().map(capability).collect())
 }
 
 fn beyond(card: &AgentCard) -> Map<String, Value> {

@@ -15,9 +15,12 @@ use trilogue_wire::agent_communication::{
 
 use super::EXTENSION;
 use super::input::inside;
+use crate::agent_client::{is_invalid_base64, marks_invalid_base64};
+use crate::citation;
+use crate::encoded_bytes::decode_base64;
 use crate::native::{json as to_wire, read_json};
 
-/// Marks a part whose content was called base64 and does not encode back to the same text; the last member of its extra.
+/// Marks a part whose content was called base64 and is none; the last member of its extra.
 const ENCODED: &str = r#""x_trilogue":{"content_encoding":"base64"}"#;
 
 /// The members that the protocol declares: members of a part's `extra` with these names are not shown.
@@ -34,21 +37,43 @@ pub(super) fn read_parts(parts: Vec<MessagePart>, under: fmt::Arguments<'_>) -> 
 fn read_part(part: MessagePart, at: fmt::Arguments<'_>) -> Result<Part> {
     let is_base64 = part.content_encoding == ContentEncoding::Base64;
     let (content, is_kept) = match (part.content, part.content_url) {
-        (Some(text), _) if is_base64 => match STANDARD.decode(&text) {
-            Ok(bytes) => (Content::Bytes(bytes.into()), true),
-            Err(_) => (Content::Text(Arc::from(text)), false),
+        (Some(text), _) if is_base64 => match decode_base64(&text) {
+            Some(bytes) => (Content::Bytes(bytes.into()), true),
+            None => (Content::Text(Arc::from(text)), false),
         },
         (Some(text), _) => (Content::Text(Arc::from(text)), true),
         (None, Some(url)) => (Content::Url(Arc::from(url)), !is_base64),
         (None, None) => (Content::Empty, !is_base64),
     };
-    Ok(Part {
+    let is_marked = |ours: &Json| marks_invalid_base64(ours.as_str());
+    let is_kept = is_kept || part.extra.get(EXTENSION).is_some_and(is_marked);
+    let further = match &part.metadata {
+        Some(Metadata::Citation(citation)) if is_kept => further_members(citation, at)?,
+        _ => Map::new(),
+    };
+    let mut read = Part {
         content_type: Arc::from(part.content_type),
         content,
         name: part.name.map(Arc::from),
         metadata: part.metadata.map(|metadata| read_metadata(metadata, at)).transpose()?,
         extra: read_extra(&part.extra, is_kept, at)?,
-    })
+    };
+    citation::keep(&mut read, further);
+    Ok(read)
+}
+
+/// The undeclared members of a citation.
+fn further_members(
+    citation: &CitationMetadata,
+    at: fmt::Arguments<'_>,
+) -> Result<Map<String, Value>> {
+    let read = |(name, value): (&str, &Json)| -> Result<(String, Value)> {
+        // A member of a member of a member is as deep as `extra` keeps it.
+        let deep = trilogue_domain::Json::parse(format!("[[[{}]]]", value.as_str()));
+        deep.map_err(|error| inside(&error, format_args!("{at}.metadata")))?;
+        Ok((name.to_owned(), value.to_value()))
+    };
+    citation.extra.iter().map(read).collect()
 }
 
 fn read_extra(
@@ -124,12 +149,12 @@ pub(super) fn write_part_with(
     link: impl Fn(&BlobRef) -> String,
     out: &mut Vec<u8>,
 ) {
-    let extra = part.extra.as_ref().map_or("", trilogue_domain::Json::as_str);
-    let (extra, is_kept) = shown_extra(extra);
+    let extra = citation::extra_without(part);
+    let (extra, is_kept) = shown_extra(&extra);
     let mut wire = MessagePart {
         name: part.name.as_deref().map(str::to_owned),
         content_type: part.content_type.to_string(),
-        metadata: part.metadata.as_ref().and_then(metadata),
+        metadata: part.metadata.as_ref().and_then(|it| metadata(it, part)),
         ..MessagePart::default()
     };
     match &part.content {
@@ -147,7 +172,7 @@ pub(super) fn write_part_with(
         }
         Content::Blob(blob) => wire.content_url = Some(link(blob)),
     }
-    if !is_kept {
+    if !is_kept || is_invalid_base64(part) {
         wire.content_encoding = ContentEncoding::Base64;
     }
     if wire.content_type.is_empty() {
@@ -221,7 +246,7 @@ pub(super) fn append_members(members: impl AsRef<[u8]>, object: &mut Vec<u8>) {
     }
 }
 
-fn metadata(metadata: &PartMetadata) -> Option<Metadata> {
+fn metadata(metadata: &PartMetadata, part: &Part) -> Option<Metadata> {
     match metadata {
         PartMetadata::Citation(citation) => Some(Metadata::Citation(CitationMetadata {
             start_index: citation.start_index,
@@ -229,6 +254,7 @@ fn metadata(metadata: &PartMetadata) -> Option<Metadata> {
             url: citation.url.clone(),
             title: citation.title.clone(),
             description: citation.description.clone(),
+            extra: further_of(part),
         })),
         PartMetadata::Trajectory(step) => Some(Metadata::Trajectory(TrajectoryMetadata {
             message: step.message.clone(),
@@ -238,6 +264,17 @@ fn metadata(metadata: &PartMetadata) -> Option<Metadata> {
         })),
         PartMetadata::Other(_) => None,
     }
+}
+
+/// The further members of a part's citation.
+fn further_of(part: &Part) -> Extra {
+    let mut extra = Extra::new();
+    for (name, value) in citation::further(part) {
+        if !citation::DECLARED.contains(&name.as_str()) {
+            extra.set(name, Json::from_value(&value));
+        }
+    }
+    extra
 }
 
 /// A tool's input or output: the protocol takes objects only.
@@ -292,13 +329,33 @@ mod tests {
 
     #[test]
     fn base64_that_is_none_comes_back_byte_for_byte() {
-        for content in ["%%%", "aGk", "aG k=", "aGl=", "-_8="] {
+        for content in ["%%%", "a", "aGl=", "+/-_"] {
             let sent =
                 format!(r#"{{"content":"{content}","content_encoding":"base64","b":1,"a":[2]}}"#);
             let shown =
                 format!(r#""content":"{content}","content_encoding":"base64","content_url":null"#);
             assert_eq!(again(&sent, false), whole(&shown, r#","b":1,"a":[2]"#), "{content}");
         }
+    }
+
+    #[test]
+    fn variants_of_base64_come_back_in_the_standard_form() {
+        for (content, standard) in [("aGk", "aGk="), ("aG\\r\\nk=\\n", "aGk="), ("-_8", "+/8=")] {
+            let sent = format!(r#"{{"content":"{content}","content_encoding":"base64"}}"#);
+            let shown =
+                format!(r#""content":"{standard}","content_encoding":"base64","content_url":null"#);
+            assert_eq!(again(&sent, false), whole(&shown, ""), "{content}");
+        }
+    }
+
+    #[test]
+    fn a_citation_keeps_its_further_members() {
+        let citation = r#"{"kind":"citation","start_index":null,"end_index":null,"url":"https://a/","title":null,"description":"D","author":"A. B.","score":0.5}"#;
+        let sent =
+            format!(r#"{{"content":"x","metadata":{citation},"z":1,"x_trilogue":{{"y":2}}}}"#);
+        let shown = again(&sent, false);
+        let tail = format!(r#""metadata":{citation},"z":1,"x_trilogue":{{"y":2}}}}"#);
+        assert!(shown.ends_with(&tail), "{shown}");
     }
 
     #[test]

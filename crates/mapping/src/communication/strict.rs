@@ -7,6 +7,7 @@ use trilogue_domain::{Body, Code, Content, Error, Json, Part};
 use trilogue_wire::agent_communication::{MessagePart, Rules};
 
 use super::part::shown_extra;
+use crate::agent_client::is_invalid_base64;
 
 pub const RULES: &str = "communication.strict";
 
@@ -49,7 +50,8 @@ fn check(part: &Part, what: &str) -> Result<()> {
         }
     }
     let extra = part.extra.as_ref().map_or("", Json::as_str);
-    if matches!(part.content, Content::Text(_)) && !shown_extra(extra).1 {
+    let is_undecoded = !shown_extra(extra).1 || is_invalid_base64(part);
+    if matches!(part.content, Content::Text(_)) && is_undecoded {
         return Err(invalid("content is called base64 and is none".to_owned()));
     }
     // The content does not matter for these rules: only its type and its address do.

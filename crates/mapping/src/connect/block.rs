@@ -4,6 +4,7 @@
 //! A block whose content says no encoding is text or base64, as its content type has it: it is kept beside its content.
 //! Any other block that cannot be restored from its part is kept whole.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -12,11 +13,13 @@ use percent_encoding::utf8_percent_encode;
 use serde_json::{Map, Value, json};
 use trilogue_domain::content::{BlobRef, is_text_type};
 use trilogue_domain::error::Result;
-use trilogue_domain::{Citation, Content, Json, Part, PartMetadata, ThreadId, Trajectory};
+use trilogue_domain::{Content, Json, Part, PartMetadata, ThreadId, Trajectory};
 use trilogue_wire::agent_connect::Block;
 
 use super::EXTENSION;
 use super::message::MESSAGE;
+use crate::citation;
+use crate::encoded_bytes::decode_base64;
 use crate::native::hex;
 use crate::native::message::PATH_SEGMENT;
 
@@ -58,10 +61,8 @@ impl Links {
 }
 
 pub(super) fn block(part: &Part, links: &Links) -> Block {
-    let mut metadata = match part.extra.as_ref().map(Json::to_value) {
-        Some(Value::Object(members)) => members,
-        _ => Map::new(),
-    };
+    let mut metadata: Map<String, Value> =
+        serde_json::from_str(&citation::extra_without(part)).unwrap_or_default();
     if let Some(kept) = kept(part, &metadata, links) {
         return kept;
     }
@@ -89,7 +90,9 @@ pub(super) fn block(part: &Part, links: &Links) -> Block {
     }
     match &part.metadata {
         None => {}
-        Some(PartMetadata::Citation(it)) => set("citation", citation(it)),
+        Some(PartMetadata::Citation(_)) => {
+            set("citation", Value::Object(citation::whole(part).unwrap_or_default()));
+        }
         Some(PartMetadata::Trajectory(it)) => set("trajectory", trajectory(it)),
         Some(PartMetadata::Other(other)) => {
             let ours = metadata.entry(EXTENSION).or_insert_with(|| json!({}));
@@ -149,6 +152,8 @@ pub(super) fn read_block(block: &Block, links: &Links) -> Result<Part> {
     {
         return Ok(Part::text(text.as_str()));
     }
+    let block = in_standard_form(block);
+    let block = block.as_ref();
     let read = read(block)?;
     if self::block(&read, links) == *block && !touches_ours(block.metadata.as_ref()) {
         return Ok(read);
@@ -188,6 +193,24 @@ fn read_unencoded(block: &Block) -> Result<Option<Part>> {
     Ok(Some(Part { content_type, content, name, metadata: None, extra }))
 }
 
+/// A block whose content is base64 of another form, in the standard form.
+fn in_standard_form(block: &Block) -> Cow<'_, Block> {
+    let text = |key: &str| block.metadata.as_ref().and_then(|it| it.get(key)?.as_str());
+    let is_base64 = block.kind != "text" && text("content_encoding") == Some("base64");
+    let content = text("content").filter(|_| is_base64);
+    let bytes = content.and_then(decode_base64);
+    match bytes.map(|bytes| STANDARD.encode(bytes)) {
+        Some(standard) if content != Some(standard.as_str()) => {
+            let mut block = block.clone();
+            if let Some(metadata) = &mut block.metadata {
+                metadata.insert("content".to_owned(), standard.into());
+            }
+            Cow::Owned(block)
+        }
+        _ => Cow::Borrowed(block),
+    }
+}
+
 /// Whether metadata has a message's own members, or is the empty object that remains without them. Members restored from `extra` may have these names.
 fn touches_ours(metadata: Option<&Map<String, Value>>) -> bool {
     let Some(ours) = metadata.and_then(|members| members.get(EXTENSION)) else { return false };
@@ -225,25 +248,30 @@ fn read(block: &Block) -> Result<Part> {
         Content::Url(Arc::from(url))
     } else if let Some(text) = take("content") {
         take("content_encoding");
-        STANDARD.decode(text).map_or(Content::Empty, |bytes| Content::Bytes(bytes.into()))
+        decode_base64(&text).map_or(Content::Empty, |bytes| Content::Bytes(bytes.into()))
     } else {
         Content::Empty
     };
-    let metadata = read_metadata(&mut rest)?;
+    let cited = match rest.get("citation") {
+        Some(Value::Object(cited)) => Some(cited.clone()),
+        _ => None,
+    };
+    let metadata = if cited.is_some() { None } else { read_metadata(&mut rest)? };
+    rest.retain(|key, _| cited.is_none() || key != "citation");
     if let Some(Value::Object(extra)) = take_ours(&mut rest, "extra") {
         rest.extend(extra);
     }
     let extra =
         if rest.is_empty() { None } else { Some(Json::parse(Value::Object(rest).to_string())?) };
     let name = name.map(Arc::from);
-    Ok(Part { content_type: content_type.into(), content, name, metadata, extra })
+    let mut part = Part { content_type: content_type.into(), content, name, metadata, extra };
+    if let Some(cited) = cited {
+        citation::set(&mut part, &cited);
+    }
+    Ok(part)
 }
 
 fn read_metadata(rest: &mut Map<String, Value>) -> Result<Option<PartMetadata>> {
-    if let Some(read) = rest.get("citation").and_then(read_citation) {
-        rest.remove("citation");
-        return Ok(Some(PartMetadata::Citation(read)));
-    }
     if let Some(Value::Object(step)) = rest.get("trajectory") {
         let read = read_trajectory(step)?;
         rest.remove("trajectory");
@@ -261,30 +289,6 @@ fn take_ours(members: &mut Map<String, Value>, key: &str) -> Option<Value> {
         members.remove(EXTENSION);
     }
     Some(taken)
-}
-
-fn citation(citation: &Citation) -> Value {
-    let Citation { start_index, end_index, url, title, description } = citation;
-    let text = |text: &Option<String>| text.clone().map(Value::from);
-    with([
-        ("start_index", start_index.map(Value::from)),
-        ("end_index", end_index.map(Value::from)),
-        ("url", text(url)),
-        ("title", text(title)),
-        ("description", text(description)),
-    ])
-}
-
-fn read_citation(value: &Value) -> Option<Citation> {
-    let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-    let index = |key: &str| value.get(key).and_then(Value::as_i64);
-    value.is_object().then(|| Citation {
-        start_index: index("start_index"),
-        end_index: index("end_index"),
-        url: text("url"),
-        title: text("title"),
-        description: text("description"),
-    })
 }
 
 fn trajectory(step: &Trajectory) -> Value {

@@ -1,11 +1,25 @@
 //! The schemas of an agent that takes messages.
 
 use serde_json::{Value, json};
+use trilogue_domain::AgentCommand;
 use trilogue_wire::agent_connect::Json;
 
-/// Input: `messages`, `message`, or both.
-pub(super) fn input() -> Json {
-    Json::from_value(&json!({
+/// Input: `messages`, `message`, or both. The agent's commands are examples of it.
+pub(super) fn input(commands: &[AgentCommand]) -> Json {
+    let mut schema = input_schema();
+    if !commands.is_empty() {
+        let example = |command: &AgentCommand| json!({ "message": format!("/{}", command.name) });
+        schema["examples"] = commands.iter().map(example).collect();
+        let describe =
+            |command: &AgentCommand| format!("/{}: {}", command.name, command.description);
+        let all: Vec<_> = commands.iter().map(describe).collect();
+        schema["$comment"] = format!("Commands:\n{}", all.join("\n")).into();
+    }
+    Json::from_value(&schema)
+}
+
+fn input_schema() -> Value {
+    json!({
         "type": "object",
         "description": "What the agent is told. A string in its place is one message of the user.",
         "properties": {
@@ -15,7 +29,7 @@ pub(super) fn input() -> Json {
         "anyOf": [{ "required": ["messages"] }, { "required": ["message"] }],
         "additionalProperties": false,
         "$defs": { "Message": message() }
-    }))
+    })
 }
 
 pub(super) fn output() -> Json {

@@ -42,7 +42,7 @@ pub(super) fn generated(card: &AgentCard) -> Descriptor {
                 streaming,
             },
             input: match &card.input {
-                InputKind::Chat => chat::input(),
+                InputKind::Chat => chat::input(&card.commands),
                 InputKind::Schema(schema) => json(schema),
             },
             output: some(&card.output_schema)

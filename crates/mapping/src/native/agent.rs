@@ -1,5 +1,5 @@
-use trilogue_domain::{AgentCard, InputKind};
-use trilogue_wire::native::{Agent, AgentInput, AgentInputKind, DeclaredInterrupt};
+use trilogue_domain::{self as domain, AgentCard, InputKind};
+use trilogue_wire::native::{Agent, AgentCommand, AgentInput, AgentInputKind, DeclaredInterrupt};
 
 use super::json;
 
@@ -27,5 +27,10 @@ pub fn agent(card: &AgentCard) -> Agent {
         interrupts: interrupts.collect(),
         input_content_types: card.input_content_types.clone(),
         output_content_types: card.output_content_types.clone(),
+        commands: card.commands.iter().map(command).collect(),
     }
+}
+
+fn command(command: &domain::AgentCommand) -> AgentCommand {
+    AgentCommand { name: command.name.clone(), description: command.description.clone() }
 }

@@ -1,7 +1,5 @@
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use trilogue_domain as domain;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
@@ -10,6 +8,7 @@ use trilogue_domain::{
 use trilogue_wire::native::{ContentEncoding, InputMessage, InputPart, PartMetadata, RunInput};
 
 use super::{read_json, read_object, shown};
+use crate::encoded_bytes::decode_base64;
 
 const MAX_CONTENT_TYPE_BYTES: usize = 256;
 
@@ -100,9 +99,8 @@ fn check_content_type(text: &str) -> Result<()> {
 }
 
 fn decode(content: &str) -> Result<Vec<u8>> {
-    STANDARD.decode(content).map_err(|error| {
-        Error::new(Code::InvalidRequest, format!("a part's content is not base64: {error}"))
-    })
+    decode_base64(content)
+        .ok_or_else(|| Error::new(Code::InvalidRequest, "a part's content is not base64"))
 }
 
 fn metadata(metadata: PartMetadata) -> Result<domain::PartMetadata> {

@@ -10,7 +10,7 @@ use trilogue_domain::{
     Trajectory,
 };
 use trilogue_mapping::agent_client::{
-    Extension, blocks_of, blocks_of_message, check_capabilities, fit, message_of_prompt,
+    Citations, Extension, blocks_of, blocks_of_message, check_capabilities, fit, message_of_prompt,
     prompt_of_input,
 };
 use trilogue_mapping::communication::{Projection, ProjectionOptions};
@@ -51,7 +51,6 @@ pub(crate) fn forms() -> Vec<Value> {
         json!({ "type": "image", "data": "aGk=", "mimeType": "image/png", "uri": "file:///a.png" }),
         json!({ "type": "image", "data": "aGk=", "mimeType": "image/png", "uri": "artifact:a%20b.png" }),
         json!({ "type": "image", "data": "not base64", "mimeType": "image/png" }),
-        json!({ "type": "image", "data": "aGk", "mimeType": "image/png" }),
         json!({ "type": "image", "data": "aGk=", "mimeType": "application/pdf" }),
         json!({ "type": "image", "data": "", "mimeType": "image/png" }),
         json!({ "type": "audio", "data": "aGk=", "mimeType": "audio/wav" }),
@@ -96,6 +95,24 @@ fn every_form_of_a_block_comes_back_as_it_was() {
 }
 
 #[test]
+fn variants_of_base64_become_bytes_and_the_standard_form() {
+    for data in ["aGk", "aG\r\nk=\n"] {
+        let image = json!({ "type": "image", "data": data, "mimeType": "image/png" });
+        let blob = json!({ "uri": "file:///a", "blob": data, "mimeType": "image/png" });
+        let blob = json!({ "type": "resource", "resource": blob });
+        let message = message(&[image, blob]);
+        for part in &message.parts {
+            assert_eq!(part.content, Content::Bytes("hi".into()), "{data:?}");
+        }
+        let shown = values(&blocks_of_message(&message));
+        assert_eq!(
+            (&shown[0]["data"], &shown[1]["resource"]["blob"]),
+            (&json!("aGk="), &json!("aGk="))
+        );
+    }
+}
+
+#[test]
 fn plain_blocks_are_plain_parts() {
     let parts = |form: Value| message(&[form]).parts.remove(0);
     assert_eq!(parts(json!({ "type": "text", "text": "hi" })), Part::text("hi"));
@@ -115,7 +132,7 @@ fn a_file_is_no_part_of_what_the_user_says() {
 
 #[test]
 fn what_is_not_base64_is_kept_as_it_was_received() {
-    for data in ["not base64", "aGk", "aGl=", "-_8=", "a\nGk="] {
+    for data in ["not base64", "aGl=", "+/-_", "a"] {
         let form = json!({ "type": "image", "data": data, "mimeType": "image/png" });
         let message = message(std::slice::from_ref(&form));
         assert_eq!(message.parts[0].content, Content::Text(Arc::from(data)));
@@ -123,7 +140,12 @@ fn what_is_not_base64_is_kept_as_it_was_received() {
     }
 }
 
-fn through_communication(message: &Message) -> Message {
+fn shown_on_communication(message: &Message) -> Vec<Value> {
+    let shown: Value = serde_json::from_slice(&json_on_communication(message)).unwrap();
+    shown["parts"].as_array().unwrap().clone()
+}
+
+fn json_on_communication(message: &Message) -> bytes::Bytes {
     let mut shown = Projection::new(ProjectionOptions {
         strict: false,
         base: Arc::from(""),
@@ -134,7 +156,11 @@ fn through_communication(message: &Message) -> Message {
     for body in super::sample::said(message) {
         shown.push(&super::sample::event(body), &thread);
     }
-    let json = shown.messages()[0].json.clone();
+    shown.messages()[0].json.clone()
+}
+
+fn through_communication(message: &Message) -> Message {
+    let json = json_on_communication(message);
     let read: agent_communication::Message =
         agent_communication::read(&json, agent_communication::Rules::Compatible).unwrap();
     communication::read_message(read).unwrap()
@@ -274,6 +300,46 @@ fn parts_of_other_protocols_are_shown_without_the_extension() {
     assert_eq!(shown(&Part::new("text/plain", Content::Empty)), [] as [Value; 0]);
 }
 
+/// The citation of the document (message metadata), with members that only some peers have.
+fn study() -> Value {
+    json!({
+        "kind": "citation", "url": "https://example.com/ai-study-2024", "title": "AI Adoption Report 2024",
+        "description": "Comprehensive analysis of AI adoption trends across industries",
+        "start_index": 15, "end_index": 27, "author": "A. Author", "score": 0.9,
+    })
+}
+
+const STATEMENT: &str = "According to a recent study, AI adoption has increased by 40% this year.";
+
+#[test]
+fn a_citation_in_a_prompt_comes_to_the_agent() {
+    let part = json!({ "content_type": "text/plain", "content": STATEMENT, "metadata": study() });
+    let said = json!({ "role": "user", "parts": [part] }).to_string();
+    let rules = agent_communication::Rules::Compatible;
+    let read: agent_communication::Message =
+        agent_communication::read(said.as_bytes(), rules).unwrap();
+    let input = Input::Messages(vec![communication::read_message(read).unwrap()]);
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    let note = "\n\nSources:\n[1] “recent study”: AI Adoption Report 2024; https://example.com/ai-study-2024; \
+        Comprehensive analysis of AI adoption trends across industries; author: A. Author; score: 0.9";
+    let told = values(&prompt_of_input(&input, &[], Citations::Text));
+    assert_eq!(told, [text(STATEMENT), text(note)]);
+    let mut cited = study();
+    cited.as_object_mut().unwrap().remove("kind");
+    let mut block = text(STATEMENT);
+    block["_meta"] = json!({ "trilogue": { "citation": cited } });
+    let told = values(&prompt_of_input(&input, &[], Citations::Meta));
+    assert_eq!(told, std::slice::from_ref(&block));
+    // The other way, the same member makes it a citation again.
+    let back = message(&[block]);
+    assert_eq!(through_communication(&back).parts[0].metadata, back.parts[0].metadata);
+    let shown = Value::Array(shown_on_communication(&back));
+    assert_eq!(shown[0]["metadata"], study());
+    let connected = connect::messages(std::slice::from_ref(&back), &links());
+    let connected = serde_json::to_value(connected).unwrap();
+    assert_eq!(connected[0]["content"][0]["metadata"]["citation"], cited);
+}
+
 fn said(role: Role, text: &str) -> Message {
     Message { role, ..message(&[json!({ "type": "text", "text": text })]) }
 }
@@ -288,15 +354,20 @@ fn what_was_said_before_stands_in_front_of_the_prompt() {
         said(Role::User, "the prompt"),
         said(Role::Agent, "prefilled"),
     ]);
-    let prompt = values(&prompt_of_input(&input, &missed));
+    let prompt = values(&prompt_of_input(&input, &missed, Citations::Text));
     let before = "Earlier in this conversation:\n\nUser: one\n\nAgent a: two\n\nUser: ";
     let after = "\n\nAgent: prefilled\n\nThe message to answer follows.";
     let text = |text: &str| json!({ "type": "text", "text": text });
     assert_eq!(prompt, [text(before), png, text(after), text("the prompt")]);
     let alone = Input::Messages(vec![said(Role::User, "hi")]);
-    assert_eq!(values(&prompt_of_input(&alone, &[])), [text("hi")]);
-    assert_eq!(values(&prompt_of_input(&Input::Messages(Vec::new()), &[])), [] as [Value; 0]);
-    let value = |value: Value| values(&prompt_of_input(&Input::Value(json_of(&value)), &[]));
+    assert_eq!(values(&prompt_of_input(&alone, &[], Citations::Text)), [text("hi")]);
+    assert_eq!(
+        values(&prompt_of_input(&Input::Messages(Vec::new()), &[], Citations::Text)),
+        [] as [Value; 0]
+    );
+    let value = |value: Value| {
+        values(&prompt_of_input(&Input::Value(json_of(&value)), &[], Citations::Text))
+    };
     assert_eq!(value(json!("hi")), [text("hi")]);
     assert_eq!(value(json!([1])), [text("```json\n[1]\n```")]);
 }

@@ -35,6 +35,11 @@ fn begin() -> [Event; 2] {
 }
 
 fn on_communication(update: &Value) -> Vec<Value> {
+    told_on_communication(std::slice::from_ref(update))
+}
+
+/// What clients of the Agent Communication Protocol are told of a run with these updates, its end included.
+fn told_on_communication(updates: &[Value]) -> Vec<Value> {
     let mut shown = Projection::new(ProjectionOptions {
         strict: false,
         base: Arc::from(""),
@@ -44,7 +49,11 @@ fn on_communication(update: &Value) -> Vec<Value> {
     for event in begin() {
         shown.push(&event, &thread());
     }
-    shown.push(&logged(update), &thread()).iter().map(|event| parsed(event)).collect()
+    let mut told = Vec::new();
+    for update in updates {
+        told.extend(shown.push(&logged(update), &thread()));
+    }
+    told.iter().map(|event| parsed(event)).collect()
 }
 
 fn on_connect(update: &Value) -> Value {
@@ -70,16 +79,83 @@ fn a_tool_call_keeps_what_the_others_have_no_word_for() {
         "status": "pending", "locations": [{ "path": "/a", "line": 3 }], "rawInput": { "a": 1 },
         "content": [{ "type": "diff", "path": "/a", "newText": "x" }], "own": 1.5,
     });
-    let part = &on_communication(&update).pop().unwrap()["part"];
-    assert_eq!(part["metadata"]["tool_name"], "write");
-    assert_eq!(part["metadata"]["tool_input"], json!({ "a": 1 }));
-    assert_eq!(part["x_trilogue"], carried(&update));
+    let generic = &on_communication(&update)[0]["generic"];
+    let begun = json!({
+        "kind": "tool", "call_id": "c", "status": "in_progress", "tool_name": "write",
+        "message": "Edit", "tool_input": { "a": 1 }, "x_trilogue": carried(&update),
+    });
+    assert_eq!(*generic, begun);
     let custom = on_connect(&update);
     assert_eq!((&custom["kind"], &custom["tool"]), (&json!("tool.started"), &json!("write")));
     assert_eq!(custom["trilogue"], carried(&update));
     let event = on_native(&update);
     assert_eq!((&event["type"], &event["title"]), (&json!("tool.started"), &json!("Edit")));
     assert_eq!(event["original"]["value"]["update"], update);
+}
+
+/// The document's example (message metadata), as a hosted agent does it.
+#[test]
+fn a_tool_call_is_one_step_with_its_input_and_its_output() {
+    let begun = json!({
+        "sessionUpdate": "tool_call", "toolCallId": "c", "title": "Ask for the weather", "kind": "fetch",
+        "status": "pending", "rawInput": {}, "content": [], "own": 1.5,
+    });
+    let named = json!({
+        "sessionUpdate": "tool_call_update", "toolCallId": "c", "name": "weather_api",
+        "title": "The weather in San Francisco", "status": "in_progress",
+        "rawInput": { "location": "San Francisco, CA" }, "kind": null,
+    });
+    let output = json!({ "temperature": 72, "condition": "sunny" });
+    let ended = json!({
+        "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "rawOutput": output,
+    });
+    let told = told_on_communication(&[begun, named, ended]);
+    let parts: Vec<_> = told.iter().filter(|event| event["type"] == "message.part").collect();
+    assert_eq!(parts.len(), 1, "{told:?}");
+    let step = json!({
+        "kind": "trajectory", "message": "The weather in San Francisco", "tool_name": "weather_api",
+        "tool_input": { "location": "San Francisco, CA" }, "tool_output": output,
+    });
+    assert_eq!(parts[0]["part"]["metadata"], step);
+    let whole = json!({
+        "sessionUpdate": "tool_call", "toolCallId": "c", "title": "The weather in San Francisco",
+        "kind": "fetch", "status": "completed", "rawInput": { "location": "San Francisco, CA" },
+        "content": [], "own": 1.5, "name": "weather_api", "rawOutput": output,
+    });
+    assert_eq!(parts[0]["part"]["x_trilogue"], carried(&whole));
+    // One that has ended when it begins, and one that failed.
+    for (status, message) in [("completed", "T"), ("failed", "T: the tool failed")] {
+        let whole = json!({
+            "sessionUpdate": "tool_call", "toolCallId": "d", "title": "T", "kind": "other",
+            "status": status, "rawOutput": [1],
+        });
+        let told = told_on_communication(std::slice::from_ref(&whole));
+        assert_eq!(told.iter().filter(|event| event["type"] == "generic").count(), 0);
+        let step = &told.last().unwrap()["part"]["metadata"];
+        assert_eq!((&step["message"], &step["tool_name"]), (&json!(message), &json!("T")));
+        assert_eq!(step["tool_output"], json!({ "value": [1] }));
+    }
+}
+
+#[test]
+fn pieces_of_one_thought_join_and_another_thought_is_another_step() {
+    let piece = |id: &str, text: &str| json!({ "sessionUpdate": "agent_thought_chunk", "messageId": id, "content": { "type": "text", "text": text } });
+    let said = json!({ "sessionUpdate": "agent_message_chunk", "messageId": "m", "content": { "type": "text", "text": "so" } });
+    let mut shown = Projection::new(ProjectionOptions {
+        strict: false,
+        base: Arc::from(""),
+        max_inline_bytes: 0,
+        input: false,
+    });
+    let pieces = [piece("a", "I "), piece("a", "think"), piece("b", "again"), said];
+    let events = begin().into_iter().chain(pieces.iter().map(logged));
+    for event in events {
+        shown.push(&event, &thread());
+    }
+    let run = parsed(&shown.run());
+    let parts = run["output"][0]["parts"].as_array().unwrap().iter();
+    let steps: Vec<_> = parts.map(|part| part["metadata"]["message"].clone()).collect();
+    assert_eq!(steps[..2], [json!("I think"), json!("again")], "{run}");
 }
 
 #[test]

@@ -104,12 +104,14 @@ fn tool_calls_begin_go_on_and_end() {
             message: None,
         })
     };
-    assert_eq!(call(json!({})), started("other", None));
+    // Without a name and a kind of its own, the tool is what the call is titled.
+    assert_eq!(call(json!({})), started("T", None));
+    assert_eq!(call(json!({ "kind": "other" })), started("T", None));
     assert_eq!(call(json!({ "kind": "edit" })), started("edit", None));
     let named =
         json!({ "kind": "edit", "name": "write", "rawInput": { "a": [1] }, "status": "failed" });
     assert_eq!(call(named), started("write", Some(json!({ "a": [1] }))));
-    assert_eq!(call(json!({ "rawInput": null, "name": 5 })), started("other", None));
+    assert_eq!(call(json!({ "rawInput": null, "name": 5 })), started("T", None));
 
     let update = |more: Value| {
         let mut update = more;

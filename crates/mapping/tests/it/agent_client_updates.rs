@@ -302,7 +302,8 @@ fn a_citation_is_a_link_behind_its_text() {
         ..Citation::default()
     };
     let cited = Part::text("so").with_metadata(PartMetadata::Citation(citation.clone()));
-    let link = json!({ "type": "resource_link", "uri": "https://a/b", "name": "B", "description": "About." });
+    let meta = json!({ "trilogue": { "citation": { "url": "https://a/b", "title": "B", "description": "About." } } });
+    let link = json!({ "type": "resource_link", "uri": "https://a/b", "name": "B", "description": "About.", "_meta": meta });
     let told = shown(vec![started("m", Role::Agent), part("m", cited.clone())]);
     assert_eq!(
         told,
@@ -310,6 +311,12 @@ fn a_citation_is_a_link_behind_its_text() {
     );
     let alone = Part::annotation(PartMetadata::Citation(citation));
     assert_eq!(shown(vec![part("m", alone)]), [chunk("agent_message", "m", &link)]);
+    let book =
+        Citation { title: Some("A book".to_owned()), start_index: Some(1), ..Citation::default() };
+    let book = Part::annotation(PartMetadata::Citation(book));
+    let mut words = text(" [A book]");
+    words["_meta"] = json!({ "trilogue": { "citation": { "title": "A book", "start_index": 1 } } });
+    assert_eq!(shown(vec![part("m", book)]), [chunk("agent_message", "m", &words)]);
     let mut with_meta = updates().with_extension(Extension::Meta);
     let told = fold(&mut with_meta, &run(vec![part("m", cited)]));
     assert_eq!(told.len(), 1);

@@ -251,6 +251,7 @@ impl Card {
             descriptor: None,
             input_content_types: card.input_content_types,
             output_content_types: card.output_content_types,
+            commands: Vec::new(),
         };
         check::coherent(&card)?;
         Ok(card)

@@ -101,6 +101,7 @@ fn launch(name: &AgentName, agent: &config::Agent) -> Result<Launch> {
         assign_message_ids: agent.assign_message_ids,
         send_message_id: agent.send_message_id,
         client_meta: agent.client_meta,
+        citations: agent.citations,
         ..Launch::of(agent.command.0.iter().cloned())
     };
     launch.check().map_err(|InvalidSetting { key, why, hint }| {

@@ -3,7 +3,6 @@
 use clap::{Args, Subcommand};
 use futures_util::StreamExt as _;
 use trilogue_domain::limits;
-use trilogue_domain::thread::{AGENT_TITLE_MEMBER, TITLE_MEMBER};
 use trilogue_sdk::client::{Client, Page};
 use trilogue_wire::native::{Message, Thread, ThreadCopy};
 
@@ -130,19 +129,12 @@ async fn list(page: &PageArguments, globals: &Globals, client: &Client) -> Resul
     }
     let heading = ["THREAD", "CREATED", "CHANGED", "TITLE", "METADATA"];
     page.print(&threads.items, threads.next.as_deref(), &heading, |thread| {
-        let title = title(thread).unwrap_or_default();
+        let title = thread.title.clone().unwrap_or_default();
         let (created, changed) = (&thread.created_at, &thread.updated_at);
         [thread.id.as_str(), created, changed, &title, thread.metadata.as_str()]
             .map(safe::line)
             .to_vec()
     })
-}
-
-/// A thread's title: a person's, else its agent's.
-fn title(thread: &Thread) -> Option<String> {
-    let metadata = thread.metadata.to_value();
-    let text = |member: &str| metadata.get(member)?.as_str().map(str::to_owned);
-    text(TITLE_MEMBER).or_else(|| text(AGENT_TITLE_MEMBER))
 }
 
 async fn show(id: &str, limit: u32, all: bool, globals: &Globals, client: &Client) -> Result {
@@ -204,8 +196,8 @@ fn hide(messages: &mut Vec<Message>) -> usize {
 
 fn describe(thread: &Thread, messages: &[Message]) -> String {
     let mut text = format!("thread: {}\n", safe::line(&thread.id));
-    if let Some(title) = title(thread) {
-        text.push_str(&format!("title: {}\n", safe::line(&title)));
+    if let Some(title) = &thread.title {
+        text.push_str(&format!("title: {}\n", safe::line(title)));
     }
     text.push_str(&format!(
         "created: {}\nmetadata: {}\n",

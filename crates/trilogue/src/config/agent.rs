@@ -7,7 +7,9 @@ use indexmap::IndexMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
-use trilogue_backends::agent_client::{ClientMeta, ClientTools, Launch, OnRewind, Processes};
+use trilogue_backends::agent_client::{
+    ClientMeta, ClientTools, Launch, OnRewind, Processes, PromptCitations,
+};
 use trilogue_backends::permission::Verdict;
 use trilogue_backends::workspace::Files;
 
@@ -114,6 +116,9 @@ pub struct Agent {
     /// `agent-client` only: whether the agent gets the member `_meta` of the client's messages. Some agents read members of it as their own arguments: the server never passes those. `"drop"` removes every `_meta` at every depth of requests, notifications and responses.
     #[serde(default)]
     pub client_meta: ClientMeta,
+    /// `agent-client` only: how the agent gets the citations of a prompt: `text` writes them as a list of sources behind the message; `meta` puts each as `trilogue.citation` into the `_meta` of its content block, for agents that read it. With `client_meta = "drop"` they are text.
+    #[serde(default)]
+    pub citations: PromptCitations,
 }
 
 /// A kind of agent.
@@ -264,6 +269,7 @@ impl Agent {
             assign_message_ids: true,
             send_message_id: true,
             client_meta: ClientMeta::default(),
+            citations: PromptCitations::default(),
         }
     }
 

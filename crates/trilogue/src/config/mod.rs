@@ -28,7 +28,9 @@ use trilogue_domain::Principal;
 use trilogue_gateway as gateway;
 use trilogue_store::record::NoOriginals;
 
-pub use trilogue_backends::agent_client::{ClientMeta, ClientTools, OnRewind, Processes};
+pub use trilogue_backends::agent_client::{
+    ClientMeta, ClientTools, OnRewind, Processes, PromptCitations,
+};
 pub use trilogue_backends::permission::Verdict;
 pub use trilogue_backends::workspace::Files;
 

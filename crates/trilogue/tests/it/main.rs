@@ -30,6 +30,7 @@ mod foreign;
 mod harness;
 mod hosted;
 mod hosted_again;
+mod hosted_content;
 mod library;
 mod lifecycle;
 mod message_log;

@@ -50,5 +50,29 @@ fn a_session_is_listed_as_its_agent_calls_it_after_a_crash_too() {
     let server = serve(&home);
     assert_eq!(listed(&home, &session)["title"], "A title");
     server.run(&["run", "reviewer", &call(&Value::Null), "--thread", &session]).expect(0);
-    assert_eq!(listed(&home, &session).get("title"), None);
+    let again = listed(&home, &session)["title"].clone();
+    assert!(again.as_str().unwrap().starts_with("raw:"), "the first message: {again}");
+}
+
+#[test]
+fn a_title_is_the_first_line_of_the_first_message_and_never_made_of_the_servers_own_words() {
+    let home = Home::new();
+    let server = serve(&home);
+    let (mut editor, session) = Editor::opened(&home, &["connect", "reviewer"]);
+    editor.turn(&session, "\n say:Mend the  build\nsay:and more");
+    let first = "say:Mend the build";
+    assert_eq!(listed(&home, &session)["title"], first);
+    for title in [
+        "Earlier in this conversation: User: say:Mend the build",
+        "“Earlier in this conv…”",
+        "The first messages of this conversation are left out here",
+    ] {
+        let told = editor.turn(&session, &call(&json!(title)));
+        assert!(!told.iter().any(|line| line.contains("\"title\"")), "{told:?}");
+        assert_eq!(listed(&home, &session)["title"], first);
+    }
+    let shown = server.run(&["threads", "show", &session]).expect(0).out;
+    assert!(shown.contains(&format!("title: {first}\n")), "{shown}");
+    editor.turn(&session, &call(&json!("Earlier")));
+    assert_eq!(listed(&home, &session)["title"], "Earlier");
 }

@@ -20,6 +20,7 @@ pub enum Metadata {
 object! {
     /// Attributes content to a source.
     /// The indexes count characters over the message's `text/*` parts, from 0; the end is not part of the range.
+    /// Further members, such as `author`, are kept: the official clients ignore them.
     #[derive(Default)]
     #[serde(tag = "kind", rename = "citation")]
     pub struct CitationMetadata {
@@ -28,7 +29,9 @@ object! {
         url: Option<String> = optional;
         title: Option<String> = optional;
         description: Option<String> = optional;
+    } keep {
     }
+    finish without_kind;
 
     /// One step of the agent: a thought, or a tool with its input and output.
     #[derive(Default)]
@@ -62,6 +65,16 @@ impl Read for Metadata {
             None => Err(kind_at.violation("is missing; it must be \"citation\" or \"trajectory\"")),
         }
     }
+}
+
+/// The kind is the type's.
+fn without_kind(
+    mut citation: CitationMetadata,
+    _json: &str,
+    _at: &Path<'_>,
+) -> Result<CitationMetadata, Violation> {
+    citation.extra.take("kind");
+    Ok(citation)
 }
 
 /// A whole number, or a string of its digits.

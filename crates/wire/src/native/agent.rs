@@ -31,7 +31,19 @@ record! {
         input_content_types: Vec<String>,
         /// MIME types it writes.
         output_content_types: Vec<String>,
+        /// The commands that a prompt can begin with.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        commands: Vec<AgentCommand>,
     }
+}
+
+/// A command that a prompt can begin with.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct AgentCommand {
+    /// Its name.
+    pub name: String,
+    /// What it does, for people.
+    pub description: String,
 }
 
 /// How an agent takes its input.

@@ -23,7 +23,7 @@ mod thread;
 mod token;
 
 pub use crate::json::Json;
-pub use agent::{Agent, AgentInput, AgentInputKind, DeclaredInterrupt};
+pub use agent::{Agent, AgentCommand, AgentInput, AgentInputKind, DeclaredInterrupt};
 pub use answer::{AnswerCreate, AnswerGiven};
 pub use checkpoint::Checkpoint;
 pub use delivery::{CallbackKeys, CallbackTarget, Delivery};

@@ -19,6 +19,8 @@ record! {
         /// Whether it exists for one run only and is not listed.
         #[serde(default)]
         ephemeral: bool,
+        /// Its title: the one that somebody gave it, else its agent's, else the first line of its first user message.
+        title?: String,
         /// The checkpoint that its history leads to. Only where one thread is asked for.
         head?: String,
         /// Its state at the head, where agents keep one. Only where one thread is asked for.

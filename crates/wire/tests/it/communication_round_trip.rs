@@ -38,7 +38,10 @@ fn object() -> impl Strategy<Value = Json> {
 fn metadata() -> impl Strategy<Value = Metadata> {
     let citation = (of(any::<i64>()), of(any::<i64>()), of(".*"), of(".*"), of(".*")).prop_map(
         |(start_index, end_index, url, title, description)| {
-            Metadata::Citation(CitationMetadata { start_index, end_index, url, title, description })
+            let extra = Extra::new();
+            let citation =
+                CitationMetadata { start_index, end_index, url, title, description, extra };
+            Metadata::Citation(citation)
         },
     );
     let trajectory = (of(".*"), of(".*"), of(object()), of(object())).prop_map(

@@ -413,12 +413,13 @@ fn a_citation_has_optional_indexes_url_title_and_description() {
                 format!("input[0].parts[0].metadata.{member} must be a string, not a number")
             );
         }
-        let foreign = metadata(&json!({"kind": "citation", "tool_input": 5, "more": 1}), rules);
-        assert_eq!(
-            foreign,
-            Ok(Metadata::Citation(CitationMetadata::default())),
-            "other members are dropped"
-        );
+        let more = json!({"kind": "citation", "author": "A. B.", "score": 1.0});
+        let Ok(Metadata::Citation(citation)) = metadata(&more, rules) else {
+            panic!("no citation")
+        };
+        let kept: Vec<_> = citation.extra.iter().map(|(name, it)| (name, it.as_str())).collect();
+        assert_eq!(kept, [("author", r#""A. B.""#), ("score", "1.0")]);
+        assert_eq!(citation.title, None);
     }
 }
 

@@ -19,7 +19,9 @@ use super::launch::{Launch, Processes};
 use super::process::{
     AuthMode, Authentication, GreetingCache, Pool, Process, ProcessLease, ProcessSpec, Profile,
 };
-use super::session::{Session, SessionBinding, SessionLease, SessionStart, ThreadState, Threads};
+use super::session::{
+    Offers, Session, SessionBinding, SessionLease, SessionStart, ThreadState, Threads,
+};
 use crate::child::Children;
 use crate::permission::Rules;
 
@@ -32,6 +34,7 @@ pub(super) struct SessionOpener {
     pub(super) pool: Pool,
     pub(super) threads: Arc<Threads>,
     pub(super) greetings: Arc<GreetingCache>,
+    pub(super) offers: Arc<Offers>,
     pub(super) authentication: Authentication,
 }
 
@@ -69,7 +72,8 @@ impl SessionOpener {
         };
         let pool = Pool::new(agent, children, Arc::clone(&greetings), on_exit);
         let (launch, authentication) = (Mutex::new(launch), Authentication::default());
-        Self { launch, rules, pool, threads, greetings, authentication }
+        let offers = Arc::default();
+        Self { launch, rules, pool, threads, greetings, offers, authentication }
     }
 
     pub(super) fn launch(&self) -> Arc<Launch> {
@@ -83,6 +87,7 @@ impl SessionOpener {
         let launch = Arc::new(launch);
         *lock(&self.launch) = Arc::clone(&launch);
         self.greetings.reset(launch);
+        self.offers.reset();
         self.pool.reset();
     }
 
@@ -257,6 +262,7 @@ impl SessionOpener {
             thread: thread.clone(),
             rules: Arc::clone(&self.rules),
             params,
+            offers: Arc::clone(&self.offers),
             extra,
             slot,
             client: requester.client.cloned(),

@@ -19,13 +19,19 @@ struct Greetings {
     /// The launch of the processes that these are of.
     launch: Arc<Launch>,
     by_profile: HashMap<Profile, Json>,
+    newest: Option<Json>,
 }
 
 // === impl GreetingCache ===
 
 impl GreetingCache {
     pub(crate) fn new(launch: Arc<Launch>) -> Self {
-        Self(Mutex::new(Greetings { launch, by_profile: HashMap::new() }))
+        Self(Mutex::new(Greetings { launch, by_profile: HashMap::new(), newest: None }))
+    }
+
+    /// The answer of the process that was started last.
+    pub(crate) fn newest(&self) -> Option<Json> {
+        lock(&self.0).newest.clone()
     }
 
     pub(crate) fn get(&self, profile: &Profile) -> Option<Json> {
@@ -42,12 +48,13 @@ impl GreetingCache {
         {
             greetings.by_profile.clear();
         }
+        greetings.newest = Some(greeting.clone());
         greetings.by_profile.insert(profile.clone(), greeting);
     }
 
     /// Forgets all greetings, because the agent's launch was replaced.
     pub(crate) fn reset(&self, launch: Arc<Launch>) {
-        *lock(&self.0) = Greetings { launch, by_profile: HashMap::new() };
+        *lock(&self.0) = Greetings { launch, by_profile: HashMap::new(), newest: None };
     }
 }
 

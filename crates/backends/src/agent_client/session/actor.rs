@@ -10,7 +10,7 @@ use trilogue_domain::event::{MessageEvent, Original};
 use trilogue_domain::{Body, Error, MessageId, RunId};
 use trilogue_mapping::agent_client::{
     KnownCall, ToolCalls, body_of_update, gap, is_about_size, line_too_long, logged_notification,
-    smaller, title_of, update_original,
+    smaller, title_of, update_original, without_priming_title,
 };
 use trilogue_runtime::{EmitError, RunContext, ThreadContext};
 use trilogue_sdk::agent_client::peer::{Notification, Request};
@@ -177,6 +177,10 @@ impl SessionActor {
         }
         let Some((params, _)) = splice::cut_session(params) else { return self.tool_calls.lose() };
         let kind = update_kind(&params);
+        let params = match kind {
+            "session_info_update" => without_priming_title(params),
+            _ => params,
+        };
         self.modes.notified(kind, &params);
         let is_repeated = self.is_repeated_setting(kind, &params);
         if self.replay.as_mut().is_some_and(|replay| replay.takes(kind, Instant::now()))

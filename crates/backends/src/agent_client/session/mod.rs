@@ -5,6 +5,7 @@ mod answer;
 mod binding;
 mod lease;
 mod modes;
+mod offers;
 mod replay;
 #[expect(clippy::module_inception, reason = "the room is named after its most important type")]
 mod session;
@@ -14,6 +15,7 @@ mod transcript;
 
 pub(super) use binding::{SessionBinding, SessionParams};
 pub(super) use lease::SessionLease;
+pub(super) use offers::Offers;
 pub(super) use session::Session;
 pub(super) use start::SessionStart;
 pub(super) use threads::{OpeningRollback, Thread, ThreadState, Threads};

@@ -3,9 +3,14 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 use trilogue_domain::{Json, lock};
 
+use super::offers::Offers;
+
 /// The response that opened a session, without the session's id, with the current mode and options. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SessionModes(Arc<Mutex<Response>>);
+pub(crate) struct SessionModes {
+    response: Arc<Mutex<Response>>,
+    offers: Arc<Offers>,
+}
 
 #[derive(Debug, Default)]
 struct Response {
@@ -19,9 +24,14 @@ struct Response {
 // === impl SessionModes ===
 
 impl SessionModes {
+    pub(super) fn new(offers: Arc<Offers>) -> Self {
+        Self { response: Arc::default(), offers }
+    }
+
     pub(super) fn set(&self, json: Json) {
+        self.offers.opened(&json);
         let (mode, options) = {
-            let mut response = lock(&self.0);
+            let mut response = lock(&self.response);
             response.json = Some(json);
             (response.mode.take(), response.options.take())
         };
@@ -31,27 +41,29 @@ impl SessionModes {
 
     /// The agent has sent the response: notifications before it are outdated.
     pub(super) fn response_sent(&self) {
-        let mut response = lock(&self.0);
+        let mut response = lock(&self.response);
         response.mode = None;
         response.options = None;
     }
 
     /// The response with the current values.
     pub(crate) fn current(&self) -> Json {
-        lock(&self.0).json.clone().unwrap_or_else(Json::empty_object)
+        lock(&self.response).json.clone().unwrap_or_else(Json::empty_object)
     }
 
-    /// Takes the mode or the options of an update.
+    /// Takes the mode, the options or the commands of an update.
     pub(super) fn notified(&self, kind: &str, params: &str) {
         let member = match kind {
             "current_mode_update" => "currentModeId",
             "config_option_update" => "configOptions",
+            "available_commands_update" => "availableCommands",
             _ => return,
         };
         let update: Option<Value> = serde_json::from_str(params).ok();
         let value = update.as_ref().and_then(|params| params.pointer("/update")?.get(member));
         match (member, value) {
             ("currentModeId", Some(mode)) => self.put_mode(mode),
+            ("availableCommands", Some(commands)) => self.offers.set_commands(commands),
             (_, Some(options)) if options.is_array() => self.put_options(options),
             _ => {}
         }
@@ -87,6 +99,7 @@ impl SessionModes {
     }
 
     fn put_options(&self, options: &Value) {
+        self.offers.set_options(options);
         if self.defer(|response| response.options = Some(options.clone())) {
             return;
         }
@@ -99,7 +112,7 @@ impl SessionModes {
 
     /// Keeps a value while the response is not known. Returns whether it is not.
     fn defer(&self, keep: impl FnOnce(&mut Response)) -> bool {
-        let mut response = lock(&self.0);
+        let mut response = lock(&self.response);
         if response.json.is_some() {
             return false;
         }
@@ -108,7 +121,7 @@ impl SessionModes {
     }
 
     fn change(&self, change: impl FnOnce(&mut Value)) {
-        let mut response = lock(&self.0);
+        let mut response = lock(&self.response);
         let Some(json) = response.json.as_mut() else { return };
         let mut value = json.to_value();
         change(&mut value);

@@ -13,6 +13,7 @@ use super::actor::SessionActor;
 use super::answer::RequestAnswerer;
 use super::binding::SessionParams;
 use super::modes::SessionModes;
+use super::offers::Offers;
 use super::session::{Parts, Session};
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::launch::Launch;
@@ -29,6 +30,7 @@ pub(crate) struct SessionStart {
     pub(crate) thread: ThreadContext,
     pub(crate) rules: Arc<Rules>,
     pub(crate) params: SessionParams,
+    pub(crate) offers: Arc<Offers>,
     /// Further members that the client sent, at the root of the request: an object.
     pub(crate) extra: Option<Json>,
     pub(crate) slot: Option<Arc<OwnedSemaphorePermit>>,
@@ -102,7 +104,7 @@ impl SessionStart {
             })?);
         }
         let (inbox, items) = SessionInbox::new();
-        let modes = SessionModes::default();
+        let modes = SessionModes::new(Arc::clone(&self.offers));
         let answerer = RequestAnswerer {
             launch: Arc::clone(&self.launch),
             rules: Arc::clone(&self.rules),

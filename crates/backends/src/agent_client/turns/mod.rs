@@ -14,7 +14,8 @@ use trilogue_domain::error::Code;
 use trilogue_domain::event::Original;
 use trilogue_domain::{Body, Error, Failure, Input, Json, Message, MessageId};
 use trilogue_mapping::agent_client::{
-    check_capabilities, extra_of_message, fit, gap, is_about_size, logged_result, prompt_of_input,
+    HISTORY_CUT, check_capabilities, extra_of_message, fit, gap, is_about_size, logged_result,
+    prompt_of_input,
 };
 use trilogue_runtime::{EmitError, Ending, RunContext, Turn};
 use trilogue_sdk::agent_client::peer::{Call, CallFailure, RawJson};
@@ -29,7 +30,7 @@ use super::meta::with_extra;
 use super::opening::{LostSession, ReadySession, SessionOpener, not_opened};
 use super::routing::{CallOrigin, TurnEnd};
 use super::session::Session;
-use priming::{HISTORY_CUT, newest_that_fit};
+use priming::newest_that_fit;
 
 /// How long an agent has to read the cancellation of a dropped run.
 const CANCEL_FLUSH_TIME: Duration = Duration::from_millis(250);
@@ -157,7 +158,8 @@ fn prompt_request(
 ) -> Result<RawJson, Error> {
     let capabilities = session.process().capabilities().prompt.clone().unwrap_or_default();
     let request = |missed: &[Message], is_cut: bool| {
-        let mut blocks = fit(prompt_of_input(input, missed), &capabilities);
+        let prompt = prompt_of_input(input, missed, launch.citations());
+        let mut blocks = fit(prompt, &capabilities);
         if is_cut {
             blocks.insert(0, ContentBlock::text(HISTORY_CUT));
         }

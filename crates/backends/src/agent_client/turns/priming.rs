@@ -4,8 +4,6 @@ use trilogue_domain::{Error, Message};
 use trilogue_mapping::agent_client::blocks_of_message;
 use trilogue_sdk::agent_client::peer::RawJson;
 
-/// The first block if not all messages fit.
-pub(super) const HISTORY_CUT: &str = "The first messages of this conversation are left out here, because all of them are too long.\n\n";
 /// What surrounds a message, in bytes: who said it.
 const AROUND_BYTES: usize = 512;
 

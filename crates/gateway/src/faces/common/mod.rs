@@ -7,4 +7,5 @@ pub(super) mod look_up;
 pub(super) mod negotiation;
 pub(super) mod openapi;
 pub(super) mod shared_documents;
+pub(super) mod thread_title;
 pub(super) mod turns;

@@ -29,13 +29,16 @@ pub(super) fn ping() -> Reply {
 fn list(call: &CommunicationCall) -> Result<Reply> {
     let limit = number(call, "limit", 1..=MAX_PAGE)?;
     let offset = number(call, "offset", 0..=usize::MAX)?;
-    let cards = call.state.runtime.agents();
-    let page = cards.into_iter().skip(offset.unwrap_or(0)).take(limit.unwrap_or(usize::MAX));
-    Ok(Reply::ok(&AgentsList { agents: page.map(mapping::agent).collect() }))
+    let runtime = &call.state.runtime;
+    let cards = runtime.agents().into_iter();
+    let page = cards.skip(offset.unwrap_or(0)).take(limit.unwrap_or(usize::MAX));
+    let agents = page.map(|card| mapping::agent(&runtime.shown_card(card))).collect();
+    Ok(Reply::ok(&AgentsList { agents }))
 }
 
 fn get(call: &CommunicationCall) -> Result<Reply> {
-    Ok(Reply::ok(&mapping::agent(agent(call, call.param("name"))?)))
+    let card = agent(call, call.param("name"))?;
+    Ok(Reply::ok(&mapping::agent(&call.state.runtime.shown_card(card))))
 }
 
 /// The agent that has this name on this face.

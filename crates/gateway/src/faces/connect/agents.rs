@@ -1,5 +1,7 @@
 //! Agents: who they are, what they can do, and which data they take and give.
 
+use std::borrow::Cow;
+
 use http::StatusCode;
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, Code, Right};
@@ -62,22 +64,25 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
 
 fn search(call: &ConnectCall) -> Result<Reply> {
     let body: wire::AgentSearchRequest = request::body_or_empty(call)?;
-    let fits = |card: &&AgentCard| {
+    let fits = |card: &Cow<'_, AgentCard>| {
         body.name.as_deref().is_none_or(|name| name == mapping::name(card))
             && body.version.as_deref().is_none_or(|version| version == card.version)
     };
     let limit = body.limit.map_or(usize::MAX, |limit| request::size(limit.get()));
     let offset = body.offset.map_or(0, |offset| request::size(offset.get()));
-    let found = call.state.runtime.registered().into_iter().filter(fits);
+    let runtime = &call.state.runtime;
+    let cards = runtime.registered().into_iter().map(|card| runtime.shown_card(card));
+    let found = cards.filter(fits);
     let page = found.skip(offset).take(limit);
     let as_documented = request::is_as_documented(call);
-    Ok(Reply::ok(&page.map(|card| mapping::agent(card, as_documented)).collect::<Vec<_>>()))
+    Ok(Reply::ok(&page.map(|card| mapping::agent(&card, as_documented)).collect::<Vec<_>>()))
 }
 
 /// A configured instance is shown as an agent with the instance's id: a client that runs what it is shown runs the instance.
 async fn get(call: ConnectCall) -> Result<Reply> {
     let target = look_up::target(&call, Some(call.param("agent_id")), None).await?;
-    let mut agent = mapping::agent(target.card, request::is_as_documented(&call));
+    let card = call.state.runtime.shown_card(target.card);
+    let mut agent = mapping::agent(&card, request::is_as_documented(&call));
     if let Some(row) = target.instance {
         agent.agent_id = row.id.as_str().to_owned();
         agent.id = agent.id.map(|_| agent.agent_id.clone());
@@ -87,14 +92,17 @@ async fn get(call: ConnectCall) -> Result<Reply> {
 }
 
 async fn descriptor(call: ConnectCall) -> Result<Reply> {
-    let descriptor = mapping::descriptor(look_up::reached_agent(&call).await?);
+    let card = look_up::shown_agent(&call).await?;
+    let descriptor = mapping::descriptor(&card);
     Ok(Reply::json_bytes(StatusCode::OK, descriptor.as_bytes().clone()))
 }
 
 async fn capabilities(call: ConnectCall) -> Result<Reply> {
-    Ok(Reply::ok(&mapping::capabilities(look_up::reached_agent(&call).await?)))
+    let card = look_up::shown_agent(&call).await?;
+    Ok(Reply::ok(&mapping::capabilities(&card)))
 }
 
 async fn schemas(call: ConnectCall) -> Result<Reply> {
-    Ok(Reply::ok(&mapping::schemas(look_up::reached_agent(&call).await?)))
+    let card = look_up::shown_agent(&call).await?;
+    Ok(Reply::ok(&mapping::schemas(&card)))
 }

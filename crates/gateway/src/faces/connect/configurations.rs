@@ -157,7 +157,7 @@ fn new_row(
     body: wire::ConfigurationCreate,
     warnings: &mut Vec<&'static str>,
 ) -> Result<ConfigurationRow> {
-    if card.config_schema.is_none() {
+    if call.state.runtime.shown_card(card).config_schema.is_none() {
         return Err(Error::new(
             Code::ConfigurationNotSupported,
             format!("the agent '{}' takes no configuration", card.name),

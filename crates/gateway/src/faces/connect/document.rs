@@ -46,7 +46,8 @@ async fn of_agent(call: ConnectCall) -> Result<Reply> {
         schemes: Value::Object(authentication::objects(schemes)),
         requirements: Value::Array(authentication::security(schemes)),
     };
-    let document = mapping::openapi(placed(&call), card, &security);
+    let card = call.state.runtime.shown_card(card);
+    let document = mapping::openapi(placed(&call), &card, &security);
     Ok(shared(&call, &document))
 }
 

@@ -1,5 +1,7 @@
 //! What a request's path names, as far as the caller may see it.
 
+use std::borrow::Cow;
+
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, Code, ConfigurationId, Error, RunId};
 use trilogue_mapping::native::shown;
@@ -70,6 +72,12 @@ pub(super) async fn public_agent<'a>(call: &'a ConnectCall, text: &str) -> Resul
 /// Errors: `agent_not_found`, `unauthenticated`.
 pub(super) async fn reached_agent(call: &ConnectCall) -> Result<&AgentCard> {
     Ok(target(call, Some(call.param("agent_id")), None).await?.card)
+}
+
+/// The same as clients are shown it.
+/// Errors: `agent_not_found`, `unauthenticated`.
+pub(super) async fn shown_agent(call: &ConnectCall) -> Result<Cow<'_, AgentCard>> {
+    Ok(call.state.runtime.shown_card(reached_agent(call).await?))
 }
 
 /// The agent or the configured instance that a run names; the first of the agents where it names neither.

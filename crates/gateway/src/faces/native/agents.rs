@@ -22,13 +22,16 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
 ];
 
 fn list(call: &NativeCall) -> Reply {
-    let items = call.state.runtime.agents().into_iter().map(mapping::agent::agent).collect();
+    let runtime = &call.state.runtime;
+    let cards = runtime.agents().into_iter().map(|card| runtime.shown_card(card));
+    let items = cards.map(|card| mapping::agent::agent(&card)).collect();
     Reply::ok(&List { items, next: None })
 }
 
 fn get(call: &NativeCall) -> Result<Reply> {
     let name = agent_name(call.param("agent"))?;
-    Ok(Reply::ok(&mapping::agent::agent(call.state.runtime.agent(&name)?)))
+    let runtime = &call.state.runtime;
+    Ok(Reply::ok(&mapping::agent::agent(&runtime.shown_card(runtime.agent(&name)?))))
 }
 
 /// Errors: `agent_not_found` where the name cannot be one: it names nothing.

@@ -7,6 +7,8 @@ use trilogue_mapping::native::{
 use trilogue_store::rows::{CheckpointRow, InterruptRow, RunRow, ThreadRow, TokenRow};
 use trilogue_wire::native::{Checkpoint, Interrupt, Run, Thread, Token};
 
+use crate::faces::common::thread_title::given_title;
+
 /// A thread without its head and values.
 pub(super) fn thread(row: &ThreadRow) -> Thread {
     Thread {
@@ -15,6 +17,7 @@ pub(super) fn thread(row: &ThreadRow) -> Thread {
         created_at: row.created_at.to_string(),
         updated_at: row.updated_at.to_string(),
         ephemeral: row.ephemeral,
+        title: given_title(row),
         head: None,
         values: None,
     }

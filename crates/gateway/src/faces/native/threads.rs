@@ -11,6 +11,7 @@ use trilogue_wire::native::{self, List, Thread};
 
 use super::named_message::message_named;
 use super::{AFTER, LIMIT, METADATA, NativeCall, NativeRoute, rows, thread};
+use crate::faces::common::thread_title::thread_title;
 use crate::http::reply::Reply;
 use crate::route::{Access, Verb, json_response, no_content, of};
 
@@ -69,10 +70,11 @@ async fn create(call: NativeCall) -> Result<Reply> {
 async fn list(call: NativeCall) -> Result<Reply> {
     let filter = ThreadFilter { metadata: call.metadata_filter(), ..ThreadFilter::default() };
     let listing = call.state.read.threads(&call.scope(), &filter, &call.page()?).await?;
-    Ok(Reply::ok(&List {
-        items: listing.rows.iter().map(rows::thread).collect(),
-        next: listing.next.map(|next| next.to_string()),
-    }))
+    let mut items = Vec::with_capacity(listing.rows.len());
+    for row in &listing.rows {
+        items.push(titled(&call, row).await);
+    }
+    Ok(Reply::ok(&List { items, next: listing.next.map(|next| next.to_string()) }))
 }
 
 async fn get(call: NativeCall) -> Result<Reply> {
@@ -138,9 +140,14 @@ pub(crate) fn no_checkpoint(id: &str) -> Error {
     Error::new(Code::NotFound, format!("the thread has no checkpoint '{}'", shown(id)))
 }
 
+/// A thread as a list shows it.
+async fn titled(call: &NativeCall, row: &ThreadRow) -> Thread {
+    Thread { title: thread_title(call.state.read.as_ref(), row).await, ..rows::thread(row) }
+}
+
 /// A thread with its head and the newest state on the path to it.
 async fn whole(call: &NativeCall, row: &ThreadRow) -> Result<Thread> {
-    let mut thread = rows::thread(row);
+    let mut thread = titled(call, row).await;
     if row.head.is_none() {
         return Ok(thread);
     }

@@ -14,7 +14,7 @@ use trilogue_wire::agent_client::{Rules, SessionUpdate, read_checked};
 
 use self::call::OpenCall;
 use self::chunk::{Chunk, member};
-use super::block::{Extension, quoted, text_block};
+use super::block::{Extension, citation_block, quoted, text_block};
 use super::original::OWN;
 use super::prompt::in_words;
 use super::relay::{SESSION_UPDATE, derived, gate_of};
@@ -202,17 +202,17 @@ impl Updates {
             self.step(step, place, out);
         }
         let is_off = self.extension == Extension::Off;
+        let cited = if is_off { citation_block(part) } else { None };
         match &part.content {
+            Content::Empty if cited.is_some() => {}
             Content::Text(text) if is_plain(part) && (is_off || *part == Part::text(&**text)) => {
                 self.text(side, message.as_str(), text, out);
             }
             _ => self.block(side, message.as_str(), part, out),
         }
-        let is_cited = matches!(&part.metadata, Some(PartMetadata::Citation(_)));
-        if is_cited && is_off && part.content != Content::Empty {
-            // The link follows the text that it is about.
-            let link = Part { content: Content::Empty, name: None, extra: None, ..part.clone() };
-            self.block(side, message.as_str(), &link, out);
+        // The source follows the text that it is about.
+        if let Some(block) = cited {
+            self.chunk(side, message.as_str(), &block, out);
         }
     }
 

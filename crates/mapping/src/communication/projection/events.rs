@@ -5,12 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use trilogue_domain::content::BlobRef;
-use trilogue_domain::event::{
-    Event, InterruptEvent, MessageEvent, Original, RunEvent, StateEvent, ToolEvent,
-};
+use trilogue_domain::event::{Event, InterruptEvent, MessageEvent, Original, RunEvent, StateEvent};
 use trilogue_domain::{
-    Body, Content, Interrupt, InterruptId, Json, MessageId, Outcome, Part, PartMetadata,
-    Resolution, Role, RunStatus, ThreadId, Trajectory, limits,
+    Body, Content, Interrupt, InterruptId, Json, MessageId, Outcome, Part, Resolution, Role,
+    RunStatus, ThreadId, limits,
 };
 use trilogue_wire::agent_communication::{
     EventKind, Role as WireRole, RunStatus as WireStatus, Time, splice, sse,
@@ -18,7 +16,7 @@ use trilogue_wire::agent_communication::{
 
 use super::message::{Kind, MessagePiece, RenderedMessage};
 use super::{AwaitedInterrupt, Projection, RunMessage, about};
-use crate::agent_client::{carried, carried_update, update_of};
+use crate::agent_client::{carried_update, thought_id, update_of};
 use crate::communication::part::write_part;
 use crate::communication::{EXTENSION, await_message, error, face_name, role_of, status, uuid_of};
 use crate::native::{hex, message::PATH_SEGMENT};
@@ -32,6 +30,10 @@ impl Projection {
         let at = time(event.at);
         match &event.body {
             Body::Run(body) => self.run_event(body, at, thread, out),
+            Body::Message(MessageEvent::Thought { text }) => {
+                let id = event.original.as_ref().and_then(thought_id);
+                self.thought(id, text, at, out);
+            }
             Body::Message(body) => self.message_event(body, at, thread, out),
             Body::Tool(body) => {
                 let update = event.original.as_ref().and_then(update_of);
@@ -71,7 +73,10 @@ impl Projection {
                 self.head.status = WireStatus::Cancelling;
             }
             RunEvent::Result(value) => self.result(value, at, thread, out),
-            RunEvent::Ended(outcome) => self.end(outcome, at, out),
+            RunEvent::Ended(outcome) => {
+                self.end_calls(at, thread, out);
+                self.end(outcome, at, out);
+            }
         }
     }
 
@@ -138,15 +143,13 @@ impl Projection {
                 self.add(message, MessagePiece::Part(part), out);
             }
             MessageEvent::Completed { message } => self.completed(message, at, out),
-            MessageEvent::Thought { text } => {
-                let step = Trajectory { message: Some(text.to_string()), ..Trajectory::default() };
-                self.step(step, None, at, thread, out);
-            }
+            // Thoughts are steps, see [`Self::thought`].
+            MessageEvent::Thought { .. } => {}
         }
     }
 
     /// Opens a message, or holds it back until the open one is complete.
-    fn begin(&mut self, message: RenderedMessage, out: &mut Vec<Bytes>) {
+    pub(super) fn begin(&mut self, message: RenderedMessage, out: &mut Vec<Bytes>) {
         if self.open.is_some() {
             self.held.push_back(message);
             return;
@@ -236,74 +239,6 @@ impl Projection {
         self.open_next(out);
     }
 
-    /// A tool call as a step; `update` is its agent's original, which has more than a step.
-    fn tool_event(
-        &mut self,
-        event: &ToolEvent,
-        update: Option<&str>,
-        at: Time,
-        thread: &ThreadId,
-        out: &mut Vec<Bytes>,
-    ) {
-        match event {
-            ToolEvent::Started { call, tool, title: _, input, message: _ } => {
-                let step = Trajectory {
-                    tool_name: Some(tool.clone()),
-                    tool_input: input.clone(),
-                    ..Trajectory::default()
-                };
-                self.calls.push((call.clone(), step.clone()));
-                self.step(step, update, at, thread, out);
-            }
-            ToolEvent::Ended { call, status, output } => {
-                let begun = self.calls.iter().position(|(known, _)| known == call);
-                let begun = begun.map(|place| self.calls.swap_remove(place).1);
-                let mut step =
-                    Trajectory { tool_output: output.clone(), ..begun.unwrap_or_default() };
-                if *status == trilogue_domain::event::ToolStatus::Failed {
-                    step.message = Some("the tool failed".to_owned());
-                }
-                self.step(step, update, at, thread, out);
-            }
-            ToolEvent::Updated { call, content } => {
-                let parts: Vec<Bytes> =
-                    content.iter().map(|part| self.render(part, thread)).collect();
-                let mut object = format!(
-                    "{{\"kind\":\"tool\",\"call_id\":{},\"content\":[",
-                    Value::from(call.as_str())
-                )
-                .into_bytes();
-                splice::separated(&mut object, &parts);
-                object.push(b']');
-                push_update(&mut object, update);
-                object.push(b'}');
-                self.generic(&object, out);
-            }
-        }
-    }
-
-    /// A step is part of the open message, or begins one that the next message continues.
-    fn step(
-        &mut self,
-        step: Trajectory,
-        update: Option<&str>,
-        at: Time,
-        thread: &ThreadId,
-        out: &mut Vec<Bytes>,
-    ) {
-        let mut part = Part::annotation(PartMetadata::Trajectory(step));
-        part.extra = update.and_then(carried);
-        let part = self.render(&part, thread);
-        if self.open.is_none() {
-            let role = self.head.role.clone();
-            self.begin(RenderedMessage::new(None, Kind::Steps, role, at, None), out);
-        }
-        out.push(about(EventKind::MessagePart, &part));
-        if let Some(open) = &mut self.open {
-            open.add(MessagePiece::Part(part));
-        }
-    }
-
     fn interrupt_event(
         &mut self,
         event: &InterruptEvent,
@@ -383,7 +318,7 @@ impl Projection {
         }
     }
 
-    fn generic(&self, object: &[u8], out: &mut Vec<Bytes>) {
+    pub(super) fn generic(&self, object: &[u8], out: &mut Vec<Bytes>) {
         if self.begun {
             let mut object = object.to_vec();
             sse::safe(&mut object);
@@ -391,7 +326,7 @@ impl Projection {
         }
     }
 
-    fn render(&mut self, part: &Part, thread: &ThreadId) -> Bytes {
+    pub(super) fn render(&mut self, part: &Part, thread: &ThreadId) -> Bytes {
         let length = match &part.content {
             Content::Text(text) => text.len(),
             Content::Bytes(bytes) => bytes.len(),
@@ -440,7 +375,7 @@ fn ending(status: RunStatus) -> EventKind {
 }
 
 /// Adds another protocol's original to an object that is not closed yet.
-fn push_update(object: &mut Vec<u8>, update: Option<&str>) {
+pub(super) fn push_update(object: &mut Vec<u8>, update: Option<&str>) {
     if let Some(update) = update {
         object.extend_from_slice(format!(",\"{EXTENSION}\":").as_bytes());
         object.extend_from_slice(carried_update(update).as_bytes());

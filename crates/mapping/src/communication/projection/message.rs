@@ -2,12 +2,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::Value;
-use trilogue_domain::{MessageId, Times};
+use trilogue_domain::{MessageId, Part, PartMetadata, Times, Trajectory};
 use trilogue_wire::agent_communication::{Role, Time, splice, sse};
 
 use super::list::SharedList;
 use crate::communication::EXTENSION;
-use crate::communication::part::append_members;
+use crate::communication::part::{append_members, write_part};
 use crate::time;
 
 /// An incomplete message: its parts are rendered, its pieces of text wait to be joined.
@@ -40,7 +40,17 @@ pub enum Kind {
 pub(super) enum MessagePiece {
     /// Text that joins its neighbours.
     Text(Arc<str>),
+    /// A piece of a thought, which joins its neighbours of the same thought.
+    Thought(ThoughtPiece),
     Part(Bytes),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct ThoughtPiece {
+    /// The thought's id, if its agent gave one.
+    pub(super) id: Option<Arc<str>>,
+    pub(super) text: Arc<str>,
+    pub(super) is_strict: bool,
 }
 
 // === impl RenderedMessage ===
@@ -101,27 +111,16 @@ impl RenderedMessage {
         out
     }
 
-    /// The whole message: neighbouring pieces of text are one part.
+    /// The whole message: neighbouring pieces of text are one part, and so are those of a thought.
     pub(super) fn whole(&self, completed_at: Option<Time>) -> Bytes {
         let mut out = Vec::new();
         splice::message_head(&mut out, &self.role);
         let items = self.items.items();
-        let both_text = |one: &&MessagePiece, two: &&MessagePiece| {
-            matches!((one, two), (MessagePiece::Text(_), MessagePiece::Text(_)))
-        };
-        for (place, run) in items.chunk_by(both_text).enumerate() {
+        for (place, run) in items.chunk_by(|one, two| one.is_joined_by(two)).enumerate() {
             if place > 0 {
                 out.push(b',');
             }
-            match run {
-                [MessagePiece::Part(part)] => out.extend_from_slice(part),
-                texts => {
-                    let mut part = Vec::new();
-                    splice::text_part(&mut part, texts.iter().filter_map(|item| item.as_text()));
-                    sse::safe(&mut part);
-                    out.extend_from_slice(&part);
-                }
-            }
+            out.extend_from_slice(&joined(run));
         }
         splice::message_tail(&mut out, self.created_at, completed_at);
         self.push_id(&mut out);
@@ -141,22 +140,40 @@ impl RenderedMessage {
 // === impl MessagePiece ===
 
 impl MessagePiece {
-    fn as_text(&self) -> Option<&str> {
+    fn is_joined_by(&self, next: &Self) -> bool {
+        match (self, next) {
+            (Self::Text(_), Self::Text(_)) => true,
+            (Self::Thought(one), Self::Thought(two)) => one.id == two.id,
+            _ => false,
+        }
+    }
+
+    fn text(&self) -> &str {
         match self {
-            Self::Text(text) => Some(text),
-            Self::Part(_) => None,
+            Self::Text(text) | Self::Thought(ThoughtPiece { text, .. }) => text,
+            Self::Part(_) => "",
         }
     }
 
     pub(super) fn as_part(&self) -> Bytes {
-        match self {
-            Self::Part(part) => part.clone(),
-            Self::Text(text) => {
-                let mut part = Vec::new();
-                splice::text_part(&mut part, [&**text]);
-                sse::safe(&mut part);
-                Bytes::from(part)
-            }
-        }
+        joined(&[self])
     }
+}
+
+/// Pieces that join, as one part.
+fn joined(pieces: &[&MessagePiece]) -> Bytes {
+    let mut part = Vec::new();
+    match pieces.first() {
+        Some(MessagePiece::Part(part)) => return part.clone(),
+        Some(MessagePiece::Thought(ThoughtPiece { is_strict, .. })) => {
+            let message = Some(pieces.iter().map(|piece| piece.text()).collect());
+            let step = Trajectory { message, ..Trajectory::default() };
+            let whole = Part::annotation(PartMetadata::Trajectory(step));
+            // A thought has no stored content.
+            write_part(&whole, *is_strict, |_| String::new(), &mut part);
+        }
+        _ => splice::text_part(&mut part, pieces.iter().map(|piece| piece.text())),
+    }
+    sse::safe(&mut part);
+    Bytes::from(part)
 }

@@ -6,6 +6,7 @@
 mod events;
 mod list;
 mod message;
+mod step;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::event::Event;
-use trilogue_domain::{Interrupt, MessageId, ThreadId, Trajectory};
+use trilogue_domain::{Interrupt, MessageId, ThreadId};
 use trilogue_wire::agent_communication::{
     ErrorBody, EventKind, Role, RunStatus, Time, Uuid, splice, sse,
 };
@@ -21,6 +22,7 @@ use trilogue_wire::agent_communication::{
 use list::SharedList;
 pub use message::Kind;
 use message::RenderedMessage;
+use step::OpenCall;
 
 #[derive(Clone, Debug)]
 pub struct ProjectionOptions {
@@ -50,8 +52,8 @@ pub struct Projection {
     held: VecDeque<RenderedMessage>,
     /// Pending interrupts, oldest first.
     pending: Vec<Arc<AwaitedInterrupt>>,
-    /// Tool calls that have not ended, with their inputs.
-    calls: Vec<(String, Trajectory)>,
+    /// Tool calls that have not ended, the oldest first.
+    calls: Vec<OpenCall>,
     inlined: u64,
 }
 

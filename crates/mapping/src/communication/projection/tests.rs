@@ -233,7 +233,7 @@ fn steps_stand_in_the_message_that_is_open_or_in_the_one_that_follows() {
         Body::Tool(ToolEvent::Started {
             call: call.to_owned(),
             tool: "look".to_owned(),
-            title: String::new(),
+            title: "Look it up".to_owned(),
             input: Some(Json::from_value(&json!({ "q": 1 }))),
             message: None,
         })
@@ -246,34 +246,48 @@ fn steps_stand_in_the_message_that_is_open_or_in_the_one_that_follows() {
     let (projection, events) = run(
         show(),
         vec![
-            thought("hm"),
+            thought("h"),
+            thought("m"),
             tool("c"),
             started("m"),
             delta("m", "x"),
             tool_ended,
             completed("m"),
             thought("late"),
+            tool("left"),
             ended(Outcome::Completed),
         ],
     );
+    let begun = |call: &str| {
+        let begun = json!({
+            "kind": "tool", "call_id": call, "status": "in_progress",
+            "tool_name": "look", "message": "Look it up", "tool_input": { "q": 1 },
+        });
+        format!("generic {begun}")
+    };
     assert_eq!(
         line(&events),
         [
-            "created",
-            "part <hm>",
-            "part <look>",
-            "part x",
-            "part <look>",
-            "completed <hm>|<look>|x|<look>",
-            "created",
-            "part <late>",
-            "completed <late>",
-            "run.completed"
+            "created".to_owned(),
+            "part <h>".to_owned(),
+            "part <m>".to_owned(),
+            begun("c"),
+            "part x".to_owned(),
+            "part <Look it uplook>".to_owned(),
+            "completed <hm>|x|<Look it uplook>".to_owned(),
+            "created".to_owned(),
+            "part <late>".to_owned(),
+            begun("left"),
+            "part <Look it uplook>".to_owned(),
+            "completed <late>|<Look it uplook>".to_owned(),
+            "run.completed".to_owned(),
         ]
     );
-    let call = &events[6]["part"]["metadata"];
-    assert_eq!(call["tool_input"], json!({ "q": 1 }));
-    assert_eq!(call["tool_output"], json!({ "value": 5 }));
+    let call = json!({
+        "kind": "trajectory", "message": "Look it up", "tool_name": "look",
+        "tool_input": { "q": 1 }, "tool_output": { "value": 5 },
+    });
+    assert_eq!(events[7]["part"]["metadata"], call);
     let kinds: Vec<_> = projection.messages().iter().map(|message| message.kind).collect();
     assert_eq!(kinds, [Kind::Output, Kind::Steps]);
 }
@@ -623,9 +637,9 @@ fn any_end() -> impl Strategy<Value = Body> {
     ]
 }
 
-/// The parts of a message that it has once neighbouring text is joined: their texts, and a step's mark.
+/// The parts of a message that it has once neighbouring pieces are joined: their texts, and a step's mark.
 fn joined(parts: &[Value]) -> String {
-    parts.iter().map(text_of).collect()
+    parts.iter().map(text_of).collect::<String>().replace("><", "")
 }
 
 /// What a reader of the stream gathers: the messages, each as its joined parts, with whether it was completed.

@@ -52,6 +52,7 @@ fn every_setting_arrives() {
         start_timeout = \"5s\"\nopen_timeout = \"6s\"\nmax_line = \"1 MiB\"\nfiles = \"write\"\n\
         terminals = true\nclient_tools = \"forward\"\nauth_method = \"key\"\nhold = true\n\
         on_rewind = \"prime\"\nassign_message_ids = false\nsend_message_id = false\nclient_meta = \"drop\"\n\
+        citations = \"meta\"\n\
         env = {{ KEY = \"value\" }}\n"
     );
     let launch = launched(&settings).unwrap();
@@ -85,6 +86,7 @@ fn every_setting_arrives() {
         assign_message_ids: false,
         send_message_id: false,
         client_meta: backend::ClientMeta::Drop,
+        citations: backend::PromptCitations::Meta,
         ..Launch::of(["some-agent", "--acp"])
     };
     assert_eq!(launch, expected);

@@ -132,7 +132,7 @@ fn part_of(part: wire::MessagePart) -> Part {
 fn metadata(metadata: Metadata) -> PartMetadata {
     match metadata {
         Metadata::Citation(citation) => {
-            let CitationMetadata { start_index, end_index, url, title, description } = citation;
+            let CitationMetadata { start_index, end_index, url, title, description, .. } = citation;
             PartMetadata::Citation(Citation { start_index, end_index, url, title, description })
         }
         Metadata::Trajectory(step) => {

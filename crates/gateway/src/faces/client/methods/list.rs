@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 use trilogue_domain::limits;
-use trilogue_domain::thread::{AGENT_TITLE_MEMBER, TITLE_MEMBER};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_store::rows::{Page, ThreadFilter, ThreadRow};
 use trilogue_wire::agent_client::{ListSessionsRequest, ListSessionsResponse, SessionInfo};
@@ -11,6 +10,7 @@ use super::super::connection::ClientConnection;
 use super::super::thread_metadata::{ADDITIONAL_DIRECTORIES, CWD};
 use super::super::wire::lines::MethodResult;
 use super::request::{invalid_params, read};
+use crate::faces::common::thread_title::thread_title;
 
 /// The agent's sessions, newest first: those that clients opened, and all other threads in which it ran.
 pub(super) async fn list(connection: &ClientConnection, params: &str) -> MethodResult {
@@ -35,9 +35,15 @@ pub(super) async fn list(connection: &ClientConnection, params: &str) -> MethodR
     let listing = connection.read().threads(&connection.principal.scope(), &filter, &page).await;
     let listing = listing.map_err(|error| mapping::error_object(&error))?;
     let rows = listing.rows.iter().filter(|row| !row.ephemeral);
-    let infos = rows.map(|row| info(row, &default_cwd));
-    let sessions = infos.filter(|info| request.cwd.as_ref().is_none_or(|cwd| *cwd == info.cwd));
-    let mut response = ListSessionsResponse::new(sessions.collect::<Vec<_>>());
+    let mut sessions = Vec::new();
+    for row in rows {
+        let mut info = info(row, &default_cwd);
+        if request.cwd.as_ref().is_none_or(|cwd| *cwd == info.cwd) {
+            info.title = thread_title(connection.read().as_ref(), row).await;
+            sessions.push(info);
+        }
+    }
+    let mut response = ListSessionsResponse::new(sessions);
     response.next_cursor = listing.next.map(|next| next.to_string());
     Ok(serde_json::to_vec(&response).unwrap_or_default())
 }
@@ -59,7 +65,6 @@ fn info(thread: &ThreadRow, default_cwd: &str) -> SessionInfo {
         thread.id.as_str().to_owned(),
         text(CWD).unwrap_or_else(|| default_cwd.to_owned()),
     );
-    info.title = text(TITLE_MEMBER).or_else(|| text(AGENT_TITLE_MEMBER));
     info.updated_at = Some(thread.updated_at.to_string());
     let directories = metadata.get(ADDITIONAL_DIRECTORIES).and_then(Value::as_array);
     info.additional_directories = directories

@@ -1,0 +1,61 @@
+use std::sync::Mutex;
+
+use serde_json::Value;
+use trilogue_domain::{Json, lock};
+
+/// The longest that is kept of the modes, the options or the commands, in bytes of their JSON.
+const MAX_OFFER_BYTES: usize = 64 * 1024;
+
+/// The modes, options and commands that the agent offered last, in any session: its cards name them while no process runs too.
+#[derive(Debug, Default)]
+pub(crate) struct Offers(Mutex<Offered>);
+
+#[derive(Clone, Debug, Default)]
+struct Offered {
+    modes: Option<Json>,
+    options: Option<Json>,
+    commands: Option<Json>,
+}
+
+// === impl Offers ===
+
+impl Offers {
+    /// As an object with the members `availableModes`, `configOptions` and `availableCommands`.
+    pub(crate) fn current(&self) -> Json {
+        let Offered { modes, options, commands } = lock(&self.0).clone();
+        let members = [
+            ("availableModes", modes),
+            ("configOptions", options),
+            ("availableCommands", commands),
+        ];
+        let present = members.into_iter().filter_map(|(name, json)| Some((name, json?)));
+        let present = present.map(|(name, json)| (name.to_owned(), json.to_value()));
+        Json::from_value(&Value::Object(present.collect()))
+    }
+
+    /// Forgets everything, because the agent's launch was replaced.
+    pub(crate) fn reset(&self) {
+        *lock(&self.0) = Offered::default();
+    }
+
+    /// A session was opened with this response.
+    pub(super) fn opened(&self, response: &Json) {
+        let response = response.to_value();
+        let mut offered = lock(&self.0);
+        offered.modes = response.pointer("/modes/availableModes").and_then(kept);
+        offered.options = response.get("configOptions").and_then(kept);
+    }
+
+    pub(super) fn set_options(&self, options: &Value) {
+        lock(&self.0).options = kept(options);
+    }
+
+    pub(super) fn set_commands(&self, commands: &Value) {
+        lock(&self.0).commands = kept(commands);
+    }
+}
+
+fn kept(list: &Value) -> Option<Json> {
+    let text = list.as_array().map(|_| list.to_string())?;
+    if text.len() > MAX_OFFER_BYTES { None } else { Json::parse(text).ok() }
+}

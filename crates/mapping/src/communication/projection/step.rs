@@ -1,0 +1,191 @@
+//! Thoughts and tool calls as steps: parts of the open message, or of a message that the next one continues.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use trilogue_domain::event::{ToolEvent, ToolStatus};
+use trilogue_domain::{Json, Part, PartMetadata, ThreadId, Trajectory};
+use trilogue_wire::agent_communication::{EventKind, Time, splice};
+
+use super::events::push_update;
+use super::message::{Kind, MessagePiece, RenderedMessage, ThoughtPiece};
+use super::{Projection, about};
+use crate::agent_client::{carried, ended_at_start, merge_update, overlay_step};
+
+/// The most open tool calls of a run; beyond that the oldest is shown as far as it came.
+const MAX_OPEN_CALLS: usize = 1_024;
+/// What follows the title of a tool call that failed.
+const FAILED: &str = "the tool failed";
+
+/// A tool call that has not ended.
+#[derive(Clone, Debug)]
+pub(super) struct OpenCall {
+    call: String,
+    step: Trajectory,
+    /// Its agent's updates so far, as one: they have more than a step.
+    update: Option<Arc<str>>,
+}
+
+// === impl Projection ===
+
+impl Projection {
+    /// A piece of a thought.
+    pub(super) fn thought(
+        &mut self,
+        id: Option<Arc<str>>,
+        text: &Arc<str>,
+        at: Time,
+        out: &mut Vec<Bytes>,
+    ) {
+        if self.begun {
+            let (text, is_strict) = (Arc::clone(text), self.show.strict);
+            self.add_step(MessagePiece::Thought(ThoughtPiece { id, text, is_strict }), at, out);
+        }
+    }
+
+    /// A tool call is one part, at its end. Until then its news are generic events.
+    pub(super) fn tool_event(
+        &mut self,
+        event: &ToolEvent,
+        update: Option<&str>,
+        at: Time,
+        thread: &ThreadId,
+        out: &mut Vec<Bytes>,
+    ) {
+        match event {
+            ToolEvent::Started { call, tool, title, input, message: _ } => {
+                self.calls.retain(|open| open.call != *call);
+                if self.calls.len() >= MAX_OPEN_CALLS {
+                    let oldest = self.calls.remove(0);
+                    self.show_call(oldest.overlaid(), at, thread, out);
+                }
+                let step = Trajectory {
+                    message: Some(title.clone()).filter(|title| !title.is_empty()),
+                    tool_name: Some(tool.clone()),
+                    tool_input: input.clone(),
+                    tool_output: None,
+                };
+                let open = OpenCall { call: call.clone(), step, update: update.map(Arc::from) };
+                match update.and_then(ended_at_start) {
+                    Some((status, output)) => {
+                        self.end_call(open, status, output.as_ref(), at, thread, out);
+                    }
+                    None => {
+                        self.tell_call(&open, out);
+                        self.calls.push(open);
+                    }
+                }
+            }
+            ToolEvent::Updated { call, content } => {
+                let open = self.calls.iter_mut().find(|open| open.call == *call);
+                if let (Some(open), Some(update)) = (open, update) {
+                    open.update = Some(merge_update(open.update.as_deref(), update));
+                }
+                let parts: Vec<Bytes> =
+                    content.iter().map(|part| self.render(part, thread)).collect();
+                let mut object = format!(
+                    "{{\"kind\":\"tool\",\"call_id\":{},\"content\":[",
+                    Value::from(call.as_str())
+                )
+                .into_bytes();
+                splice::separated(&mut object, &parts);
+                object.push(b']');
+                push_update(&mut object, update);
+                object.push(b'}');
+                self.generic(&object, out);
+            }
+            ToolEvent::Ended { call, status, output } => {
+                let open = self.calls.iter().position(|open| open.call == *call);
+                let mut open = match open {
+                    Some(place) => self.calls.remove(place),
+                    None => {
+                        let step = Trajectory::default();
+                        OpenCall { call: call.clone(), step, update: None }
+                    }
+                };
+                if let Some(update) = update {
+                    open.update = Some(merge_update(open.update.as_deref(), update));
+                }
+                self.end_call(open, *status, output.as_ref(), at, thread, out);
+            }
+        }
+    }
+
+    /// Shows the calls that their run left open.
+    pub(super) fn end_calls(&mut self, at: Time, thread: &ThreadId, out: &mut Vec<Bytes>) {
+        for open in std::mem::take(&mut self.calls) {
+            self.show_call(open.overlaid(), at, thread, out);
+        }
+    }
+
+    fn end_call(
+        &mut self,
+        open: OpenCall,
+        status: ToolStatus,
+        output: Option<&Json>,
+        at: Time,
+        thread: &ThreadId,
+        out: &mut Vec<Bytes>,
+    ) {
+        let mut open = open.overlaid();
+        open.step.tool_output = output.cloned();
+        if status == ToolStatus::Failed {
+            let title = open.step.message.take();
+            open.step.message = Some(match title {
+                Some(title) => format!("{title}: {FAILED}"),
+                None => FAILED.to_owned(),
+            });
+        }
+        self.show_call(open, at, thread, out);
+    }
+
+    fn show_call(&mut self, open: OpenCall, at: Time, thread: &ThreadId, out: &mut Vec<Bytes>) {
+        let mut part = Part::annotation(PartMetadata::Trajectory(open.step));
+        part.extra = open.update.as_deref().and_then(carried);
+        let part = self.render(&part, thread);
+        self.add_step(MessagePiece::Part(part), at, out);
+    }
+
+    /// Tells that a tool call has begun.
+    fn tell_call(&self, open: &OpenCall, out: &mut Vec<Bytes>) {
+        let Trajectory { message, tool_name, tool_input, tool_output: _ } = &open.step;
+        let head = json!({
+            "kind": "tool", "call_id": open.call, "status": "in_progress",
+            "tool_name": tool_name, "message": message,
+        });
+        let mut object = head.to_string().into_bytes();
+        object.pop();
+        if let Some(input) = tool_input {
+            object.extend_from_slice(b",\"tool_input\":");
+            object.extend_from_slice(input.as_bytes());
+        }
+        push_update(&mut object, open.update.as_deref());
+        object.push(b'}');
+        self.generic(&object, out);
+    }
+
+    /// Adds a step to the open message, or begins one that the next message continues.
+    fn add_step(&mut self, piece: MessagePiece, at: Time, out: &mut Vec<Bytes>) {
+        if self.open.is_none() {
+            let role = self.head.role.clone();
+            self.begin(RenderedMessage::new(None, Kind::Steps, role, at, None), out);
+        }
+        out.push(about(EventKind::MessagePart, &piece.as_part()));
+        if let Some(open) = &mut self.open {
+            open.add(piece);
+        }
+    }
+}
+
+// === impl OpenCall ===
+
+impl OpenCall {
+    /// With what its agent's updates have changed since it began.
+    fn overlaid(mut self) -> Self {
+        if let Some(update) = &self.update {
+            overlay_step(&mut self.step, update);
+        }
+        self
+    }
+}
