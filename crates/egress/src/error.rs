@@ -19,6 +19,9 @@ pub enum Error {
         /// The name.
         host: String,
     },
+    /// The name cannot be resolved. To a caller this must look like [`Error::RefusedName`]: see [`Error::concealed`].
+    #[error("'{host}' could not be reached: {reason}")]
+    UnknownName { host: String, reason: String },
     /// The address is not one that this client takes.
     #[error("{0}")]
     BadUrl(String),
@@ -53,9 +56,19 @@ impl Error {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Refused { .. } | Self::RefusedName { .. } | Self::BadUrl(_) => "egress_refused",
-            Self::TooLarge { .. } | Self::TimedOut { .. } | Self::Failed { .. } => {
-                "peer_unavailable"
-            }
+            Self::UnknownName { .. }
+            | Self::TooLarge { .. }
+            | Self::TimedOut { .. }
+            | Self::Failed { .. } => "peer_unavailable",
+        }
+    }
+
+    /// The error for somebody who may not learn which names the server's network has: a name that is unknown looks like one that is refused.
+    #[must_use]
+    pub fn concealed(self) -> Self {
+        match self {
+            Self::UnknownName { host, .. } => Self::RefusedName { host },
+            other => other,
         }
     }
 
@@ -71,7 +84,10 @@ impl Error {
         match self {
             Self::Failed { is_unreached, .. } => *is_unreached,
             Self::TimedOut { .. } | Self::TooLarge { .. } => false,
-            Self::Refused { .. } | Self::RefusedName { .. } | Self::BadUrl(_) => true,
+            Self::Refused { .. }
+            | Self::RefusedName { .. }
+            | Self::UnknownName { .. }
+            | Self::BadUrl(_) => true,
         }
     }
 

@@ -141,8 +141,9 @@ impl Sender {
     async fn attempt(&self, callback: &Callback, now: Timestamp) -> Result<(), Undelivered> {
         let (status, headers, _) =
             self.client.send(self.request(callback, now)?).await.map_err(|error| Undelivered {
-                reason: error.to_string(),
                 retry: !error.is_refusal(),
+                // The list of dead letters shows it to the client.
+                reason: error.concealed().to_string(),
                 after: None,
             })?;
         if status.is_success() {

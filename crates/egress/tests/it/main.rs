@@ -192,6 +192,13 @@ async fn a_refused_name_tells_nothing_of_the_servers_network() {
     // An internal name and one that nobody has look alike.
     assert_eq!(unknown.to_string().replace("nothing.invalid", "localhost"), refused.to_string());
     assert_eq!((unknown.code(), unknown.hint()), (refused.code(), refused.hint()));
+    // The operator learns what is wrong with a name that is sent to, and a caller does not.
+    let missing =
+        fetch(Policy::default(), small(), "http://nothing.invalid:9/x").await.unwrap_err();
+    assert_eq!(missing.code(), "peer_unavailable");
+    assert!(!missing.is_refusal(), "it may be known later");
+    assert_eq!(missing.concealed(), unknown);
+    assert_eq!(sent.clone().concealed(), sent);
 }
 
 #[tokio::test]

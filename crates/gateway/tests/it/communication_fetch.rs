@@ -122,3 +122,16 @@ async fn where_nobody_may_go_nothing_is_asked() {
     let error = fetch(Policy::local()).message("http://127.0.0.1:1/m").await.unwrap_err();
     assert_eq!(error.code(), Code::PeerUnavailable, "{error:?}");
 }
+
+#[tokio::test]
+async fn a_name_that_is_unknown_and_one_that_is_internal_give_one_error() {
+    let ask = async |host: &str| {
+        let fetch = fetch(Policy::default());
+        let (message, state) = (format!("http://{host}:9/m"), format!("http://{host}:9/s"));
+        let error = fetch.message(&message).await.unwrap_err();
+        assert_eq!(fetch.state(&state).await.unwrap_err(), error);
+        assert_eq!(error.code(), Code::EgressRefused, "{error:?}");
+        format!("{error:?}").replace(host, "HOST")
+    };
+    assert_eq!(ask("nothing.invalid").await, ask("localhost").await);
+}

@@ -117,7 +117,8 @@ impl Transport for HttpTransport {
             client.send(self.http_request(request)?).await.map_err(|error| {
                 let is_unreached = error.is_unreached();
                 let told = match error {
-                    trilogue_egress::Error::Failed { reason, .. } => self.unreached(&reason),
+                    trilogue_egress::Error::Failed { reason, .. }
+                    | trilogue_egress::Error::UnknownName { reason, .. } => self.unreached(&reason),
                     error => self.unreached(&error.to_string()),
                 };
                 TransportError { is_unreached, ..told }

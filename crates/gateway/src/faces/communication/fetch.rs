@@ -49,13 +49,12 @@ impl HistoryFetch {
             .map_err(|_| {
                 Error::new(Code::EgressRefused, "an address of the history is malformed")
             })?;
-        let (status, _, mut body) =
-            self.client.send(request).await.map_err(|error| peer_error(&error))?;
+        let (status, _, mut body) = self.client.send(request).await.map_err(peer_error)?;
         if status != StatusCode::OK {
             return Err(unreadable(host, &format!("answered with the status {}", status.as_u16())));
         }
         let mut whole = BytesMut::new();
-        while let Some(piece) = body.next().await.map_err(|error| peer_error(&error))? {
+        while let Some(piece) = body.next().await.map_err(peer_error)? {
             if whole.len() + piece.len() > most {
                 return Err(unreadable(host, &format!("sends more than {most} bytes")));
             }
@@ -99,7 +98,9 @@ fn unreadable(host: &str, why: &str) -> Error {
     Error::new(Code::PeerUnavailable, format!("'{host}' {why}"))
 }
 
-fn peer_error(error: &EgressError) -> Error {
+/// The error for the client, who must not learn which names the server's network has.
+fn peer_error(error: EgressError) -> Error {
+    let error = error.concealed();
     let code = Code::from_text(error.code()).unwrap_or(Code::PeerUnavailable);
     let published = Error::new(code, error.to_string());
     match error.hint() {
