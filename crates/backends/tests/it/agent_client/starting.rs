@@ -69,12 +69,12 @@ async fn an_agent_that_dies_at_its_start_says_why_and_is_left_alone_after_a_whil
 #[tokio::test]
 async fn an_agent_that_does_not_answer_or_speaks_another_version_is_not_waited_for() {
     for (flags, said) in [
-        (["--slow-start", "60000"], "did not answer within 0 s"),
+        (["--start-when", "/no/such/file"], "did not answer within 0 s"),
         (["--protocol", "2"], "speaks version 2"),
         (["--protocol", "0"], "speaks version 0"),
     ] {
         let rig = Rig::with(&flags, |launch| {
-            let is_slow = launch.command.contains(&"--slow-start".to_owned());
+            let is_slow = launch.command.contains(&"--start-when".to_owned());
             launch.start_timeout = Duration::from_millis(if is_slow { 300 } else { 30_000 });
         })
         .await;
