@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use trilogue_domain::Principal;
 
+use crate::core::audit::{AuditActor, AuditEvent, FailureLimit, audit};
 use crate::core::log_throttle::LogThrottle;
 use crate::core::ports::AgentProcesses;
 use crate::face::{LocalConnection, LocalFace};
@@ -35,7 +36,7 @@ struct ConnectionGuard(Arc<watch::Sender<usize>>);
 
 impl LocalAcceptor {
     pub(crate) async fn run(self, listener: UnixListener) {
-        let failures = LogThrottle::default();
+        let (failures, refusals) = (LogThrottle::default(), Arc::<FailureLimit>::default());
         let room = Arc::new(Semaphore::new(self.face.max_connections()));
         loop {
             let accepted = tokio::select! {
@@ -61,7 +62,7 @@ impl LocalAcceptor {
             let permit = Arc::clone(&room).try_acquire_owned();
             let guard = ConnectionGuard::new(&self.connections);
             let (principal, is_full) = (Arc::clone(&self.owner), permit.is_err());
-            let stop = self.connections_end.clone();
+            let (stop, refusals) = (self.connections_end.clone(), Arc::clone(&refusals));
             let (face, dropped) = (Arc::clone(&self.face), self.drop_connections.clone());
             self.tasks.spawn(async move {
                 // It reads files of the system.
@@ -69,7 +70,7 @@ impl LocalAcceptor {
                 let checked = tokio::task::spawn_blocking(is_agent);
                 let is_agent = checked.await.unwrap_or(true);
                 if is_agent {
-                    tracing::warn!(pid = peer, "refused a local connection of a hosted agent");
+                    audit_refusal(&refusals, &principal, peer);
                 }
                 let connection = LocalConnection { stream, principal, is_full, is_agent, stop };
                 tokio::select! {
@@ -80,6 +81,14 @@ impl LocalAcceptor {
             });
         }
     }
+}
+
+fn audit_refusal(refusals: &FailureLimit, principal: &Principal, peer: Option<u32>) {
+    let Some(left_out) = refusals.count() else { return };
+    let process = peer.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
+    let actor = AuditActor { principal, token: None };
+    let detail = format!("process {process}; {left_out} left out before");
+    audit(AuditEvent::AgentRefused, Some(actor), "local_connection", &detail);
 }
 
 fn is_same_user(stream: &UnixStream) -> bool {

@@ -13,13 +13,13 @@ use http::{HeaderValue, Method, header};
 use hyper::body::Incoming;
 use tracing::Instrument;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, Principal, Right};
+use trilogue_domain::{Code, Error, Right};
 use trilogue_mapping::native::shown;
 
-use crate::access::authenticator::Authenticator;
+use crate::access::authenticator::{Authenticator, Caller};
 use crate::access::origin_guard::OriginGuard;
 use crate::access::schemes::Challenge;
-use crate::core::audit::FailureLimit;
+use crate::core::audit::{AuditActor, AuditEvent, FailureLimit, audit};
 use crate::core::meters::Meters;
 use crate::core::options::{self, Options};
 use crate::core::ports::AgentProcesses;
@@ -49,6 +49,7 @@ pub(crate) struct Pipeline {
     pub(crate) weak_durability: Option<HeaderValue>,
     pub(crate) request_ids: RequestIds,
     pub(crate) failures: FailureLimit,
+    pub(crate) agent_refusals: FailureLimit,
     pub(crate) body_budget: Arc<BodyBudget>,
 }
 
@@ -102,7 +103,7 @@ impl Pipeline {
                 let reply = reply.unwrap_or_else(|error| {
                     if error.code() == Code::Unauthenticated {
                         self.meters.refused(error.code());
-                        self.failures.note(operation, error.message(), &request_id);
+                        self.audit_failure(operation, &error, &request_id);
                     }
                     let reply = face.respond(&error, Some(&request_id));
                     match challenge.get() {
@@ -131,6 +132,14 @@ impl Pipeline {
         let response = reply.into_response();
         let response = if is_head { response.map(|_| ReplyBody::Whole(None)) } else { response };
         Answer { response, is_authenticated }
+    }
+
+    fn audit_failure(&self, operation: &str, error: &Error, request_id: &str) {
+        if let Some(left_out) = self.failures.count() {
+            let why = error.message();
+            let detail = format!("{why}; request {request_id}; {left_out} left out before");
+            audit(AuditEvent::AuthenticationFailed, None, operation, &detail);
+        }
     }
 
     fn find(&self, head: &Parts) -> Result<Match<'_>, Refusal> {
@@ -182,7 +191,7 @@ impl Pipeline {
             }
         };
         if let Access::Right(Right::Answer) | Access::Agent(Right::Answer) = endpoint.access {
-            self.refuse_agents(ends, &caller.principal).await?;
+            self.refuse_agents(ends, &caller, endpoint.operation).await?;
         }
         let query = read_query(endpoint, head.uri.query().unwrap_or_default())?;
         // Where authentication is off, everybody counts as somebody.
@@ -210,7 +219,8 @@ impl Pipeline {
     async fn refuse_agents(
         &self,
         ends: Option<ConnectionEnds>,
-        principal: &Principal,
+        caller: &Caller,
+        operation: &str,
     ) -> Result<()> {
         let Some((peer, server)) = ends else { return Ok(()) };
         let agents = Arc::clone(&self.agent_processes);
@@ -218,8 +228,12 @@ impl Pipeline {
         if !checked.await.unwrap_or(true) {
             return Ok(());
         }
-        let principal = &principal.id;
-        tracing::warn!(%peer, %principal, "refused an answer of a hosted agent with a user's token");
+        if let Some(left_out) = self.agent_refusals.count() {
+            let token = self.authenticator.token_id(caller).await;
+            let actor = AuditActor { principal: &caller.principal, token: token.as_ref() };
+            let detail = format!("peer {peer}; {left_out} left out before");
+            audit(AuditEvent::AgentRefused, Some(actor), operation, &detail);
+        }
         let message = "a program of a hosted agent cannot answer questions";
         Err(Error::new(Code::Forbidden, message).hint("answer from outside of the agent"))
     }

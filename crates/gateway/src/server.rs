@@ -279,6 +279,7 @@ fn pipeline(
         weak_durability: weak,
         request_ids: RequestIds::begin(),
         failures: FailureLimit::default(),
+        agent_refusals: FailureLimit::default(),
         options: Arc::clone(options),
         body_budget: Arc::clone(body_budget),
     })

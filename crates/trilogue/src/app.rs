@@ -48,6 +48,8 @@ pub struct App {
     /// The principal of local connections.
     owner: Principal,
     idle_exit: Option<Duration>,
+    /// The settings that differ from their defaults, as the audit lines of the start show them.
+    settings_in_force: Vec<(String, String)>,
 }
 
 /// What a shutdown left behind.
@@ -183,7 +185,6 @@ impl App {
                 first_token::ensure(store.as_ref(), state, &listeners.addresses, now).await?
             }
         };
-        audit_settings(options);
         let (tenant, id) = first_token::owner()?;
         let agent_schemes = agents::schemes(options)?;
         let anonymous = trilogue_gateway::anonymous(tenant.clone())?;
@@ -254,6 +255,7 @@ impl App {
             children,
             owner,
             idle_exit,
+            settings_in_force: settings_in_force(options),
         })
     }
 
@@ -280,6 +282,9 @@ impl App {
     /// # Errors
     /// When a listener exposes more than the options allow, or the store cannot be closed cleanly.
     pub async fn run(mut self, shutdown: impl Future<Output = ()> + Send) -> Result<Report> {
+        for (key, value) in &self.settings_in_force {
+            trilogue_gateway::audit(AuditEvent::SettingInForce, None, key, value);
+        }
         let runtime = self.ports.runtime.clone();
         let server =
             Server::start(self.gateway, &self.mounts, self.ports, self.listeners.listeners)?;
@@ -315,23 +320,24 @@ impl App {
     }
 }
 
-/// Writes an audit line for each setting that differs from its default, so that two starts can be compared.
-fn audit_settings(options: &Options) {
+/// The settings that differ from their defaults, so that the audit lines of two starts can be compared.
+fn settings_in_force(options: &Options) -> Vec<(String, String)> {
     let mut defaults = Options::default();
     for (name, agent) in &options.agents {
         // An agent's settings differ from those of its kind.
         defaults.agents.insert(name.clone(), config::Agent::of(agent.kind));
     }
     let defaults = config::settings(&defaults, None, &[]);
-    for config::Setting { key, value, .. } in config::settings(options, None, &[]) {
-        if defaults.iter().any(|it| it.key == key && it.value == value) {
-            continue;
-        }
+    let mut settings = config::settings(options, None, &[]);
+    settings.retain(|setting| {
+        !defaults.iter().any(|it| it.key == setting.key && it.value == setting.value)
+    });
+    let shown = settings.into_iter().map(|config::Setting { key, value, .. }| {
         // Arguments and the addresses of notices may hold secrets.
         let is_private = key.ends_with(".command") || key.starts_with("notify.");
-        let shown = if is_private { "(not shown)" } else { value.as_str() };
-        trilogue_gateway::audit(AuditEvent::SettingInForce, None, &key, shown);
-    }
+        (key, if is_private { "(not shown)".to_owned() } else { value })
+    });
+    shown.collect()
 }
 
 /// Hides this process's memory and environment from other programs of its user, such as the agents that it starts.

@@ -1,5 +1,6 @@
 //! Logs go to standard error, in one of two forms.
 
+use std::io::IsTerminal as _;
 use std::str::FromStr as _;
 
 use tracing_subscriber::EnvFilter;
@@ -38,7 +39,10 @@ fn filter(log: &Log) -> Result<EnvFilter, Error> {
             "set it to error, warn, info, debug or trace, or per crate, such as info,trilogue_store=debug",
         )
     })?;
-    // Audit lines are written whatever the level is.
+    // A person who reads along sees what the level shows. Everywhere else audit lines are kept, whatever the level is.
+    if std::io::stderr().is_terminal() {
+        return Ok(filter);
+    }
     let audit = Directive::from_str(&format!("{AUDIT_TARGET}=info"));
     Ok(audit.into_iter().fold(filter, EnvFilter::add_directive))
 }

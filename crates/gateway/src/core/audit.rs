@@ -8,9 +8,9 @@ use trilogue_store::rows::InterruptRow;
 
 /// The target of every audit line. The log writes it whatever its level is.
 pub const AUDIT_TARGET: &str = "trilogue_audit";
-/// How many refused credentials are written in a while; the others are counted.
+/// How many refusals of one kind are written in a while; the others are counted.
 const MAX_FAILURES: u32 = 20;
-/// The while after which refused credentials are written again.
+/// The while after which refusals are written again.
 const FAILURES_PER: Duration = Duration::from_secs(60);
 
 /// What happened. The names are stable.
@@ -19,6 +19,7 @@ pub enum AuditEvent {
     AuthenticationFailed,
     TokenCreated,
     TokenRevoked,
+    AgentRefused,
     QuestionAnswered,
     BackupMade,
     CommandWrapped,
@@ -56,7 +57,7 @@ pub(crate) fn answer_detail(row: &InterruptRow) -> String {
     format!("agent {}; run {}{option}", row.agent, row.run_id)
 }
 
-/// Bounds how many refused credentials the log tells of: anybody can send them.
+/// Bounds how many refusals of one kind the log tells of: anybody can cause them.
 #[derive(Debug, Default)]
 pub(crate) struct FailureLimit(Mutex<FailureCount>);
 
@@ -77,6 +78,7 @@ impl AuditEvent {
             Self::AuthenticationFailed => "authentication_failed",
             Self::TokenCreated => "token_created",
             Self::TokenRevoked => "token_revoked",
+            Self::AgentRefused => "agent_refused",
             Self::QuestionAnswered => "question_answered",
             Self::BackupMade => "backup_made",
             Self::CommandWrapped => "command_wrapped",
@@ -88,16 +90,12 @@ impl AuditEvent {
 // === impl FailureLimit ===
 
 impl FailureLimit {
-    /// Notes a refused request; writes it unless there were too many.
-    pub(crate) fn note(&self, operation: &str, why: &str, request_id: &str) {
-        if let Some(left_out) = self.count(Instant::now()) {
-            let detail = format!("{why}; request {request_id}; {left_out} left out before");
-            audit(AuditEvent::AuthenticationFailed, None, operation, &detail);
-        }
+    /// Counts a refusal. Returns how many were left out since the last that was written; `None` where this one is left out too.
+    pub(crate) fn count(&self) -> Option<u64> {
+        self.count_at(Instant::now())
     }
 
-    /// How many were left out since the last that was written; `None` where this one is left out too.
-    fn count(&self, now: Instant) -> Option<u64> {
+    fn count_at(&self, now: Instant) -> Option<u64> {
         let mut count = lock(&self.0);
         if count.begun.is_none_or(|begun| now.duration_since(begun) >= FAILURES_PER) {
             (count.begun, count.written) = (Some(now), 0);
@@ -118,7 +116,7 @@ mod tests {
     #[test]
     fn a_flood_of_failures_is_counted_and_not_written() {
         let (limit, begun) = (FailureLimit::default(), Instant::now());
-        let at = |seconds| limit.count(begun + Duration::from_secs(seconds));
+        let at = |seconds| limit.count_at(begun + Duration::from_secs(seconds));
         for _ in 0..MAX_FAILURES {
             assert_eq!(at(0), Some(0));
         }

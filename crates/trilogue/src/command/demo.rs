@@ -53,17 +53,13 @@ pub(crate) fn built_in() -> IndexMap<String, Agent> {
     trilogue::BUILTIN_AGENTS.iter().map(|name| ((*name).to_owned(), agent.clone())).collect()
 }
 
-/// What to try, as commands that work when pasted.
+/// The address, and what to try, as commands that work when pasted.
 fn welcome(app: &App, store: &str, mounts: &[Mount]) -> String {
     let Some(address) = app.addresses().first() else { return String::new() };
     let url = format!("http://{address}");
-    let to = named(*address, matches!(app.local_listener(), LocalListener::Open(_)));
-    let program = program();
-    let mut text = format!(
-        "{} {url}\nagents: {}\nstore: {store}\n\nTry in another terminal:\n\n",
-        style::bold("listening:"),
-        trilogue::BUILTIN_AGENTS.join(", ")
-    );
+    let is_found = matches!(app.local_listener(), LocalListener::Open(_));
+    let (to, program) = (named(*address, is_found), program());
+    let mut text = format!("{} {url}\n\nTry in another terminal:\n\n", style::bold("listening:"));
     for command in [
         "agents",
         "run echo 'Hello'",
@@ -71,25 +67,29 @@ fn welcome(app: &App, store: &str, mounts: &[Mount]) -> String {
         "run mailcomposer 'Write to ada@example.com saying that the meeting moves to Friday'",
         "inbox",
         "chat mailcomposer",
-        "status",
     ] {
         text.push_str(&format!("  {program} {command}{to}\n"));
     }
     if let Some(file) = app.token_files().first() {
         text.push_str(&format!(
-            "\n  curl -sS -H \"Authorization: Bearer $(cat {file})\" {url}/api/v1/agents\n  curl -sS -H \"Authorization: Bearer $(cat {file})\" -H 'Content-Type: application/json' -d '{{\"agent\":\"echo\",\"input\":\"Hello\"}}' {url}/api/v1/runs\n",
-            file = quoted(file)
+            "\n  curl -sS -H \"Authorization: Bearer $(cat {})\" -H 'Content-Type: application/json' -d '{{\"agent\":\"echo\",\"input\":\"Hello\"}}' {url}/api/v1/runs\n",
+            quoted(file)
         ));
-        for mount in mounts {
-            text.push_str(&first_request(mount, &url, file));
-        }
     }
-    if matches!(app.local_listener(), LocalListener::Open(_)) {
+    text.push('\n');
+    for mount in mounts {
+        let name = match mount.protocol {
+            Protocol::Communication => "Agent Communication Protocol",
+            Protocol::Connect => "Agent Connect Protocol",
+        };
+        text.push_str(&format!("{name}: {url}{}\n", mount.path()));
+    }
+    if is_found {
         text.push_str(&format!(
-            "\nAn editor that speaks the Agent Client Protocol launches an agent with:\n\n  {program} connect researcher\n\nand makes any other agent of that protocol durable with:\n\n  {program} wrap -- COMMAND\n"
+            "Agent Client Protocol: an editor starts {program} connect researcher, or {program} wrap -- COMMAND for any other agent\n"
         ));
     }
-    text.push_str("\nStop with Ctrl-C. Threads are kept: start again and see `threads`.\n");
+    text.push_str(&format!("\nStop with Ctrl-C. Threads are kept in {store}\n"));
     text
 }
 
@@ -97,26 +97,6 @@ fn welcome(app: &App, store: &str, mounts: &[Mount]) -> String {
 fn named(address: SocketAddr, is_found: bool) -> String {
     let is_usual = address.ip().is_loopback() && address.port() == DEFAULT_PORT;
     if is_usual && is_found { String::new() } else { format!(" --url http://{address}") }
-}
-
-fn first_request(mount: &Mount, url: &str, file: &Path) -> String {
-    let prefix = mount.path();
-    let (name, path, body) = match mount.protocol {
-        Protocol::Communication => (
-            "Agent Communication Protocol",
-            "runs",
-            r#"{"agent_name":"echo","input":[{"role":"user","parts":[{"content_type":"text/plain","content":"Hello"}]}]}"#,
-        ),
-        Protocol::Connect => (
-            "Agent Connect Protocol",
-            "runs/wait",
-            r#"{"agent_id":"echo","input":{"message":"Hello"}}"#,
-        ),
-    };
-    format!(
-        "\nThe {name} is at {url}{prefix}:\n\n  curl -sS -H \"Authorization: Bearer $(cat {file})\" -H 'Content-Type: application/json' -d '{body}' {url}{prefix}/{path}\n",
-        file = quoted(file)
-    )
 }
 
 /// This program as a command: its name where the search path finds it, else its path.

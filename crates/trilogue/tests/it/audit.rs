@@ -1,9 +1,13 @@
 //! Audit lines, as a server that logs nothing else writes them.
 
-use serde_json::Value;
+use rustix::process::Signal;
+use serde_json::json;
 
+use crate::agent_client_examples::example;
 use crate::approval::waiting;
-use crate::harness::Home;
+use crate::connect_editor::Editor;
+use crate::harness::{BINARY, Home, audits, finish, until};
+use crate::terminal::Screen;
 
 const CONFIG: &str = r#"
 [agents.mailcomposer]
@@ -33,13 +37,8 @@ fn who_did_what_is_in_the_log_in_one_form() {
     server.run(&["agents", "--token", secret]).expect(5);
 
     let log = home.log();
-    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let audits: Vec<_> = lines.filter(|line| line["target"] == "trilogue_audit").collect();
-    let of = |event: &str| -> Vec<&Value> {
-        audits.iter().filter(|line| line["audit"] == event).collect()
-    };
-    let only = |event: &str| match of(event)[..] {
-        [line] => line,
+    let only = |event: &str| match &audits(&log, event)[..] {
+        [line] => line.clone(),
         _ => panic!("{event}: {log}"),
     };
     let created = only("token_created");
@@ -52,13 +51,95 @@ fn who_did_what_is_in_the_log_in_one_form() {
     assert!(detail.contains("mailcomposer") && detail.contains(&run), "{detail}");
     let revoked = only("token_revoked");
     assert_eq!((&revoked["subject"], &revoked["token"]), (&id.into(), &created["token"]));
-    let failed = *of("authentication_failed").last().unwrap();
+    let failed = audits(&log, "authentication_failed").pop().unwrap();
     assert!(failed.get("principal").is_none(), "{failed}");
-    let settings = of("setting_in_force");
+    let settings = audits(&log, "setting_in_force");
     let setting = settings.iter().find(|line| line["subject"] == "egress.allow").unwrap();
     assert!(setting["detail"].as_str().unwrap().contains("10.9.8.7"), "{setting}");
     let of_agents =
         settings.iter().find(|line| line["subject"].as_str().unwrap().starts_with("agents."));
     assert!(of_agents.is_none(), "agents without settings have none to mention: {of_agents:?}");
     assert!(!log.contains(secret), "a secret is in the log");
+}
+
+#[test]
+fn what_an_editor_runs_and_answers_is_in_the_log_without_a_token() {
+    let home = Home::new();
+    home.write("t.toml", "[store]\nurl = \"memory:\"\n");
+    let _server = home.start(&["serve", "--config", "t.toml", "--listen", "127.0.0.1:0"]);
+    let mut command = home.program(BINARY);
+    let agent = example("scripted_agent");
+    command.args(["wrap", "--name", "mine", "--"]).arg(&agent).args(["--auth", "hidden-argument"]);
+    command.env("SECRET_WORD", "opensesame-opensesame");
+    let mut editor = Editor::of(command);
+    editor.ask("initialize", json!({ "protocolVersion": 1, "clientCapabilities": {} }));
+    editor.ask("authenticate", json!({ "methodId": "hidden-argument" }));
+    let session = editor.session();
+    let id = editor.prompt(&session, "permission:edit:/elsewhere");
+    let asked = loop {
+        let message = editor.message();
+        if message["method"] == "session/request_permission" {
+            break message;
+        }
+    };
+    let result = json!({ "outcome": { "outcome": "selected", "optionId": "once" } });
+    editor.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }));
+    editor.answer(id);
+
+    let log = home.log();
+    let [wrapped] = &audits(&log, "command_wrapped")[..] else { panic!("{log}") };
+    assert_eq!(wrapped["subject"], "mine");
+    let detail = wrapped["detail"].as_str().unwrap();
+    let program = format!("program {}; folder ", agent.display());
+    assert!(detail.starts_with(&program) && detail.contains("SECRET_WORD"), "{detail}");
+    for secret in ["opensesame", "hidden-argument"] {
+        assert!(!wrapped.to_string().contains(secret), "{wrapped}");
+    }
+    let [answered] = &audits(&log, "question_answered")[..] else { panic!("{log}") };
+    assert_eq!(answered["principal"], "owner");
+    assert!(answered.get("token").is_none(), "{answered}");
+    let detail = answered["detail"].as_str().unwrap();
+    assert!(detail.starts_with("agent mine; run ") && detail.ends_with("option once"), "{detail}");
+}
+
+#[test]
+fn a_terminal_shows_the_address_first_and_audit_lines_only_at_their_level() {
+    let home = Home::new();
+    let config = |level: &str| {
+        let log = format!("[log]\nformat = \"text\"\nlevel = {level:?}\n");
+        let config =
+            format!("{log}[store]\nurl = \"memory:\"\n[agents.echo]\nkind = \"builtin\"\n");
+        home.write(&format!("{level}.toml"), &config).display().to_string()
+    };
+    for (arguments, is_shown) in [
+        (vec!["demo"], false),
+        (vec!["serve", "--config", &config("warn")], false),
+        (vec!["serve", "--config", &config("info")], true),
+    ] {
+        let ports = home.work().join("ports");
+        // The one before it.
+        drop(std::fs::remove_file(&ports));
+        let mut command = home.program(BINARY);
+        command.args(&arguments).args(["--listen", "127.0.0.1:0", "--port-file"]).arg(&ports);
+        command.env("NO_COLOR", "1");
+        let mut screen = Screen::start(command);
+        screen.wait_for("listening: http://127.0.0.1:");
+        let address = until(|| std::fs::read_to_string(&ports).ok());
+        let mut create = home.program(BINARY);
+        create.args([
+            "token",
+            "create",
+            "--label",
+            "a",
+            "--url",
+            &format!("http://{}", address.trim()),
+        ]);
+        finish(create, "").expect(0);
+        screen.signal(Signal::INT);
+        let seen = screen.end_well();
+        assert!(seen.starts_with("listening: "), "{arguments:?}: {seen}");
+        for event in ["setting_in_force", "token_created"] {
+            assert_eq!(seen.contains(event), is_shown, "{arguments:?}: {seen}");
+        }
+    }
 }

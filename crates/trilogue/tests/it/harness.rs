@@ -132,6 +132,13 @@ impl Home {
     }
 }
 
+/// The audit lines of this event in a log of JSON lines.
+pub(crate) fn audits(log: &str, event: &str) -> Vec<Value> {
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let audits = lines.filter(|line| line["target"] == "trilogue_audit");
+    audits.filter(|line| line["audit"] == event).collect()
+}
+
 // === impl Server ===
 
 impl Server {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::agent_client_examples::example;
 use crate::connect_editor::Editor;
-use crate::harness::{BINARY, Home, Server, finish};
+use crate::harness::{BINARY, Home, Server, audits, finish};
 
 /// A server with the scripted agent, which may read anything, change what lies below `notes`, and run nothing.
 fn serve(home: &Home) -> Server {
@@ -91,15 +91,15 @@ fn the_rules_of_a_configuration_decide_before_anybody_is_asked() {
     assert!(held >= 12, "{held}");
 }
 
-/// What a client of the Agent Connect Protocol is told.
-fn over_connect(server: &Server, path: &str, body: Option<&Value>) -> String {
+/// What a client of this path gets; it posts a body.
+pub(crate) fn over_http(server: &Server, path: &str, body: Option<&Value>) -> String {
     let token = std::fs::read_to_string(server.token_file()).unwrap();
     let mut curl = Command::new("curl");
     curl.args(["-sSf", "-H", &format!("x-api-key: {}", token.trim())]);
     if let Some(body) = body {
         curl.args(["-d", &body.to_string()]);
     }
-    curl.arg(format!("{}/connect{path}", server.url()));
+    curl.arg(format!("{}{path}", server.url()));
     finish(curl, "").expect(0).out
 }
 
@@ -107,7 +107,7 @@ fn over_connect(server: &Server, path: &str, body: Option<&Value>) -> String {
 fn what_it_does_and_asks_reaches_a_client_of_runs() {
     let home = Home::new();
     let server = serve(&home);
-    let descriptor = over_connect(&server, "/agents/reviewer/descriptor", None);
+    let descriptor = over_http(&server, "/connect/agents/reviewer/descriptor", None);
     let descriptor: Value = serde_json::from_str(&descriptor).unwrap();
     let can = &descriptor["specs"]["capabilities"];
     assert_eq!(can["interrupts"], true, "{descriptor}");
@@ -118,15 +118,15 @@ fn what_it_does_and_asks_reaches_a_client_of_runs() {
     let input = |said: &str| json!({"agent_id": "reviewer", "input": {"message": said}});
     let mut run = input("think:hard\ntool\nsay:done\nstop:refusal");
     run["stream_mode"] = json!(["values", "custom"]);
-    let stream = over_connect(&server, "/runs/stream", Some(&run));
+    let stream = over_http(&server, "/connect/runs/stream", Some(&run));
     for told in ["message.thought", "tool.started", "tool.ended", "turn_result", "refusal", "done"]
     {
         assert!(stream.contains(told), "{told}: {stream}");
     }
     // What is asked is of a kind that it declares.
-    let output = over_connect(
+    let output = over_http(
         &server,
-        "/runs/wait",
+        "/connect/runs/wait",
         Some(&input(&format!("permission:edit:{}/secret", home.work().display()))),
     );
     let output: Value = serde_json::from_str(&output).unwrap();
@@ -231,7 +231,16 @@ fn an_agent_does_not_reach_the_local_socket_of_its_server() {
         assert!(told.contains("cannot act for the server's user"), "{told}");
         assert!(!told.contains("agentInfo"), "{told}");
     }
-    assert!(home.log().contains("refused a local connection of a hosted agent"));
+    let refused = audits(&home.log(), "agent_refused");
+    assert_eq!(refused.len(), 2, "{}", home.log());
+    for line in refused {
+        assert_eq!(
+            (&line["subject"], &line["principal"]),
+            (&json!("local_connection"), &json!("owner"))
+        );
+        assert!(line.get("token").is_none(), "{line}");
+        assert!(line["detail"].as_str().unwrap().starts_with("process "), "{line}");
+    }
     // Other programs of the user reach it, while the agent runs.
     let mut command = home.program("sh");
     command.args(["-c", &connect("")]);
@@ -264,7 +273,17 @@ cat <&3
         assert!(told.contains("403") && told.contains("cannot answer questions"), "{told}");
     }
     assert_eq!(server.run(&["inbox", "-q"]).expect(0).out, waiting);
-    assert!(home.log().contains("refused an answer of a hosted agent"));
+    let refused = audits(&home.log(), "agent_refused");
+    assert_eq!(refused.len(), 3, "{}", home.log());
+    let tokens = server.run(&["token", "list", "--json"]).expect(0).json();
+    for line in refused {
+        assert_eq!(
+            (&line["subject"], &line["principal"]),
+            (&json!("answer_interrupt"), &json!("owner"))
+        );
+        assert_eq!(line["token"], tokens["items"][0]["id"], "{tokens}");
+        assert!(line["detail"].as_str().unwrap().starts_with("peer 127.0.0.1:"), "{line}");
+    }
     // The same script of its user answers.
     let mut command = home.program("/bin/bash");
     command.arg(&script);
