@@ -96,12 +96,19 @@ impl Runtime {
         self.services().external.set_check(check);
     }
 
+    /// The agents that lists show, by name. A command that never started is none of them.
     #[must_use]
     pub fn agents(&self) -> Vec<&AgentCard> {
-        let listed = self.registry().iter().filter(|agent| agent.is_listed());
-        let mut cards: Vec<_> = listed.map(|agent| agent.card()).collect();
+        let mut cards = self.listed();
         cards.sort_by(|one, other| one.name.cmp(&other.name));
         cards
+    }
+
+    /// As [`Self::agents`], in the order in which they were given to the server.
+    #[must_use]
+    pub fn listed(&self) -> Vec<&AgentCard> {
+        let listed = self.registry().iter().filter(|agent| agent.is_listed());
+        listed.map(|agent| agent.card()).collect()
     }
 
     pub fn agent(&self, name: &AgentName) -> Result<&AgentCard> {
@@ -115,7 +122,7 @@ impl Runtime {
         learned.map_or(Cow::Borrowed(card), Cow::Owned)
     }
 
-    /// The agents in the order in which they were given to the server.
+    /// All agents, listed or not, in the order in which they were given to the server.
     #[must_use]
     pub fn registered(&self) -> Vec<&AgentCard> {
         self.registry().iter().map(|agent| agent.card()).collect()

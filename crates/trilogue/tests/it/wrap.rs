@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::agent_client_examples::example;
 use crate::connect_editor::{Editor, OnDemand, agents, is_users};
-use crate::harness::{BINARY, Home};
+use crate::harness::{BINARY, Home, demo};
+use crate::hosted::over_http;
 
 fn wrapped(home: &Home, more: &[&str]) -> Editor {
     let agent = example("scripted_agent");
@@ -148,9 +149,8 @@ fn as_many_commands_are_agents_as_a_server_has_room_for() {
 }
 
 #[test]
-fn a_command_that_is_not_there_is_named() {
-    let home = Home::new();
-    let _demand = OnDemand::of(&home, "");
+fn a_command_that_is_not_there_is_named_and_no_agent_of_any_list() {
+    let (home, server) = demo();
     let mut editor = Editor::launch(&home, &["wrap", "--", "./no-such-agent"]);
     let met = editor.ask("initialize", json!({ "protocolVersion": 1 }));
     let opened = match met.get("error") {
@@ -163,4 +163,22 @@ fn a_command_that_is_not_there_is_named() {
     assert!(editor.note("error: ").contains("no-such-agent"));
     editor.note("hint: ");
     assert_eq!(editor.close().code(), Some(1));
+    let lists = || {
+        let found = over_http(&server, "/connect/agents/search", Some(&json!({})));
+        ["/api/v1/agents", "/communication/agents"]
+            .map(|path| over_http(&server, path, None))
+            .into_iter()
+            .chain([found])
+    };
+    for listed in lists() {
+        assert!(listed.contains("mailcomposer") && !listed.contains("no-such-agent"), "{listed}");
+    }
+    let hint = server.run(&["run", "nobody", "x"]).expect(4).err;
+    assert!(hint.contains("mailcomposer") && !hint.contains("no-such-agent"), "{hint}");
+    // A command that is an agent is on all of them.
+    let agent = example("scripted_agent");
+    let _editor = Editor::opened(&home, &["wrap", "--name", "mine", "--", agent.to_str().unwrap()]);
+    for listed in lists() {
+        assert!(listed.contains("\"mine\""), "{listed}");
+    }
 }

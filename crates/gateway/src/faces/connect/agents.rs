@@ -71,7 +71,7 @@ fn search(call: &ConnectCall) -> Result<Reply> {
     let limit = body.limit.map_or(usize::MAX, |limit| request::size(limit.get()));
     let offset = body.offset.map_or(0, |offset| request::size(offset.get()));
     let runtime = &call.state.runtime;
-    let cards = runtime.registered().into_iter().map(|card| runtime.shown_card(card));
+    let cards = runtime.listed().into_iter().map(|card| runtime.shown_card(card));
     let found = cards.filter(fits);
     let page = found.skip(offset).take(limit);
     let as_documented = request::is_as_documented(call);

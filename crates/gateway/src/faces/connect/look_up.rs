@@ -94,7 +94,7 @@ pub(super) async fn target<'a>(
             Target { card: runtime.agent(&row.agent)?, instance: Some(row) }
         }
         (None, None) => {
-            let first = runtime.registered().into_iter().next();
+            let first = runtime.listed().into_iter().next();
             let card = first.ok_or_else(|| {
                 Error::new(Code::AgentNotFound, "the server has no agent")
                     .hint("an operator configures one, or starts the server with built-in ones")
