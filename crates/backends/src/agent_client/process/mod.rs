@@ -2,7 +2,11 @@
 
 mod authentication;
 mod breaker;
+mod exit;
 mod greeting;
+mod ignored_lines;
+mod initialize;
+mod lease;
 mod pool;
 #[expect(clippy::module_inception, reason = "the room is named after its most important type")]
 mod process;
@@ -10,8 +14,9 @@ mod profile;
 
 pub(super) use authentication::{AuthMode, Authentication};
 pub(super) use greeting::{GreetingCache, json_of};
+pub(super) use lease::ProcessLease;
 pub(super) use pool::{OpeningGuard, Pool, ProcessSpec};
-pub(super) use process::{Process, ProcessLease};
+pub(super) use process::Process;
 pub(super) use profile::Profile;
 
 use std::time::Duration;

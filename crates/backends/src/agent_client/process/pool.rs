@@ -13,7 +13,8 @@ use trilogue_domain::{ThreadKey, lock};
 
 use super::breaker::Breaker;
 use super::greeting::GreetingCache;
-use super::process::{PoolContext, Process, ProcessLease};
+use super::lease::ProcessLease;
+use super::process::{PoolContext, Process};
 use super::profile::Profile;
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::launch::Launch;
@@ -197,7 +198,7 @@ impl Pool {
         let mut processes = lock(&self.state.processes);
         let mut all = processes.running.iter();
         if let Some(own) = all.find(|it| it.thread == Some(thread) && it.process.is_alive()) {
-            if !own.fits_in(spec) && own.process.retire_if_idle() {
+            if !own.fits_in(spec) && own.process.leases().retire_if_idle() {
                 return ThreadProcess::StopFirst(Arc::clone(&own.process));
             }
             // One in use serves for now.
@@ -216,7 +217,7 @@ impl Pool {
                 return ThreadProcess::Process(lease);
             }
             // It was started only to answer `initialize`, and the answer is remembered.
-            if spare.process.retire_if_idle() {
+            if spare.process.leases().retire_if_idle() {
                 return ThreadProcess::StopBeside(Arc::clone(&spare.process));
             }
         }
@@ -320,9 +321,9 @@ impl fmt::Debug for Pool {
 async fn idle(process: &Process, time: Option<Duration>) {
     let Some(time) = time else { return std::future::pending().await };
     loop {
-        let until = process.idle_since() + time;
+        let until = process.leases().last_ended() + time;
         let now = Instant::now();
-        if until <= now && process.retire_if_idle() {
+        if until <= now && process.leases().retire_if_idle() {
             return;
         }
         let wait = if until <= now { time } else { until - now };
@@ -379,10 +380,13 @@ impl ProcessTable {
 
     /// The process that has been idle longest, which gives no lease from now on. One whose sessions can be opened again goes first.
     fn retire_longest_idle(&self) -> Option<Arc<Process>> {
-        let mut idle: Vec<_> =
-            self.running.iter().map(|entry| &entry.process).filter(|it| it.is_idle()).collect();
-        idle.sort_by_key(|process| (!process.can_reopen(), process.idle_since()));
-        idle.into_iter().find(|process| process.retire_if_idle()).cloned()
+        let processes = self.running.iter().map(|entry| &entry.process);
+        let mut idle: Vec<_> = processes
+            .filter_map(|process| Some((process.leases().idle_since()?, process)))
+            .collect();
+        idle.sort_by_key(|(since, process)| (!process.can_reopen(), *since));
+        let retired = idle.into_iter().find(|(_, process)| process.leases().retire_if_idle());
+        retired.map(|(_, process)| Arc::clone(process))
     }
 }
 

@@ -5,34 +5,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use metrics::counter;
-use serde_json::value::RawValue;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
-use trilogue_domain::error::{Code, Error};
+use trilogue_domain::error::Code;
 use trilogue_domain::{Json, ThreadKey, lock};
 use trilogue_runtime::Client;
 use trilogue_sdk::agent_client::peer::{self, Handler, Peer, RawJson};
-use trilogue_wire::agent_client::{
-    AgentCapabilities, AuthMethod, InitializeResponse, PROTOCOL_VERSION, Rules, read_result,
-};
+use trilogue_wire::agent_client::{AgentCapabilities, AuthMethod};
 use trilogue_wire::jsonrpc::Payload;
 
 use super::breaker::Breaker;
+use super::exit::{EXIT_GRACE, STDERR_TAIL_BYTES, how_it_exited, stderr_tail};
 use super::greeting::json_of;
+use super::ignored_lines::IgnoredLines;
+use super::initialize::initialize;
+use super::lease::{Leases, ProcessLease};
 use super::profile::Profile;
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::launch::{Launch, Processes};
 use crate::agent_client::routing::{CallOrigin, Router};
 use crate::child::{Child, Children, IdleChild, Program};
-
-/// How much of the end of an agent's standard error is shown where it fails, in bytes.
-const STDERR_TAIL_BYTES: usize = 2 * 1024;
-/// How long an agent that closed its output may take to exit.
-const EXIT_GRACE: Duration = Duration::from_millis(500);
-const COUNT_IGNORED_EVERY: Duration = Duration::from_secs(15);
-/// Lines of agents that were no messages, by agent and by what was wrong with them.
-const IGNORED_LINES: &str = "trilogue_agent_ignored_lines_total";
 
 pub(crate) struct Process {
     agent: Arc<str>,
@@ -45,35 +37,14 @@ pub(crate) struct Process {
     router: Arc<Router>,
     /// One permit for each session that may be open in it, where threads share it.
     session_slots: Arc<Semaphore>,
-    usage: Mutex<LeaseCount>,
-    /// Notified when the last lease ends.
-    pool_changed: Arc<Notify>,
+    leases: Leases,
     /// Whether its standard error is about one thread alone, which may see it.
     is_private: bool,
     has_completed_turn: AtomicBool,
     breaker: Arc<Breaker>,
     /// The threads that have or had sessions in it.
     threads: Mutex<HashSet<ThreadKey>>,
-    counted: Mutex<IgnoredLines>,
-}
-
-/// Keeps a process from being stopped as idle.
-#[derive(Debug)]
-pub(crate) struct ProcessLease(Arc<Process>);
-
-#[derive(Debug, Default)]
-struct IgnoredLines {
-    noise: u64,
-    oversize: u64,
-}
-
-#[derive(Debug)]
-struct LeaseCount {
-    leases: usize,
-    /// When the last lease ended.
-    idle_since: Instant,
-    /// Whether the server is stopping it. No further lease is given.
-    is_stopping: bool,
+    ignored: IgnoredLines,
 }
 
 pub(super) struct PoolContext<'a> {
@@ -110,12 +81,8 @@ impl Process {
         };
         let handler = Arc::clone(&router) as Arc<dyn Handler>;
         let peer = Peer::start(started.output, started.input, handler, options);
-        let mut guard =
-            AbortOnDrop { child: started.child.clone(), peer: peer.clone(), is_armed: true };
-        let greeting = initialize(agent, &guard, launch, &profile).await?;
-        let answer = read_greeting(&greeting)?;
-        guard.is_armed = false;
-        let usage = LeaseCount { leases: 0, idle_since: Instant::now(), is_stopping: false };
+        let ends = (&started.child, &peer);
+        let (greeting, answer) = initialize(agent, ends, launch, &profile).await?;
         Ok(Arc::new(Self {
             agent: Arc::clone(agent),
             child: started.child,
@@ -128,13 +95,12 @@ impl Process {
             session_slots: Arc::new(Semaphore::new(
                 launch.max_sessions.min(Semaphore::MAX_PERMITS),
             )),
-            usage: Mutex::new(usage),
-            pool_changed: Arc::clone(shared.changed),
+            leases: Leases::new(Arc::clone(shared.changed)),
             is_private,
             has_completed_turn: AtomicBool::new(false),
             breaker: Arc::clone(shared.breaker),
             threads: Mutex::default(),
-            counted: Mutex::default(),
+            ignored: IgnoredLines::default(),
         }))
     }
 
@@ -143,10 +109,10 @@ impl Process {
         tokio::select! {
             _ = self.child.exited() => drop(timeout(EXIT_GRACE, self.peer.ended()).await),
             () = self.peer.ended() => drop(timeout(EXIT_GRACE, self.child.exited()).await),
-            () = self.keep_counting_ignored() => {}
+            () = self.ignored.keep_counting(&self.agent, &self.peer) => {}
         }
         self.peer.abort();
-        self.count_ignored();
+        self.ignored.count(&self.agent, &self.peer);
         self.router.clear();
         self.child.stop().await;
     }
@@ -202,7 +168,7 @@ impl Process {
     }
 
     pub(super) fn is_stopping(&self) -> bool {
-        lock(&self.usage).is_stopping
+        self.leases.is_stopping()
     }
 
     /// A turn has completed in it: from now on its exit does not count as a failed start.
@@ -309,69 +275,27 @@ impl Process {
 
     /// Keeps the process; `None` if it is being stopped.
     pub(crate) fn lease(self: &Arc<Self>) -> Option<ProcessLease> {
-        let mut usage = lock(&self.usage);
-        if usage.is_stopping {
-            return None;
-        }
-        usage.leases += 1;
-        Some(ProcessLease(Arc::clone(self)))
+        ProcessLease::take(self)
     }
 
-    /// Gives no further lease, if there is none now. Returns `true` if the caller must stop the process.
-    pub(super) fn retire_if_idle(&self) -> bool {
-        let mut usage = lock(&self.usage);
-        let is_idle = usage.leases == 0 && !usage.is_stopping;
-        usage.is_stopping |= is_idle;
-        is_idle
-    }
-
-    pub(super) fn is_idle(&self) -> bool {
-        let usage = lock(&self.usage);
-        usage.leases == 0 && !usage.is_stopping
+    pub(super) fn leases(&self) -> &Leases {
+        &self.leases
     }
 
     /// Whether there are more leases than `known`.
     pub(crate) fn has_leases_beyond(&self, known: usize) -> bool {
-        lock(&self.usage).leases > known
-    }
-
-    pub(super) fn idle_since(&self) -> Instant {
-        lock(&self.usage).idle_since
+        self.leases.count() > known
     }
 
     pub(crate) async fn kill(&self) {
-        lock(&self.usage).is_stopping = true;
+        self.leases.stop();
         self.child.kill().await;
     }
 
     pub(crate) async fn stop(&self) {
-        lock(&self.usage).is_stopping = true;
+        self.leases.stop();
         self.peer.close();
         self.child.stop().await;
-    }
-
-    async fn keep_counting_ignored(&self) {
-        loop {
-            tokio::time::sleep(COUNT_IGNORED_EVERY).await;
-            self.count_ignored();
-        }
-    }
-
-    fn count_ignored(&self) {
-        let lines = self.peer.tally().lines;
-        let mut counted = lock(&self.counted);
-        let IgnoredLines { noise, oversize } = &mut *counted;
-        for (before, now, kind) in
-            [(noise, lines.noise, "noise"), (oversize, lines.oversize, "oversize")]
-        {
-            let new = now.saturating_sub(*before);
-            if new > 0 {
-                *before = now;
-                let agent = &*self.agent;
-                counter!(IGNORED_LINES, "agent" => agent.to_owned(), "kind" => kind).increment(new);
-                tracing::info!(agent, lines = new, kind, "ignored lines of an agent");
-            }
-        }
     }
 }
 
@@ -381,12 +305,11 @@ impl IdleChild for Process {
     }
 
     fn idle_since(&self) -> Option<Instant> {
-        let usage = lock(&self.usage);
-        (usage.leases == 0 && !usage.is_stopping).then_some(usage.idle_since)
+        self.leases.idle_since()
     }
 
     fn retire(&self) -> bool {
-        self.retire_if_idle()
+        self.leases.retire_if_idle()
     }
 }
 
@@ -396,115 +319,5 @@ impl fmt::Debug for Process {
             .field("agent", &self.agent)
             .field("child", &self.child.pid())
             .finish()
-    }
-}
-
-/// Stops a process that was not handed out.
-struct AbortOnDrop {
-    child: Child,
-    peer: Peer,
-    is_armed: bool,
-}
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        if self.is_armed {
-            self.peer.abort();
-            self.child.begin_stop();
-        }
-    }
-}
-
-async fn initialize(
-    agent: &str,
-    started: &AbortOnDrop,
-    launch: &Launch,
-    profile: &Profile,
-) -> Result<RawJson, AgentFailure> {
-    let (peer, child, params) = (&started.peer, &started.child, profile.params());
-    let greeting = tokio::select! {
-        biased;
-        greeting = timeout(launch.start_timeout, peer.call("initialize", &params)) => greeting,
-        _ = child.exited() => Ok(Err(peer::CallFailure::Closed)),
-    };
-    match greeting {
-        Ok(Ok(greeting)) => Ok(greeting),
-        Ok(Err(peer::CallFailure::Closed)) => {
-            let how = how_it_exited(child).await;
-            let tail = stderr_tail(child);
-            Err(AgentFailure::incompatible(format!(
-                "the agent '{agent}' {how} during startup{tail}"
-            )))
-        }
-        Ok(Err(peer::CallFailure::Refused(error))) => {
-            let tail = stderr_tail(child);
-            let message = format!("the agent '{agent}' refused `initialize`: {error}{tail}");
-            Err(AgentFailure::incompatible(message))
-        }
-        Ok(Err(failed)) => Err(failed.into()),
-        Err(_) => {
-            let seconds = launch.start_timeout.as_secs();
-            let tail = stderr_tail(child);
-            let message =
-                format!("the agent '{agent}' did not answer within {seconds} s of its start{tail}");
-            let error = Error::new(Code::PeerUnavailable, message);
-            let hint = "check that the command starts an agent of the Agent Client Protocol; if it needs longer to start, raise `start_timeout`";
-            Err(error.hint(hint).into())
-        }
-    }
-}
-
-fn read_greeting(greeting: &RawJson) -> Result<InitializeResponse, AgentFailure> {
-    let wrong = |why: String| {
-        AgentFailure::incompatible(format!("the agent's answer to `initialize` is invalid: {why}"))
-    };
-    let raw: &RawValue =
-        serde_json::from_slice(greeting.as_bytes()).map_err(|error| wrong(error.to_string()))?;
-    let answer: InitializeResponse =
-        read_result(raw, Rules::Lenient).map_err(|error| wrong(error.to_string()))?;
-    if answer.protocol_version != PROTOCOL_VERSION {
-        let version = answer.protocol_version;
-        let message = format!(
-            "the agent speaks version {version} of the Agent Client Protocol, and this server only version {PROTOCOL_VERSION}"
-        );
-        let hint = "use a version of the agent that speaks version 1 of the Agent Client Protocol";
-        let error = Error::new(Code::PeerUnavailable, message).hint(hint);
-        return Err(AgentFailure::Incompatible(error));
-    }
-    Ok(answer)
-}
-
-/// Completes "the agent …".
-async fn how_it_exited(child: &Child) -> String {
-    match timeout(EXIT_GRACE, child.exited()).await {
-        Ok(exit) => exit.to_string(),
-        Err(_) => "closed its output".to_owned(),
-    }
-}
-
-fn stderr_tail(child: &Child) -> String {
-    let tail = child.captured().tail(STDERR_TAIL_BYTES);
-    if tail.is_empty() { String::new() } else { format!("; its standard error ends with: {tail}") }
-}
-
-// === impl ProcessLease ===
-
-impl ProcessLease {
-    pub(crate) fn process(&self) -> &Arc<Process> {
-        &self.0
-    }
-}
-
-impl Drop for ProcessLease {
-    fn drop(&mut self) {
-        let is_idle = {
-            let mut usage = lock(&self.0.usage);
-            usage.idle_since = Instant::now();
-            usage.leases -= 1;
-            usage.leases == 0
-        };
-        if is_idle {
-            self.0.pool_changed.notify_waiters();
-        }
     }
 }

@@ -1,0 +1,51 @@
+//! Lines of an agent that were no messages, counted and mentioned in the log.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use metrics::counter;
+use trilogue_domain::lock;
+use trilogue_sdk::agent_client::peer::Peer;
+
+const COUNT_EVERY: Duration = Duration::from_secs(15);
+/// By agent and by what was wrong with the lines.
+const IGNORED_LINES: &str = "trilogue_agent_ignored_lines_total";
+
+/// What was counted before.
+#[derive(Debug, Default)]
+pub(super) struct IgnoredLines(Mutex<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    noise: u64,
+    oversize: u64,
+}
+
+// === impl IgnoredLines ===
+
+impl IgnoredLines {
+    /// Never returns.
+    pub(super) async fn keep_counting(&self, agent: &str, peer: &Peer) {
+        loop {
+            tokio::time::sleep(COUNT_EVERY).await;
+            self.count(agent, peer);
+        }
+    }
+
+    /// Counts the lines since the last time.
+    pub(super) fn count(&self, agent: &str, peer: &Peer) {
+        let lines = peer.tally().lines;
+        let mut counted = lock(&self.0);
+        let Counted { noise, oversize } = &mut *counted;
+        for (before, now, kind) in
+            [(noise, lines.noise, "noise"), (oversize, lines.oversize, "oversize")]
+        {
+            let new = now.saturating_sub(*before);
+            if new > 0 {
+                *before = now;
+                counter!(IGNORED_LINES, "agent" => agent.to_owned(), "kind" => kind).increment(new);
+                tracing::info!(agent, lines = new, kind, "ignored lines of an agent");
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The first exchange with an agent: `initialize`.
+
+use serde_json::value::RawValue;
+use tokio::time::timeout;
+use trilogue_domain::error::{Code, Error};
+use trilogue_sdk::agent_client::peer::{self, Peer, RawJson};
+use trilogue_wire::agent_client::{InitializeResponse, PROTOCOL_VERSION, Rules, read_result};
+
+use super::exit::{how_it_exited, stderr_tail};
+use super::profile::Profile;
+use crate::agent_client::failure::AgentFailure;
+use crate::agent_client::launch::Launch;
+use crate::child::Child;
+
+/// Stops a process that was not handed out.
+struct AbortOnDrop {
+    child: Child,
+    peer: Peer,
+    is_armed: bool,
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        if self.is_armed {
+            self.peer.abort();
+            self.child.begin_stop();
+        }
+    }
+}
+
+/// Initializes an agent. Stops its process if that fails or is given up. Returns the answer as it came, and as it was read.
+pub(super) async fn initialize(
+    agent: &str,
+    (child, peer): (&Child, &Peer),
+    launch: &Launch,
+    profile: &Profile,
+) -> Result<(RawJson, InitializeResponse), AgentFailure> {
+    let mut guard = AbortOnDrop { child: child.clone(), peer: peer.clone(), is_armed: true };
+    let greeting = greet(agent, (child, peer), launch, profile).await?;
+    let answer = read_greeting(&greeting)?;
+    guard.is_armed = false;
+    Ok((greeting, answer))
+}
+
+async fn greet(
+    agent: &str,
+    (child, peer): (&Child, &Peer),
+    launch: &Launch,
+    profile: &Profile,
+) -> Result<RawJson, AgentFailure> {
+    let params = profile.params();
+    let greeting = tokio::select! {
+        biased;
+        greeting = timeout(launch.start_timeout, peer.call("initialize", &params)) => greeting,
+        _ = child.exited() => Ok(Err(peer::CallFailure::Closed)),
+    };
+    match greeting {
+        Ok(Ok(greeting)) => Ok(greeting),
+        Ok(Err(peer::CallFailure::Closed)) => {
+            let how = how_it_exited(child).await;
+            let tail = stderr_tail(child);
+            Err(AgentFailure::incompatible(format!(
+                "the agent '{agent}' {how} during startup{tail}"
+            )))
+        }
+        Ok(Err(peer::CallFailure::Refused(error))) => {
+            let tail = stderr_tail(child);
+            let message = format!("the agent '{agent}' refused `initialize`: {error}{tail}");
+            Err(AgentFailure::incompatible(message))
+        }
+        Ok(Err(failed)) => Err(failed.into()),
+        Err(_) => {
+            let seconds = launch.start_timeout.as_secs();
+            let tail = stderr_tail(child);
+            let message =
+                format!("the agent '{agent}' did not answer within {seconds} s of its start{tail}");
+            let error = Error::new(Code::PeerUnavailable, message);
+            let hint = "check that the command starts an agent of the Agent Client Protocol; if it needs longer to start, raise `start_timeout`";
+            Err(error.hint(hint).into())
+        }
+    }
+}
+
+fn read_greeting(greeting: &RawJson) -> Result<InitializeResponse, AgentFailure> {
+    let wrong = |why: String| {
+        AgentFailure::incompatible(format!("the agent's answer to `initialize` is invalid: {why}"))
+    };
+    let raw: &RawValue =
+        serde_json::from_slice(greeting.as_bytes()).map_err(|error| wrong(error.to_string()))?;
+    let answer: InitializeResponse =
+        read_result(raw, Rules::Lenient).map_err(|error| wrong(error.to_string()))?;
+    if answer.protocol_version != PROTOCOL_VERSION {
+        let version = answer.protocol_version;
+        let message = format!(
+            "the agent speaks version {version} of the Agent Client Protocol, and this server only version {PROTOCOL_VERSION}"
+        );
+        let hint = "use a version of the agent that speaks version 1 of the Agent Client Protocol";
+        let error = Error::new(Code::PeerUnavailable, message).hint(hint);
+        return Err(AgentFailure::Incompatible(error));
+    }
+    Ok(answer)
+}
