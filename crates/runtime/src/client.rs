@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use trilogue_domain::{Json, ThreadKey};
+use trilogue_domain::{Json, Principal, ThreadKey};
 
 use trilogue_domain::lock;
 
@@ -24,6 +24,9 @@ const REMEMBERED: usize = 4_096;
 #[async_trait]
 pub trait Client: Send + Sync + fmt::Debug {
     fn profile(&self) -> &ClientProfile;
+
+    /// In whose name it acts.
+    fn principal(&self) -> &Principal;
 
     /// The absolute path in which it works, as far as it is known before a session opens. A hint only.
     fn folder(&self) -> Option<&Path> {

@@ -18,7 +18,9 @@ use super::agent::AgentClient;
 use super::failure::AgentFailure;
 use super::meta::for_agent;
 use super::opening::{ReopenedSession, Requester, SessionOpener, session_restarted};
-use super::process::{CLIENT_CALL_TIMEOUT, Process, Profile, SERVER_CALL_TIMEOUT, json_of};
+use super::process::{
+    CLIENT_CALL_TIMEOUT, PrincipalKey, Process, Profile, SERVER_CALL_TIMEOUT, json_of,
+};
 use super::session::{OpeningRollback, Session, SessionBinding, SessionLease, ThreadState};
 
 /// How long an agent may take to read a notification.
@@ -75,18 +77,19 @@ impl Sessions for AgentClient {
         Ok(if is_known || result.as_str() != "null" { json_of(result) } else { Json::null() })
     }
 
-    /// Without a thread only processes that belong to none are notified: those of a thread do not concern other clients.
+    /// Without a thread only the principal's processes that belong to none are notified: those of a thread do not concern other clients.
     async fn notify(
         &self,
         thread: Option<&ThreadContext>,
-        _client: &Arc<dyn Client>,
+        client: &Arc<dyn Client>,
         method: &str,
         params: Json,
     ) {
         let opener = self.opener();
         let Ok(params) = client_params(opener, &params) else { return };
         let Some(thread) = thread else {
-            let processes = opener.pool.all_unowned();
+            let principal = PrincipalKey::of_client(client.as_ref());
+            let processes = opener.pool.unowned_of(&principal);
             join_all(processes.iter().map(|process| notify(process, method, &params))).await;
             return;
         };
@@ -115,7 +118,7 @@ async fn open(
 ) -> Result<SessionLease, AgentFailure> {
     let requester = Requester::client(client);
     let Some(row) = thread.binding().await? else {
-        let session = opener.begin(thread, requester, state, None).await?;
+        let session = opener.begin(thread, &requester, state, None).await?;
         opener.bind(thread, &session, state, None).await?;
         return Ok(session);
     };
@@ -125,7 +128,7 @@ async fn open(
     }
     let bound = (&*row.remote, binding.clone());
     let ReopenedSession { session, forgotten } =
-        opener.reopen(thread, requester, state, bound).await?;
+        opener.reopen(thread, &requester, state, bound).await?;
     let remembered = binding.auth_method.as_deref();
     if forgotten.is_some() || opener.binding(&session, remembered) != binding {
         // The next run primes a new session with the history.
@@ -173,14 +176,15 @@ async fn call_agent(
     let lease = opener.process_for(client.as_ref()).await?;
     let process = lease.process();
     let result = process.call_for(Some(client), method, &params, CLIENT_CALL_TIMEOUT).await?;
+    let principal = PrincipalKey::of_client(client.as_ref());
     match method {
         "authenticate" => {
             let method = splice::get_text(params.as_str(), &["methodId"]).map(Cow::into_owned);
-            opener.authentication.signed_in(method);
+            opener.authentication.signed_in(&principal, method);
         }
         "logout" => {
-            opener.authentication.signed_out();
-            let all = opener.pool.all();
+            opener.authentication.signed_out(&principal);
+            let all = opener.pool.all_of(&principal);
             let others = all.iter().filter(|other| !Arc::ptr_eq(other, process));
             // The result of the process that the client called counts.
             let calls = others.map(|other| other.call(method, &params, SERVER_CALL_TIMEOUT));

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 use trilogue_domain::event::{Body, Event, Original};
 use trilogue_domain::{
-    AgentName, Error, Interrupt, Json, Message, MessageId, Resolution, Role, RunId, Survives,
-    TenantId, ThreadId, ThreadKey,
+    AgentName, Error, Interrupt, Json, Message, MessageId, PrincipalId, Resolution, Role, RunId,
+    Survives, TenantId, ThreadId, ThreadKey,
 };
 
 use trilogue_store::Range;
@@ -69,6 +69,12 @@ impl RunContext {
     #[must_use]
     pub fn tenant(&self) -> &TenantId {
         &self.0.scope.tenant
+    }
+
+    /// The creator of the run.
+    #[must_use]
+    pub fn principal(&self) -> &PrincipalId {
+        &self.0.principal
     }
 
     #[must_use]

@@ -9,8 +9,8 @@ use tokio::sync::{Notify, oneshot};
 use trilogue_domain::event::{Body, InterruptEvent, MessageEvent, Original, RunEvent, StateEvent};
 use trilogue_domain::port::Clock;
 use trilogue_domain::{
-    AgentName, CheckpointKey, Error, Interrupt, InterruptId, Json, MessageId, Resolution, Role,
-    RunId, RunKey, Scope, ThreadId, ThreadKey, limits,
+    AgentName, CheckpointKey, Error, Interrupt, InterruptId, Json, MessageId, PrincipalId,
+    Resolution, Role, RunId, RunKey, Scope, ThreadId, ThreadKey, limits,
 };
 use trilogue_store::rows::{BindingRow, RunRow, ThreadRow};
 use trilogue_store::{Draft, Store};
@@ -33,6 +33,8 @@ pub(crate) struct SharedRun {
     pub(crate) thread: ThreadId,
     pub(crate) thread_key: ThreadKey,
     pub(crate) scope: Scope,
+    /// The creator of the run.
+    pub(crate) principal: PrincipalId,
     pub(crate) agent: AgentName,
     pub(crate) config: Option<Json>,
     pub(crate) store: Arc<dyn Store>,
@@ -124,6 +126,7 @@ impl SharedRun {
             thread: row.thread_id.clone(),
             thread_key: row.thread,
             scope: Scope { tenant: row.tenant.clone(), owner: None },
+            principal: row.principal.clone(),
             agent: row.agent.clone(),
             config: row.config.clone(),
             store: parts.store,

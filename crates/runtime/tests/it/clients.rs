@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
-use trilogue_domain::{Json, ThreadId};
+use trilogue_domain::{Json, Principal, ThreadId};
 use trilogue_runtime::{Attached, CONTROLLER_GONE, CallError, Client, ClientProfile, Submitted};
 
 use crate::fixture::{House, alice, scope, until};
@@ -18,6 +18,7 @@ pub(crate) struct Editor {
     calls: AtomicUsize,
     /// A call waits for a permit of this.
     answers: Semaphore,
+    principal: Principal,
 }
 
 impl Editor {
@@ -29,7 +30,7 @@ impl Editor {
             info: Some(Json::from_value(&serde_json::json!(name))),
         };
         let answers = Semaphore::new(Semaphore::MAX_PERMITS);
-        Arc::new(Self { profile, calls: AtomicUsize::new(0), answers })
+        Arc::new(Self { profile, principal: alice(), calls: AtomicUsize::new(0), answers })
     }
 
     /// One that does not answer until it may.
@@ -48,6 +49,10 @@ impl Editor {
 impl Client for Editor {
     fn profile(&self) -> &ClientProfile {
         &self.profile
+    }
+
+    fn principal(&self) -> &Principal {
+        &self.principal
     }
 
     async fn call(&self, method: &str, _params: Json) -> Result<Json, CallError> {

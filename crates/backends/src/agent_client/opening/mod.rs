@@ -17,7 +17,8 @@ use trilogue_runtime::{Client, ClientProfile, RunContext, ThreadContext};
 use super::failure::AgentFailure;
 use super::launch::{Launch, Processes};
 use super::process::{
-    AuthMode, Authentication, GreetingCache, Pool, Process, ProcessLease, ProcessSpec, Profile,
+    AuthMode, Authentication, GreetingCache, Pool, PrincipalKey, Process, ProcessLease,
+    ProcessSpec, Profile,
 };
 use super::session::{
     Offers, Session, SessionBinding, SessionLease, SessionStart, ThreadState, Threads,
@@ -38,8 +39,9 @@ pub(super) struct SessionOpener {
     pub(super) authentication: Authentication,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Requester<'a> {
+    principal: PrincipalKey,
     profile: Option<&'a ClientProfile>,
     /// The client that opens it: it gets the agent's questions about that.
     client: Option<&'a Arc<dyn Client>>,
@@ -103,7 +105,8 @@ impl SessionOpener {
             Some(folder) if is_folder(folder).await => folder.to_owned(),
             _ => params::default_cwd(&launch),
         };
-        self.pool.unowned(ProcessSpec { launch, profile, cwd }).await
+        let principal = PrincipalKey::of_client(client);
+        self.pool.unowned(ProcessSpec { launch, principal, profile, cwd }).await
     }
 
     /// The session of the thread's binding, if it is open, and either with its client's params or not to be reopened.
@@ -139,7 +142,7 @@ impl SessionOpener {
     pub(super) async fn begin(
         &self,
         thread: &ThreadContext,
-        requester: Requester<'_>,
+        requester: &Requester<'_>,
         state: &mut ThreadState,
         binding: Option<SessionBinding>,
     ) -> Result<SessionLease, AgentFailure> {
@@ -164,7 +167,7 @@ impl SessionOpener {
     pub(super) async fn reopen(
         &self,
         thread: &ThreadContext,
-        requester: Requester<'_>,
+        requester: &Requester<'_>,
         state: &mut ThreadState,
         (remote, binding): (&str, SessionBinding),
     ) -> Result<ReopenedSession, AgentFailure> {
@@ -211,12 +214,12 @@ impl SessionOpener {
         let binding = context.thread_context().binding().await?;
         let binding = binding.map(|binding| SessionBinding::read(&binding.capabilities));
         let remembered = binding.and_then(|binding| binding.auth_method);
-        self.authenticate(Requester::run(None), process, failure, remembered).await
+        self.authenticate(&Requester::run(context, None), process, failure, remembered).await
     }
 
     async fn authenticate(
         &self,
-        requester: Requester<'_>,
+        requester: &Requester<'_>,
         process: &Process,
         failure: AgentFailure,
         remembered: Option<String>,
@@ -224,17 +227,18 @@ impl SessionOpener {
         let launch = self.launch();
         let methods = (launch.auth_method.as_deref(), remembered.as_deref());
         let Requester { client, auth, .. } = requester;
-        self.authentication.authenticate(client, process, failure, auth, methods).await
+        self.authentication.authenticate(*client, process, failure, *auth, methods).await
     }
 
     pub(super) fn binding(&self, session: &Session, remembered: Option<&str>) -> SessionBinding {
-        session.params().to_binding(self.authentication.method(remembered))
+        let method = self.authentication.method(session.process(), remembered);
+        session.params().to_binding(method)
     }
 
     async fn start(
         &self,
         thread: &ThreadContext,
-        requester: Requester<'_>,
+        requester: &Requester<'_>,
         state: &ThreadState,
         binding: SessionBinding,
     ) -> Result<(SessionStart, ProcessLease), AgentFailure> {
@@ -244,7 +248,8 @@ impl SessionOpener {
         params::check_cwd(&launch, &params).await?;
         let profile = Profile::of(&launch, requester.profile);
         let cwd = params::process_cwd(&launch, &params);
-        let spec = ProcessSpec { launch: Arc::clone(&launch), profile, cwd };
+        let principal = requester.principal.clone();
+        let spec = ProcessSpec { launch: Arc::clone(&launch), principal, profile, cwd };
         let (lease, slot) = match launch.processes {
             Processes::Thread => (self.pool.of_thread(spec, thread.key()).await?, None),
             Processes::Shared => {
@@ -308,11 +313,17 @@ async fn is_folder(path: &Path) -> bool {
 
 impl<'a> Requester<'a> {
     pub(super) fn client(client: &'a Arc<dyn Client>) -> Self {
-        Self { profile: Some(client.profile()), client: Some(client), auth: AuthMode::AsChosen }
+        Self {
+            principal: PrincipalKey::of_client(client.as_ref()),
+            profile: Some(client.profile()),
+            client: Some(client),
+            auth: AuthMode::AsChosen,
+        }
     }
 
     /// A run, whose client has this profile.
-    pub(super) fn run(profile: Option<&'a ClientProfile>) -> Self {
-        Self { profile, client: None, auth: AuthMode::Always }
+    pub(super) fn run(context: &RunContext, profile: Option<&'a ClientProfile>) -> Self {
+        let principal = PrincipalKey::of_run(context);
+        Self { principal, profile, client: None, auth: AuthMode::Always }
     }
 }

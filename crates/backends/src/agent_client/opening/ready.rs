@@ -112,9 +112,9 @@ impl SessionOpener {
                     }
                     None => {
                         let client = context.client();
-                        let requester = Requester::run(client.as_ref());
+                        let requester = Requester::run(context, client.as_ref());
                         let bound = (&*row.remote, binding);
-                        let reopened = self.reopen(&thread, requester, &mut state, bound).await?;
+                        let reopened = self.reopen(&thread, &requester, &mut state, bound).await?;
                         (reopened, Some(missed))
                     }
                 }
@@ -143,8 +143,8 @@ impl SessionOpener {
         forgotten: Option<String>,
     ) -> Result<ReopenedSession, AgentFailure> {
         let (client, thread) = (context.client(), context.thread_context());
-        let requester = Requester::run(client.as_ref());
-        let session = self.begin(&thread, requester, state, binding).await?;
+        let requester = Requester::run(context, client.as_ref());
+        let session = self.begin(&thread, &requester, state, binding).await?;
         Ok(ReopenedSession { session, forgotten })
     }
 }

@@ -1,5 +1,6 @@
 //! How the server authenticates with an agent that asks for it.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
@@ -7,16 +8,20 @@ use trilogue_domain::lock;
 use trilogue_runtime::Client;
 
 use super::CLIENT_CALL_TIMEOUT;
+use super::principal::PrincipalKey;
 use super::process::Process;
 use crate::agent_client::failure::AgentFailure;
 
-/// The method that was used last, for all processes of an agent.
+/// The most principals whose sign-ins are remembered. A logout is remembered beyond that: only an administrator creates principals.
+const MAX_SIGNED_IN: usize = 4_096;
+
+/// The method that each principal used last, for all its processes of an agent.
 #[derive(Debug, Default)]
-pub(crate) struct Authentication(Mutex<State>);
+pub(crate) struct Authentication(Mutex<HashMap<PrincipalKey, State>>);
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 enum State {
-    /// The server has just started: the method in the thread's binding is used.
+    /// Nothing since the server started: the method in the thread's binding is used.
     #[default]
     NotYet,
     SignedIn(String),
@@ -47,7 +52,7 @@ impl Authentication {
         (configured, remembered): (Option<&str>, Option<&str>),
     ) -> Result<(), AgentFailure> {
         const METHOD: &str = "authenticate";
-        let state = lock(&self.0).clone();
+        let state = self.state(process.principal());
         if state == State::SignedOut {
             return Err(failure);
         }
@@ -67,21 +72,31 @@ impl Authentication {
             }
             Err(refused) => return Err(refused.for_method(process.agent(), METHOD)),
         }
-        *lock(&self.0) = State::SignedIn(method);
+        self.signed_in(process.principal(), Some(method));
         Ok(())
     }
 
-    /// The method that was used last; `remembered` if there was none since the server started.
-    pub(crate) fn method(&self, remembered: Option<&str>) -> Option<String> {
-        lock(&self.0).method(remembered)
+    /// The method that the principal of this process used last; `remembered` if there was none since the server started.
+    pub(crate) fn method(&self, process: &Process, remembered: Option<&str>) -> Option<String> {
+        self.state(process.principal()).method(remembered)
     }
 
-    pub(crate) fn signed_in(&self, method: Option<String>) {
-        *lock(&self.0) = method.map_or(State::NotYet, State::SignedIn);
+    pub(crate) fn signed_in(&self, principal: &PrincipalKey, method: Option<String>) {
+        let mut states = lock(&self.0);
+        match method {
+            Some(method) if states.len() < MAX_SIGNED_IN || states.contains_key(principal) => {
+                states.insert(principal.clone(), State::SignedIn(method));
+            }
+            _ => drop(states.remove(principal)),
+        }
     }
 
-    pub(crate) fn signed_out(&self) {
-        *lock(&self.0) = State::SignedOut;
+    pub(crate) fn signed_out(&self, principal: &PrincipalKey) {
+        lock(&self.0).insert(principal.clone(), State::SignedOut);
+    }
+
+    fn state(&self, principal: &PrincipalKey) -> State {
+        lock(&self.0).get(principal).cloned().unwrap_or_default()
     }
 }
 

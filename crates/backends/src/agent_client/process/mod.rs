@@ -8,6 +8,7 @@ mod ignored_lines;
 mod initialize;
 mod lease;
 mod pool;
+mod principal;
 #[expect(clippy::module_inception, reason = "the room is named after its most important type")]
 mod process;
 mod profile;
@@ -16,6 +17,7 @@ pub(super) use authentication::{AuthMode, Authentication};
 pub(super) use greeting::{GreetingCache, json_of};
 pub(super) use lease::ProcessLease;
 pub(super) use pool::{OpeningGuard, Pool, ProcessSpec};
+pub(super) use principal::PrincipalKey;
 pub(super) use process::Process;
 pub(super) use profile::Profile;
 

@@ -14,6 +14,7 @@ use trilogue_domain::{ThreadKey, lock};
 use super::breaker::Breaker;
 use super::greeting::GreetingCache;
 use super::lease::ProcessLease;
+use super::principal::PrincipalKey;
 use super::process::{PoolContext, Process};
 use super::profile::Profile;
 use crate::agent_client::failure::AgentFailure;
@@ -40,6 +41,7 @@ pub(crate) struct Pool {
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessSpec {
     pub(crate) launch: Arc<Launch>,
+    pub(crate) principal: PrincipalKey,
     pub(crate) profile: Profile,
     pub(crate) cwd: PathBuf,
 }
@@ -164,12 +166,13 @@ impl Pool {
         &self.starting
     }
 
-    pub(crate) fn all_unowned(&self) -> Vec<Arc<Process>> {
-        self.alive(|entry| entry.thread.is_none())
+    /// The processes of a principal that belong to no thread.
+    pub(crate) fn unowned_of(&self, principal: &PrincipalKey) -> Vec<Arc<Process>> {
+        self.alive(|entry| entry.thread.is_none() && entry.process.principal() == principal)
     }
 
-    pub(crate) fn all(&self) -> Vec<Arc<Process>> {
-        self.alive(|_| true)
+    pub(crate) fn all_of(&self, principal: &PrincipalKey) -> Vec<Arc<Process>> {
+        self.alive(|entry| entry.process.principal() == principal)
     }
 
     pub(crate) fn all_of_thread(&self, thread: ThreadKey) -> Vec<Arc<Process>> {
@@ -232,17 +235,16 @@ impl Pool {
         self.breaker.check(&self.agent)?;
         let guard = self.room(&spec.launch).await?;
         self.children.make_room().await?;
-        let ProcessSpec { launch, profile, cwd } = spec;
+        let (launch, cwd) = (Arc::clone(&spec.launch), spec.cwd.clone());
         let shared = PoolContext {
             agent: &self.agent,
             children: &self.children,
             breaker: &self.breaker,
             changed: &self.state.changed,
         };
-        let process =
-            Process::start(shared, &launch, profile, &cwd).await.inspect_err(|failure| {
-                self.breaker.failed(&failure.text());
-            })?;
+        let process = Process::start(shared, spec).await.inspect_err(|failure| {
+            self.breaker.failed(&failure.text());
+        })?;
         self.has_started.store(true, Ordering::Release);
         self.greetings.insert(&launch, process.profile(), process.greeting().clone());
         let lease = process.lease();
@@ -395,10 +397,12 @@ impl ProcessTable {
 impl PoolEntry {
     /// Whether it was started by this specification, wherever.
     fn fits(&self, spec: &ProcessSpec) -> bool {
-        *self.process.profile() == spec.profile && Arc::ptr_eq(&self.launch, &spec.launch)
+        *self.process.profile() == spec.profile
+            && *self.process.principal() == spec.principal
+            && Arc::ptr_eq(&self.launch, &spec.launch)
     }
 
-    /// Whether it can go on for this specification, in its folder.
+    /// Whether it can go on for this specification, in its folder. A thread keeps its process, whichever principal uses the thread.
     fn fits_in(&self, spec: &ProcessSpec) -> bool {
         self.process.profile().serves(&spec.profile)
             && Arc::ptr_eq(&self.launch, &spec.launch)

@@ -1,6 +1,5 @@
 use std::collections::HashSet;
 use std::fmt;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,14 +19,18 @@ use super::greeting::json_of;
 use super::ignored_lines::IgnoredLines;
 use super::initialize::initialize;
 use super::lease::{Leases, ProcessLease};
+use super::pool::ProcessSpec;
+use super::principal::PrincipalKey;
 use super::profile::Profile;
 use crate::agent_client::failure::AgentFailure;
-use crate::agent_client::launch::{Launch, Processes};
+use crate::agent_client::launch::Processes;
 use crate::agent_client::routing::{CallOrigin, Router};
 use crate::child::{Child, Children, IdleChild, Program};
 
 pub(crate) struct Process {
     agent: Arc<str>,
+    /// For whom it was started.
+    principal: PrincipalKey,
     child: Child,
     peer: Peer,
     profile: Profile,
@@ -59,15 +62,13 @@ pub(super) struct PoolContext<'a> {
 impl Process {
     pub(super) async fn start(
         shared: PoolContext<'_>,
-        launch: &Launch,
-        profile: Profile,
-        cwd: &Path,
+        spec: ProcessSpec,
     ) -> Result<Arc<Self>, AgentFailure> {
-        let agent = shared.agent;
+        let (agent, launch) = (shared.agent, &*spec.launch);
         let program = Program {
             name: agent,
             command: &launch.command,
-            cwd,
+            cwd: &spec.cwd,
             env: &launch.env,
             inherit: &launch.inherit,
         };
@@ -82,12 +83,13 @@ impl Process {
         let handler = Arc::clone(&router) as Arc<dyn Handler>;
         let peer = Peer::start(started.output, started.input, handler, options);
         let ends = (&started.child, &peer);
-        let (greeting, answer) = initialize(agent, ends, launch, &profile).await?;
+        let (greeting, answer) = initialize(agent, ends, launch, &spec.profile).await?;
         Ok(Arc::new(Self {
             agent: Arc::clone(agent),
+            principal: spec.principal,
             child: started.child,
             peer,
-            profile,
+            profile: spec.profile,
             capabilities: answer.agent_capabilities.unwrap_or_default(),
             auth_methods: answer.auth_methods,
             greeting: json_of(greeting),
@@ -119,6 +121,10 @@ impl Process {
 
     pub(crate) fn agent(&self) -> &Arc<str> {
         &self.agent
+    }
+
+    pub(super) fn principal(&self) -> &PrincipalKey {
+        &self.principal
     }
 
     pub(crate) fn peer(&self) -> &Peer {

@@ -9,10 +9,10 @@ use trilogue_backends::permission::{Rule, RuleText, Rules, Verdict};
 use trilogue_backends::workspace::Files;
 use trilogue_domain::event::InterruptEvent;
 use trilogue_domain::interrupt::Effect;
-use trilogue_domain::{Answer, Body, Code, InterruptKind, Json, Resolution, RunStatus};
+use trilogue_domain::{Answer, Body, Code, InterruptKind, Json, Principal, Resolution, RunStatus};
 use trilogue_runtime::{CallError, Client, ClientProfile};
 
-use super::rig::{HEARD, Rig, editor, json};
+use super::rig::{HEARD, Rig, alice, editor, json};
 
 fn option(rig_interrupt: &trilogue_domain::Interrupt, effect: Effect) -> Answer {
     let mut options = rig_interrupt.options.iter();
@@ -262,12 +262,16 @@ async fn rules_decide_about_files_and_terminals_of_ours_too() {
 
 /// An editor that answers everything with what it was asked.
 #[derive(Debug)]
-struct Editor(ClientProfile);
+struct Editor(ClientProfile, Principal);
 
 #[async_trait]
 impl Client for Editor {
     fn profile(&self) -> &ClientProfile {
         &self.0
+    }
+
+    fn principal(&self) -> &Principal {
+        &self.1
     }
 
     async fn call(&self, method: &str, params: Json) -> Result<Json, CallError> {
@@ -286,8 +290,10 @@ impl Client for Editor {
 
 #[tokio::test]
 async fn the_prompting_client_serves_what_is_forwarded() {
-    let client =
-        Arc::new(Editor(editor(r#"{"fs":{"readTextFile":true,"writeTextFile":true},"x":{}}"#)));
+    let client = Arc::new(Editor(
+        editor(r#"{"fs":{"readTextFile":true,"writeTextFile":true},"x":{}}"#),
+        alice(),
+    ));
     let script = "init\nread:/a/b\nwrite:/a:b\next";
     for forward in [true, false] {
         let rig = Rig::with(&[], |launch| {

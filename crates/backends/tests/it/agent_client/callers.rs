@@ -4,21 +4,22 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use trilogue_domain::Json;
+use trilogue_domain::{Json, Principal};
 use trilogue_runtime::{CallError, Client, ClientProfile};
 
-use super::rig::{Rig, caller, editor, until};
+use super::rig::{Rig, alice, caller, editor, until};
 
 /// A client that goes wherever it is asked to.
 #[derive(Debug)]
 struct Browser {
     profile: ClientProfile,
+    principal: Principal,
     heard: Mutex<Vec<(String, Value)>>,
 }
 
 impl Browser {
     fn new() -> Arc<Self> {
-        Arc::new(Self { profile: editor("{}"), heard: Mutex::default() })
+        Arc::new(Self { profile: editor("{}"), principal: alice(), heard: Mutex::default() })
     }
 
     fn heard(&self) -> Vec<(String, Value)> {
@@ -30,6 +31,10 @@ impl Browser {
 impl Client for Browser {
     fn profile(&self) -> &ClientProfile {
         &self.profile
+    }
+
+    fn principal(&self) -> &Principal {
+        &self.principal
     }
 
     async fn call(&self, method: &str, params: Json) -> Result<Json, CallError> {

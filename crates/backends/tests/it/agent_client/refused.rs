@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use trilogue_domain::{Code, Json, Outcome, RunStatus};
+use trilogue_domain::{Code, Json, Outcome, Principal, RunStatus};
 use trilogue_runtime::{CallError, Client, ClientProfile, RunRequest, ThreadChoice};
 use trilogue_wire::jsonrpc::DEFAULT_MAX_LINE_BYTES;
 
-use super::rig::{HEARD, Rig, editor, json, settle, until};
+use super::rig::{HEARD, Rig, alice, editor, json, settle, until};
 use crate::harness::{new_run, said};
 
 #[tokio::test]
@@ -77,12 +77,16 @@ async fn the_configuration_of_a_run_sets_the_session_or_is_refused_with_what_the
 
 /// A client that does whatever it is asked.
 #[derive(Debug)]
-struct Willing(ClientProfile);
+struct Willing(ClientProfile, Principal);
 
 #[async_trait]
 impl Client for Willing {
     fn profile(&self) -> &ClientProfile {
         &self.0
+    }
+
+    fn principal(&self) -> &Principal {
+        &self.1
     }
 
     async fn call(&self, _: &str, _: Json) -> Result<Json, CallError> {
@@ -96,7 +100,7 @@ impl Client for Willing {
 async fn what_is_only_ever_told_is_no_request() {
     let rig = Rig::new(&["--heard", "{store}-heard"]).await;
     let row = rig.store.thread(&rig.by.scope(), &rig.thread).await.unwrap().unwrap();
-    let attached = rig.runtime.attach(&row, Arc::new(Willing(editor("{}"))));
+    let attached = rig.runtime.attach(&row, Arc::new(Willing(editor("{}"), alice())));
     attached.take_control();
     let asked = ["session/update", "elicitation/complete", "_more/later"];
     let lines: Vec<_> = (asked.iter())

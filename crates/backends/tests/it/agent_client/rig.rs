@@ -12,7 +12,9 @@ use trilogue_backends::agent_client::Launch;
 use trilogue_backends::child::Children;
 use trilogue_backends::permission::Rules;
 use trilogue_domain::event::{MessageEvent, Original, StateEvent};
-use trilogue_domain::{AgentName, Answer, Body, Error, Input, Json, Message, ThreadId, Transcript};
+use trilogue_domain::{
+    AgentName, Answer, Body, Error, Input, Json, Message, Principal, ThreadId, Transcript,
+};
 use trilogue_mapping::agent_client::Originals;
 use trilogue_runtime::{
     AnswerTo, Backend, CallError, Client, ClientProfile, NewThread, RunRequest, Sessions,
@@ -20,6 +22,7 @@ use trilogue_runtime::{
 };
 use trilogue_sdk::Card;
 use trilogue_store::rows::RunRow;
+use trilogue_testkit::parts::principal;
 
 use crate::harness::{DEADLINE, Harness, new_run, said};
 
@@ -253,24 +256,43 @@ pub(crate) fn editor(capabilities: &str) -> ClientProfile {
 
 /// One that asks for something of its own, and refuses whatever it is asked.
 pub(crate) fn caller(capabilities: &str) -> Arc<dyn Client> {
-    Arc::new(Caller(editor(capabilities), None))
+    Arc::new(Caller { profile: editor(capabilities), principal: alice(), folder: None })
 }
 
 pub(crate) fn caller_in(folder: &Path) -> Arc<dyn Client> {
-    Arc::new(Caller(editor("{}"), Some(folder.to_owned())))
+    let folder = Some(folder.to_owned());
+    Arc::new(Caller { profile: editor("{}"), principal: alice(), folder })
+}
+
+/// The same in another name.
+pub(crate) fn caller_as(principal: &Principal) -> Arc<dyn Client> {
+    Arc::new(Caller { profile: editor("{}"), principal: principal.clone(), folder: None })
+}
+
+/// Whose harness this is.
+pub(crate) fn alice() -> Principal {
+    principal("default", "alice")
 }
 
 #[derive(Debug)]
-struct Caller(ClientProfile, Option<PathBuf>);
+struct Caller {
+    profile: ClientProfile,
+    principal: Principal,
+    folder: Option<PathBuf>,
+}
 
 #[async_trait]
 impl Client for Caller {
     fn profile(&self) -> &ClientProfile {
-        &self.0
+        &self.profile
+    }
+
+    fn principal(&self) -> &Principal {
+        &self.principal
     }
 
     fn folder(&self) -> Option<&Path> {
-        self.1.as_deref()
+        self.folder.as_deref()
     }
 
     async fn call(&self, method: &str, _: Json) -> Result<Json, CallError> {

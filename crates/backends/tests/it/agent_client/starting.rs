@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use trilogue_domain::RunStatus;
+use trilogue_backends::agent_client::Processes;
+use trilogue_domain::{Principal, PrincipalId, RunStatus};
 
-use super::rig::{Rig, caller, json};
+use super::rig::{Rig, alice, caller, caller_as, json};
 use crate::harness::failure;
 
 #[tokio::test]
@@ -20,6 +21,34 @@ async fn after_a_logout_nobody_signs_in_but_a_client() {
     sessions.call(None, &caller, "authenticate", by_key).await.unwrap();
     assert_eq!(rig.run(&second, "say:in").await.status, RunStatus::Completed);
     rig.end().await;
+}
+
+#[tokio::test]
+async fn a_logout_concerns_the_principal_that_asks_for_it_and_no_other() {
+    for processes in [Processes::Thread, Processes::Shared] {
+        let mut rig = Rig::with(&["--auth", "key"], |launch| launch.processes = processes).await;
+        let alices = rig.thread().await;
+        let run = rig.run(&alices, "pid").await;
+        let alices_process = rig.said(&run).await;
+        let bob = Principal { id: PrincipalId::parse("bob").unwrap(), ..alice() };
+        let alice = std::mem::replace(&mut rig.by, bob.clone());
+        let bobs = rig.thread().await;
+        let run = rig.run(&bobs, "pid").await;
+        let bobs_process = rig.said(&run).await;
+        assert_ne!(alices_process, bobs_process, "principals share no process");
+        rig.sessions().call(None, &caller_as(&bob), "logout", json("{}")).await.unwrap();
+        let another = rig.thread().await;
+        assert_eq!(rig.run(&another, "say:out").await.status, RunStatus::Failed);
+        rig.by = alice;
+        // Her process is signed in still, and so is each new one.
+        let run = rig.run(&alices, "pid").await;
+        assert_eq!(rig.said(&run).await, alices_process, "{:?}", run.outcome);
+        let another = rig.thread().await;
+        assert_eq!(rig.run(&another, "say:in").await.status, RunStatus::Completed);
+        rig.sessions().call(None, &caller("{}"), "logout", json("{}")).await.unwrap();
+        assert_eq!(rig.run(&alices, "say:out").await.status, RunStatus::Failed);
+        rig.end().await;
+    }
 }
 
 #[tokio::test]

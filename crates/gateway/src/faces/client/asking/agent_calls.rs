@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use tokio::sync::oneshot;
-use trilogue_domain::{Json, ThreadId};
+use trilogue_domain::{Json, Principal, ThreadId};
 use trilogue_mapping::native::json;
 use trilogue_runtime::{CallError, Client, ClientProfile};
 use trilogue_wire::agent_client::{ClientCapabilities, Gate, Side, method, splice};
@@ -36,6 +36,7 @@ pub(crate) struct AgentCalls {
     folder: Option<PathBuf>,
     /// The client's own request that the agent's call is about.
     request: Option<Id<'static>>,
+    principal: Arc<Principal>,
     profile: ClientProfile,
     capabilities: ClientCapabilities,
 }
@@ -53,6 +54,7 @@ impl AgentCalls {
             session: Some(session.clone()),
             folder: None,
             request: None,
+            principal: Arc::clone(&connection.principal),
             profile: handshake.profile.clone(),
             capabilities: handshake.client.clone(),
         }
@@ -75,8 +77,10 @@ impl AgentCalls {
     ) -> Arc<dyn Client> {
         let request = REQUEST.try_with(Id::clone).ok();
         let folder = connection.folder.clone();
+        let principal = Arc::clone(&connection.principal);
         let connection = Arc::downgrade(connection);
-        Arc::new(Self { connection, session: None, folder, request, profile, capabilities })
+        let session = None;
+        Arc::new(Self { connection, session, folder, request, principal, profile, capabilities })
     }
 
     /// The parameters with the id of our session or of the client's request in place of the agent's.
@@ -120,6 +124,10 @@ impl AgentCalls {
 impl Client for AgentCalls {
     fn profile(&self) -> &ClientProfile {
         &self.profile
+    }
+
+    fn principal(&self) -> &Principal {
+        &self.principal
     }
 
     fn folder(&self) -> Option<&Path> {

@@ -1,0 +1,22 @@
+use trilogue_domain::{PrincipalId, TenantId};
+use trilogue_runtime::{Client, RunContext};
+
+/// A principal, unique over all tenants. It has processes and sign-ins of its own: what it does with them concerns no other principal.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct PrincipalKey {
+    tenant: TenantId,
+    principal: PrincipalId,
+}
+
+// === impl PrincipalKey ===
+
+impl PrincipalKey {
+    pub(crate) fn of_client(client: &dyn Client) -> Self {
+        let principal = client.principal();
+        Self { tenant: principal.tenant.clone(), principal: principal.id.clone() }
+    }
+
+    pub(crate) fn of_run(context: &RunContext) -> Self {
+        Self { tenant: context.tenant().clone(), principal: context.principal().clone() }
+    }
+}
