@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use metrics::counter;
 use serde_json::Value;
 use tokio::sync::{Notify, Semaphore};
 use trilogue_domain::error::Result;
@@ -17,6 +18,8 @@ use crate::request::Options;
 use crate::services::Services;
 use crate::workers::{LEASE, MAX_SLEEP, REST, until_closing};
 
+/// Items that were put off because their target or principal has its share of deliveries, by kind.
+const POSTPONED: &str = "trilogue_callback_postponed_total";
 /// How often a lease is lengthened while its callback is under way.
 const EXTEND_EVERY: Duration = Duration::from_secs(10);
 /// The attempts to deliver a notice: later the news is old.
@@ -52,7 +55,7 @@ async fn serve(services: Arc<Services>, kind: WorkerKind, sender: Arc<dyn Delive
                     let slot = match slots.enter(&claim.item) {
                         Ok(slot) => slot,
                         Err(delay) => {
-                            postpone(&services, &claim, delay).await;
+                            postpone(&services, kind, &claim, delay).await;
                             continue;
                         }
                     };
@@ -86,7 +89,8 @@ async fn serve(services: Arc<Services>, kind: WorkerKind, sender: Arc<dyn Delive
 }
 
 /// Puts a claimed item back whose target is busy.
-async fn postpone(services: &Services, claim: &Claim, delay: Duration) {
+async fn postpone(services: &Services, kind: WorkerKind, claim: &Claim, delay: Duration) {
+    counter!(POSTPONED, "kind" => kind.queue_kind().as_str()).increment(1);
     let again = RetryDecision::Postpone(services.clock.now().after(delay));
     if let Err(error) = services.store.abandon(claim, again, "its target is busy").await {
         // Its lease ends by itself.

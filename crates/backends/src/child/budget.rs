@@ -3,12 +3,18 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
+use metrics::counter;
 use tokio::time::Instant;
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::lock;
 
 use super::tree::Census;
 use super::{Child, Children};
+
+/// Starts that the budget refused.
+const REFUSED: &str = "trilogue_agent_processes_refused_total";
+/// Idle processes that were stopped for others.
+const STOPPED: &str = "trilogue_agent_processes_stopped_total";
 
 /// The most that the children of a server may use together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,10 +73,12 @@ impl Children {
                 .collect();
             idle.sort_by_key(|(since, _)| *since);
             let Some((_, idle)) = idle.into_iter().find(|(_, child)| child.retire()) else {
+                counter!(REFUSED).increment(1);
                 return Err(Error::new(Code::Overloaded, excess).hint(
                     "wait until an agent is idle, or raise `runtime.max_agent_processes` or `runtime.max_agent_memory`",
                 ));
             };
+            counter!(STOPPED).increment(1);
             tracing::info!(reason = excess, "stopping an idle process of an agent");
             let instance = idle.child().instance();
             let mut running = self.running.subscribe();

@@ -131,7 +131,8 @@ impl Drop for LevelGuard<'_> {
 }
 
 /// The metrics in the exposition format of Prometheus, with what is measured when somebody looks; `None` when another recorder was installed first.
-pub(crate) fn render(body_bytes: usize) -> Option<String> {
+pub(crate) fn render(is_ready: bool, body_bytes: usize) -> Option<String> {
+    gauge!(names::READY).set(if is_ready { 1.0 } else { 0.0 });
     gauge!(names::BODY_BYTES).set(body_bytes as f64);
     let set = |name: &'static str, count: Option<u64>| {
         if let Some(count) = count {

@@ -2,6 +2,8 @@
 
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
+/// 1 while the server takes work, as `/readyz` says.
+pub const READY: &str = "trilogue_ready";
 pub const REQUESTS: &str = "trilogue_http_requests_total";
 pub const REQUEST_SECONDS: &str = "trilogue_http_request_seconds";
 pub const REFUSED: &str = "trilogue_http_refused_total";
@@ -13,6 +15,7 @@ pub const RELIEVED_CONNECTIONS: &str = "trilogue_http_relieved_connections_total
 pub const ACCEPT_FAILURES: &str = "trilogue_http_accept_failures_total";
 pub const STALLED_RESPONSES: &str = "trilogue_http_stalled_responses_total";
 pub const BODY_BYTES: &str = "trilogue_http_body_bytes";
+pub const REFUSED_BODIES: &str = "trilogue_http_refused_bodies_total";
 pub const OPEN_DESCRIPTORS: &str = "trilogue_open_descriptors";
 pub const MAX_DESCRIPTORS: &str = "trilogue_max_descriptors";
 pub const CONNECTIONS: &str = "trilogue_http_connections";
@@ -24,8 +27,15 @@ pub const REPEATED_IDS: &str = "trilogue_client_repeated_ids_total";
 /// Lines of hosted agents that were let go by, by agent and by kind: `noise`, which was no message, and `oversize`.
 pub const IGNORED_LINES: &str = "trilogue_agent_ignored_lines_total";
 pub const DELIVERIES: &str = "trilogue_callback_deliveries_total";
+/// Callbacks and notices that were put off, by kind. The runtime counts them.
+pub const POSTPONED_DELIVERIES: &str = "trilogue_callback_postponed_total";
+/// Starts that the budget of agent processes refused. The backends count them.
+pub const REFUSED_PROCESSES: &str = "trilogue_agent_processes_refused_total";
+/// Idle processes that were stopped for others. The backends count them.
+pub const STOPPED_PROCESSES: &str = "trilogue_agent_processes_stopped_total";
 
 pub(crate) fn describe() {
+    describe_gauge!(READY, "Whether the server takes work: 1 or 0, as /readyz says");
     describe_counter!(REQUESTS, "Requests that were answered, by operation and status class");
     describe_histogram!(
         REQUEST_SECONDS,
@@ -54,6 +64,10 @@ pub(crate) fn describe() {
         "Responses on HTTP/2 that were abandoned because the client took nothing of them"
     );
     describe_gauge!(BODY_BYTES, Unit::Bytes, "Bytes of request bodies that the server holds");
+    describe_counter!(
+        REFUSED_BODIES,
+        "Request bodies that were refused because the server held as many bytes as it may"
+    );
     describe_gauge!(OPEN_DESCRIPTORS, "Open file descriptors of the process");
     describe_gauge!(MAX_DESCRIPTORS, "The most file descriptors that the process may have");
     describe_gauge!(CONNECTIONS, "Open connections");
@@ -67,4 +81,16 @@ pub(crate) fn describe() {
         "Lines of hosted agents that were let go by, by agent and by kind"
     );
     describe_counter!(DELIVERIES, "Callback deliveries, by outcome");
+    describe_counter!(
+        POSTPONED_DELIVERIES,
+        "Callbacks and notices that were put off because their target or principal has its share of deliveries, by kind"
+    );
+    describe_counter!(
+        REFUSED_PROCESSES,
+        "Agent processes that were not started because all processes use up the budget"
+    );
+    describe_counter!(
+        STOPPED_PROCESSES,
+        "Idle agent processes that were stopped because others needed the budget"
+    );
 }

@@ -10,10 +10,12 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
+use metrics::{Counter, counter};
 use serde::de::DeserializeOwned;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error};
 
+use crate::core::metric_names::REFUSED_BODIES;
 use crate::core::options::Options;
 
 /// The bytes of bodies that the whole server holds.
@@ -21,6 +23,8 @@ use crate::core::options::Options;
 pub(crate) struct BodyBudget {
     max_bytes: usize,
     held: AtomicUsize,
+    /// Request bodies that were refused.
+    refused: Counter,
 }
 
 /// The part of the budget that one request holds.
@@ -107,7 +111,8 @@ pub(crate) fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
 
 impl BodyBudget {
     pub(crate) fn new(max_bytes: usize) -> Arc<Self> {
-        Arc::new(Self { max_bytes, held: AtomicUsize::new(0) })
+        let refused = counter!(REFUSED_BODIES);
+        Arc::new(Self { max_bytes, held: AtomicUsize::new(0), refused })
     }
 
     /// The bytes that are held now.
@@ -155,6 +160,7 @@ impl Body for CountedBody<'_> {
         if let Some(bytes) = frame.data_ref()
             && let Err(spent) = self.held.grow(bytes.len())
         {
+            self.held.budget.refused.increment(1);
             return Poll::Ready(Some(Err(spent.into())));
         }
         Poll::Ready(Some(Ok(frame)))

@@ -250,8 +250,7 @@ async fn status_health_and_metrics_say_what_they_should_and_no_more() {
     assert_eq!(text(&status, "/durability"), "memory");
     assert_eq!(status["store"]["runs"], 1);
     assert_eq!(rig.stranger().get("/metrics").await.unwrap().status, 401);
-    let metrics = rig.alice().get("/metrics").await.unwrap();
-    let metrics = String::from_utf8(metrics.body.to_vec()).unwrap();
+    let metrics = rig.metrics().await;
     assert!(
         metrics.contains("trilogue_http_requests_total{operation=\"create_run\",status=\"2xx\"}"),
         "{metrics}"

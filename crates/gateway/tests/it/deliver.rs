@@ -264,4 +264,10 @@ async fn a_target_that_does_not_answer_delays_no_other() {
     let another = tokio::time::timeout(Duration::from_millis(200), silent.accept()).await;
     assert!(another.is_err(), "a ninth delivery to one target");
     assert!(scene.dead().await.is_empty(), "what waits for its target is not given up");
+    let metrics = scene.rig.metrics().await;
+    let postponed = metrics.lines().find_map(|line| {
+        line.strip_prefix("trilogue_callback_postponed_total{kind=\"callback\"} ")
+    });
+    let postponed: u64 = postponed.unwrap_or_else(|| panic!("{metrics}")).parse().unwrap();
+    assert!(postponed >= 92, "all but eight of a hundred: {postponed}");
 }

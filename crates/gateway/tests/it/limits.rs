@@ -228,8 +228,7 @@ async fn one_peer_leaves_connections_to_others() {
     }
     assert!(stream_from(&rig, greedy).await.is_none());
     held.push(stream_from(&rig, other).await.expect("somebody else gets in"));
-    let metrics = rig.alice().get("/metrics").await.unwrap();
-    let metrics = String::from_utf8(metrics.body.to_vec()).unwrap();
+    let metrics = rig.metrics().await;
     assert!(metrics.contains("trilogue_http_refused_connections_total 1\n"), "{metrics}");
     for name in ["trilogue_open_descriptors ", "trilogue_max_descriptors "] {
         assert!(metrics.contains(name), "{name}: {metrics}");
@@ -249,8 +248,7 @@ async fn request_bodies_have_a_budget_for_the_whole_server() {
     );
     let (begin, end) = body.split_at(body.len() - 1);
     let held = async || {
-        let metrics = rig.alice().get("/metrics").await.unwrap();
-        let metrics = String::from_utf8(metrics.body.to_vec()).unwrap();
+        let metrics = rig.metrics().await;
         let value = metrics.lines().find_map(|it| it.strip_prefix("trilogue_http_body_bytes "));
         value.unwrap().parse::<usize>().unwrap()
     };
@@ -268,6 +266,11 @@ async fn request_bodies_have_a_budget_for_the_whole_server() {
         .unwrap();
     assert_eq!((refused.status, refused.code().as_str()), (429, "overloaded"));
     assert_eq!(refused.headers["retry-after"], "1");
+    let metrics = rig.metrics().await;
+    assert!(metrics.contains("trilogue_http_refused_bodies_total 1\n"), "{metrics}");
+    // Others are served: a load balancer does not leave.
+    assert_eq!(rig.stranger().get("/readyz").await.unwrap().status, 200);
+    assert!(metrics.contains("trilogue_ready 1\n"), "{metrics}");
     assert_eq!(rig.run("a small one").await["status"], "completed");
     announced.write_all(end.as_bytes()).await.unwrap();
     let mut answer = String::new();

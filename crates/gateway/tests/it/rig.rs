@@ -202,6 +202,11 @@ impl Rig {
         self.as_("alpha", "alice")
     }
 
+    pub(crate) async fn metrics(&self) -> String {
+        let metrics = self.alice().get("/metrics").await.unwrap();
+        String::from_utf8(metrics.body.to_vec()).unwrap()
+    }
+
     pub(crate) async fn run(&self, input: &str) -> Value {
         let body = json!({"agent": "puppet", "input": input});
         self.alice().post("/api/v1/runs", &body).await.unwrap().ok().unwrap()

@@ -313,6 +313,11 @@ impl Scripted {
                 let interrupt = Box::new(Interrupt { prompt, ..interrupt(InterruptKind::Form) });
                 return Ok(Some(Ending::Suspended { interrupt, saved: Json::null() }));
             }
+            "suspend-for" => {
+                let patience = Some(Duration::from_secs(rest.parse().unwrap()));
+                let interrupt = Box::new(Interrupt { patience, ..interrupt(InterruptKind::Form) });
+                return Ok(Some(Ending::Suspended { interrupt, saved: Json::null() }));
+            }
             "ask-with" => {
                 let prompt = vec![part(rest)];
                 let question = Interrupt { prompt, ..interrupt(InterruptKind::Form) };

@@ -151,6 +151,25 @@ async fn a_client_that_stays_silent_does_not_hold_a_question_for_ever() {
     assert_eq!(run.outcome, Some(Outcome::TimedOut { reason: Code::AwaitTimeout }));
 }
 
+/// The deadline of a question that can outlive the process is an item of the durable queue.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_stays_silent_does_not_hold_a_suspended_run_for_ever() {
+    let minutes = |count: u64| Duration::from_secs(60 * count);
+    let house = House::with(Options { attended_deadline: minutes(10), ..Default::default() }).await;
+    let thread = house.thread().await;
+    let row = house.store.thread(&scope(), &thread).await.unwrap().unwrap();
+    let _presence = house.runtime.present(row.key);
+    let run = house.run("suspend-for:60", ThreadChoice::Existing(thread)).await;
+    house.clock.advance(minutes(2));
+    // The queue is looked at each minute of this time.
+    tokio::time::sleep(minutes(5)).await;
+    assert_eq!(house.stored(&run).await.status, RunStatus::Interrupted, "somebody may answer");
+    house.clock.advance(minutes(9));
+    tokio::time::sleep(minutes(5)).await;
+    let run = house.stored(&run).await;
+    assert_eq!(run.outcome, Some(Outcome::TimedOut { reason: Code::AwaitTimeout }));
+}
+
 #[tokio::test]
 async fn a_waiting_native_run_gives_up_the_turn() {
     let house = House::memory().await;

@@ -20,6 +20,19 @@ async fn faulty(dir: &std::path::Path) -> (Server, Shim) {
     (server, shim)
 }
 
+/// What `/readyz` says, and the metric about it. The process lives.
+async fn readiness(client: &Client) -> (u16, String, String) {
+    let text = async |path: &str| {
+        let reply = client.get(path).await.unwrap();
+        (reply.status, String::from_utf8(reply.body.to_vec()).unwrap())
+    };
+    assert_eq!(text("/healthz").await.0, 200);
+    let (status, said) = text("/readyz").await;
+    let (_, metrics) = text("/metrics").await;
+    let ready = metrics.lines().find_map(|line| line.strip_prefix("trilogue_ready "));
+    (status, said, ready.unwrap().to_owned())
+}
+
 fn long_text() -> String {
     "0123456789abcdef".repeat(2048)
 }
@@ -54,8 +67,11 @@ async fn a_full_disk_refuses_new_work_and_lets_waiting_work_end() {
     let interrupt = waiting["interrupts"][0]["id"].as_str().unwrap().to_owned();
     echo(&client, "fills", "before").await.ok().unwrap();
 
+    assert_eq!(readiness(&client).await, (200, "ok\n".to_owned(), "1".to_owned()));
     shim.fill_disk(256 * 1024).unwrap();
     let acknowledged = fill(&client, "fills").await;
+    let full = (503, "not ready: disk_full\n".to_owned(), "0".to_owned());
+    assert_eq!(readiness(&client).await, full);
     for event in events(&client, "fills").await.unwrap() {
         ledger.event("fills", &event);
     }
@@ -108,10 +124,8 @@ async fn a_failed_fsync_stops_writing_until_the_next_start() {
     shim.mend_fsync().unwrap();
     let again = echo(&client, "other", "again").await;
     assert_eq!((again.status, again.code().as_str()), (503, "store_read_only"));
-    let ready = Client::new(server.home().address()).get("/readyz").await.unwrap();
-    assert_eq!(ready.status, 503);
-    let alive = Client::new(server.home().address()).get("/healthz").await.unwrap();
-    assert_eq!(alive.status, 200);
+    let broken = (503, "not ready: store_read_only\n".to_owned(), "0".to_owned());
+    assert_eq!(readiness(&client).await, broken);
 
     // An open stream ends with an error that says to come back, and what is durable can still be read.
     let ended = tokio::time::timeout(NOTICE_LIMIT, async {

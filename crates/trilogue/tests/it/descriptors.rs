@@ -26,10 +26,10 @@ fn ask(stream: &mut TcpStream, path: &str, headers: &str) -> String {
     String::from_utf8_lossy(&answer[..read]).into_owned()
 }
 
-fn metrics(server: &Server) -> String {
+/// The metrics, over a connection that ends with them.
+fn metrics(server: &Server, mut stream: TcpStream) -> String {
     let token = std::fs::read_to_string(server.token_file()).unwrap();
     let headers = format!("authorization: Bearer {}\r\nconnection: close\r\n", token.trim());
-    let mut stream = TcpStream::connect(&server.address).unwrap();
     let mut answer = ask(&mut stream, "/metrics", &headers);
     stream.read_to_string(&mut answer).unwrap();
     answer
@@ -65,6 +65,8 @@ fn a_server_without_descriptors_is_not_ready_and_complains_once() {
     let before = limit(Rlimit { current: Some(0), maximum });
     assert!(ask(&mut kept, "/readyz", "").starts_with("HTTP/1.1 503"));
     assert!(ask(&mut kept, "/healthz", "").starts_with("HTTP/1.1 200"), "the process lives");
+    let metrics_then = metrics(&server, kept);
+    assert!(metrics_then.contains("\ntrilogue_ready 0\n"), "{metrics_then}");
     let waiting: Vec<_> = (0..20).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
     until(|| home.log().contains("could not be accepted").then_some(()));
     // Long enough for many more attempts.
@@ -75,7 +77,7 @@ fn a_server_without_descriptors_is_not_ready_and_complains_once() {
     assert!(ask(&mut again, "/readyz", "").starts_with("HTTP/1.1 200"));
     let log = home.log();
     assert_eq!(log.matches("could not be accepted").count(), 1, "{log}");
-    let metrics = metrics(&server);
+    let metrics = metrics(&server, TcpStream::connect(&server.address).unwrap());
     let failures = metrics
         .lines()
         .find_map(|line| line.strip_prefix("trilogue_http_accept_failures_total "))

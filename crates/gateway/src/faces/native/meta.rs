@@ -75,16 +75,8 @@ const fn read(path: &'static str) -> NativeRoute {
     }
 }
 
-/// Why the server takes no work, in a few words for everybody; paths and details are in the status.
 fn readiness(state: &State) -> Reply {
-    let is_draining = state.lifecycle.is_draining() || state.runtime.status().draining;
-    let refusal = match state.admin.health() {
-        _ if is_draining => Some("the server shuts down".to_owned()),
-        Err(error) => Some(error.code().as_str().to_owned()),
-        Ok(()) if !descriptors::is_one_free() => Some("no file can be opened".to_owned()),
-        Ok(()) => state.admin.waits_for(),
-    };
-    let (status, word) = match refusal {
+    let (status, word) = match state.unready_reason() {
         None => (StatusCode::OK, "ok\n".to_owned()),
         Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n")),
     };
@@ -103,9 +95,10 @@ fn metrics_text(state: &State, caller: &Principal) -> Result<Reply> {
             "a token that sees only its own things does not see the figures of the whole server",
         ));
     }
-    let rendered = meters::render(state.body_budget.held()).ok_or_else(|| {
-        Error::new(Code::NotFound, "another recorder than ours was installed in this process")
-    })?;
+    let rendered = meters::render(state.unready_reason().is_none(), state.body_budget.held())
+        .ok_or_else(|| {
+            Error::new(Code::NotFound, "another recorder than ours was installed in this process")
+        })?;
     Ok(text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", rendered))
 }
 
@@ -118,6 +111,17 @@ fn document() -> Reply {
 // === impl State ===
 
 impl State {
+    /// Why the server takes no work, in a few words for everybody; paths and details are in the status.
+    fn unready_reason(&self) -> Option<String> {
+        let is_draining = self.lifecycle.is_draining() || self.runtime.status().draining;
+        match self.admin.health() {
+            _ if is_draining => Some("the server shuts down".to_owned()),
+            Err(error) => Some(error.code().as_str().to_owned()),
+            Ok(()) if !descriptors::is_one_free() => Some("no file can be opened".to_owned()),
+            Ok(()) => self.admin.waits_for(),
+        }
+    }
+
     /// What the server is and does.
     pub(crate) async fn status(&self) -> Result<Status> {
         let (stats, runtime) = (self.admin.stats().await?, self.runtime.status());
