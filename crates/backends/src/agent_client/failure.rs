@@ -11,30 +11,9 @@ use trilogue_sdk::agent_client::peer::CallFailure;
 use trilogue_wire::agent_client::splice;
 use trilogue_wire::jsonrpc::{Code as RpcCode, ErrorObject};
 
-const NOT_AN_AGENT_HINT: &str = "check that the command starts an agent of the Agent Client Protocol: it speaks the protocol on its standard input and output, and many programs need an option for that";
+use super::diagnosis::Diagnosis;
 
-/// The variables by which agents commonly get their credentials.
-const WELL_KNOWN: [&str; 16] = [
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_AUTH_TOKEN",
-    "AZURE_OPENAI_API_KEY",
-    "CLAUDE_CODE_OAUTH_TOKEN",
-    "CODEX_API_KEY",
-    "DASHSCOPE_API_KEY",
-    "DEEPSEEK_API_KEY",
-    "GEMINI_API_KEY",
-    "GITHUB_TOKEN",
-    "GOOGLE_API_KEY",
-    "GOOGLE_APPLICATION_CREDENTIALS",
-    "GROQ_API_KEY",
-    "MISTRAL_API_KEY",
-    "OPENAI_API_KEY",
-    "OPENROUTER_API_KEY",
-    "XAI_API_KEY",
-];
-/// The words of a failure for want of credentials.
-const CREDENTIAL_WORDS: [&str; 5] =
-    ["api key", "api_key", "credential", "unauthorized", "not logged in"];
+const NOT_AN_AGENT_HINT: &str = "check that the command starts an agent of the Agent Client Protocol: it speaks the protocol on its standard input and output, and many programs need an option for that";
 
 #[derive(Clone, Debug)]
 pub(super) enum AgentFailure {
@@ -47,6 +26,8 @@ pub(super) enum AgentFailure {
     Local(Error),
     /// The command is not an agent that this server can talk to. Starting it again changes nothing.
     Incompatible(Error),
+    /// Any of these, explained.
+    Diagnosed(Box<(Self, Diagnosis)>),
 }
 
 #[derive(Clone, Debug)]
@@ -81,11 +62,18 @@ impl AgentFailure {
     }
 
     pub(super) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::MissingMethod(_))
+        match self {
+            Self::Diagnosed(diagnosed) => diagnosed.0.is_refusal(),
+            failure => matches!(failure, Self::Refused(_) | Self::MissingMethod(_)),
+        }
     }
 
     pub(super) fn is_authentication_required(&self) -> bool {
-        matches!(self, Self::Refused(error) if error.code == RpcCode::AUTH_REQUIRED)
+        match self {
+            Self::Diagnosed(diagnosed) => diagnosed.0.is_authentication_required(),
+            Self::Refused(error) => error.code == RpcCode::AUTH_REQUIRED,
+            _ => false,
+        }
     }
 
     /// Whether the agent does not know the session `remote`. Agents report that in several ways. A resource that is not
@@ -115,6 +103,7 @@ impl AgentFailure {
             Self::MissingMethod(missing) => missing.to_string(),
             Self::Exited(how) => how.clone(),
             Self::Local(error) | Self::Incompatible(error) => error.message().to_owned(),
+            Self::Diagnosed(diagnosed) => diagnosed.0.text(),
         }
     }
 
@@ -136,64 +125,56 @@ impl AgentFailure {
             Self::Exited(how) => Failure::of(Code::AgentLost, &how),
             Self::Local(error) => local_failure(&error),
             Self::Incompatible(error) => Failure { transient: false, ..local_failure(&error) },
+            Self::Diagnosed(diagnosed) => {
+                let (failure, diagnosis) = *diagnosed;
+                diagnosis.explain_failure(failure.into_failure())
+            }
         }
     }
 
-    /// As [`Self::into_failure`], of an agent whose child has these variables. `stderr` is what it wrote during the call.
-    pub(super) fn into_failure_of(self, env: &[(String, String)], stderr: &str) -> Failure {
-        let (is_refusal, needs_login) = (self.is_refusal(), self.is_authentication_required());
-        let mut failure = self.into_failure();
-        if is_refusal && !stderr.is_empty() && !failure.message.contains(stderr) {
-            failure.message =
-                format!("{}; its standard error ends with: {stderr}", failure.message);
-        }
-        let is_missing = |name: &str| {
-            std::env::var_os(name).is_some() && !env.iter().any(|(known, _)| known == name)
-        };
-        let missing = missing_variables(&failure.message, needs_login, is_missing);
-        if !missing.is_empty() {
-            let hint = format!(
-                "the server has {}, which the agent does not get; add it to `inherit` of the agent",
-                missing.join(" and ")
-            );
-            let details = failure.data.as_ref().map_or("{}", |data| data.as_str());
-            failure.data = with_hint(details, &hint).or(failure.data);
-        }
-        failure.bounded()
+    /// With what helps to understand it, as runs and clients get it. `env` are the variables of the agent's child, `stderr` is what it wrote meanwhile.
+    pub(super) fn diagnosed(self, env: &[(String, String)], stderr: String) -> Self {
+        let diagnosis = Diagnosis::of(&self, env, stderr);
+        Self::Diagnosed(Box::new((self, diagnosis)))
     }
 
     pub(super) fn into_call_error(self) -> CallError {
-        let code = match &self {
-            Self::Refused(error) => error.code.0,
-            Self::Local(error) if error.code() == Code::InvalidRequest => CallError::INVALID_PARAMS,
-            // The client has called what every agent has.
-            Self::MissingMethod(_) | Self::Exited(_) | Self::Local(_) | Self::Incompatible(_) => {
-                CallError::INTERNAL
-            }
-        };
         match self {
+            // The client has called what every agent has.
             Self::MissingMethod(missing) => {
                 let data = missing.error.data.as_ref().and_then(domain_json);
                 let hint = |data: &str| with_hint(data, NOT_AN_AGENT_HINT);
                 let hinted = hint(data.as_ref().map_or("", |data| data.as_str()));
                 let hinted = hinted.or_else(|| hint("{}"));
-                CallError { data: hinted, ..CallError::new(code, missing.to_string()) }
+                CallError {
+                    data: hinted,
+                    ..CallError::new(CallError::INTERNAL, missing.to_string())
+                }
             }
             Self::Refused(error) => {
                 let data = error.data.as_ref().and_then(domain_json);
-                CallError { data, ..CallError::new(code, error.message) }
+                CallError { data, ..CallError::new(error.code.0, error.message) }
             }
             Self::Exited(how) => {
                 let data = serde_json::json!({ "code": Code::AgentLost.as_str() });
-                CallError { data: Some(Json::from_value(&data)), ..CallError::new(code, how) }
+                let data = Some(Json::from_value(&data));
+                CallError { data, ..CallError::new(CallError::INTERNAL, how) }
             }
             Self::Local(error) | Self::Incompatible(error) => {
+                let code = match error.code() {
+                    Code::InvalidRequest => CallError::INVALID_PARAMS,
+                    _ => CallError::INTERNAL,
+                };
                 let mut data = serde_json::json!({ "code": error.code().as_str() });
                 if let Some(hint) = error.hint_text() {
                     data["hint"] = hint.into();
                 }
                 let data = Some(Json::from_value(&data));
                 CallError { data, ..CallError::new(code, error.message()) }
+            }
+            Self::Diagnosed(diagnosed) => {
+                let (failure, diagnosis) = *diagnosed;
+                diagnosis.explain_call(failure.into_call_error())
             }
         }
     }
@@ -232,24 +213,6 @@ fn local_failure(error: &Error) -> Failure {
     Failure { data: hint, ..Failure::of(error.code(), error.message()) }
 }
 
-/// The variables that the server has and the agent does not, among those that its failure may be about.
-fn missing_variables(
-    text: &str,
-    needs_login: bool,
-    is_missing: impl Fn(&str) -> bool,
-) -> Vec<&'static str> {
-    let missing: Vec<_> = WELL_KNOWN.iter().copied().filter(|name| is_missing(name)).collect();
-    let named: Vec<_> = missing.iter().copied().filter(|name| text.contains(name)).collect();
-    if !named.is_empty() {
-        return named;
-    }
-    let lower = text.to_lowercase();
-    if needs_login || CREDENTIAL_WORDS.iter().any(|word| lower.contains(word)) {
-        return missing;
-    }
-    Vec::new()
-}
-
 fn with_hint(details: &str, hint: &str) -> Option<Json> {
     let hinted = splice::set_text(details, &["hint"], hint)?;
     Json::parse(hinted).ok()
@@ -263,7 +226,7 @@ pub(super) fn error_object(error: CallError) -> ErrorObject {
     ErrorObject { code: RpcCode(error.code), message: error.message, data }
 }
 
-fn domain_json(json: &trilogue_wire::agent_client::Json) -> Option<Json> {
+pub(super) fn domain_json(json: &trilogue_wire::agent_client::Json) -> Option<Json> {
     Json::parse(json.as_str().to_owned()).ok()
 }
 
@@ -279,17 +242,6 @@ mod tests {
             }
             None => error,
         })
-    }
-
-    #[test]
-    fn a_variable_that_the_agent_may_want_is_named_if_only_the_server_has_it() {
-        let is_missing = |name: &str| matches!(name, "OPENAI_API_KEY" | "XAI_API_KEY");
-        let of = |text, needs_login| missing_variables(text, needs_login, is_missing);
-        assert_eq!(of("set OPENAI_API_KEY first", false), ["OPENAI_API_KEY"]);
-        assert_eq!(of("invalid API key", false), ["OPENAI_API_KEY", "XAI_API_KEY"]);
-        assert_eq!(of("Authentication required", true), ["OPENAI_API_KEY", "XAI_API_KEY"]);
-        assert!(of("the disk is full", false).is_empty());
-        assert!(missing_variables("set OPENAI_API_KEY first", true, |_| false).is_empty());
     }
 
     #[test]

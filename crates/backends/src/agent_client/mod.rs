@@ -9,6 +9,7 @@
 //! - The params with which a client opened a session are kept in memory only, but for the working directory.
 
 mod agent;
+mod diagnosis;
 mod failure;
 mod launch;
 mod meta;

@@ -11,6 +11,8 @@ use super::PROTOCOL;
 /// The members of an error's data that can hold the reason, the most telling first.
 const REASONS: [&str; 7] =
     ["details", "detail", "reason", "message", "error", "description", "cause"];
+/// What stands between an agent's message and the end of its standard error.
+pub const STDERR_INTRODUCTION: &str = "; its standard error ends with: ";
 /// How much of a reason a failure's message repeats, in characters.
 const MAX_REASON_CHARS: usize = 1_000;
 
@@ -67,10 +69,33 @@ fn refusal(error: &Error, session: Option<&str>) -> ErrorObject {
     ErrorObject::new(number(error.code()), error.message()).data(of(data))
 }
 
-/// The error of a failed run: an agent's own as it came, any other by our code.
+/// An agent's own error with what helps to understand it: the end of its standard error behind the message, and a hint in the data.
+/// Data that is no object becomes the member `details` of one. A hint of the agent's own stays.
+pub fn explained(mut error: ErrorObject, stderr: &str, hint: Option<&str>) -> ErrorObject {
+    if !stderr.is_empty() && !error.message.contains(stderr) {
+        error.message = format!("{}{STDERR_INTRODUCTION}{stderr}", error.message);
+    }
+    let Some(hint) = hint else { return error };
+    let data = match error.data.as_ref().map(|data| data.as_str()) {
+        None | Some("null") => "{}".to_owned(),
+        Some(object) if object.starts_with('{') => object.to_owned(),
+        Some(other) => format!("{{\"details\":{other}}}"),
+    };
+    if splice::get(&data, &["hint"]).is_none()
+        && let Some(hinted) = splice::set_text(&data, &["hint"], hint)
+    {
+        error.data = trilogue_wire::native::Json::parse(hinted).ok().or(error.data);
+    }
+    error
+}
+
+/// The error of a failed run: an agent's own as it came, with what helps to understand it; any other by our code.
 pub(super) fn failed(failure: &Failure) -> ErrorObject {
-    if let Some(own) = failure.data.as_ref().and_then(|data| original(data.as_str())) {
-        return own;
+    if let Some(details) = &failure.data
+        && let Some(own) = original(details.as_str())
+    {
+        let text = |name: &str| splice::get_text(details.as_str(), &[name]);
+        return explained(own, &text("stderr").unwrap_or_default(), text("hint").as_deref());
     }
     let code = Code::from_text(&failure.code);
     let number = code.map_or(jsonrpc::Code::INTERNAL_ERROR, number);

@@ -36,7 +36,7 @@ pub use block::Extension;
 pub(crate) use block::{is_invalid_base64, marks_invalid_base64};
 pub use card::card;
 pub use config::{config_options, for_client, set_config_option, takes_boolean_options};
-pub use error::{error_object, failure_of, session_error};
+pub use error::{STDERR_INTRODUCTION, error_object, explained, failure_of, session_error};
 pub use extra::{
     extra_of_elicitation, extra_of_message, extra_of_permission, extra_of_prompt, keep_extra,
 };

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 
 use rustix::process::{Signal, kill_process};
-use trilogue::config::List;
+use trilogue::config::{List, Socket};
 use trilogue::sdk::Effect;
 use trilogue::sdk::prelude::*;
 use trilogue::{Agents, App, Listeners, Options};
@@ -43,6 +43,8 @@ fn options() -> Options {
     let mut options = Options::in_memory();
     options.server.listen = List(vec![SocketAddr::from(([127, 0, 0, 1], 0))]);
     options.server.no_auth = true;
+    // The programs of the user who runs the tests find their own server, and not this one.
+    options.server.socket = Socket::Off;
     options.server.shutdown_deadline = trilogue::config::Span::seconds(0);
     options
 }

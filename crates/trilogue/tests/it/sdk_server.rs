@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use trilogue::config::List;
+use trilogue::config::{List, Socket};
 use trilogue::{Agents, App, Listeners, Options, Report};
 
 pub(crate) struct Server {
@@ -18,6 +18,8 @@ impl Server {
         let mut options = Options::in_memory();
         options.server.listen = List(vec![SocketAddr::from(([127, 0, 0, 1], 0))]);
         options.server.no_auth = true;
+        // The programs of the user who runs the tests find their own server, and not this one.
+        options.server.socket = Socket::Off;
         options.server.shutdown_deadline = trilogue::config::Span::seconds(0);
         options.egress.allow = List(vec!["127.0.0.1/32".parse().unwrap()]);
         let listeners = Listeners::bind(&options.server).await.unwrap();

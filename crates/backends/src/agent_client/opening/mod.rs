@@ -150,17 +150,30 @@ impl SessionOpener {
         let binding = binding.unwrap_or_default();
         let remembered = binding.auth_method.clone();
         let (start, lease) = self.start(thread, requester, state, binding).await?;
-        let session = match start.clone().begin().await {
-            Err(failure) if failure.is_authentication_required() => {
-                self.authenticate(requester, &start.process, failure, remembered).await?;
-                start.begin().await?
-            }
-            begun => begun?,
+        let (process, position) = (Arc::clone(&start.process), position_of(&start.process));
+        let session = match self.begin_in(start, requester, remembered).await {
+            Ok(session) => session,
+            Err(failure) => return Err(process.diagnosed(failure, position).await),
         };
         if is_another {
             settings::restore(thread, &session).await?;
         }
         Ok(replace(thread, state, session, lease))
+    }
+
+    async fn begin_in(
+        &self,
+        start: SessionStart,
+        requester: &Requester<'_>,
+        remembered: Option<String>,
+    ) -> Result<Session, AgentFailure> {
+        match start.clone().begin().await {
+            Err(failure) if failure.is_authentication_required() => {
+                self.authenticate(requester, &start.process, failure, remembered).await?;
+                start.begin().await
+            }
+            begun => begun,
+        }
     }
 
     /// Reopens the session of the thread's binding. If the agent cannot, or does not know it any more, this begins another.
@@ -180,10 +193,13 @@ impl SessionOpener {
             let forgotten = Some("the agent cannot open its sessions again".to_owned());
             return Ok(ReopenedSession { session, forgotten });
         }
+        let (process, position) = (Arc::clone(&start.process), position_of(&start.process));
         let reopened = match start.clone().reopen(remote).await {
             Err(failure) if failure.is_authentication_required() => {
-                self.authenticate(requester, &start.process, failure, remembered).await?;
-                start.clone().reopen(remote).await
+                match self.authenticate(requester, &process, failure, remembered).await {
+                    Ok(()) => start.clone().reopen(remote).await,
+                    Err(failure) => return Err(process.diagnosed(failure, position).await),
+                }
             }
             reopened => reopened,
         };
@@ -200,7 +216,7 @@ impl SessionOpener {
                 let session = self.begin(thread, requester, state, Some(binding)).await?;
                 Ok(ReopenedSession { session, forgotten })
             }
-            Err(failure) => Err(failure),
+            Err(failure) => Err(process.diagnosed(failure, position).await),
         }
     }
 
@@ -297,6 +313,11 @@ fn replace(
         }
     }
     SessionLease::new(session, lease)
+}
+
+/// From where a process's standard error is about the opening of a session: from its start, if nothing else was done in it.
+fn position_of(process: &Process) -> u64 {
+    if process.has_completed_turn() { process.child().captured().position() } else { 0 }
 }
 
 /// The event that tells clients that the agent does not remember the conversation.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use trilogue_domain::error::Code;
 use trilogue_domain::{Json, ThreadKey, lock};
 use trilogue_runtime::Client;
@@ -26,6 +26,9 @@ use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::launch::Processes;
 use crate::agent_client::routing::{CallOrigin, Router};
 use crate::child::{Child, Children, IdleChild, Program};
+
+/// How long the standard error of an agent that refused a call is read on.
+const STDERR_TIME: Duration = Duration::from_millis(50);
 
 pub(crate) struct Process {
     agent: Arc<str>,
@@ -184,7 +187,7 @@ impl Process {
         }
     }
 
-    pub(super) fn has_completed_turn(&self) -> bool {
+    pub(crate) fn has_completed_turn(&self) -> bool {
         self.has_completed_turn.load(Ordering::Acquire)
     }
 
@@ -272,11 +275,20 @@ impl Process {
     }
 
     /// The end of its standard error after a position, where that is about one thread alone.
-    pub(crate) fn stderr_after(&self, position: u64) -> String {
+    fn stderr_after(&self, position: u64) -> String {
         if !self.is_private {
             return String::new();
         }
         self.child.captured().tail_after(position, STDERR_TAIL_BYTES)
+    }
+
+    /// Adds what the agent wrote to its standard error after a position, and a hint, to its failure.
+    pub(crate) async fn diagnosed(&self, failure: AgentFailure, position: u64) -> AgentFailure {
+        if failure.is_refusal() {
+            // What it wrote before its answer may not have been read yet.
+            sleep(STDERR_TIME).await;
+        }
+        failure.diagnosed(self.child.env(), self.stderr_after(position))
     }
 
     /// Keeps the process; `None` if it is being stopped.

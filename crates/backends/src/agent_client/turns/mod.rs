@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use serde_json::value::RawValue;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use trilogue_domain::error::Code;
 use trilogue_domain::event::Original;
 use trilogue_domain::{Body, Error, Failure, Input, Json, Message, MessageId};
@@ -34,9 +34,6 @@ use priming::newest_that_fit;
 
 /// How long an agent has to read the cancellation of a dropped run.
 const CANCEL_FLUSH_TIME: Duration = Duration::from_millis(250);
-
-/// How long the standard error of an agent that refused a prompt is read on.
-const STDERR_TIME: Duration = Duration::from_millis(50);
 
 /// The largest prompt, in bytes: many agents take no longer line than one with this prompt in it.
 const MAX_PROMPT_BYTES: usize = DEFAULT_MAX_LINE_BYTES - ENVELOPE_BYTES;
@@ -112,10 +109,7 @@ pub(super) async fn run_turn(
             return Ok(Ending::Completed);
         } else {
             let process = session.process();
-            // What it wrote before its answer may not have been read yet.
-            sleep(STDERR_TIME).await;
-            let stderr = process.stderr_after(written);
-            return Err(failure.into_failure_of(process.child().env(), &stderr));
+            return Err(process.diagnosed(failure, written).await.into_failure());
         };
     }
     Err(not_opened().into_failure())
