@@ -15,7 +15,7 @@ pub(super) struct Schemas {
     output: Option<Schema>,
     state: Option<Schema>,
     config: Option<Schema>,
-    settings: Option<Settings>,
+    settings: Option<SettingNames>,
     update: Option<Schema>,
     interrupts: Vec<InterruptSchemas>,
     /// Whether the agent may raise only the custom interrupts that it declares.
@@ -26,7 +26,7 @@ pub(super) struct Schemas {
 
 /// The settings that a configuration schema names, where it says nothing of others: the agent would drop those.
 #[derive(Debug)]
-struct Settings(Vec<String>);
+struct SettingNames(Vec<String>);
 
 #[derive(Debug)]
 struct InterruptSchemas {
@@ -80,7 +80,7 @@ impl Schemas {
         });
         let config = optional("configuration schema", card.config_schema.as_ref()).transpose()?;
         let settings =
-            card.config_schema.as_ref().and_then(|schema| Settings::of(&schema.to_value()));
+            card.config_schema.as_ref().and_then(|schema| SettingNames::of(&schema.to_value()));
         let default_config = match (&config, &card.config_schema) {
             (Some(schema), Some(json)) => defaults(schema, &json.to_value()),
             _ => None,
@@ -226,9 +226,9 @@ impl Schemas {
     }
 }
 
-// === impl Settings ===
+// === impl SettingNames ===
 
-impl Settings {
+impl SettingNames {
     /// `None` where the schema speaks of further members, in whatever way.
     fn of(schema: &Value) -> Option<Self> {
         const OPENS: [&str; 11] = [
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn settings_that_a_schema_does_not_name_are_none_unless_it_allows_them() {
         let check = |schema: Value, config: Value| {
-            let settings = Settings::of(&schema)?;
+            let settings = SettingNames::of(&schema)?;
             let checked = settings.check(&Json::from_value(&config), || "misfit".to_owned());
             checked.err().map(|error| error.violated()[0].path.clone())
         };

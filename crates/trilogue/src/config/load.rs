@@ -323,7 +323,7 @@ mod tests {
     fn a_kind_of_a_later_version_is_named_before_its_keys() {
         assert_eq!(
             error("[agents.coder]\nurl = \"x\"\nkind = \"agent-connect\"\n"),
-            "t.toml:3:8: agents of kind `agent-connect` are not available in this version | the kinds that are: builtin, agent-client"
+            "t.toml:3:8: agents of kind `agent-connect` are not available in this version | the kinds that are: builtin, agent-client, agent-communication"
         );
     }
 

@@ -81,8 +81,8 @@ fn image(data: &str) -> String {
 /// The last prompt that an agent got.
 fn last_prompt(home: &Home, agent: &str) -> Value {
     let heard = std::fs::read_to_string(home.work().join(format!("{agent}.heard"))).unwrap();
-    let lines = heard.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let prompt = lines.filter(|line| line["method"] == "session/prompt").last().unwrap();
+    let mut lines = heard.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let prompt = lines.rfind(|line| line["method"] == "session/prompt").unwrap();
     prompt["params"]["prompt"].clone()
 }
 

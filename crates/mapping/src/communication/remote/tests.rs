@@ -20,7 +20,7 @@ fn bodies(events: &[Value]) -> Vec<Body> {
     events.iter().flat_map(|value| run.push(event(value)).unwrap()).collect()
 }
 
-fn run(status: &str, members: Value) -> Value {
+fn run(status: &str, members: &Value) -> Value {
     let mut run = json!({
         "run_id": "01890a5d-ac96-774b-bcce-b302099a8057", "agent_name": "chat", "status": status,
         "created_at": "2026-01-01T00:00:00Z", "output": []
@@ -106,7 +106,7 @@ fn the_same_events_give_the_same_bodies() {
 fn output_that_no_event_brought_comes_with_the_end() {
     let message = |text: &str| json!({ "role": "agent", "parts": [{ "content": text }] });
     let end = json!({ "type": "run.completed",
-        "run": run("completed", json!({ "output": [message("one"), message("two")] })) });
+        "run": run("completed", &json!({ "output": [message("one"), message("two")] })) });
     let texts = |bodies: &[Body]| -> Vec<String> {
         let text = |body: &Body| match body {
             Body::Message(MessageEvent::Delta { text, .. }) => Some(text.to_string()),
@@ -135,7 +135,7 @@ fn a_question_of_a_server_of_ours_comes_back_whole_and_any_other_wants_a_message
     let waiting = |parts: &[Value]| {
         let message = json!({ "role": "agent", "parts": parts });
         let request = json!({ "type": "message", "message": message });
-        let run = run("awaiting", json!({ "await_request": request }));
+        let run = run("awaiting", &json!({ "await_request": request }));
         read::<Run>(run.to_string().as_bytes(), Rules::Lenient).unwrap()
     };
     let (known, theirs) = remote_interrupt(&waiting(&parts)).unwrap();
