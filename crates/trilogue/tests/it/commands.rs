@@ -86,6 +86,8 @@ fn threads_are_exported_copied_and_erased() {
 fn a_whole_conversation_is_shown_oldest_first() {
     let (_home, server) = demo();
     let lines: String = (1..=60).map(|number| format!("word-{number}.\n")).collect();
+    // The first line is the thread's title too.
+    let lines = format!("A beginning.\n{lines}");
     server.run_with(&["chat", "echo", "--thread", "long"], &lines).expect(0);
     // Each word was said twice: by the user, and by the agent.
     let said = |shown: &str| -> Vec<String> {
@@ -96,7 +98,7 @@ fn a_whole_conversation_is_shown_oldest_first() {
         .flat_map(|number| [format!("word-{number}."), format!("word-{number}.")])
         .collect();
     let shown = server.run(&["threads", "show", "long"]).expect(0);
-    assert_eq!(said(&shown.out), expected, "120 messages are more than a page");
+    assert_eq!(said(&shown.out), expected, "122 messages are more than a page");
     assert!(!shown.err.contains("earlier"), "{}", shown.err);
     let shown = server.run(&["threads", "show", "long", "--limit", "3"]).expect(0);
     assert_eq!(said(&shown.out), expected[117..]);
