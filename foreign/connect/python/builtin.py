@@ -63,8 +63,11 @@ async def strangers_are_turned_away(target: Target) -> None:
     stranger = Target(target.url)
     answer = await stranger.raw("GET", "/authentication")
     equal((answer.status, answer.json()["required"]), (200, True), "authentication")
-    # Who shows no token does not learn which agents there are.
-    for path in ["/agents/echo", "/agents/echo/authentication", "/agents/nobody"]:
+    # How an agent's callers authenticate is told to everybody; who shows no token does not learn which agents there are.
+    told = [await stranger.raw("GET", f"/agents/{name}/authentication") for name in ["echo", "nobody"]]
+    equal([answer.status for answer in told], [200, 200], "authentication of agents")
+    equal(told[0].json(), told[1].json(), "authentication of an agent that is not there")
+    for path in ["/agents/echo", "/agents/nobody"]:
         answer = await stranger.raw("GET", path)
         equal(answer.status, 401, path)
     named = {name.lower(): value for name, value in answer.headers.items()}
