@@ -204,7 +204,7 @@ impl Runtime {
         row.base = row.base.and_then(|base| copy.checkpoints.get(&base).copied());
         let mut renumbered = Renumbered::new(&row, copy.last + 1, until, &services.originals);
         let mut failed = None;
-        history::each_event(store, source, old, |event| {
+        history::each_event(store, source.key, old, |event| {
             if failed.is_none() {
                 failed = renumbered.take(event).err();
             }

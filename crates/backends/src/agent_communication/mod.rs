@@ -16,7 +16,7 @@ use trilogue_domain::port::{Clock, SystemClock};
 use trilogue_domain::{AgentCard, AgentName, Code, Error, Failure, InputKind, Json};
 use trilogue_mapping::{communication, shape};
 use trilogue_runtime::{Backend, Ending, Input, Rewind, RunContext, Turn};
-use trilogue_sdk::client::{ClientError, HttpTransport};
+use trilogue_sdk::client::{ClientError, Credential, HttpTransport};
 use trilogue_sdk::communication::Client;
 use trilogue_wire::agent_communication::{AgentManifest, Uuid};
 
@@ -30,16 +30,8 @@ pub struct Remote {
     pub url: String,
     /// The agent's name there.
     pub agent: String,
+    /// Sent to the address of [`Remote::url`] and nowhere else: redirects are not followed.
     pub credential: Option<Credential>,
-}
-
-/// What shows the server who asks. It is sent to the address of [`Remote::url`] and nowhere else: redirects are not followed.
-#[derive(Clone)]
-pub enum Credential {
-    /// Sent as `Authorization: Bearer`.
-    Bearer(String),
-    /// Sent as `x-api-key`.
-    ApiKey(String),
 }
 
 pub struct AgentCommunication {
@@ -108,9 +100,8 @@ impl AgentCommunication {
 fn transport(remote: &Remote) -> Result<HttpTransport> {
     let transport = HttpTransport::to(&remote.url)
         .map_err(|error| Error::new(Code::InvalidRequest, error.message))?;
-    Ok(match &remote.credential {
-        Some(Credential::Bearer(token)) => transport.token(token),
-        Some(Credential::ApiKey(key)) => transport.api_key(key),
+    Ok(match remote.credential.clone() {
+        Some(credential) => transport.credential(credential),
         None => transport,
     })
 }
@@ -160,16 +151,6 @@ impl fmt::Debug for AgentCommunication {
             .field("name", &self.card.name)
             .field("url", &self.remote.url)
             .finish_non_exhaustive()
-    }
-}
-
-/// A secret is shown to nobody.
-impl fmt::Debug for Credential {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Bearer(_) => "Bearer",
-            Self::ApiKey(_) => "ApiKey",
-        })
     }
 }
 

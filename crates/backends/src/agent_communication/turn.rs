@@ -53,11 +53,11 @@ pub(super) async fn run(
             let logged = logged(context).await?;
             let stream = agent.client.follow(run, None);
             let remote = RemoteRun::new(context.run().as_str(), role).from_log(logged);
-            return Follower { agent, stream, remote, context, is_rejoined: true }.end().await;
+            return RunFollower { agent, stream, remote, context, is_rejoined: true }.end().await;
         }
     };
     let Some(stream) = stream else { return Ok(Ending::Completed) };
-    Follower { agent, stream, remote, context, is_rejoined: false }.end().await
+    RunFollower { agent, stream, remote, context, is_rejoined: false }.end().await
 }
 
 /// How much of the remote run's output this run has logged. Its unfinished message goes on.
@@ -175,7 +175,7 @@ async fn resume(
 }
 
 /// Logs what a run at the server does, until it ends or asks.
-struct Follower<'a> {
+struct RunFollower<'a> {
     agent: &'a AgentCommunication,
     stream: RunStream,
     remote: RemoteRun,
@@ -184,7 +184,7 @@ struct Follower<'a> {
     is_rejoined: bool,
 }
 
-impl Follower<'_> {
+impl RunFollower<'_> {
     async fn end(mut self) -> Result<Ending, Failure> {
         let mut is_cancelling = false;
         let mut is_kept = false;

@@ -25,7 +25,6 @@ pub use outcome::{error, status};
 pub use projection::{Kind, Projection, ProjectionOptions, RunMessage};
 pub use remote::{
     LoggedPosition, RemoteRun, remote_answer, remote_failure, remote_input, remote_interrupt,
-    wire_message,
 };
 
 /// The key of parts and manifests for data that the protocol does not have.
@@ -49,6 +48,15 @@ fn uuid_of(id: &str) -> Uuid {
 
 fn role_of(name: &AgentName) -> Role {
     Role::Named(face_name(name))
+}
+
+fn wire_role(role: &trilogue_domain::Role) -> Role {
+    match role {
+        trilogue_domain::Role::User => Role::User,
+        trilogue_domain::Role::Agent => Role::Agent,
+        // A name of another face may have dots.
+        trilogue_domain::Role::NamedAgent(name) => Role::Named(name.replace('.', "-")),
+    }
 }
 
 #[cfg(test)]

@@ -11,8 +11,6 @@ use trilogue_domain::{
     AgentName, Error, Interrupt, Json, Message, MessageId, PrincipalId, Resolution, Role, RunId,
     Survives, TenantId, ThreadId, ThreadKey,
 };
-
-use trilogue_store::Range;
 use trilogue_store::rows::{BindingRow, CheckpointRow, Page, RunFilter};
 
 use crate::client::{CallError, ClientProfile};
@@ -258,24 +256,8 @@ impl RunContext {
     }
 
     /// Calls back with every event of this run that is in the log, in order. Fails as reading the store.
-    pub async fn each_event(&self, mut each: impl FnMut(&Event) + Send) -> Result<(), Error> {
-        const READ_BYTES: usize = 256 * 1024;
-        let mut after = 0;
-        loop {
-            let range = Range { run: Some(self.0.key), after, max_bytes: READ_BYTES };
-            let frames = self.0.store.frames(self.0.thread_key, range).await?;
-            if frames.is_empty() {
-                return Ok(());
-            }
-            for frame in frames {
-                for event in frame.events()? {
-                    if event.run_number > after {
-                        after = event.run_number;
-                        each(event);
-                    }
-                }
-            }
-        }
+    pub async fn each_event(&self, each: impl FnMut(&Event) + Send) -> Result<(), Error> {
+        history::each_event(self.0.store.as_ref(), self.0.thread_key, self.0.key, each).await
     }
 
     /// Whether a message of the thread has this id or alias. This run's own messages may be missing while they are not stored. Fails as reading the store.

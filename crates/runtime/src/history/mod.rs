@@ -11,7 +11,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, MessageEvent, RunEvent, StateEvent};
 use trilogue_domain::{
     AgentName, CheckpointKey, Code, Error, Event, Json, Message, MessageId, Part, Reference, Role,
-    RunId, RunKey, Scope, ThreadId, Transcript, limits,
+    RunId, RunKey, Scope, ThreadId, ThreadKey, Transcript, limits,
 };
 use trilogue_store::rows::{CheckpointRow, MessageRow, RunRow, ThreadRow};
 use trilogue_store::{PathReader, Range, Store};
@@ -146,7 +146,7 @@ pub(crate) async fn input(store: &dyn Store, run: &RunRow) -> Result<Input> {
     let row = thread_row(store, &scope, &run.thread_id).await?;
     let mut transcript = Transcript::default();
     let (mut value, mut begun) = (None, false);
-    each_event(store, &row, run.key, |event| {
+    each_event(store, row.key, run.key, |event| {
         match &event.body {
             Body::Run(RunEvent::Created { input, .. }) => value.clone_from(input),
             Body::Run(RunEvent::Started) => begun = true,
@@ -170,7 +170,7 @@ pub(crate) async fn values_of(store: &dyn Store, run: &RunRow) -> Result<Option<
     let scope = Scope { tenant: run.tenant.clone(), owner: None };
     let row = thread_row(store, &scope, &run.thread_id).await?;
     let mut latest = None;
-    each_event(store, &row, run.key, |event| {
+    each_event(store, row.key, run.key, |event| {
         if let Body::State(StateEvent::Values(values)) = &event.body {
             latest = Some(values.clone());
         }
@@ -186,7 +186,7 @@ pub(crate) async fn open_messages(
     run: RunKey,
 ) -> Result<Vec<MessageRow>> {
     let mut open: Vec<MessageRow> = Vec::new();
-    each_event(store, thread, run, |event| match &event.body {
+    each_event(store, thread.key, run, |event| match &event.body {
         // Messages beyond these were written when they began.
         Body::Message(MessageEvent::Started { message, role, .. })
             if open.len() < limits::MAX_OPEN_MESSAGES =>
@@ -218,14 +218,14 @@ pub(crate) async fn open_messages(
 /// Calls `visit` with every event of a run, in order.
 pub(crate) async fn each_event(
     store: &dyn Store,
-    thread: &ThreadRow,
+    thread: ThreadKey,
     run: RunKey,
     mut visit: impl FnMut(&Event) + Send,
 ) -> Result<()> {
     let mut after = 0;
     loop {
         let range = Range { run: Some(run), after, max_bytes: READ_BYTES };
-        let frames = store.frames(thread.key, range).await?;
+        let frames = store.frames(thread, range).await?;
         let Some(last) = frames.last() else { return Ok(()) };
         let reached = last.last_run();
         for frame in &frames {
@@ -264,7 +264,7 @@ async fn of_run(
     run: RunKey,
 ) -> Result<Vec<(Reference, Message)>> {
     let mut said = RunTranscript::default();
-    each_event(store, thread, run, |event| said.push(event)).await?;
+    each_event(store, thread.key, run, |event| said.push(event)).await?;
     Ok(said.into_messages())
 }
 

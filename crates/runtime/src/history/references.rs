@@ -125,7 +125,7 @@ impl RunReferences {
             return Ok(known);
         }
         let mut collected = Collected::default();
-        each_event(store, thread, run, |event| collected.push(event)).await?;
+        each_event(store, thread.key, run, |event| collected.push(event)).await?;
         let references: Arc<[Reference]> = collected.into_entries().collect();
         lock(&self.0).insert(run, Arc::clone(&references));
         Ok(references)

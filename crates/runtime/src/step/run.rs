@@ -28,16 +28,16 @@ impl StepOutput<'_> {
         if progress.values.is_some() {
             state.values = progress.values;
         }
-        if progress.kept.is_some() {
-            state.row.saved = progress.kept;
-            self.save_run(run);
-        }
-        let Some(state) = self.state.runs.get_mut(&run) else { return Ok(()) };
+        let keeps = progress.kept.is_some();
+        state.row.saved = progress.kept.or(state.row.saved.take());
         if let Some(bound) = progress.bound
             && state.bound.as_deref() != Some(&bound)
         {
             state.bound = Some(Box::new(bound.clone()));
             self.change(Change::Binding(bound));
+        }
+        if keeps {
+            self.save_run(run);
         }
         let Some(state) = self.state.runs.get_mut(&run) else { return Ok(()) };
         let (tenant, thread) = (state.row.tenant.clone(), state.row.thread);

@@ -128,6 +128,22 @@ impl Table {
     }
 }
 
+/// Nothing new of the first run.
+fn progress() -> Progress {
+    Progress {
+        run: RunKey(1),
+        draft: Draft::default(),
+        begun: Vec::new(),
+        messages: Vec::new(),
+        aliases: Vec::new(),
+        values: None,
+        bound: None,
+        title: None,
+        kept: None,
+        callback_events: CallbackEvents::default(),
+    }
+}
+
 fn principal() -> Principal {
     Principal {
         tenant: TenantId::parse("tenant").unwrap(),

@@ -27,9 +27,12 @@ pub struct HttpTransport {
     credential: Option<Credential>,
 }
 
+/// What shows a server who asks.
 #[derive(Clone)]
-enum Credential {
+pub enum Credential {
+    /// Sent as `Authorization: Bearer`.
     Bearer(String),
+    /// Sent as `x-api-key`.
     ApiKey(String),
 }
 
@@ -67,13 +70,19 @@ impl HttpTransport {
     /// The same with this token, sent as `Authorization: Bearer`.
     #[must_use]
     pub fn token(self, token: impl Into<String>) -> Self {
-        Self { credential: Some(Credential::Bearer(token.into())), ..self }
+        self.credential(Credential::Bearer(token.into()))
     }
 
     /// The same with this key, sent as `x-api-key`.
     #[must_use]
     pub fn api_key(self, key: impl Into<String>) -> Self {
-        Self { credential: Some(Credential::ApiKey(key.into())), ..self }
+        self.credential(Credential::ApiKey(key.into()))
+    }
+
+    /// The same with this credential.
+    #[must_use]
+    pub fn credential(self, credential: Credential) -> Self {
+        Self { credential: Some(credential), ..self }
     }
 
     /// The path of the server's address, without a slash at the end.

@@ -37,7 +37,7 @@ use trilogue_wire::native::{
 
 pub use error::{ClientError, Refusal};
 pub use events::{EventStream, StreamItem};
-pub use http::HttpTransport;
+pub use http::{Credential, HttpTransport};
 pub use new_run::NewRun;
 pub use options::Options;
 pub use transport::{Method, Request, Response, ResponseBody, Transport, TransportError};

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use futures_util::future::join_all;
 use trilogue_backends::AgentCommunication;
-use trilogue_backends::agent_communication::{Credential, Remote};
+use trilogue_backends::agent_communication::Remote;
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Code, Error, Json};
 use trilogue_mapping::connect;
 use trilogue_runtime::Backend;
+use trilogue_sdk::client::Credential;
 use trilogue_wire::agent_communication::AgentManifest;
 
 use super::of_setting;

@@ -209,16 +209,6 @@ impl AgentKind {
     /// The kinds that a later version will have; their names are refused with an explanation.
     pub const LATER: [&'static str; 1] = ["agent-connect"];
 
-    /// The kind as the configuration names it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Builtin => "builtin",
-            Self::AgentClient => "agent-client",
-            Self::AgentCommunication => "agent-communication",
-        }
-    }
-
     /// The other kind that has this setting, where this kind does not.
     pub(crate) fn of_setting(self, key: &str) -> &'static str {
         match key {
@@ -286,14 +276,13 @@ impl Agent {
                 plain.descriptor.clone_from(&self.descriptor);
             }
             AgentKind::AgentClient => {
-                let remote = Self::of(self.kind);
                 plain = Self {
                     builtin: None,
                     url: None,
                     name: None,
                     token_env: None,
                     token_file: None,
-                    token_as: remote.token_as,
+                    token_as: TokenAs::default(),
                     ..self.clone()
                 };
             }

@@ -13,10 +13,10 @@ const IGNORED_LINES: &str = "trilogue_agent_ignored_lines_total";
 
 /// What was counted before.
 #[derive(Debug, Default)]
-pub(super) struct IgnoredLines(Mutex<Counted>);
+pub(super) struct IgnoredLines(Mutex<LineCounts>);
 
 #[derive(Debug, Default)]
-struct Counted {
+struct LineCounts {
     noise: u64,
     oversize: u64,
 }
@@ -36,7 +36,7 @@ impl IgnoredLines {
     pub(super) fn count(&self, agent: &str, peer: &Peer) {
         let lines = peer.tally().lines;
         let mut counted = lock(&self.0);
-        let Counted { noise, oversize } = &mut *counted;
+        let LineCounts { noise, oversize } = &mut *counted;
         for (before, now, kind) in
             [(noise, lines.noise, "noise"), (oversize, lines.oversize, "oversize")]
         {

@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::event::{Event, InterruptEvent, MessageEvent, Original, RunEvent, StateEvent};
 use trilogue_domain::{
-    Body, Content, Interrupt, InterruptId, Json, MessageId, Outcome, Part, Resolution, Role,
-    RunStatus, ThreadId, limits,
+    Body, Content, Interrupt, InterruptId, Json, MessageId, Outcome, Part, Resolution, RunStatus,
+    ThreadId, limits,
 };
-use trilogue_wire::agent_communication::{
-    EventKind, Role as WireRole, RunStatus as WireStatus, Time, splice, sse,
-};
+use trilogue_wire::agent_communication::{EventKind, RunStatus as WireStatus, Time, splice, sse};
 
 use super::message::{Kind, MessagePiece, RenderedMessage};
 use super::{AwaitedInterrupt, Projection, RunMessage, about};
 use crate::agent_client::{carried_update, thought_id, update_of};
 use crate::communication::part::write_part;
-use crate::communication::{EXTENSION, await_message, error, face_name, role_of, status, uuid_of};
+use crate::communication::{
+    EXTENSION, await_message, error, face_name, role_of, status, uuid_of, wire_role,
+};
 use crate::native::{hex, message::PATH_SEGMENT};
 use crate::shape;
 use crate::time;
@@ -344,15 +344,6 @@ impl Projection {
     fn link(&self, blob: &BlobRef, thread: &ThreadId) -> String {
         let thread = percent_encoding::utf8_percent_encode(thread.as_str(), PATH_SEGMENT);
         format!("{}/sessions/{thread}/blobs/{}", self.show.base, hex(&blob.hash))
-    }
-}
-
-fn wire_role(role: &Role) -> WireRole {
-    match role {
-        Role::User => WireRole::User,
-        Role::Agent => WireRole::Agent,
-        // A name of another face may have dots.
-        Role::NamedAgent(name) => WireRole::Named(name.replace('.', "-")),
     }
 }
 

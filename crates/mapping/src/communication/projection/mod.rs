@@ -22,7 +22,7 @@ use trilogue_wire::agent_communication::{
 use list::SharedList;
 pub use message::Kind;
 use message::RenderedMessage;
-use step::OpenCall;
+use step::UnendedCall;
 
 #[derive(Clone, Debug)]
 pub struct ProjectionOptions {
@@ -53,7 +53,7 @@ pub struct Projection {
     /// Pending interrupts, oldest first.
     pending: Vec<Arc<AwaitedInterrupt>>,
     /// Tool calls that have not ended, the oldest first.
-    calls: Vec<OpenCall>,
+    calls: Vec<UnendedCall>,
     inlined: u64,
 }
 

@@ -20,7 +20,7 @@ const FAILED: &str = "the tool failed";
 
 /// A tool call that has not ended.
 #[derive(Clone, Debug)]
-pub(super) struct OpenCall {
+pub(super) struct UnendedCall {
     call: String,
     step: Trajectory,
     /// Its agent's updates so far, as one: they have more than a step.
@@ -66,7 +66,7 @@ impl Projection {
                     tool_input: input.clone(),
                     tool_output: None,
                 };
-                let open = OpenCall { call: call.clone(), step, update: update.map(Arc::from) };
+                let open = UnendedCall { call: call.clone(), step, update: update.map(Arc::from) };
                 match update.and_then(ended_at_start) {
                     Some((status, output)) => {
                         self.end_call(open, status, output.as_ref(), at, thread, out);
@@ -101,7 +101,7 @@ impl Projection {
                     Some(place) => self.calls.remove(place),
                     None => {
                         let step = Trajectory::default();
-                        OpenCall { call: call.clone(), step, update: None }
+                        UnendedCall { call: call.clone(), step, update: None }
                     }
                 };
                 if let Some(update) = update {
@@ -121,7 +121,7 @@ impl Projection {
 
     fn end_call(
         &mut self,
-        open: OpenCall,
+        open: UnendedCall,
         status: ToolStatus,
         output: Option<&Json>,
         at: Time,
@@ -140,7 +140,7 @@ impl Projection {
         self.show_call(open, at, thread, out);
     }
 
-    fn show_call(&mut self, open: OpenCall, at: Time, thread: &ThreadId, out: &mut Vec<Bytes>) {
+    fn show_call(&mut self, open: UnendedCall, at: Time, thread: &ThreadId, out: &mut Vec<Bytes>) {
         let mut part = Part::annotation(PartMetadata::Trajectory(open.step));
         part.extra = open.update.as_deref().and_then(carried);
         let part = self.render(&part, thread);
@@ -148,7 +148,7 @@ impl Projection {
     }
 
     /// Tells that a tool call has begun.
-    fn tell_call(&self, open: &OpenCall, out: &mut Vec<Bytes>) {
+    fn tell_call(&self, open: &UnendedCall, out: &mut Vec<Bytes>) {
         let Trajectory { message, tool_name, tool_input, tool_output: _ } = &open.step;
         let head = json!({
             "kind": "tool", "call_id": open.call, "status": "in_progress",
@@ -178,9 +178,9 @@ impl Projection {
     }
 }
 
-// === impl OpenCall ===
+// === impl UnendedCall ===
 
-impl OpenCall {
+impl UnendedCall {
     /// With what its agent's updates have changed since it began.
     fn overlaid(mut self) -> Self {
         if let Some(update) = &self.update {

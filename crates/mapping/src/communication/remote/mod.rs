@@ -1,5 +1,6 @@
 //! An agent behind a server of this protocol: what it is sent, and what its events mean.
 
+use serde_json::json;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{MessageEvent, StateEvent};
 use trilogue_domain::{
@@ -7,13 +8,14 @@ use trilogue_domain::{
     Message, MessageId, Part, Role, Survives, Times,
 };
 use trilogue_wire::agent_communication::{
-    ErrorBody, ErrorCode, Event, Json as WireJson, Message as WireMessage, MessagePart,
-    Role as WireRole, Rules, Run, splice,
+    ErrorBody, ErrorCode, Event, Json as WireJson, Message as WireMessage, MessagePart, Rules, Run,
+    read,
 };
 
 use super::await_message::interrupt_of_data;
 use super::input::{extension, read_message, take};
-use super::part::{read_parts, write_part_with};
+use super::part::{read_parts, write_part};
+use super::wire_role;
 use crate::time;
 
 /// Reads the events of a remote run, in their order, into the vocabulary.
@@ -26,7 +28,7 @@ pub struct RemoteRun {
     role: Role,
     /// How many messages have begun.
     messages: u32,
-    open: Option<OpenMessage>,
+    open: Option<RemoteMessage>,
     /// How many output messages the events have brought, to find those that a run brings only at its end.
     completed: usize,
     logged: LoggedPosition,
@@ -42,7 +44,7 @@ pub struct LoggedPosition {
 }
 
 #[derive(Clone, Debug)]
-struct OpenMessage {
+struct RemoteMessage {
     id: MessageId,
     parts: usize,
 }
@@ -76,12 +78,6 @@ impl RemoteRun {
     #[must_use]
     pub fn progress(&self) -> (u32, usize) {
         (self.messages, self.completed)
-    }
-
-    /// The message that has begun and is not complete.
-    #[must_use]
-    pub fn open(&self) -> Option<&MessageId> {
-        self.open.as_ref().map(|open| &open.id)
     }
 
     /// What an event adds to the log. An event about the run adds the output messages that no earlier event brought.
@@ -123,7 +119,7 @@ impl RemoteRun {
         let times = Some(times).filter(|times| times.completed_at.is_some());
         let started = MessageEvent::Started { message: id.clone(), role: self.role.clone(), times };
         out.push(Body::Message(started));
-        self.open = Some(OpenMessage { id, parts: 0 });
+        self.open = Some(RemoteMessage { id, parts: 0 });
         parts.into_iter().try_for_each(|part| self.part(part, out))
     }
 
@@ -165,7 +161,7 @@ impl RemoteRun {
     }
 
     fn end(&mut self, out: &mut Vec<Body>) {
-        if let Some(OpenMessage { id, .. }) = self.open.take() {
+        if let Some(RemoteMessage { id, .. }) = self.open.take() {
             self.completed += 1;
             out.push(Body::Message(MessageEvent::Completed { message: id }));
         }
@@ -232,30 +228,26 @@ pub fn remote_input(missed: &[Message], input: &Input) -> Vec<WireMessage> {
     messages
 }
 
-/// A message as another server takes it; its id is under the extension key of its first part.
-#[must_use]
-pub fn wire_message(message: &Message) -> WireMessage {
-    let mut parts = Vec::with_capacity(message.parts.len());
-    for (place, part) in message.parts.iter().enumerate() {
-        let mut ours = serde_json::Map::new();
-        if place == 0 {
-            ours.insert("message_id".to_owned(), message.id.as_str().into());
-        }
-        let mut rendered = Vec::new();
-        write_part_with(part, ours, false, |_| String::new(), &mut rendered);
-        parts.push(rendered);
+/// A message as another server takes it; its id is where our own face shows it.
+fn wire_message(message: &Message) -> WireMessage {
+    let id = json!({ "message_id": message.id.as_str() });
+    WireMessage {
+        role: wire_role(&message.role),
+        created_at: message.created_at.map(time).into(),
+        completed_at: message.completed_at.map(time).into(),
+        extension: Some(WireJson::from_value(&id)),
+        ..WireMessage::user(wire_parts(&message.parts))
     }
-    let role = match &message.role {
-        Role::User => WireRole::User,
-        Role::Agent => WireRole::Agent,
-        Role::NamedAgent(name) => WireRole::Named(name.replace('.', "-")),
-    };
-    let (created, completed) = (message.created_at.map(time), message.completed_at.map(time));
-    let mut rendered = Vec::new();
-    splice::message(&mut rendered, &role, parts, created, completed);
-    // What this module writes it reads.
-    trilogue_wire::agent_communication::read(&rendered, Rules::Lenient)
-        .unwrap_or_else(|_| WireMessage { role, ..WireMessage::default() })
+}
+
+fn wire_parts(parts: &[Part]) -> Vec<MessagePart> {
+    let wire = parts.iter().filter_map(|part| {
+        let mut rendered = Vec::new();
+        write_part(part, false, |_| String::new(), &mut rendered);
+        // What this module writes it reads.
+        read(&rendered, Rules::Lenient).ok()
+    });
+    wire.collect()
 }
 
 /// The message that answers a remote agent's question.
@@ -267,18 +259,7 @@ pub fn remote_answer(answer: &Answer) -> WireMessage {
             Some(text) => WireMessage::text(text),
             None => WireMessage::user(vec![json_part(value)]),
         },
-        Answer::Message(parts) => {
-            let message = Message {
-                id: MessageId::generate(),
-                role: Role::User,
-                parts: parts.clone(),
-                created_at: None,
-                completed_at: None,
-            };
-            let mut message = wire_message(&message);
-            take(&mut message, "message_id");
-            WireMessage::user(message.parts)
-        }
+        Answer::Message(parts) => WireMessage::user(wire_parts(parts)),
     }
 }
 

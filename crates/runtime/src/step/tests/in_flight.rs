@@ -51,21 +51,7 @@ fn a_client_is_called_back_about_what_was_emitted_by_its_numbers() {
         draft.push(Timestamp::from_micros(1), &thought(text), None).unwrap();
     }
     let callback_events = CallbackEvents { output: 2, updates: vec![1, 3] };
-    let (messages, values, bound) = (Vec::new(), None, None);
-    let (begun, aliases, title, kept) = (Vec::new(), Vec::new(), None, None);
-    let run = RunKey(1);
-    let progress = Progress {
-        run,
-        draft,
-        begun,
-        messages,
-        aliases,
-        values,
-        bound,
-        title,
-        kept,
-        callback_events,
-    };
+    let progress = Progress { draft, callback_events, ..progress() };
     let step = table.step(Command::Progress(progress)).unwrap();
     assert_eq!(offered(&step), ["run-1.6", "run-1.8", "run-1.values"]);
     let numbers: Vec<_> = step

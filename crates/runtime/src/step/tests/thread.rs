@@ -64,18 +64,7 @@ fn recovery_accounts_for_every_run() {
 
 /// What a run's agent needs to find it again where it is at work.
 fn keep(table: &mut Table, saved: &str) {
-    let progress = Progress {
-        run: RunKey(1),
-        draft: Draft::default(),
-        begun: Vec::new(),
-        messages: Vec::new(),
-        aliases: Vec::new(),
-        values: None,
-        bound: None,
-        title: None,
-        kept: Some(Json::parse(saved.to_owned()).unwrap()),
-        callback_events: CallbackEvents::default(),
-    };
+    let progress = Progress { kept: Some(Json::parse(saved.to_owned()).unwrap()), ..progress() };
     table.step(Command::Progress(progress)).unwrap();
 }
 
@@ -152,18 +141,7 @@ fn values_become_a_checkpoint() {
     let mut table = Table::new();
     table.submit(1).unwrap();
     let values = Json::parse("{\"n\":1}").unwrap();
-    let progress = Progress {
-        run: RunKey(1),
-        draft: Draft::default(),
-        begun: Vec::new(),
-        messages: Vec::new(),
-        aliases: Vec::new(),
-        values: Some(values.clone()),
-        bound: None,
-        title: None,
-        kept: None,
-        callback_events: CallbackEvents::default(),
-    };
+    let progress = Progress { values: Some(values.clone()), ..progress() };
     table.step(Command::Progress(progress)).unwrap();
     let step = table.finish(1, Ok(Ending::Completed)).unwrap();
     let checkpoint = step.changes.iter().find_map(|change| match change {
