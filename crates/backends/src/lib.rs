@@ -1,4 +1,4 @@
-//! The kinds of agents: native ones, and those that come with the server.
+//! The kinds of agents: native ones and those that come with the server, programs, and agents behind other servers.
 //!
 //! # Invariants
 //! - A backend turns turns into its agent's own terms and what the agent says into events; it knows no face and no store.
@@ -6,12 +6,17 @@
 
 pub mod agent_client;
 pub mod agent_communication;
+pub mod agent_connect;
 pub mod builtin;
 pub mod child;
+mod loss;
 pub mod native;
 pub mod permission;
+pub mod remote;
 pub mod workspace;
 
 pub use agent_client::AgentClient;
 pub use agent_communication::AgentCommunication;
+pub use agent_connect::AgentConnect;
 pub use native::NativeAgent;
+pub use remote::Remote;

@@ -14,6 +14,7 @@ mod disk;
 mod durable;
 mod echo;
 mod flow;
+mod hop;
 mod load;
 mod memory;
 mod peer;
@@ -32,7 +33,7 @@ use anyhow::{Result, bail};
 use report::Report;
 
 /// Every figure, in the order in which it is measured.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "start",
     "appends",
     "stream",
@@ -44,6 +45,7 @@ const NAMES: [&str; 11] = [
     "connect",
     "search",
     "client",
+    "hop",
 ];
 
 fn main() -> ExitCode {
@@ -101,6 +103,7 @@ async fn run(arguments: &[String]) -> Result<bool> {
             "communication" => communication::measure(&mut report).await?,
             "connect" => connect::measure(&mut report).await?,
             "search" => search::measure(&mut report).await?,
+            "hop" => hop::measure(&mut report).await?,
             _ => client::measure(&mut report).await?,
         }
     }

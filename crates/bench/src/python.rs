@@ -24,8 +24,17 @@ pub(crate) struct Python {
 // === impl Python ===
 
 impl Python {
-    /// Installs the packages of `foreign/NAME` where they are missing, and starts its server with these arguments behind its port.
+    /// Installs the packages of `foreign/NAME` where they are missing, and starts its server `serve.py` with these arguments behind its port.
     pub(crate) async fn start(name: &str, arguments: &[&str]) -> Result<Self> {
+        Self::start_program(name, "serve.py", arguments).await
+    }
+
+    /// The same with another program of that folder.
+    pub(crate) async fn start_program(
+        name: &str,
+        program: &str,
+        arguments: &[&str],
+    ) -> Result<Self> {
         let target = target()?;
         let status = Command::new(Path::new(ROOT).join("scripts/foreign"))
             .arg(name)
@@ -40,7 +49,7 @@ impl Python {
         drop(listener);
         let child = Command::new(target.join("foreign").join(name).join("bin/python"))
             .arg("-B")
-            .arg(Path::new(ROOT).join("foreign").join(name).join("serve.py"))
+            .arg(Path::new(ROOT).join("foreign").join(name).join(program))
             .arg(address.port().to_string())
             .args(arguments)
             // Traces would go to a collector that is not there.
@@ -53,7 +62,7 @@ impl Python {
             .with_context(|| format!("the server of foreign/{name} could not be started"))?;
         let client = Client::new(address);
         until(&format!("the server of foreign/{name} to be ready"), START_LIMIT, || async {
-            client.get("/ping").await.ok().filter(|reply| reply.status == 200)
+            client.get("/ping").await.ok()
         })
         .await?;
         Ok(Self { _child: child, address })

@@ -210,6 +210,10 @@ codes! {
     RunSuperseded = "run_superseded", Conflict;
     /// The run was removed together with what it did.
     RunRolledBack = "run_rolled_back", Conflict;
+    /// The run that called this one has ended, or went with the server.
+    ParentEnded = "parent_ended", Conflict;
+    /// An agent may not call this agent now: the chain of calls is too long, or the agent is in it already.
+    CallRefused = "call_refused", Unprocessable;
     /// An outbound address is not allowed.
     EgressRefused = "egress_refused", Unprocessable;
     /// The peer could not be reached or broke its protocol.

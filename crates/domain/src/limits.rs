@@ -66,6 +66,10 @@ pub const MAX_PENDING_PAGE_BYTES: usize = 32 * 1024 * 1024;
 pub const MAX_COPIED_RUN_BYTES: usize = 256 * 1024 * 1024;
 /// The most runs that wait on one thread for its turn.
 pub const MAX_QUEUED_RUNS_PER_THREAD: usize = 256;
+/// The most runs of a chain in which each called the next, by default.
+pub const DEFAULT_MAX_CALL_DEPTH: usize = 8;
+/// The most child runs of one run that have not ended, by default.
+pub const DEFAULT_MAX_CALLS_PER_RUN: usize = 16;
 /// The longest page of a listing, in rows.
 pub const MAX_PAGE_ROWS: usize = 1_000;
 /// The default page of a listing, in rows.

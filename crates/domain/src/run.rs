@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::content::Message;
 use crate::error::Code;
+use crate::id::{RunId, ThreadId};
 use crate::json::Json;
 use crate::limits;
 
@@ -72,6 +73,15 @@ pub enum Outcome {
         /// Why, as a stable code.
         reason: Code,
     },
+}
+
+/// The run that called another agent, as its child run names it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ParentRun {
+    /// The run.
+    pub run: RunId,
+    /// Its thread.
+    pub thread: ThreadId,
 }
 
 /// What a run is given.

@@ -100,7 +100,10 @@ impl Client {
                 tracing::info!(host, %error, "a name cannot be resolved");
                 return Err(unknown());
             }
-            Err(_) => return Err(Error::TimedOut { host: host.to_owned(), limit }),
+            Err(_) => {
+                let host = host.to_owned();
+                return Err(Error::TimedOut { host, limit, is_unreached: true });
+            }
         };
         if found.is_empty() {
             return Err(unknown());
@@ -177,6 +180,7 @@ async fn within<T>(
         Err(_) => Err(Error::TimedOut {
             host: host.to_owned(),
             limit: options.total_timeout.unwrap_or_default(),
+            is_unreached: false,
         }),
     }
 }
@@ -192,8 +196,9 @@ fn told(error: &reqwest::Error, host: &str, options: &Options) -> Error {
     }
     let host = host.to_owned();
     if error.is_timeout() {
-        let limit = if error.is_connect() { options.connect_timeout } else { options.idle_timeout };
-        return Error::TimedOut { host, limit };
+        let is_unreached = error.is_connect();
+        let limit = if is_unreached { options.connect_timeout } else { options.idle_timeout };
+        return Error::TimedOut { host, limit, is_unreached };
     }
     Error::Failed { host, reason: chain(error), is_unreached: error.is_connect() }
 }

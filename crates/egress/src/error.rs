@@ -38,6 +38,8 @@ pub enum Error {
         /// Who was asked.
         host: String,
         limit: Duration,
+        /// Whether it was not even connected, so that it has got nothing of the request.
+        is_unreached: bool,
     },
     /// The peer could not be reached, or broke the protocol.
     #[error("'{host}' could not be reached: {reason}")]
@@ -82,8 +84,10 @@ impl Error {
     #[must_use]
     pub fn is_unreached(&self) -> bool {
         match self {
-            Self::Failed { is_unreached, .. } => *is_unreached,
-            Self::TimedOut { .. } | Self::TooLarge { .. } => false,
+            Self::Failed { is_unreached, .. } | Self::TimedOut { is_unreached, .. } => {
+                *is_unreached
+            }
+            Self::TooLarge { .. } => false,
             Self::Refused { .. }
             | Self::RefusedName { .. }
             | Self::UnknownName { .. }

@@ -1,10 +1,16 @@
 //! What each protocol carries, as data: the source of the page in the documentation and of our own face's response.
 
+mod direction;
+mod loss;
+
 use std::fmt::Write as _;
 
+use trilogue_domain::error::Result;
 use trilogue_wire::native::{FidelityRow, FidelityVerdict};
 
 use self::Support::{Carried, Extension, Lost};
+
+pub use loss::{FidelityLoss, LOST, lost_by_prompt};
 
 /// The protocols, in the order of a row's verdicts: the name of the mount, and the title.
 const PROTOCOLS: [(&str, &str); 4] = [
@@ -58,7 +64,12 @@ pub fn page() -> String {
          | carried | the protocol has a member for it |\n\
          | extension | it travels in a free member of the protocol, and comes back unchanged |\n\
          | lost | the protocol cannot carry it; the table gives the reason |\n\n\
-         The server drops nothing without a row here.\n",
+         The server drops nothing without a row here.\n\n\
+         A run says what was lost on the way to its agent: an agent's own update of the kind `fidelity.lost`, once for each concept, with `concept`, `direction`, `protocol` and `because`. \
+         Every protocol shows it as it shows such updates; editors show none. It tells of:\n\n\
+         - thoughts, tool calls and metadata in messages that a hosted agent is prompted with\n\
+         - earlier messages for which a prompt has no room\n\
+         - settings for an agent behind a server that takes none\n",
     );
     for (column, (_, title)) in PROTOCOLS.iter().enumerate() {
         // Writing to a string cannot fail.
@@ -67,19 +78,26 @@ pub fn page() -> String {
             "\n## {title}\n\n| concept | verdict | where, or why not |\n|---|---|---|\n"
         );
         for Row { concept, verdicts } in TABLE {
-            let (word, text) = match &verdicts[column] {
-                Support::Carried(place) => ("carried", place),
-                Support::Extension(place) => ("extension", place),
-                Support::Lost(why) => ("lost", why),
-            };
+            let (Carried(text) | Extension(text) | Lost(text)) = verdicts[column];
+            let word = verdicts[column].verdict().as_str();
             let _ = writeln!(page, "| {concept} | {word} | {text} |");
         }
     }
+    direction::page(&mut page);
     page
 }
 
-/// The rows of every protocol, as our own face shows them.
-pub fn rows() -> Vec<FidelityRow> {
+/// The rows of the ways from one protocol to another, or without both those of every protocol by itself, as our own face shows them.
+/// Fails with `invalid_request`, naming the parameter and the protocols, for an unknown one and for the way from a protocol to itself.
+pub fn rows_between(from: Option<&str>, to: Option<&str>) -> Result<Vec<FidelityRow>> {
+    match (from, to) {
+        (None, None) => Ok(rows()),
+        (from, to) => direction::rows(from, to),
+    }
+}
+
+/// The rows of every protocol.
+fn rows() -> Vec<FidelityRow> {
     let columns = PROTOCOLS.iter().enumerate();
     columns
         .flat_map(|(column, (protocol, _))| {
@@ -89,17 +107,43 @@ pub fn rows() -> Vec<FidelityRow> {
 }
 
 fn shown(protocol: &str, row: &Row, column: usize) -> FidelityRow {
-    let (verdict, carrier, because) = match row.verdicts[column] {
-        Carried(place) => (FidelityVerdict::Carried, Some(place), None),
-        Extension(place) => (FidelityVerdict::Extension, Some(place), None),
-        Lost(why) => (FidelityVerdict::Lost, None, Some(why)),
-    };
+    let support = row.verdicts[column];
     FidelityRow {
         protocol: protocol.to_owned(),
+        to: None,
         concept: row.concept.to_owned(),
-        verdict,
-        carrier: carrier.map(str::to_owned),
-        because: because.map(str::to_owned),
+        verdict: support.verdict(),
+        carrier: support.carrier().map(str::to_owned),
+        to_carrier: None,
+        because: support.reason().map(str::to_owned),
+    }
+}
+
+// === impl Support ===
+
+impl Support {
+    fn verdict(self) -> FidelityVerdict {
+        match self {
+            Carried(_) => FidelityVerdict::Carried,
+            Extension(_) => FidelityVerdict::Extension,
+            Lost(_) => FidelityVerdict::Lost,
+        }
+    }
+
+    /// Where it travels.
+    fn carrier(self) -> Option<&'static str> {
+        match self {
+            Carried(place) | Extension(place) => Some(place),
+            Lost(_) => None,
+        }
+    }
+
+    /// Why it is lost.
+    fn reason(self) -> Option<&'static str> {
+        match self {
+            Carried(_) | Extension(_) => None,
+            Lost(why) => Some(why),
+        }
     }
 }
 
@@ -302,6 +346,12 @@ table! {
         connect: Carried "`RunCreate.multitask_strategy`";
         client: Carried "prompts wait their turn; the configuration can refuse them, or end the turn";
     }
+    "settings of a run" {
+        native: Carried "`RunCreate.config`";
+        communication: Extension "`config` of the request and of agents at servers of ours";
+        connect: Carried "`RunCreate.config`, a configured instance";
+        client: Carried "`session/set_config_option`, `session/set_mode`";
+    }
     "schedule" {
         native: Carried "`RunCreate.not_before`";
         communication: Lost "`RunCreateRequest` has no member for it";
@@ -364,7 +414,8 @@ mod tests {
                 assert!(!concept.contains('|') && !text.contains('|'), "{concept} breaks its row");
             }
             let lines = page.matches(&format!("\n| {concept} | ")).count();
-            assert_eq!(lines, PROTOCOLS.len(), "{concept}");
+            // One for each protocol, and one for the directions.
+            assert_eq!(lines, PROTOCOLS.len() + 1, "{concept}");
         }
     }
 }

@@ -14,11 +14,14 @@ pub mod communication;
 pub mod connect;
 mod encoded_bytes;
 pub mod fidelity;
+mod logged_position;
 pub mod native;
 pub mod shape;
 
 use trilogue_domain::Timestamp;
 use trilogue_wire::Time;
+
+pub use logged_position::LoggedPosition;
 
 pub fn time(at: Timestamp) -> Time {
     Time::from_micros(at.as_micros())

@@ -28,6 +28,11 @@ pub trait Backend: Send + Sync + fmt::Debug {
         true
     }
 
+    /// Whether it can be used now, as far as the server knows. `None` for an agent that nothing is known of before it is used.
+    fn availability(&self) -> Option<Availability> {
+        None
+    }
+
     /// What happens when a thread's head moves behind what this agent has seen.
     fn rewind(&self) -> Rewind {
         Rewind::Free
@@ -76,6 +81,16 @@ pub trait Backend: Send + Sync + fmt::Debug {
     async fn run(&self, turn: Turn, context: RunContext) -> Result<Ending, Failure>;
 }
 
+/// Whether an agent can be used now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Availability {
+    Available,
+    Unavailable {
+        /// Why, in a sentence without a full stop.
+        reason: String,
+    },
+}
+
 /// How an agent with its own memory reacts when a thread's head moves behind what the agent has seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rewind {
@@ -85,4 +100,21 @@ pub enum Rewind {
     Refuse,
     /// It is primed from the new head, in a new session.
     Prime,
+}
+
+// === impl Availability ===
+
+impl Availability {
+    pub fn unavailable(reason: impl Into<String>) -> Self {
+        Self::Unavailable { reason: reason.into() }
+    }
+
+    /// Why the agent cannot be used; `None` where it can.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Available => None,
+            Self::Unavailable { reason } => Some(reason),
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! The runtime's handle: what faces call.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
@@ -19,7 +19,7 @@ use trilogue_store::{Batch, Change, Draft, Store};
 
 use crate::agent_registry::AgentRegistry;
 use crate::answer::{check_extra, check_logged};
-use crate::backend::Backend;
+use crate::backend::{Availability, Backend};
 use crate::callback::WorkerKind;
 use crate::client::{Attached, Client};
 use crate::owner::{self, Envelope, stopped, unexpected};
@@ -40,6 +40,10 @@ const RECOVERY_LIMIT: Duration = Duration::from_secs(30);
 /// Owners of threads, and the workers beside them. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Runtime(Arc<RuntimeInner>);
+
+/// A handle that keeps no runtime alive.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakRuntime(Weak<RuntimeInner>);
 
 #[derive(Debug)]
 struct RuntimeInner {
@@ -63,14 +67,17 @@ impl Runtime {
         let agents = Arc::new(AgentRegistry::of(agents));
         let spawn_owner = owner::spawner(Arc::clone(&agents));
         let services = Services::new(options, store, clock, originals, spawn_owner);
+        let closing = CancellationToken::new();
+        let shown = Shown::default();
+        let runtime = Self(Arc::new(RuntimeInner { services, agents, shown, closing }));
+        // A recovered run may call other agents at once.
+        runtime.take_calls();
+        let services = runtime.services();
         let threads = services.store.open_threads().await?;
         stream::iter(threads)
-            .for_each_concurrent(MAX_OWNERS_AT_ONCE, |thread| recover(&services, thread))
+            .for_each_concurrent(MAX_OWNERS_AT_ONCE, |thread| recover(services, thread))
             .await;
         services.set_recovered();
-        let closing = CancellationToken::new();
-        let runtime =
-            Self(Arc::new(RuntimeInner { services, agents, shown: Shown::default(), closing }));
         workers::start(&runtime);
         Ok(runtime)
     }
@@ -120,6 +127,12 @@ impl Runtime {
     pub fn shown_card<'a>(&self, card: &'a AgentCard) -> Cow<'a, AgentCard> {
         let learned = self.registry().get(&card.name).and_then(|agent| agent.learned_card());
         learned.map_or(Cow::Borrowed(card), Cow::Owned)
+    }
+
+    /// Whether an agent can be used now; `None` where nothing is known of that before it is used.
+    #[must_use]
+    pub fn availability(&self, name: &AgentName) -> Option<Availability> {
+        self.registry().get(name)?.availability()
     }
 
     /// All agents, listed or not, in the order in which they were given to the server.
@@ -306,6 +319,10 @@ impl Runtime {
         }
     }
 
+    pub(crate) fn downgrade(&self) -> WeakRuntime {
+        WeakRuntime(Arc::downgrade(&self.0))
+    }
+
     pub(crate) fn registry(&self) -> &Arc<AgentRegistry> {
         &self.0.agents
     }
@@ -432,6 +449,14 @@ impl Runtime {
             Ok(listing) => listing.rows.last().map_or(error, |row| gone(Some(&row.interrupt.id))),
             Err(_) => error,
         }
+    }
+}
+
+// === impl WeakRuntime ===
+
+impl WeakRuntime {
+    pub(crate) fn upgrade(&self) -> Option<Runtime> {
+        self.0.upgrade().map(Runtime)
     }
 }
 

@@ -11,7 +11,9 @@
 mod agent_registry;
 mod answer;
 pub mod backend;
+mod call_chains;
 mod callback;
+mod calls;
 pub mod client;
 mod context;
 mod copy;
@@ -36,9 +38,9 @@ mod thread_change;
 mod turn;
 mod workers;
 
-pub use backend::{Backend, Input, Rewind};
+pub use backend::{Availability, Backend, Input, Rewind};
 pub use client::{Attached, CONTROLLER_GONE, CallError, Client, ClientProfile};
-pub use context::{MemoryState, RunContext};
+pub use context::{CallRequest, ChildOutcome, ChildRun, MemoryState, RunContext};
 pub use handle::Runtime;
 pub use history::{PathReferences, StateAt};
 pub use request::{

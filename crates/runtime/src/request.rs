@@ -4,8 +4,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    AgentName, Callback, CheckpointId, InterruptId, Json, Message, MessageId, PrincipalId, RunId,
-    Strategy, ThreadId, Timestamp,
+    AgentName, Callback, CheckpointId, InterruptId, Json, Message, MessageId, ParentRun,
+    PrincipalId, RunId, RunKey, Strategy, ThreadId, Timestamp,
 };
 use trilogue_store::Frame;
 use trilogue_store::rows::{RetentionPolicy, RunRow};
@@ -43,6 +43,10 @@ pub struct Options {
     pub max_part_metadata_bytes: usize,
     /// Whether new interrupts are notified, through [`crate::Runtime::notify_with`].
     pub notify: bool,
+    /// The most runs of a chain in which each called the next.
+    pub max_call_depth: usize,
+    /// The most child runs of one run that have not ended.
+    pub max_calls_per_run: usize,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -95,6 +99,13 @@ pub struct RunRequest {
     pub request: Option<Json>,
     /// Whether the caller waits in this same call and knows of no run yet: a native run then costs one commit.
     pub synchronous: bool,
+}
+
+/// What makes a run the child of another: its key is taken before, so that its caller is known when it begins.
+#[derive(Clone, Debug)]
+pub(crate) struct ChildOf {
+    pub(crate) key: RunKey,
+    pub(crate) parent: ParentRun,
 }
 
 #[derive(Clone, Debug)]
@@ -250,6 +261,8 @@ impl Default for Options {
             retention_interval: Duration::from_secs(60),
             max_part_metadata_bytes: trilogue_domain::limits::DEFAULT_MAX_PART_METADATA_BYTES,
             notify: false,
+            max_call_depth: trilogue_domain::limits::DEFAULT_MAX_CALL_DEPTH,
+            max_calls_per_run: trilogue_domain::limits::DEFAULT_MAX_CALLS_PER_RUN,
         }
     }
 }

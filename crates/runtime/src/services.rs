@@ -13,6 +13,7 @@ use trilogue_domain::port::{Clock, ReadOriginal};
 use trilogue_domain::{CheckpointId, CheckpointKey, Code, Error, ThreadKey};
 use trilogue_store::Store;
 
+use crate::call_chains::CallChains;
 use crate::client::Controllers;
 use crate::external_ports::ExternalPorts;
 use crate::history::RunReferences;
@@ -33,6 +34,7 @@ pub(crate) struct Services {
     pub(crate) originals: Arc<dyn ReadOriginal>,
     pub(crate) external: Arc<ExternalPorts>,
     pub(crate) run_references: RunReferences,
+    pub(crate) call_chains: Arc<CallChains>,
     /// Names this process as the owner of threads.
     pub(crate) node: String,
     pub(crate) running: Semaphore,
@@ -81,6 +83,7 @@ impl Services {
             originals,
             external: Arc::new(ExternalPorts::new()),
             run_references: RunReferences::default(),
+            call_chains: Arc::default(),
             node: uuid::Uuid::new_v4().to_string(),
             tasks: AtomicUsize::new(0),
             draining: AtomicBool::new(false),

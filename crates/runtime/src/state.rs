@@ -51,6 +51,8 @@ pub(crate) struct RunState {
     pub(crate) open: Vec<MessageRow>,
     /// Whether it was loaded from the store, so that its log holds what memory does not.
     pub(crate) restored: bool,
+    /// Whether the run that called its agent is gone.
+    pub(crate) is_orphan: bool,
 }
 
 // === impl ThreadState ===
@@ -75,12 +77,14 @@ impl ThreadState {
         acquired: OwnedThread,
         max_queued: usize,
         is_native: impl Fn(&RunRow) -> bool,
+        is_orphan: impl Fn(&RunRow) -> bool,
     ) -> Self {
         let mut state = Self::new(acquired.thread, max_queued);
         state.last = acquired.last;
         for row in acquired.open_runs {
-            let native = is_native(&row);
-            let restored = RunState { restored: true, ..RunState::new(row, None, native) };
+            let (native, is_orphan) = (is_native(&row), is_orphan(&row));
+            let new = RunState::new(row, None, native);
+            let restored = RunState { restored: true, is_orphan, ..new };
             state.runs.insert(restored.row.key, Box::new(restored));
         }
         for interrupt in acquired.pending {
@@ -120,6 +124,7 @@ impl RunState {
             bound: None,
             open: Vec::new(),
             restored: false,
+            is_orphan: false,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::execute::{check_kept, check_state};
 use crate::handle::Runtime;
 use crate::owner::{Envelope, Owner, stopped};
 use crate::part::{self, names_content, outline_all};
-use crate::request::{NewThread, RunRequest, Settled, Submitted, ThreadChoice};
+use crate::request::{ChildOf, NewThread, RunRequest, Settled, Submitted, ThreadChoice};
 use crate::state::ThreadState;
 use crate::step::Submit;
 use trilogue_domain::Input;
@@ -54,12 +54,22 @@ impl Runtime {
     /// Accepts a run. Returns when that is durable; with [`RunRequest::synchronous`] it may return before, and only [`Submitted::settled`] is durable.
     /// Errors: `agent_not_found`, `thread_not_found`, `invalid_input`, `thread_state_incompatible`, `thread_busy`, `thread_waiting`, `idempotency_mismatch`, `already_exists`, `overloaded`, `shutting_down`, and what storing can fail with.
     pub async fn submit(&self, by: &Principal, new: RunRequest) -> Result<Submitted> {
-        self.submit_after(by, new, false).await
+        self.submit_after(by, new, false, None).await
+    }
+
+    /// As [`Runtime::submit`], for a run that another run's agent calls.
+    pub(crate) async fn submit_child(
+        &self,
+        by: &Principal,
+        new: RunRequest,
+        child: ChildOf,
+    ) -> Result<Submitted> {
+        self.submit_after(by, new, false, Some(child)).await
     }
 
     /// As [`Runtime::submit`], after [`Runtime::known`] has found that the run is new: the key is not looked up again.
     pub async fn submit_unknown(&self, by: &Principal, new: RunRequest) -> Result<Submitted> {
-        self.submit_after(by, new, true).await
+        self.submit_after(by, new, true, None).await
     }
 
     async fn submit_after(
@@ -67,7 +77,9 @@ impl Runtime {
         by: &Principal,
         mut new: RunRequest,
         mut is_unknown: bool,
+        child: Option<ChildOf>,
     ) -> Result<Submitted> {
+        let child = child.as_ref();
         self.check_open()?;
         let backend = Arc::clone(self.registry().backend(&new.agent)?);
         let given = std::mem::replace(&mut new.input, Input::Messages(Vec::new()));
@@ -79,7 +91,7 @@ impl Runtime {
             Box::pin(self.outline_input(by, admitted)).await?
         };
         if !may_be_a_race(&new) {
-            return self.try_submit(by, &new, admitted, backend.as_ref()).await;
+            return self.try_submit(by, &new, admitted, backend.as_ref(), child).await;
         }
         let mut last = None;
         for _ in 0..RACES {
@@ -88,7 +100,7 @@ impl Runtime {
             if !was_unknown && let Some(known) = Box::pin(self.known(by, &new)).await? {
                 return Ok(known);
             }
-            match self.try_submit(by, &new, admitted.clone(), backend.as_ref()).await {
+            match self.try_submit(by, &new, admitted.clone(), backend.as_ref(), child).await {
                 Err(error) if error.code() == Code::AlreadyExists => {
                     last = Some(error);
                 }
@@ -159,6 +171,7 @@ impl Runtime {
         new: &RunRequest,
         admitted: Admitted,
         backend: &dyn Backend,
+        child: Option<&ChildOf>,
     ) -> Result<Submitted> {
         let place = self.target_thread(by, new).await?;
         let services = self.services();
@@ -176,7 +189,7 @@ impl Runtime {
             TargetThread::New(row, chosen) => (row.as_ref(), true, *chosen),
             TargetThread::Stored(row) => (row.as_ref(), false, false),
         };
-        let row = self.new_row(by, new, thread);
+        let row = self.new_row(by, new, thread, child);
         let deferred = new.synchronous
             && backend.is_native()
             && new.idempotency.is_none()
@@ -276,9 +289,16 @@ impl Runtime {
         })
     }
 
-    fn new_row(&self, by: &Principal, new: &RunRequest, thread: &ThreadRow) -> RunRow {
+    fn new_row(
+        &self,
+        by: &Principal,
+        new: &RunRequest,
+        thread: &ThreadRow,
+        child: Option<&ChildOf>,
+    ) -> RunRow {
         let services = self.services();
         RunRow {
+            parent: child.map(|child| child.parent.clone()),
             metadata: new.metadata.clone().unwrap_or_else(Json::empty_object),
             config: new.config.clone(),
             not_before: new.not_before,
@@ -287,7 +307,7 @@ impl Runtime {
             request: new.request.clone(),
             stateless: matches!(new.thread, ThreadChoice::Stateless),
             ..RunRow::new(
-                services.store.next_run_key(),
+                child.map_or_else(|| services.store.next_run_key(), |child| child.key),
                 new.id.clone().unwrap_or_else(RunId::generate),
                 thread,
                 by.id.clone(),

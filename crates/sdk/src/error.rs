@@ -105,6 +105,13 @@ impl AgentError {
         self.stopped
     }
 
+    /// The error that says what another run failed with.
+    #[must_use]
+    pub fn from_failure(failure: Failure) -> Self {
+        let Failure { code, message, transient, data } = failure;
+        Self { transient, data, ..Self::new(code, message) }
+    }
+
     /// The failure that the run ends with.
     #[must_use]
     pub fn into_failure(self) -> Failure {

@@ -57,7 +57,8 @@ pub use agent_fn::{AgentFn, agent_fn};
 pub use async_trait::async_trait;
 pub use card::Card;
 pub use context::{
-    Context, Decision, Editor, EditorTerminal, MessageWriter, RunInfo, Source, ToolCall,
+    AgentCall, CallOutput, Context, Decision, Editor, EditorTerminal, MessageWriter, NewAgentCall,
+    RunInfo, Source, ToolCall,
 };
 pub use error::AgentError;
 pub use fault::AgentFault;

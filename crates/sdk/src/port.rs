@@ -9,8 +9,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use trilogue_domain::{Body, Interrupt, Json, Message, Resolution};
+use trilogue_domain::{
+    AgentName, Answer, Body, Code, Failure, Interrupt, InterruptId, Json, Message, Part,
+    Resolution, Role, RunId, ThreadId,
+};
 
+use crate::agent::Input;
 use crate::error::AgentError;
 
 /// A future of a port.
@@ -100,10 +104,100 @@ pub struct CallRefusal {
     pub data: Option<Json>,
 }
 
-/// All ports of one run. Implemented for whatever implements each of them.
-pub trait Host: Output + Interrupts + Memory + Cancellation + ClientCalls {}
+/// Calls of other agents of the same server.
+pub trait ChildRuns: Send + Sync + fmt::Debug {
+    /// Starts a run of another agent.
+    ///
+    /// # Errors
+    /// [`no_other_agents`] where the agent runs without a server; what the server refuses the call with.
+    fn call_agent(
+        &self,
+        call: NewChild,
+    ) -> PortFuture<'_, Result<Box<dyn ChildHandle>, AgentError>> {
+        drop(call);
+        Box::pin(std::future::ready(Err(no_other_agents())))
+    }
+}
 
-impl<T: Output + Interrupts + Memory + Cancellation + ClientCalls> Host for T {}
+/// A call of another agent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NewChild {
+    /// The agent.
+    pub agent: AgentName,
+    /// What it is given.
+    pub input: Input,
+    /// A thread that exists; a new one when `None`.
+    pub thread: Option<ThreadId>,
+    /// Settings of the agent.
+    pub config: Option<Json>,
+    /// Whether the agent may be among the callers already.
+    pub allows_recursion: bool,
+    /// Whether the caller's run asks what the child asks.
+    pub passes_questions_up: bool,
+}
+
+/// A child run. Dropping it cancels the child.
+pub trait ChildHandle: Send + Sync + fmt::Debug {
+    /// The child.
+    fn run(&self) -> &RunId;
+
+    /// Its thread.
+    fn thread(&self) -> &ThreadId;
+
+    /// Its next event; `None` behind the last.
+    fn next(&mut self) -> PortFuture<'_, Result<Option<Body>, AgentError>>;
+
+    /// Waits for its end. The events stay to be read.
+    fn end(&self) -> PortFuture<'_, Result<ChildEnd, AgentError>>;
+
+    /// Answers a question of the child.
+    fn answer(
+        &self,
+        interrupt: InterruptId,
+        answer: Answer,
+    ) -> PortFuture<'_, Result<(), AgentError>>;
+
+    /// Asks the child to stop; one that has ended stays as it is.
+    fn cancel(&self) -> PortFuture<'_, Result<(), AgentError>>;
+}
+
+/// What a child run left.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChildEnd {
+    /// The agent's messages, oldest first.
+    pub messages: Vec<Message>,
+    /// Its answer as a value, where it gave one.
+    pub result: Option<Json>,
+    /// The thread's state as the run set it last.
+    pub values: Option<Json>,
+    /// Why it did not complete; `None` where it did.
+    pub failure: Option<Failure>,
+}
+
+// === impl ChildEnd ===
+
+impl ChildEnd {
+    /// An agent that said this and completed.
+    #[must_use]
+    pub fn said(text: &str) -> Self {
+        let messages = vec![Message::new(Role::Agent, vec![Part::text(text)], None)];
+        Self { messages, result: None, values: None, failure: None }
+    }
+}
+
+/// The error of a call where an agent runs alone.
+#[must_use]
+pub fn no_other_agents() -> AgentError {
+    AgentError::new(
+        Code::AgentNotFound.as_str(),
+        "this agent runs without a server, so there is no other agent that it could call",
+    )
+}
+
+/// All ports of one run. Implemented for whatever implements each of them.
+pub trait Host: Output + Interrupts + Memory + Cancellation + ClientCalls + ChildRuns {}
+
+impl<T: Output + Interrupts + Memory + Cancellation + ClientCalls + ChildRuns> Host for T {}
 
 // === impl CallTarget ===
 

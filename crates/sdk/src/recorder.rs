@@ -2,20 +2,24 @@
 //!
 //! A [`Recorder`] keeps what an agent emits, answers what it asks from a script, and can hold the agent back as a slow log would.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{Notify, watch};
-use trilogue_domain::event::{RunEvent, StateEvent};
+use trilogue_domain::event::{MessageEvent, RunEvent, StateEvent};
 use trilogue_domain::lock;
-use trilogue_domain::{Body, Event, Interrupt, Json, Message, Resolution, Timestamp, Transcript};
+use trilogue_domain::{
+    AgentName, Answer, Body, Code, Event, Interrupt, InterruptId, Json, Message, Resolution, RunId,
+    ThreadId, Timestamp, Transcript,
+};
 
 use crate::agent::{Agent, Outcome, Turn, run_turn};
 use crate::context::RunInfo;
 use crate::error::AgentError;
 use crate::port::{
-    CallRefusal, CallTarget, Cancellation, ClientCalls, Interrupts, Memory, Output, PortFuture,
+    CallRefusal, CallTarget, Cancellation, ChildEnd, ChildHandle, ChildRuns, ClientCalls,
+    Interrupts, Memory, NewChild, Output, PortFuture, no_other_agents,
 };
 
 /// The most events that a recorder keeps unless told otherwise.
@@ -49,6 +53,9 @@ struct RecorderShared {
     cancelled: watch::Sender<bool>,
 }
 
+/// What another agent says when it is called.
+type CalledAgent = Arc<dyn Fn(&NewChild) -> Result<ChildEnd, AgentError> + Send + Sync>;
+
 /// What answers a call: its method and params go in, a result or a refusal comes out.
 type CallHandler = Arc<dyn Fn(&str, Json) -> Result<Json, CallRefusal> + Send + Sync>;
 
@@ -57,10 +64,22 @@ struct SimulatedEditor {
     handler: CallHandler,
 }
 
+struct SimulatedAgent(CalledAgent);
+
+/// A run of a simulated agent, which has ended.
+#[derive(Debug)]
+struct SimulatedChild {
+    run: RunId,
+    thread: ThreadId,
+    events: VecDeque<Body>,
+    end: ChildEnd,
+}
+
 #[derive(Debug)]
 struct State {
     events: Vec<Body>,
     editor: Option<SimulatedEditor>,
+    agents: HashMap<AgentName, SimulatedAgent>,
     capacity: usize,
     answers: VecDeque<Resolution>,
     asked: Vec<Interrupt>,
@@ -85,6 +104,7 @@ impl Recorder {
         let state = State {
             events: Vec::new(),
             editor: None,
+            agents: HashMap::new(),
             capacity: events,
             answers: VecDeque::new(),
             asked: Vec::new(),
@@ -154,6 +174,20 @@ impl Recorder {
         let handler: CallHandler = Arc::new(answering);
         self.state_mut().editor = Some(SimulatedEditor { target, handler });
         self
+    }
+
+    /// Plays another agent of this name: a call of it gets what this function gives. An agent that nobody plays is not found.
+    ///
+    /// # Errors
+    /// `invalid_id` when the name is no [`AgentName`].
+    pub fn with_agent(
+        self,
+        name: &str,
+        called: impl Fn(&NewChild) -> Result<ChildEnd, AgentError> + Send + Sync + 'static,
+    ) -> Result<Self, AgentError> {
+        let (name, called) = (AgentName::parse(name)?, SimulatedAgent(Arc::new(called)));
+        self.state_mut().agents.insert(name, called);
+        Ok(self)
     }
 
     /// Asks the run to stop.
@@ -282,6 +316,75 @@ impl Memory for Recorder {
     fn load_state(&self) -> PortFuture<'_, Result<Option<Json>, AgentError>> {
         let state = self.state_mut().state.clone();
         Box::pin(async move { Ok(state) })
+    }
+}
+
+impl ChildRuns for Recorder {
+    fn call_agent(
+        &self,
+        call: NewChild,
+    ) -> PortFuture<'_, Result<Box<dyn ChildHandle>, AgentError>> {
+        let called = self.state_mut().agents.get(&call.agent).map(|agent| Arc::clone(&agent.0));
+        let end = called.map_or_else(|| Err(no_other_agents()), |called| called(&call));
+        let child = end.map(|end| -> Box<dyn ChildHandle> { Box::new(SimulatedChild::of(end)) });
+        Box::pin(std::future::ready(child))
+    }
+}
+
+// === impl SimulatedChild ===
+
+impl SimulatedChild {
+    fn of(end: ChildEnd) -> Self {
+        let said = end.messages.iter().flat_map(|Message { id, role, parts, .. }| {
+            let (message, role) = (id.clone(), role.clone());
+            let started = MessageEvent::Started { message, role, times: None };
+            let parts = parts.iter().cloned();
+            let parts = parts.map(|part| MessageEvent::Part { message: id.clone(), part });
+            let completed = MessageEvent::Completed { message: id.clone() };
+            std::iter::once(started).chain(parts).chain([completed])
+        });
+        let events = said.map(Body::Message).collect();
+        Self { run: RunId::generate(), thread: ThreadId::generate(), events, end }
+    }
+}
+
+impl ChildHandle for SimulatedChild {
+    fn run(&self) -> &RunId {
+        &self.run
+    }
+
+    fn thread(&self) -> &ThreadId {
+        &self.thread
+    }
+
+    fn next(&mut self) -> PortFuture<'_, Result<Option<Body>, AgentError>> {
+        let next = self.events.pop_front();
+        Box::pin(std::future::ready(Ok(next)))
+    }
+
+    fn end(&self) -> PortFuture<'_, Result<ChildEnd, AgentError>> {
+        let end = self.end.clone();
+        Box::pin(std::future::ready(Ok(end)))
+    }
+
+    fn answer(
+        &self,
+        _interrupt: InterruptId,
+        _answer: Answer,
+    ) -> PortFuture<'_, Result<(), AgentError>> {
+        let why = "the called agent asks nothing";
+        let error = AgentError::new(Code::InterruptNotFound.as_str(), why);
+        Box::pin(std::future::ready(Err(error)))
+    }
+
+    fn cancel(&self) -> PortFuture<'_, Result<(), AgentError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+impl fmt::Debug for SimulatedAgent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimulatedAgent").finish_non_exhaustive()
     }
 }
 

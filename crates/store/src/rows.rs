@@ -7,8 +7,8 @@ use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::interrupt::Resolution;
 use trilogue_domain::{
     AgentName, Callback, CheckpointId, CheckpointKey, ClientHistory, ConfigurationId, Interrupt,
-    InterruptId, Json, MessageId, Outcome, PrincipalId, Rights, Role, RunId, RunKey, RunStatus,
-    Scope, TenantId, ThreadId, ThreadKey, Timestamp, TokenId, limits,
+    InterruptId, Json, MessageId, Outcome, ParentRun, PrincipalId, Rights, Role, RunId, RunKey,
+    RunStatus, Scope, TenantId, ThreadId, ThreadKey, Timestamp, TokenId, limits,
 };
 
 pub use crate::filter::{ConfigurationFilter, InterruptFilter, RunFilter, ThreadFilter};
@@ -75,6 +75,8 @@ pub struct RunRow {
     pub stateless: bool,
     /// The reason while it is being cancelled; with `run_rolled_back` it is removed when it has ended.
     pub cancel_reason: Option<Code>,
+    /// The run whose agent called this one's: it lasts no longer than that one's turn.
+    pub parent: Option<ParentRun>,
 }
 
 /// A configured instance: settings of an agent under an id of their own.
@@ -349,6 +351,7 @@ impl RunRow {
             request: None,
             stateless: false,
             cancel_reason: None,
+            parent: None,
         }
     }
 }

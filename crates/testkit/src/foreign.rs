@@ -8,13 +8,17 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use crate::client::Client;
 use crate::port::reserve_address;
-use crate::programs::{ROOT, conformance_agents, installed};
+use crate::programs::{ROOT, installed};
 use crate::server::terminate;
+use crate::wait::until;
+
+pub use crate::programs::conformance_agents;
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 const CLIENT_LIMIT: Duration = Duration::from_secs(240);
@@ -41,6 +45,16 @@ pub struct ConformanceOptions {
     pub prefix: String,
     pub arguments: Vec<&'static str>,
     pub allow_egress: Option<String>,
+    /// The settings of further agents, in the form of the configuration file.
+    pub agents: String,
+}
+
+/// A server on a library of others, with an agent that does what its prompts say. Killed when dropped.
+#[derive(Debug)]
+pub struct ForeignServer {
+    name: &'static str,
+    address: SocketAddr,
+    child: Child,
 }
 
 /// The program `conformance_agents`, running without tokens. Killed when dropped.
@@ -62,6 +76,7 @@ impl ConformanceOptions {
             prefix: prefix.to_owned(),
             arguments: Vec::new(),
             allow_egress: None,
+            agents: String::new(),
         }
     }
 
@@ -84,6 +99,8 @@ impl Conformance {
         address: SocketAddr,
         options: ConformanceOptions,
     ) -> Result<Self> {
+        let agents = dir.join("agents.toml");
+        fs::write(&agents, &options.agents)?;
         let path = dir.join("conformance.log");
         let log = File::options().create(true).append(true).open(&path)?;
         let mut command = Command::new(conformance_agents().await?);
@@ -91,6 +108,8 @@ impl Conformance {
             .args(["--no-auth", "--listen", &address.to_string(), "--store", &options.store])
             .args(["--mount", &format!("{}={}", options.protocol, options.prefix)])
             .args(&options.arguments)
+            .arg("--agents")
+            .arg(&agents)
             .args(options.allow_egress.iter().flat_map(|blocks| ["--allow-egress", blocks]))
             .current_dir(&dir)
             .env("XDG_STATE_HOME", dir.join("state"))
@@ -116,6 +135,11 @@ impl Conformance {
         format!("http://{}{}", self.address, self.options.prefix.trim_end_matches('/'))
     }
 
+    /// What the program complained about.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir.join("conformance.log")).unwrap_or_default()
+    }
+
     /// Talks to the program; paths begin with [`Conformance::prefix`].
     pub fn client(&self) -> Client {
         Client::new(self.address)
@@ -135,6 +159,63 @@ impl Conformance {
 
     pub async fn stop(mut self) -> Result<ExitStatus> {
         terminate(&mut self.child).await
+    }
+}
+
+// === impl ForeignServer ===
+
+impl ForeignServer {
+    /// The reference server of the Agent Communication Protocol, with the agent `words`.
+    pub async fn communication() -> Result<Self> {
+        Self::start("communication/reference").await
+    }
+
+    /// A server after the document of the Agent Connect Protocol, with the agent `org.example.words`.
+    pub async fn connect() -> Result<Self> {
+        Self::start("connect/peer").await
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Kills it without a word (`SIGKILL`); its address stays reserved.
+    pub async fn kill(mut self) -> Result<Self> {
+        ensure!(self.child.try_wait()?.is_none(), "foreign/{} was gone", self.name);
+        self.child.kill().await?;
+        Ok(self)
+    }
+
+    /// The same server with an empty memory, once it was killed.
+    pub async fn start_again(self) -> Result<Self> {
+        Self::start_at(self.name, self.address).await
+    }
+
+    async fn start(name: &'static str) -> Result<Self> {
+        Self::start_at(name, reserve_address()?).await
+    }
+
+    async fn start_at(name: &'static str, address: SocketAddr) -> Result<Self> {
+        let mut child = python(name, "agent.py")?
+            .arg(address.port().to_string())
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("foreign/{name} could not be started"))?;
+        let listens = until("the server to listen", START_LIMIT, || {
+            let ended = child.try_wait();
+            async move {
+                match (ended, TcpStream::connect(address).await) {
+                    (Ok(Some(status)), _) => Some(Err(status)),
+                    (_, Ok(_)) => Some(Ok(())),
+                    _ => None,
+                }
+            }
+        });
+        match listens.await? {
+            Ok(()) => Ok(Self { name, address, child }),
+            Err(status) => bail!("foreign/{name} ended with {status}"),
+        }
     }
 }
 
@@ -170,15 +251,20 @@ impl Foreign {
             Self::Connect => "connect/python",
             Self::Fuzz => "connect/fuzz",
         };
-        let installed = installed(name)?;
-        let folder = Path::new(ROOT).join("foreign").join(name);
         if self == Self::TypeScript {
+            let installed = installed(name)?;
+            let program = Path::new(ROOT).join("foreign").join(name).join("main.cjs");
             let mut command = Command::new("node");
-            command.env("NODE_PATH", installed.join("node_modules")).arg(folder.join("main.cjs"));
+            command.env("NODE_PATH", installed.join("node_modules")).arg(program);
             return Ok(command);
         }
-        let mut command = Command::new(installed.join("bin/python"));
-        command.arg("-B").arg(folder.join("main.py"));
-        Ok(command)
+        python(name, "main.py")
     }
+}
+
+/// A program of `foreign/NAME`, with the libraries that are installed for it.
+fn python(name: &str, program: &str) -> Result<Command> {
+    let mut command = Command::new(installed(name)?.join("bin/python"));
+    command.arg("-B").arg(Path::new(ROOT).join("foreign").join(name).join(program));
+    Ok(command)
 }

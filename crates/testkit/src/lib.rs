@@ -1,14 +1,17 @@
 //! Test-only peers and starters of real services.
 //!
-//! Nothing here stands in for a part of ours: [`probe`] is a peer with a language of its own, [`callback`] listens on a real socket, [`server`] starts the real binary, [`foreign`] and [`official`] run the official clients and agents of the protocols, [`editor`] is a client of the Agent Client Protocol that hides nothing, [`schema`] holds what is written in that protocol to its official schema, and [`model`] answers coding agents, [`parts`] makes cards, messages and runs, [`documents`] are the examples and rules of the protocols, [`disk_journal`] tells what a power cut leaves of a folder, and [`port`] finds ports.
+//! Nothing here stands in for a part of ours: [`probe`] is a peer with a language of its own, [`callback`] and [`limited_server`] listen on real sockets, [`wait_only_server`] is a server as the first ones were, [`server`] starts the real binary, [`foreign`] and [`official`] run the official clients and agents of the protocols, [`editor`] is a client of the Agent Client Protocol that hides nothing, [`schema`] holds what is written in that protocol to its official schema, and [`model`] answers coding agents, [`parts`] makes cards, messages and runs, [`documents`] are the examples and rules of the protocols, [`disk_journal`] tells what a power cut leaves of a folder, [`faulty_server`] is a server of others that misbehaves, and [`port`] finds ports.
 
 pub mod callback;
 pub mod client;
 pub mod disk_journal;
 pub mod documents;
 pub mod editor;
+pub mod faulty_server;
 pub mod folder;
 pub mod foreign;
+pub mod limited_server;
+mod loopback;
 pub mod model;
 pub mod official;
 pub mod parts;
@@ -24,6 +27,7 @@ pub mod specs;
 #[cfg(test)]
 mod specs_tests;
 pub mod wait;
+pub mod wait_only_server;
 
 pub use client::{Client, Reply};
 pub use editor::Editor;

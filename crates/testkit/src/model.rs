@@ -10,18 +10,17 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 use trilogue_domain::lock;
+
+use crate::loopback::Loopback;
 
 pub const NAME: &str = "fake-model";
 const PIECE: usize = 4;
 
 #[derive(Debug)]
 pub struct Model {
-    address: std::net::SocketAddr,
+    loopback: Loopback,
     shared: Arc<Shared>,
-    task: JoinHandle<()>,
 }
 
 #[derive(Debug, Default)]
@@ -42,23 +41,17 @@ struct Rule {
 
 impl Model {
     pub async fn start() -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
         let shared = Arc::<Shared>::default();
         let models = json!({"object": "list", "data": [{"id": NAME, "object": "model"}]});
         let router = Router::new()
             .route("/v1/models", get(|| async { Json(models) }))
             .route("/v1/chat/completions", post(complete))
             .with_state(Arc::clone(&shared));
-        let task = tokio::spawn(async move {
-            // Ends with the runtime or by the abort on drop.
-            let _ = axum::serve(listener, router).await;
-        });
-        Ok(Self { address, shared, task })
+        Ok(Self { loopback: Loopback::serve(router).await?, shared })
     }
 
     pub fn url(&self) -> String {
-        format!("http://{}/v1", self.address)
+        format!("{}/v1", self.loopback.url())
     }
 
     /// From now on, a user's message with these words in it makes the model call this tool, where it is offered.
@@ -69,12 +62,6 @@ impl Model {
 
     pub fn asked(&self) -> Vec<Value> {
         lock(&self.shared.asked).clone()
-    }
-}
-
-impl Drop for Model {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 

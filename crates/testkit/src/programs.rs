@@ -25,7 +25,7 @@ pub(crate) async fn trilogue() -> Result<PathBuf> {
 }
 
 /// The program with the agents of the official client suites: `TRILOGUE_CONFORMANCE`, or the one beside this test.
-pub(crate) async fn conformance_agents() -> Result<PathBuf> {
+pub async fn conformance_agents() -> Result<PathBuf> {
     static PROGRAM: OnceCell<PathBuf> = OnceCell::const_new();
     given_or("TRILOGUE_CONFORMANCE", &PROGRAM, || example("conformance_agents")).await
 }

@@ -1,6 +1,8 @@
 //! The agents that a server runs: those of the configuration, and those of the program around it.
 
+mod agent_servers;
 mod hosted;
+mod refresh;
 mod remote;
 
 use std::collections::HashMap;
@@ -15,12 +17,12 @@ use trilogue_gateway::{AgentProcesses, Scheme};
 use trilogue_mapping::{communication, connect};
 use trilogue_runtime::Backend;
 use trilogue_sdk::Agent;
-use trilogue_wire::agent_communication::AgentManifest;
 
-use crate::config::{self, AgentKind, Mount, Protocol};
+use crate::config::{self, AgentKind, AllAgents, Mount, Protocol};
 use crate::descriptor::Descriptors;
 
-pub(crate) use remote::{Manifests, manifests};
+pub(crate) use refresh::{RefreshSchedule, RefreshTasks};
+pub(crate) use remote::Elsewhere;
 
 /// Agents to serve. Collects agents of different types.
 #[derive(Clone, Default)]
@@ -45,46 +47,151 @@ impl AgentProcesses for HostedProcesses {
 }
 
 /// The agents of the configuration.
+pub(crate) struct ConfiguredAgents {
+    pub(crate) agents: Vec<Arc<dyn Backend>>,
+    /// Those elsewhere that are asked for now and then.
+    pub(crate) schedules: Vec<RefreshSchedule>,
+}
+
+/// The agents of the configuration, of which nobody has been asked anything.
 pub(crate) fn configured(
     options: &config::Options,
     descriptors: &Descriptors,
 ) -> Result<Vec<Arc<dyn Backend>>> {
-    configured_with(options, descriptors, &Manifests::new(), &Arc::default())
+    let children = Arc::default();
+    let elsewhere = Elsewhere::unasked(options, &children)?;
+    configured_with(options, descriptors, &elsewhere, &children).map(|it| it.agents)
 }
 
 /// The same, with the processes of agents among these children.
 pub(crate) fn configured_with(
     options: &config::Options,
     descriptors: &Descriptors,
-    manifests: &Manifests,
+    elsewhere: &Elsewhere,
     children: &Arc<Children>,
-) -> Result<Vec<Arc<dyn Backend>>> {
+) -> Result<ConfiguredAgents> {
     options.notify.check()?;
-    let one = |(name, agent): (&String, _)| {
-        let described = (descriptors.get(name), manifests.get(name));
-        configured_one(name, agent, described, children)
-    };
-    options.agents.iter().map(one).collect()
+    let mut all = ConfiguredAgents { agents: Vec::new(), schedules: Vec::new() };
+    // The places of those behind a server of the Agent Connect Protocol whose name there comes from that server.
+    let mut told = Vec::new();
+    let mut origins = HashMap::new();
+    for (name, agent) in &options.agents {
+        check_settings(name, agent)?;
+        let (entry, schedule) = match agent.agents {
+            Some(AllAgents::All) => (elsewhere.found(name), None),
+            None => {
+                let described = (descriptors.get(name), elsewhere);
+                let (agent, schedule) = configured_one(name, agent, described, children)?;
+                (vec![agent], schedule)
+            }
+        };
+        note_origin(&mut origins, name, agent, &entry)?;
+        let is_connect = agent.kind == AgentKind::AgentConnect && agent.agents.is_none();
+        if is_connect && descriptors.get(name).is_none() {
+            told.push((name, all.agents.len()));
+        }
+        all.agents.extend(entry);
+        all.schedules.extend(schedule);
+    }
+    // What a server elsewhere says does not keep this one from starting.
+    told.retain(|(_, place)| is_reference_taken(&all.agents, *place));
+    for (name, place) in told {
+        tracing::warn!(
+            agent = name,
+            "another agent has the same name and version where the Agent Connect Protocol is served: it has its name here there too"
+        );
+        let agent =
+            remote::connect(&AgentName::parse(name)?, &options.agents[name], None, elsewhere)?;
+        all.agents[place] = Arc::new(agent.with_own_name());
+    }
+    Ok(all)
 }
 
-fn configured_one(
+/// Notes where agents come from, by their names; refuses a name that another has.
+fn note_origin(
+    origins: &mut HashMap<AgentName, String>,
     name: &str,
-    agent: &config::Agent,
-    (descriptor, manifest): (Option<&Json>, Option<&AgentManifest>),
-    children: &Arc<Children>,
-) -> Result<Arc<dyn Backend>> {
+    settings: &config::Agent,
+    agents: &[Arc<dyn Backend>],
+) -> Result<()> {
+    let origin = match settings.agents {
+        Some(AllAgents::All) => format!("an agent of the server of `agents.{name}`"),
+        None => format!("`agents.{name}`"),
+    };
+    for agent in agents {
+        let name = agent.card().name.clone();
+        if let Some(other) = origins.insert(name.clone(), origin.clone()) {
+            let message = format!("two agents are called '{name}': {other} and {origin}");
+            return Err(Error::new(Code::AlreadyExists, message)
+                .hint("rename one, or set a `prefix` for all agents of a server"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether another agent has the name and the version of the one at this place.
+fn is_reference_taken(agents: &[Arc<dyn Backend>], place: usize) -> bool {
+    let wanted = agents.get(place).map(|agent| reference(agent.as_ref()));
+    let mut others = agents.iter().enumerate().filter(|(other, _)| *other != place);
+    others.any(|(_, agent)| Some(reference(agent.as_ref())) == wanted)
+}
+
+/// The name and the version by which the Agent Connect Protocol finds an agent.
+fn reference(agent: &dyn Backend) -> (String, String) {
+    let card = agent.card();
+    (connect::name(card).to_owned(), card.version.clone())
+}
+
+/// Refuses settings that mean nothing where they are.
+fn check_settings(name: &str, agent: &config::Agent) -> Result<()> {
     let name = AgentName::parse(name)?;
     if let Some(key) = agent.misplaced() {
+        if agent.agents.is_some() {
+            let message = format!("`agents.{name}.{key}` is not for all agents of a server");
+            return Err(Error::new(Code::InvalidRequest, message)
+                .hint("remove the setting, or name the agents one by one"));
+        }
+        if key == "prefix" {
+            let message = format!("`agents.{name}.prefix` is for all agents of a server");
+            return Err(Error::new(Code::InvalidRequest, message)
+                .hint("set agents = \"*\" too, or remove the setting"));
+        }
+        if agent.kind.takes_with_command(&key) {
+            let message = format!("`agents.{name}.{key}` is for a server that `command` starts");
+            return Err(Error::new(Code::InvalidRequest, message)
+                .hint("set `command` too, or remove the setting"));
+        }
         let kind = agent.kind.of_setting(&key);
         let message = format!("`agents.{name}.{key}` is for agents of kind \"{kind}\"");
         return Err(Error::new(Code::InvalidRequest, message)
             .hint("remove the setting, or change the agent's kind"));
     }
+    Ok(())
+}
+
+fn configured_one(
+    name: &str,
+    agent: &config::Agent,
+    (descriptor, elsewhere): (Option<&Json>, &Elsewhere),
+    children: &Arc<Children>,
+) -> Result<(Arc<dyn Backend>, Option<RefreshSchedule>)> {
+    let name = AgentName::parse(name)?;
     match agent.kind {
-        AgentKind::Builtin => built_in(&name, agent, descriptor),
-        AgentKind::AgentClient => Ok(Arc::new(hosted::build(&name, agent, descriptor, children)?)),
+        AgentKind::Builtin => Ok((built_in(&name, agent, descriptor)?, None)),
+        AgentKind::AgentClient => {
+            Ok((Arc::new(hosted::build(&name, agent, descriptor, children)?), None))
+        }
         AgentKind::AgentCommunication => {
-            Ok(Arc::new(remote::build(&name, agent, descriptor, manifest)?))
+            let built = Arc::new(remote::communication(&name, agent, descriptor, elsewhere)?);
+            let schedule = RefreshSchedule {
+                refresh: Box::new(Arc::clone(&built)),
+                interval: agent.refresh.0,
+                is_known: elsewhere.knows(&name),
+            };
+            Ok((built, Some(schedule)))
+        }
+        AgentKind::AgentConnect => {
+            Ok((Arc::new(remote::connect(&name, agent, descriptor, elsewhere)?), None))
         }
     }
 }
@@ -160,7 +267,10 @@ pub(crate) fn schemes(options: &config::Options) -> Result<HashMap<AgentName, Ve
 
 /// Every agent has a name of its own, on every face that is mounted.
 pub(crate) fn check_names(agents: &[Arc<dyn Backend>], mounts: &[Mount]) -> Result<()> {
-    let mut cards: Vec<_> = agents.iter().map(|agent| agent.card()).collect();
+    check_cards(agents.iter().map(|agent| agent.card()).collect(), mounts)
+}
+
+fn check_cards(mut cards: Vec<&AgentCard>, mounts: &[Mount]) -> Result<()> {
     cards.sort_by_key(|card| &card.name);
     if let Some(pair) = cards.windows(2).find(|pair| pair[0].name == pair[1].name) {
         let message = format!("two agents are called '{}'", pair[0].name);

@@ -1,6 +1,6 @@
 //! The server as a value: built from options and listeners, run until a shutdown signal.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use trilogue_mapping::communication::strict::CommunicationRules;
 use trilogue_runtime::Runtime;
 use trilogue_store::Store;
 
-use crate::agents::{self, Agents};
+use crate::agents::{self, Agents, ConfiguredAgents, Elsewhere, RefreshTasks};
 use crate::config::{self, Options, Secret};
 use crate::listen::Listeners;
 use crate::local::{IDLE_EXIT, IdleExit, LocalListener, WrappedCommands};
@@ -48,6 +48,8 @@ pub struct App {
     /// The principal of local connections.
     owner: Principal,
     idle_exit: Option<Duration>,
+    /// Asks servers elsewhere for their agents.
+    refresh_tasks: RefreshTasks,
     /// The settings that differ from their defaults, as the audit lines of the start show them.
     settings_in_force: Vec<(String, String)>,
 }
@@ -137,7 +139,7 @@ impl App {
 
     /// The same behind a local_listener that was taken before.
     pub async fn build_behind(
-        mut local_listener: LocalListener,
+        local_listener: LocalListener,
         options: &Options,
         agents: Agents,
         listeners: Listeners,
@@ -154,11 +156,30 @@ impl App {
         }
         // Ends child processes that the last server left before new ones start.
         let children = Children::open(state.as_ref().ok().cloned()).await?;
+        let built =
+            Self::build_with(&children, state, local_listener, options, agents, listeners).await;
+        if built.is_err() {
+            children.close().await;
+        }
+        built
+    }
+
+    /// The same with these children, which the caller closes if it fails.
+    async fn build_with(
+        children: &Arc<Children>,
+        state: io::Result<PathBuf>,
+        mut local_listener: LocalListener,
+        options: &Options,
+        agents: Agents,
+        listeners: Listeners,
+    ) -> Result<Self> {
         let policy = options.egress.to_policy();
         children.set_budget(options.runtime.to_budget());
         let descriptors = descriptor::load(options, &policy, state.as_deref().ok()).await?;
-        let manifests = agents::manifests(options).await?;
-        let mut backends = agents::configured_with(options, &descriptors, &manifests, &children)?;
+        let elsewhere = Elsewhere::find(options, children).await?;
+        let ConfiguredAgents { agents: mut backends, mut schedules } =
+            agents::configured_with(options, &descriptors, &elsewhere, children)?;
+        schedules.extend(elsewhere.into_schedules());
         backends.extend(agents.into_backends()?);
         let mounts = options.mounts_in_force()?;
         agents::check_names(&backends, &mounts)?;
@@ -215,6 +236,7 @@ impl App {
         let connect = mounts.iter().find(|mount| mount.protocol == config::Protocol::Connect);
         let (prefix, as_documented) =
             connect.map(|mount| (mount.path(), mount.as_documented)).unwrap_or_default();
+        let refresh_tasks = RefreshTasks::start(schedules, &runtime, &mounts);
         let mounts = config::to_gateway(&mounts)?;
         let callback_secrets = callback_secrets(options, state.as_deref().ok())?;
         let gateway = trilogue_gateway::Options {
@@ -232,7 +254,7 @@ impl App {
             queue: Arc::clone(&store) as _,
             clock,
             egress,
-            agent_processes: Arc::new(agents::HostedProcesses(Arc::clone(&children))),
+            agent_processes: Arc::new(agents::HostedProcesses(Arc::clone(children))),
         };
         let sender = callback_sender(policy, callback_secrets)?;
         notify::start(&options.notify, &ports, &owner, &sender);
@@ -252,9 +274,10 @@ impl App {
             token_files,
             shutdown_deadline,
             local_listener,
-            children,
+            children: Arc::clone(children),
             owner,
             idle_exit,
+            refresh_tasks,
             settings_in_force: settings_in_force(options),
         })
     }
@@ -308,6 +331,7 @@ impl App {
                 tracing::info!("the server is idle and stops");
             }
         }
+        drop(self.refresh_tasks);
         let left = server.shutdown(self.shutdown_deadline).await;
         self.children.close().await;
         self.store.close().await?;

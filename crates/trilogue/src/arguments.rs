@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    agents, approve, backup, cancel, chat, completions, connect, demo, inbox, restore, run, runs,
-    serve, status, tail, threads, token, user_server, webhooks, wrap,
+    agents, approve, backup, cancel, chat, completions, connect, demo, fidelity, inbox, restore,
+    run, runs, serve, status, tail, threads, token, user_server, webhooks, wrap,
 };
 use crate::globals::Globals;
 
@@ -67,6 +67,8 @@ pub(crate) enum CliCommand {
     Backup(backup::Backup),
     /// Verify a backup, or restore it. Needs no server.
     Restore(restore::Restore),
+    /// Show what each protocol carries, or what comes through from one to another. Needs no server.
+    Fidelity(fidelity::FidelityCommand),
     /// Print a completion script for a shell.
     Completions(completions::Completions),
     /// Print the reference of the configuration file.

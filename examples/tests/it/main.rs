@@ -5,6 +5,9 @@
 #[path = "../../guide/asking.rs"]
 mod asking;
 #[expect(dead_code, reason = "its `main` is for `cargo run`")]
+#[path = "../../guide/calling.rs"]
+mod calling;
+#[expect(dead_code, reason = "its `main` is for `cargo run`")]
 #[path = "../../guide/editing.rs"]
 mod editing;
 mod programs;
@@ -36,6 +39,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::json;
+use trilogue_sdk::port::ChildEnd;
 use trilogue_sdk::prelude::*;
 use trilogue_sdk::recorder::Recorder;
 use trilogue_sdk::{PrincipalId, Resolution, RunInfo, run_turn, to_json};
@@ -83,6 +87,19 @@ async fn asking() {
         take(&asking::Cleaner, &recorder, nothing_said()).await;
         assert_eq!(texts(&recorder), [reply]);
     }
+}
+
+#[tokio::test]
+async fn calling() {
+    let recorder = Recorder::default()
+        .with_agent("writer", |call| Ok(ChildEnd::said(&format!("On {}.", call.input.text()))))
+        .and_then(|it| it.with_agent("reviewer", |_| Ok(ChildEnd::said("Fine."))));
+    let recorder = Arc::new(recorder.unwrap());
+    take(&calling::Editor, &recorder, Turn::from("ferries")).await;
+    assert_eq!(texts(&recorder), ["Fine."]);
+    assert_eq!(recorder.messages()[0].parts[0].as_text(), Some("On ferries."));
+    let tools = recorder.events().iter().filter(|body| body.name() == "tool.ended").count();
+    assert_eq!(tools, 2);
 }
 
 #[tokio::test]

@@ -15,8 +15,9 @@ use trilogue_testkit::{Editor, Folder};
 const LIMIT: Duration = Duration::from_secs(60);
 /// The programs that other tests run: against editors and clients, and with the command line in between.
 const RUN_ELSEWHERE: [&str; 2] = ["agent_client_agent", "agent_client_client"];
-const SERVERS: [&str; 9] = [
+const SERVERS: [&str; 10] = [
     "asking",
+    "calling",
     "linter",
     "remembering",
     "stopping",
@@ -124,6 +125,18 @@ async fn programs_that_ask_go_on_with_the_answer() {
     let value = Some(Json::from_value(&json!({ "approved": true })));
     let run = served.answer(&run, AnswerCreate { value, ..AnswerCreate::default() }).await;
     assert_eq!(result(&run), json!({ "bought": true, "item": "a boat" }));
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn the_calling_program_passes_a_question_up() {
+    let served = Served::start("calling").await;
+    let run = served.run("editor", json!("ferries")).await;
+    assert_eq!(run.status, RunStatus::Interrupted, "{run:?}");
+    let allow = AnswerCreate { option: Some("allow".to_owned()), ..AnswerCreate::default() };
+    let run = served.answer(&run, allow).await;
+    assert_eq!(said(&run), "Printed.");
+    assert!(format!("{:?}", run.output).contains("About ferries"), "{run:?}");
     served.stop().await;
 }
 

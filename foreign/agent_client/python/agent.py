@@ -7,15 +7,19 @@ import argparse
 import asyncio
 import json
 import logging
+import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "shared"))
+
 import acp
 from acp import schema
 
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+from words import FAILURE, PAUSE, PIXEL
+
 BLOCKS = [
     {
         "type": "text",
@@ -139,6 +143,38 @@ class Turn:
         await self.speak(f"allowed {outcome.option_id}" if allowed else "rejected")
         return None
 
+    async def count(self, number: str) -> None:
+        message_id = str(uuid4())
+        for each in range(int(number)):
+            await asyncio.sleep(PAUSE)
+            await self.chunk(message_id, {"type": "text", "text": f"{each} "})
+
+    async def image(self, _: str) -> None:
+        await self.chunk(str(uuid4()), {"type": "image", "data": PIXEL, "mimeType": "image/png"})
+
+    async def ask(self, _: str) -> str | None:
+        call = await self.start("Go on", "execute")
+        answer = await self.client.request_permission(
+            session_id=self.id,
+            tool_call=schema.ToolCallUpdate.model_validate({"toolCallId": call, "title": "Go on"}),
+            options=[
+                schema.PermissionOption(option_id="once", name="Yes", kind="allow_once"),
+                schema.PermissionOption(option_id="no", name="No", kind="reject_once"),
+            ],
+        )
+        await self.progress(call, "completed")
+        if answer.outcome.outcome == "cancelled":
+            return "cancelled"
+        await self.speak(f"heard {answer.outcome.option_id}")
+        return None
+
+    async def fail(self, _: str) -> None:
+        raise acp.RequestError(-32602, FAILURE)
+
+    async def recall(self, _: str) -> None:
+        earlier = [each["text"] for each in self.session.history[:-1] if each["role"] == "user"]
+        await self.speak("; ".join(earlier))
+
     async def ask_form(self, _: str) -> None:
         if not self.forms:
             return await self.speak("no forms")
@@ -201,7 +237,7 @@ class Turn:
         if word == "got":
             return await self.speak("got " + " ".join(block.type for block in prompt))
         words = ("say", "two", "think", "tool", "permission", "ask-form", "read", "write", "term")
-        if word in (*words, "slow", "blocks", "state"):
+        if word in (*words, "slow", "blocks", "state", "count", "image", "ask", "fail", "recall"):
             return await getattr(self, word.replace("-", "_"))(rest)
         return await self.speak(text)
 

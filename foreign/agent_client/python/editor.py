@@ -13,6 +13,8 @@ from uuid import uuid4
 import acp
 from acp import schema
 
+from faces import Faces
+
 # The longest line that is read from an agent, in bytes.
 LINE_LIMIT = 50 << 20
 # Seconds that a wait for a message of the agent may take.
@@ -35,6 +37,8 @@ class Target:
     has_ids: bool
     # Whether it knows every word that our example agents know.
     has_vocabulary: bool
+    # The server's other protocols.
+    faces: Faces | None = None
 
     def open(self) -> "Editor":
         return Editor(self)

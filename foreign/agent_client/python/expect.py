@@ -5,8 +5,6 @@ from collections.abc import Awaitable
 
 import acp
 
-from check import equal
-
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
@@ -15,12 +13,12 @@ def is_uuid(seen: object, what: str) -> None:
     assert isinstance(seen, str) and UUID.fullmatch(seen), f"the {what} is {seen!r}, no UUID"
 
 
-async def refused(call: Awaitable[object], code: int) -> acp.RequestError:
-    """The error of a call that must be refused with this code."""
+async def refused(call: Awaitable[object], *codes: int) -> acp.RequestError:
+    """The error of a call that must be refused with one of these codes."""
     try:
         answer = await call
     except acp.RequestError as error:
-        equal(error.code, code, f"code of {error}: {error.data}")
+        assert error.code in codes, f"the code of {error} is {error.code}, none of {codes}: {error.data}"
         assert str(error), "the error has no message"
         return error
     raise AssertionError(f"the call was answered: {answer!r}")

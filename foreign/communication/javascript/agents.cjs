@@ -22,6 +22,7 @@ const NAMES = [
   "raiser",
   "sessioner",
   "slow_echo",
+  "words",
 ];
 const PNG = Buffer.from("89504e470d0a1a0a", "hex");
 

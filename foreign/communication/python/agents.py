@@ -28,6 +28,7 @@ NAMES = {
     "failer",
     "raiser",
     "sessioner",
+    "words",
     "mime_types",
     "base64_encoding",
     "artifact_producer",

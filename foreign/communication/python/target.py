@@ -10,6 +10,7 @@ from acp_sdk.client import Client
 from acp_sdk.models import ACPError, Run, RunStatus
 
 from check import CHECK_LIMIT, equal
+from faces import Faces
 
 # Seconds that a run may take to get where a check waits for it.
 SETTLE_LIMIT = 20.0
@@ -23,6 +24,9 @@ class Target:
     token: str | None = None
     # Further servers of the same kind, for sessions that move.
     peers: list[str] = field(default_factory=list)
+    # The agent that does what its prompts say, and the server's other protocols.
+    agent: str | None = None
+    faces: Faces | None = None
 
     def client(self, **options: object) -> Client:
         headers = {"authorization": f"Bearer {self.token}"} if self.token else None

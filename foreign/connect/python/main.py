@@ -1,8 +1,8 @@
 """Drives a server through the official Python client of the Agent Connect Protocol, and checks every answer.
 
-    python main.py --url URL [--key KEY] [--client sync|async] [--as-documented] [--only TEXT] SUITE...
+    python main.py --url URL [--key KEY] [--client sync|async] [--as-documented] [--agent NAME --base URL] [--only TEXT] SUITE...
 
-Suites: agents, stateless, threads, thread_runs, streams, scenarios; builtin (needs --key);
+Suites: agents, stateless, threads, thread_runs, streams, scenarios; builtin (needs --key); bridge (needs --agent and --base);
 `begin` and `finish JSON` before and after a restart. Each runs with the blocking and with
 the asynchronous client unless one is named. Exits with 1 when a check failed.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "shared"))
 
 import agents
+import bridge
 import builtin
 import restart
 import scenarios
@@ -23,6 +24,7 @@ import streams
 import thread_runs
 import threads
 from check import Tally
+from faces import Faces
 from target import Target, agent_id
 
 SUITES = [
@@ -33,6 +35,7 @@ SUITES = [
     streams.suite,
     scenarios.suite,
     builtin.suite,
+    bridge.suite,
 ]
 
 
@@ -42,6 +45,8 @@ async def main() -> int:
     parser.add_argument("--key", help="an API key")
     parser.add_argument("--client", choices=["sync", "async"], help="only this one of the clients")
     parser.add_argument("--as-documented", action="store_true", help="the server answers as the document has it")
+    parser.add_argument("--agent", help="the agent that does what its prompts say")
+    parser.add_argument("--base", help="where the server has its other protocols too")
     parser.add_argument("--only", help="runs only checks whose name contains this")
     parser.add_argument("suites", nargs="+", metavar="SUITE")
     arguments = parser.parse_args()
@@ -57,7 +62,9 @@ async def main() -> int:
         target = Target(
             arguments.url, arguments.key, is_async=kind == "async", as_documented=arguments.as_documented
         )
-        if arguments.suites != ["builtin"]:
+        target.agent = arguments.agent
+        target.faces = Faces(arguments.base, arguments.key) if arguments.base else None
+        if arguments.suites not in (["builtin"], ["bridge"]):
             target.echo = await agent_id(target, "org.agntcy.echo")
         await tally.run(arguments.suites, target, arguments.only, f" ({kind})")
     return tally.finish()

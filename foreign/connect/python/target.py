@@ -13,6 +13,7 @@ from agntcy_acp import ACPClient, ApiClientConfiguration, ApiException, AsyncACP
 from agntcy_acp.models import AgentSearchRequest, RunOutputStream, RunStatus
 
 from check import equal
+from faces import Faces
 
 # Seconds that a run may take to get where a check waits for it.
 SETTLE_LIMIT = 20.0
@@ -99,6 +100,9 @@ class Target:
     # Whether the server answers as the document has it: a stream begins with its run, which this client cannot read,
     # and a state that no descriptor declares is not shown.
     as_documented: bool = False
+    # The agent that does what its prompts say, and the server's other protocols.
+    agent: str | None = None
+    faces: Faces | None = None
 
     def undeclared(self, values: dict) -> dict | None:
         """The state of a thread whose agent declares none, as it is shown."""

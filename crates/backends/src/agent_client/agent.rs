@@ -9,10 +9,10 @@ use trilogue_mapping::agent_client::{filled_in, learned_card};
 use trilogue_mapping::shape;
 use trilogue_runtime::{Backend, Ending, Input, Rewind, RunContext, Sessions, Turn};
 
-use super::launch::{InvalidSetting, Launch, OnRewind};
+use super::launch::{Launch, OnRewind};
 use super::opening::SessionOpener;
 use super::turns::run_turn;
-use crate::child::Children;
+use crate::child::{Children, InvalidSetting};
 use crate::native::schema::Schema;
 use crate::permission::Rules;
 

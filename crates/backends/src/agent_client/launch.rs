@@ -1,11 +1,11 @@
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trilogue_mapping::agent_client::Citations;
 
-use crate::child::SERVER_PREFIX;
+use crate::child::{InvalidSetting, check_program};
 use crate::workspace::{Folders, Grants};
 
 const MIN_LINE_BYTES: usize = 64 * 1024;
@@ -101,14 +101,6 @@ pub enum OnRewind {
     Prime,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct InvalidSetting {
-    /// The name of the setting in the configuration.
-    pub key: &'static str,
-    pub why: String,
-    pub hint: String,
-}
-
 // === impl Launch ===
 
 impl Launch {
@@ -152,25 +144,7 @@ impl Launch {
         let invalid =
             |key, why: &str, hint: String| Err(InvalidSetting { key, why: why.to_owned(), hint });
         let at_least_one = || "set it to at least 1".to_owned();
-        let Some(program) = self.command.first().filter(|program| !program.is_empty()) else {
-            let hint =
-                "set command to the program and its arguments, such as [\"some-agent\", \"acp\"]";
-            return invalid("command", "it must name a program", hint.to_owned());
-        };
-        // No shell reads it, and hardly any program has white space in its name.
-        if self.command.len() == 1
-            && program.contains(char::is_whitespace)
-            && !Path::new(program).exists()
-        {
-            let words: Vec<_> =
-                program.split_whitespace().map(|word| format!("{word:?}")).collect();
-            let hint = format!("write command = [{}]", words.join(", "));
-            return invalid("command", "the program and its arguments are in one text", hint);
-        }
-        if self.command.iter().any(|text| text.contains('\0')) {
-            let hint = "remove the zero byte".to_owned();
-            return invalid("command", "an argument has a zero byte", hint);
-        }
+        check_program(&self.command, &self.env, &self.inherit)?;
         if self.max_processes == 0 {
             return invalid("max_processes", "the agent could never run", at_least_one());
         }
@@ -180,20 +154,6 @@ impl Launch {
         if self.max_line_bytes < MIN_LINE_BYTES {
             let hint = format!("set it to at least {}KiB", MIN_LINE_BYTES / 1024);
             return invalid("max_line", "hardly any message would fit", hint);
-        }
-        let mut names = self.env.iter().map(|(name, _)| name).chain(&self.inherit);
-        if let Some(name) = names.find(|name| name.is_empty() || name.contains(['=', '\0'])) {
-            let why = format!("'{}' is not the name of a variable", name.escape_debug());
-            return invalid("env", &why, "a name is not empty and has no '='".to_owned());
-        }
-        if let Some(name) = self.inherit.iter().find(|name| name.starts_with(SERVER_PREFIX)) {
-            let why = format!("'{name}' is about the server, not about the agent");
-            let hint = "remove it; set it in `env` if the agent needs a token of its own";
-            return invalid("inherit", &why, hint.to_owned());
-        }
-        if let Some((name, _)) = self.env.iter().find(|(_, value)| value.contains('\0')) {
-            let why = format!("the value of '{}' has a zero byte", name.escape_debug());
-            return invalid("env", &why, "remove the zero byte".to_owned());
         }
         Ok(())
     }

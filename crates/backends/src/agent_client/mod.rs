@@ -21,7 +21,5 @@ mod sessions;
 mod turns;
 
 pub use agent::AgentClient;
-pub use launch::{
-    ClientMeta, ClientTools, InvalidSetting, Launch, OnRewind, Processes, PromptCitations,
-};
+pub use launch::{ClientMeta, ClientTools, Launch, OnRewind, Processes, PromptCitations};
 pub use trilogue_mapping::agent_client::card;

@@ -2,108 +2,128 @@
 //!
 //! A run here is a run there: its events are logged as they come, its question suspends the run, its answer resumes the one there.
 
-mod failure;
+mod listing;
+mod mode;
 mod turn;
 
 use std::fmt;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use serde_json::json;
-use tokio::time::timeout;
 use trilogue_domain::error::Result;
 use trilogue_domain::port::{Clock, SystemClock};
-use trilogue_domain::{AgentCard, AgentName, Code, Error, Failure, InputKind, Json};
+use trilogue_domain::{AgentCard, AgentName, Failure, InputKind, Json, lock};
 use trilogue_mapping::{communication, shape};
-use trilogue_runtime::{Backend, Ending, Input, Rewind, RunContext, Turn};
-use trilogue_sdk::client::{ClientError, Credential, HttpTransport};
+use trilogue_runtime::{Availability, Backend, Ending, Input, Rewind, RunContext, Turn};
 use trilogue_sdk::communication::Client;
-use trilogue_wire::agent_communication::{AgentManifest, Uuid};
+use trilogue_wire::agent_communication::AgentManifest;
 
-/// How long a server may take to say what its agent is, when this server starts.
-pub const MANIFEST_TIME: Duration = Duration::from_secs(5);
+use crate::remote::{self, Remote};
 
-/// Where an agent is, and how its server is talked to.
-#[derive(Clone, Debug)]
-pub struct Remote {
-    /// The address where the protocol is mounted, such as `http://127.0.0.1:8000`.
-    pub url: String,
-    /// The agent's name there.
-    pub agent: String,
-    /// Sent to the address of [`Remote::url`] and nowhere else: redirects are not followed.
-    pub credential: Option<Credential>,
-}
+pub use listing::CommunicationListing;
+use mode::KnownMode;
 
 pub struct AgentCommunication {
     card: AgentCard,
-    remote: Remote,
+    /// The card that its server gave it since, unless the settings give it one.
+    learned: Mutex<Option<Arc<AgentCard>>>,
+    /// Whether the settings give it its card.
+    is_described: bool,
+    /// What its title begins with here.
+    prefix: String,
+    /// The description of the settings.
+    description: Option<String>,
+    /// Whether its server says that there is no such agent.
+    is_missing: AtomicBool,
+    remote: Arc<Remote>,
     client: Client,
     /// Whether its server is one of ours, which keeps ids, settings and idempotency keys.
-    is_ours: bool,
+    is_ours: AtomicBool,
+    mode: KnownMode,
 }
 
 // === impl AgentCommunication ===
 
 impl AgentCommunication {
     /// An agent that its server described with this manifest; without one it takes and gives anything.
-    ///
-    /// # Errors
-    /// `invalid_request` for an address that is none.
-    pub fn new(name: AgentName, remote: Remote, manifest: Option<&AgentManifest>) -> Result<Self> {
-        let client = Client::over(transport(&remote)?);
-        let is_ours = |manifest: &AgentManifest| {
-            manifest.metadata.extra.get(communication::EXTENSION).is_some()
-        };
-        Ok(Self {
+    #[must_use]
+    pub fn new(name: AgentName, remote: Remote, manifest: Option<&AgentManifest>) -> Self {
+        let transport = remote.transport();
+        let options = transport.options();
+        let client = Client::new(transport, options);
+        Self {
             card: match manifest {
                 Some(manifest) => communication::card(name, manifest),
                 None => AgentCard::new(name, InputKind::Chat),
             },
-            is_ours: manifest.is_some_and(is_ours),
-            remote,
+            learned: Mutex::default(),
+            is_described: false,
+            prefix: String::new(),
+            description: None,
+            is_missing: AtomicBool::new(false),
+            is_ours: AtomicBool::new(manifest.is_some_and(is_ours)),
+            mode: KnownMode::default(),
+            remote: Arc::new(remote),
             client,
-        })
+        }
     }
 
     /// The same agent with this description, for people.
     #[must_use]
     pub fn described(mut self, description: String) -> Self {
-        self.card.description = description;
+        self.card.description.clone_from(&description);
+        Self { description: Some(description), ..self }
+    }
+
+    /// The same agent as its server describes it, with a title that begins like its name here, so that agents of two servers are told apart.
+    #[must_use]
+    pub fn prefixed(mut self, prefix: &str, manifest: &AgentManifest) -> Self {
+        prefix.clone_into(&mut self.prefix);
+        self.card = self.card_of(manifest);
+        self.is_ours.store(is_ours(manifest), Ordering::Release);
         self
     }
 
     /// The same agent with another card, such as one with a descriptor.
     #[must_use]
     pub fn with_card(self, card: AgentCard) -> Self {
-        Self { card, ..self }
+        Self { card, is_described: true, ..self }
     }
 
-    /// Asks the server what the agent is; waits for at most [`MANIFEST_TIME`].
+    /// Takes what its server says of it now; `None` where that has no such agent.
+    pub fn learn(&self, manifest: Option<&AgentManifest>) {
+        self.is_missing.store(manifest.is_none(), Ordering::Release);
+        let Some(manifest) = manifest else { return };
+        self.is_ours.store(is_ours(manifest), Ordering::Release);
+        if self.is_described {
+            return;
+        }
+        let card = self.card_of(manifest);
+        let is_new = card != self.card;
+        *lock(&self.learned) = is_new.then(|| Arc::new(card));
+    }
+
+    fn card_of(&self, manifest: &AgentManifest) -> AgentCard {
+        let mut card = communication::card(self.card.name.clone(), manifest);
+        card.title = card.title.map(|title| format!("{}{title}", self.prefix));
+        if let Some(description) = &self.description {
+            card.description.clone_from(description);
+        }
+        card
+    }
+
+    fn is_ours(&self) -> bool {
+        self.is_ours.load(Ordering::Acquire)
+    }
+
+    /// Asks the server what the agent is; waits for at most [`remote::DESCRIPTION_TIME`].
     ///
     /// # Errors
-    /// Why it does not say: `peer_unavailable`, or `invalid_request` for an address that is none.
+    /// `peer_unavailable` with why it does not say.
     pub async fn manifest(&self) -> Result<AgentManifest> {
-        let unavailable = |why: String| {
-            let Remote { url, agent, .. } = &self.remote;
-            let message =
-                format!("the server {url} does not say what its agent '{agent}' is: {why}");
-            Error::new(Code::PeerUnavailable, message)
-        };
-        match timeout(MANIFEST_TIME, self.client.agent(&self.remote.agent)).await {
-            Ok(Ok(manifest)) => Ok(manifest),
-            Ok(Err(error)) => Err(unavailable(error.to_string())),
-            Err(_) => Err(unavailable(format!("no answer within {} s", MANIFEST_TIME.as_secs()))),
-        }
+        self.remote.described(self.client.agent(&self.remote.agent)).await
     }
-}
-
-fn transport(remote: &Remote) -> Result<HttpTransport> {
-    let transport = HttpTransport::to(&remote.url)
-        .map_err(|error| Error::new(Code::InvalidRequest, error.message))?;
-    Ok(match remote.credential.clone() {
-        Some(credential) => transport.credential(credential),
-        None => transport,
-    })
 }
 
 #[async_trait]
@@ -116,45 +136,44 @@ impl Backend for AgentCommunication {
         false
     }
 
+    fn learned_card(&self) -> Option<AgentCard> {
+        lock(&self.learned).as_deref().cloned()
+    }
+
+    fn availability(&self) -> Option<Availability> {
+        let is_missing = self.is_missing.load(Ordering::Acquire);
+        Some(self.remote.availability(is_missing))
+    }
+
     /// Its server keeps sessions; a thread that goes back begins a new one there.
     fn rewind(&self) -> Rewind {
         Rewind::Prime
     }
 
     fn admit(&self, input: Input, _config: Option<&Json>) -> Result<Input> {
-        shape::input(&self.card, input, SystemClock.now())
+        let learned = lock(&self.learned).clone();
+        shape::input(learned.as_deref().unwrap_or(&self.card), input, SystemClock.now())
     }
 
     async fn run(&self, turn: Turn, context: RunContext) -> Result<Ending, Failure> {
-        turn::run(self, turn, &context).await
+        remote::run(self, turn, &context).await
     }
 
     async fn abandon(&self, saved: Json) {
-        turn::abandon(self, &saved).await;
+        remote::abandon(self, &saved).await;
     }
 }
 
-impl AgentCommunication {
-    /// What a failure says of the run at the server.
-    fn details(&self, run: Option<Uuid>) -> Json {
-        Json::from_value(&json!({
-            "server": self.remote.url,
-            "agent": self.remote.agent,
-            "run_id": run.map(|run| run.to_string()),
-        }))
-    }
+/// Whether a server is one of ours.
+fn is_ours(manifest: &AgentManifest) -> bool {
+    manifest.metadata.extra.get(communication::EXTENSION).is_some()
 }
 
 impl fmt::Debug for AgentCommunication {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AgentCommunication")
             .field("name", &self.card.name)
-            .field("url", &self.remote.url)
+            .field("server", &self.remote.server)
             .finish_non_exhaustive()
     }
-}
-
-/// Whether the server has certainly not begun what it was asked for.
-fn is_unreached(error: &ClientError) -> bool {
-    matches!(error, ClientError::Transport(error) if error.is_unreached)
 }

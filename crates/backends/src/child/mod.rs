@@ -12,8 +12,10 @@
 //!   redacted in its output.
 
 mod ancestry;
+mod breaker;
 mod budget;
 mod environment;
+mod exit;
 mod identity;
 #[cfg_attr(target_os = "linux", path = "linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "other.rs")]
@@ -39,11 +41,14 @@ use tokio::time::timeout;
 use trilogue_domain::error::{Code, Error, Result};
 use uuid::Uuid;
 
+pub(crate) use breaker::Breaker;
 pub use budget::Budget;
 pub(crate) use budget::IdleChild;
 pub use environment::{INHERITED, SERVER_PREFIX, inherited};
+pub(crate) use exit::{EXIT_GRACE, STDERR_TAIL_BYTES, how_it_exited, stderr_tail};
 pub use process::{Child, ChildExit};
-pub use program::{MARKER, Program, STEP};
+pub(crate) use program::check_program;
+pub use program::{InvalidSetting, MARKER, Program, STEP};
 pub use stderr::Stderr;
 pub use trilogue_sdk::Leader;
 
@@ -126,6 +131,11 @@ impl Children {
     #[must_use]
     pub const fn strays(&self) -> usize {
         self.strays
+    }
+
+    /// Whether nothing is started any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.running.borrow().is_closed
     }
 
     #[must_use]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tokio::process::Command;
+use tokio::process::{ChildStdout, Command};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -139,6 +139,12 @@ impl Child {
     /// Removes these secrets from the captured standard error wherever it is shown. Values of less than eight bytes are not removed.
     pub fn hide<'a>(&self, values: impl IntoIterator<Item = &'a str>) {
         self.0.stderr.hide(values.into_iter());
+    }
+
+    /// Captures its standard output with its standard error: for a child whose output means nothing to the server.
+    pub(crate) fn capture(&self, name: &str, output: ChildStdout) {
+        let (name, child) = (name.to_owned(), self.clone());
+        tokio::spawn(async move { child.0.stderr.read(&name, output).await });
     }
 
     #[must_use]

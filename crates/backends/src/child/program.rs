@@ -1,6 +1,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use super::SERVER_PREFIX;
+
 /// The variable by which a child and its descendants are found.
 pub const MARKER: &str = "TRILOGUE_AGENT_INSTANCE";
 /// How long each step of stopping a child takes at most: its input is closed, it is asked to exit, it is killed.
@@ -14,4 +16,54 @@ pub struct Program<'a> {
     pub env: &'a [(String, String)],
     /// The server's own variables that it gets beside [`super::INHERITED`].
     pub inherit: &'a [String],
+}
+
+/// A setting with which a program cannot be started.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InvalidSetting {
+    /// The name of the setting in the configuration.
+    pub key: &'static str,
+    pub why: String,
+    pub hint: String,
+}
+
+/// Checks a command and its variables, which are started without a shell.
+/// Errors: what is wrong with `command`, `env` or `inherit`.
+pub(crate) fn check_program(
+    command: &[String],
+    env: &[(String, String)],
+    inherit: &[String],
+) -> Result<(), InvalidSetting> {
+    let invalid =
+        |key, why: &str, hint: String| Err(InvalidSetting { key, why: why.to_owned(), hint });
+    let Some(program) = command.first().filter(|program| !program.is_empty()) else {
+        let hint =
+            "set command to the program and its arguments, such as [\"some-agent\", \"acp\"]";
+        return invalid("command", "it must name a program", hint.to_owned());
+    };
+    // No shell reads it, and hardly any program has white space in its name.
+    if command.len() == 1 && program.contains(char::is_whitespace) && !Path::new(program).exists() {
+        let words: Vec<_> = program.split_whitespace().map(|word| format!("{word:?}")).collect();
+        let hint = format!("write command = [{}]", words.join(", "));
+        return invalid("command", "the program and its arguments are in one text", hint);
+    }
+    if command.iter().any(|text| text.contains('\0')) {
+        let hint = "remove the zero byte".to_owned();
+        return invalid("command", "an argument has a zero byte", hint);
+    }
+    let mut names = env.iter().map(|(name, _)| name).chain(inherit);
+    if let Some(name) = names.find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+        let why = format!("'{}' is not the name of a variable", name.escape_debug());
+        return invalid("env", &why, "a name is not empty and has no '='".to_owned());
+    }
+    if let Some(name) = inherit.iter().find(|name| name.starts_with(SERVER_PREFIX)) {
+        let why = format!("'{name}' is about the server, not about the agent");
+        let hint = "remove it; set it in `env` if the agent needs a token of its own";
+        return invalid("inherit", &why, hint.to_owned());
+    }
+    if let Some((name, _)) = env.iter().find(|(_, value)| value.contains('\0')) {
+        let why = format!("the value of '{}' has a zero byte", name.escape_debug());
+        return invalid("env", &why, "remove the zero byte".to_owned());
+    }
+    Ok(())
 }

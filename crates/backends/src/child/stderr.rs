@@ -1,4 +1,4 @@
-//! The captured standard error of a child: its end is shown where the child fails.
+//! The captured standard error of a child: its end is shown where the child fails. A child whose standard output means nothing has that captured here too.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

@@ -1,10 +1,11 @@
 //! Agents that are written with the SDK and run in this process.
 
+mod calls;
 mod input;
 mod ports;
 mod rules;
 pub(crate) mod schema;
-mod schemas;
+pub(crate) mod schemas;
 
 use std::fmt;
 use std::sync::Arc;
@@ -75,7 +76,7 @@ impl NativeAgent {
 
     /// Converts a run's input to the form that the agent takes, and checks it; fails with `invalid_input`, with the paths that do not fit.
     pub fn check_input(&self, input: Input) -> Result<Input> {
-        input::admit(&self.card, self.schemas.input.as_ref(), input)
+        self.schemas.admit(&self.card, input)
     }
 }
 

@@ -32,6 +32,10 @@ impl Ports {
         Self { context, schemas, rules, violation: OnceLock::new() }
     }
 
+    pub(super) fn run_context(&self) -> &RunContext {
+        &self.context
+    }
+
     /// Fails with the first violation, if there was one.
     pub(super) fn check_intact(&self) -> Result<(), AgentError> {
         self.violation.get().map_or(Ok(()), |violation| Err(violation.clone()))

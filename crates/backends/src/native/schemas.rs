@@ -2,16 +2,17 @@ use serde_json::{Map, Value};
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{RunEvent, StateEvent};
 use trilogue_domain::{
-    AgentCard, AgentName, Answer, Body, Code, Error, Failure, InputKind, Interrupt, InterruptKind,
-    Json, Violation,
+    AgentCard, AgentName, Answer, Body, Code, Error, Failure, Input, InputKind, Interrupt,
+    InterruptKind, Json, Violation,
 };
 
+use super::input::admit;
 use super::schema::{Mismatch, Schema};
 
 #[derive(Debug)]
-pub(super) struct Schemas {
+pub(crate) struct Schemas {
     agent: AgentName,
-    pub(super) input: Option<Schema>,
+    input: Option<Schema>,
     output: Option<Schema>,
     state: Option<Schema>,
     config: Option<Schema>,
@@ -46,7 +47,7 @@ struct ErrorSchema {
 // === impl Schemas ===
 
 impl Schemas {
-    pub(super) fn of(card: &AgentCard) -> Result<Self> {
+    pub(crate) fn of(card: &AgentCard) -> Result<Self> {
         let compile = |what: &str, json: &Json| {
             Schema::compile(json).map_err(|why| {
                 Error::new(
@@ -105,7 +106,7 @@ impl Schemas {
         self.default_config.as_ref()
     }
 
-    pub(super) fn check_config(&self, config: &Json) -> Result<()> {
+    pub(crate) fn check_config(&self, config: &Json) -> Result<()> {
         let what = || format!("the configuration does not fit the agent '{}'", self.agent);
         fits(self.config.as_ref(), config, Code::ConfigInvalid, what)
             .map_err(|error| error.hint("the agent's 'config_schema' says what fits"))?;
@@ -115,10 +116,21 @@ impl Schemas {
         }
     }
 
-    pub(super) fn check_state(&self, state: &Json) -> Result<()> {
+    pub(crate) fn check_state(&self, state: &Json) -> Result<()> {
         let what = || format!("the state does not fit the agent '{}'", self.agent);
         fits(self.state.as_ref(), state, Code::StateInvalid, what)
             .map_err(|error| error.hint("the agent's 'state_schema' says what fits"))
+    }
+
+    /// Converts a run's input to the form that the agent takes, and checks it; fails with `invalid_input`, with the paths that do not fit.
+    pub(crate) fn admit(&self, card: &AgentCard, input: Input) -> Result<Input> {
+        admit(card, self.input.as_ref(), input)
+    }
+
+    /// Whether a payload fits the interrupt of this kind that the agent declares.
+    pub(crate) fn is_payload_of(&self, kind: &str, payload: &Json) -> bool {
+        let declared = self.interrupts.iter().find(|declared| declared.kind == kind);
+        declared.is_some_and(|declared| declared.payload.check(payload).is_ok())
     }
 
     pub(super) fn checks(&self, body: &Body) -> bool {
@@ -188,7 +200,7 @@ impl Schemas {
         Ok(())
     }
 
-    pub(super) fn check_answer(&self, interrupt: &Interrupt, answer: &Answer) -> Result<()> {
+    pub(crate) fn check_answer(&self, interrupt: &Interrupt, answer: &Answer) -> Result<()> {
         let Answer::Json(value) = answer else { return Ok(()) };
         let what = || format!("the answer does not fit the interrupt '{}'", interrupt.id);
         let own;

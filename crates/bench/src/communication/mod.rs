@@ -13,7 +13,7 @@ use crate::python::Python;
 use crate::report::{self, Report, median, millis};
 use crate::{durable, load};
 
-pub(crate) use stream::serve;
+pub(crate) use stream::{PartsServer, read_parts, serve};
 
 /// How many connections ask at once.
 const CONNECTIONS: usize = 16;
@@ -32,7 +32,7 @@ const QUICK_COMMIT: Duration = Duration::from_micros(500);
 /// The least runs that share one commit of the disk.
 const RUNS_PER_COMMIT: f64 = 6.0;
 /// Where runs are made, below our server's address.
-const RUNS: &str = "/communication/runs";
+pub(crate) const RUNS: &str = "/communication/runs";
 
 pub(crate) async fn measure(report: &mut Report) -> Result<()> {
     let body = json!({

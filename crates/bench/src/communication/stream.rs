@@ -30,19 +30,20 @@ const TIMES: f64 = 1.5;
 /// How long one measurement may take.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Emits as many parts as its input says.
+/// Emits as many parts as its input says; a second number is the pause before each of them, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 struct Parts;
 
 /// Our server with that agent, in a process of its own. Killed when dropped.
-struct Ours {
+#[derive(Debug)]
+pub(crate) struct PartsServer {
     _child: Child,
     address: SocketAddr,
     _dir: tempfile::TempDir,
 }
 
 pub(super) async fn measure(report: &mut Report) -> Result<()> {
-    let server = Ours::start().await?;
+    let server = PartsServer::start().await?;
     let text = PARTS.to_string();
     let native = json!({"agent": "parts", "input": text, "mode": "stream"});
     let face = json!({
@@ -50,12 +51,13 @@ pub(super) async fn measure(report: &mut Report) -> Result<()> {
         "input": [{"role": "user", "parts": [{"content_type": "text/plain", "content": text}]}],
     });
     // The first runs of a process pay for memory that later ones find.
-    server.read("/api/v1/runs", &native).await?;
-    server.read(super::RUNS, &face).await?;
+    let read = async |path, body| read_parts(server.address, path, "none", body, PARTS).await;
+    read("/api/v1/runs", &native).await?;
+    read(super::RUNS, &face).await?;
     let (mut ours, mut theirs, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..report.runs {
-        let them = server.read("/api/v1/runs", &native).await?.as_secs_f64();
-        let us = server.read(super::RUNS, &face).await?.as_secs_f64();
+        let them = read("/api/v1/runs", &native).await?.as_secs_f64();
+        let us = read(super::RUNS, &face).await?.as_secs_f64();
         ours.push(us);
         theirs.push(them);
         ratios.push(us / them);
@@ -86,10 +88,11 @@ pub(crate) async fn serve(address: &str, store: &str) -> Result<()> {
     Ok(())
 }
 
-// === impl Ours ===
+// === impl PartsServer ===
 
-impl Ours {
-    async fn start() -> Result<Self> {
+impl PartsServer {
+    /// Starts it; it takes runs of anybody.
+    pub(crate) async fn start() -> Result<Self> {
         let dir = tempfile::tempdir_in(report::folder())?;
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -109,33 +112,42 @@ impl Ours {
         Ok(Self { _child: child, address, _dir: dir })
     }
 
-    /// Asks for a run and reads its stream to the end.
-    async fn read(&self, path: &str, body: &Value) -> Result<Duration> {
-        let body = body.to_string();
-        let request = format!(
-            "POST {path} HTTP/1.1\r\nhost: {}\r\naccept: text/event-stream\r\nconnection: close\r\n\
-             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-            self.address,
-            body.len()
-        );
-        let connection = Connection::open(self.address).await?;
-        let begun = Instant::now();
-        let mut stream = connection.send(request.as_bytes()).await?;
-        let (mut buffer, mut marks) = (vec![0; 64 * 1024], 0);
-        let whole = async {
-            loop {
-                let read = stream.read(&mut buffer).await?;
-                if read == 0 {
-                    return anyhow::Ok(());
-                }
-                marks += buffer[..read].iter().filter(|byte| **byte == MARK).count();
-            }
-        };
-        timeout(LIMIT, whole).await.context("the stream did not end")??;
-        let elapsed = begun.elapsed();
-        ensure!(marks >= PARTS, "{path} gave {marks} of {PARTS} parts");
-        Ok(elapsed)
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
     }
+}
+
+/// Asks for a run of [`Parts`] and reads its stream to the end; fails unless all parts come.
+pub(crate) async fn read_parts(
+    address: SocketAddr,
+    path: &str,
+    token: &str,
+    body: &Value,
+    parts: usize,
+) -> Result<Duration> {
+    let body = body.to_string();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\naccept: text/event-stream\r\nconnection: close\r\n\
+         authorization: Bearer {token}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let connection = Connection::open(address).await?;
+    let begun = Instant::now();
+    let mut stream = connection.send(request.as_bytes()).await?;
+    let (mut buffer, mut marks) = (vec![0; 64 * 1024], 0);
+    let whole = async {
+        loop {
+            let read = stream.read(&mut buffer).await?;
+            if read == 0 {
+                return anyhow::Ok(());
+            }
+            marks += buffer[..read].iter().filter(|byte| **byte == MARK).count();
+        }
+    };
+    timeout(LIMIT, whole).await.context("the stream did not end")??;
+    let elapsed = begun.elapsed();
+    ensure!(marks >= parts, "{path} gave {marks} of {parts} parts");
+    Ok(elapsed)
 }
 
 #[async_trait]
@@ -145,12 +157,20 @@ impl Agent for Parts {
     }
 
     async fn run(&self, turn: Turn, context: AgentContext) -> Result<Outcome, AgentError> {
-        let count: usize =
-            turn.text().parse().map_err(|_| AgentError::invalid_input("say a number"))?;
+        let numbers: Option<Vec<u64>> =
+            turn.text().split_whitespace().map(|word| word.parse().ok()).collect();
+        let (count, pause) = match numbers.as_deref() {
+            Some([count]) => (*count as usize, None),
+            Some([count, pause]) => (*count as usize, Some(Duration::from_millis(*pause))),
+            _ => return Err(AgentError::invalid_input("say a number, or two")),
+        };
         let text = format!("{}{}", char::from(MARK), "x".repeat(TEXT));
         for begun in (0..count).step_by(MESSAGE) {
             let mut message = context.message().await?;
             for _ in begun..count.min(begun + MESSAGE) {
+                if let Some(pause) = pause {
+                    context.wait(pause).await?;
+                }
                 message.part(Part::text(text.as_str())).await?;
             }
             message.finish().await?;

@@ -172,7 +172,10 @@ async fn the_whole_exchange_has_a_deadline() {
     let options = Options { total_timeout: Some(Duration::from_millis(200)), ..small() };
     let answer = fetch(Policy::local(), options, &format!("http://{stalled}/")).await;
     let limit = Duration::from_millis(200);
-    assert_eq!(answer, Err(Error::TimedOut { host: "127.0.0.1".to_owned(), limit }));
+    assert_eq!(
+        answer,
+        Err(Error::TimedOut { host: "127.0.0.1".to_owned(), limit, is_unreached: false })
+    );
 }
 
 #[tokio::test]

@@ -130,6 +130,15 @@ impl Drop for LevelGuard<'_> {
     }
 }
 
+/// Notes whether an agent can be used.
+pub(crate) fn set_available(agent: &str, is_available: bool) {
+    gauge!(names::AGENT_AVAILABLE, "agent" => agent.to_owned()).set(if is_available {
+        1.0
+    } else {
+        0.0
+    });
+}
+
 /// The metrics in the exposition format of Prometheus, with what is measured when somebody looks; `None` when another recorder was installed first.
 pub(crate) fn render(is_ready: bool, body_bytes: usize) -> Option<String> {
     gauge!(names::READY).set(if is_ready { 1.0 } else { 0.0 });

@@ -4,6 +4,10 @@ use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
 /// 1 while the server takes work, as `/readyz` says.
 pub const READY: &str = "trilogue_ready";
+/// 1 while an agent can be used, by agent; only for agents of which that is known before they are used.
+pub const AGENT_AVAILABLE: &str = "trilogue_agent_available";
+/// Requests that did not reach the server of an agent. The backends count them.
+pub const UNREACHED_REMOTES: &str = "trilogue_remote_unreached_total";
 pub const REQUESTS: &str = "trilogue_http_requests_total";
 pub const REQUEST_SECONDS: &str = "trilogue_http_request_seconds";
 pub const REFUSED: &str = "trilogue_http_refused_total";
@@ -36,6 +40,11 @@ pub const STOPPED_PROCESSES: &str = "trilogue_agent_processes_stopped_total";
 
 pub(crate) fn describe() {
     describe_gauge!(READY, "Whether the server takes work: 1 or 0, as /readyz says");
+    describe_gauge!(
+        AGENT_AVAILABLE,
+        "Whether an agent behind another server can be used: 1 or 0, by agent"
+    );
+    describe_counter!(UNREACHED_REMOTES, "Requests that did not reach the server of an agent");
     describe_counter!(REQUESTS, "Requests that were answered, by operation and status class");
     describe_histogram!(
         REQUEST_SECONDS,

@@ -31,6 +31,22 @@ async fn a_run_is_waited_for_and_answers_with_its_output() {
 }
 
 #[tokio::test]
+async fn a_run_says_who_began_it_whatever_protocol_that_was() {
+    let rig = Rig::start().await;
+    rig.run("through our own interface").await;
+    let body = json!({"agent_id": "puppet", "input": {"message": "hello"}});
+    rig.alice().post("/connect/runs/wait", &body).await.unwrap().ok().unwrap();
+    let message =
+        json!({"role": "user", "parts": [{"content_type": "text/plain", "content": "hello"}]});
+    let body = json!({"agent_name": "puppet", "input": [message]});
+    rig.alice().post("/communication/runs", &body).await.unwrap().ok().unwrap();
+    let list = rig.alice().get("/api/v1/runs").await.unwrap().ok().unwrap();
+    let by: Vec<_> =
+        list["items"].as_array().unwrap().iter().map(|run| &run["created_by"]).collect();
+    assert_eq!(by, ["alice"; 3], "{list}");
+}
+
+#[tokio::test]
 async fn messages_and_values_go_in_as_they_are() {
     let rig = Rig::start().await;
     let body = json!({"agent": "puppet", "input": {"z": 1, "a": [1.50]}});

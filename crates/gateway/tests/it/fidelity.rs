@@ -56,3 +56,28 @@ async fn what_the_table_says_of_our_own_face_is_there() {
     assert!(checked >= 40 && lost >= 1, "{checked} {lost}");
     assert!(!stands_in(&document, &found, "Run.nothing"));
 }
+
+#[tokio::test]
+async fn the_way_from_one_protocol_to_another_is_no_better_than_its_ends() {
+    let rig = Rig::start().await;
+    let alice = rig.alice();
+    let rows = alice.get("/api/v1/fidelity?from=connect&to=communication").await.unwrap();
+    let rows = rows.ok().unwrap();
+    let row = |concept: &str| {
+        let rows = rows["items"].as_array().unwrap();
+        rows.iter().find(|row| row["concept"] == concept).unwrap().clone()
+    };
+    assert_eq!(
+        (text(&row("text"), "/verdict"), text(&row("text"), "/to")),
+        ("carried", "communication")
+    );
+    assert_eq!(text(&row("citation"), "/verdict"), "extension");
+    let schedule = row("schedule");
+    assert_eq!(text(&schedule, "/verdict"), "lost");
+    assert!(text(&schedule, "/because").starts_with("communication: "), "{schedule}");
+    assert!(schedule["carrier"].is_string() && schedule["to_carrier"].is_null(), "{schedule}");
+    for refused in ["from=acp", "to=", "from=client&to=client"] {
+        let refused = alice.get(&format!("/api/v1/fidelity?{refused}")).await.unwrap();
+        assert_eq!(refused.status, 400);
+    }
+}

@@ -9,7 +9,8 @@ use super::modes::{Modes, streamed};
 use crate::native::json;
 
 /// The namespace of ids for agents without one of their own: UUIDv5 of this and the name.
-const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x3c0f_7a4e_58d1_4b0e_9e64_7d2b_51a6_c8f2);
+pub(super) const NAMESPACE: uuid::Uuid =
+    uuid::Uuid::from_u128(0x3c0f_7a4e_58d1_4b0e_9e64_7d2b_51a6_c8f2);
 
 /// The agent's id on this face: its own, or one derived from its name.
 pub fn agent_id(card: &AgentCard) -> String {

@@ -105,7 +105,15 @@ pub fn definitions() -> Vec<ErrorDefinition> {
 
 /// The definition of a code; that of `internal_error` where there is none.
 pub fn definition(code: &str) -> &'static Definition {
-    ALL.iter().find(|known| known.code == code).unwrap_or(&FALLBACK)
+    definition_named(code).unwrap_or(&FALLBACK)
+}
+
+pub(super) fn definition_named(code: &str) -> Option<&'static Definition> {
+    ALL.iter().find(|known| known.code == code)
+}
+
+pub(super) fn by_number(errcode: i64) -> Option<&'static Definition> {
+    ALL.iter().find(|known| i64::from(known.errcode) == errcode)
 }
 
 /// The definition of one of our codes. `already_exists` is a plain `conflict`: a caller that knows what exists uses a finer one.
@@ -119,6 +127,8 @@ pub fn of_code(code: Code) -> &'static Definition {
         Code::HostNotAllowed | Code::OriginNotAllowed => "forbidden",
         Code::InterruptNotFound => "not_found",
         Code::AlreadyExists | Code::ThreadWaiting | Code::RunNotEnded => "conflict",
+        Code::CallRefused => "validation_error",
+        Code::ParentEnded => "conflict",
         Code::RunEnded | Code::InterruptResolved | Code::InterruptMismatch => "run_not_interrupted",
         Code::BodyTooLarge | Code::EventTooLarge | Code::BlobTooLarge | Code::TooManyParts => {
             "payload_too_large"

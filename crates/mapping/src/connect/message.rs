@@ -164,7 +164,7 @@ fn read_blocks(blocks: &[wire::Block], at: &str) -> Result<Vec<Part>> {
 }
 
 /// Whether the metadata may name the agent beside this role.
-fn may_be_named(role: &str) -> bool {
+pub(super) fn may_be_named(role: &str) -> bool {
     matches!(role, "assistant" | "ai" | "agent")
 }
 

@@ -1,6 +1,7 @@
 //! The Agent Connect Protocol, both ways.
 //!
 //! A run's log becomes its output in [`Values`], a fold without IO; [`Updates`] renders each custom update of an agent.
+//! [`RemoteOutput`] is the other way: what a server tells of a run of an agent elsewhere becomes a run's log.
 //! Metadata, the protocol's free JSON, carries further data under the key [`EXTENSION`].
 
 mod agent;
@@ -18,6 +19,7 @@ mod message;
 mod modes;
 mod openapi;
 mod outcome;
+mod remote;
 mod resume;
 mod run;
 mod status;
@@ -38,6 +40,10 @@ pub use message::{message, messages, read_messages};
 pub use modes::{Modes, missing, modes};
 pub use openapi::{Security, openapi};
 pub use outcome::run_error;
+pub use remote::{
+    OutputForm, OutputProgress, RemoteOutput, remote_answer, remote_card, remote_failure,
+    remote_input, remote_input_kind, remote_interrupt,
+};
 pub use resume::resume;
 pub use run::{CallbackContent, RunFields, delivered, run, waited};
 pub use status::{phase, standing, status, statuses, thread_status};

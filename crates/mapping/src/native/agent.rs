@@ -3,7 +3,7 @@ use trilogue_wire::native::{Agent, AgentCommand, AgentInput, AgentInputKind, Dec
 
 use super::json;
 
-pub fn agent(card: &AgentCard) -> Agent {
+pub fn agent(card: &AgentCard, unavailable: Option<&str>) -> Agent {
     let input = match &card.input {
         InputKind::Chat => AgentInput { kind: AgentInputKind::Chat, schema: None },
         InputKind::Schema(schema) => {
@@ -28,6 +28,7 @@ pub fn agent(card: &AgentCard) -> Agent {
         input_content_types: card.input_content_types.clone(),
         output_content_types: card.output_content_types.clone(),
         commands: card.commands.iter().map(command).collect(),
+        unavailable: unavailable.map(str::to_owned),
     }
 }
 

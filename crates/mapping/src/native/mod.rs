@@ -7,9 +7,11 @@ pub mod input;
 pub mod interrupt;
 mod json;
 pub mod message;
+mod read_event;
 pub mod run;
 mod text;
 pub mod token;
 
 pub use json::{json, read_json, read_object};
+pub use read_event::read_body;
 pub use text::{hex, read_sha256, read_time, shown};

@@ -1,6 +1,6 @@
 use trilogue_domain as domain;
 use trilogue_domain::Failure;
-use trilogue_wire::native::{Outcome, RunError, RunStatus, Strategy};
+use trilogue_wire::native::{Outcome, ParentRun, RunError, RunStatus, Strategy};
 
 use super::json;
 
@@ -40,6 +40,13 @@ fn error(failure: &Failure) -> RunError {
         message: failure.message.clone(),
         transient: failure.transient,
         data: failure.data.as_ref().map(json),
+    }
+}
+
+pub fn parent(parent: &domain::ParentRun) -> ParentRun {
+    ParentRun {
+        run_id: parent.run.as_str().to_owned(),
+        thread_id: parent.thread.as_str().to_owned(),
     }
 }
 

@@ -10,6 +10,7 @@ mod agent_client_faces;
 mod agent_client_originals;
 mod agent_client_rest;
 mod agent_client_updates;
+mod both_ways;
 mod connect_agent;
 mod connect_input;
 mod connect_messages;

@@ -1,4 +1,5 @@
 mod ask_guard;
+mod call;
 mod permit;
 mod shared;
 
@@ -20,6 +21,8 @@ use crate::part::{has_large_content, outlined};
 use crate::session::ThreadContext;
 use crate::turn::{EmitError, Stopped};
 use trilogue_domain::lock;
+
+pub use call::{CallRequest, ChildOutcome, ChildRun};
 
 use ask_guard::AskGuard;
 

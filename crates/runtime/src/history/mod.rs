@@ -96,7 +96,7 @@ async fn said_at(
     if let Some(run) = checkpoint.run {
         let said = of_run(store, thread, run).await?;
         let mut said: Vec<_> = said.into_iter().map(|(_, message)| message).collect();
-        inline(store, thread, &mut said).await?;
+        inline(store, thread.key, &mut said).await?;
         messages.extend(said);
     }
     Ok(messages)
@@ -161,7 +161,7 @@ pub(crate) async fn input(store: &dyn Store, run: &RunRow) -> Result<Input> {
         return Ok(Input::Value(value));
     }
     let mut messages = transcript.into_messages();
-    inline(store, &row, &mut messages).await?;
+    inline(store, row.key, &mut messages).await?;
     Ok(Input::Messages(messages))
 }
 
@@ -287,10 +287,14 @@ async fn thread_row(store: &dyn Store, scope: &Scope, thread: &ThreadId) -> Resu
 }
 
 /// Replaces blob references by their content: an agent gets content.
-async fn inline(store: &dyn Store, thread: &ThreadRow, messages: &mut [Message]) -> Result<()> {
+pub(crate) async fn inline(
+    store: &dyn Store,
+    thread: ThreadKey,
+    messages: &mut [Message],
+) -> Result<()> {
     for part in messages.iter_mut().flat_map(|message| &mut message.parts) {
         let Content::Blob(blob) = &part.content else { continue };
-        let Some(bytes) = store.blob(thread.key, blob).await? else { continue };
+        let Some(bytes) = store.blob(thread, blob).await? else { continue };
         part.content = match std::str::from_utf8(&bytes) {
             Ok(text) if blob.is_text => Content::Text(Arc::from(text)),
             _ => Content::Bytes(bytes),

@@ -89,7 +89,7 @@ async fn read_run(
         for (entry, message) in of_run(store, &thread, run).await? {
             if wanted.entries.remove(&entry) {
                 let mut message = [message];
-                inline(store, &thread, &mut message).await?;
+                inline(store, thread.key, &mut message).await?;
                 let [message] = message;
                 found.insert(entry, message);
             }

@@ -25,6 +25,7 @@ impl Owner {
             acquired,
             self.services.options.max_queued_runs_per_thread,
             |row| agents.get(&row.agent).is_some_and(|agent| agent.is_native()),
+            |row| row.parent.is_some() && !self.services.call_chains.has_caller(row.key),
         );
         state.notifies = self.services.options.notify;
         state.draining = draining || self.services.draining.load(Ordering::Acquire);

@@ -89,6 +89,7 @@ pub(crate) fn lost() -> Failure {
 
 fn fate_of(run: &RunState, due: bool) -> Fate {
     match run.row.status {
+        _ if run.is_orphan => Fate::Cancelled(run.row.cancel_reason.or(Some(Code::ParentEnded))),
         RunStatus::Queued if due && run.row.not_before.is_some() => Fate::FallDue,
         RunStatus::Queued if due => Fate::Queue,
         RunStatus::Queued => Fate::Keep,

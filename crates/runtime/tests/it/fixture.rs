@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tempfile::TempDir;
-use trilogue_domain::event::{MessageEvent, RunEvent, StateEvent};
+use trilogue_domain::event::{InterruptEvent, MessageEvent, RunEvent, StateEvent};
 use trilogue_domain::port::Clock;
 use trilogue_domain::{
     AgentCard, AgentName, Answer, Body, Citation, Code, Content, Error, Event, Failure, InputKind,
@@ -14,8 +14,8 @@ use trilogue_domain::{
     Resolution, Rights, Role, Scope, TenantId, ThreadId, Timestamp, Violation,
 };
 use trilogue_runtime::{
-    Backend, EmitError, Ending, Input, NewThread, Options, Rewind, RunContext, RunRequest, Runtime,
-    Submitted, ThreadChoice, Turn,
+    Backend, CallRequest, ChildOutcome, EmitError, Ending, Input, NewThread, Options, Rewind,
+    RunContext, RunRequest, Runtime, Submitted, ThreadChoice, Turn,
 };
 use trilogue_store::record::NoOriginals;
 use trilogue_store::rows::RunRow;
@@ -331,6 +331,7 @@ impl Scripted {
             }
             "gate" => self.gate.acquire().await.unwrap().forget(),
             "commit" => context.commit().await.unwrap(),
+            verb if verb.starts_with("call") => call(verb, rest, context).await?,
             "panic" => panic!("secret text"),
             "fail" => return Err(Failure::of(Code::AgentFailed, rest)),
             "forever" => std::future::pending().await,
@@ -450,6 +451,57 @@ async fn begin(context: &RunContext, ids: &str) {
         context.commit().await.unwrap();
         context.alias(&message, &MessageId::parse(alias).unwrap());
     }
+}
+
+/// Calls `AGENT/SCRIPT`, where `+` is a blank, and says what the agent said, or how its run ended.
+async fn call(verb: &str, rest: &str, context: &RunContext) -> Result<(), Failure> {
+    let (agent, script) = rest.split_once('/').unwrap();
+    let request = CallRequest {
+        agent: AgentName::parse(agent).unwrap(),
+        input: Input::Messages(vec![Message::new(
+            Role::User,
+            vec![Part::text(script.replace('+', " "))],
+            None,
+        )]),
+        thread: None,
+        config: None,
+        allows_recursion: verb == "call-again",
+        passes_questions_up: verb != "call-here",
+    };
+    let mut child = match context.call(request).await {
+        Ok(child) => child,
+        Err(error) => {
+            say(context, error.code().as_str()).await;
+            return Ok(());
+        }
+    };
+    match verb {
+        "call-drop" => {
+            while let Some(event) = child.next().await.map_err(failed)? {
+                if event.body == Body::Run(RunEvent::Started) {
+                    return Ok(());
+                }
+            }
+        }
+        // The run's end finds the call in another task.
+        "call-leave" => drop(tokio::spawn(async move { child.outcome().await })),
+        "call-here" => {
+            while let Some(event) = child.next().await.map_err(failed)? {
+                if let Body::Interrupt(InterruptEvent::Raised(question)) = &event.body {
+                    let answer = Answer::Json(Json::parse("\"mine\"".to_owned()).unwrap());
+                    child.answer(question.id.clone(), answer).await.map_err(failed)?;
+                }
+            }
+            say(context, &said_by(&child.outcome().await.map_err(failed)?)).await;
+        }
+        _ => say(context, &said_by(&child.outcome().await.map_err(failed)?)).await,
+    }
+    Ok(())
+}
+
+fn said_by(child: &ChildOutcome) -> String {
+    let texts: Vec<_> = child.messages.iter().map(Message::text).collect();
+    format!("{}:{}", child.outcome.status().as_str(), texts.join("|"))
 }
 
 fn part(content_type: &str) -> Part {

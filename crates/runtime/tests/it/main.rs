@@ -9,6 +9,7 @@
 
 mod allocations;
 mod callbacks;
+mod calls;
 mod client_history;
 mod clients;
 mod fixture;

@@ -34,6 +34,8 @@ pub enum Credential {
     Bearer(String),
     /// Sent as `x-api-key`.
     ApiKey(String),
+    /// Sent as the value of this header field.
+    Header(http::HeaderName, String),
 }
 
 // === impl HttpTransport ===
@@ -85,6 +87,18 @@ impl HttpTransport {
         Self { credential: Some(credential), ..self }
     }
 
+    /// The server's address, without a slash at the end.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        self.url.as_str().trim_end_matches('/')
+    }
+
+    /// The port of the server's address.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        self.url.port_or_known_default()
+    }
+
     /// The path of the server's address, without a slash at the end.
     #[must_use]
     pub fn path(&self) -> &str {
@@ -106,14 +120,14 @@ impl HttpTransport {
                 made.header("authorization", format!("Bearer {token}"))
             }
             Some(Credential::ApiKey(key)) => made.header("x-api-key", key),
+            Some(Credential::Header(name, value)) => made.header(name, value),
             None => made,
         };
         made.body(request.body).map_err(|error| self.unreached(&error.to_string()))
     }
 
     fn unreached(&self, why: &str) -> TransportError {
-        let url = self.url.as_str().trim_end_matches('/');
-        TransportError::new(format!("no server answers at {url}: {why}"))
+        TransportError::new(format!("no server answers at {}: {why}", self.url()))
     }
 }
 
@@ -161,6 +175,7 @@ impl std::fmt::Debug for Credential {
         f.write_str(match self {
             Self::Bearer(_) => "Bearer",
             Self::ApiKey(_) => "ApiKey",
+            Self::Header(..) => "Header",
         })
     }
 }

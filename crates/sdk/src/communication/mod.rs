@@ -145,7 +145,7 @@ impl Client {
         run: wire::Uuid,
         answer: impl Into<Resume>,
     ) -> Result<RunStream, ClientError> {
-        RunStream::resumed(self.clone(), run, answer.into()).await
+        RunStream::resumed(self.clone(), run, answer.into(), RunMode::Stream).await
     }
 
     /// The events of a run as a stream that goes on after a break: all of them, or those after the event with this id.
@@ -154,6 +154,24 @@ impl Client {
     #[must_use]
     pub fn follow(&self, run: wire::Uuid, after: Option<&str>) -> RunStream {
         RunStream::follow(self.clone(), run, after)
+    }
+
+    /// The events of a run that was begun without a stream, as [`Client::follow`] gives them.
+    ///
+    /// Of a server that lists no events, it is what the server says of the run once it stands still.
+    #[must_use]
+    pub fn follow_run(&self, run: wire::Run) -> RunStream {
+        RunStream::of_run(self.clone(), run)
+    }
+
+    /// As [`Client::resume_stream`], in another mode: of a server that does not stream.
+    pub async fn resume_as(
+        &self,
+        run: wire::Uuid,
+        answer: impl Into<Resume>,
+        mode: RunMode,
+    ) -> Result<RunStream, ClientError> {
+        RunStream::resumed(self.clone(), run, answer.into(), mode).await
     }
 
     /// One run.

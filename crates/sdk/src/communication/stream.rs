@@ -1,6 +1,6 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use trilogue_wire::agent_communication::{Event, EventKind, RunMode, RunStatus, Uuid};
+use trilogue_wire::agent_communication::{Event, EventKind, Run, RunMode, RunStatus, Uuid};
 
 use super::{Client, NewRun, Resume, read};
 use crate::client::call::RequestBuilder;
@@ -31,6 +31,10 @@ pub struct StreamedEvent {
 struct RunSource {
     client: Client,
     run: Option<Uuid>,
+    /// The run as it was when it was begun or answered without a stream.
+    held: Option<Box<Run>>,
+    /// Whether the server lists no events, so that it is asked how the run stands.
+    is_polled: bool,
     /// What creates the run: sent again while nobody has said which run it is, where it has a key.
     create: Option<Box<NewRun>>,
     /// The id of the last event, where the server gives ids.
@@ -53,6 +57,8 @@ enum RunReply {
     /// In place of a stream, the run's events so far.
     Listed(Vec<Box<RawValue>>),
     Status(RunStatus),
+    /// In place of its events, the run.
+    Polled(Run),
 }
 
 /// The list of a run's events, as the server wrote them.
@@ -69,6 +75,10 @@ impl RunStream {
     pub(super) async fn create(client: Client, new: NewRun) -> Result<Self, ClientError> {
         let call = new.call(&client, RunMode::Stream)?;
         let response = client.send(call.header("accept", EVENT_STREAM)).await?;
+        if !is_stream(&response) {
+            let run = read(&client.endpoint().whole(response).await?);
+            return Ok(Self::of_run(client, run.map_err(|error| not_streamed(&error))?));
+        }
         let mut this = Self::new(client, None);
         this.stream.source.create = new.idempotency_key.is_some().then(|| Box::new(new));
         this.started(response)?;
@@ -79,14 +89,33 @@ impl RunStream {
         client: Client,
         run: Uuid,
         answer: Resume,
+        mode: RunMode,
     ) -> Result<Self, ClientError> {
+        let mut this = Self::after_now(client, run).await?;
+        this.resume_as(answer, mode).await?;
+        Ok(this)
+    }
+
+    /// What a run does from now on.
+    async fn after_now(client: Client, run: Uuid) -> Result<Self, ClientError> {
         let segments = ["runs", &run.to_string(), "events"];
         let call = client.call(Method::Get, &segments).header("accept", "application/json");
-        let before = list(&client.bytes(call).await?)?.len();
+        let before = match client.bytes(call).await {
+            Ok(events) => Some(list(&events)?.len()),
+            Err(error) if lists_no_events(&error) => None,
+            Err(error) => return Err(error),
+        };
         let mut this = Self::new(client, Some(run));
-        this.stream.source.seen = Some(before);
-        this.resume(answer).await?;
+        this.stream.source.seen = Some(before.unwrap_or_default());
+        this.stream.source.is_polled = before.is_none();
         Ok(this)
+    }
+
+    /// A run that was begun without a stream.
+    pub(super) fn of_run(client: Client, run: Run) -> Self {
+        let mut this = Self::follow(client, run.run_id, None);
+        this.stream.source.held = Some(Box::new(run));
+        this
     }
 
     pub(super) fn follow(client: Client, run: Uuid, after: Option<&str>) -> Self {
@@ -101,6 +130,8 @@ impl RunStream {
         let source = RunSource {
             client,
             run,
+            held: None,
+            is_polled: false,
             create: None,
             cursor: None,
             seen: Some(0),
@@ -136,7 +167,36 @@ impl RunStream {
         let response = source.client.send(call.header("accept", EVENT_STREAM)).await?;
         source.last = None;
         self.stream.flow.restart();
+        if !is_stream(&response) {
+            let run = read(&source.client.endpoint().whole(response).await?);
+            source.held = Some(Box::new(run.map_err(|error| not_streamed(&error))?));
+            return Ok(());
+        }
         self.started(response)
+    }
+
+    /// As [`RunStream::resume`], in another mode: of a server that does not stream.
+    ///
+    /// # Errors
+    /// As [`RunStream::resume`].
+    pub async fn resume_as(
+        &mut self,
+        answer: impl Into<Resume>,
+        mode: RunMode,
+    ) -> Result<(), ClientError> {
+        let source = &mut self.stream.source;
+        let Some(run) = source.run else {
+            return Err(ClientError::Unexpected("no event has named the run yet".to_owned()));
+        };
+        let resumed = match mode {
+            RunMode::Stream => return self.resume(answer).await,
+            RunMode::Async => source.client.resume_async(run, answer).await,
+            RunMode::Sync => source.client.resume_sync(run, answer).await,
+        };
+        source.held = Some(Box::new(resumed?));
+        source.last = None;
+        self.stream.flow.restart();
+        Ok(())
     }
 
     /// Goes on after a question without answering it: somebody else does, or did.
@@ -173,9 +233,18 @@ impl StreamSource for RunSource {
                 client.send(call?.header("accept", EVENT_STREAM)).await.map(RunReply::Started)
             });
         };
+        if self.is_polled {
+            return Box::pin(poll(client, run, self.held.take()));
+        }
         let (call, can_list) = (self.events_call(run), self.seen.is_some());
+        let held = if self.seen == Some(0) { self.held.clone() } else { None };
         Box::pin(async move {
-            let response = client.send(call).await?;
+            let response = match client.send(call).await {
+                Err(error) if held.is_some() && lists_no_events(&error) => {
+                    return poll(client, run, held).await;
+                }
+                response => response?,
+            };
             if is_stream(&response) {
                 return Ok(RunReply::Joined(response));
             }
@@ -209,6 +278,18 @@ impl StreamSource for RunSource {
                 }
                 self.is_present = false;
                 flow.read_list(news.into_iter().map(|event| Box::<str>::from(event).into_string()));
+                Ok(())
+            }
+            RunReply::Polled(run) => {
+                (self.is_polled, self.is_present) = (true, true);
+                flow.attempts = 0;
+                flow.idle = flow.idle.saturating_add(1);
+                let standing = Event::of_standing(run).map(|event| {
+                    let mut json = Vec::new();
+                    event.write(&mut json);
+                    String::from_utf8_lossy(&json).into_owned()
+                });
+                flow.read_list(standing);
                 Ok(())
             }
             RunReply::Status(status) => {
@@ -302,6 +383,24 @@ impl RunSource {
             None => call,
         }
     }
+}
+
+/// How a run stands; a server that does not know it any more has said so before.
+async fn poll(client: Client, run: Uuid, held: Option<Box<Run>>) -> Result<RunReply, ClientError> {
+    match (client.run(run).await, held) {
+        (Ok(run), _) => Ok(RunReply::Polled(run)),
+        (Err(error), Some(held)) if lists_no_events(&error) => Ok(RunReply::Polled(*held)),
+        (Err(error), _) => Err(error),
+    }
+}
+
+/// Whether a server refuses to list anything there.
+fn lists_no_events(error: &ClientError) -> bool {
+    matches!(error, ClientError::Refused(refusal) if matches!(refusal.status, Some(404 | 405 | 501)))
+}
+
+fn not_streamed(error: &ClientError) -> ClientError {
+    ClientError::Unexpected(format!("no event stream and no run: {error}"))
 }
 
 fn ends_run(event: &RawValue) -> bool {

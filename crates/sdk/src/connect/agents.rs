@@ -60,6 +60,11 @@ impl Client {
         self.get(&["agents", agent, "descriptor"]).await
     }
 
+    /// The same member for member, as its author wrote it.
+    pub async fn descriptor_as_written(&self, agent: &str) -> Result<Json, ClientError> {
+        self.get(&["agents", agent, "descriptor"]).await
+    }
+
     /// What an agent can do, with what the server adds. Only servers of ours say it.
     pub async fn capabilities(&self, agent: &str) -> Result<AgentCapabilities, ClientError> {
         self.get(&["agents", agent, "capabilities"]).await

@@ -82,6 +82,12 @@ impl Client {
         RunStream::create(self.clone(), new.into().for_stream()).await
     }
 
+    /// Creates a run and waits until it has ended or waits for an answer, as a stream whose one event says how: for servers that only wait. The run goes on after a break, unless the request says otherwise; nobody knows its id before the event.
+    #[must_use]
+    pub fn run_awaited(&self, new: impl Into<NewRun>) -> RunStream {
+        RunStream::awaited(self.clone(), new.into().for_stream())
+    }
+
     /// The stateless runs that match, newest first.
     pub async fn search_runs(&self, request: &RunSearchRequest) -> Result<Vec<Run>, ClientError> {
         self.found(&["runs", "search"], request).await

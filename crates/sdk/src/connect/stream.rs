@@ -108,6 +108,14 @@ impl RunStream {
         Ok(this)
     }
 
+    pub(super) fn awaited(client: Client, new: NewRun) -> Self {
+        let mut this = Self::new(client.clone(), new.thread.clone(), None);
+        this.stream.flow.ask(Box::pin(async move {
+            client.run_and_wait(new).await.map(|output| RunReply::Output(Box::new(output)))
+        }));
+        this
+    }
+
     pub(super) fn join(client: Client, at: RunAt, after: Option<&str>) -> Self {
         let mut this = Self::new(client, at.thread, Some(at.run));
         this.stream.source.cursor = after.map(str::to_owned);

@@ -1,6 +1,7 @@
 //! What an agent can do while it runs.
 
 mod ask;
+mod call;
 mod editor;
 mod message;
 mod tool;
@@ -20,6 +21,7 @@ use trilogue_domain::{
 };
 
 pub use ask::Decision;
+pub use call::{AgentCall, CallOutput, NewAgentCall};
 pub use editor::{Editor, EditorTerminal, Exit, Run, TerminalOutput};
 pub use message::{MessageWriter, Source};
 pub use tool::ToolCall;

@@ -24,7 +24,8 @@ use super::session::StdioSession;
 use crate::agent_client::peer::{CallFailure, RawJson};
 use crate::error::AgentError;
 use crate::port::{
-    CallRefusal, CallTarget, Cancellation, ClientCalls, Interrupts, Memory, Output, PortFuture,
+    CallRefusal, CallTarget, Cancellation, ChildRuns, ClientCalls, Interrupts, Memory, Output,
+    PortFuture,
 };
 
 /// Who answers what an agent asks.
@@ -260,6 +261,9 @@ impl Cancellation for StdioPorts {
         Box::pin(self.cancelled.cancelled())
     }
 }
+
+/// An editor has launched this agent alone.
+impl ChildRuns for StdioPorts {}
 
 impl ClientCalls for StdioPorts {
     fn call_target(&self) -> Option<CallTarget> {

@@ -382,7 +382,7 @@ async fn a_server_that_stays_away_or_talks_nonsense_is_an_error() {
     assert_eq!(script.requests().len(), 1 + attempts);
 
     for (data, named) in [
-        (r#"{"type":"run.exploded","run":{}}"#.to_owned(), "run.exploded"),
+        (r#"{"type":7,"run":{}}"#.to_owned(), "type"),
         (of_the_run("run.completed", "finished"), "finished"),
         ("[DONE]".to_owned(), ""),
     ] {

@@ -48,6 +48,10 @@ fn puppet() -> impl Agent {
                 let name = context.ask_text("What is your name?").await?;
                 context.text(format!("Hello, {name}.")).await?;
             }
+            "call" => {
+                let error = context.call("other", "Hello!").await.unwrap_err();
+                context.text(format!("{}: {error}", error.code())).await?;
+            }
             "suspend" => return Outcome::suspended(Question::message("How many?"), "kept"),
             "count" => {
                 let turns: u32 = context.state().await?;
@@ -182,6 +186,13 @@ async fn an_agent_asks_through_the_editor() {
     assert_eq!(reply(&rejects, "suspend").await, "How many?");
     assert_eq!(reply(&rejects, "three").await, "\"kept\" true");
     assert_eq!(reply(&rejects, "ho").await, "hohohoho");
+}
+
+#[tokio::test]
+async fn an_agent_alone_calls_no_other() {
+    let session = session(RejectAll).await;
+    let said = reply(&session, "call").await;
+    assert!(said.starts_with("agent_not_found: this agent runs without a server"), "{said}");
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! Rows: version byte, kind byte, fields in order, CRC-32C.
 
 use bytes::Bytes;
-use trilogue_domain::Callback;
 use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::{Callback, ParentRun};
 
 use super::FORMAT_VERSION;
 use super::codec::{Damage, DecodeResult, FieldReader, check_checksum, put_checksum};
@@ -24,9 +24,9 @@ pub(crate) trait Record: Sized {
 macro_rules! record {
     (
         $kind:literal, $text:literal,
-        $name:ident { $($field:ident),+ $(,)? }
+        $name:ident { $($field:ident),+ $(,)? $(; $last:ident)? }
     ) => {
-        fields!($name { $($field),+ });
+        fields!($name { $($field),+ $(; $last)? });
 
         impl Record for $name {
             const NAME: &'static str = $text;
@@ -88,7 +88,8 @@ record!(
         callback,
         request,
         stateless,
-        cancel_reason,
+        cancel_reason;
+        parent
     }
 );
 record!(3, "message", MessageRow { id, tenant, thread, run, role, position, alias });
@@ -139,6 +140,7 @@ record!(
     }
 );
 
+fields!(ParentRun { run, thread });
 fields!(Callback { url, status, values, updates });
 fields!(IdempotencyKey { tenant, principal, agent, text });
 variants!(QueueKind: 0 = ScheduledRun, 1 = Deadline, 2 = Callback, 3 = Retention, 4 = Notify);

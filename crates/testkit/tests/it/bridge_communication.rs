@@ -9,24 +9,27 @@ use trilogue_testkit::{Client, Folder, Home, Server, ServerOptions, until};
 use crate::kill_rounds::stop;
 use crate::{events, run_of};
 
-const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// The settings of agents that are served elsewhere under these names.
-fn behind(url: &str, agents: &[&str]) -> String {
+/// The settings of agents of this kind that are served elsewhere under these names.
+pub(crate) fn behind(kind: &str, url: &str, agents: &[&str]) -> String {
+    let key = if kind == "agent-connect" { "agent" } else { "name" };
     let agent = |name: &&str| {
-        format!(
-            "[agents.far_{name}]\nkind = \"agent-communication\"\nurl = \"{url}\"\nname = \"{name}\"\n\n"
-        )
+        let here = name.replace('.', "_");
+        format!("[agents.far_{here}]\nkind = \"{kind}\"\nurl = \"{url}\"\n{key} = \"{name}\"\n\n")
     };
     agents.iter().map(agent).collect()
+}
+
+pub(crate) async fn start_with(dir: &Folder, settings: String) -> Server {
+    let options = ServerOptions { settings, ..ServerOptions::default() };
+    Server::start(dir.path(), &options).await.unwrap()
 }
 
 /// A server in front of the agents that the official suites expect.
 async fn in_front(dir: &Folder, far: &Conformance) -> Server {
     let agents = ["echo", "slow_echo", "awaiter", "mime_types", "failer", "history_echo"];
-    let settings = behind(&far.url(), &agents);
-    let options = ServerOptions { settings, ..ServerOptions::default() };
-    Server::start(dir.path(), &options).await.unwrap()
+    start_with(dir, behind("agent-communication", &far.url(), &agents)).await
 }
 
 async fn far(dir: &Folder) -> Conformance {
@@ -34,11 +37,11 @@ async fn far(dir: &Folder) -> Conformance {
     Conformance::start(dir.path(), options).await.unwrap()
 }
 
-fn message(text: &str) -> Value {
+pub(crate) fn message(text: &str) -> Value {
     json!({ "role": "user", "parts": [{ "content_type": "text/plain", "content": text }] })
 }
 
-fn texts(run: &Value) -> Vec<String> {
+pub(crate) fn texts(run: &Value) -> Vec<String> {
     let output = run["output"].as_array().cloned().unwrap_or_default();
     let text = |message: &Value| {
         let parts = message["parts"].as_array().cloned().unwrap_or_default();
@@ -47,12 +50,12 @@ fn texts(run: &Value) -> Vec<String> {
     output.iter().map(text).collect()
 }
 
-async fn communicate(client: &Client, agent: &str, input: Value) -> Value {
+pub(crate) async fn communicate(client: &Client, agent: &str, input: Value) -> Value {
     let body = json!({ "agent_name": agent, "input": input, "mode": "sync" });
     client.post("/communication/runs", &body).await.unwrap().ok().unwrap()
 }
 
-async fn status_of(client: &Client, run: &str) -> Value {
+pub(crate) async fn status_of(client: &Client, run: &str) -> Value {
     client.get(&format!("/communication/runs/{run}")).await.unwrap().ok().unwrap()
 }
 
@@ -142,33 +145,38 @@ async fn who_cancels_here_cancels_there() {
     let far = far(&there).await;
     let server = in_front(&here, &far).await;
     let client = server.client();
-    let waiting = communicate(&client, "far_awaiter", json!([message("x")])).await;
+    cancel_both(&client, async |is_at_work| {
+        let far = far.client();
+        let count = async |status: &str| {
+            let path = format!("/comm/v0/runs?status={status}");
+            let list = far.get(&path).await.unwrap().ok().unwrap();
+            list["runs"].as_array().map_or(0, Vec::len)
+        };
+        match is_at_work {
+            true => (count("awaiting").await, count("in-progress").await) == (1, 1),
+            false => count("cancelled").await == 2,
+        }
+    })
+    .await;
+    stop(server).await;
+}
+
+/// Cancels a run that waits and one that is at work. `are_there` looks at the other server: whether the one waits there and the other is at work, or else whether both are cancelled.
+pub(crate) async fn cancel_both(client: &Client, are_there: impl AsyncFn(bool) -> bool) {
+    let waiting = communicate(client, "far_awaiter", json!([message("x")])).await;
     let many: Vec<Value> = (0..60).map(|number| message(&format!("{number}"))).collect();
     let body = json!({ "agent_name": "far_slow_echo", "input": many, "mode": "async" });
     let busy = client.post("/communication/runs", &body).await.unwrap().ok().unwrap();
-    let runs = |status: &'static str| {
-        let far = far.client();
-        let path = format!("/comm/v0/runs?status={status}");
-        async move {
-            let list = far.get(&path).await.unwrap().ok().unwrap();
-            list["runs"].as_array().map_or(0, Vec::len)
-        }
-    };
-    until("both runs to be there", LIMIT, || async {
-        (runs("awaiting").await == 1 && runs("in-progress").await == 1).then_some(())
-    })
-    .await
-    .unwrap();
+    until("both runs to be there", LIMIT, || async { are_there(true).await.then_some(()) })
+        .await
+        .unwrap();
     for run in [&waiting, &busy] {
         let path = format!("/communication/runs/{}/cancel", run["run_id"].as_str().unwrap());
         client.post(&path, &json!({})).await.unwrap().ok().unwrap();
     }
-    until("both runs to be cancelled", LIMIT, || async {
-        (runs("cancelled").await == 2).then_some(())
-    })
-    .await
-    .unwrap();
-    stop(server).await;
+    until("both runs to be cancelled", LIMIT, || async { are_there(false).await.then_some(()) })
+        .await
+        .unwrap();
 }
 
 /// The server is killed while the agent works elsewhere: its run is found again, and nothing is lost, doubled or reordered.
@@ -213,7 +221,7 @@ async fn a_run_elsewhere_outlives_the_server_here() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_out_of_reach_fails_its_runs_and_no_others() {
     let dir = Folder::new().unwrap();
-    let settings = behind("http://127.0.0.1:9", &["echo"]);
+    let settings = behind("agent-communication", "http://127.0.0.1:9", &["echo"]);
     let options = ServerOptions { settings, ..ServerOptions::default() };
     let home = Home::new(dir.path(), &options).unwrap();
     let server = home.start().await.unwrap();

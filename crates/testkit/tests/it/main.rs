@@ -7,7 +7,10 @@
     reason = "functions that tests share fail as tests do, and print their seeds"
 )]
 
+mod bridge_chaos;
 mod bridge_communication;
+mod bridge_connect;
+mod bridge_matrix;
 mod client_coding;
 mod client_kill;
 mod client_large;
@@ -25,6 +28,7 @@ mod official_clients;
 mod power_cut;
 mod probe;
 mod process;
+mod remote_servers;
 mod schema;
 mod soak;
 

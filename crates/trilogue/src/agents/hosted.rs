@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use trilogue_backends::AgentClient;
-use trilogue_backends::agent_client::{self, InvalidSetting, Launch};
-use trilogue_backends::child::Children;
+use trilogue_backends::agent_client::{self, Launch};
+use trilogue_backends::child::{Children, InvalidSetting};
 use trilogue_backends::permission::{Rule, RuleText, Rules};
 use trilogue_backends::workspace::{CwdTemplate, Files, Folders, Grants};
 use trilogue_domain::error::Result;

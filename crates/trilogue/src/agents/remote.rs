@@ -1,73 +1,221 @@
-//! Agents of kind `agent-communication`, by their settings.
+//! Agents of the kinds `agent-communication` and `agent-connect`, by their settings.
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
-use futures_util::future::join_all;
-use trilogue_backends::AgentCommunication;
-use trilogue_backends::agent_communication::Remote;
+use futures_util::future::{join_all, join3};
+use trilogue_backends::agent_communication::CommunicationListing;
+use trilogue_backends::agent_connect::{AgentDescription, ConnectListing};
+use trilogue_backends::child::Children;
+use trilogue_backends::remote::{Directory, Refresh, RemoteTransport};
+use trilogue_backends::{AgentCommunication, AgentConnect, Remote};
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentName, Code, Error, Json};
-use trilogue_mapping::connect;
+use trilogue_domain::{AgentCard, AgentName, Code, Error, Json};
+use trilogue_mapping::connect as mapping;
 use trilogue_runtime::Backend;
 use trilogue_sdk::client::Credential;
 use trilogue_wire::agent_communication::AgentManifest;
 
+use super::agent_servers::AgentServers;
 use super::of_setting;
+use super::refresh::RefreshSchedule;
 use crate::config::{self, AgentKind, TokenAs};
 
 /// The longest token, in bytes.
 const MAX_TOKEN_BYTES: u64 = 64 * 1024;
 
-/// What servers say of their agents, by the names under which these are served here.
-pub(crate) type Manifests = HashMap<String, AgentManifest>;
-
-/// Asks all servers at once what their agents are. One that does not say is warned of, and its agent is served all the same.
-pub(crate) async fn manifests(options: &config::Options) -> Result<Manifests> {
-    let is_remote = |agent: &config::Agent| agent.kind == AgentKind::AgentCommunication;
-    let mut asked = Vec::new();
-    for (name, agent) in options.agents.iter().filter(|(_, agent)| is_remote(agent)) {
-        let remote = build(&AgentName::parse(name)?, agent, None, None)?;
-        asked.push(async move { (name.clone(), remote.manifest().await) });
-    }
-    let answers = join_all(asked).await.into_iter();
-    Ok(answers
-        .filter_map(|(name, answer)| match answer {
-            Ok(manifest) => Some((name, manifest)),
-            Err(error) => {
-                tracing::warn!(agent = name, "{error}");
-                None
-            }
-        })
-        .collect())
+/// Agents elsewhere: their servers, and what these say of them.
+#[derive(Debug, Default)]
+pub(crate) struct Elsewhere {
+    servers: AgentServers,
+    /// By the names under which the agents are served here.
+    manifests: HashMap<String, AgentManifest>,
+    descriptions: HashMap<String, AgentDescription>,
+    /// The entries that name all agents of a server.
+    directories: Vec<DirectoryEntry>,
 }
 
-pub(super) fn build(
+#[derive(Debug)]
+struct DirectoryEntry {
+    name: String,
+    schedule: RefreshSchedule,
+    found: Vec<Arc<dyn Backend>>,
+}
+
+// === impl Elsewhere ===
+
+impl Elsewhere {
+    /// The servers, which nobody has asked anything yet.
+    pub(crate) fn unasked(options: &config::Options, children: &Arc<Children>) -> Result<Self> {
+        let servers = AgentServers::of(options, children)?;
+        Ok(Self { servers, ..Self::default() })
+    }
+
+    /// Starts the servers that are started here, then asks all servers at once what their agents are. One that does not say is warned of, and its agent is served all the same.
+    pub(crate) async fn find(options: &config::Options, children: &Arc<Children>) -> Result<Self> {
+        let mut found = Self::unasked(options, children)?;
+        found.servers.start().await;
+        let (mut manifests, mut descriptions, mut listed) = (Vec::new(), Vec::new(), Vec::new());
+        for (key, agent) in &options.agents {
+            let name = AgentName::parse(key)?;
+            match agent.kind {
+                _ if agent.agents.is_some() => {
+                    listed.push(found.directory(key, agent, options)?.ask());
+                }
+                AgentKind::AgentCommunication => {
+                    let remote = communication(&name, agent, None, &found)?;
+                    manifests.push(async move { (key, remote.manifest().await) });
+                }
+                AgentKind::AgentConnect => {
+                    let remote = connect(&name, agent, None, &found)?;
+                    descriptions.push(async move { (key, remote.description().await) });
+                }
+                AgentKind::Builtin | AgentKind::AgentClient => {}
+            }
+        }
+        let (manifests, descriptions, directories) =
+            join3(join_all(manifests), join_all(descriptions), join_all(listed)).await;
+        found.directories = directories;
+        found.manifests = told(manifests);
+        found.descriptions = told(descriptions);
+        Ok(found)
+    }
+
+    /// The agents that the server of an entry listed, which names all of them.
+    pub(crate) fn found(&self, entry: &str) -> Vec<Arc<dyn Backend>> {
+        let entry = self.directories.iter().find(|it| it.name == entry);
+        entry.map(|it| it.found.clone()).unwrap_or_default()
+    }
+
+    /// Whether the server of an agent has said what it is.
+    pub(crate) fn knows(&self, agent: &AgentName) -> bool {
+        self.manifests.contains_key(agent.as_str())
+    }
+
+    /// The entries that name all agents of a server, to be asked for now and then.
+    pub(crate) fn into_schedules(self) -> impl Iterator<Item = RefreshSchedule> {
+        self.directories.into_iter().map(|entry| entry.schedule)
+    }
+
+    fn directory(
+        &self,
+        name: &str,
+        agent: &config::Agent,
+        options: &config::Options,
+    ) -> Result<DirectoryEntry> {
+        let entry = AgentName::parse(name)?;
+        let server = self.servers.get(&entry)?;
+        let named = options
+            .agents
+            .iter()
+            .filter(|(other, agent)| agent.agents.is_none() && self.servers.is_same(other, name));
+        let left_out = named
+            .map(|(other, agent)| agent.name.as_ref().or(agent.agent.as_ref()).unwrap_or(other))
+            .cloned()
+            .collect();
+        let credential = credential(&entry, agent)?;
+        let transport = Arc::new(RemoteTransport { server, credential });
+        let (over, prefix) = (Arc::clone(&transport), &agent.prefix);
+        let refresh: Box<dyn Refresh> = match agent.kind {
+            AgentKind::AgentConnect => {
+                let listing = ConnectListing::over(&transport);
+                Box::new(Directory::new(over, listing, prefix, left_out))
+            }
+            _ => {
+                let listing = CommunicationListing::over(&transport);
+                Box::new(Directory::new(over, listing, prefix, left_out))
+            }
+        };
+        let schedule = RefreshSchedule { refresh, interval: agent.refresh.0, is_known: false };
+        Ok(DirectoryEntry { name: name.to_owned(), schedule, found: Vec::new() })
+    }
+}
+
+// === impl DirectoryEntry ===
+
+impl DirectoryEntry {
+    /// Asks the server for its agents.
+    async fn ask(mut self) -> Self {
+        match self.schedule.refresh.refresh().await {
+            Ok(found) => (self.found, self.schedule.is_known) = (found, true),
+            Err(error) => tracing::warn!(agents = self.name, "{error}"),
+        }
+        self
+    }
+}
+
+/// What servers have said. Of those that have not, the log warns.
+fn told<T>(answers: Vec<(&String, Result<T>)>) -> HashMap<String, T> {
+    let said = answers.into_iter().filter_map(|(name, answer)| match answer {
+        Ok(said) => Some((name.clone(), said)),
+        Err(error) => {
+            tracing::warn!(agent = name, "{error}");
+            None
+        }
+    });
+    said.collect()
+}
+
+pub(super) fn communication(
     name: &AgentName,
     agent: &config::Agent,
     descriptor: Option<&Json>,
-    manifest: Option<&AgentManifest>,
+    elsewhere: &Elsewhere,
 ) -> Result<AgentCommunication> {
-    let Some(url) = agent.url.clone() else {
-        let message = format!("`agents.{name}` has no `url`");
-        return Err(Error::new(Code::InvalidRequest, message).hint(format!(
-            "name the address of the agent's server, such as url = \"http://127.0.0.1:8000\" in [agents.{name}]"
-        )));
-    };
-    let remote = Remote {
-        url,
-        agent: agent.name.clone().unwrap_or_else(|| name.as_str().to_owned()),
-        credential: credential(name, agent)?,
-    };
-    let mut built = AgentCommunication::new(name.clone(), remote, manifest).map_err(|error| {
-        Error::new(Code::InvalidRequest, format!("`agents.{name}.url`: {}", error.message()))
-    })?;
+    let remote = remote(name, agent, agent.name.as_ref(), elsewhere)?;
+    let manifest = elsewhere.manifests.get(name.as_str());
+    let mut built = AgentCommunication::new(name.clone(), remote, manifest);
     if let Some(description) = &agent.description {
         built = built.described(description.clone());
     }
-    let Some(written) = descriptor else { return Ok(built) };
-    let card = connect::card(written, built.card().clone());
-    Ok(built.with_card(card.map_err(|error| of_setting(name, &error))?))
+    Ok(match written(name, descriptor, built.card())? {
+        Some(card) => built.with_card(card),
+        None => built,
+    })
+}
+
+pub(super) fn connect(
+    name: &AgentName,
+    agent: &config::Agent,
+    descriptor: Option<&Json>,
+    elsewhere: &Elsewhere,
+) -> Result<AgentConnect> {
+    let remote = remote(name, agent, agent.agent.as_ref(), elsewhere)?;
+    let description = elsewhere.descriptions.get(name.as_str()).cloned();
+    let mut built = AgentConnect::new(name.clone(), remote, agent.version.clone(), description);
+    if let Some(description) = &agent.description {
+        built = built.described(description.clone());
+    }
+    Ok(match written(name, descriptor, built.card())? {
+        Some(card) => built.with_card(card),
+        None => built,
+    })
+}
+
+/// Where an agent is; its name there is its name here where the settings do not say it.
+fn remote(
+    name: &AgentName,
+    agent: &config::Agent,
+    named: Option<&String>,
+    elsewhere: &Elsewhere,
+) -> Result<Remote> {
+    Ok(Remote {
+        server: elsewhere.servers.get(name)?,
+        agent: named.cloned().unwrap_or_else(|| name.as_str().to_owned()),
+        credential: credential(name, agent)?,
+    })
+}
+
+/// The card with the descriptor of the settings.
+fn written(
+    name: &AgentName,
+    descriptor: Option<&Json>,
+    card: &AgentCard,
+) -> Result<Option<AgentCard>> {
+    let Some(descriptor) = descriptor else { return Ok(None) };
+    let card = mapping::card(descriptor, card.clone());
+    card.map(Some).map_err(|error| of_setting(name, &error))
 }
 
 fn credential(name: &AgentName, agent: &config::Agent) -> Result<Option<Credential>> {
@@ -89,9 +237,10 @@ fn credential(name: &AgentName, agent: &config::Agent) -> Result<Option<Credenti
         (None, None) => return Ok(None),
     };
     let token = token.trim().to_owned();
-    Ok(Some(match agent.token_as {
+    Ok(Some(match &agent.token_as {
         TokenAs::Bearer => Credential::Bearer(token),
         TokenAs::ApiKey => Credential::ApiKey(token),
+        TokenAs::Header(name) => Credential::Header(name.clone(), token),
     }))
 }
 

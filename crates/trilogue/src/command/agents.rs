@@ -41,7 +41,11 @@ impl AgentsCommand {
         }
         let heading = ["AGENT", "TAKES", "VERSION", "DESCRIPTION"];
         self.page.print(&agents.items, agents.next.as_deref(), &heading, |agent| {
-            [agent.name.as_str(), takes(agent), &agent.version, &agent.description]
+            let description = match &agent.unavailable {
+                Some(_) => format!("(unavailable) {}", agent.description),
+                None => agent.description.clone(),
+            };
+            [agent.name.as_str(), takes(agent), &agent.version, &description]
                 .map(safe::line)
                 .to_vec()
         })
@@ -122,6 +126,9 @@ fn describe(agent: &Agent) -> String {
         safe::block(&agent.description),
         takes(agent)
     );
+    if let Some(reason) = &agent.unavailable {
+        text.push_str(&format!("unavailable: {}\n", safe::block(reason)));
+    }
     let schemas = [
         ("input schema", &agent.input.schema),
         ("output schema", &agent.output_schema),

@@ -8,6 +8,7 @@ pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod connect;
 pub(crate) mod demo;
+pub(crate) mod fidelity;
 pub(crate) mod inbox;
 pub(crate) mod restore;
 pub(crate) mod run;

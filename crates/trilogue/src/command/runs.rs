@@ -92,6 +92,16 @@ fn describe(run: &Run) -> String {
         run.status.as_str(),
         safe::line(&run.created_at)
     );
+    if let Some(principal) = &run.created_by {
+        text.push_str(&format!("created by: {}\n", safe::line(principal)));
+    }
+    if let Some(parent) = &run.parent {
+        text.push_str(&format!(
+            "called by run: {}\ncalled from thread: {}\n",
+            safe::line(&parent.run_id),
+            safe::line(&parent.thread_id)
+        ));
+    }
     if let Some(ended) = &run.ended_at {
         text.push_str(&format!("ended: {}\n", safe::line(ended)));
     }

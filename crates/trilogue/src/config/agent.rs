@@ -16,12 +16,13 @@ use trilogue_backends::workspace::Files;
 use super::list::List;
 use super::quantity::{Size, Span};
 use super::scheme::Scheme;
+use super::token_as::TokenAs;
 
 /// An agent.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Agent {
-    /// The kind of agent: `builtin` comes with the server; `agent-client` is a program that speaks the Agent Client Protocol on its standard input and output; `agent-communication` is behind a server of the Agent Communication Protocol.
+    /// The kind of agent: `builtin` comes with the server; `agent-client` is a program that speaks the Agent Client Protocol on its standard input and output; `agent-communication` is behind a server of the Agent Communication Protocol; `agent-connect` is behind a server of the Agent Connect Protocol.
     pub kind: AgentKind,
     /// `builtin` only: `echo`, `mailcomposer`, `researcher` or `greeter`. Not set: the one with the agent's name.
     #[serde(default)]
@@ -35,37 +36,52 @@ pub struct Agent {
     /// What the agent may do without a question, and what it may not do. The first rule that matches decides. If no rule matches, the server asks.
     #[serde(default)]
     pub permissions: Vec<Permission>,
-    /// `agent-client` only, required: the program and its arguments, such as `["some-agent", "--acp"]`. The server uses no shell.
+    /// The program and its arguments. The server uses no shell. `agent-client`, required: the agent, such as `["some-agent", "--acp"]`. `agent-communication` and `agent-connect`: the agent's server, such as `["python", "serve.py", "{port}"]`, which this server starts, watches and starts again. `{port}` is a free port, also in `env` and in the variable `PORT`. Agents with the same command and variables share one process.
     #[serde(default)]
     pub command: List<String>,
-    /// `agent-communication` only, required: the address of the agent's server, where it serves the protocol, such as `http://127.0.0.1:8000`. The server reaches it wherever it is; redirects are not followed.
+    /// `agent-communication` and `agent-connect` only: the address of the agent's server, where it serves the protocol, such as `http://127.0.0.1:8000`. Required without `command`; with it, `http://127.0.0.1:{port}` if not set. The server reaches it wherever it is; redirects are not followed.
     #[serde(default)]
     pub url: Option<String>,
     /// `agent-communication` only: the agent's name at its server. Not set: its name here.
     #[serde(default)]
     pub name: Option<String>,
-    /// `agent-communication` only: the environment variable with the token that the agent's server wants. Only that server gets it.
+    /// `agent-connect` only: the agent at its server, by its id or by the name of its descriptor, such as `org.agntcy.mailcomposer`. Not set: its name here.
+    #[serde(default)]
+    pub agent: Option<String>,
+    /// `agent-connect` only: the version of the agent, where its server has several under one name. Not set: the first that the server finds.
+    #[serde(default)]
+    pub version: Option<String>,
+    /// `agent-communication` and `agent-connect` only: with `"*"`, all agents of the server are served, each under its name there. Other characters than letters, digits, `_` and `-` become `-`. Agents that another entry names for the same server are left out.
+    #[serde(default)]
+    pub agents: Option<AllAgents>,
+    /// `agents = "*"` only: what the name and the title of each agent begin with here, such as `"far-"`.
+    #[serde(default)]
+    pub prefix: String,
+    /// `agent-communication`, and `agent-connect` with `agents = "*"`: how often the server is asked what its agents are.
+    #[serde(default = "refresh")]
+    pub refresh: Span,
+    /// `agent-communication` and `agent-connect` only: the environment variable with the token that the agent's server wants. Only that server gets it.
     #[serde(default)]
     pub token_env: Option<String>,
-    /// `agent-communication` only: the file with the token, in place of `token_env`.
+    /// `agent-communication` and `agent-connect` only: the file with the token, in place of `token_env`.
     #[serde(default)]
     pub token_file: Option<String>,
-    /// `agent-communication` only: how the token is sent: `bearer` (the header `authorization`) or `api-key` (the header `x-api-key`).
+    /// `agent-communication` and `agent-connect` only: how the token is sent: `bearer` (the header `authorization`), `api-key` (the header `x-api-key`) or `header:NAME` (the header with this name).
     #[serde(default)]
     pub token_as: TokenAs,
-    /// `agent-client` and `agent-communication` only: a description of the agent for people.
+    /// `agent-client`, `agent-communication` and `agent-connect` only: a description of the agent for people.
     #[serde(default)]
     pub description: Option<String>,
-    /// `agent-client` only: the agent's working directory. With `{thread}`, each thread gets its own, such as `"work/{thread}"`. The server creates a missing directory, for this user only. A relative path starts at the server's working directory. Not set: the directory that the client names, or else the server's.
+    /// `agent-client`, and `agent-communication` and `agent-connect` with `command`: the working directory. `agent-client` only: with `{thread}`, each thread gets its own, such as `"work/{thread}"`. The server creates a missing directory, for this user only. A relative path starts at the server's working directory. Not set: the directory that the client of an `agent-client` names, or else the server's.
     #[serde(default)]
     pub cwd: Option<String>,
     /// `agent-client` only: a git repository. Each thread gets a worktree of it at `cwd`, on the branch `trilogue/AGENT/FOLDER`. When the thread is deleted, the server removes the worktree if it has no changes.
     #[serde(default)]
     pub worktree: Option<String>,
-    /// `agent-client` only: environment variables for the agent. The server never shows their values.
+    /// `agent-client`, and `agent-communication` and `agent-connect` with `command`: environment variables for the program. The server never shows their values.
     #[serde(default)]
     pub env: IndexMap<String, Hidden>,
-    /// `agent-client` only: names of more variables that the agent inherits from the server. It always inherits `PATH`, `HOME` and a few others for folders and language.
+    /// `agent-client`, and `agent-communication` and `agent-connect` with `command`: names of more variables that the program inherits from the server. It always inherits `PATH`, `HOME` and a few others for folders and language.
     #[serde(default)]
     pub inherit: List<String>,
     /// `agent-client` only: one process per thread, or one for all threads whose clients have the same capabilities.
@@ -80,7 +96,7 @@ pub struct Agent {
     /// `agent-client` only: how long the server keeps an idle process. An agent that cannot open its sessions again gets the conversation as text afterwards. `0s` keeps it forever.
     #[serde(default = "idle_stop")]
     pub idle_stop: Span,
-    /// `agent-client` only: how long the agent may take for its first response.
+    /// `agent-client`, and `agent-communication` and `agent-connect` with `command`: how long the program may take for its first response.
     #[serde(default = "start_timeout")]
     pub start_timeout: Span,
     /// `agent-client` only: how long the agent may take to open a session.
@@ -131,17 +147,16 @@ pub enum AgentKind {
     AgentClient,
     /// An agent behind a server of the Agent Communication Protocol.
     AgentCommunication,
+    /// An agent behind a server of the Agent Connect Protocol.
+    AgentConnect,
 }
 
-/// How a token is sent to an agent's server.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum TokenAs {
-    /// `Authorization: Bearer`.
-    #[default]
-    Bearer,
-    /// `x-api-key`.
-    ApiKey,
+/// All agents of a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum AllAgents {
+    /// Those that it lists now and later.
+    #[serde(rename = "*")]
+    All,
 }
 
 /// A permission rule. A member that is not set matches everything. A member that is set does not match a call in which the agent leaves that detail out.
@@ -170,6 +185,10 @@ pub struct Hidden(pub String);
 
 fn yes() -> bool {
     true
+}
+
+fn refresh() -> Span {
+    Span(Duration::from_secs(60))
 }
 
 fn max_processes() -> usize {
@@ -205,15 +224,22 @@ fn launch() -> Launch {
 
 impl AgentKind {
     /// The kinds that there are, by name.
-    pub const NAMES: [&'static str; 3] = ["builtin", "agent-client", "agent-communication"];
-    /// The kinds that a later version will have; their names are refused with an explanation.
-    pub const LATER: [&'static str; 1] = ["agent-connect"];
+    pub const NAMES: [&'static str; 4] =
+        ["builtin", "agent-client", "agent-communication", "agent-connect"];
+
+    /// Whether agents of this kind have this setting where `command` starts their server.
+    pub(crate) fn takes_with_command(self, key: &str) -> bool {
+        matches!(self, Self::AgentCommunication | Self::AgentConnect)
+            && matches!(key, "cwd" | "env" | "inherit" | "start_timeout")
+    }
 
     /// The other kind that has this setting, where this kind does not.
     pub(crate) fn of_setting(self, key: &str) -> &'static str {
         match key {
             "builtin" => "builtin",
-            "url" | "name" | "token_env" | "token_file" | "token_as" => "agent-communication",
+            "agent" | "version" => "agent-connect",
+            "url" | "name" | "agents" | "prefix" | "refresh" | "token_env" | "token_file"
+            | "token_as" => "agent-communication",
             _ if self == Self::AgentClient => "builtin",
             _ => "agent-client",
         }
@@ -235,6 +261,11 @@ impl Agent {
             command: List::default(),
             url: None,
             name: None,
+            agent: None,
+            version: None,
+            agents: None,
+            prefix: String::new(),
+            refresh: refresh(),
             token_env: None,
             token_file: None,
             token_as: TokenAs::default(),
@@ -280,24 +311,57 @@ impl Agent {
                     builtin: None,
                     url: None,
                     name: None,
+                    agent: None,
+                    version: None,
+                    agents: None,
+                    prefix: String::new(),
+                    refresh: refresh(),
                     token_env: None,
                     token_file: None,
                     token_as: TokenAs::default(),
                     ..self.clone()
                 };
             }
-            AgentKind::AgentCommunication => {
+            AgentKind::AgentCommunication | AgentKind::AgentConnect => {
                 plain.permissions.clear();
                 plain = Self {
                     descriptor: self.descriptor.clone(),
                     url: self.url.clone(),
-                    name: self.name.clone(),
                     token_env: self.token_env.clone(),
                     token_file: self.token_file.clone(),
-                    token_as: self.token_as,
+                    token_as: self.token_as.clone(),
                     description: self.description.clone(),
+                    command: self.command.clone(),
                     ..plain
                 };
+                match self.kind {
+                    AgentKind::AgentConnect => {
+                        plain.agent.clone_from(&self.agent);
+                        plain.version.clone_from(&self.version);
+                    }
+                    _ => {
+                        plain.name.clone_from(&self.name);
+                        plain.refresh = self.refresh;
+                    }
+                }
+                if self.agents.is_some() {
+                    plain.agents = self.agents;
+                    plain.refresh = self.refresh;
+                    // They are about one agent.
+                    plain.authentication = None;
+                    plain.descriptor = None;
+                    plain.name = None;
+                    plain.agent = None;
+                    plain.version = None;
+                    plain.description = None;
+                    plain.prefix.clone_from(&self.prefix);
+                }
+                if !self.command.0.is_empty() {
+                    plain.cwd.clone_from(&self.cwd);
+                    plain.env.clone_from(&self.env);
+                    plain.inherit.clone_from(&self.inherit);
+                    plain.start_timeout = self.start_timeout;
+                }
             }
         }
         let (Ok(Value::Object(plain)), Ok(Value::Object(own))) =

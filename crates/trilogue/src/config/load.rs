@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
-use super::{AgentKind, Options};
+use super::Options;
 
 /// The largest configuration file, in bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
@@ -101,13 +101,6 @@ pub fn parse(path: &Path, text: &str) -> Result<Loaded, Error> {
     };
     let table =
         DeTable::parse(text).map_err(|error| at(error.span(), error.message().to_owned(), None))?;
-    if let Some((span, kind)) = unavailable_kind(table.get_ref()) {
-        return Err(at(
-            Some(span),
-            format!("agents of kind `{}` are not available in this version", kind.escape_debug()),
-            Some(format!("the kinds that are: {}", AgentKind::NAMES.join(", "))),
-        ));
-    }
     let mut lines = Vec::new();
     collect(text, table.get_ref(), "", &mut lines);
     lines.sort_by_key(|(_, line)| *line);
@@ -116,16 +109,6 @@ pub fn parse(path: &Path, text: &str) -> Result<Loaded, Error> {
         at(error.span(), message, hint)
     })?;
     Ok(Loaded { options, lines })
-}
-
-/// Finds a kind of agent that this version does not have, before its other keys count as unknown.
-fn unavailable_kind(table: &DeTable<'_>) -> Option<(Range<usize>, String)> {
-    let agents = table.get("agents")?.get_ref().as_table()?;
-    agents.values().find_map(|agent| {
-        let kind = agent.get_ref().as_table()?.get("kind")?;
-        let name = kind.get_ref().as_str()?;
-        AgentKind::LATER.contains(&name).then(|| (kind.span(), name.to_owned()))
-    })
 }
 
 fn collect(text: &str, table: &DeTable<'_>, prefix: &str, lines: &mut Vec<(String, usize)>) {
@@ -317,14 +300,6 @@ mod tests {
         ] {
             assert_eq!(misfit(setting), said);
         }
-    }
-
-    #[test]
-    fn a_kind_of_a_later_version_is_named_before_its_keys() {
-        assert_eq!(
-            error("[agents.coder]\nurl = \"x\"\nkind = \"agent-connect\"\n"),
-            "t.toml:3:8: agents of kind `agent-connect` are not available in this version | the kinds that are: builtin, agent-client, agent-communication"
-        );
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod quantity;
 mod reference;
 mod scheme;
 mod secret;
+mod token_as;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ pub use trilogue_backends::agent_client::{
 pub use trilogue_backends::permission::Verdict;
 pub use trilogue_backends::workspace::Files;
 
-pub use agent::{Agent, AgentKind, Hidden, Permission, TokenAs};
+pub use agent::{Agent, AgentKind, AllAgents, Hidden, Permission};
 pub use client::{Client, MessageIdFormat, UserMessageId, WhenBusy};
 pub use explain::{Origin, Setting, settings};
 pub use exposure::{Exposed, check, overrides};
@@ -48,6 +49,7 @@ pub use quantity::{NotAQuantity, Size, Span};
 pub use reference::reference;
 pub use scheme::Scheme;
 pub use secret::Secret;
+pub use token_as::{NotATokenForm, TokenAs};
 pub use trilogue_egress::Cidr;
 
 /// The port to listen on if you name none.
@@ -213,8 +215,12 @@ pub struct Runtime {
     pub cancel_grace: Span,
     /// The maximum number of queued runs of one thread.
     pub max_queued_runs_per_thread: usize,
-    /// The maximum number of runs at work. Further runs wait in order. A run that waits for an answer is not at work. A run whose agent calls this server and waits for another run is at work, because the server cannot know what an agent waits for: set the limit above the number of runs that can wait in this way at once.
+    /// The maximum number of runs at work. Further runs wait in order. A run that waits for an answer is not at work. A run whose agent waits for another agent that it called through its context is not at work either. A run whose agent is a client of this server and waits for another run is at work, because the server cannot know what an agent waits for: set the limit above the number of runs that can wait in this way at once.
     pub max_running: usize,
+    /// The maximum number of runs of a chain in which each agent called the next.
+    pub max_call_depth: usize,
+    /// The maximum number of runs that one run called and that have not ended.
+    pub max_calls_per_run: usize,
     /// The maximum number of processes of all hosted agents together. The one that has been idle longest makes room for another.
     pub max_agent_processes: usize,
     /// The most memory of all processes of hosted agents together, with the processes that they started. Beyond it, idle ones are stopped before another starts.
@@ -428,6 +434,8 @@ impl Default for Runtime {
             cancel_grace: Span(options.cancel_grace),
             max_queued_runs_per_thread: options.max_queued_runs_per_thread,
             max_running: options.max_running,
+            max_call_depth: options.max_call_depth,
+            max_calls_per_run: options.max_calls_per_run,
             max_agent_processes: budget.max_processes,
             max_agent_memory: Size(budget.max_memory_bytes),
             keep_runs_for: options.retention.max_age.map(Span),
@@ -467,6 +475,8 @@ impl Runtime {
                 max_runs_per_tenant: self.keep_runs_per_tenant,
             },
             retention_interval: self.retention_interval.0,
+            max_call_depth: self.max_call_depth,
+            max_calls_per_run: self.max_calls_per_run,
             ..trilogue_runtime::Options::default()
         }
     }

@@ -147,7 +147,7 @@ mod tests {
         assert!(text.contains("| `durability` | `\"fsync\"` or `\"buffered\"` | `\"fsync\"` |"));
         assert!(text.contains("## `[agents.NAME]`"));
         assert!(text.contains("## `[[agents.NAME.permissions]]`"));
-        assert!(text.contains("| `env` | table of texts | `{}` | `agent-client` only"), "{text}");
+        assert!(text.contains("| `env` | table of texts | `{}` | `agent-client`, and"), "{text}");
         assert!(text.contains("| `max_line` | size | `\"16MiB\"` |"), "{text}");
         assert!(text.contains("## `[[mounts]]`"));
         let protocols = "| `protocol` | `\"communication\"` or `\"connect\"` | required |";

@@ -410,3 +410,35 @@ fn a_stop_does_not_wait_for_a_person_who_may_never_come() {
     let server = serve_commands(&home);
     assert_eq!(server.run(&["inbox", "-q"]).expect(0).out, "");
 }
+
+/// An agent goes on with a thread on which another one has thought and used tools: a prompt has no place for that.
+#[test]
+fn what_a_prompt_cannot_carry_is_named_once_in_its_run() {
+    let home = Home::new();
+    let config = format!(
+        "[store]\nurl = \"memory:\"\n\n[agents.researcher]\nkind = \"builtin\"\n\n\
+         [agents.reviewer]\nkind = \"agent-client\"\ncommand = [{:?}, \"--media\"]\n",
+        example("scripted_agent").to_str().unwrap()
+    );
+    let config = home.write("trilogue.toml", &config);
+    let server =
+        home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+    let lost = || -> Vec<Value> {
+        let events = server.run(&["tail", "t", "--json"]).expect(0).lines();
+        let lost = events.into_iter().filter(|event| event["kind"] == "fidelity.lost");
+        lost.map(|event| event["data"].clone()).collect()
+    };
+    server.run(&["run", "researcher", "Ferries", "--thread", "t"]).expect(0);
+    assert_eq!(lost(), [Value::Null; 0]);
+    let said = server.run(&["run", "reviewer", "say:done", "--thread", "t"]).expect(0);
+    assert_eq!(said.out, "done\n");
+    let lost = lost();
+    assert!(!lost.is_empty());
+    let mut concepts: Vec<_> = lost.iter().map(|it| it["concept"].as_str().unwrap()).collect();
+    concepts.dedup();
+    assert_eq!(concepts.len(), lost.len(), "{lost:?}");
+    for it in &lost {
+        assert_eq!((&it["direction"], &it["protocol"]), (&json!("to_agent"), &json!("client")));
+        assert!(it["because"].as_str().is_some_and(|why| !why.is_empty()), "{it}");
+    }
+}

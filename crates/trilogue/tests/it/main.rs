@@ -10,6 +10,7 @@ mod agent_client_cli;
 mod agent_client_examples;
 mod approval;
 mod audit;
+mod calls;
 mod cli_protocols;
 mod commands;
 mod communication;

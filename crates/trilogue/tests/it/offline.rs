@@ -19,9 +19,10 @@ fn a_slip_in_the_configuration_names_place_and_nearest_key() {
     let (code, err) = check(&home, "[agents.a]\nkind = \"builtin\"\nbuiltin = \"ecko\"\n");
     assert_eq!(code, 2);
     assert!(err.contains("no built-in agent 'ecko'") && err.contains("\"echo\""), "{err}");
-    let (code, err) = check(&home, "[agents.a]\nkind = \"agent-connect\"\nurl = \"http://x\"\n");
+    let (code, err) =
+        check(&home, "[agents.a]\nkind = \"agent-connect\"\ncwd = \"x\"\nurl = \"http://x\"\n");
     assert_eq!(code, 2);
-    assert!(err.contains("`agent-connect` are not available in this version"), "{err}");
+    assert!(err.contains("`agents.a.cwd` is for a server that `command` starts"), "{err}");
     let (code, err) = check(&home, "[store]\nurl = \"postgres://user:secret@host/db\"\n");
     assert_eq!(code, 2);
     assert!(err.contains("'postgres:…'") && !err.contains("secret"), "{err}");
@@ -123,4 +124,18 @@ fn settings_that_others_can_change_or_that_mean_nothing_are_refused() {
     let file = home.write("t.toml", "");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
     home.run(&["serve", "--config", "t.toml", "--check"]).complains(2, "chmod o-w");
+}
+
+#[test]
+fn the_way_between_two_protocols_is_shown_without_a_server() {
+    let home = Home::new();
+    let ended = home.run(&["fidelity", "--from", "client", "--to", "native", "--json"]).expect(0);
+    let rows = ended.json()["items"].as_array().unwrap().clone();
+    let state = rows.iter().find(|row| row["concept"] == "state").unwrap();
+    assert_eq!((&state["protocol"], &state["to"]), (&"client".into(), &"native".into()));
+    assert_eq!(state["verdict"], "lost", "{state}");
+    let all = home.run(&["fidelity"]).expect(0).out;
+    assert!(all.lines().count() > rows.len() * 3, "{all}");
+    let refused = home.run(&["fidelity", "--to", "acp"]).expect(2);
+    assert!(refused.err.contains("native, communication, connect, client"), "{}", refused.err);
 }

@@ -1,7 +1,7 @@
 use serde::Serialize;
 
 use super::metadata::json_object;
-use super::{ErrorBody, Json, Message, MessagePart, Run};
+use super::{ErrorBody, Json, Message, MessagePart, Run, RunStatus};
 use crate::json::member::required;
 use crate::json::object::find_members;
 use crate::json::words::words;
@@ -11,6 +11,7 @@ use crate::json::{Path, Read, Violation};
 macro_rules! events {
     ($( $(#[$attr:meta])* $variant:ident { $member:ident: $type:ty } = $word:literal by $read:path; )*) => {
         /// An event of a run, told apart by `type`. Events about the run carry it as it was then.
+        /// An event of a type that is not here is read as a generic one with all its members.
         #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
         #[serde(tag = "type")]
         pub enum Event {
@@ -66,6 +67,18 @@ events! {
 // === impl Event ===
 
 impl Event {
+    /// The event with which a run in this status stands still; `None` while it is at work.
+    pub fn of_standing(run: Run) -> Option<Self> {
+        let run = Box::new(run);
+        match run.status {
+            RunStatus::Awaiting => Some(Self::RunAwaiting { run }),
+            RunStatus::Completed => Some(Self::RunCompleted { run }),
+            RunStatus::Failed => Some(Self::RunFailed { run }),
+            RunStatus::Cancelled => Some(Self::RunCancelled { run }),
+            RunStatus::Created | RunStatus::InProgress | RunStatus::Cancelling => None,
+        }
+    }
+
     pub fn run(&self) -> Option<&Run> {
         match self {
             Self::RunCreated { run }
@@ -93,7 +106,13 @@ impl Read for Event {
             run = "run",
             error = "error",
         } else _member => {});
-        let kind: EventKind = required(kind, &at.key("type"))?;
+        let kind: EventKind = match required(kind, &at.key("type")) {
+            // A type that a later version of the protocol has is news all the same.
+            Err(_) if kind.is_some_and(|kind| kind.starts_with('"')) => {
+                return Ok(Self::Generic { generic: required_object(Some(json), at)? });
+            }
+            kind => kind?,
+        };
         let member = match kind.member() {
             "message" => message,
             "part" => part,

@@ -34,6 +34,8 @@ record! {
         /// The commands that a prompt can begin with.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         commands: Vec<AgentCommand>,
+        /// Why the agent cannot be used now, where the server knows that it cannot: its own server is out of reach, or is being started.
+        unavailable?: String,
     }
 }
 

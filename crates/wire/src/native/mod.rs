@@ -41,7 +41,9 @@ pub use list::List;
 pub use message::{BlobLink, ContentEncoding, Message, Part};
 pub use metadata::{Citation, OtherMetadata, PartMetadata, Trajectory};
 pub use problem::Problem;
-pub use run::{Outcome, Run, RunCreate, RunError, RunMode, RunStatus, Strategy, WhenWaiting};
+pub use run::{
+    Outcome, ParentRun, Run, RunCreate, RunError, RunMode, RunStatus, Strategy, WhenWaiting,
+};
 pub use status::{AgentState, RuntimeState, Status, StoreState};
 pub use thread::{Thread, ThreadCopy, ThreadCreate, ThreadPatch};
 pub use token::{RightName, Token, TokenCreate, TokenCreated};

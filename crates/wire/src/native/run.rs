@@ -18,6 +18,8 @@ record! {
         status: RunStatus,
         /// When it was accepted.
         created_at: String,
+        /// The principal in whose name it was begun.
+        created_by?: String,
         /// When its agent was first started.
         started_at?: String,
         /// When it ended.
@@ -30,12 +32,25 @@ record! {
         metadata: Json,
         /// The configuration it was given.
         config?: Json,
+        /// The run whose agent called this one's. This run ends with that one's turn at the latest.
+        parent?: ParentRun,
         /// What the agent said, oldest first. Only where one run is waited for or asked for.
         output?: Vec<Message>,
         /// The agent's answer as a value, where it gave one. Only where one run is waited for or asked for.
         result?: Json,
         /// The interrupts that are pending, oldest first. Only where one run is waited for or asked for.
         interrupts?: Vec<Interrupt>,
+    }
+}
+
+record! {
+    /// The run whose agent called another agent.
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+    pub struct ParentRun {
+        /// The run.
+        run_id: String,
+        /// Its thread.
+        thread_id: String,
     }
 }
 

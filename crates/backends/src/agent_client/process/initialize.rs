@@ -6,11 +6,10 @@ use trilogue_domain::error::{Code, Error};
 use trilogue_sdk::agent_client::peer::{self, Peer, RawJson};
 use trilogue_wire::agent_client::{InitializeResponse, PROTOCOL_VERSION, Rules, read_result};
 
-use super::exit::{how_it_exited, stderr_tail};
 use super::profile::Profile;
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::launch::Launch;
-use crate::child::Child;
+use crate::child::{Child, how_it_exited, stderr_tail};
 
 /// Stops a process that was not handed out.
 struct AbortOnDrop {

@@ -1,8 +1,6 @@
 //! The processes of an agent: started, initialized, counted, watched and stopped. Nothing here knows what a session is.
 
 mod authentication;
-mod breaker;
-mod exit;
 mod greeting;
 mod ignored_lines;
 mod initialize;

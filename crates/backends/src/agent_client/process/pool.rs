@@ -11,7 +11,6 @@ use tokio::time::{Instant, timeout_at};
 use trilogue_domain::error::{Code, Error};
 use trilogue_domain::{ThreadKey, lock};
 
-use super::breaker::Breaker;
 use super::greeting::GreetingCache;
 use super::lease::ProcessLease;
 use super::principal::PrincipalKey;
@@ -19,7 +18,7 @@ use super::process::{PoolContext, Process};
 use super::profile::Profile;
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::launch::Launch;
-use crate::child::Children;
+use crate::child::{Breaker, Children};
 
 /// How long after a start or an opening a process may still become idle: its first turn has not begun yet.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
@@ -232,7 +231,7 @@ impl Pool {
         spec: ProcessSpec,
         thread: Option<ThreadKey>,
     ) -> Result<ProcessLease, AgentFailure> {
-        self.breaker.check(&self.agent)?;
+        self.breaker.check(format_args!("the agent '{}'", self.agent))?;
         let guard = self.room(&spec.launch).await?;
         self.children.make_room().await?;
         let (launch, cwd) = (Arc::clone(&spec.launch), spec.cwd.clone());

@@ -13,8 +13,6 @@ use trilogue_sdk::agent_client::peer::{self, Handler, Peer, RawJson};
 use trilogue_wire::agent_client::{AgentCapabilities, AuthMethod};
 use trilogue_wire::jsonrpc::Payload;
 
-use super::breaker::Breaker;
-use super::exit::{EXIT_GRACE, STDERR_TAIL_BYTES, how_it_exited, stderr_tail};
 use super::greeting::json_of;
 use super::ignored_lines::IgnoredLines;
 use super::initialize::initialize;
@@ -25,7 +23,10 @@ use super::profile::Profile;
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::launch::Processes;
 use crate::agent_client::routing::{CallOrigin, Router};
-use crate::child::{Child, Children, IdleChild, Program};
+use crate::child::{
+    Breaker, Child, Children, EXIT_GRACE, IdleChild, Program, STDERR_TAIL_BYTES, how_it_exited,
+    stderr_tail,
+};
 
 /// How long the standard error of an agent that refused a call is read on.
 const STDERR_TIME: Duration = Duration::from_millis(50);

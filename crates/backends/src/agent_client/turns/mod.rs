@@ -3,6 +3,7 @@
 mod config;
 mod priming;
 
+use std::cell::Cell;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use trilogue_mapping::agent_client::{
     HISTORY_CUT, check_capabilities, extra_of_message, fit, gap, is_about_size, logged_result,
     prompt_of_input,
 };
+use trilogue_mapping::fidelity::{FidelityLoss, lost_by_prompt};
 use trilogue_runtime::{EmitError, Ending, RunContext, Turn};
 use trilogue_sdk::agent_client::peer::{Call, CallFailure, RawJson};
 use trilogue_wire::agent_client::{
@@ -30,6 +32,7 @@ use super::meta::with_extra;
 use super::opening::{LostSession, ReadySession, SessionOpener, not_opened};
 use super::routing::{CallOrigin, TurnEnd};
 use super::session::Session;
+use crate::loss::LossLog;
 use priming::newest_that_fit;
 
 /// How long an agent has to read the cancellation of a dropped run.
@@ -75,6 +78,7 @@ pub(super) async fn run_turn(
         ready = opener.ready(&context, None) => ready,
         () = context.cancelled() => return Ok(Ending::Completed),
     };
+    let mut losses = LossLog::default();
     // A prompt on which the agent has not begun to work is sent once more: in a new session if its session is lost, after
     // authentication if the agent asks for that, in another process if its process has exited.
     for is_last in [false, true] {
@@ -87,7 +91,7 @@ pub(super) async fn run_turn(
         let launch = opener.launch();
         let written = session.process().child().captured().position();
         let PromptFailure { failure, progress } =
-            match prompt(&launch, &session, &input, &missed, &context).await {
+            match prompt(&launch, &session, &input, &missed, &context, &mut losses).await {
                 Ok(ending) => return Ok(ending),
                 Err(failed) => failed,
             };
@@ -121,10 +125,13 @@ async fn prompt(
     input: &Input,
     missed: &[Message],
     context: &RunContext,
+    losses: &mut LossLog,
 ) -> Result<Ending, PromptFailure> {
     let (user, extra) = user_message(input);
-    let request = prompt_request(launch, session, input, missed, &user, extra.as_ref())
+    let (request, is_cut) = prompt_request(launch, session, input, missed, &user, extra.as_ref())
         .map_err(AgentFailure::from)?;
+    losses.tell(lost_by_prompt(input, missed), context).await;
+    losses.tell(is_cut.then_some(FidelityLoss::HISTORY), context).await;
     if session.may_replay() {
         let is_expected = !context.is_first().await.unwrap_or(false);
         tokio::select! {
@@ -142,6 +149,7 @@ async fn prompt(
     })
 }
 
+/// The prompt, and whether messages before it had no room.
 fn prompt_request(
     launch: &Launch,
     session: &Session,
@@ -149,9 +157,11 @@ fn prompt_request(
     missed: &[Message],
     user: &MessageId,
     extra: Option<&Json>,
-) -> Result<RawJson, Error> {
+) -> Result<(RawJson, bool), Error> {
+    let has_cut = Cell::new(false);
     let capabilities = session.process().capabilities().prompt.clone().unwrap_or_default();
     let request = |missed: &[Message], is_cut: bool| {
+        has_cut.set(is_cut);
         let prompt = prompt_of_input(input, missed, launch.citations());
         let mut blocks = fit(prompt, &capabilities);
         if is_cut {
@@ -166,7 +176,7 @@ fn prompt_request(
     };
     let request = newest_that_fit(missed, MAX_PROMPT_BYTES, request)?;
     check_size(request.as_bytes().len())?;
-    Ok(request)
+    Ok((request, has_cut.get()))
 }
 
 /// Sends the prompt and waits for the answer. The agent's questions about it belong to its session.

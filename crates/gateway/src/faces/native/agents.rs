@@ -1,8 +1,9 @@
 //! Agents.
 
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentName, Code, Error};
+use trilogue_domain::{AgentCard, AgentName, Code, Error};
 use trilogue_mapping::native::{self as mapping, shown};
+use trilogue_runtime::{Availability, Runtime};
 use trilogue_wire::native::{Agent, List};
 
 use super::{NativeCall, NativeRoute};
@@ -23,15 +24,20 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
 
 fn list(call: &NativeCall) -> Reply {
     let runtime = &call.state.runtime;
-    let cards = runtime.agents().into_iter().map(|card| runtime.shown_card(card));
-    let items = cards.map(|card| mapping::agent::agent(&card)).collect();
+    let items = runtime.agents().into_iter().map(|card| shown_agent(runtime, card)).collect();
     Reply::ok(&List { items, next: None })
 }
 
 fn get(call: &NativeCall) -> Result<Reply> {
     let name = agent_name(call.param("agent"))?;
     let runtime = &call.state.runtime;
-    Ok(Reply::ok(&mapping::agent::agent(&runtime.shown_card(runtime.agent(&name)?))))
+    Ok(Reply::ok(&shown_agent(runtime, runtime.agent(&name)?)))
+}
+
+fn shown_agent(runtime: &Runtime, card: &AgentCard) -> Agent {
+    let availability = runtime.availability(&card.name);
+    let unavailable = availability.as_ref().and_then(Availability::reason);
+    mapping::agent::agent(&runtime.shown_card(card), unavailable)
 }
 
 /// Errors: `agent_not_found` where the name cannot be one: it names nothing.

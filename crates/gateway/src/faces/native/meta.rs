@@ -7,14 +7,15 @@ use http::{HeaderValue, StatusCode, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Principal, Right};
 use trilogue_mapping::fidelity;
+use trilogue_runtime::Availability;
 use trilogue_wire::native::{AgentState, FidelityRow, List, RuntimeState, Status, StoreState};
 
 use super::document::openapi_document;
-use super::{NativeRoute, State};
+use super::{NativeCall, NativeRoute, State};
 use crate::core::{descriptors, meters};
 use crate::http::body::ReplyBody;
 use crate::http::reply::Reply;
-use crate::route::{Access, ResponseContent, RouteResponse, json_response, of};
+use crate::route::{Access, Parameter, ResponseContent, RouteResponse, json_response, of};
 
 pub(crate) const ROUTES: &[NativeRoute] = &[
     open("/healthz").named("get_health", "Whether the process lives"),
@@ -38,15 +39,18 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         .named("get_status", "What the server is and does")
         .answers(&[json_response(200, "The status.", of::<Status>)]),
     read("/api/v1/fidelity")
-        .handler(|_| {
-            Box::pin(async { Ok(Reply::ok(&List { items: fidelity::rows(), next: None })) })
-        })
+        .handler(|call| Box::pin(async move { fidelity_rows(&call) }))
         .named(
             "list_fidelity",
             "What each protocol carries of what an agent does, and what is lost because of \
-             what",
+             what; with `from` or `to`, the same of the way from one protocol to another",
         )
-        .answers(&[json_response(200, "All rows, on one page.", of::<List<FidelityRow>>)]),
+        .query(&[
+            Parameter { name: "from", about: "The protocol where the way begins: `native`, `communication`, `connect` or `client`. All others than `to` when absent." },
+            Parameter { name: "to", about: "The protocol where the way ends. All others than `from` when absent." },
+        ])
+        .answers(&[json_response(200, "All rows, on one page.", of::<List<FidelityRow>>)])
+        .errors(&[Code::InvalidRequest]),
     read("/api/v1/openapi.json")
         .handler(|_| Box::pin(async { Ok(document()) }))
         .named("get_document", "This document")
@@ -56,6 +60,12 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
             content: ResponseContent::Other("application/json"),
         }]),
 ];
+
+/// The table, or what of it comes through from one protocol to another.
+fn fidelity_rows(call: &NativeCall) -> Result<Reply> {
+    let items = fidelity::rows_between(call.query("from"), call.query("to"))?;
+    Ok(Reply::ok(&List { items, next: None }))
+}
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
@@ -94,6 +104,11 @@ fn metrics_text(state: &State, caller: &Principal) -> Result<Reply> {
             Code::Forbidden,
             "a token that sees only its own things does not see the figures of the whole server",
         ));
+    }
+    for card in state.runtime.listed() {
+        if let Some(availability) = state.runtime.availability(&card.name) {
+            meters::set_available(card.name.as_str(), availability == Availability::Available);
+        }
     }
     let rendered = meters::render(state.unready_reason().is_none(), state.body_budget.held())
         .ok_or_else(|| {

@@ -16,7 +16,7 @@ use super::await_message::interrupt_of_data;
 use super::input::{extension, read_message, take};
 use super::part::{read_parts, write_part};
 use super::wire_role;
-use crate::time;
+use crate::{LoggedPosition, time};
 
 /// Reads the events of a remote run, in their order, into the vocabulary.
 ///
@@ -28,23 +28,14 @@ pub struct RemoteRun {
     role: Role,
     /// How many messages have begun.
     messages: u32,
-    open: Option<RemoteMessage>,
+    open: Option<OpenMessage>,
     /// How many output messages the events have brought, to find those that a run brings only at its end.
     completed: usize,
     logged: LoggedPosition,
 }
 
-/// How much of a remote run's output is in the log: what is read again is left out up to there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct LoggedPosition {
-    /// Bodies that are no piece of text.
-    bodies: u64,
-    /// Bytes of text after the last of them.
-    text: usize,
-}
-
 #[derive(Clone, Debug)]
-struct RemoteMessage {
+struct OpenMessage {
     id: MessageId,
     parts: usize,
 }
@@ -119,7 +110,7 @@ impl RemoteRun {
         let times = Some(times).filter(|times| times.completed_at.is_some());
         let started = MessageEvent::Started { message: id.clone(), role: self.role.clone(), times };
         out.push(Body::Message(started));
-        self.open = Some(RemoteMessage { id, parts: 0 });
+        self.open = Some(OpenMessage { id, parts: 0 });
         parts.into_iter().try_for_each(|part| self.part(part, out))
     }
 
@@ -161,7 +152,7 @@ impl RemoteRun {
     }
 
     fn end(&mut self, out: &mut Vec<Body>) {
-        if let Some(RemoteMessage { id, .. }) = self.open.take() {
+        if let Some(OpenMessage { id, .. }) = self.open.take() {
             self.completed += 1;
             out.push(Body::Message(MessageEvent::Completed { message: id }));
         }
@@ -170,41 +161,6 @@ impl RemoteRun {
     fn next_id(&self) -> MessageId {
         let id = uuid::Uuid::new_v5(&self.run, &self.messages.to_be_bytes());
         MessageId::parse(&id.to_string()).unwrap_or_else(|_| MessageId::generate())
-    }
-}
-
-// === impl LoggedPosition ===
-
-impl LoggedPosition {
-    /// Counts an event of the agent's output that is in the log.
-    pub fn count(&mut self, body: &Body) {
-        match body {
-            Body::Message(MessageEvent::Delta { text, .. }) => self.text += text.len(),
-            _ => (self.bodies, self.text) = (self.bodies + 1, 0),
-        }
-    }
-
-    /// Whether a body comes after this position; text that reaches beyond it is cut.
-    fn passes(&mut self, body: &mut Body) -> bool {
-        if let Body::Message(MessageEvent::Delta { text, .. }) = body {
-            if self.bodies > 0 {
-                return false;
-            }
-            let known = std::mem::take(&mut self.text);
-            if known >= text.len() {
-                self.text = known - text.len();
-                return known == 0;
-            }
-            // A log that was not made from this run may end inside a character.
-            if known > 0 {
-                *text = text.get(known..).unwrap_or_default().into();
-            }
-            return true;
-        }
-        self.text = if self.bodies > 0 { self.text } else { 0 };
-        let is_known = self.bodies > 0;
-        self.bodies = self.bodies.saturating_sub(1);
-        !is_known
     }
 }
 

@@ -2,7 +2,8 @@ use std::fmt::Debug;
 
 use proptest::prelude::*;
 use trilogue_domain::{
-    CheckpointKey, InterruptKind, Rights, Role, RunKey, RunStatus, ThreadKey, Timestamp,
+    CheckpointKey, InterruptKind, Rights, Role, RunId, RunKey, RunStatus, ThreadId, ThreadKey,
+    Timestamp,
 };
 
 use super::*;
@@ -49,6 +50,12 @@ fn run(status: RunStatus) -> RunRow {
         cancel_reason: Some(trilogue_domain::Code::RunRolledBack),
         ..bare_run()
     }
+}
+
+fn child_run() -> RunRow {
+    let run = RunId::parse("p").unwrap();
+    let thread = ThreadId::parse("q").unwrap();
+    RunRow { parent: Some(ParentRun { run, thread }), ..bare_run() }
 }
 
 fn bare_run() -> RunRow {
@@ -135,6 +142,7 @@ fn every_row_reads_back_and_shows_damage() {
         ..checkpoint()
     });
     check(&bare_run());
+    check(&child_run());
     check(&configuration());
     check(&ConfigurationRow { name: None, expires_at: None, ..configuration() });
     check(&interrupt());

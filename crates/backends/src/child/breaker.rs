@@ -1,6 +1,7 @@
 //! A circuit breaker: an agent that fails again and again is not started for a while.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
-pub(super) struct Breaker(Mutex<Failures>);
+pub(crate) struct Breaker(Mutex<Failures>);
 
 #[derive(Debug, Default)]
 struct Failures {
@@ -26,11 +27,10 @@ struct Failures {
 // === impl Breaker ===
 
 impl Breaker {
-    /// Passes unless the breaker is open.
-    pub(super) fn check(&self, agent: &str) -> Result<()> {
+    /// Passes unless the breaker is open. The error names the subject, such as "the agent 'x'".
+    pub(crate) fn check(&self, subject: impl fmt::Display) -> Result<()> {
         let mut failures = lock(&self.0);
-        let Some(until) = failures.until else { return Ok(()) };
-        let left = until.saturating_duration_since(Instant::now());
+        let Some(left) = failures.left() else { return Ok(()) };
         if left.is_zero() {
             // One start is let through. If it fails too, the pause begins again.
             failures.until = None;
@@ -38,7 +38,7 @@ impl Breaker {
             return Ok(());
         }
         let message = format!(
-            "the agent '{agent}' failed {MAX_FAILURES} times within {} seconds and is not started: {}",
+            "{subject} failed {MAX_FAILURES} times within {} seconds and is not started: {}",
             WINDOW.as_secs(),
             failures.reason,
         );
@@ -49,8 +49,13 @@ impl Breaker {
         Err(Error::new(Code::PeerUnavailable, message).hint(hint))
     }
 
+    /// How long nothing is started; `None` where the next start is let through.
+    pub(crate) fn pause(&self) -> Option<Duration> {
+        lock(&self.0).left().filter(|left| !left.is_zero())
+    }
+
     /// Counts a process that did not start, or exited before a turn had completed.
-    pub(super) fn failed(&self, reason: &str) {
+    pub(crate) fn failed(&self, reason: &str) {
         let now = Instant::now();
         let mut failures = lock(&self.0);
         failures.at.push_back(now);
@@ -66,8 +71,16 @@ impl Breaker {
     }
 
     /// Forgets all failures: a turn has completed, or the agent's launch was replaced.
-    pub(super) fn reset(&self) {
+    pub(crate) fn reset(&self) {
         *lock(&self.0) = Failures::default();
+    }
+}
+
+// === impl Failures ===
+
+impl Failures {
+    fn left(&self) -> Option<Duration> {
+        self.until.map(|until| until.saturating_duration_since(Instant::now()))
     }
 }
 

@@ -1,0 +1,188 @@
+//! What an agent's server says of it: looked up when this server starts, or else when a run begins.
+
+use std::sync::Arc;
+
+use trilogue_domain::error::Result;
+use trilogue_domain::port::{Clock, SystemClock};
+use trilogue_domain::{AgentCard, Answer, Input, InputKind, Interrupt, Json};
+use trilogue_mapping::connect::{OutputForm, remote_card, remote_input_kind};
+use trilogue_mapping::native::read_json;
+use trilogue_mapping::shape;
+use trilogue_sdk::client::ClientError;
+use trilogue_sdk::connect::{Agent, AgentSearchRequest, Fault, StreamMode};
+use trilogue_wire::agent_connect::{Capabilities, Streaming};
+
+use super::AgentConnect;
+use crate::native::schemas::Schemas;
+
+/// What an agent's server says of it.
+#[derive(Clone, Debug)]
+pub struct AgentDescription {
+    /// Its id there.
+    pub id: String,
+    /// Its descriptor, where the server has one.
+    pub descriptor: Option<Json>,
+    /// What it can do there.
+    pub capabilities: Capabilities,
+    /// Whether its server is one of ours, which keeps ids and idempotency keys and tells events of ours.
+    pub is_ours: bool,
+}
+
+/// An agent whose server has described it.
+#[derive(Debug)]
+pub(super) struct DescribedAgent {
+    pub(super) about: AgentDescription,
+    pub(super) card: AgentCard,
+    /// Its schemas, where all of them are some.
+    schemas: Option<Schemas>,
+}
+
+// === impl AgentConnect ===
+
+impl AgentConnect {
+    /// Asks the server what the agent is; waits for at most [`crate::remote::DESCRIPTION_TIME`].
+    ///
+    /// # Errors
+    /// `peer_unavailable` with why it does not say.
+    pub async fn description(&self) -> Result<AgentDescription> {
+        self.remote.described(self.look_up()).await
+    }
+
+    /// What is known of the agent; its server is asked if nothing is.
+    pub(super) async fn known(&self) -> Result<Arc<DescribedAgent>, ClientError> {
+        if let Some(described) = self.described.get() {
+            return Ok(Arc::clone(described));
+        }
+        let described = Arc::new(DescribedAgent::new(self.look_up().await?, &self.base));
+        Ok(Arc::clone(self.described.get_or_init(|| described)))
+    }
+
+    async fn look_up(&self) -> Result<AgentDescription, ClientError> {
+        let id = self.find().await?.agent_id;
+        let descriptor = there(self.client.descriptor_as_written(&id).await)?;
+        let ours = there(self.client.capabilities(&id).await)?;
+        let is_ours = ours.is_some();
+        let capabilities = match (ours, &descriptor) {
+            (Some(ours), _) => Capabilities {
+                threads: ours.threads,
+                interrupts: ours.interrupts,
+                callbacks: ours.callbacks,
+                streaming: ours.streaming,
+            },
+            (None, Some(descriptor)) => capabilities_in(descriptor.as_str()),
+            (None, None) => Capabilities::default(),
+        };
+        let descriptor = descriptor.and_then(|written| read_json(written).ok());
+        Ok(AgentDescription { id, descriptor, capabilities, is_ours })
+    }
+
+    async fn find(&self) -> Result<Agent, ClientError> {
+        let Some(version) = &self.version else {
+            return self.client.find_agent(&self.remote.agent).await;
+        };
+        let named = AgentSearchRequest {
+            name: Some(self.remote.agent.clone()),
+            version: Some(version.clone()),
+            ..AgentSearchRequest::default()
+        };
+        let found = self.client.search_agents(&named).await?.into_iter().next();
+        found.ok_or_else(|| {
+            let why = format!("there is no version {version} of the agent '{}'", self.remote.agent);
+            let body = serde_json::json!({ "code": "agent_not_found", "description": why });
+            ClientError::Fault(Box::new(Fault::read(404, body.to_string().as_bytes())))
+        })
+    }
+}
+
+/// What a server has; `None` where it says that there is no such thing.
+fn there<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(ClientError::Fault(fault)) if fault.status < 500 || fault.status == 501 => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Specified {
+    specs: Specs,
+}
+
+#[derive(serde::Deserialize)]
+struct Specs {
+    #[serde(default)]
+    capabilities: Capabilities,
+}
+
+fn capabilities_in(descriptor: &str) -> Capabilities {
+    serde_json::from_str(descriptor)
+        .map_or_else(|_| Capabilities::default(), |it: Specified| it.specs.capabilities)
+}
+
+// === impl DescribedAgent ===
+
+impl DescribedAgent {
+    pub(super) fn new(about: AgentDescription, base: &AgentCard) -> Self {
+        let card = match &about.descriptor {
+            Some(descriptor) => remote_card(base.clone(), descriptor).unwrap_or_else(|error| {
+                tracing::warn!(agent = %base.name, "the agent's server describes it in a way that is not kept: {error}");
+                AgentCard { input: remote_input_kind(descriptor), ..base.clone() }
+            }),
+            None => base.clone(),
+        };
+        let description = match base.description.as_str() {
+            "" => card.description.clone(),
+            configured => configured.to_owned(),
+        };
+        let card = AgentCard { description, ..card };
+        let schemas = Schemas::of(&card).inspect_err(|error| {
+            tracing::warn!(agent = %base.name, "nothing is checked against the agent's schemas: {error}");
+        });
+        Self { about, card, schemas: schemas.ok() }
+    }
+
+    pub(super) fn admit(&self, input: Input, config: Option<&Json>) -> Result<Input> {
+        if let Some(config) = config {
+            self.check_config(config)?;
+        }
+        match &self.schemas {
+            Some(schemas) => schemas.admit(&self.card, input),
+            None => shape::input(&self.card, input, SystemClock.now()),
+        }
+    }
+
+    pub(super) fn check_answer(&self, interrupt: &Interrupt, answer: &Answer) -> Result<()> {
+        self.schemas.as_ref().map_or(Ok(()), |it| it.check_answer(interrupt, answer))
+    }
+
+    pub(super) fn check_config(&self, config: &Json) -> Result<()> {
+        self.schemas.as_ref().map_or(Ok(()), |it| it.check_config(config))
+    }
+
+    pub(super) fn check_state(&self, state: &Json) -> Result<()> {
+        self.schemas.as_ref().map_or(Ok(()), |it| it.check_state(state))
+    }
+
+    /// Whether a payload fits the interrupt of this type that the agent declares.
+    pub(super) fn is_payload_of(&self, kind: &str, payload: &Json) -> bool {
+        self.schemas.as_ref().is_some_and(|it| it.is_payload_of(kind, payload))
+    }
+
+    /// The modes in which its runs are streamed; none where its server says that it does not stream.
+    pub(super) fn modes(&self) -> Vec<StreamMode> {
+        let Streaming { values, custom } = self.about.capabilities.streaming.unwrap_or_default();
+        let modes = [(values, StreamMode::Values), (custom, StreamMode::Custom)];
+        modes.into_iter().filter(|(has, _)| *has == Some(true)).map(|(_, mode)| mode).collect()
+    }
+
+    /// Whether its state on a thread is a value that it declares.
+    pub(super) fn has_state(&self) -> bool {
+        self.card.state_schema.is_some() && self.card.input != InputKind::Chat
+    }
+
+    /// How its output is told, by the server at this address.
+    pub(super) fn form(&self, url: &str) -> OutputForm {
+        let ours = self.about.is_ours.then(|| url.trim_end_matches('/').to_owned());
+        OutputForm { is_chat: self.card.input == InputKind::Chat, ours }
+    }
+}

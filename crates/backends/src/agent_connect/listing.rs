@@ -1,0 +1,66 @@
+//! All agents of a server of the Agent Connect Protocol.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use trilogue_domain::AgentName;
+use trilogue_domain::error::Result;
+use trilogue_sdk::client::ClientError;
+use trilogue_sdk::connect::{Agent, Client};
+
+use super::AgentConnect;
+use crate::remote::{AgentListing, ListedAgent, Remote, RemoteTransport};
+
+/// Lists the agents of a server.
+#[derive(Debug)]
+pub struct ConnectListing {
+    client: Client,
+}
+
+// === impl ConnectListing ===
+
+impl ConnectListing {
+    #[must_use]
+    pub fn over(transport: &Arc<RemoteTransport>) -> Self {
+        Self { client: Client::new(Arc::clone(transport) as _, transport.options()) }
+    }
+}
+
+#[async_trait]
+impl AgentListing for ConnectListing {
+    type Agent = AgentConnect;
+    type Description = Agent;
+
+    async fn list(&self) -> Result<Vec<ListedAgent<Agent>>, ClientError> {
+        let agents = self.client.agents().await?.into_iter().map(|description| ListedAgent {
+            id: description.agent_id.clone(),
+            name: description.metadata.reference.name.clone(),
+            description,
+        });
+        Ok(agents.collect())
+    }
+
+    /// Asks for its descriptor. Without one it is looked up when a run begins.
+    async fn build(
+        &self,
+        name: AgentName,
+        remote: Remote,
+        prefix: &str,
+        _: &ListedAgent<Agent>,
+    ) -> AgentConnect {
+        let unknown = AgentConnect::new(name.clone(), remote.clone(), None, None);
+        let description = match unknown.description().await {
+            Ok(description) => Some(description),
+            Err(error) => {
+                tracing::warn!(agent = %name, "{error}");
+                None
+            }
+        };
+        let built = AgentConnect::new(name, remote, None, description);
+        if prefix.is_empty() { built } else { built.with_own_name() }
+    }
+
+    fn learn(&self, agent: &AgentConnect, listed: Option<&Agent>) {
+        agent.set_missing(listed.is_none());
+    }
+}

@@ -1,0 +1,167 @@
+//! Agents behind a server of the Agent Connect Protocol.
+//!
+//! A run here is a run there, on a thread there where the agent has threads. Its values are told as what they add, its custom updates as they come.
+
+mod description;
+mod listing;
+mod refusal;
+mod start;
+mod turn;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use trilogue_domain::error::Result;
+use trilogue_domain::port::{Clock, SystemClock};
+use trilogue_domain::{AgentCard, AgentName, Answer, Failure, InputKind, Interrupt, Json};
+use trilogue_mapping::shape;
+use trilogue_runtime::{Availability, Backend, Ending, Input, Rewind, RunContext, Turn};
+use trilogue_sdk::connect::Client;
+
+pub use description::AgentDescription;
+use description::DescribedAgent;
+pub use listing::ConnectListing;
+
+use crate::remote::{self, Remote};
+
+pub struct AgentConnect {
+    /// The agent as it is served: what was known of it when the server started.
+    card: AgentCard,
+    /// What its card is made of once its server describes it: without what a descriptor says.
+    base: AgentCard,
+    /// Whether the configuration has the descriptor, so that its server's counts for nothing.
+    is_written: bool,
+    described: OnceLock<Arc<DescribedAgent>>,
+    /// Whether its server lists no such agent any more.
+    is_missing: AtomicBool,
+    remote: Arc<Remote>,
+    /// Which version of the agent; any where it is not named.
+    version: Option<String>,
+    client: Client,
+}
+
+// === impl AgentConnect ===
+
+impl AgentConnect {
+    /// An agent that its server describes so; without a description it is looked up when a run begins, and takes messages until then.
+    #[must_use]
+    pub fn new(
+        name: AgentName,
+        remote: Remote,
+        version: Option<String>,
+        description: Option<AgentDescription>,
+    ) -> Self {
+        let transport = remote.transport();
+        let options = transport.options();
+        let client = Client::new(transport, options);
+        let is_id = uuid::Uuid::parse_str(&remote.agent).is_ok();
+        let base = AgentCard {
+            title: (!is_id).then(|| remote.agent.clone()),
+            version: version.clone().unwrap_or_default(),
+            ..AgentCard::new(name, InputKind::Chat)
+        };
+        let described = OnceLock::new();
+        let mut card = base.clone();
+        if let Some(description) = description {
+            let known = Arc::new(DescribedAgent::new(description, &base));
+            card = known.card.clone();
+            // There is nothing before it.
+            drop(described.set(known));
+        }
+        let remote = Arc::new(remote);
+        let is_missing = AtomicBool::new(false);
+        Self { card, base, is_written: false, described, is_missing, remote, version, client }
+    }
+
+    /// The same agent with this description, for people.
+    #[must_use]
+    pub fn described(mut self, description: String) -> Self {
+        self.base.description.clone_from(&description);
+        self.card.description = description;
+        self
+    }
+
+    /// The same agent with another card, such as one with a descriptor of the configuration.
+    #[must_use]
+    pub fn with_card(self, card: AgentCard) -> Self {
+        Self { card, is_written: true, ..self }
+    }
+
+    /// The same agent under the name that it has here, on every face: another agent has its name elsewhere.
+    #[must_use]
+    pub fn with_own_name(mut self) -> Self {
+        self.card.title = None;
+        self.card.descriptor = None;
+        self
+    }
+
+    /// Says whether its server lists it.
+    pub(super) fn set_missing(&self, is_missing: bool) {
+        self.is_missing.store(is_missing, Ordering::Release);
+    }
+}
+
+#[async_trait]
+impl Backend for AgentConnect {
+    fn card(&self) -> &AgentCard {
+        &self.card
+    }
+
+    fn learned_card(&self) -> Option<AgentCard> {
+        let learned = self.described.get().filter(|_| !self.is_written)?;
+        let (title, descriptor) = (self.card.title.clone(), self.card.descriptor.clone());
+        Some(AgentCard { title, descriptor, ..learned.card.clone() })
+    }
+
+    fn is_native(&self) -> bool {
+        false
+    }
+
+    fn availability(&self) -> Option<Availability> {
+        let is_missing = self.is_missing.load(Ordering::Acquire);
+        Some(self.remote.availability(is_missing))
+    }
+
+    /// Its server keeps threads; one that goes back begins a new one there.
+    fn rewind(&self) -> Rewind {
+        Rewind::Prime
+    }
+
+    fn admit(&self, input: Input, config: Option<&Json>) -> Result<Input> {
+        match self.described.get() {
+            Some(described) => described.admit(input, config),
+            None => shape::input(&self.card, input, SystemClock.now()),
+        }
+    }
+
+    fn check_answer(&self, interrupt: &Interrupt, answer: &Answer) -> Result<()> {
+        self.described.get().map_or(Ok(()), |described| described.check_answer(interrupt, answer))
+    }
+
+    fn check_config(&self, config: &Json) -> Result<()> {
+        self.described.get().map_or(Ok(()), |described| described.check_config(config))
+    }
+
+    fn check_state(&self, state: &Json) -> Result<()> {
+        self.described.get().map_or(Ok(()), |described| described.check_state(state))
+    }
+
+    async fn run(&self, turn: Turn, context: RunContext) -> Result<Ending, Failure> {
+        remote::run(self, turn, &context).await
+    }
+
+    async fn abandon(&self, saved: Json) {
+        remote::abandon(self, &saved).await;
+    }
+}
+
+impl fmt::Debug for AgentConnect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentConnect")
+            .field("name", &self.card.name)
+            .field("server", &self.remote.server)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,297 @@
+//! How a run at the agent's server is begun, answered or found again.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use trilogue_domain::{Answer, Code, Error, Failure, Input, Json, Role};
+use trilogue_mapping::connect::{OutputProgress, RemoteOutput, remote_answer, remote_input};
+use trilogue_runtime::RunContext;
+use trilogue_sdk::client::ClientError;
+use trilogue_sdk::connect::{
+    CancelAction, Client, IfExists, MultitaskStrategy, NewRun, Object, Resume, Run, RunAt,
+    RunStream, ThreadCreate, ThreadPatch,
+};
+
+use super::AgentConnect;
+use super::description::DescribedAgent;
+use super::refusal::refused;
+use super::turn::ConnectTurn;
+use crate::remote::{RemoteBackend, RemoteMemory, attempt, bind, log_position, memory, read_state};
+
+/// The member of our data in a run's metadata that names the run here.
+const RUN: &str = "run_id";
+/// The most runs of a thread among which one is searched.
+const MAX_SEARCHED_RUNS: u32 = 100;
+
+/// What is kept of a run at the server, so that it is found again.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct ConnectRunState {
+    /// Its id there; absent while nobody has said it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) run: Option<String>,
+    /// Its thread there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) thread: Option<String>,
+    /// The type and the id of its question there, where the server gave an id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) interrupt: Option<(String, String)>,
+    /// The last event before the question.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cursor: Option<String>,
+    /// Where in the list of messages those of the run begin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) first: Option<usize>,
+    /// The messages that were told: their ids there, where they have some.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) messages: Vec<Option<String>>,
+}
+
+// === impl AgentConnect ===
+
+impl AgentConnect {
+    fn turn(
+        &self,
+        described: Arc<DescribedAgent>,
+        stream: RunStream,
+        thread: Option<String>,
+        context: &RunContext,
+    ) -> ConnectTurn {
+        let role = Role::NamedAgent(context.agent().as_str().into());
+        let form = described.form(&self.remote.server.url());
+        ConnectTurn {
+            read: RemoteOutput::new(context.run().as_str(), role, form),
+            remote: Arc::clone(&self.remote),
+            client: self.client.clone(),
+            here: context.run().clone(),
+            described,
+            stream,
+            thread,
+            is_awaited: false,
+            is_rejoined: false,
+            held: None,
+            cursor: None,
+            broken: 0,
+        }
+    }
+
+    async fn attempt<T, F: Future<Output = Result<T, ClientError>>>(
+        &self,
+        send: impl Fn() -> F,
+        context: &RunContext,
+    ) -> Option<Result<T, ClientError>> {
+        attempt(send, &self.remote.server, context).await
+    }
+
+    fn refused(&self, error: &ClientError) -> Failure {
+        refused(&self.remote, error, None)
+    }
+
+    /// A thread there for a thread here; `None` where its server has none after all.
+    async fn create_thread(&self, context: &RunContext) -> Option<Result<Option<String>, Failure>> {
+        let metadata = ours(&json!({ "thread_id": context.thread().as_str() }));
+        let new = ThreadCreate {
+            thread_id: Some(uuid::Uuid::new_v4().to_string()),
+            metadata: Some(metadata),
+            if_exists: Some(IfExists::DoNothing),
+        };
+        Some(match self.attempt(|| self.client.create_thread(&new), context).await? {
+            Ok(thread) => Ok(Some(thread.thread_id)),
+            Err(ClientError::Fault(fault)) if matches!(fault.status, 404 | 405 | 501) => Ok(None),
+            Err(error) => Err(self.refused(&error)),
+        })
+    }
+
+    /// Gives the thread there the state that the thread here has, where that is another one.
+    async fn hand_over_state(&self, thread: &str, context: &RunContext) -> Result<(), Failure> {
+        let Some(state) = context.load_state().await.map_err(|error| failed(&error))? else {
+            return Ok(());
+        };
+        let theirs = self.client.thread(thread).await.map_err(|error| self.refused(&error))?;
+        if theirs.values.is_some_and(|values| values.to_value() == state.to_value()) {
+            return Ok(());
+        }
+        let values = trilogue_mapping::native::json(&state);
+        let patch = ThreadPatch { values: Some(values), ..ThreadPatch::default() };
+        let patched = self.client.patch_thread(thread, &patch).await;
+        patched.map(drop).map_err(|error| self.refused(&error))
+    }
+
+    async fn describe(&self, context: &RunContext) -> Option<Result<Arc<DescribedAgent>, Failure>> {
+        let known = self.attempt(|| self.known(), context).await?;
+        Some(known.map_err(|error| self.refused(&error)))
+    }
+}
+
+#[async_trait]
+impl RemoteBackend for AgentConnect {
+    type Turn = ConnectTurn;
+
+    async fn begin(
+        &self,
+        input: Input,
+        context: &RunContext,
+    ) -> Result<Option<ConnectTurn>, Failure> {
+        let Some(described) = self.describe(context).await else { return Ok(None) };
+        let described = described?;
+        let input = described.admit(input, context.config()).map_err(|error| failed(&error))?;
+        let RemoteMemory { session, missed } = match described.about.capabilities.threads {
+            true => memory(context).await?,
+            false => RemoteMemory::nothing(context).await?,
+        };
+        let thread = match session {
+            None if described.about.capabilities.threads => {
+                let Some(created) = self.create_thread(context).await else { return Ok(None) };
+                created?
+            }
+            known => known,
+        };
+        if let Some(thread) = &thread {
+            if !bind(context, thread).await {
+                return Ok(None);
+            }
+            if described.has_state() {
+                self.hand_over_state(thread, context).await?;
+            }
+        }
+        let input = remote_input(&missed, &input, described.about.is_ours);
+        let metadata = ours(&json!({ RUN: context.run().as_str() }));
+        let mut new = NewRun::of(&described.about.id).input(input).metadata(metadata);
+        if let Some(config) = context.config() {
+            new = new.config(config.to_value());
+        }
+        if let Some(thread) = &thread {
+            new = new.on_new_thread(thread);
+            new.request.multitask_strategy = Some(MultitaskStrategy::Enqueue);
+        }
+        if described.about.is_ours {
+            new = new.once(context.run().as_str());
+        }
+        let modes = described.modes();
+        let client = &self.client;
+        if modes.is_empty() && thread.is_some() {
+            // Servers of old create runs of threads in no other way.
+            let turn = self.turn(described, client.run_awaited(new), thread, context);
+            return Ok(Some(ConnectTurn { is_awaited: true, ..turn }));
+        }
+        let begun = if modes.is_empty() {
+            let created = self.attempt(|| client.create_run(new.clone()), context).await;
+            created.map(|run| run.map(|run| client.join(run.run_id, None)))
+        } else {
+            let new = new.streaming(modes);
+            self.attempt(|| client.run_stream(new.clone()), context).await
+        };
+        match begun {
+            Some(Ok(stream)) => Ok(Some(self.turn(described, stream, thread, context))),
+            Some(Err(error)) => Err(self.refused(&error)),
+            None => Ok(None),
+        }
+    }
+
+    async fn resume(
+        &self,
+        saved: &Json,
+        answer: &Answer,
+        context: &RunContext,
+    ) -> Result<Option<ConnectTurn>, Failure> {
+        let state: ConnectRunState = read_state(saved)?;
+        let at = state.at()?;
+        let Some(described) = self.describe(context).await else { return Ok(None) };
+        let described = described?;
+        let mut resume = Resume::from(remote_answer(answer));
+        if let Some((kind, id)) = &state.interrupt {
+            resume = resume.to(kind, id);
+        }
+        let client = &self.client;
+        let resumed = match &state.cursor {
+            Some(cursor) => {
+                let resumed =
+                    self.attempt(|| client.resume(at.clone(), resume.clone()), context).await;
+                resumed.map(|run| run.map(|_| client.join(at.clone(), Some(cursor))))
+            }
+            None => {
+                self.attempt(|| client.resume_stream(at.clone(), resume.clone()), context).await
+            }
+        };
+        match resumed {
+            Some(Ok(stream)) => {
+                let turn = self.turn(described, stream, state.thread, context);
+                let progress = OutputProgress { first: state.first, messages: state.messages };
+                Ok(Some(ConnectTurn {
+                    read: turn.read.resumed(progress),
+                    cursor: state.cursor,
+                    ..turn
+                }))
+            }
+            Some(Err(error)) => Err(refused(&self.remote, &error, Some(&at.run))),
+            None => Ok(None),
+        }
+    }
+
+    async fn cancel_kept(&self, saved: &Json) -> Result<(), ClientError> {
+        match read_state(saved) {
+            Ok(ConnectRunState { run: Some(run), thread, .. }) => {
+                self.client.cancel(RunAt { thread, run }, false, CancelAction::Interrupt).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn rejoin(&self, saved: &Json, context: &RunContext) -> Result<ConnectTurn, Failure> {
+        let mut state: ConnectRunState = read_state(saved)?;
+        let lost = |error: &ClientError| self.remote.lost(error, None);
+        let described = match self.describe(context).await {
+            Some(described) => described?,
+            None => return Err(Failure::of(Code::AgentLost, "the run was stopped")),
+        };
+        if let (None, Some(thread)) = (&state.run, &state.thread) {
+            let found = find_run(&self.client, thread, context.run().as_str()).await;
+            state.run = found.map_err(|error| lost(&error))?.map(|run| run.run_id);
+        }
+        let Some(run) = &state.run else {
+            let unknown = ClientError::Unexpected("it does not know the run".to_owned());
+            return Err(lost(&unknown));
+        };
+        let at = RunAt { thread: state.thread.clone(), run: run.clone() };
+        let position = log_position(context).await?;
+        let stream = self.client.join(at, None);
+        let turn = self.turn(described, stream, state.thread, context);
+        Ok(ConnectTurn { read: turn.read.from_log(position), is_rejoined: true, ..turn })
+    }
+}
+
+// === impl ConnectRunState ===
+
+impl ConnectRunState {
+    fn at(&self) -> Result<RunAt, Failure> {
+        let unknown = || Failure::of(Code::Internal, "what was kept names no run");
+        let run = self.run.clone().ok_or_else(unknown)?;
+        Ok(RunAt { thread: self.thread.clone(), run })
+    }
+}
+
+/// The run on a thread there that was begun for this run here.
+pub(super) async fn find_run(
+    client: &Client,
+    thread: &str,
+    here: &str,
+) -> Result<Option<Run>, ClientError> {
+    let runs = client.thread_runs(thread, Some(MAX_SEARCHED_RUNS), None).await?;
+    Ok(runs.into_iter().find(|run| {
+        let creation = run.creation.as_json().to_value();
+        let named = &creation["metadata"][trilogue_mapping::connect::EXTENSION][RUN];
+        named.as_str() == Some(here)
+    }))
+}
+
+/// Our own data in metadata.
+fn ours(data: &Value) -> Object {
+    let metadata = json!({ trilogue_mapping::connect::EXTENSION: data });
+    Object::new(trilogue_wire::native::Json::from_value(&metadata)).unwrap_or_default()
+}
+
+fn failed(error: &Error) -> Failure {
+    Failure::of(error.code(), error.message())
+}

@@ -1,0 +1,213 @@
+//! One turn of a run at the agent's server, and what it tells.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Failure, Interrupt, Json, RunId};
+use trilogue_mapping::connect::{RemoteOutput, remote_failure, remote_interrupt};
+use trilogue_mapping::native::read_json;
+use trilogue_sdk::client::ClientError;
+use trilogue_sdk::connect::{
+    CancelAction, Client, RunAt, RunError, RunStatus, RunStream, StreamPayload,
+};
+
+use super::description::DescribedAgent;
+use super::refusal::refused;
+use super::start::{ConnectRunState, find_run};
+use crate::remote::{Remote, RemoteEnding, RemoteNews, RemoteTurn, state};
+
+/// How often a stream is joined again that its server ended while the run goes on.
+const MAX_BROKEN_STREAMS: u32 = 10;
+/// The numbers of a run that was cancelled, and of one that was removed so.
+const CANCELLED: [i64; 2] = [5, 6];
+
+pub(crate) struct ConnectTurn {
+    pub(super) remote: Arc<Remote>,
+    pub(super) client: Client,
+    /// The run here.
+    pub(super) here: RunId,
+    pub(super) described: Arc<DescribedAgent>,
+    pub(super) stream: RunStream,
+    pub(super) thread: Option<String>,
+    pub(super) read: RemoteOutput,
+    /// Whether its server is only waited for, and names the run at its end.
+    pub(super) is_awaited: bool,
+    /// Whether the stream begins with what happened before, so that a question in it may have been answered.
+    pub(super) is_rejoined: bool,
+    /// An event about which the server is asked before it is told.
+    pub(super) held: Option<StreamPayload>,
+    /// The last event that has an id.
+    pub(super) cursor: Option<String>,
+    /// How often the server ended the stream while the run went on.
+    pub(super) broken: u32,
+}
+
+/// What a server tells.
+pub(crate) struct ConnectEvent {
+    payload: StreamPayload,
+    /// The state of the thread, with the last event.
+    state: Option<Json>,
+}
+
+#[async_trait]
+impl RemoteTurn for ConnectTurn {
+    type Event = ConnectEvent;
+
+    fn remote(&self) -> &Remote {
+        &self.remote
+    }
+
+    fn run(&self) -> Option<String> {
+        self.stream.run().map(|at| at.run)
+    }
+
+    fn saved(&self) -> Result<Option<Json>, Failure> {
+        let run = self.run();
+        if run.is_none() && !self.is_awaited {
+            return Ok(None);
+        }
+        let thread = self.thread.clone();
+        state(&ConnectRunState { run, thread, ..ConnectRunState::default() }).map(Some)
+    }
+
+    async fn next(&mut self) -> Result<Option<ConnectEvent>, ClientError> {
+        loop {
+            if matches!(self.held, Some(StreamPayload::Interrupt(_))) && !self.still_asks().await? {
+                self.held = None;
+                self.stream.wait_on();
+            }
+            if self.held.is_some() {
+                let ends_well = matches!(self.held, Some(StreamPayload::Values(_)));
+                let state = if ends_well { self.state().await } else { None };
+                return Ok(self.held.take().map(|payload| ConnectEvent { payload, state }));
+            }
+            let told = match self.stream.next().await {
+                Err(error) if self.is_awaited && self.find().await? => {
+                    tracing::debug!(%error, "a run at another server is found again");
+                    continue;
+                }
+                told => told?,
+            };
+            let Some(told) = told else { return Ok(None) };
+            self.cursor = told.id.or(self.cursor.take());
+            match &told.event {
+                StreamPayload::Interrupt(_) if self.is_rejoined => self.held = Some(told.event),
+                StreamPayload::Values(update)
+                    if update.status == RunStatus::Success
+                        && self.thread.is_some()
+                        && self.described.has_state() =>
+                {
+                    self.held = Some(told.event);
+                }
+                // The stream is over, and the run is not.
+                StreamPayload::Error(update)
+                    if update.status == RunStatus::Pending && self.broken < MAX_BROKEN_STREAMS =>
+                {
+                    self.broken += 1;
+                    if let Some(at) = self.stream.run() {
+                        self.stream = self.client.join(at, self.cursor.as_deref());
+                    }
+                }
+                _ => return Ok(Some(ConnectEvent { payload: told.event, state: None })),
+            }
+        }
+    }
+
+    /// Its last event says how a run stands.
+    async fn standing(&mut self) -> Result<Option<ConnectEvent>, ClientError> {
+        Ok(None)
+    }
+
+    fn read(&mut self, event: ConnectEvent) -> Result<RemoteNews> {
+        let mut bodies = self.read.push(&event.payload)?;
+        bodies.extend(event.state.and_then(|state| self.read.state(state)));
+        Ok(RemoteNews { bodies, ending: self.ending(event.payload)? })
+    }
+
+    async fn cancel(&mut self) -> Result<(), ClientError> {
+        if self.run().is_none() {
+            self.find().await?;
+        }
+        match self.stream.run() {
+            Some(at) => self.client.cancel(at, false, CancelAction::Interrupt).await,
+            None => Ok(()),
+        }
+    }
+
+    fn can_cancel(&self) -> bool {
+        self.is_awaited || self.run().is_some()
+    }
+
+    fn lost(&self, error: &ClientError) -> Failure {
+        match self.run() {
+            Some(run) => self.remote.lost(error, Some(&run)),
+            None => refused(&self.remote, error, None),
+        }
+    }
+}
+
+impl ConnectTurn {
+    /// Whether the run waits for an answer now.
+    async fn still_asks(&mut self) -> Result<bool, ClientError> {
+        let Some(at) = self.stream.run() else { return Ok(true) };
+        Ok(self.client.run(at).await?.status != RunStatus::Pending)
+    }
+
+    /// The state of the thread there; `None` where its server does not say it.
+    async fn state(&mut self) -> Option<Json> {
+        let found = self.client.thread(self.thread.as_deref()?).await;
+        let found = found.inspect_err(|error| {
+            tracing::warn!(thread = ?self.thread, %error, "the state of a thread at another server is not known");
+        });
+        read_json(found.ok()?.values?).ok()
+    }
+
+    /// Finds the run that the server has not named yet, and follows it from now on. `false` where there is none.
+    async fn find(&mut self) -> Result<bool, ClientError> {
+        let Some(thread) = self.thread.clone().filter(|_| self.is_awaited) else {
+            return Ok(false);
+        };
+        let Some(run) = find_run(&self.client, &thread, self.here.as_str()).await? else {
+            return Ok(false);
+        };
+        self.is_awaited = false;
+        self.stream = self.client.join(RunAt { thread: Some(thread), run: run.run_id }, None);
+        Ok(true)
+    }
+
+    fn ending(&self, payload: StreamPayload) -> Result<Option<RemoteEnding>> {
+        let update = match payload {
+            StreamPayload::Values(update) if update.status == RunStatus::Success => {
+                return Ok(Some(RemoteEnding::Completed));
+            }
+            StreamPayload::Error(update) => return Ok(Some(failed(&update.error))),
+            StreamPayload::Values(_) | StreamPayload::Custom(_) => return Ok(None),
+            StreamPayload::Interrupt(update) => update,
+        };
+        let is_of = |kind: &str, payload: &Json| self.described.is_payload_of(kind, payload);
+        let interrupt = remote_interrupt(&update.asked, &self.described.card, is_of)?;
+        Ok(Some(self.asks(interrupt, update.asked.interrupt_id)))
+    }
+
+    fn asks(&self, interrupt: Interrupt, theirs: Option<String>) -> RemoteEnding {
+        let progress = self.read.progress();
+        let saved = ConnectRunState {
+            run: self.run(),
+            thread: self.thread.clone(),
+            interrupt: theirs.map(|id| (interrupt.kind.as_str().to_owned(), id)),
+            cursor: self.cursor.clone(),
+            first: progress.first,
+            messages: progress.messages,
+        };
+        RemoteEnding::asks(interrupt, &saved)
+    }
+}
+
+fn failed(error: &RunError) -> RemoteEnding {
+    let is_cancelled = match error.code.as_deref() {
+        Some(code) => matches!(code, "run_cancelled" | "run_rolled_back"),
+        None => CANCELLED.contains(&error.errcode),
+    };
+    if is_cancelled { RemoteEnding::Cancelled } else { RemoteEnding::Failed(remote_failure(error)) }
+}

@@ -1,0 +1,142 @@
+//! Logs what a run at another server does, until it ends or asks.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+use trilogue_domain::{Body, Failure};
+use trilogue_runtime::{EmitError, Ending, RunContext};
+use trilogue_sdk::client::ClientError;
+
+use super::turn::{RemoteEnding, RemoteNews, RemoteTurn};
+
+/// How long a server may take to hear that a run is cancelled.
+const CANCEL_TIME: Duration = Duration::from_secs(5);
+
+/// Follows a turn at another server to its end.
+pub(super) async fn follow<T: RemoteTurn>(
+    turn: T,
+    context: &RunContext,
+) -> Result<Ending, Failure> {
+    let is_cancelling = context.is_cancelled();
+    let mut follower =
+        TurnFollower { turn, context, is_kept: false, is_cancelling, is_told: false };
+    match follower.ending().await {
+        Ok(Some(ending)) => follower.settle(ending),
+        Ok(None) => Ok(Ending::Completed),
+        Err(failure) => {
+            // The run may be at work there still, and nobody reads it any more.
+            follower.tell_cancelled().await;
+            Err(failure)
+        }
+    }
+}
+
+struct TurnFollower<'a, T> {
+    turn: T,
+    context: &'a RunContext,
+    /// Whether what finds the run again was kept.
+    is_kept: bool,
+    is_cancelling: bool,
+    /// Whether the server was told of the cancellation.
+    is_told: bool,
+}
+
+impl<T: RemoteTurn> TurnFollower<'_, T> {
+    /// How the turn ended there; `None` where the run here was stopped before. Fails where the run cannot be followed any further.
+    async fn ending(&mut self) -> Result<Option<RemoteEnding>, Failure> {
+        loop {
+            self.keep()?;
+            self.cancel().await;
+            let next = tokio::select! {
+                biased;
+                next = self.turn.next() => next,
+                () = self.context.cancelled(), if !self.is_cancelling => {
+                    self.is_cancelling = true;
+                    continue;
+                }
+            };
+            self.keep()?;
+            let event = match next {
+                Ok(Some(event)) => event,
+                Ok(None) => self.standing().await?,
+                Err(_) if self.is_cancelling => return Ok(None),
+                Err(error) => return Err(self.turn.lost(&error)),
+            };
+            let RemoteNews { bodies, ending } =
+                self.turn.read(event).map_err(|error| self.unreadable(&error))?;
+            if !self.log(bodies).await? {
+                return Ok(None);
+            }
+            if ending.is_some() {
+                return Ok(ending);
+            }
+        }
+    }
+
+    fn keep(&mut self) -> Result<(), Failure> {
+        if !self.is_kept
+            && let Some(saved) = self.turn.saved()?
+        {
+            self.is_kept = true;
+            self.context.keep(saved);
+        }
+        Ok(())
+    }
+
+    /// Tells the server of a cancellation, as soon as the server can be told.
+    async fn cancel(&mut self) {
+        if self.is_cancelling {
+            self.tell_cancelled().await;
+        }
+    }
+
+    /// Asks the server to cancel the run, once, if it has named it; waits for at most [`CANCEL_TIME`].
+    async fn tell_cancelled(&mut self) {
+        if !self.is_told && self.turn.can_cancel() {
+            self.is_told = true;
+            let told = timeout(CANCEL_TIME, self.turn.cancel()).await;
+            let unanswered = || ClientError::Unexpected("the server does not answer".to_owned());
+            if let Err(error) = told.unwrap_or_else(|_| Err(unanswered())) {
+                let (agent, run) = (self.context.agent(), self.turn.run());
+                tracing::info!(%agent, run = ?run, %error, "a run at another server could not be cancelled");
+            }
+        }
+    }
+
+    /// How the run stands whose stream is over without a word about its end.
+    async fn standing(&mut self) -> Result<T::Event, Failure> {
+        let unknown =
+            || ClientError::Unexpected("its stream ended, and the run has not".to_owned());
+        let found = self.turn.standing().await.map_err(|error| self.turn.lost(&error))?;
+        found.ok_or_else(|| self.turn.lost(&unknown()))
+    }
+
+    /// `false` where the run here was stopped.
+    async fn log(&mut self, bodies: Vec<Body>) -> Result<bool, Failure> {
+        for body in bodies {
+            match self.context.emit(body, None).await {
+                Ok(()) => {}
+                Err(EmitError::Stopped) => return Ok(false),
+                Err(EmitError::Refused(error)) => return Err(self.unreadable(&error)),
+            }
+        }
+        Ok(true)
+    }
+
+    fn settle(&self, ending: RemoteEnding) -> Result<Ending, Failure> {
+        match ending {
+            RemoteEnding::Completed => Ok(Ending::Completed),
+            RemoteEnding::Cancelled if self.is_cancelling => Ok(Ending::Completed),
+            RemoteEnding::Cancelled => Err(self
+                .turn
+                .remote()
+                .failed("the run was cancelled at the agent's server", self.turn.run().as_deref())),
+            RemoteEnding::Failed(failure) => Err(failure),
+            RemoteEnding::Asks { interrupt, saved } => Ok(Ending::Suspended { interrupt, saved }),
+        }
+    }
+
+    fn unreadable(&self, error: &trilogue_domain::Error) -> Failure {
+        self.turn.remote().unreadable(error, self.turn.run().as_deref())
+    }
+}

@@ -1,0 +1,269 @@
+//! The process of a server with agents: started, watched and started again.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::process::ChildStdin;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, timeout};
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error};
+use trilogue_sdk::client::HttpTransport;
+
+use super::agent_server::Probe;
+use super::launch::{LaunchOnPort, ServerLaunch};
+use crate::child::{Breaker, Child, Children, Program, Started, how_it_exited, stderr_tail};
+
+/// How long one answer of a starting server is waited for.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long to wait before a starting server is asked again; doubles with each time.
+const PROBE_DELAY: Duration = Duration::from_millis(20);
+const MAX_PROBE_DELAY: Duration = Duration::from_millis(500);
+/// How long to wait before a server that has exited is started again; doubles with each exit that follows soon.
+const RESTART_DELAY: Duration = Duration::from_millis(100);
+const MAX_RESTART_DELAY: Duration = Duration::from_secs(10);
+/// A server that ran for so long is started again without a longer delay.
+const STABLE_TIME: Duration = Duration::from_secs(60);
+
+/// Starts a server, keeps it running, and says where it is. Dropping it stops the server.
+pub(super) struct ServerProcess {
+    supervisor: Arc<ProcessSupervisor>,
+    state: watch::Sender<ServerState>,
+    task: OnceLock<AbortHandle>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum ServerState {
+    /// It is being started, for the first time or again after an exit.
+    Starting,
+    Running(Box<HttpTransport>),
+    /// It could not be started. It is tried again.
+    Failed(Error),
+}
+
+struct ProcessSupervisor {
+    /// What logs call it.
+    name: String,
+    launch: ServerLaunch,
+    children: Arc<Children>,
+    probe: Probe,
+    breaker: Breaker,
+}
+
+/// A server that answers.
+struct RunningServer {
+    child: StopOnDrop,
+    transport: HttpTransport,
+    /// Closed when it is stopped.
+    _input: ChildStdin,
+}
+
+struct StopOnDrop(Child);
+
+// === impl ServerProcess ===
+
+impl ServerProcess {
+    /// Nothing is started yet.
+    pub(super) fn new(
+        name: String,
+        launch: ServerLaunch,
+        children: Arc<Children>,
+        probe: Probe,
+    ) -> Self {
+        let breaker = Breaker::default();
+        let supervisor = Arc::new(ProcessSupervisor { name, launch, children, probe, breaker });
+        let state = watch::Sender::new(ServerState::Starting);
+        Self { supervisor, state, task: OnceLock::new() }
+    }
+
+    /// Starts the server, unless it was started before, and keeps it running from now on. Returns at once.
+    pub(super) fn start(&self) {
+        self.task.get_or_init(|| {
+            let (supervisor, state) = (Arc::clone(&self.supervisor), self.state.clone());
+            tokio::spawn(async move { supervisor.keep_running(&state).await }).abort_handle()
+        });
+    }
+
+    pub(super) fn launch(&self) -> &ServerLaunch {
+        &self.supervisor.launch
+    }
+
+    pub(super) fn state(&self) -> ServerState {
+        self.state.borrow().clone()
+    }
+
+    /// Where the server is. Waits while it is being started, for as long as a start may take.
+    /// Errors: why it could not be started.
+    pub(super) async fn transport(&self) -> Result<HttpTransport> {
+        self.start();
+        let mut state = self.state.subscribe();
+        let started = state.wait_for(|state| !matches!(state, ServerState::Starting));
+        // The next look shows whether it has started.
+        drop(timeout(self.launch().start_timeout, started).await);
+        match self.state() {
+            ServerState::Running(transport) => Ok(*transport),
+            ServerState::Failed(error) => Err(error),
+            ServerState::Starting => Err(Error::new(
+                Code::PeerUnavailable,
+                format!("{} is still being started", self.supervisor.subject()),
+            )
+            .hint("wait, or raise `start_timeout`")),
+        }
+    }
+
+    /// Waits until the server runs, which may be never.
+    pub(super) async fn running(&self) {
+        self.wait_for(|state| matches!(state, ServerState::Running(_))).await;
+    }
+
+    /// Waits until the server runs, or could not be started.
+    pub(super) async fn settled(&self) {
+        self.wait_for(|state| !matches!(state, ServerState::Starting)).await;
+    }
+
+    async fn wait_for(&self, is_there: impl FnMut(&ServerState) -> bool) {
+        let mut state = self.state.subscribe();
+        // It fails only if the sender is dropped, which `self` is not.
+        drop(state.wait_for(is_there).await);
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.get() {
+            task.abort();
+        }
+    }
+}
+
+impl fmt::Debug for ServerProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerProcess")
+            .field("name", &self.supervisor.name)
+            .field("state", &self.state.borrow())
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl ProcessSupervisor ===
+
+impl ProcessSupervisor {
+    async fn keep_running(&self, state: &watch::Sender<ServerState>) {
+        let mut delay = RESTART_DELAY;
+        while !self.children.is_closed() {
+            let begun = Instant::now();
+            match self.start().await {
+                Ok(running) => {
+                    state.send_replace(ServerState::Running(Box::new(running.transport.clone())));
+                    let why = self.watch(&running.child.0).await;
+                    state.send_replace(ServerState::Starting);
+                    self.breaker.failed(&why);
+                }
+                Err(error) => {
+                    self.breaker.failed(error.message());
+                    if !self.children.is_closed() {
+                        tracing::warn!(server = self.name, %error, "a server of agents could not be started");
+                    }
+                    state.send_replace(ServerState::Failed(error));
+                }
+            }
+            if begun.elapsed() >= STABLE_TIME {
+                delay = RESTART_DELAY;
+            }
+            sleep(delay).await;
+            delay = (delay * 2).min(MAX_RESTART_DELAY);
+            self.pause(state).await;
+        }
+    }
+
+    /// Waits while the server has failed too often to be started.
+    async fn pause(&self, state: &watch::Sender<ServerState>) {
+        while let Some(pause) = self.breaker.pause() {
+            if let Err(error) = self.breaker.check(self.subject()) {
+                state.send_replace(ServerState::Failed(error));
+            }
+            sleep(pause).await;
+        }
+    }
+
+    /// Waits until the server exits, and stops what it has left. Returns how it exited.
+    async fn watch(&self, child: &Child) -> String {
+        let exit = child.exited().await;
+        child.stop().await;
+        let why = format!("{} {exit}", self.subject());
+        if !self.children.is_closed() {
+            let stderr = stderr_tail(child);
+            tracing::warn!(server = self.name, %exit, ?stderr, "a server of agents has exited and is started again");
+        }
+        why
+    }
+
+    async fn start(&self) -> Result<RunningServer> {
+        self.breaker.check(self.subject())?;
+        self.children.make_room().await?;
+        let port = self.launch.port().map_err(|error| {
+            Error::new(Code::Internal, format!("there is no port for {}: {error}", self.subject()))
+        })?;
+        let LaunchOnPort { command, env, url } = self.launch.on(port);
+        let program = Program {
+            name: &self.name,
+            command: &command,
+            cwd: &self.launch.cwd,
+            env: &env,
+            inherit: &self.launch.inherit,
+        };
+        let Started { child, input, output } = self.children.start(program).await?;
+        let child = StopOnDrop(child);
+        child.0.capture(&self.name, output);
+        let transport = HttpTransport::to(&url)
+            .map_err(|error| Error::new(Code::InvalidRequest, error.message))?;
+        self.wait_for_answer(&child.0, &transport).await?;
+        tracing::info!(server = self.name, url, pid = child.0.pid(), "a server of agents runs");
+        Ok(RunningServer { child, transport, _input: input })
+    }
+
+    async fn wait_for_answer(&self, child: &Child, transport: &HttpTransport) -> Result<()> {
+        let answer = async {
+            let mut delay = PROBE_DELAY;
+            while !self.probe.is_answered(transport, PROBE_TIMEOUT).await {
+                sleep(delay).await;
+                delay = (delay * 2).min(MAX_PROBE_DELAY);
+            }
+        };
+        let limit = self.launch.start_timeout;
+        let answered = tokio::select! {
+            biased;
+            _ = child.exited() => None,
+            answered = timeout(limit, answer) => Some(answered),
+        };
+        // Its standard error is about no thread yet.
+        let failed = |how: String| {
+            let message = format!("{} {how}{}", self.subject(), stderr_tail(child));
+            Error::new(Code::PeerUnavailable, message)
+        };
+        match answered {
+            Some(Ok(())) => Ok(()),
+            None => Err(failed(format!("{} during startup", how_it_exited(child).await))),
+            Some(Err(_)) => Err(failed(format!(
+                "did not answer {} within {} s of its start",
+                self.probe.path(),
+                limit.as_secs()
+            ))
+            .hint("check that the command listens on `{port}` of 127.0.0.1, and that `url` is where it serves the protocol; if it needs longer to start, raise `start_timeout`")),
+        }
+    }
+
+    fn subject(&self) -> String {
+        format!("the server of '{}'", self.name)
+    }
+}
+
+// === impl StopOnDrop ===
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.begin_stop();
+    }
+}

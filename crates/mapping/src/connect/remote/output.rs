@@ -1,0 +1,375 @@
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{MessageEvent, RunEvent, StateEvent};
+use trilogue_domain::{Body, Json, MessageId, Part, Role, Timestamp};
+use trilogue_wire::agent_connect::{self as wire, CustomUpdate, RunStatus, StreamPayload};
+use trilogue_wire::native::Event;
+
+use super::message::RemoteMessage;
+use crate::LoggedPosition;
+use crate::connect::message::{may_be_named, read_message};
+use crate::native::{read_body, read_json};
+
+/// The kind of an update that has none.
+const UPDATE: &str = "custom";
+
+/// Reads what a server tells of a remote run, in its order, into the vocabulary.
+///
+/// Values are the whole output so far, and a server may leave some out: what one has beyond the one before is told. So a run that is read again can be continued where its log ends.
+#[derive(Clone, Debug)]
+pub struct RemoteOutput {
+    form: OutputForm,
+    /// The run here: what the ids of messages are made from that have none to keep.
+    run: uuid::Uuid,
+    role: Role,
+    /// Where in the list of messages those of the run begin, once that is known.
+    first: Option<usize>,
+    messages: Vec<RemoteMessage>,
+    of_users: HashSet<MessageId>,
+    /// The output that was told last.
+    output: Option<Json>,
+    logged: LoggedPosition,
+}
+
+/// How an agent's output is told.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OutputForm {
+    /// Whether it is what the agent says. Else it is a value.
+    pub is_chat: bool,
+    /// The address of a server of ours, without a slash at its end: it keeps the ids of messages, tells of a run only what its agent says, and tells events of ours as updates.
+    pub ours: Option<String>,
+}
+
+/// What is kept of a run that waits for an answer, so that what it told is not told again.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OutputProgress {
+    /// Where in the list of messages those of the run begin.
+    pub first: Option<usize>,
+    /// The messages that were told: their ids at the server, where they have some.
+    pub messages: Vec<Option<String>>,
+}
+
+// === impl RemoteOutput ===
+
+impl RemoteOutput {
+    /// For a run here, whose messages get this role.
+    #[must_use]
+    pub fn new(run: &str, role: Role, form: OutputForm) -> Self {
+        Self {
+            first: form.ours.is_some().then_some(0),
+            form,
+            run: uuid::Uuid::new_v5(&super::super::agent::NAMESPACE, run.as_bytes()),
+            role,
+            messages: Vec::new(),
+            of_users: HashSet::new(),
+            output: None,
+            logged: LoggedPosition::default(),
+        }
+    }
+
+    /// The same run, continued after a question: with the [`RemoteOutput::progress`] that it had then.
+    #[must_use]
+    pub fn resumed(mut self, progress: OutputProgress) -> Self {
+        self.first = self.first.or(progress.first);
+        for theirs in progress.messages {
+            self.messages.push(RemoteMessage::past(self.id_of(theirs.as_deref()), theirs));
+        }
+        self
+    }
+
+    /// The same run, read again from its beginning: what is logged already is left out.
+    #[must_use]
+    pub fn from_log(mut self, logged: LoggedPosition) -> Self {
+        self.logged = logged;
+        self
+    }
+
+    #[must_use]
+    pub fn progress(&self) -> OutputProgress {
+        let messages = self.messages.iter().map(|message| message.theirs.clone()).collect();
+        OutputProgress { first: self.first, messages }
+    }
+
+    /// What an event adds to the log. The last one completes the output.
+    /// Fails with `json_too_deep` or `too_many_parts`, naming the field.
+    pub fn push(&mut self, event: &StreamPayload) -> Result<Vec<Body>> {
+        let mut out = Vec::new();
+        match event {
+            StreamPayload::Values(update) => {
+                let is_end = update.status != RunStatus::Pending;
+                let values = read_json(update.values.clone())?;
+                self.values(values, update.messages.as_deref(), is_end, &mut out)?;
+            }
+            StreamPayload::Custom(update) => self.update(update, &mut out)?,
+            StreamPayload::Interrupt(_) => self.complete_all(&mut out),
+            StreamPayload::Error(_) => {}
+        }
+        out.retain_mut(|body| self.logged.passes(body));
+        Ok(out)
+    }
+
+    /// The state of the thread that a run has left, unless the log has it.
+    pub fn state(&mut self, state: Json) -> Option<Body> {
+        let mut body = Body::State(StateEvent::Values(state));
+        self.logged.passes(&mut body).then_some(body)
+    }
+
+    fn values(
+        &mut self,
+        values: Json,
+        messages: Option<&[wire::Message]>,
+        is_end: bool,
+        out: &mut Vec<Body>,
+    ) -> Result<()> {
+        let value = values.to_value();
+        let said = messages.map(Cow::Borrowed).or_else(|| {
+            let said = || messages_in(&value).map(Cow::Owned);
+            self.form.is_chat.then(said).flatten()
+        });
+        let has_said = said.is_some();
+        if let Some(said) = said {
+            self.say(&said, is_end, out)?;
+        }
+        if is_end {
+            self.complete_all(out);
+        }
+        let rest = match (self.form.is_chat, has_said) {
+            (true, true) => beyond_messages(&value),
+            (false, true) if self.is_last_text(&value, messages) => None,
+            _ => Some(values).filter(|_| is_end || !is_nothing(&value)),
+        };
+        let Some(rest) = rest else { return Ok(()) };
+        if is_end {
+            if !is_nothing(&rest.to_value()) || !has_said {
+                out.push(Body::Run(RunEvent::Result(rest)));
+            }
+        } else if self.output.as_ref() != Some(&rest) {
+            self.output = Some(rest.clone());
+            out.push(Body::State(StateEvent::Output(rest)));
+        }
+        Ok(())
+    }
+
+    /// Whether a value only repeats the last thing that was said, as servers of ours fill the place of a text in an output.
+    fn is_last_text(&self, value: &Value, messages: Option<&[wire::Message]>) -> bool {
+        let Some(last) = messages.and_then(|all| all.last()) else { return is_nothing(value) };
+        let text = last.content.to_text();
+        match value {
+            Value::String(said) => *said == text,
+            Value::Object(members) => {
+                members.is_empty()
+                    || (members.len() == 1 && members.values().all(|said| *said == *text))
+            }
+            _ => false,
+        }
+    }
+
+    fn say(&mut self, said: &[wire::Message], is_end: bool, out: &mut Vec<Body>) -> Result<()> {
+        let is_user = |message: &wire::Message| matches!(&*message.role, "user" | "human");
+        let first = *self
+            .first
+            .get_or_insert_with(|| said.iter().rposition(is_user).map_or(0, |last| last + 1));
+        let own: Vec<_> = said.iter().skip(first).filter(|it| !is_user(it)).collect();
+        for (place, message) in own.iter().enumerate() {
+            let theirs = message.id.clone();
+            let parts = self.parts_of(message)?;
+            let known = match &theirs {
+                Some(_) => self.messages.iter().rposition(|told| told.theirs == theirs),
+                None => Some(place).filter(|place| *place < self.messages.len()),
+            };
+            let comes_in_pieces =
+                known.and_then(|at| self.messages.get(at)).is_some_and(|told| told.comes_in_pieces);
+            let is_whole = is_end || (place + 1 < own.len() && !comes_in_pieces);
+            // Another version takes the place of what was told once it is whole.
+            let known = known.filter(|place| !is_whole || !self.is_replaced(*place, &parts));
+            let at = match known {
+                Some(place) => place,
+                None => self.begin(theirs, out),
+            };
+            if is_end {
+                self.add(at, &parts, out);
+            }
+            let Some(told) = self.messages.get_mut(at) else { continue };
+            told.grow(&parts, is_whole, out);
+            if is_whole {
+                told.complete(out);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells what came to a message after it was complete.
+    fn add(&mut self, at: usize, parts: &[Part], out: &mut Vec<Body>) {
+        let id = self.made_id(self.messages.get(at).and_then(|told| told.theirs.as_deref()));
+        let mut pieces = Vec::new();
+        let told = self.messages.get(at);
+        let added = told.and_then(|told| told.addition(id, parts, &mut pieces));
+        if let Some(mut added) = added {
+            let (message, role) = (added.id.clone(), self.role.clone());
+            out.push(Body::Message(MessageEvent::Started { message, role, times: None }));
+            out.append(&mut pieces);
+            added.complete(out);
+            self.messages.push(added);
+        }
+    }
+
+    fn is_replaced(&self, place: usize, parts: &[Part]) -> bool {
+        self.messages.get(place).is_some_and(|told| !told.is_complete && told.differs(parts))
+    }
+
+    /// Begins a message; those before it are complete.
+    fn begin(&mut self, theirs: Option<String>, out: &mut Vec<Body>) -> usize {
+        self.complete_all(out);
+        let id = self.id_of(theirs.as_deref());
+        self.messages.push(RemoteMessage::begin(id, theirs, &self.role, out));
+        self.messages.len() - 1
+    }
+
+    fn complete_all(&mut self, out: &mut Vec<Body>) {
+        self.messages.iter_mut().for_each(|told| told.complete(out));
+    }
+
+    /// The id here of the next message: that of a server of ours, or one made of the run and its place or id there.
+    fn id_of(&self, theirs: Option<&str>) -> MessageId {
+        let kept = theirs.filter(|_| self.form.ours.is_some());
+        if let Some(id) = kept.and_then(|id| MessageId::parse(id).ok()) {
+            return id;
+        }
+        self.made_id(theirs)
+    }
+
+    fn made_id(&self, theirs: Option<&str>) -> MessageId {
+        let name = format!("{} {}", self.messages.len(), theirs.unwrap_or_default());
+        MessageId::from_uuid(uuid::Uuid::new_v5(&self.run, name.as_bytes()))
+    }
+
+    fn parts_of(&self, message: &wire::Message) -> Result<Vec<Part>> {
+        let mut message = message.clone();
+        message.id = None;
+        if may_be_named(&message.role) {
+            message.role = "assistant".to_owned();
+        }
+        Ok(read_message(message, Timestamp::default(), "messages")?.parts)
+    }
+
+    fn update(&mut self, update: &CustomUpdate, out: &mut Vec<Body>) -> Result<()> {
+        let data = read_json(update.update.as_json().clone())?;
+        let Some(base) = &self.form.ours else {
+            let kind = update.kind.clone().unwrap_or_else(|| UPDATE.to_owned());
+            out.push(Body::State(StateEvent::Custom { kind, data }));
+            return Ok(());
+        };
+        if let Some(kind) = &update.kind {
+            let (kind, data) = (kind.clone(), unwrapped(kind, data));
+            out.push(Body::State(StateEvent::Custom { kind, data }));
+            return Ok(());
+        }
+        match event_in(&data.to_value()).map(|event| read_body(event.body, base)).transpose()? {
+            Some(Some(Body::Message(message))) => self.message(message, out),
+            Some(Some(body)) => out.push(body),
+            Some(None) | None => {
+                let kind = UPDATE.to_owned();
+                out.push(Body::State(StateEvent::Custom { kind, data }));
+            }
+        }
+        Ok(())
+    }
+
+    /// A piece of a message as a server of ours logged it. A user's message is an answer, and no output.
+    fn message(&mut self, message: MessageEvent, out: &mut Vec<Body>) {
+        let known = |id: &MessageId| self.messages.iter().position(|told| told.id == *id);
+        match message {
+            MessageEvent::Started { message, role, .. } if role.is_user() => {
+                self.of_users.insert(message);
+            }
+            MessageEvent::Started { message, .. } => {
+                if known(&message).is_none() {
+                    let theirs = Some(message.as_str().to_owned());
+                    let mut told = RemoteMessage::begin(message, theirs, &self.role, out);
+                    told.comes_in_pieces = true;
+                    self.messages.push(told);
+                }
+            }
+            MessageEvent::Delta { message, text } => {
+                if let Some(told) = known(&message).and_then(|at| self.messages.get_mut(at)) {
+                    told.delta(text, out);
+                }
+            }
+            MessageEvent::Part { message, part } => {
+                if let Some(told) = known(&message).and_then(|at| self.messages.get_mut(at)) {
+                    told.part(part, out);
+                }
+            }
+            MessageEvent::Completed { message } => {
+                if let Some(told) = known(&message).and_then(|at| self.messages.get_mut(at)) {
+                    told.complete(out);
+                }
+            }
+            thought @ MessageEvent::Thought { .. } => out.push(Body::Message(thought)),
+        }
+    }
+}
+
+/// What was said, by the values of an agent that takes and gives messages.
+fn messages_in(values: &Value) -> Option<Vec<wire::Message>> {
+    let said = |text: &str| vec![wire::Message::text("assistant", text)];
+    match values {
+        Value::String(text) => Some(said(text)),
+        Value::Object(members) => match (members.get("messages"), members.get("message")) {
+            (Some(messages), _) => serde_json::from_value(messages.clone()).ok(),
+            (None, Some(Value::String(text))) => Some(said(text)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// What values have beside messages.
+fn beyond_messages(values: &Value) -> Option<Json> {
+    let Value::Object(members) = values else { return None };
+    let is_said = |key: &str| matches!(key, "messages" | "message");
+    let rest: Map<String, Value> = members
+        .iter()
+        .filter(|(key, _)| !is_said(key))
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
+    (!rest.is_empty()).then(|| Json::from_value(&Value::Object(rest)))
+}
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(members) => members.is_empty(),
+        _ => false,
+    }
+}
+
+/// The event that a server of ours tells as an update.
+fn event_in(update: &Value) -> Option<Event> {
+    let Value::Object(members) = update else { return None };
+    let mut event = members.clone();
+    let kind = event.remove("kind")?;
+    event.insert("type".to_owned(), kind);
+    event.insert("id".to_owned(), "0".into());
+    event.insert("number".to_owned(), 0.into());
+    event.insert("at".to_owned(), "".into());
+    serde_json::from_value(Value::Object(event)).ok()
+}
+
+/// The data of an update that a server of ours had to put into an object.
+fn unwrapped(kind: &str, data: Json) -> Json {
+    let value = data.to_value();
+    let members = value.as_object().filter(|members| members.len() == 2);
+    match members.map(|members| (members.get("kind"), members.get("data"))) {
+        Some((Some(Value::String(named)), Some(inner))) if named == kind && !inner.is_object() => {
+            Json::from_value(inner)
+        }
+        _ => data,
+    }
+}
+
+#[cfg(test)]
+mod tests;

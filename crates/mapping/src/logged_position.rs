@@ -1,0 +1,131 @@
+//! How far the log of a run reaches whose agent is at work elsewhere.
+
+use std::collections::{HashMap, HashSet};
+
+use trilogue_domain::event::{InterruptEvent, MessageEvent, RunEvent, StateEvent};
+use trilogue_domain::{Body, Json, MessageId, Role};
+
+/// How much of a remote run's output is in the log: what is read again is left out up to there.
+///
+/// Each message has a place of its own, so that messages may come again in another order among each other and among the rest; the pieces of one message come in their order.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LoggedPosition {
+    /// Places in the messages; what is no piece of any has one place together.
+    places: HashMap<Option<MessageId>, LoggedCount>,
+    /// What replaces what came before it: output and state.
+    output: Option<Json>,
+    values: Option<Json>,
+    has_result: bool,
+    /// Whether the agent has started: earlier messages are input.
+    begun: bool,
+    of_users: HashSet<MessageId>,
+    /// Messages that have begun and are not complete, oldest first.
+    open: Vec<(MessageId, Role)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct LoggedCount {
+    /// Bodies that are no piece of text.
+    bodies: u64,
+    /// Bytes of text after the last of them.
+    text: usize,
+}
+
+// === impl LoggedPosition ===
+
+impl LoggedPosition {
+    /// Counts the next event of the run's log, from its first on.
+    pub fn push(&mut self, body: &Body) {
+        match body {
+            Body::Run(RunEvent::Started) => self.begun = true,
+            Body::Run(RunEvent::Result(_)) => self.has_result = true,
+            Body::State(StateEvent::Output(output)) => self.output = Some(output.clone()),
+            Body::State(StateEvent::Values(values)) => self.values = Some(values.clone()),
+            Body::Interrupt(InterruptEvent::RuleApplied { .. }) => self.count(body),
+            Body::Run(_) | Body::Interrupt(_) | Body::Thread(_) => {}
+            _ if !self.begun => {}
+            Body::Message(message) => self.message(message, body),
+            Body::Tool(_) | Body::State(_) | Body::Opaque => self.count(body),
+        }
+    }
+
+    /// The messages of the agent that are not complete, oldest first.
+    pub fn open(&self) -> impl Iterator<Item = (&MessageId, &Role)> {
+        self.open.iter().map(|(message, role)| (message, role))
+    }
+
+    /// Whether a body that is read again comes after this position; text that reaches beyond it is cut.
+    pub(crate) fn passes(&mut self, body: &mut Body) -> bool {
+        match body {
+            Body::Run(RunEvent::Result(_)) => return !std::mem::take(&mut self.has_result),
+            Body::State(StateEvent::Output(output)) => {
+                return self.output.take_if(|known| known == output).is_none();
+            }
+            Body::State(StateEvent::Values(values)) => {
+                return self.values.take_if(|known| known == values).is_none();
+            }
+            _ => {}
+        }
+        let Some(place) = self.places.get_mut(&message_of(body)) else { return true };
+        place.passes(body)
+    }
+
+    fn message(&mut self, message: &MessageEvent, body: &Body) {
+        match message {
+            MessageEvent::Started { message, role, .. } if role.is_user() => {
+                self.of_users.insert(message.clone());
+            }
+            MessageEvent::Started { message, role, .. } => {
+                self.open.push((message.clone(), role.clone()));
+            }
+            MessageEvent::Completed { message } => self.open.retain(|(open, _)| open != message),
+            MessageEvent::Delta { .. }
+            | MessageEvent::Part { .. }
+            | MessageEvent::Thought { .. } => {}
+        }
+        if message.message().is_none_or(|id| !self.of_users.contains(id)) {
+            self.count(body);
+        }
+    }
+
+    fn count(&mut self, body: &Body) {
+        let place = self.places.entry(message_of(body)).or_default();
+        match body {
+            Body::Message(MessageEvent::Delta { text, .. }) => place.text += text.len(),
+            _ => (place.bodies, place.text) = (place.bodies + 1, 0),
+        }
+    }
+}
+
+fn message_of(body: &Body) -> Option<MessageId> {
+    match body {
+        Body::Message(message) => message.message().cloned(),
+        _ => None,
+    }
+}
+
+// === impl LoggedCount ===
+
+impl LoggedCount {
+    fn passes(&mut self, body: &mut Body) -> bool {
+        if let Body::Message(MessageEvent::Delta { text, .. }) = body {
+            if self.bodies > 0 {
+                return false;
+            }
+            let known = std::mem::take(&mut self.text);
+            if known >= text.len() {
+                self.text = known - text.len();
+                return known == 0;
+            }
+            // A log that was not made from this run may end inside a character.
+            if known > 0 {
+                *text = text.get(known..).unwrap_or_default().into();
+            }
+            return true;
+        }
+        self.text = if self.bodies > 0 { self.text } else { 0 };
+        let is_known = self.bodies > 0;
+        self.bodies = self.bodies.saturating_sub(1);
+        !is_known
+    }
+}

@@ -1,0 +1,92 @@
+//! Events of our own face, back into the vocabulary.
+
+use std::sync::Arc;
+
+use trilogue_domain as domain;
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{InterruptEvent, MessageEvent, StateEvent, ToolEvent, ToolStatus};
+use trilogue_domain::{Body, MessageId, Role};
+use trilogue_wire::native::{ContentEncoding, EventBody, InputPart, Part};
+
+use super::{input, read_json};
+
+/// What an agent did, by an event of its run; `None` for an event that is about the run, the thread or a question, and for one of a type that is not known here.
+/// Large content is a link: `base` is the address of the server that has it, without a slash at its end.
+/// Fails with `invalid_id`, `json_too_deep`, `invalid_request`.
+pub fn read_body(event: EventBody, base: &str) -> Result<Option<Body>> {
+    Ok(Some(match event {
+        EventBody::MessageStarted(started) => Body::Message(MessageEvent::Started {
+            message: MessageId::parse(&started.message_id)?,
+            role: Role::from_text(&started.role).unwrap_or(Role::Agent),
+            times: None,
+        }),
+        EventBody::MessageDelta(delta) => Body::Message(MessageEvent::Delta {
+            message: MessageId::parse(&delta.message_id)?,
+            text: delta.text.into(),
+        }),
+        EventBody::MessagePart(part) => Body::Message(MessageEvent::Part {
+            message: MessageId::parse(&part.message_id)?,
+            part: read_part(part.part, base)?,
+        }),
+        EventBody::MessageCompleted(completed) => Body::Message(MessageEvent::Completed {
+            message: MessageId::parse(&completed.message_id)?,
+        }),
+        EventBody::MessageThought(thought) => {
+            Body::Message(MessageEvent::Thought { text: thought.text.into() })
+        }
+        EventBody::ToolStarted(started) => Body::Tool(ToolEvent::Started {
+            call: started.call_id,
+            tool: started.tool,
+            title: started.title,
+            input: started.input.map(read_json).transpose()?,
+            message: started.message_id.map(|id| MessageId::parse(&id)).transpose()?,
+        }),
+        EventBody::ToolUpdated(updated) => Body::Tool(ToolEvent::Updated {
+            call: updated.call_id,
+            content: updated
+                .content
+                .into_iter()
+                .map(|part| read_part(part, base))
+                .collect::<Result<_>>()?,
+        }),
+        EventBody::ToolEnded(ended) => Body::Tool(ToolEvent::Ended {
+            call: ended.call_id,
+            status: match ended.status.as_str() {
+                "failed" => ToolStatus::Failed,
+                _ => ToolStatus::Completed,
+            },
+            output: ended.output.map(read_json).transpose()?,
+        }),
+        EventBody::InterruptRuleApplied(applied) => Body::Interrupt(InterruptEvent::RuleApplied {
+            rule: applied.rule,
+            allowed: applied.allowed,
+        }),
+        EventBody::StatePlan(plan) => {
+            let entry = |entry: trilogue_wire::native::PlanEntry| domain::event::PlanEntry {
+                content: entry.content,
+                status: entry.status,
+            };
+            Body::State(StateEvent::Plan(plan.entries.into_iter().map(entry).collect()))
+        }
+        EventBody::StateCustom(custom) => {
+            Body::State(StateEvent::Custom { kind: custom.kind, data: read_json(custom.data)? })
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn read_part(part: Part, base: &str) -> Result<domain::Part> {
+    let link = part.blob.map(|blob| format!("{base}{}", blob.url));
+    let encoding = part.content_encoding.filter(|it| *it == ContentEncoding::Base64);
+    let given = InputPart {
+        content_type: Some(part.content_type),
+        content: part.content,
+        content_encoding: encoding,
+        content_url: part.content_url.or(link),
+        name: part.name,
+        metadata: part.metadata,
+        extra: part.extra,
+    };
+    let mut parts = input::parts(vec![given])?;
+    Ok(parts.pop().unwrap_or_else(|| domain::Part::text(Arc::<str>::from(""))))
+}

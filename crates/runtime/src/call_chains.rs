@@ -1,0 +1,104 @@
+//! Child runs: those that another run's agent called.
+//!
+//! A child lasts no longer than the turn that called it. Its caller is remembered here, in memory: a child that is loaded without one is cancelled.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use async_trait::async_trait;
+use trilogue_domain::error::Result;
+use trilogue_domain::{
+    AgentName, Answer, Code, Error, InterruptId, Json, Principal, RunKey, ThreadKey, lock,
+};
+
+use crate::request::{ChildOf, RunRequest, Submitted};
+
+/// What a call needs of the layer above owners.
+#[async_trait]
+pub(crate) trait SubmitChild: Send + Sync + fmt::Debug {
+    /// As [`crate::Runtime::submit`].
+    async fn submit(&self, by: &Principal, new: RunRequest, child: ChildOf) -> Result<Submitted>;
+
+    /// As [`crate::Runtime::answer_with`].
+    async fn answer(
+        &self,
+        by: &Principal,
+        interrupt: InterruptId,
+        answer: Answer,
+        extra: Option<Json>,
+    ) -> Result<()>;
+}
+
+/// The callers of the child runs whose callers still wait for them.
+#[derive(Debug, Default)]
+pub(crate) struct CallChains {
+    by_child: Mutex<HashMap<RunKey, Arc<[CallingRun]>>>,
+    submit: OnceLock<Arc<dyn SubmitChild>>,
+}
+
+/// One run of the chain that led to a child.
+#[derive(Clone, Debug)]
+pub(crate) struct CallingRun {
+    pub(crate) run: RunKey,
+    pub(crate) agent: AgentName,
+    pub(crate) thread: ThreadKey,
+}
+
+/// Keeps a child's caller known.
+#[derive(Debug)]
+pub(crate) struct ChainGuard {
+    chains: Arc<CallChains>,
+    child: RunKey,
+}
+
+// === impl CallChains ===
+
+impl CallChains {
+    pub(crate) fn submit_with(&self, submit: Arc<dyn SubmitChild>) {
+        if self.submit.set(submit).is_err() {
+            tracing::error!("a second taker of calls was handed in and is not used");
+        }
+    }
+
+    pub(crate) fn port(&self) -> Result<&Arc<dyn SubmitChild>> {
+        self.submit
+            .get()
+            .ok_or_else(|| Error::new(Code::Internal, "nothing here takes calls of other agents"))
+    }
+
+    pub(crate) fn has_caller(&self, child: RunKey) -> bool {
+        lock(&self.by_child).contains_key(&child)
+    }
+
+    /// The runs that led to this one, the first caller first; empty for a run that no agent called.
+    pub(crate) fn callers(&self, child: RunKey) -> Arc<[CallingRun]> {
+        lock(&self.by_child).get(&child).cloned().unwrap_or_default()
+    }
+
+    /// Notes the chain of a child. Fails with `overloaded` when its caller, the last of the chain, has `most` children.
+    pub(crate) fn note(
+        self: &Arc<Self>,
+        child: RunKey,
+        chain: Arc<[CallingRun]>,
+        most: usize,
+    ) -> Result<ChainGuard> {
+        let caller = |chain: &Arc<[CallingRun]>| chain.last().map(|caller| caller.run);
+        let mut by_child = lock(&self.by_child);
+        let siblings = by_child.values().filter(|other| caller(other) == caller(&chain)).count();
+        if siblings >= most {
+            let message = format!("{siblings} calls of the run have not ended; {most} is the most");
+            return Err(Error::new(Code::Overloaded, message).hint("await one of them first"));
+        }
+        by_child.insert(child, chain);
+        Ok(ChainGuard { chains: Arc::clone(self), child })
+    }
+}
+
+// === impl ChainGuard ===
+
+impl Drop for ChainGuard {
+    fn drop(&mut self) {
+        lock(&self.chains.by_child).remove(&self.child);
+    }
+}

@@ -1,0 +1,39 @@
+//! The runtime takes the calls of its runs' agents.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Answer, InterruptId, Json, Principal};
+
+use crate::call_chains::SubmitChild;
+use crate::handle::{Runtime, WeakRuntime};
+use crate::owner::stopped;
+use crate::request::{AnswerTo, ChildOf, RunRequest, Submitted};
+
+// === impl Runtime ===
+
+impl Runtime {
+    /// Lets agents call each other.
+    pub(crate) fn take_calls(&self) {
+        self.services().call_chains.submit_with(Arc::new(self.downgrade()));
+    }
+}
+
+#[async_trait]
+impl SubmitChild for WeakRuntime {
+    async fn submit(&self, by: &Principal, new: RunRequest, child: ChildOf) -> Result<Submitted> {
+        self.upgrade().ok_or_else(stopped)?.submit_child(by, new, child).await
+    }
+
+    async fn answer(
+        &self,
+        by: &Principal,
+        interrupt: InterruptId,
+        answer: Answer,
+        extra: Option<Json>,
+    ) -> Result<()> {
+        let runtime = self.upgrade().ok_or_else(stopped)?;
+        runtime.answer_with(by, AnswerTo::Interrupt(interrupt), answer, extra).await.map(drop)
+    }
+}

@@ -1,0 +1,163 @@
+//! Follows a child run beside its caller: ends it with the caller, and passes its questions up.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::{oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{Body, InterruptEvent, RunEvent};
+use trilogue_domain::{Code, Error, Event, InterruptId, Resolution};
+use trilogue_store::rows::RunRow;
+
+use super::log::ChildLog;
+use super::question::pass_up;
+use crate::call_chains::ChainGuard;
+use crate::context::SharedRun;
+use crate::owner::{Envelope, stopped};
+use crate::request::Settled;
+use crate::services::Services;
+use crate::step::Command;
+
+pub(super) struct ChildSupervisor {
+    pub(super) shared: Arc<SharedRun>,
+    pub(super) row: RunRow,
+    pub(super) chain: ChainGuard,
+    pub(super) passes_questions_up: bool,
+    /// The caller has dropped the call.
+    pub(super) dropped: CancellationToken,
+    /// Why the child's log has no end.
+    pub(super) failed: watch::Sender<Option<Error>>,
+}
+
+/// The questions of the child that its caller's run asks.
+#[derive(Default)]
+struct Questions {
+    passing: FuturesUnordered<BoxFuture<'static, ()>>,
+    /// Where the one that passes a question up is told of its end.
+    ends: HashMap<InterruptId, oneshot::Sender<Resolution>>,
+}
+
+/// Asks a child run to stop; one that has ended stays as it is.
+pub(super) async fn cancel(
+    services: &Arc<Services>,
+    row: &RunRow,
+    reason: Option<Code>,
+) -> Result<()> {
+    let (reply, done) = oneshot::channel();
+    let command = Box::new(Command::Cancel { run: row.key, reason, roll_back: false });
+    services.send(row.thread, Envelope::Change { command, reply }).await?;
+    match done.await.map_err(|_| stopped())? {
+        Err(error) if error.code() != Code::RunEnded => Err(error),
+        _ => Ok(()),
+    }
+}
+
+// === impl ChildSupervisor ===
+
+impl ChildSupervisor {
+    pub(super) async fn supervise(self, settled: Settled) {
+        let Self { shared, row, chain, passes_questions_up, dropped, failed } = self;
+        let mut log = ChildLog::of(&shared.store, &row);
+        let mut questions = Questions::default();
+        let mut settled = settled.0;
+        let mut is_settled = false;
+        let failure = loop {
+            tokio::select! {
+                biased;
+                event = log.next() => match event {
+                    Ok(Some(event)) => {
+                        if passes_questions_up {
+                            questions.take(&shared, &row, &event);
+                        }
+                        if is_settled && matches!(event.body, Body::Run(RunEvent::Resumed)) {
+                            let (reply, next) = oneshot::channel();
+                            settled = settled_next(&shared.services, &row, reply, next);
+                            is_settled = false;
+                        }
+                    }
+                    Ok(None) => break None,
+                    Err(error) => break Some(error),
+                },
+                () = caller_is_gone(&shared, &dropped) => {
+                    if let Err(error) = cancel(&shared.services, &row, Some(Code::ParentEnded)).await {
+                        // Its owner cancels it when it is loaded: nobody is known to have called it then.
+                        tracing::info!(run = %row.id, %error, "a child run could not be cancelled yet");
+                    }
+                    break None;
+                }
+                outcome = &mut settled, if !is_settled => match outcome {
+                    Ok(Err(error)) => break Some(error),
+                    Ok(Ok(_)) | Err(_) => is_settled = true,
+                },
+                Some(()) = questions.passing.next() => {}
+            }
+        };
+        drop(chain);
+        if failure.is_some() {
+            failed.send_replace(failure);
+        }
+    }
+}
+
+/// Resolves when the calling run was asked to stop or has ended, or its agent dropped the call.
+async fn caller_is_gone(shared: &SharedRun, dropped: &CancellationToken) {
+    tokio::select! {
+        () = shared.cancelled() => {}
+        () = shared.ended() => {}
+        () = dropped.cancelled() => {}
+    }
+}
+
+type SettledRun = oneshot::Receiver<Result<RunRow>>;
+
+/// Waits for the child's next question or its end.
+fn settled_next(
+    services: &Arc<Services>,
+    row: &RunRow,
+    reply: oneshot::Sender<Result<RunRow>>,
+    next: SettledRun,
+) -> SettledRun {
+    let (services, row) = (Arc::clone(services), row.clone());
+    tokio::spawn(async move {
+        let (told, settled) = oneshot::channel();
+        let request = Envelope::Settled { run: row.key, reply: told };
+        let sent = services.send(row.thread, request).await;
+        drop(services);
+        let outcome = match sent {
+            Ok(()) => settled.await.unwrap_or_else(|_| Err(stopped())),
+            Err(error) => Err(error),
+        };
+        drop(reply.send(outcome.map(|settled| settled.unwrap_or(row))));
+    });
+    next
+}
+
+// === impl Questions ===
+
+impl Questions {
+    fn take(&mut self, shared: &Arc<SharedRun>, row: &RunRow, event: &Event) {
+        match &event.body {
+            Body::Interrupt(InterruptEvent::Raised(question)) => {
+                let (end, ended) = oneshot::channel();
+                self.ends.insert(question.id.clone(), end);
+                let question = (**question).clone();
+                self.passing.push(Box::pin(pass_up(
+                    Arc::clone(shared),
+                    row.clone(),
+                    question,
+                    ended,
+                )));
+            }
+            Body::Interrupt(InterruptEvent::Resolved { interrupt, resolution }) => {
+                if let Some(end) = self.ends.remove(interrupt) {
+                    // Nobody listens when the answer came from above.
+                    drop(end.send(resolution.clone()));
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What goes wrong between this server and another one: the run ends as it can be known to, the log has what was said once, and the thread stays usable.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use trilogue_testkit::faulty_server::{FaultyServer, ServerFault};
+use trilogue_testkit::foreign::ForeignServer;
+use trilogue_testkit::{Client, Folder, Server, until};
+
+use crate::bridge_communication::{behind, start_with};
+use crate::kill_rounds::stop;
+use crate::{events, run_of};
+
+/// How long a run may take whose server stays away.
+const LIMIT: Duration = Duration::from_secs(90);
+const ANSWER: &str = "Howdy, partner!";
+
+/// A server in front of one agent, which is served as `far_NAME`.
+async fn in_front(dir: &Folder, url: &str, name: &str) -> Server {
+    start_with(dir, behind("agent-communication", url, &[name])).await
+}
+
+async fn begin(client: &Client, agent: &str, thread: &str, prompt: &str) -> String {
+    let body = run_of(agent, thread, &json!(prompt), "async");
+    client.post("/api/v1/runs", &body).await.unwrap().ok().unwrap()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+async fn status_of(client: &Client, run: &str) -> Value {
+    client.get(&format!("/api/v1/runs/{run}")).await.unwrap().ok().unwrap()
+}
+
+/// The run once it has this status, or any in which it has ended.
+async fn settled(client: &Client, run: &str, status: &str) -> Value {
+    let ended = ["completed", "failed", "cancelled", "timed_out"];
+    until(&format!("the run to be {status}"), LIMIT, || async {
+        let run = status_of(client, run).await;
+        let now = run["status"].as_str().unwrap_or_default();
+        (now == status || ended.contains(&now)).then_some(run)
+    })
+    .await
+    .unwrap()
+}
+
+/// What the agent said in a run, by its log.
+async fn said(client: &Client, thread: &str, run: &str) -> String {
+    let mut text = String::new();
+    for event in events(client, thread).await.unwrap() {
+        let is_of_agent = event["run_id"] == run && event["type"] == "message.delta";
+        if let Some(piece) = event["text"].as_str().filter(|_| is_of_agent) {
+            text.push_str(piece);
+        }
+    }
+    text
+}
+
+/// Plays a fault on a thread of its own, then a run without one.
+async fn play(
+    client: Client,
+    far: Arc<FaultyServer>,
+    fault: ServerFault,
+) -> (ServerFault, Value, String) {
+    let thread = format!("thread-{fault:?}");
+    let run = begin(&client, "far_faulty", &thread, &fault.prompt()).await;
+    match fault {
+        ServerFault::Stall | ServerFault::Break | ServerFault::Amnesia => {
+            until("its first words", LIMIT, || async {
+                (!said(&client, &thread, &run).await.is_empty()).then_some(())
+            })
+            .await
+            .unwrap();
+            if fault == ServerFault::Stall {
+                client.post(&format!("/api/v1/runs/{run}/cancel"), &json!({})).await.unwrap();
+            } else {
+                far.break_connections();
+            }
+        }
+        ServerFault::ResumeFails => {
+            settled(&client, &run, "interrupted").await;
+            let answer = json!({ "message": [{ "content_type": "text/plain", "content": "go" }] });
+            let path = format!("/api/v1/runs/{run}/answer");
+            client.post(&path, &answer).await.unwrap().ok().unwrap();
+        }
+        _ => {}
+    }
+    let ended = settled(&client, &run, "completed").await;
+    let words = said(&client, &thread, &run).await;
+    let next = begin(&client, "far_faulty", &thread, &ServerFault::None.prompt()).await;
+    let after = settled(&client, &next, "completed").await;
+    assert_eq!(after["status"], "completed", "after {fault:?}: {after}");
+    assert_eq!(said(&client, &thread, &next).await, ANSWER, "after {fault:?}");
+    let all = events(&client, &thread).await.unwrap();
+    let numbers: Vec<u64> = all.iter().filter_map(|event| event["number"].as_u64()).collect();
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{fault:?}: {numbers:?}");
+    (fault, ended, words)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_fault_ends_one_run_and_harms_nothing_else() {
+    let dir = Folder::new().unwrap();
+    let far = Arc::new(FaultyServer::start().await.unwrap());
+    let server = in_front(&dir, &far.url(), "faulty").await;
+    let mut players = JoinSet::new();
+    for fault in ServerFault::ALL {
+        players.spawn(play(server.client(), Arc::clone(&far), fault));
+    }
+    while let Some(player) = players.join_next().await {
+        let (fault, run, words) = player.unwrap();
+        let code = run["outcome"]["error"]["code"].as_str();
+        let ended = (run["status"].as_str().unwrap(), code, &*words);
+        let (begun, cancelled) = far.count(fault);
+        // A run that cannot be followed to its end is cancelled there, where it has a name.
+        let (expected, is_cancelled) = match fault {
+            ServerFault::None
+            | ServerFault::Break
+            | ServerFault::Duplicates
+            | ServerFault::Disorder
+            | ServerFault::UnknownEvent => (("completed", None, ANSWER), false),
+            ServerFault::Stall => (("cancelled", None, "Howdy, "), true),
+            ServerFault::Amnesia => (("failed", Some("agent_lost"), "Howdy, "), true),
+            ServerFault::Garbage | ServerFault::ResumeFails => {
+                (("failed", Some("agent_lost"), ""), true)
+            }
+            ServerFault::Oversize => (("failed", Some("agent_failed"), ""), true),
+            ServerFault::BeginFails | ServerFault::Page | ServerFault::Empty => {
+                (("failed", Some("agent_lost"), ""), false)
+            }
+        };
+        assert_eq!(ended, expected, "{fault:?}: {run}");
+        assert_eq!(cancelled > 0, is_cancelled, "{fault:?}");
+        // The request was sent once, whatever came of it: it may have been taken.
+        assert!(begun == 1 || fault == ServerFault::None, "{fault:?}: {begun}");
+    }
+    stop(server).await;
+}
+
+/// The other server is killed while its agent works.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_dies_loses_its_run_and_no_word() {
+    let dir = Folder::new().unwrap();
+    let far = ForeignServer::communication().await.unwrap();
+    let server = in_front(&dir, &far.url(), "words").await;
+    let client = server.client();
+    let run = begin(&client, "far_words", "t", "slow").await;
+    until("some words", LIMIT, || async {
+        (said(&client, "t", &run).await.len() > 20).then_some(())
+    })
+    .await
+    .unwrap();
+    let far = far.kill().await.unwrap();
+    let ended = settled(&client, &run, "failed").await;
+    assert_eq!(ended["outcome"]["error"]["code"], "agent_lost", "{ended}");
+    assert!(ended["outcome"]["error"]["data"]["run_id"].is_string(), "{ended}");
+    let words = said(&client, "t", &run).await;
+    assert!(words.split_whitespace().all(|word| word == "tick"), "{words}");
+    // It comes back with an empty memory, at the same address. Until that is noticed, runs are refused.
+    let _far = far.start_again().await.unwrap();
+    let next = until("the agent to be back", LIMIT, || async {
+        let run = begin(&client, "far_words", "t", "say:back").await;
+        let ended = settled(&client, &run, "completed").await;
+        if ended["status"] == "completed" {
+            return Some(run);
+        }
+        assert_eq!(ended["outcome"]["error"]["code"], "peer_unavailable", "{ended}");
+        None
+    });
+    assert_eq!(said(&client, "t", &next.await.unwrap()).await, "back");
+    stop(server).await;
+}

@@ -1,0 +1,333 @@
+//! Agents behind another server of the Agent Connect Protocol, used through the faces of this one.
+
+use serde_json::{Value, json};
+use trilogue_testkit::foreign::{Conformance, ConformanceOptions};
+use trilogue_testkit::wait_only_server::WaitOnlyServer;
+use trilogue_testkit::{Client, Folder, Server, until};
+
+use crate::bridge_communication::{
+    LIMIT, behind, cancel_both, communicate, message, start_with, status_of, texts,
+};
+use crate::kill_rounds::stop;
+use crate::{events, run_of};
+
+/// A server in front of agents that the official suites expect.
+async fn in_front(dir: &Folder, far: &Conformance) -> Server {
+    let agents = [
+        "echo",
+        "slow_echo",
+        "awaiter",
+        "mime_types",
+        "failer",
+        "history_echo",
+        "counter",
+        "org.agntcy.echo",
+    ];
+    start_with(dir, behind("agent-connect", &far.url(), &agents)).await
+}
+
+async fn far(dir: &Folder) -> Conformance {
+    Conformance::start(dir.path(), ConformanceOptions::connect("memory:", "/connect"))
+        .await
+        .unwrap()
+}
+
+async fn run(client: &Client, agent: &str, thread: &str, input: Value) -> Value {
+    let body = run_of(agent, thread, &input, "wait");
+    client.post("/api/v1/runs", &body).await.unwrap().ok().unwrap()
+}
+
+async fn ended(client: &Client, run: &str) -> Value {
+    until("the run to end", LIMIT, || async {
+        let run = client.get(&format!("/api/v1/runs/{run}")).await.unwrap().ok().unwrap();
+        (run["ended_at"] != Value::Null).then_some(run)
+    })
+    .await
+    .unwrap()
+}
+
+/// Answers the question that is pending.
+async fn answer(client: &Client, answer: &Value) {
+    let pending = client.get("/api/v1/interrupts?pending=true").await.unwrap().ok().unwrap();
+    let question = pending["items"][0]["id"].as_str().unwrap();
+    let path = format!("/api/v1/interrupts/{question}/answer");
+    client.post(&path, answer).await.unwrap().ok().unwrap();
+}
+
+async fn of_type(client: &Client, thread: &str, kind: &str) -> Vec<Value> {
+    let all = events(client, thread).await.unwrap();
+    all.into_iter().filter(|event| event["type"] == kind).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_elsewhere_answers_as_if_it_were_here() {
+    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let far = far(&there).await;
+    let server = in_front(&here, &far).await;
+    let client = server.client();
+
+    let run = communicate(&client, "far_echo", json!([message("Howdy!")])).await;
+    assert_eq!(
+        (run["status"].as_str(), texts(&run)),
+        (Some("completed"), vec!["Howdy!".to_owned()])
+    );
+    assert_eq!(run["output"][0]["role"], "agent/far_echo");
+
+    let body = json!({ "agent_id": "far_echo", "input": { "message": "Hello" } });
+    let waited = client.post("/connect/runs/wait", &body).await.unwrap().ok().unwrap();
+    assert_eq!(waited["output"]["values"]["message"], "Hello", "{waited}");
+
+    let input = json!({ "message": "x" });
+    let body = |agent: &str| json!({ "agent_id": agent, "input": input });
+    let direct = far.client().post("/connect/runs/wait", &body("mime_types")).await.unwrap();
+    let direct = direct.ok().unwrap();
+    let waited = client.post("/connect/runs/wait", &body("far_mime_types")).await.unwrap();
+    let waited = waited.ok().unwrap();
+    let content = |waited: &Value| waited["output"]["messages"][0]["content"].clone();
+    assert!(content(&direct).as_array().is_some_and(|blocks| blocks.len() > 1), "{direct}");
+    assert_eq!(content(&waited), content(&direct));
+
+    let run = communicate(&client, "far_failer", json!([message("x")])).await;
+    assert_eq!(run["status"], "failed");
+    let manifest = client.get("/communication/agents/far_echo").await.unwrap().ok().unwrap();
+    assert!(manifest["description"].as_str().is_some_and(|it| !it.is_empty()), "{manifest}");
+    stop(server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_elsewhere_goes_on_with_its_thread() {
+    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let far = far(&there).await;
+    let server = in_front(&here, &far).await;
+    let client = server.client();
+    // Begun by an agent that is here: what was said is handed over.
+    run(&client, "echo", "talk", json!("one")).await;
+    run(&client, "far_history_echo", "talk", json!("two")).await;
+    let third = run(&client, "far_history_echo", "talk", json!("three")).await;
+    let said = third.to_string();
+    for text in ["one", "two", "three"] {
+        assert!(said.contains(text), "{text}: {said}");
+    }
+    let runs = far.client().get("/api/v1/runs").await.unwrap().ok().unwrap();
+    let threads: Vec<_> =
+        runs["items"].as_array().unwrap().iter().map(|it| &it["thread_id"]).collect();
+    assert_eq!((threads.len(), threads[0]), (2, threads[1]), "{runs}");
+    stop(server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_with_schemas_has_its_values_updates_state_and_configuration_here() {
+    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let far = far(&there).await;
+    let server = in_front(&here, &far).await;
+    let client = server.client();
+    for (count, total) in [(3, 3), (2, 5)] {
+        let counted = run(&client, "far_counter", "sum", json!({ "count": count })).await;
+        assert_eq!(counted["result"], json!({ "count": count }), "{counted}");
+        let thread = client.get("/connect/threads/sum").await.unwrap().ok().unwrap();
+        assert_eq!(thread["values"], json!({ "total": total }));
+    }
+    let steps = of_type(&client, "sum", "state.custom").await;
+    let steps: Vec<_> = steps.iter().map(|step| (&step["kind"], &step["data"]["step"])).collect();
+    let step = json!("step");
+    let expected = [1, 2, 3, 1, 2].map(|number| (step.clone(), json!(number)));
+    assert!(
+        steps.iter().copied().eq(expected.iter().map(|(kind, number)| (kind, number))),
+        "{steps:?}"
+    );
+
+    let refused = run_of("far_counter", "sum", &json!({ "count": "many" }), "wait");
+    let refused = client.post("/api/v1/runs", &refused).await.unwrap();
+    assert_eq!((refused.status, refused.code().as_str()), (422, "invalid_input"));
+
+    let said = json!({ "messages": [{ "type": "human", "content": "hi" }] });
+    let body = json!({
+        "agent_id": "far_org_agntcy_echo", "input": said,
+        "config": { "configurable": { "to_upper": true } },
+    });
+    let waited = client.post("/connect/runs/wait", &body).await.unwrap().ok().unwrap();
+    assert_eq!(waited["output"]["values"]["messages"][1]["content"], "HI", "{waited}");
+    stop(server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_question_asked_elsewhere_is_answered_from_another_protocol_after_a_restart() {
+    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let far = start_with(&there, String::new()).await;
+    let token = here.path().join("token");
+    std::fs::write(&token, far.token()).unwrap();
+    let url = format!("http://{}/connect", far.home().address());
+    let settings = format!(
+        "{}token_file = {token:?}\n",
+        behind("agent-connect", &url, &["org.agntcy.mailcomposer"]).trim_end().to_owned() + "\n",
+    );
+    let server = start_with(&here, settings).await;
+    let mail = json!({ "message": "Write to bob@example.com about lunch" });
+    let agent = "far_org_agntcy_mailcomposer";
+    let waiting = run(&server.client(), agent, "mail", mail).await;
+    assert_eq!(waiting["interrupts"][0]["kind"], "mail_send_approval", "{waiting}");
+
+    let server = server.kill().await.unwrap().start().await.unwrap();
+    let client = server.client();
+    answer(&client, &json!({ "value": { "approved": true } })).await;
+    let run_id = waiting["id"].as_str().unwrap();
+    let sent = ended(&client, run_id).await;
+    assert!(sent["result"]["message"].as_str().is_some_and(|it| it.contains("Lunch")), "{sent}");
+    // The agent has seen this run: nothing of it is told again.
+    let state = &of_type(&client, "mail", "state.values").await[0]["values"]["messages"];
+    run(&client, agent, "mail", json!({ "message": "Write to bob@example.com about tea" })).await;
+    answer(&client, &json!({ "value": { "approved": false } })).await;
+    let next = until("the next state", LIMIT, || async {
+        of_type(&client, "mail", "state.values")
+            .await
+            .pop()
+            .filter(|it| it["values"]["messages"] != *state)
+    });
+    let next = next.await.unwrap()["values"]["messages"].as_array().unwrap().len();
+    assert!(next > state.as_array().unwrap().len());
+    stop(server).await;
+    stop(far).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_is_asked_for_and_given_and_the_conversation_goes_on() {
+    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let far = far(&there).await;
+    let server = in_front(&here, &far).await;
+    let waiting = communicate(&server.client(), "far_awaiter", json!([message("x")])).await;
+    assert_eq!(waiting["status"], "awaiting", "{waiting}");
+    let server = server.kill().await.unwrap().start().await.unwrap();
+    let client = server.client();
+    answer(&client, &json!({ "text": "go on" })).await;
+    let run = waiting["run_id"].as_str().unwrap();
+    ended(&client, run).await;
+    assert!(!texts(&status_of(&client, run).await).is_empty());
+    // The agent has seen that run, which went on after the restart: it is not told of it again.
+    let body = json!({
+        "agent_name": "far_awaiter", "session_id": waiting["session_id"], "input": [message("y")],
+        "mode": "sync",
+    });
+    client.post("/communication/runs", &body).await.unwrap().ok().unwrap();
+    let runs = far.client().get("/api/v1/runs").await.unwrap().ok().unwrap();
+    let threads: Vec<_> =
+        runs["items"].as_array().unwrap().iter().map(|it| &it["thread_id"]).collect();
+    assert_eq!((threads.len(), threads[0]), (2, threads[1]), "{runs}");
+    let heard = events(&far.client(), threads[0].as_str().unwrap()).await.unwrap();
+    let heard = heard.iter().filter(|event| event["part"]["content"] == "x").count();
+    assert_eq!(heard, 1, "the agent was told again what it knows");
+    stop(server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_cancels_here_cancels_there() {
+    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let far = far(&there).await;
+    let server = in_front(&here, &far).await;
+    let client = server.client();
+    cancel_both(&client, async |is_at_work| {
+        let far = far.client();
+        let count = async |status: &str| {
+            let path = format!("/api/v1/runs?status={status}");
+            let list = far.get(&path).await.unwrap().ok().unwrap();
+            list["items"].as_array().map_or(0, Vec::len)
+        };
+        match is_at_work {
+            true => (count("interrupted").await, count("running").await) == (1, 1),
+            false => count("cancelled").await == 2,
+        }
+    })
+    .await;
+    stop(server).await;
+}
+
+/// The server is killed while agents work elsewhere: their runs are found again, and nothing is lost, doubled or reordered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_elsewhere_outlive_the_server_here() {
+    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let far = far(&there).await;
+    let server = in_front(&here, &far).await;
+    let client = server.client();
+    let said: Vec<String> = (0..6).map(|number| format!("word {number}")).collect();
+    let input: Vec<Value> = said.iter().map(|text| message(text)).collect();
+    let body = json!({ "agent_name": "far_slow_echo", "input": input, "mode": "async" });
+    let talking = client.post("/communication/runs", &body).await.unwrap().ok().unwrap();
+    let counting = run_of("far_counter", "sum", &json!({ "count": 12, "pause_ms": 200 }), "async");
+    let counting = client.post("/api/v1/runs", &counting).await.unwrap().ok().unwrap();
+    let talking = talking["run_id"].as_str().unwrap().to_owned();
+    until("words and steps to come", LIMIT, || async {
+        let words = texts(&status_of(&client, &talking).await).len();
+        (words >= 2 && of_type(&client, "sum", "state.custom").await.len() >= 2).then_some(())
+    })
+    .await
+    .unwrap();
+    let server = server.kill().await.unwrap().start().await.unwrap();
+    let client = server.client();
+    ended(&client, &talking).await;
+    let run = status_of(&client, &talking).await;
+    assert_eq!((run["status"].as_str(), texts(&run)), (Some("completed"), said), "{run}");
+    let counted = ended(&client, counting["id"].as_str().unwrap()).await;
+    assert_eq!(counted["result"], json!({ "count": 12 }), "{counted}");
+    let steps = of_type(&client, "sum", "state.custom").await;
+    let steps: Vec<_> = steps.iter().filter_map(|step| step["data"]["step"].as_u64()).collect();
+    assert_eq!(steps, (1..=12).collect::<Vec<_>>());
+    let list = far.client().get("/api/v1/runs").await.unwrap().ok().unwrap();
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(2), "a run was begun twice: {list}");
+    stop(server).await;
+}
+
+/// A server of old: it has no threads and no streams, writes its questions in its own forms, and its runs are found again all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_only_waits_is_enough() {
+    let here = Folder::new().unwrap();
+    let far = WaitOnlyServer::start().await.unwrap();
+    let server = start_with(&here, behind("agent-connect", &far.url(), &["org.example.old"])).await;
+    let (client, agent) = (server.client(), "far_org_example_old");
+    let spoken = communicate(&client, agent, json!([message("hi")])).await;
+    assert_eq!(spoken["output"][0]["parts"][0]["content"], "echo: hi", "{spoken}");
+    let failed = run(&client, agent, "fails", json!("fail")).await;
+    assert_eq!(failed["outcome"]["error"]["message"], "boom", "{failed}");
+    for form in ["ask", "ask raw", "ask named"] {
+        let waiting = run(&client, agent, form.rsplit(' ').next().unwrap(), json!(form)).await;
+        let question = &waiting["interrupts"][0];
+        assert_eq!(
+            (&question["kind"], &question["payload"]),
+            (&json!("approval"), &json!({ "question": "Go on?" })),
+            "{form}: {waiting}"
+        );
+        answer(&client, &json!({ "value": { "answer": form } })).await;
+        let answered = ended(&client, waiting["id"].as_str().unwrap()).await;
+        assert_eq!(answered["result"]["message"], format!("echo: {form}"), "{answered}");
+    }
+    let waited = far.waits();
+    let held = run_of(agent, "held", &json!("hold"), "async");
+    let held = client.post("/api/v1/runs", &held).await.unwrap().ok().unwrap();
+    until("the run to be waited for", LIMIT, || async { (far.waits() > waited).then_some(()) })
+        .await
+        .unwrap();
+    // What finds the run again is on the disk before what comes after it.
+    run(&client, "echo", "near", json!("x")).await;
+    assert_eq!(far.runs(), 6);
+    let stopped = server.kill().await.unwrap();
+    let server = stopped.start().await.unwrap();
+    far.release();
+    let found = ended(&server.client(), held["id"].as_str().unwrap()).await;
+    assert_eq!(found["result"]["message"], "echo: held", "{found}");
+    assert_eq!(far.runs(), 6, "a run was begun twice");
+    stop(server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_out_of_reach_or_unknown_fails_its_runs_and_no_others() {
+    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let far = far(&there).await;
+    let settings = behind("agent-connect", "http://127.0.0.1:9", &["echo"])
+        + &behind("agent-connect", &far.url(), &["nobody"]);
+    let server = start_with(&here, settings).await;
+    let client = server.client();
+    for (agent, code) in [("far_echo", "peer_unavailable"), ("far_nobody", "agent_not_found")] {
+        let failed = run(&client, agent, agent, json!("x")).await;
+        assert_eq!(failed["outcome"]["error"]["code"], code, "{failed}");
+    }
+    assert_eq!(run(&client, "echo", "near", json!("x")).await["status"], "completed");
+    stop(server).await;
+}
