@@ -24,7 +24,7 @@ use trilogue_store::Store;
 use crate::agents::{self, Agents, ConfiguredAgents, Elsewhere, RefreshTasks};
 use crate::config::{self, Options, Secret};
 use crate::listen::Listeners;
-use crate::local::{IDLE_EXIT, IdleExit, LocalListener, WrappedCommands};
+use crate::local::{IDLE_EXIT, IdleExit, LocalListener, StartedBy, WrappedCommands};
 use crate::serve::Serve;
 use crate::{callback_secret, descriptor, first_token, logging, notify, token_file};
 
@@ -133,11 +133,11 @@ impl App {
     /// # Errors
     /// When the store cannot be opened or recovered, an agent is not valid, two agents share a name, mounts collide, or the token file cannot be written.
     pub async fn build(options: &Options, agents: Agents, listeners: Listeners) -> Result<Self> {
-        let local_listener = LocalListener::open(&options.server);
+        let local_listener = LocalListener::open(&options.server, StartedBy::Library);
         Self::build_behind(local_listener, options, agents, listeners).await
     }
 
-    /// The same behind a local_listener that was taken before.
+    /// The same with a local listener that was opened before.
     pub async fn build_behind(
         local_listener: LocalListener,
         options: &Options,
@@ -242,6 +242,7 @@ impl App {
         let gateway = trilogue_gateway::Options {
             agent_schemes,
             callback_secrets: callback_secrets.clone(),
+            store_url: options.store.url.clone(),
             anonymous: takes_anybody.then_some(anonymous),
             ..options.server.to_options(owner.clone(), config::overrides(options))
         };
@@ -261,7 +262,7 @@ impl App {
         let delivery =
             CallbackDelivery::new(&gateway, &listeners.addresses, &prefix, &ports, sender);
         ports.runtime.deliver_with(Arc::new(delivery.as_documented(as_documented)));
-        local_listener.announce(&listeners.addresses);
+        local_listener.announce(&listeners.addresses, &options.store.url);
         let idle_exit = idle_exit(&options.server, &local_listener);
         let shutdown_deadline = options.server.shutdown_deadline.0;
         Ok(Self {
@@ -386,7 +387,7 @@ fn client_options(options: &Options) -> ClientOptions {
 
 fn idle_exit(server: &config::Server, local_listener: &LocalListener) -> Option<Duration> {
     let LocalListener::Open(claim) = local_listener else { return None };
-    let by_default = claim.record().on_demand.then_some(IDLE_EXIT);
+    let by_default = (claim.record().started_by == StartedBy::OnDemand).then_some(IDLE_EXIT);
     let set = server.idle_exit.map(|span| span.0);
     set.or(by_default).filter(|limit| !limit.is_zero())
 }

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    agents, approve, backup, cancel, chat, completions, connect, demo, fidelity, inbox, restore,
-    run, runs, serve, status, tail, threads, token, user_server, webhooks, wrap,
+    agents, approve, backup, cancel, chat, completions, connect, demo, fidelity, inbox, logs,
+    restore, run, runs, serve, status, stop, tail, threads, token, user_server, webhooks, wrap,
 };
 use crate::globals::Globals;
 
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum CliCommand {
-    /// Start a server with the built-in agents and print what to try.
+    /// Start this user's server with the built-in agents, and print what to try.
     Demo(demo::Demo),
     /// Start the server that a configuration file describes.
     Serve(serve::Serve),
@@ -63,6 +63,10 @@ pub(crate) enum CliCommand {
     Webhooks(webhooks::Webhooks),
     /// Show the state of the server.
     Status(status::Status),
+    /// Stop this user's server.
+    Stop(stop::Stop),
+    /// Show the log of this user's server.
+    Logs(logs::Logs),
     /// Write a backup of the running server's store to a local file.
     Backup(backup::Backup),
     /// Verify a backup, or restore it. Needs no server.

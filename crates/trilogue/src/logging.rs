@@ -1,10 +1,16 @@
 //! Logs go to standard error, in one of two forms.
 
-use std::io::IsTerminal as _;
+use std::fs::File;
+use std::io::{self, IsTerminal as _};
 use std::str::FromStr as _;
+use std::sync::Arc;
 
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::Directive;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer};
 use trilogue_domain::{Code, Error};
 use trilogue_gateway::AUDIT_TARGET;
 
@@ -15,8 +21,8 @@ use crate::config::{Log, LogFormat};
 /// # Errors
 /// As [`check`].
 pub fn start(log: &Log) -> Result<(), Error> {
-    let builder =
-        tracing_subscriber::fmt().with_env_filter(filter(log)?).with_writer(std::io::stderr);
+    let filter = filter(log, io::stderr().is_terminal())?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     // A program that embeds the server may have its own subscriber, which is then used.
     let _ = match log.format {
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
@@ -25,22 +31,52 @@ pub fn start(log: &Log) -> Result<(), Error> {
     Ok(())
 }
 
+/// Starts logging to standard error, and with settings of its own to a file that is open for appending.
+///
+/// # Errors
+/// As [`check`].
+pub fn start_with_file(log: &Log, file_log: &Log, file: File) -> Result<(), Error> {
+    let is_terminal = io::stderr().is_terminal();
+    let beside = layer(file_log, false, Arc::new(file))?;
+    let all = tracing_subscriber::registry().with(layer(log, is_terminal, io::stderr)?);
+    // As in `start`.
+    let _ = all.with(beside).try_init();
+    Ok(())
+}
+
+fn layer<S, W>(
+    log: &Log,
+    is_terminal: bool,
+    writer: W,
+) -> Result<Box<dyn Layer<S> + Send + Sync>, Error>
+where
+    S: tracing::Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let filter = filter(log, is_terminal)?;
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer);
+    Ok(match log.format {
+        LogFormat::Json => layer.json().flatten_event(true).with_filter(filter).boxed(),
+        LogFormat::Text => layer.with_ansi(false).with_filter(filter).boxed(),
+    })
+}
+
 /// Checks the settings without starting.
 ///
 /// # Errors
 /// `invalid_request` when the level cannot be parsed.
 pub fn check(log: &Log) -> Result<(), Error> {
-    filter(log).map(drop)
+    filter(log, true).map(drop)
 }
 
-fn filter(log: &Log) -> Result<EnvFilter, Error> {
+fn filter(log: &Log, is_terminal: bool) -> Result<EnvFilter, Error> {
     let filter = EnvFilter::try_new(&log.level).map_err(|error| {
         Error::new(Code::InvalidRequest, format!("`log.level` is not valid: {error}")).hint(
             "set it to error, warn, info, debug or trace, or per crate, such as info,trilogue_store=debug",
         )
     })?;
     // A person who reads along sees what the level shows. Everywhere else audit lines are kept, whatever the level is.
-    if std::io::stderr().is_terminal() {
+    if is_terminal {
         return Ok(filter);
     }
     let audit = Directive::from_str(&format!("{AUDIT_TARGET}=info"));

@@ -95,6 +95,8 @@ async fn dispatch(arguments: &Arguments) -> Result {
         CliCommand::Token(token) => token.execute(globals).await,
         CliCommand::Webhooks(webhooks) => webhooks.execute(globals).await,
         CliCommand::Status(status) => status.execute(globals).await,
+        CliCommand::Stop(stop) => stop.execute(globals).await,
+        CliCommand::Logs(logs) => logs.execute(globals).await,
         CliCommand::Backup(backup) => backup.execute(globals).await,
         CliCommand::Restore(restore) => restore.execute(globals).await,
         CliCommand::Fidelity(fidelity) => fidelity.execute(globals),

@@ -8,6 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use trilogue::local::{UserServerDir, start};
 
+use crate::terminal::safe;
+
 /// The kernel's tables of TCP sockets. Other systems than Linux have none.
 const TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
 /// The state of a socket that listens.
@@ -30,6 +32,8 @@ pub(crate) enum PortOwner {
 struct Listener {
     address: SocketAddr,
     user: u32,
+    /// Identifies the socket.
+    inode: u64,
 }
 
 // === impl PortOwner ===
@@ -37,10 +41,7 @@ struct Listener {
 impl PortOwner {
     /// Who takes connections to one of these loopback addresses.
     pub(crate) fn of(addresses: &[SocketAddr]) -> Self {
-        let tables: Vec<String> =
-            TABLES.iter().filter_map(|path| fs::read_to_string(path).ok()).collect();
-        if !tables.is_empty() {
-            let listeners: Vec<_> = tables.iter().flat_map(|table| listeners(table)).collect();
+        if let Some(listeners) = all_listeners() {
             return Self::among(&listeners, addresses, rustix::process::geteuid().as_raw());
         }
         // The record is in a folder that only this user can write, and its server is alive.
@@ -60,6 +61,35 @@ impl PortOwner {
     }
 }
 
+/// The program that listens on an address, as far as the system says: its process, or its user.
+pub(crate) fn program_at(address: SocketAddr) -> Option<String> {
+    let taker = *takers(&all_listeners()?, address).first()?;
+    let process = fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        has_socket(pid, taker.inode).then_some(pid)
+    });
+    let Some(pid) = process else { return Some(format!("a program of user {}", taker.user)) };
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    Some(format!("process {pid} ({})", safe::line(name.trim())))
+}
+
+/// Whether a process has a socket open. Processes of other users do not say.
+fn has_socket(pid: u32, inode: u64) -> bool {
+    let wanted = format!("socket:[{inode}]");
+    let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    files.flatten().any(|file| {
+        fs::read_link(file.path()).is_ok_and(|target| target.as_os_str() == wanted.as_str())
+    })
+}
+
+/// All listeners of the machine; `None` if the system has no table of them.
+fn all_listeners() -> Option<Vec<Listener>> {
+    let tables: Vec<String> =
+        TABLES.iter().filter_map(|path| fs::read_to_string(path).ok()).collect();
+    let found = tables.iter().flat_map(|table| listeners(table)).collect();
+    (!tables.is_empty()).then_some(found)
+}
+
 /// The listeners that may get a connection to this address: those on it, or else those on any address.
 fn takers(listeners: &[Listener], address: SocketAddr) -> Vec<Listener> {
     let on = |is_fitting: &dyn Fn(IpAddr) -> bool| -> Vec<Listener> {
@@ -74,11 +104,14 @@ fn takers(listeners: &[Listener], address: SocketAddr) -> Vec<Listener> {
 fn listeners(table: &str) -> impl Iterator<Item = Listener> {
     table.lines().filter_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let [_, local, _, state, _, _, _, user, ..] = fields.as_slice() else { return None };
+        let [_, local, _, state, _, _, _, user, _, inode, ..] = fields.as_slice() else {
+            return None;
+        };
         let (ip, port) = local.split_once(':')?;
         let port = u16::from_str_radix(port, 16).ok()?;
         let address = SocketAddr::new(ip_of(ip)?, port);
-        (*state == LISTEN).then_some(Listener { address, user: user.parse().ok()? })
+        let (user, inode) = (user.parse().ok()?, inode.parse().ok()?);
+        (*state == LISTEN).then_some(Listener { address, user, inode })
     })
 }
 
@@ -115,7 +148,8 @@ mod tests {
 
     #[test]
     fn the_nearest_listener_decides() {
-        let listener = |address: &str, user| Listener { address: address.parse().unwrap(), user };
+        let listener =
+            |address: &str, user| Listener { address: address.parse().unwrap(), user, inode: 0 };
         let owner = |listeners: &[Listener], to: &[&str]| {
             let to: Vec<SocketAddr> = to.iter().map(|it| it.parse().unwrap()).collect();
             PortOwner::among(listeners, &to, 1000)
@@ -156,9 +190,9 @@ mod tests {
                 });
             }
             assert_eq!(PortOwner::of(&[address]), PortOwner::Trusted, "{at}");
-            let tables = TABLES.map(|path| fs::read_to_string(path).unwrap_or_default());
-            let all: Vec<_> = tables.iter().flat_map(|table| listeners(table)).collect();
-            let taker = takers(&all, address);
+            let named = program_at(address).unwrap();
+            assert!(named.starts_with(&format!("process {} (", std::process::id())), "{named}");
+            let taker = takers(&all_listeners().unwrap(), address);
             assert!(taker.iter().all(|it| it.user == user) && !taker.is_empty(), "{taker:?}");
             drop(listener);
             assert_eq!(PortOwner::of(&[address]), PortOwner::Nobody, "{at}");

@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use trilogue::config::{self, Cidr, List, LogFormat, Mount, Options};
+use trilogue::config::{self, Cidr, List, Log, LogFormat, Mount, Options};
+use trilogue::local::{LocalListener, LogFile, ServerRecord, StartedBy, UserServerDir, start};
 use trilogue::{App, Listeners, Report};
+use trilogue_domain::Code;
 
 use crate::exit::{CliError, ExitStatus, Result};
+use crate::port_owner;
 use crate::terminal::print;
 
 /// Options that override a server's configuration.
@@ -39,6 +42,16 @@ pub(crate) struct Overrides {
     /// Write the server's addresses to this file when it is ready, one per line.
     #[arg(long, value_name = "FILE")]
     port_file: Option<PathBuf>,
+}
+
+/// Where a server is found and where it logs to.
+#[derive(Debug)]
+pub(crate) struct ServerPlace {
+    pub(crate) local_listener: LocalListener,
+    /// Where the log goes besides standard error, with the settings of that file's log.
+    pub(crate) log_file: Option<(LogFile, Log)>,
+    /// Whether another port may replace one that is in use.
+    pub(crate) any_port: bool,
 }
 
 /// The signals that stop a server.
@@ -84,24 +97,55 @@ impl Overrides {
         set
     }
 
+    /// Whether the command line says where to listen.
+    pub(crate) fn says_where(&self) -> bool {
+        !self.listen.is_empty()
+    }
+
+    /// The same options in another working directory.
+    pub(crate) fn with_absolute_paths(&self) -> std::io::Result<Self> {
+        let mut overrides = self.clone();
+        if let Some(path) = self.store.as_deref().and_then(|url| url.strip_prefix("sqlite:")) {
+            // An empty path stays what the check of the settings refuses.
+            if let Ok(path) = std::path::absolute(path) {
+                overrides.store = Some(format!("sqlite:{}", path.display()));
+            }
+        }
+        overrides.port_file = self.port_file.as_deref().map(std::path::absolute).transpose()?;
+        Ok(overrides)
+    }
+
     /// Starts a server, calls `ready`, and serves until a signal comes.
     pub(crate) async fn serve(
         &self,
         options: &Options,
+        place: ServerPlace,
         json: bool,
         ready: impl FnOnce(&App) -> Result,
     ) -> Result {
         let signals = Signals::listen()?;
         config::check(options)?;
-        trilogue::logging::start(&options.log)?;
-        let listeners = Listeners::bind(&options.server).await?;
+        let ServerPlace { mut local_listener, log_file, any_port } = place;
+        match &log_file {
+            Some((file, log)) => {
+                let opened = file.open().map_err(|error| {
+                    CliError::failed(format!("cannot write {}: {error}", file.path().display()))
+                })?;
+                trilogue::logging::start_with_file(&options.log, log, opened)?;
+                local_listener.set_log(file.path());
+                tokio::spawn(file.clone().keep_bounded());
+            }
+            None => trilogue::logging::start(&options.log)?,
+        }
+        let listeners = bind(options, any_port).await?;
         for (address, why) in &listeners.left_out {
             match options.log.format {
                 LogFormat::Json => tracing::info!(%address, why, "not listening there"),
                 LogFormat::Text => print::note(&format!("not listening on {address}: {why}")),
             }
         }
-        let app = App::build(options, trilogue::Agents::new(), listeners).await?;
+        let agents = trilogue::Agents::new();
+        let app = App::build_behind(local_listener, options, agents, listeners).await?;
         if let Some(why) = app.local_listener().explain() {
             match options.log.format {
                 LogFormat::Json => tracing::info!(why, "not found by the programs of this user"),
@@ -120,6 +164,60 @@ impl Overrides {
         }
         run(app, signals, options.log.format).await
     }
+}
+
+/// The folder of this user's server.
+pub(crate) fn user_server_dir() -> Result<UserServerDir> {
+    UserServerDir::of_user().map_err(|error| {
+        CliError::usage(format!("cannot find the state folder: {error}")).hint("set XDG_STATE_HOME")
+    })
+}
+
+/// Becomes this user's server, unless another process is.
+///
+/// # Errors
+/// If the folder cannot be used.
+pub(crate) async fn claim(
+    dir: &UserServerDir,
+    started_by: StartedBy,
+) -> Result<Result<LocalListener, Option<ServerRecord>>> {
+    let in_dir = dir.clone();
+    let opened =
+        tokio::task::spawn_blocking(move || LocalListener::open_in(&in_dir, started_by)).await;
+    match opened {
+        Ok(LocalListener::Taken(by)) => Ok(Err(by)),
+        Ok(LocalListener::Failed(error)) => {
+            Err(CliError::failed(format!("cannot use {}: {error}", dir.folder().display())))
+        }
+        Ok(opened) => Ok(Ok(opened)),
+        Err(_) => Err(CliError::failed("cannot read the folder of the user's server")),
+    }
+}
+
+/// Listens at the configured addresses, or on any free loopback port if one of them is in use and `any_port` allows that.
+pub(crate) async fn bind(options: &Options, any_port: bool) -> Result<Listeners> {
+    let error = match Listeners::bind(&options.server).await {
+        Err(error) if error.code() == Code::AlreadyExists => error,
+        bound => return Ok(bound?),
+    };
+    let taken = options.server.listen.0.iter().find_map(|address| {
+        Some(format!("the address {address} is in use by {}", user_of(*address)?))
+    });
+    let message = taken.unwrap_or_else(|| error.message().to_owned());
+    if !any_port {
+        return Err(CliError { message: message.into(), ..CliError::from(error) });
+    }
+    print::note(&format!("{message}: listening on any free port"));
+    let mut server = options.server.clone();
+    server.listen = List(vec![([127, 0, 0, 1], 0).into()]);
+    Ok(Listeners::bind(&server).await?)
+}
+
+/// The program that listens on an address, in words.
+fn user_of(address: SocketAddr) -> Option<String> {
+    let own = UserServerDir::of_user().ok().and_then(|dir| start::running(&dir));
+    let own = own.filter(|record| record.addresses.contains(&address.to_string()));
+    own.map(|record| format!("your server, {record}")).or_else(|| port_owner::program_at(address))
 }
 
 /// Serves until a signal comes or the server ends by itself.

@@ -2,6 +2,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod callback_secrets;
+pub(crate) mod connected_clients;
 pub(crate) mod descriptors;
 pub(crate) mod exposure;
 pub(crate) mod lifecycle;

@@ -29,6 +29,8 @@ pub struct Options {
     pub allowed_origins: Vec<String>,
     /// What the keys of callbacks are derived from; the sender of callbacks has the same.
     pub callback_secrets: CallbackSecrets,
+    /// The store's URL; shown in the status.
+    pub store_url: String,
     /// Protections that were switched off, by the name of the option that did; shown in the status.
     pub dangerously: Vec<String>,
     pub max_body_bytes: usize,
@@ -103,6 +105,7 @@ impl Default for Options {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             callback_secrets: CallbackSecrets::default(),
+            store_url: String::new(),
             dangerously: Vec::new(),
             max_body_bytes: limits::DEFAULT_MAX_BODY_BYTES,
             max_part_metadata_bytes: limits::DEFAULT_MAX_PART_METADATA_BYTES,

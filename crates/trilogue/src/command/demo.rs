@@ -1,24 +1,28 @@
 //! `trilogue demo`.
 
-use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use indexmap::IndexMap;
-use trilogue::config::{Agent, AgentKind, DEFAULT_PORT, Log, LogFormat, Mount, Options, Protocol};
-use trilogue::local::LocalListener;
-use trilogue::{App, token_file};
+use serde_json::json;
+use trilogue::App;
+use trilogue::config::{List, Log, LogFormat, Options, Socket};
+use trilogue::local::{
+    LocalListener, LogFile, ServerRecord, StartedBy, UserServerDir, built_in_agents, user_options,
+};
 
-use crate::exit::{CliError, Result};
+use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
-use crate::server_command::Overrides;
+use crate::server_command::{Overrides, ServerPlace, claim, user_server_dir};
 use crate::terminal::{print, style};
 
-/// Start a server with the built-in agents and print what to try.
+/// Start this user's server with the built-in agents, and print what to try.
 ///
-/// Threads are kept in the per-user state folder and survive a restart.
+/// It is the server that `connect` and `wrap` start too, with the same store and settings: those of `trilogue/trilogue.toml` in the user's configuration folder, if that file exists. Threads are kept in the per-user state folder.
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
+    /// Start a temporary server beside this user's server: on any free port, with the built-in agents only, and with threads in memory.
+    #[arg(long)]
+    throwaway: bool,
     #[command(flatten)]
     overrides: Overrides,
 }
@@ -27,108 +31,135 @@ pub(crate) struct Demo {
 
 impl Demo {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
-        let state = token_file::state_dir().map_err(|error| {
-            CliError::usage(format!("cannot find the state folder: {error}"))
-                .hint("set XDG_STATE_HOME")
-        })?;
-        token_file::make_private_dir(&state).map_err(|error| {
-            CliError::failed(format!("cannot create the folder {}: {error}", state.display()))
-        })?;
-        let mut options = Options {
-            agents: built_in(),
-            log: Log { format: LogFormat::Text, level: "warn".to_owned() },
-            ..Options::default()
+        if self.throwaway {
+            return self.serve_throwaway(globals).await;
+        }
+        let dir = user_server_dir()?;
+        let local_listener = match claim(&dir, StartedBy::Demo).await? {
+            Ok(local_listener) => local_listener,
+            Err(by) => return Err(runs_already(by.as_ref())),
         };
-        options.store.url = format!("sqlite:{}", state.join("demo.db").display());
+        let mut options = user_options(&dir)?;
+        for (name, agent) in built_in_agents() {
+            options.agents.entry(name).or_insert(agent);
+        }
+        let file_log = std::mem::replace(&mut options.log, terminal_log());
+        let overrides = self.in_folder(&dir)?;
+        overrides.apply(&mut options);
+        let place = ServerPlace {
+            local_listener,
+            log_file: Some((LogFile::at(dir.log()), file_log)),
+            any_port: !overrides.says_where(),
+        };
+        let keeps = match options.store.url.strip_prefix("sqlite:") {
+            Some(path) => format!("Threads stay in {}", from_home(Path::new(path))),
+            None => "Threads are kept in memory".to_owned(),
+        };
+        let say = |app: &App| print::out(&welcome(app, &keeps));
+        overrides.serve(&options, place, globals.json, say).await
+    }
+
+    async fn serve_throwaway(&self, globals: &Globals) -> Result {
+        let mut options =
+            Options { agents: built_in_agents(), log: terminal_log(), ..Options::in_memory() };
+        options.server.listen = List(vec![([127, 0, 0, 1], 0).into()]);
+        options.server.socket = Socket::Off;
         self.overrides.apply(&mut options);
-        let store = options.store.url.clone();
-        let mounts = options.mounts_in_force()?;
-        let say = |app: &App| print::out(&welcome(app, &store, &mounts));
-        self.overrides.serve(&options, globals.json, say).await
+        let place =
+            ServerPlace { local_listener: LocalListener::Off, log_file: None, any_port: false };
+        let mut token_files = Vec::new();
+        let say = |app: &App| {
+            token_files = app.token_files().to_vec();
+            print::out(&welcome(app, "Nothing is kept"))
+        };
+        let served = self.overrides.serve(&options, place, globals.json, say).await;
+        for file in token_files {
+            // The token died with its store.
+            let _ = std::fs::remove_file(file);
+        }
+        served
+    }
+
+    /// Enters the folder of the user's server, in which the relative paths of its settings begin. Those of the command line begin where it was typed.
+    fn in_folder(&self, dir: &UserServerDir) -> Result<Overrides> {
+        let entered = self.overrides.with_absolute_paths().and_then(|overrides| {
+            std::env::set_current_dir(dir.folder())?;
+            Ok(overrides)
+        });
+        entered.map_err(|error| {
+            CliError::failed(format!("cannot enter {}: {error}", dir.folder().display()))
+        })
     }
 }
 
-pub(crate) fn built_in() -> IndexMap<String, Agent> {
-    let agent = Agent::of(AgentKind::Builtin);
-    trilogue::BUILTIN_AGENTS.iter().map(|name| ((*name).to_owned(), agent.clone())).collect()
+/// What a person at the terminal reads.
+fn terminal_log() -> Log {
+    Log { format: LogFormat::Text, level: "warn".to_owned() }
+}
+
+fn runs_already(by: Option<&ServerRecord>) -> CliError {
+    let who = by.map_or_else(String::new, |by| format!(": {by}"));
+    CliError::new(ExitStatus::Conflict, format!("your server runs already{who}")).hint(
+        "use it, as in `trilogue run echo Hello`; stop it with `trilogue stop`; or start a temporary one beside it with `trilogue demo --throwaway`",
+    )
 }
 
 /// The address, and what to try, as commands that work when pasted.
-fn welcome(app: &App, store: &str, mounts: &[Mount]) -> String {
+fn welcome(app: &App, keeps: &str) -> String {
     let Some(address) = app.addresses().first() else { return String::new() };
     let url = format!("http://{address}");
     let is_found = matches!(app.local_listener(), LocalListener::Open(_));
-    let (to, program) = (named(*address, is_found), program());
-    let mut text = format!("{} {url}\n\nTry in another terminal:\n\n", style::bold("listening:"));
-    for command in [
-        "agents",
-        "run echo 'Hello'",
-        "run researcher 'honey bees' --save research",
-        "run mailcomposer 'Write to ada@example.com saying that the meeting moves to Friday'",
-        "inbox",
-        "chat mailcomposer",
-    ] {
-        text.push_str(&format!("  {program} {command}{to}\n"));
-    }
+    // Commands find this user's server by themselves.
+    let to = if is_found { String::new() } else { format!(" --url {url}") };
+    let program = this_program();
+    let command = quoted(&program);
+    let mut text = format!("{} {url}\n\n", style::bold("listening:"));
+    text.push_str(&format!("In another terminal:\n  {command} run echo Hello{to}\n"));
+    text.push_str("From a program:\n  curl -sS ");
     if let Some(file) = app.token_files().first() {
-        text.push_str(&format!(
-            "\n  curl -sS -H \"Authorization: Bearer $(cat {})\" -H 'Content-Type: application/json' -d '{{\"agent\":\"echo\",\"input\":\"Hello\"}}' {url}/api/v1/runs\n",
-            quoted(file)
-        ));
+        text.push_str(&format!("-H \"x-api-key: $(cat {})\" \\\n    ", from_home(file)));
     }
-    text.push('\n');
-    for mount in mounts {
-        let name = match mount.protocol {
-            Protocol::Communication => "Agent Communication Protocol",
-            Protocol::Connect => "Agent Connect Protocol",
-        };
-        text.push_str(&format!("{name}: {url}{}\n", mount.path()));
-    }
+    text.push_str(&format!("-d '{{\"agent\":\"echo\",\"input\":\"Hello\"}}' {url}/api/v1/runs\n"));
     if is_found {
+        let program = json!(program.to_string_lossy());
         text.push_str(&format!(
-            "Agent Client Protocol: an editor starts {program} connect researcher, or {program} wrap -- COMMAND for any other agent\n"
+            "In an editor, for example in Zed's settings:\n  {{\"agent_servers\": {{\"echo\": {{\"type\": \"custom\", \"command\": {program}, \"args\": [\"connect\", \"echo\"]}}}}}}\n",
         ));
     }
-    text.push_str(&format!("\nStop with Ctrl-C. Threads are kept in {store}\n"));
+    text.push_str(&format!("Press Ctrl-C to stop. {keeps}.\n"));
     text
 }
 
-/// The option with which commands reach a server at this address, with a space before it. `is_found` says that commands find this server by themselves.
-fn named(address: SocketAddr, is_found: bool) -> String {
-    let is_usual = address.ip().is_loopback() && address.port() == DEFAULT_PORT;
-    if is_usual && is_found { String::new() } else { format!(" --url http://{address}") }
-}
-
 /// This program as a command: its name where the search path finds it, else its path.
-fn program() -> String {
-    let Ok(here) = std::env::current_exe() else { return "trilogue".to_owned() };
+fn this_program() -> PathBuf {
+    let Ok(here) = std::env::current_exe() else { return PathBuf::from("trilogue") };
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found =
         std::env::split_paths(&path).map(|folder| folder.join("trilogue")).find(|it| it.is_file());
     match found.and_then(|file| file.canonicalize().ok()) {
-        Some(file) if here.canonicalize().is_ok_and(|here| here == file) => "trilogue".to_owned(),
-        _ => quoted(&here),
+        Some(file) if here.canonicalize().is_ok_and(|here| here == file) => {
+            PathBuf::from("trilogue")
+        }
+        _ => here,
+    }
+}
+
+/// A path for a shell, short where it is below the home folder.
+fn from_home(path: &Path) -> String {
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
+    match home.as_deref().and_then(|home| path.strip_prefix(home).ok()) {
+        Some(below) if is_plain(below) => format!("~/{}", below.display()),
+        _ => quoted(path),
     }
 }
 
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | '+');
-    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+    if is_plain(path) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commands_name_the_server_unless_they_find_it() {
-        let usual: SocketAddr = "127.0.0.1:7878".parse().unwrap();
-        assert_eq!(named(usual, true), "");
-        assert_eq!(named(usual, false), " --url http://127.0.0.1:7878");
-        for is_found in [true, false] {
-            let other = named("127.0.0.1:7879".parse().unwrap(), is_found);
-            assert_eq!(other, " --url http://127.0.0.1:7879");
-        }
-    }
+/// Whether a shell reads a path as it is.
+fn is_plain(path: &Path) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | '+');
+    path.to_str().is_some_and(|text| text.chars().all(plain))
 }

@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
+use trilogue::local::user_options;
 use trilogue::token_file;
 use trilogue_store::sqlite::{self, VerifyReport};
 
 use crate::exit::{CliError, Result};
 use crate::globals::Globals;
+use crate::server_command::user_server_dir;
 use crate::terminal::{print, safe};
 
 /// Verify a backup, or restore it. Needs no server.
@@ -16,7 +18,7 @@ use crate::terminal::{print, safe};
 pub(crate) struct Restore {
     /// The backup.
     backup: PathBuf,
-    /// The store's file. By default the one of `trilogue demo`.
+    /// The store's file. By default the one of this user's server.
     #[arg(long, value_name = "PATH")]
     to: Option<PathBuf>,
     /// Only read everything and compare every checksum.
@@ -39,12 +41,16 @@ impl Restore {
         let to = match &self.to {
             Some(to) => to.clone(),
             None => {
-                let state = token_file::state_dir().map_err(|error| {
-                    CliError::usage(format!("cannot find the state folder: {error}"))
-                })?;
-                token_file::make_private_dir(&state)
-                    .map_err(|error| CliError::failed(format!("{}: {error}", state.display())))?;
-                state.join("demo.db")
+                let dir = user_server_dir()?;
+                let folder = dir.folder();
+                token_file::make_private_dir(folder)
+                    .map_err(|error| CliError::failed(format!("{}: {error}", folder.display())))?;
+                let url = user_options(&dir)?.store.url;
+                let path = url.strip_prefix("sqlite:").map(PathBuf::from);
+                path.ok_or_else(|| {
+                    CliError::usage(format!("this user's server keeps its threads in {url}"))
+                        .hint("name a file with --to")
+                })?
             }
         };
         let (target, force) = (to.clone(), self.force);

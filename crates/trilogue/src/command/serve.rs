@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use trilogue::config::{self, Mount, Options, Setting};
+use trilogue::local::{LocalListener, StartedBy};
 
 use crate::exit::{CliError, Result};
 use crate::globals::Globals;
-use crate::server_command::Overrides;
+use crate::server_command::{Overrides, ServerPlace};
 use crate::terminal::{print, safe, table};
 
 /// Start the server that a configuration file describes.
@@ -43,8 +44,13 @@ impl Serve {
             print::note("warning: no agent is configured");
             print::hint("add one, for example: [agents.echo] with kind = \"builtin\"");
         }
+        let place = ServerPlace {
+            local_listener: LocalListener::open(&options.server, StartedBy::Serve),
+            log_file: None,
+            any_port: false,
+        };
         self.overrides
-            .serve(&options, globals.json, |app| {
+            .serve(&options, place, globals.json, |app| {
                 let lines: String = app
                     .addresses()
                     .iter()

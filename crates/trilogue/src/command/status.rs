@@ -1,57 +1,144 @@
 //! `trilogue status`.
 
 use clap::Args;
-use trilogue_wire::native;
+use trilogue::local::{ServerRecord, start};
+use trilogue_sdk::client::{Filter, Page};
+use trilogue_wire::native::{Agent, ConnectedClient, Interrupt, List, Status as ServerStatus};
 
 use crate::exit::Result;
 use crate::globals::Globals;
 use crate::remote;
+use crate::server_command::user_server_dir;
 use crate::terminal::{print, safe};
 
-/// Show the state of the server.
+/// Show the server: its address, store and process, its agents, who is connected, and what waits.
 #[derive(Args, Debug)]
 pub(crate) struct Status {}
+
+/// Everything that the command shows.
+struct Overview {
+    url: String,
+    /// The record of the user's own server, if it is this one.
+    record: Option<ServerRecord>,
+    status: ServerStatus,
+    agents: List<Agent>,
+    waiting: List<Interrupt>,
+}
 
 // === impl Status ===
 
 impl Status {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
-        let status = remote::open(globals)?.status().await?;
-        if globals.json { print::json(&status) } else { print::out(&render(&status)) }
+        let client = remote::open(globals)?;
+        let status = client.status().await?;
+        if globals.json {
+            return print::json(&status);
+        }
+        let record = start::running(&user_server_dir()?).filter(|it| it.pid == status.pid);
+        let url = record.as_ref().and_then(ServerRecord::url);
+        let overview = Overview {
+            url: url.unwrap_or_else(|| globals.server()),
+            record,
+            status,
+            agents: client.agents(&Page::default()).await?,
+            waiting: client.interrupts(&Filter::default(), &Page::default()).await?,
+        };
+        print::out(&overview.render())?;
+        if !overview.waiting.items.is_empty() {
+            print::hint(&format!("list what waits with `trilogue inbox{}`", globals.elsewhere()));
+        }
+        Ok(())
     }
 }
 
-fn render(status: &native::Status) -> String {
-    let native::Status { store, runtime, .. } = status;
-    let mut text = format!(
-        "version: {}\nstarted: {}\ndurability: {}\n",
-        safe::line(&status.version),
-        safe::line(&status.started_at),
-        safe::line(&status.durability)
-    );
-    text.push_str(&format!(
-        "store: {} threads, {} runs, {} bytes, schema {}\n",
-        store.threads, store.runs, store.bytes, store.schema_version
-    ));
-    text.push_str(&format!(
-        "now: {} runs at work, {} processes of agents ({} idle), {} connections, {} streams\n",
-        runtime.running,
-        status.agents.processes,
-        status.agents.idle,
-        status.connections,
-        status.streams
-    ));
-    if runtime.draining {
-        text.push_str("state: shutting down\n");
+// === impl Overview ===
+
+impl Overview {
+    fn render(&self) -> String {
+        let Self { status, agents, waiting, .. } = self;
+        let ServerStatus { store, runtime, .. } = status;
+        let mut lines = vec![
+            ("server", self.server()),
+            (
+                "store",
+                format!(
+                    "{} ({}, {}, {} bytes, {}, schema {})",
+                    safe::line(&store.url),
+                    counted(store.threads, "thread"),
+                    counted(store.runs, "run"),
+                    store.bytes,
+                    safe::line(&status.durability),
+                    store.schema_version
+                ),
+            ),
+        ];
+        if let Some(log) = self.record.as_ref().and_then(|record| record.log.as_ref()) {
+            lines.push(("log", log.display().to_string()));
+        }
+        let names: Vec<_> = agents.items.iter().map(|agent| safe::line(&agent.name)).collect();
+        let more = if agents.next.is_some() { ", …" } else { "" };
+        lines.push(("agents", listed(&names) + more));
+        let clients: Vec<_> = status.clients.iter().map(client).collect();
+        lines.push(("editors", listed(&clients)));
+        lines.push((
+            "at work",
+            format!(
+                "{}, {} ({} idle), {}, {}",
+                counted(runtime.running, "run"),
+                counted(status.agents.processes, "agent process"),
+                status.agents.idle,
+                counted(status.connections, "HTTP connection"),
+                counted(status.streams, "stream")
+            ),
+        ));
+        let more = if waiting.next.is_some() { "at least " } else { "" };
+        let waits = counted(waiting.items.len() as u64, "question");
+        lines.push(("waiting", format!("{more}{waits}")));
+        if runtime.draining {
+            lines.push(("state", "shutting down".to_owned()));
+        }
+        if let Some(problem) = &status.store_problem {
+            lines.push(("store problem", safe::line(problem)));
+        }
+        if store.quarantined > 0 {
+            lines.push(("damaged", counted(store.quarantined, "thread")));
+        }
+        for name in &status.dangerously {
+            lines.push(("override in force", safe::line(name)));
+        }
+        lines.iter().map(|(name, value)| format!("{name}: {value}\n")).collect()
     }
-    if let Some(problem) = &status.store_problem {
-        text.push_str(&format!("store problem: {}\n", safe::line(problem)));
+
+    fn server(&self) -> String {
+        let starter = self.record.as_ref().map(|it| format!(", started by {}", it.started_by));
+        format!(
+            "{} (process {}, version {}{}, since {})",
+            safe::visible(&self.url),
+            self.status.pid,
+            safe::line(&self.status.version),
+            starter.unwrap_or_default(),
+            safe::line(&self.status.started_at)
+        )
     }
-    if store.quarantined > 0 {
-        text.push_str(&format!("damaged threads: {}\n", store.quarantined));
-    }
-    for name in &status.dangerously {
-        text.push_str(&format!("override in force: {}\n", safe::line(name)));
-    }
-    text
+}
+
+fn client(client: &ConnectedClient) -> String {
+    let name = client.name.as_deref().map_or_else(|| "a program".to_owned(), safe::line);
+    let version = client.version.as_deref().map(|it| format!(" {}", safe::line(it)));
+    let cwd = client.cwd.as_deref().map(|it| format!(" in {}", safe::line(it)));
+    let (version, cwd) = (version.unwrap_or_default(), cwd.unwrap_or_default());
+    format!("{name}{version} with {}{cwd}", safe::line(&client.agent))
+}
+
+fn counted(count: u64, noun: &str) -> String {
+    let plural = match (count, noun.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{count} {noun}{plural}")
+}
+
+fn listed(items: &[String]) -> String {
+    if items.is_empty() { "none".to_owned() } else { items.join(", ") }
 }

@@ -5,8 +5,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 
-use super::{ServerRecord, UserServerDir};
+use super::{ServerRecord, StartedBy, UserServerDir};
 
 /// Makes this process the user's server until it is dropped.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ pub enum ClaimResult {
 
 impl ServerClaim {
     /// Takes the lock and listens on the socket, unless another server does. Removes what a dead server left.
-    pub fn take(dir: &UserServerDir, on_demand: bool) -> io::Result<ClaimResult> {
+    pub fn take(dir: &UserServerDir, started_by: StartedBy) -> io::Result<ClaimResult> {
         let socket = dir.create()?;
         let lock = OpenOptions::new().create(true).append(true).mode(0o600).open(dir.lock())?;
         match lock.try_lock() {
@@ -54,7 +55,9 @@ impl ServerClaim {
             socket,
             addresses: Vec::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            on_demand,
+            store: None,
+            log: None,
+            started_by,
         };
         // Programs that connect now wait at the socket until the server is ready.
         record.write(&dir.record())?;
@@ -66,8 +69,14 @@ impl ServerClaim {
         }))
     }
 
-    /// Adds the server's HTTP addresses to the record.
-    pub fn announce(&mut self, addresses: &[SocketAddr]) -> io::Result<()> {
+    /// Adds the file that the server logs to. The record has it from the next [`ServerClaim::announce`] on.
+    pub fn set_log(&mut self, log: PathBuf) {
+        self.record.log = Some(log);
+    }
+
+    /// Adds the server's HTTP addresses and its store to the record.
+    pub fn announce(&mut self, addresses: &[SocketAddr], store: &str) -> io::Result<()> {
+        self.record.store = Some(store.to_owned());
         self.record.addresses = addresses.iter().map(ToString::to_string).collect();
         self.record.write(&self.dir.record())
     }
@@ -99,7 +108,7 @@ mod tests {
     use super::*;
 
     fn held(dir: &UserServerDir) -> ServerClaim {
-        match ServerClaim::take(dir, false).unwrap() {
+        match ServerClaim::take(dir, StartedBy::Demo).unwrap() {
             ClaimResult::Held(claim) => claim,
             ClaimResult::Taken(by) => panic!("{by:?}"),
         }
@@ -110,13 +119,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let dir = UserServerDir::at(folder.path().join("trilogue"));
         let mut first = held(&dir);
-        first.announce(&["127.0.0.1:7".parse().unwrap()]).unwrap();
+        first.announce(&["127.0.0.1:7".parse().unwrap()], "memory:").unwrap();
         let mode = fs::metadata(&first.record.socket).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         UnixStream::connect(&first.record.socket).unwrap();
-        let ClaimResult::Taken(Some(by)) = ServerClaim::take(&dir, true).unwrap() else { panic!() };
+        let ClaimResult::Taken(Some(by)) = ServerClaim::take(&dir, StartedBy::OnDemand).unwrap()
+        else {
+            panic!()
+        };
         assert_eq!(&by, first.record());
-        assert_eq!(by.addresses, ["127.0.0.1:7"]);
+        let named = format!(
+            "http://127.0.0.1:7 (process {}, started by `trilogue demo`, store memory:)",
+            std::process::id()
+        );
+        assert_eq!(by.to_string(), named);
         drop(first);
         assert!(!dir.record().exists() && !dir.socket().exists());
         // As a killed server leaves it: files, and nobody behind them.

@@ -3,12 +3,13 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{ClaimResult, ServerClaim, ServerRecord, UserServerDir};
+use super::{ClaimResult, ServerClaim, ServerRecord, StartedBy, UserServerDir};
 use crate::config;
 
-/// How long a server that was started on demand waits for the previous one to end.
+/// How long a user's server waits for the previous one to end.
 const CLAIM_LIMIT: Duration = Duration::from_secs(50);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -30,19 +31,19 @@ pub enum LocalListener {
 impl LocalListener {
     /// Listens on the socket, unless it is switched off or taken.
     #[must_use]
-    pub fn open(server: &config::Server) -> Self {
+    pub fn open(server: &config::Server, started_by: StartedBy) -> Self {
         if server.socket == config::Socket::Off {
             return Self::Off;
         }
-        Self::of(UserServerDir::of_user().and_then(|dir| ServerClaim::take(&dir, false)))
+        Self::of(UserServerDir::of_user().and_then(|dir| ServerClaim::take(&dir, started_by)))
     }
 
-    /// Listens for a server that was started on demand. Waits for a previous one that is ending.
+    /// Listens for the user's one server. Waits for a previous one that is ending, and blocks meanwhile.
     #[must_use]
-    pub fn open_on_demand(dir: &UserServerDir) -> Self {
+    pub fn open_in(dir: &UserServerDir, started_by: StartedBy) -> Self {
         let begun = Instant::now();
         loop {
-            let opened = Self::of(ServerClaim::take(dir, true));
+            let opened = Self::of(ServerClaim::take(dir, started_by));
             let Self::Taken(by) = &opened else { return opened };
             let socket = by.as_ref().map_or_else(|| dir.socket(), |record| record.socket.clone());
             if UnixStream::connect(socket).is_ok() || begun.elapsed() >= CLAIM_LIMIT {
@@ -52,9 +53,16 @@ impl LocalListener {
         }
     }
 
-    pub(crate) fn announce(&mut self, addresses: &[SocketAddr]) {
+    /// Adds the file that the server logs to. Programs read it in the record of the server.
+    pub fn set_log(&mut self, log: &Path) {
+        if let Self::Open(claim) = self {
+            claim.set_log(log.to_owned());
+        }
+    }
+
+    pub(crate) fn announce(&mut self, addresses: &[SocketAddr], store: &str) {
         let Self::Open(claim) = self else { return };
-        if let Err(error) = claim.announce(addresses) {
+        if let Err(error) = claim.announce(addresses, store) {
             tracing::warn!(%error, "the record of this server cannot be written");
         }
     }
@@ -73,11 +81,8 @@ impl LocalListener {
         match self {
             Self::Open(_) | Self::Off => None,
             Self::Taken(by) => {
-                let who =
-                    by.as_ref().map_or_else(String::new, |by| format!(" (process {})", by.pid));
-                Some(format!(
-                    "another server of this user{who} is the one that `trilogue connect` finds"
-                ))
+                let who = by.as_ref().map_or_else(String::new, |by| format!(": {by}"));
+                Some(format!("`trilogue connect` finds another server of this user{who}"))
             }
             Self::Failed(error) => {
                 Some(format!("`trilogue connect` does not find this server: {error}"))

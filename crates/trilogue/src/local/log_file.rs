@@ -64,6 +64,31 @@ impl LogFile {
         read().unwrap_or_default()
     }
 
+    /// The last lines, at most this many.
+    #[must_use]
+    pub fn last_lines(&self, count: usize) -> String {
+        let (text, _) = self.lines_from(self.len().saturating_sub(MAX_BYTES));
+        let begins = text.rmatch_indices('\n').nth(count).map_or(0, |(at, _)| at + 1);
+        text.get(begins..).unwrap_or_default().to_owned()
+    }
+
+    /// The complete lines from this byte on, and where the next ones begin. A log that was rotated is read from its beginning.
+    #[must_use]
+    pub fn lines_from(&self, from: u64) -> (String, u64) {
+        let from = if from > self.len() { 0 } else { from };
+        let read = || {
+            let mut file = File::open(&self.path)?;
+            file.seek(SeekFrom::Start(from))?;
+            let mut text = Vec::new();
+            file.take(MAX_BYTES).read_to_end(&mut text)?;
+            io::Result::Ok(text)
+        };
+        let mut text = read().unwrap_or_default();
+        let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        text.truncate(end);
+        (String::from_utf8_lossy(&text).into_owned(), from + end as u64)
+    }
+
     /// Keeps the log bounded for as long as this is polled.
     pub async fn keep_bounded(self) {
         loop {
@@ -107,5 +132,12 @@ mod tests {
         assert_eq!(fs::read_to_string(folder.path().join("l.1")).unwrap(), "one\ntwo\n");
         assert_eq!(log.tail(2), "ree");
         assert_eq!(log.tail(99), "three");
+        writer.write_all(b"four\nfive\nsi").unwrap();
+        assert_eq!(log.last_lines(2), "four\nfive\n");
+        assert_eq!(log.last_lines(9), "three\nfour\nfive\n");
+        assert_eq!(log.lines_from(6), ("four\nfive\n".to_owned(), 16));
+        writer.write_all(b"x\n").unwrap();
+        assert_eq!(log.lines_from(16), ("six\n".to_owned(), 20));
+        assert_eq!(log.lines_from(99).1, 20);
     }
 }

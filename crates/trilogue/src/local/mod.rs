@@ -15,6 +15,7 @@ mod log_file;
 pub mod proxy;
 mod server_record;
 pub mod start;
+mod user_options;
 mod user_server_dir;
 mod wrapped;
 
@@ -22,7 +23,8 @@ pub use claim::{ClaimResult, ServerClaim};
 pub(crate) use idle_exit::IdleExit;
 pub use local_listener::LocalListener;
 pub use log_file::LogFile;
-pub use server_record::ServerRecord;
+pub use server_record::{ServerRecord, StartedBy};
+pub use user_options::{built_in_agents, user_options};
 pub use user_server_dir::UserServerDir;
 pub(crate) use wrapped::WrappedCommands;
 

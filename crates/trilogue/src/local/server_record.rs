@@ -1,5 +1,6 @@
 //! The record by which programs find a server.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -25,12 +26,60 @@ pub struct ServerRecord {
     pub addresses: Vec<String>,
     /// Its version.
     pub version: String,
-    /// Whether a program started it, and not its user.
+    /// The store's URL.
     #[serde(default)]
-    pub on_demand: bool,
+    pub store: Option<String>,
+    /// The file that it logs to, if it is one.
+    #[serde(default)]
+    pub log: Option<PathBuf>,
+    /// What started it.
+    #[serde(default)]
+    pub started_by: StartedBy,
+}
+
+/// What started a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StartedBy {
+    /// `trilogue demo`.
+    Demo,
+    /// `trilogue serve`.
+    Serve,
+    /// `trilogue connect` or `trilogue wrap`, because none ran.
+    OnDemand,
+    /// A program that uses the library.
+    #[default]
+    Library,
+}
+
+// === impl StartedBy ===
+
+impl fmt::Display for StartedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Demo => "`trilogue demo`",
+            Self::Serve => "`trilogue serve`",
+            Self::OnDemand => "`trilogue connect` or `trilogue wrap`",
+            Self::Library => "a program of yours",
+        })
+    }
 }
 
 // === impl ServerRecord ===
+
+impl fmt::Display for ServerRecord {
+    /// Names the server: its address, process, starter and store.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(url) = self.url() {
+            write!(f, "{url} ")?;
+        }
+        write!(f, "(process {}, started by {}", self.pid, self.started_by)?;
+        if let Some(store) = &self.store {
+            write!(f, ", store {store}")?;
+        }
+        f.write_str(")")
+    }
+}
 
 impl ServerRecord {
     /// Reads a record. `None` if the file is missing or incomplete: a server may be about to write it.

@@ -74,6 +74,14 @@ pub fn running(dir: &UserServerDir) -> Option<ServerRecord> {
     has_listener(&record.socket).then_some(record)
 }
 
+/// Whether the process behind this record has ended as the user's server, because it let go of the lock or another one has it.
+#[must_use]
+pub fn has_ended(dir: &UserServerDir, record: &ServerRecord) -> bool {
+    let lock = OpenOptions::new().append(true).open(dir.lock());
+    let is_free = lock.is_ok_and(|lock| lock.try_lock_shared().is_ok());
+    is_free || ServerRecord::read(&dir.record()).is_some_and(|found| found.life != record.life)
+}
+
 /// Whether a server listens on a socket. Does not block: a server that is too busy to accept counts as listening.
 fn has_listener(path: &Path) -> bool {
     let try_connect = || {
@@ -203,7 +211,7 @@ fn not_started(
     let what = match ended {
         Some(status) if status.success() => {
             let holder = ServerRecord::read(&dir.record())
-                .map_or_else(String::new, |record| format!(" (process {})", record.pid));
+                .map_or_else(String::new, |record| format!(", {record},"));
             format!(
                 "another server of this user{holder} holds {}, and cannot be reached",
                 dir.lock().display()

@@ -297,7 +297,7 @@ fn a_server_is_started_where_none_runs_and_found_by_the_next() {
     let told = editor.turn(&session, "hello");
     assert_eq!(told.len(), 1, "{told:?}");
     let record = demand.record().unwrap();
-    assert_eq!(record["on_demand"], true, "{record}");
+    assert_eq!(record["started_by"], "on_demand", "{record}");
     let begun = Instant::now();
     assert_eq!(editor.close().code(), Some(0));
     // Nothing is waited for: last answers would be waited for longer than this.
@@ -430,15 +430,14 @@ fn a_second_server_says_that_it_is_not_the_one_that_is_found() {
     let home = Home::new();
     let demand = OnDemand::of(&home, "");
     let _editor = Editor::met(&home, &["connect", "echo"]);
-    let pid = demand.pid().unwrap().as_raw_nonzero().to_string();
-    let demo = home.demo();
-    assert!(home.log().contains(&format!("another server of this user (process {pid})")));
-    assert!(!home.log().contains("connect researcher"), "{}", home.log());
-    drop(demo);
-    home.write(
-        "t.toml",
-        "[server]\nsocket = \"off\"\n[store]\nurl = \"memory:\"\n[log]\nformat = \"text\"\n",
-    );
+    let settings = "[store]\nurl = \"memory:\"\n[log]\nformat = \"text\"\n";
+    home.write("second.toml", settings);
+    let second = home.start(&["serve", "--config", "second.toml", "--listen", "127.0.0.1:0"]);
+    let pid = demand.pid().unwrap().as_raw_nonzero();
+    let named = format!("another server of this user: {} (process {pid},", demand.url());
+    assert!(home.log().contains(&named), "{}", home.log());
+    drop(second);
+    home.write("t.toml", &format!("[server]\nsocket = \"off\"\n{settings}"));
     let before = home.log().len();
     let _off = home.start(&["serve", "--config", "t.toml", "--listen", "127.0.0.1:0"]);
     assert!(!home.log()[before..].contains("another server"), "{}", home.log());
@@ -449,7 +448,7 @@ fn a_demo_is_what_connect_finds_and_says_how_an_editor_is_set_up() {
     let (home, server) = demo();
     assert!(
         until(|| Some(home.log()).filter(|log| log.contains("Ctrl-C")))
-            .contains("connect researcher")
+            .contains("\"args\": [\"connect\", \"echo\"]")
     );
     let (mut editor, session) = Editor::opened(&home, &["connect", "echo"]);
     editor.turn(&session, "hello");

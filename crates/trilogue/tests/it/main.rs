@@ -40,6 +40,7 @@ mod mounts;
 mod native_editor;
 mod notified;
 mod offline;
+mod one_server;
 mod output;
 mod sdk_server;
 mod shell;

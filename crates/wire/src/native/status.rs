@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 pub struct Status {
     /// The server's version.
     pub version: String,
+    /// Its process id.
+    #[serde(default)]
+    pub pid: u32,
     /// When it started.
     pub started_at: String,
     /// How durable an acknowledged event is: `fsync`, `buffered` or `memory`.
@@ -19,17 +22,44 @@ pub struct Status {
     pub runtime: RuntimeState,
     /// The processes of hosted agents.
     pub agents: AgentState,
-    /// Open connections.
+    /// Open connections over HTTP.
     pub connections: u64,
+    /// The editors and other programs on this machine that are connected through the server's socket.
+    #[serde(default)]
+    pub clients: Vec<ConnectedClient>,
     /// Open event streams.
     pub streams: u64,
     /// Protections that were switched off, by the name of the option that did.
     pub dangerously: Vec<String>,
 }
 
+/// A program on this machine that is connected through the server's socket, such as an editor.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ConnectedClient {
+    /// The agent that it is connected to.
+    pub agent: String,
+    /// The client's name, as it says itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The client's version, as it says itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Its working directory, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// The id of the process that holds the connection, such as that of `trilogue connect`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Since when it is connected.
+    pub since: String,
+}
+
 /// The store in numbers.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct StoreState {
+    /// Its URL, such as `sqlite:/home/ada/.local/state/trilogue/trilogue.db`.
+    #[serde(default)]
+    pub url: String,
     /// Threads.
     pub threads: u64,
     /// Runs.

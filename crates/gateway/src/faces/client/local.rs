@@ -9,6 +9,7 @@ use memchr::memchr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Code, Error, Principal};
+use trilogue_wire::native::ConnectedClient;
 use trilogue_wire::native::local::{Hello, MAX_HELLO_BYTES, Opened, VERSION, Welcome, Wish};
 
 use super::connection::ClientConnection;
@@ -29,6 +30,7 @@ impl LocalFace for State {
 
     async fn serve(self: Arc<Self>, local: LocalConnection) {
         let LocalConnection { stream, principal, is_full, is_agent, stop } = local;
+        let peer = stream.peer_cred().ok().and_then(|peer| u32::try_from(peer.pid()?).ok());
         let (mut reader, writer) = match split_local(stream) {
             Ok(halves) => halves,
             Err(error) => {
@@ -54,7 +56,7 @@ impl LocalFace for State {
             let line = tokio::time::timeout(within, line).await.map_err(|_| {
                 Error::new(Code::InvalidRequest, "the first line did not come in time")
             })??;
-            self.accept(&line, principal).await
+            self.accept(&line, principal, peer).await
         };
         match hello.await {
             Ok((connection, welcome)) => {
@@ -78,6 +80,7 @@ impl State {
         self: &Arc<Self>,
         line: &[u8],
         principal: Arc<Principal>,
+        pid: Option<u32>,
     ) -> Result<(ClientConnection, Welcome)> {
         let hello: Hello = serde_json::from_slice(line).map_err(|error| {
             Error::new(Code::InvalidRequest, format!("the first line does not fit: {error}"))
@@ -100,6 +103,13 @@ impl State {
         connection.numbered = hello.numbered;
         connection.folder = folder.map(PathBuf::from).filter(|folder| folder.is_absolute());
         connection.client = hello.client.filter(|_| hello.numbered);
+        connection.listing = Some(self.connected_clients.add(ConnectedClient {
+            agent: agent.as_str().to_owned(),
+            cwd: connection.folder.as_ref().map(|folder| folder.display().to_string()),
+            pid,
+            since: self.clock.now().to_string(),
+            ..ConnectedClient::default()
+        }));
         let welcome = Welcome::Open(Opened {
             trilogue: VERSION,
             agent: agent.as_str().to_owned(),

@@ -16,6 +16,7 @@ use super::ask_registry::AskRegistry;
 use super::open_sessions::OpenSessions;
 use super::options::ClientOptions;
 use super::wrap::Wrap;
+use crate::core::connected_clients::ConnectedClients;
 use crate::core::lifecycle::Lifecycle;
 use crate::face::Services;
 
@@ -33,6 +34,7 @@ pub(crate) struct State {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) open_sessions: OpenSessions,
     pub(super) asks: AskRegistry,
+    pub(super) connected_clients: ConnectedClients,
     /// Names this start of the server.
     pub(super) life: String,
     pub(super) panics: Counter,
@@ -57,6 +59,7 @@ impl State {
             clock: Arc::clone(&ports.clock),
             open_sessions: OpenSessions::clone(&services.common_state()),
             asks: AskRegistry::clone(&services.common_state()),
+            connected_clients: ConnectedClients::clone(&services.common_state()),
             life: uuid::Uuid::new_v4().to_string(),
             panics: meters.panics.clone(),
             repeated_ids: meters.repeated_ids.clone(),

@@ -147,7 +147,10 @@ impl State {
             started_at: self.lifecycle.started_at.to_string(),
             durability: self.admin.durability().to_owned(),
             store_problem: self.admin.health().err().map(|error| error.code().as_str().to_owned()),
+            pid: std::process::id(),
+            clients: self.connected_clients.list(),
             store: StoreState {
+                url: self.store_url.clone(),
                 threads: stats.threads,
                 runs: stats.runs,
                 bytes: stats.bytes,

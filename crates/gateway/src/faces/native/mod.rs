@@ -32,6 +32,7 @@ use trilogue_wire::native::{Event, List};
 pub use document::openapi_document;
 
 use crate::core::callback_secrets::CallbackSecrets;
+use crate::core::connected_clients::ConnectedClients;
 use crate::core::lifecycle::Lifecycle;
 use crate::core::log_ref::LogRef;
 use crate::core::meters::Meters;
@@ -66,6 +67,8 @@ pub(crate) struct State {
     streams: Arc<Streams>,
     max_output_bytes: usize,
     callback_secrets: CallbackSecrets,
+    connected_clients: ConnectedClients,
+    store_url: String,
     /// Protections that were switched off.
     dangerously: Vec<String>,
 }
@@ -145,6 +148,8 @@ impl State {
             streams: Arc::clone(&services.streams),
             max_output_bytes: options.max_output_bytes,
             callback_secrets: options.callback_secrets.clone(),
+            connected_clients: ConnectedClients::clone(&services.common_state()),
+            store_url: options.store_url.clone(),
             dangerously: options.dangerously.clone(),
         }
     }

@@ -13,7 +13,7 @@ use trilogue_wire::jsonrpc::{Decoder, Frame};
 use trilogue_wire::native::local::{Hello, MAX_HELLO_BYTES, Opened, VERSION, Welcome, Wish};
 
 use super::super::start::{Starter, connect, connect_or_start};
-use super::super::{ServerRecord, UserServerDir};
+use super::super::{ServerRecord, StartedBy, UserServerDir};
 
 /// How long to wait for a server that is gone, by default.
 pub const RECONNECT_LIMIT: Duration = Duration::from_secs(60);
@@ -123,7 +123,8 @@ impl ServerLink {
             Ok(Ok((stream, mut decoder, welcome))) => {
                 // A server writes its record before its first welcome.
                 let record = ServerRecord::read(&self.dir.record());
-                let is_on_demand = record.is_some_and(|record| record.on_demand);
+                let is_on_demand =
+                    record.is_some_and(|record| record.started_by == StartedBy::OnDemand);
                 let opened = check_welcome(welcome)?;
                 decoder.set_max_line_bytes(max_sent(&opened));
                 let halves = split_local(stream);

@@ -31,6 +31,7 @@ use super::options::{ClientOptions, MessageIdFormat};
 use super::state::State;
 use super::wire::lines::{MethodResult, OutgoingLines};
 use super::wire::outbox::{Batch, Outbox};
+use crate::core::connected_clients::ConnectedClientGuard;
 use crate::core::not_found::no_thread;
 
 /// How many sessions a client may be cancelling at once without having them open. Further cancellations are dropped.
@@ -54,6 +55,8 @@ pub(crate) struct ClientConnection {
     pub(crate) notifications: Arc<Semaphore>,
     pub(crate) requests: OpenRequests,
     handshake: Mutex<Option<Arc<Handshake>>>,
+    /// Its entry in the list of connected clients.
+    pub(crate) listing: Option<ConnectedClientGuard>,
     /// Permits for cancelling sessions that the client does not have open.
     pub(crate) foreign_cancels: Arc<Semaphore>,
     /// Ends all work for the client.
@@ -92,6 +95,7 @@ impl ClientConnection {
             notifications: Arc::new(Semaphore::new(options.max_requests)),
             requests: OpenRequests::new(options.max_requests, options.max_line_bytes),
             handshake: Mutex::default(),
+            listing: None,
             foreign_cancels: Arc::new(Semaphore::new(MAX_FOREIGN_CANCELS)),
             closed,
             tasks,
