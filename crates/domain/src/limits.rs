@@ -34,6 +34,10 @@ pub const DEFAULT_MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
 pub const MAX_SEARCH_KEYS: usize = 64;
 /// The most candidates a residual search condition looks at.
 pub const MAX_SEARCH_CANDIDATES: usize = 10_000;
+/// The shortest abbreviation of an id, in characters: a slip of the hand means nothing.
+pub const MIN_SHORT_ID_CHARS: usize = 4;
+/// The most ids, the newest by their time, among which an abbreviation is looked for by their last group.
+pub const MAX_SHORT_ID_CANDIDATES: usize = 100_000;
 /// The largest metadata object of a thread or a run, in bytes.
 pub const MAX_METADATA_BYTES: usize = 64 * 1024;
 /// The longest title that an agent gives a thread, in characters, the sign that it was cut among them.

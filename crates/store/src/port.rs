@@ -10,8 +10,9 @@ use tokio::sync::watch;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    CheckpointId, CheckpointKey, ConfigurationId, InterruptId, MessageId, PrincipalId, RunId,
-    RunKey, Scope, TenantId, ThreadActivity, ThreadId, ThreadKey, Timestamp, TokenId,
+    CheckpointId, CheckpointKey, ConfigurationId, IdKind, InterruptId, MessageId, PrincipalId,
+    RunId, RunKey, Scope, ShortId, TenantId, ThreadActivity, ThreadId, ThreadKey, Timestamp,
+    TokenId,
 };
 
 use crate::record::Frame;
@@ -138,6 +139,15 @@ pub trait Read: Send + Sync + fmt::Debug {
         filter: &InterruptFilter,
         page: &Page,
     ) -> Result<Listing<InterruptRow>>;
+    /// The visible ids that an abbreviation means, ephemeral threads' too, at most `limit`. One that equals it is the only one.
+    /// By their last group, ids are looked for among the newest [`trilogue_domain::limits::MAX_SHORT_ID_CANDIDATES`] UUIDs of the tenant, by the times in them.
+    async fn meant_ids(
+        &self,
+        scope: &Scope,
+        kind: IdKind,
+        short: &ShortId,
+        limit: usize,
+    ) -> Result<Vec<String>>;
     /// The oldest message with this id of a visible run.
     async fn message(&self, scope: &Scope, id: &MessageId) -> Result<Option<MessageRow>>;
     /// A message of a thread that the caller has looked up: by its id, else by its alias.

@@ -12,6 +12,7 @@ mod port_owner;
 mod receiver;
 mod remote;
 mod server_command;
+mod short_id;
 mod terminal;
 
 use std::process::ExitCode;

@@ -337,3 +337,31 @@ async fn a_message_that_was_said_outside_of_runs_is_found_where_it_begins() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_short_id_means_what_begins_with_it_or_ends_in_a_group_that_does() {
+    let rig = Rig::start().await;
+    let client = rig.alice();
+    let run = rig.run("hello").await;
+    for thread in ["lunch-1", "lunch-2"] {
+        client.post("/api/v1/threads", &json!({ "id": thread })).await.unwrap().ok().unwrap();
+    }
+    let ids = async |list: &str, short: &str| {
+        let path = format!("/api/v1/{list}?short_id={short}");
+        let list = client.get(&path).await.unwrap().ok().unwrap();
+        assert_eq!(list["next"], Value::Null);
+        let items = list["items"].as_array().unwrap().iter();
+        items.map(|item| text(item, "/id").to_owned()).collect::<Vec<_>>()
+    };
+    let run = text(&run, "/id");
+    assert_eq!(ids("runs", &run[24..30]).await, [run]);
+    assert_eq!(ids("runs", run).await, [run]);
+    assert_eq!(ids("runs", "lunch").await, [""; 0]);
+    assert_eq!(ids("threads", "lunc").await, ["lunch-1", "lunch-2"]);
+    assert_eq!(ids("threads", "lunc&limit=1").await, ["lunch-1"]);
+    assert_eq!(ids("threads", "lunch-1").await, ["lunch-1"]);
+    assert_eq!(ids("threads", "lun").await, [""; 0]);
+    assert_eq!(ids("interrupts", "0000").await, [""; 0]);
+    let tokens = client.get("/api/v1/tokens?short_id=0").await.unwrap().ok().unwrap();
+    assert_eq!(tokens["items"], json!([]));
+}

@@ -84,6 +84,8 @@ pub struct Filter {
     pub metadata: Vec<(String, String)>,
     /// Those that are resolved too. For interrupts.
     pub resolved: bool,
+    /// Only those whose id this abbreviates; beside it no other condition counts. For threads, runs, interrupts and tokens.
+    pub short_id: Option<String>,
 }
 
 // === impl Client ===
@@ -370,6 +372,14 @@ impl Client {
         self.fetch(paged(self.call(Method::Get, &["tokens"]), page)).await
     }
 
+    /// The tokens that match, without their secrets.
+    ///
+    /// # Errors
+    /// `forbidden` without the right `admin`.
+    pub async fn find_tokens(&self, filter: &Filter) -> Result<List<Token>, ClientError> {
+        self.fetch(filtered(self.call(Method::Get, &["tokens"]), filter)).await
+    }
+
     /// Makes a token. Its secret is shown this once.
     ///
     /// # Errors
@@ -443,7 +453,8 @@ fn filtered(call: RequestBuilder, filter: &Filter) -> RequestBuilder {
         .query("thread_id", filter.thread.as_deref())
         .query("run_id", filter.run.as_deref())
         .query("agent", filter.agent.as_deref())
-        .query("status", filter.status.as_deref());
+        .query("status", filter.status.as_deref())
+        .query("short_id", filter.short_id.as_deref());
     filter
         .metadata
         .iter()

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    AgentName, CheckpointId, CheckpointKey, InterruptId, MessageId, RunId, RunKey, Scope,
-    ThreadActivity, ThreadId, ThreadKey,
+    AgentName, CheckpointId, CheckpointKey, IdKind, InterruptId, MessageId, PrincipalId, RunId,
+    RunKey, Scope, ShortId, ThreadActivity, ThreadId, ThreadKey,
 };
 
 use super::MemoryStore;
@@ -179,6 +179,41 @@ impl Read for MemoryStore {
             }
         }
         Ok(pages.finish().map(|row| InterruptRow::clone(row)))
+    }
+
+    async fn meant_ids(
+        &self,
+        scope: &Scope,
+        kind: IdKind,
+        short: &ShortId,
+        limit: usize,
+    ) -> Result<Vec<String>> {
+        let state = self.open()?;
+        let Some(tenant) = state.tenants.get(&scope.tenant) else { return Ok(Vec::new()) };
+        let sees = |owner: &PrincipalId| scope.sees(&scope.tenant, owner);
+        let means = |id: &str| short.means(id);
+        let mut ids: Vec<&str> = match kind {
+            IdKind::Thread => {
+                let meant = tenant.threads.iter().filter(|(id, _)| means(id.as_str()));
+                let is_seen = |key| state.threads.get(key).is_some_and(|it| sees(&it.row.owner));
+                meant.filter(|(_, key)| is_seen(*key)).map(|(id, _)| id.as_str()).collect()
+            }
+            IdKind::Run => {
+                let meant = tenant.runs.iter().filter(|(id, _)| means(id.as_str()));
+                let is_seen = |key| state.runs.get(key).is_some_and(|it| sees(&it.row.principal));
+                meant.filter(|(_, key)| is_seen(*key)).map(|(id, _)| id.as_str()).collect()
+            }
+            IdKind::Interrupt => {
+                let meant = tenant.interrupts.iter().filter(|(id, _)| means(id.as_str()));
+                let is_seen = |key| state.interrupts.get(key).is_some_and(|it| sees(&it.principal));
+                meant.filter(|(_, key)| is_seen(*key)).map(|(id, _)| id.as_str()).collect()
+            }
+        };
+        if ids.contains(&short.as_str()) {
+            return Ok(vec![short.as_str().to_owned()]);
+        }
+        ids.sort_unstable();
+        Ok(ids.into_iter().take(limit).map(str::to_owned).collect())
     }
 
     async fn message(&self, scope: &Scope, id: &MessageId) -> Result<Option<MessageRow>> {

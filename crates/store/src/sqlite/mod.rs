@@ -47,6 +47,7 @@ mod row;
 mod row_cache;
 mod schema;
 mod search;
+mod short_id;
 #[cfg(test)]
 mod tests;
 mod thread_agents;

@@ -6,13 +6,13 @@ use rusqlite::params;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    AgentName, CheckpointId, CheckpointKey, InterruptId, MessageId, RunId, Scope, ThreadActivity,
-    ThreadId, ThreadKey,
+    AgentName, CheckpointId, CheckpointKey, IdKind, InterruptId, MessageId, RunId, Scope, ShortId,
+    ThreadActivity, ThreadId, ThreadKey,
 };
 
 use super::lookups::{BY_ALIAS, by_id};
 use super::row::one;
-use super::{SqliteStore, blob, frames, heads, listing, lookups, thread_listing};
+use super::{SqliteStore, blob, frames, heads, listing, lookups, short_id, thread_listing};
 use crate::port::{Range, Read, Tail};
 use crate::record::Frame;
 use crate::rows::{
@@ -92,6 +92,17 @@ impl Read for SqliteStore {
         let (scope, filter, page) = (scope.clone(), filter.clone(), page.clone());
         self.read(move |conn, context| listing::interrupts(conn, context, &scope, &filter, &page))
             .await
+    }
+
+    async fn meant_ids(
+        &self,
+        scope: &Scope,
+        kind: IdKind,
+        short: &ShortId,
+        limit: usize,
+    ) -> Result<Vec<String>> {
+        let (scope, short) = (scope.clone(), short.clone());
+        self.read(move |conn, _| short_id::meant(conn, &scope, kind, &short, limit)).await
     }
 
     async fn message(&self, scope: &Scope, id: &MessageId) -> Result<Option<MessageRow>> {

@@ -28,6 +28,7 @@ mod retention;
 #[path = "../fixtures/rows.rs"]
 mod rows;
 mod scope;
+mod short_ids;
 mod sqlite;
 mod tail;
 mod thread_agents;

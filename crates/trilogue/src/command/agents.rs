@@ -8,6 +8,7 @@ use super::PageArguments;
 use crate::exit::{CliError, Result};
 use crate::globals::Globals;
 use crate::remote::{RemoteServer, ServerProtocol};
+use crate::terminal::table::Column;
 use crate::terminal::{print, safe};
 
 /// List the agents.
@@ -39,8 +40,9 @@ impl AgentsCommand {
         if globals.json {
             return print::json(&agents);
         }
-        let heading = ["AGENT", "TAKES", "VERSION", "DESCRIPTION"];
-        self.page.print(&agents.items, agents.next.as_deref(), &heading, |agent| {
+        let columns = ["AGENT", "TAKES", "VERSION", "DESCRIPTION"].map(Column::text);
+        let next = agents.next.as_deref();
+        self.page.print(&agents.items, next, "no agents", &columns, |agent| {
             let description = match &agent.unavailable {
                 Some(_) => format!("(unavailable) {}", agent.description),
                 None => agent.description.clone(),
@@ -76,7 +78,9 @@ impl AgentsCommand {
         if globals.json {
             return print::json(&agents);
         }
-        self.page.print(&agents, None, &["AGENT", "NAME", "VERSION", "DESCRIPTION"], |agent| {
+        // An agent's id has no short form: whoever calls it needs the whole one.
+        let columns = ["AGENT", "NAME", "VERSION", "DESCRIPTION"].map(Column::text);
+        self.page.print(&agents, None, "no agents", &columns, |agent| {
             let about = &agent.metadata;
             [&agent.agent_id, &about.reference.name, &about.reference.version, &about.description]
                 .map(|text| safe::line(text))

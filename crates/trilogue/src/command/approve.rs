@@ -7,16 +7,17 @@ use trilogue_wire::native::{AnswerCreate, Effect, Interrupt, Json};
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::{Globals, json as json_option};
 use crate::remote;
+use crate::short_id;
 use crate::terminal::form::{self, Field, FieldKind};
-use crate::terminal::{ask, choice, print, question, safe};
+use crate::terminal::{ask, choice, print, question, safe, table};
 
 /// Answer a run's question.
 ///
-/// Without an option it asks on a terminal. Elsewhere it refuses to decide.
+/// Without an option it asks on a terminal. Elsewhere it refuses to decide. Without an interrupt it answers the only question that is open.
 #[derive(Args, Debug)]
 pub(crate) struct Approve {
-    /// The interrupt's id, from `trilogue inbox`.
-    interrupt: String,
+    /// The interrupt, from `trilogue inbox`. By default the only open one.
+    interrupt: Option<String>,
     /// Approve without asking: with a permission's option that allows this once, or with `approved: true` where the form has that member.
     #[arg(long, conflicts_with_all = ["option", "reject", "value"])]
     yes: bool,
@@ -39,8 +40,11 @@ pub(crate) struct Approve {
 impl Approve {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         let client = remote::open(globals)?;
-        let interrupt = client.interrupt(&self.interrupt).await?;
-        let id = safe::visible(&self.interrupt);
+        let interrupt = match &self.interrupt {
+            Some(text) => client.interrupt(&short_id::interrupt(&client, text).await?).await?,
+            None => short_id::only_question(short_id::open_questions(&client).await?)?,
+        };
+        let id = table::noted_id(&interrupt.id);
         let answer = if self.decides() {
             self.answer(&interrupt)?
         } else if interrupt.resolution.is_some() {
@@ -64,13 +68,13 @@ impl Approve {
                 }
             }
         };
-        let resolved = client.answer(&self.interrupt, &answer).await?;
+        let resolved = client.answer(&interrupt.id, &answer).await?;
         if globals.json {
             return print::json(&resolved);
         }
         print::note(&format!("answered: {id}"));
         if let Some(run) = &resolved.run_id {
-            let run = safe::visible(run);
+            let run = table::noted_id(run);
             print::hint(&format!(
                 "follow the run with `trilogue tail {run} --follow{}`",
                 globals.elsewhere()

@@ -5,6 +5,7 @@ use clap::Args;
 use crate::exit::Result;
 use crate::globals::Globals;
 use crate::remote;
+use crate::short_id;
 use crate::terminal::{print, safe};
 
 /// Cancel a run.
@@ -22,9 +23,10 @@ pub(crate) struct Cancel {
 impl Cancel {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         let client = remote::open(globals)?;
-        let mut run = client.cancel_run(&self.run).await?;
+        let id = short_id::run(&client, &self.run).await?;
+        let mut run = client.cancel_run(&id).await?;
         if !self.no_wait && !run.status.is_terminal() {
-            run = client.wait_for_run(&self.run).await?;
+            run = client.wait_for_run(&id).await?;
         }
         if globals.json {
             return print::json(&run);

@@ -8,6 +8,8 @@ use super::PageArguments;
 use crate::exit::Result;
 use crate::globals::Globals;
 use crate::remote;
+use crate::short_id;
+use crate::terminal::table::Column;
 use crate::terminal::{print, safe};
 
 const MAX_QUESTION_CHARS: usize = 60;
@@ -30,15 +32,28 @@ pub(crate) struct InboxCommand {
 impl InboxCommand {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         let client = remote::open(globals)?;
-        let filter =
-            Filter { thread: self.thread.clone(), run: self.run.clone(), ..Filter::default() };
+        let filter = Filter {
+            thread: short_id::optional_thread(&client, self.thread.as_deref()).await?,
+            run: match &self.run {
+                Some(run) => Some(short_id::run(&client, run).await?),
+                None => None,
+            },
+            ..Filter::default()
+        };
         let list = client.interrupts(&filter, &self.page.page()).await?;
         if globals.json {
             return print::json(&list);
         }
         let cell = |text: &Option<String>| safe::line(text.as_deref().unwrap_or_default());
-        let heading = ["INTERRUPT", "AGENT", "KIND", "SINCE", "QUESTION"];
-        self.page.print(&list.items, list.next.as_deref(), &heading, |interrupt| {
+        let columns = [
+            Column::id("INTERRUPT"),
+            Column::text("AGENT"),
+            Column::text("KIND"),
+            Column::time("SINCE"),
+            Column::text("QUESTION"),
+        ];
+        let none = "no question is open";
+        self.page.print(&list.items, list.next.as_deref(), none, &columns, |interrupt| {
             vec![
                 safe::line(&interrupt.id),
                 cell(&interrupt.agent),
@@ -47,16 +62,15 @@ impl InboxCommand {
                 question(interrupt),
             ]
         })?;
-        if self.page.quiet {
-            return Ok(());
-        }
-        if list.items.is_empty() {
-            print::note("no question is open");
-        } else {
-            print::hint(&format!(
-                "answer one with `trilogue approve INTERRUPT{}`",
-                globals.elsewhere()
-            ));
+        if self.page.is_table() && !list.items.is_empty() {
+            let (elsewhere, which) = (
+                globals.elsewhere(),
+                match list.items.len() {
+                    1 => "it with `trilogue approve",
+                    _ => "one with `trilogue approve INTERRUPT",
+                },
+            );
+            print::hint(&format!("answer {which}{elsewhere}`"));
         }
         Ok(())
     }

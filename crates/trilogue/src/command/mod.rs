@@ -28,6 +28,7 @@ use clap::Args;
 use trilogue_sdk::client::Page;
 
 use crate::exit::Result;
+use crate::terminal::table::Column;
 use crate::terminal::{print, safe, table};
 
 /// Which page of a list, and how it is printed.
@@ -39,9 +40,12 @@ pub(crate) struct PageArguments {
     /// Continue after this cursor, which the page before printed.
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
-    /// Print only the ids, one per line.
+    /// Print only the ids, whole, one per line.
     #[arg(long, short, conflicts_with = "json")]
     quiet: bool,
+    /// Print whole ids, exact times and every column, as in a pipe.
+    #[arg(long, conflicts_with_all = ["json", "quiet"])]
+    wide: bool,
 }
 
 // === impl PageArguments ===
@@ -51,21 +55,36 @@ impl PageArguments {
         Page { after: self.after.clone(), limit: self.limit }
     }
 
+    /// Prints the items of a page. The first column is the id; `none` says that there are no items.
     pub(crate) fn print<T>(
         &self,
         items: &[T],
         next: Option<&str>,
-        heading: &[&str],
+        none: &str,
+        columns: &[Column],
         row: impl Fn(&T) -> Vec<String>,
     ) -> Result {
+        let rows: Vec<Vec<String>> = items.iter().map(row).collect();
         if self.quiet {
-            let ids = items.iter().filter_map(|item| row(item).into_iter().next());
+            let ids = rows.into_iter().filter_map(|row| row.into_iter().next());
             return print::out(&ids.map(|id| id + "\n").collect::<String>());
         }
-        print::out(&table::render(heading, items.iter().map(row)))?;
+        if self.wide || !print::is_terminal() {
+            print::out(&table::wide(columns, &rows))?;
+        } else if !rows.is_empty() {
+            print::out(&table::fitting(columns, &rows, print::data_columns()))?;
+        }
+        if rows.is_empty() {
+            print::note(none);
+        }
         if let Some(next) = next {
             print::hint(&format!("there are more: --after '{}'", safe::visible(next)));
         }
         Ok(())
+    }
+
+    /// Whether the page is a table for a person to read.
+    pub(crate) fn is_table(&self) -> bool {
+        !self.quiet
     }
 }

@@ -8,6 +8,8 @@ use super::PageArguments;
 use crate::exit::Result;
 use crate::globals::Globals;
 use crate::remote;
+use crate::short_id;
+use crate::terminal::table::Column;
 use crate::terminal::{print, safe};
 
 /// List or show runs.
@@ -53,7 +55,7 @@ impl Runs {
         let client = remote::open(globals)?;
         match &self.action {
             Some(RunsAction::Show { run }) => {
-                let run = client.run(run).await?;
+                let run = client.run(&short_id::run(&client, run).await?).await?;
                 if globals.json { print::json(&run) } else { print::out(&describe(&run)) }
             }
             Some(RunsAction::List(list)) => list.execute(globals, &client).await,
@@ -65,7 +67,7 @@ impl Runs {
 impl ListRuns {
     async fn execute(&self, globals: &Globals, client: &Client) -> Result {
         let filter = Filter {
-            thread: self.thread.clone(),
+            thread: short_id::optional_thread(client, self.thread.as_deref()).await?,
             agent: self.agent.clone(),
             status: self.status.clone(),
             ..Filter::default()
@@ -74,8 +76,14 @@ impl ListRuns {
         if globals.json {
             return print::json(&runs);
         }
-        let heading = ["RUN", "AGENT", "STATUS", "CREATED", "THREAD"];
-        self.page.print(&runs.items, runs.next.as_deref(), &heading, |run| {
+        let columns = [
+            Column::id("RUN"),
+            Column::text("AGENT"),
+            Column::text("STATUS"),
+            Column::time("CREATED"),
+            Column::id("THREAD"),
+        ];
+        self.page.print(&runs.items, runs.next.as_deref(), "no runs", &columns, |run| {
             [run.id.as_str(), &run.agent, run.status.as_str(), &run.created_at, &run.thread_id]
                 .map(safe::line)
                 .to_vec()

@@ -1,12 +1,13 @@
 //! `trilogue tail`.
 
 use clap::Args;
-use trilogue_sdk::client::{Client, ClientError, EventStream, Page, StreamItem};
+use trilogue_sdk::client::{Client, EventStream, Page, StreamItem};
 use trilogue_wire::native::{Event, EventBody, List, Part};
 
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
 use crate::remote;
+use crate::short_id;
 use crate::terminal::beside::thought_id;
 use crate::terminal::{print, render, safe};
 
@@ -35,39 +36,34 @@ enum LogKind {
 impl TailCommand {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         let client = remote::open(globals)?;
-        let kind = self.find(&client).await?;
-        let after = self.after(&client, kind).await?;
+        let (kind, id) = self.find(&client).await?;
+        let after = self.after(&client, kind, &id).await?;
         if self.follow {
             let stream = match kind {
-                LogKind::Run => client.run_events(&self.id, after.as_deref()),
-                LogKind::Thread => client.thread_events(&self.id, after.as_deref()),
+                LogKind::Run => client.run_events(&id, after.as_deref()),
+                LogKind::Thread => client.thread_events(&id, after.as_deref()),
             };
             return tokio::select! {
                 ended = follow(stream, kind, globals) => ended,
                 _ = tokio::signal::ctrl_c() => Err(CliError::silent(ExitStatus::Interrupted)),
             };
         }
-        self.pages(&client, kind, after, globals).await
+        self.pages(&client, kind, &id, after, globals).await
     }
 
-    async fn find(&self, client: &Client) -> Result<LogKind> {
-        match client.run(&self.id).await {
-            Ok(_) => return Ok(LogKind::Run),
-            Err(ClientError::Problem(problem)) if problem.status == 404 => {}
-            Err(error) => return Err(error.into()),
-        }
-        match client.thread(&self.id).await {
-            Ok(_) => Ok(LogKind::Thread),
-            Err(ClientError::Problem(problem)) if problem.status == 404 => Err(CliError::new(
+    async fn find(&self, client: &Client) -> Result<(LogKind, String)> {
+        match short_id::run_or_thread(client, &self.id).await? {
+            Some(short_id::Named::Run(id)) => Ok((LogKind::Run, id)),
+            Some(short_id::Named::Thread(id)) => Ok((LogKind::Thread, id)),
+            None => Err(CliError::new(
                 ExitStatus::NotFound,
                 format!("no thread or run has the id '{}'", safe::visible(&self.id)),
             )
             .hint("list them with `trilogue threads` and `trilogue runs`")),
-            Err(error) => Err(error.into()),
         }
     }
 
-    async fn after(&self, client: &Client, kind: LogKind) -> Result<Option<String>> {
+    async fn after(&self, client: &Client, kind: LogKind, id: &str) -> Result<Option<String>> {
         let Some(from) = &self.from else { return Ok(None) };
         if let Ok(number) = from.parse::<u64>() {
             return Ok(Some(number.saturating_sub(1).to_string()));
@@ -79,7 +75,7 @@ impl TailCommand {
                 CliError::usage(message).hint("pass the run's thread to begin with a message")
             );
         }
-        let page = client.thread_events_from(&self.id, from, Some(1)).await?;
+        let page = client.thread_events_from(id, from, Some(1)).await?;
         Ok(page.items.first().map(|event| event.number.saturating_sub(1).to_string()))
     }
 
@@ -87,14 +83,15 @@ impl TailCommand {
         &self,
         client: &Client,
         kind: LogKind,
+        id: &str,
         mut after: Option<String>,
         globals: &Globals,
     ) -> Result {
         loop {
             let page = Page { after, limit: None };
             let List { items, next } = match kind {
-                LogKind::Run => client.run_events_page(&self.id, &page).await?,
-                LogKind::Thread => client.thread_events_page(&self.id, &page).await?,
+                LogKind::Run => client.run_events_page(id, &page).await?,
+                LogKind::Thread => client.thread_events_page(id, &page).await?,
             };
             for event in &items {
                 if globals.json {

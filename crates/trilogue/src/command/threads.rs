@@ -10,7 +10,9 @@ use super::PageArguments;
 use crate::exit::{CliError, Result};
 use crate::globals::Globals;
 use crate::remote;
+use crate::short_id;
 use crate::terminal::beside::is_for_user;
+use crate::terminal::table::Column;
 use crate::terminal::{ask, print, safe};
 
 const DEFAULT_MESSAGES: u32 = 1_000;
@@ -84,10 +86,12 @@ impl Threads {
             None => list(&self.page, globals, &client).await,
             Some(ThreadsAction::List(page)) => list(page, globals, &client).await,
             Some(ThreadsAction::Show { thread, limit, all }) => {
-                show(thread, *limit, *all, globals, &client).await
+                let thread = short_id::thread(&client, thread).await?;
+                show(&thread, *limit, *all, globals, &client).await
             }
             Some(ThreadsAction::Export { thread }) => {
-                let mut body = client.export_thread(thread).await?;
+                let thread = short_id::thread(&client, thread).await?;
+                let mut body = client.export_thread(&thread).await?;
                 // The end of a piece can be inside a character.
                 let mut begun = Vec::new();
                 while let Some(piece) = body.next().await {
@@ -102,20 +106,22 @@ impl Threads {
             Some(ThreadsAction::Copy { thread, id, until }) => {
                 let (id, until_message) = (id.clone(), until.clone());
                 let copy = ThreadCopy { id, metadata: None, until_message };
-                let copy = client.copy_thread(thread, &copy).await?;
+                let thread = short_id::thread(&client, thread).await?;
+                let copy = client.copy_thread(&thread, &copy).await?;
                 if globals.json {
                     return print::json(&copy);
                 }
                 print::out(&format!("{}\n", safe::line(&copy.id)))
             }
             Some(ThreadsAction::Erase { thread, yes }) => {
+                let thread = short_id::thread(&client, thread).await?;
                 let question =
-                    format!("Erase the thread {} with everything in it?", safe::visible(thread));
+                    format!("Erase the thread {} with everything in it?", safe::visible(&thread));
                 if !yes && !ask::confirm(&question, "--yes").await? {
                     return Err(CliError::failed("nothing was erased"));
                 }
-                client.erase_thread(thread).await?;
-                print::note(&format!("erased: {}", safe::line(thread)));
+                client.erase_thread(&thread).await?;
+                print::note(&format!("erased: {}", safe::line(&thread)));
                 Ok(())
             }
         }
@@ -127,8 +133,14 @@ async fn list(page: &PageArguments, globals: &Globals, client: &Client) -> Resul
     if globals.json {
         return print::json(&threads);
     }
-    let heading = ["THREAD", "CREATED", "CHANGED", "TITLE", "METADATA"];
-    page.print(&threads.items, threads.next.as_deref(), &heading, |thread| {
+    let columns = [
+        Column::id("THREAD"),
+        Column::detail("CREATED"),
+        Column::time("CHANGED"),
+        Column::text("TITLE"),
+        Column::detail("METADATA"),
+    ];
+    page.print(&threads.items, threads.next.as_deref(), "no threads", &columns, |thread| {
         let title = thread.title.clone().unwrap_or_default();
         let (created, changed) = (&thread.created_at, &thread.updated_at);
         [thread.id.as_str(), created, changed, &title, thread.metadata.as_str()]

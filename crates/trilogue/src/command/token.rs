@@ -10,6 +10,8 @@ use super::PageArguments;
 use crate::exit::{CliError, Result};
 use crate::globals::Globals;
 use crate::remote;
+use crate::short_id;
+use crate::terminal::table::Column;
 use crate::terminal::{print, safe};
 
 /// Create, list or revoke tokens.
@@ -86,8 +88,16 @@ impl Token {
                 if globals.json {
                     return print::json(&tokens);
                 }
-                let heading = ["TOKEN", "LABEL", "PRINCIPAL", "RIGHTS", "SEES", "EXPIRES"];
-                page.print(&tokens.items, tokens.next.as_deref(), &heading, |token| {
+                let columns = [
+                    Column::id("TOKEN"),
+                    Column::text("LABEL"),
+                    Column::text("PRINCIPAL"),
+                    Column::text("RIGHTS"),
+                    Column::text("SEES"),
+                    Column::time("EXPIRES"),
+                ];
+                let next = tokens.next.as_deref();
+                page.print(&tokens.items, next, "no tokens", &columns, |token| {
                     let rights: Vec<_> = token.rights.iter().map(|right| name(*right)).collect();
                     let expires = token.expires_at.as_deref().unwrap_or("never");
                     let own = if token.own { "own" } else { "all" };
@@ -97,8 +107,9 @@ impl Token {
                 })
             }
             TokenAction::Revoke { id } => {
-                client.revoke_token(id).await?;
-                print::note(&format!("revoked: {}", safe::line(id)));
+                let id = short_id::token(&client, id).await?;
+                client.revoke_token(&id).await?;
+                print::note(&format!("revoked: {}", safe::line(&id)));
                 Ok(())
             }
         }

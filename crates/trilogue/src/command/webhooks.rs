@@ -15,6 +15,7 @@ use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
 use crate::receiver::{Receiver, Verifier, json, line};
 use crate::remote;
+use crate::terminal::table::Column;
 use crate::terminal::{print, safe};
 
 const DEFAULT_PORT: u16 = 7879;
@@ -120,8 +121,16 @@ async fn list(page: &PageArguments, globals: &Globals) -> Result {
     if globals.json {
         return print::json(&deliveries);
     }
-    let heading = ["DELIVERY", "RUN", "OF", "ATTEMPTS", "DUE", "ERROR"];
-    page.print(&deliveries.items, deliveries.next.as_deref(), &heading, |delivery| {
+    let columns = [
+        Column::text("DELIVERY"),
+        Column::id("RUN"),
+        Column::text("OF"),
+        Column::text("ATTEMPTS"),
+        Column::time("DUE"),
+        Column::text("ERROR"),
+    ];
+    let (next, none) = (deliveries.next.as_deref(), "no callback has failed");
+    page.print(&deliveries.items, next, none, &columns, |delivery| {
         let reference = delivery.reference.to_value();
         let member = |name: &str| {
             let member = reference.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -136,12 +145,7 @@ async fn list(page: &PageArguments, globals: &Globals) -> Result {
             safe::line(&delivery.error),
         ]
     })?;
-    if page.quiet {
-        return Ok(());
-    }
-    if deliveries.items.is_empty() {
-        print::note("no callback has failed");
-    } else {
+    if page.is_table() && !deliveries.items.is_empty() {
         let elsewhere = globals.elsewhere();
         print::hint(&format!(
             "retry one with `trilogue webhooks redeliver DELIVERY{elsewhere}`, or all with --all"

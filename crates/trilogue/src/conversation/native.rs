@@ -10,7 +10,8 @@ use crate::attach;
 use crate::exit::Result;
 use crate::globals::Globals;
 use crate::remote::RemoteServer;
-use crate::terminal::safe;
+use crate::short_id;
+use crate::terminal::{safe, table};
 
 #[derive(Debug)]
 pub(crate) struct NativeAgent {
@@ -49,7 +50,14 @@ impl RemoteAgent for NativeAgent {
     type Reader = NativeRunReader;
 
     async fn open(server: &RemoteServer, target: Target) -> Result<Self> {
-        Ok(Self { server: server.clone(), client: server.native(), target })
+        let client = server.native();
+        let mut target = target;
+        if let Some(named) = &target.thread
+            && let Some(listed) = short_id::listed_thread(&client, named).await?
+        {
+            target.thread = Some(listed);
+        }
+        Ok(Self { server: server.clone(), client, target })
     }
 
     async fn check(&self) -> Result {
@@ -124,7 +132,7 @@ impl RunReader for NativeRunReader {
     }
 
     fn answer_hint(&self, interrupt: &Interrupt, globals: &Globals) -> String {
-        let id = safe::visible(&interrupt.id);
+        let id = table::noted_id(&interrupt.id);
         format!("answer it with `trilogue approve {id}{}`", globals.elsewhere())
     }
 

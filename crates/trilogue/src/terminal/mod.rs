@@ -1,5 +1,6 @@
 //! Output to the terminal and input from it.
 
+pub(crate) mod age;
 pub(crate) mod ask;
 pub(crate) mod beside;
 pub(crate) mod choice;

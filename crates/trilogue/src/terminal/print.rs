@@ -1,6 +1,7 @@
 //! Writes to standard output and standard error. No other module in the workspace does.
 
 use std::io::{self, IsTerminal, Write as _};
+use std::os::fd::AsFd;
 
 use super::{safe, style};
 use crate::exit::{CliError, ExitStatus, Result};
@@ -33,7 +34,16 @@ pub(crate) fn control(sequence: &[u8]) {
 
 /// How many columns the terminal on standard error has; `None` where there is none or it does not say.
 pub(crate) fn columns() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
+    columns_of(io::stderr())
+}
+
+/// The same of standard output.
+pub(crate) fn data_columns() -> Option<usize> {
+    columns_of(io::stdout())
+}
+
+fn columns_of(stream: impl AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 

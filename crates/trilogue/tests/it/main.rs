@@ -45,6 +45,7 @@ mod output;
 mod sdk_server;
 mod shell;
 mod squatter;
+mod tables;
 mod tearing_transport;
 mod terminal;
 mod titles;

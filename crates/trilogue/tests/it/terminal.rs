@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::approval::waiting;
 use crate::harness::{demo, until};
@@ -29,10 +30,23 @@ pub(crate) struct Screen {
 // === impl Screen ===
 
 impl Screen {
-    pub(crate) fn start(mut command: Command) -> Self {
+    pub(crate) fn start(command: Command) -> Self {
+        Self::sized(command, None)
+    }
+
+    /// The same on a terminal of so many columns.
+    pub(crate) fn of_columns(command: Command, columns: u16) -> Self {
+        Self::sized(
+            command,
+            Some(Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }),
+        )
+    }
+
+    fn sized(mut command: Command, size: Option<Winsize>) -> Self {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
+        size.into_iter().for_each(|size| tcsetwinsize(&ours, size).unwrap());
         let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
         let theirs = File::options().read(true).write(true).open(name).unwrap();
         command.stdin(theirs.try_clone().unwrap());

@@ -1,12 +1,13 @@
 //! Interrupts and answers to them.
 
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, InterruptId, Right};
+use trilogue_domain::{Code, Error, IdKind, InterruptId, Right};
 use trilogue_mapping::native::{self as mapping, shown};
 use trilogue_runtime::AnswerTo;
 use trilogue_store::rows::{InterruptFilter, InterruptRow};
 use trilogue_wire::native::{AnswerCreate, Interrupt, List};
 
+use super::short_ids::{self, SHORT_ID};
 use super::{AFTER, LIMIT, NativeCall, NativeRoute, rows, run};
 use crate::core::not_found::no_interrupt;
 use crate::faces::common::look_up;
@@ -26,6 +27,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
             Parameter { name: "thread_id", about: "Only of this thread." },
             Parameter { name: "run_id", about: "Only of this run." },
             Parameter { name: "pending", about: "With `true` only those that wait for an answer." },
+            SHORT_ID,
         ])
         .answers(&[json_response(200, "A page.", of::<List<Interrupt>>)])
         .errors(&[Code::InvalidCursor, Code::ThreadNotFound, Code::RunNotFound]),
@@ -61,6 +63,14 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
 
 async fn list(call: NativeCall) -> Result<Reply> {
     let read = call.state.read.as_ref();
+    if let Some(ids) = short_ids::meant(&call, IdKind::Interrupt).await? {
+        let (mut items, scope) = (Vec::with_capacity(ids.len()), call.scope());
+        for id in ids {
+            let Ok(id) = InterruptId::parse(&id) else { continue };
+            items.extend(read.interrupt(&scope, &id).await?.as_ref().map(rows::interrupt));
+        }
+        return Ok(Reply::ok(&List { items, next: None }));
+    }
     let thread = match call.query("thread_id") {
         None => None,
         Some(text) => Some(look_up::thread(read, &call, text).await?.id),

@@ -13,6 +13,7 @@ mod rows;
 mod run_create;
 mod run_log;
 mod runs;
+mod short_ids;
 mod thread_log;
 mod threads;
 mod tokens;

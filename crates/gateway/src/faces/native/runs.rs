@@ -6,7 +6,7 @@ use std::time::Duration;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::RunEvent;
 use trilogue_domain::{
-    Body, Code, Error, Event, Json, Message, Right, RunStatus, Scope, Transcript,
+    Body, Code, Error, Event, IdKind, Json, Message, Right, RunId, RunStatus, Scope, Transcript,
 };
 use trilogue_mapping::native::{self as mapping, shown};
 use trilogue_store::Frame;
@@ -14,6 +14,7 @@ use trilogue_store::rows::{InterruptFilter, Page, RunFilter, RunRow};
 use trilogue_wire::native::{List, Run};
 
 use super::agents::agent_name;
+use super::short_ids::{self, SHORT_ID};
 use super::{AFTER, LIMIT, METADATA, NativeCall, NativeRoute, State, rows, run};
 use crate::access::authenticator::Caller;
 use crate::faces::common::look_up;
@@ -38,6 +39,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
             Parameter { name: "thread_id", about: "Only runs of this thread." },
             Parameter { name: "agent", about: "Only runs of this agent." },
             Parameter { name: "status", about: "Only runs in this status." },
+            SHORT_ID,
         ])
         .answers(&[json_response(200, "A page.", of::<List<Run>>)])
         .errors(&[
@@ -76,6 +78,14 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
 ];
 
 async fn list(call: NativeCall) -> Result<Reply> {
+    if let Some(ids) = short_ids::meant(&call, IdKind::Run).await? {
+        let (mut items, scope) = (Vec::with_capacity(ids.len()), call.scope());
+        for id in ids {
+            let Ok(id) = RunId::parse(&id) else { continue };
+            items.extend(call.state.read.run(&scope, &id).await?.as_ref().map(rows::run));
+        }
+        return Ok(Reply::ok(&List { items, next: None }));
+    }
     let thread = match call.query("thread_id") {
         None => None,
         Some(text) => Some(look_up::thread(call.state.read.as_ref(), &call, text).await?.id),

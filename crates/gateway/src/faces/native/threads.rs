@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use trilogue_domain::error::Result;
-use trilogue_domain::{CheckpointId, Code, Error, MessageId, Right, ThreadId};
+use trilogue_domain::{CheckpointId, Code, Error, IdKind, MessageId, Right, ThreadId};
 use trilogue_mapping::native::{self as mapping, read_json, read_object, shown};
 use trilogue_runtime::{NewThread, ThreadPatch};
 use trilogue_store::PathReader;
@@ -10,6 +10,7 @@ use trilogue_store::rows::{ThreadFilter, ThreadRow};
 use trilogue_wire::native::{self, List, Thread};
 
 use super::named_message::message_named;
+use super::short_ids::{self, SHORT_ID};
 use super::{AFTER, LIMIT, METADATA, NativeCall, NativeRoute, rows, thread};
 use crate::faces::common::thread_title::thread_title;
 use crate::http::reply::Reply;
@@ -29,7 +30,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
     BASE.at("/api/v1/threads", |call| Box::pin(list(call)))
         .access(Access::Right(Right::Read))
         .named("list_threads", "Threads, newest first")
-        .query(&[LIMIT, AFTER, METADATA])
+        .query(&[LIMIT, AFTER, METADATA, SHORT_ID])
         .answers(&[json_response(200, "A page.", of::<List<Thread>>)])
         .errors(&[Code::InvalidCursor, Code::FilterTooBroad]),
     BASE.access(Access::Right(Right::Read))
@@ -68,6 +69,16 @@ async fn create(call: NativeCall) -> Result<Reply> {
 }
 
 async fn list(call: NativeCall) -> Result<Reply> {
+    if let Some(ids) = short_ids::meant(&call, IdKind::Thread).await? {
+        let (mut items, scope) = (Vec::with_capacity(ids.len()), call.scope());
+        for id in ids {
+            let Ok(id) = ThreadId::parse(&id) else { continue };
+            if let Some(row) = call.state.read.thread(&scope, &id).await? {
+                items.push(titled(&call, &row).await);
+            }
+        }
+        return Ok(Reply::ok(&List { items, next: None }));
+    }
     let filter = ThreadFilter { metadata: call.metadata_filter(), ..ThreadFilter::default() };
     let listing = call.state.read.threads(&call.scope(), &filter, &call.page()?).await?;
     let mut items = Vec::with_capacity(listing.rows.len());

@@ -2,13 +2,14 @@
 
 use http::StatusCode;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, PrincipalId, Right, Rights, TokenId};
+use trilogue_domain::{Code, Error, PrincipalId, Right, Rights, ShortId, TokenId};
 use trilogue_mapping::native::token::read_right;
 use trilogue_mapping::native::{read_time, shown};
 use trilogue_store::rows::TokenRow;
 use trilogue_wire::native::{List, Token, TokenCreate, TokenCreated};
 
 use super::rows::token;
+use super::short_ids::SHORT_ID;
 use super::{NativeCall, NativeRoute};
 use crate::access::secret::{hash_secret, new_secret};
 use crate::core::audit::AuditEvent;
@@ -29,13 +30,15 @@ const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(list(call)))
         200,
         "All tokens, on one page, without their secrets.",
         of::<List<Token>>,
-    )]);
+    )])
+    .query(&[SHORT_ID]);
 
 pub(crate) const ROUTES: &[NativeRoute] = &[
     BASE,
     BASE.verb(Verb::Post)
         .handler(|call| Box::pin(create(call)))
         .named("create_token", "Make a token in the caller's tenant")
+        .query(&[])
         .request(of::<TokenCreate>)
         .answers(&[json_response(
             201,
@@ -43,6 +46,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
             of::<TokenCreated>,
         )]),
     BASE.delete("/api/v1/tokens/{token_id}", |call| Box::pin(revoke(call)))
+        .query(&[])
         .named(
             "revoke_token",
             "Revoke a token: its requests are refused at once, its streams end within seconds",
@@ -52,7 +56,15 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
 ];
 
 async fn list(call: NativeCall) -> Result<Reply> {
-    let rows = visible_tokens(&call).await?;
+    let mut rows = visible_tokens(&call).await?;
+    if let Some(text) = call.query(SHORT_ID.name) {
+        let short = ShortId::parse(text);
+        let is_whole = rows.iter().any(|row| row.id.as_str() == text);
+        rows.retain(|row| match &short {
+            Some(short) if !is_whole => short.means(row.id.as_str()),
+            _ => row.id.as_str() == text,
+        });
+    }
     Ok(Reply::ok(&List { items: rows.iter().map(token).collect(), next: None }))
 }
 

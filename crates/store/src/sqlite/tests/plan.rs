@@ -1,7 +1,7 @@
 //! The plans of listings and of the queue: each is led by an index, in the order in which it answers.
 
 use rusqlite::{Connection, params_from_iter};
-use trilogue_domain::{AgentName, PrincipalId, RunStatus, Scope, ThreadKey};
+use trilogue_domain::{AgentName, IdKind, PrincipalId, RunStatus, Scope, ThreadKey};
 
 use super::seed::{Folder, scope};
 use crate::rows::{RunRow, ThreadRow};
@@ -83,6 +83,24 @@ fn messages_are_found_by_an_index_in_the_order_of_their_age() {
         let plan = plan(&conn, &sql, &values[..sql.matches('?').count().min(3)]);
         assert!(plan.contains(&format!("INDEX {index}")), "{plan}");
         assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN"), "{plan}");
+    }
+}
+
+#[test]
+fn abbreviated_ids_are_found_in_the_index_of_ids() {
+    use crate::sqlite::short_id::statements_of;
+    let (_folder, conn) = store();
+    for (kind, table) in
+        [(IdKind::Thread, "threads"), (IdKind::Run, "runs"), (IdKind::Interrupt, "interrupts")]
+    {
+        let statements = statements_of(kind);
+        for sql in [statements.by_beginning, statements.by_last_group] {
+            let text = || "0199".to_owned().into();
+            let values = [text(), text(), text(), text(), 1.into(), 1.into()];
+            let plan = plan(&conn, sql, &values);
+            assert!(plan.contains(&format!("COVERING INDEX {table}_by_id")), "{plan}");
+            assert!(!plan.contains("TEMP B-TREE"), "{plan}");
+        }
     }
 }
 

@@ -1,0 +1,224 @@
+//! Which object an id on the command line means: the whole id, or an abbreviation that means only one.
+
+use std::future::Future;
+
+use trilogue_domain::short_id::last_group;
+use trilogue_sdk::client::{Client, ClientError, Filter, Page};
+use trilogue_wire::native::{Interrupt, List, Run, Thread, Token};
+
+use crate::exit::{CliError, ExitStatus, Result};
+use crate::terminal::{print, safe, table};
+
+/// The most matches that an ambiguous abbreviation names.
+const MAX_NAMED: usize = 10;
+const FORBIDDEN: u16 = 403;
+/// The widest that a match is described, in terminal columns.
+const MAX_ABOUT_WIDTH: usize = 50;
+
+/// What an id that may be of two kinds means.
+#[derive(Debug)]
+pub(crate) enum Named {
+    Run(String),
+    Thread(String),
+}
+
+/// An object that an abbreviation means.
+struct Match {
+    id: String,
+    /// What a person knows it by.
+    about: String,
+}
+
+/// The thread's whole id. Where nothing matches it is the text itself: the server then says what is missing.
+pub(crate) async fn thread(client: &Client, text: &str) -> Result<String> {
+    if is_uuid(text) {
+        return Ok(text.to_owned());
+    }
+    let threads = threads(client, text).await?;
+    one_of(threads, text, "threads").map(|found| found.unwrap_or_else(|| text.to_owned()))
+}
+
+/// As [`thread`], where a thread is named.
+pub(crate) async fn optional_thread(client: &Client, text: Option<&str>) -> Result<Option<String>> {
+    match text {
+        Some(text) => thread(client, text).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The run's whole id; as [`thread`].
+pub(crate) async fn run(client: &Client, text: &str) -> Result<String> {
+    if is_uuid(text) {
+        return Ok(text.to_owned());
+    }
+    let runs = runs(client, text).await?;
+    one_of(runs, text, "runs").map(|found| found.unwrap_or_else(|| text.to_owned()))
+}
+
+/// The interrupt's whole id; as [`thread`]. Of several, the only pending one is meant.
+pub(crate) async fn interrupt(client: &Client, text: &str) -> Result<String> {
+    if is_uuid(text) {
+        return Ok(text.to_owned());
+    }
+    let mut items = found(client.interrupts(&meant(text), &limited())).await?;
+    if items.iter().filter(|it| it.resolution.is_none()).count() == 1 {
+        items.retain(|it| it.resolution.is_none());
+    }
+    let matches = items.into_iter().map(Match::of_interrupt);
+    let only = one_of(matches.collect(), text, "questions")?;
+    Ok(only.unwrap_or_else(|| text.to_owned()))
+}
+
+/// The pending questions, at most one more than can be named: of a question that an agent's call passes on, the one that its caller asks.
+pub(crate) async fn open_questions(client: &Client) -> Result<Vec<Interrupt>> {
+    let pending = client.interrupts(&Filter::default(), &limited()).await?.items;
+    if pending.len() < 2 {
+        return Ok(pending);
+    }
+    let mut own = Vec::new();
+    for question in pending {
+        let run = Filter { short_id: question.run_id.clone(), ..Filter::default() };
+        let runs = client.runs(&run, &limited()).await?.items;
+        if runs.iter().all(|run| run.parent.is_none()) {
+            own.push(question);
+        }
+    }
+    Ok(own)
+}
+
+/// The only one of the pending questions.
+///
+/// # Errors
+/// With none, or with several, which it names.
+pub(crate) fn only_question(mut questions: Vec<Interrupt>) -> Result<Interrupt> {
+    match (questions.pop(), questions.is_empty()) {
+        (Some(only), true) => Ok(only),
+        (None, _) => Err(CliError::new(ExitStatus::NotFound, "no question is open")
+            .hint("see the runs with `trilogue runs`")),
+        (Some(last), false) => {
+            questions.push(last);
+            let matches: Vec<_> = questions.into_iter().map(Match::of_interrupt).collect();
+            Err(ambiguous(&matches, "several questions are open:".to_owned())
+                .hint("name one of them: trilogue approve INTERRUPT"))
+        }
+    }
+}
+
+/// The token's whole id; as [`thread`].
+pub(crate) async fn token(client: &Client, text: &str) -> Result<String> {
+    if is_uuid(text) {
+        return Ok(text.to_owned());
+    }
+    let items = found(client.find_tokens(&meant(text))).await?;
+    let matches = items.into_iter().map(|it: Token| Match { id: it.id, about: it.label });
+    let only = one_of(matches.collect(), text, "tokens")?;
+    Ok(only.unwrap_or_else(|| text.to_owned()))
+}
+
+/// The run or the thread of this id; `None` where there is neither.
+pub(crate) async fn run_or_thread(client: &Client, text: &str) -> Result<Option<Named>> {
+    let is_whole = |matches: &[Match]| matches.iter().any(|found| found.id == text);
+    let runs = runs(client, text).await?;
+    if is_whole(&runs) {
+        return Ok(one_of(runs, text, "runs")?.map(Named::Run));
+    }
+    let threads = threads(client, text).await?;
+    if is_whole(&threads) {
+        return Ok(one_of(threads, text, "threads")?.map(Named::Thread));
+    }
+    if !runs.is_empty() && !threads.is_empty() {
+        let both = runs.into_iter().chain(threads).collect();
+        return one_of(both, text, "runs and threads").map(|_| None);
+    }
+    if let Some(run) = one_of(runs, text, "runs")? {
+        return Ok(Some(Named::Run(run)));
+    }
+    Ok(one_of(threads, text, "threads")?.map(Named::Thread))
+}
+
+/// The thread that a short id from a list means, for commands that create a thread of any other name.
+pub(crate) async fn listed_thread(client: &Client, text: &str) -> Result<Option<String>> {
+    let is_short = (table::SHORT_ID_CHARS..=12).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_short {
+        return Ok(None);
+    }
+    let mut matches = threads(client, text).await?;
+    let is_whole = matches.iter().any(|found| found.id == text);
+    matches.retain(|found| last_group(&found.id).is_some());
+    if is_whole { Ok(None) } else { one_of(matches, text, "threads") }
+}
+
+async fn threads(client: &Client, text: &str) -> Result<Vec<Match>> {
+    let items = found(client.find_threads(&meant(text), &limited())).await?;
+    let matches = items
+        .into_iter()
+        .map(|it: Thread| Match { id: it.id, about: it.title.unwrap_or_default() });
+    Ok(matches.collect())
+}
+
+async fn runs(client: &Client, text: &str) -> Result<Vec<Match>> {
+    let items = found(client.runs(&meant(text), &limited())).await?;
+    let matches = items
+        .into_iter()
+        .map(|it: Run| Match { about: format!("{} {}", it.agent, it.status.as_str()), id: it.id });
+    Ok(matches.collect())
+}
+
+fn meant(text: &str) -> Filter {
+    Filter { short_id: Some(text.to_owned()), resolved: true, ..Filter::default() }
+}
+
+fn limited() -> Page {
+    Page { after: None, limit: u32::try_from(MAX_NAMED + 1).ok() }
+}
+
+/// Whether an id is one of ours, whole: it needs no request.
+fn is_uuid(text: &str) -> bool {
+    last_group(text).is_some()
+}
+
+/// What an abbreviation means; nothing for a caller that cannot list.
+async fn found<T>(list: impl Future<Output = Result<List<T>, ClientError>>) -> Result<Vec<T>> {
+    match list.await {
+        Ok(list) => Ok(list.items),
+        Err(ClientError::Problem(problem)) if problem.status == FORBIDDEN => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The only match.
+///
+/// # Errors
+/// With several, names them.
+fn one_of(mut matches: Vec<Match>, text: &str, kind: &str) -> Result<Option<String>> {
+    if matches.len() < 2 {
+        return Ok(matches.pop().map(|only| only.id));
+    }
+    let message = format!("several {kind} match '{}':", safe::visible(text));
+    Err(ambiguous(&matches, message).hint("type more of the id, or one of these"))
+}
+
+/// An error that names what was found.
+fn ambiguous(matches: &[Match], mut message: String) -> CliError {
+    let named = matches.iter().take(MAX_NAMED);
+    let ids: Vec<String> = named.clone().map(|it| safe::line(&it.id)).collect();
+    let ids = if print::is_terminal() { table::short_ids(&ids) } else { ids };
+    for (id, it) in ids.iter().zip(named) {
+        let line = format!("\n  {id}  {}", table::cut(&safe::line(&it.about), MAX_ABOUT_WIDTH));
+        message.push_str(line.trim_end());
+    }
+    if matches.len() > MAX_NAMED {
+        message.push_str("\n  … and more");
+    }
+    CliError::usage(message)
+}
+
+// === impl Match ===
+
+impl Match {
+    fn of_interrupt(interrupt: Interrupt) -> Self {
+        let agent = interrupt.agent.unwrap_or_default();
+        Self { id: interrupt.id, about: format!("{agent} {}", interrupt.kind) }
+    }
+}

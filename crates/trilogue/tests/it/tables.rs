@@ -1,0 +1,141 @@
+//! Tables on terminals of several widths, and the short ids in them.
+
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::approval::waiting;
+use crate::harness::{Server, demo};
+use crate::terminal::Screen;
+
+/// What a command prints on a terminal of so many columns.
+fn seen(server: &Server, arguments: &[&str], columns: u16) -> Vec<String> {
+    let mut command = server.command(arguments);
+    command.env("NO_COLOR", "1");
+    let screen = Screen::of_columns(command, columns);
+    screen.end_well().lines().map(|line| line.trim_end().to_owned()).collect()
+}
+
+/// The tail of a UUID by which tables show it.
+fn short(id: &str) -> &str {
+    &id[24..32]
+}
+
+#[test]
+fn tables_fit_the_terminal_and_show_what_a_person_needs() {
+    let (_home, server) = demo();
+    let title = "Summarise the minutes of the last meeting and name everybody who promised anything, with dates and places";
+    server.run(&["run", "echo", title]).expect(0);
+    server.run(&["run", "echo", "短い題", "--thread", "kurz"]).expect(0);
+    let (run, interrupt) = waiting(&server);
+    let threads = server.run(&["threads", "-q"]).expect(0).out;
+    let titled = threads.lines().last().unwrap();
+    for columns in [80, 120, 40, 12] {
+        for list in ["threads", "runs", "inbox", "agents", "token list"] {
+            let lines = seen(&server, &list.split(' ').collect::<Vec<_>>(), columns);
+            let table = lines.iter().filter(|line| !line.starts_with("hint: "));
+            for line in table {
+                assert!(line.width() <= columns.into(), "{list} {columns}: {lines:#?}");
+            }
+        }
+    }
+    for columns in [80, 120] {
+        let lines = seen(&server, &["threads"], columns);
+        assert!(lines[0].starts_with("THREAD") && !lines[0].contains("METADATA"), "{lines:#?}");
+        assert_eq!(lines.len(), 4, "one line for each: {lines:#?}");
+        assert!(lines[3].starts_with(short(titled)), "{lines:#?}");
+        assert!(lines[3].contains("Summarise the minutes") && lines[3].contains('…'), "{lines:#?}");
+        assert!(lines[2].starts_with("kurz ") && lines[2].contains("短い題"), "{lines:#?}");
+        let runs = seen(&server, &["runs"], columns);
+        assert!(runs[1].starts_with(short(&run)), "{runs:#?}");
+        assert!(runs[1].contains("just now") || runs[1].contains(" s ago"), "{runs:#?}");
+        let inbox = seen(&server, &["inbox"], columns);
+        assert!(inbox[1].starts_with(short(&interrupt)), "{inbox:#?}");
+        assert_eq!(inbox[2], "hint: answer it with `trilogue approve`");
+    }
+    // Machines get everything, and so does who asks for it.
+    let piped = server.run(&["runs"]).expect(0).out;
+    assert!(piped.contains(&run) && piped.contains("Z "), "{piped}");
+    let wide = seen(&server, &["runs", "--wide"], 80).join("\n");
+    assert!(wide.contains(&run) && wide.contains("Z "), "{wide}");
+    assert!(server.run(&["threads"]).expect(0).out.contains("METADATA"));
+}
+
+#[test]
+fn an_empty_list_says_so() {
+    let (_home, server) = demo();
+    for (list, none) in
+        [("threads", "no threads"), ("runs", "no runs"), ("inbox", "no question is open")]
+    {
+        assert_eq!(seen(&server, &[list], 80), [none]);
+    }
+}
+
+#[test]
+fn an_id_is_named_by_what_its_table_shows() {
+    let (_home, server) = demo();
+    let (run, interrupt) = waiting(&server);
+    let thread = server.run(&["threads", "-q"]).expect(0).out.trim().to_owned();
+    let shown = server.run(&["runs", "show", short(&run)]).expect(0).out;
+    assert!(shown.contains(&format!("run: {run}\n")), "{shown}");
+    for id in [short(&thread), &thread[..30], &short(&thread)[..4]] {
+        let shown = server.run(&["threads", "show", id]).expect(0).out;
+        assert!(shown.contains(&thread), "{shown}");
+        assert_eq!(server.run(&["runs", "-q", "--thread", id]).expect(0).out.trim(), run);
+        assert_eq!(server.run(&["inbox", "-q", "--thread", id]).expect(0).out.trim(), interrupt);
+        let first = server.run(&["tail", id]).expect(0).out;
+        assert!(first.contains("thread.created"), "{first}");
+        let export = server.run(&["threads", "export", id]).expect(0).out;
+        assert!(export.contains(&thread), "{export}");
+    }
+    let of_run = server.run(&["tail", short(&run)]).expect(0).out;
+    assert!(of_run.contains("run.created") && !of_run.contains("thread.created"), "{of_run}");
+    // A conversation goes on under the short id, and another name is that of a new thread.
+    server.run(&["approve", short(&interrupt), "--yes"]).expect(0);
+    server.run(&["tail", short(&run), "--follow"]).expect(0);
+    server.run(&["run", "echo", "x", "--thread", short(&thread)]).expect(0);
+    server.run(&["run", "echo", "x", "--thread", "lunch"]).expect(0);
+    assert_eq!(server.run(&["threads", "-q"]).expect(0).out, format!("lunch\n{thread}\n"));
+    let token = server.run(&["token", "create", "--label", "phone", "--json"]).expect(0).json();
+    let token = token["token"]["id"].as_str().unwrap();
+    let revoked = server.run(&["token", "revoke", short(token)]).expect(0).err;
+    assert!(revoked.contains(token), "{revoked}");
+    let erased = server.run(&["threads", "erase", short(&thread), "--yes"]).expect(0).err;
+    assert!(erased.contains(&thread), "{erased}");
+    server.run(&["runs", "show", short(&run)]).complains(4, short(&run));
+    // Less than that is too little: a slip of the hand names nothing.
+    server.run(&["threads", "show", "lun"]).complains(4, "lun");
+}
+
+#[test]
+fn what_is_ambiguous_is_named() {
+    let (_home, server) = demo();
+    for thread in ["lunch-1", "lunch-2", "dinner"] {
+        server.run(&["run", "echo", &format!("About {thread}"), "--thread", thread]).expect(0);
+    }
+    let refused = server.run(&["threads", "erase", "lunch", "--yes"]).expect(2).err;
+    assert!(
+        refused.contains(
+            "several threads match 'lunch':\n  lunch-1  About lunch-1\n  lunch-2  About lunch-2\n"
+        ),
+        "{refused}"
+    );
+    assert!(refused.contains("hint: type more of the id"), "{refused}");
+    assert!(server.run(&["tail", "dinn"]).expect(0).out.contains("About dinner"));
+    // An id that is there means itself.
+    server.run(&["run", "echo", "x", "--thread", "lunch"]).expect(0);
+    let shown = server.run(&["threads", "show", "lunch"]).expect(0).out;
+    assert!(shown.contains("thread: lunch\n"), "{shown}");
+}
+
+#[test]
+fn the_only_question_needs_no_name() {
+    let (_home, server) = demo();
+    server.run(&["approve", "--yes"]).complains(4, "no question is open");
+    let (run, _) = waiting(&server);
+    server.run(&["approve", "--yes"]).expect(0);
+    server.run(&["tail", &run, "--follow"]).expect(0);
+    let (first, second) = (waiting(&server).1, waiting(&server).1);
+    let refused = server.run(&["approve", "--yes"]).expect(2).err;
+    assert!(refused.contains(&first) && refused.contains(&second), "{refused}");
+    assert!(refused.contains("mailcomposer mail_send_approval"), "{refused}");
+    assert_eq!(server.run(&["inbox", "-q"]).expect(0).out.lines().count(), 2);
+}
