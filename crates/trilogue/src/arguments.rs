@@ -34,7 +34,7 @@ pub(crate) enum CliCommand {
     Serve(serve::Serve),
     /// Connect an editor to one of the server's agents, with the Agent Client Protocol on standard input and output.
     Connect(connect::Connect),
-    /// Connect an editor to any agent command, and make its sessions durable and visible to other clients.
+    /// Connect an editor to a known agent or any agent command, and make its sessions durable and visible to other clients.
     Wrap(wrap::Wrap),
     /// Run the server that `connect` and `wrap` start when none runs.
     #[command(hide = true)]
@@ -43,7 +43,7 @@ pub(crate) enum CliCommand {
     Run(run::Run),
     /// Talk to an agent, line by line.
     Chat(chat::Chat),
-    /// List the agents.
+    /// List the agents, those known by name, or add one.
     Agents(agents::AgentsCommand),
     /// List, show, export, copy or erase threads.
     Threads(threads::Threads),

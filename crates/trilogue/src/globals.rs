@@ -47,6 +47,12 @@ impl Globals {
         self.named().map(str::to_owned).or_else(users).unwrap_or_else(|| DEFAULT_URL.to_owned())
     }
 
+    /// Whether a server is named, or this user's runs.
+    pub(crate) fn has_server(&self) -> bool {
+        let is_running = || Some(start::running(&UserServerDir::of_user().ok()?)?.pid);
+        self.named().is_some() || is_running().is_some()
+    }
+
     /// The named server, unless it is this user's own.
     pub(crate) fn another_server(&self) -> Option<&str> {
         let users = || start::running(&UserServerDir::of_user().ok()?)?.url();

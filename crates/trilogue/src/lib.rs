@@ -24,6 +24,7 @@ pub mod callback_secret;
 pub mod config;
 mod descriptor;
 mod first_token;
+pub mod known_agents;
 mod listen;
 pub mod local;
 pub mod logging;

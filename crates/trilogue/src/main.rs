@@ -1,5 +1,6 @@
 //! One agent, every ACP: the command line.
 
+mod ad_hoc;
 mod arguments;
 mod attach;
 mod command;

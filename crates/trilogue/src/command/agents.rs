@@ -1,6 +1,9 @@
 //! `trilogue agents`.
 
-use clap::Args;
+mod add;
+mod known;
+
+use clap::{Args, Subcommand};
 use trilogue_sdk::connect;
 use trilogue_wire::native::{Agent, AgentInputKind};
 
@@ -11,9 +14,12 @@ use crate::remote::{RemoteServer, ServerProtocol};
 use crate::terminal::table::Column;
 use crate::terminal::{print, safe};
 
-/// List the agents.
+/// List the agents of the server, or add one.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct AgentsCommand {
+    #[command(subcommand)]
+    action: Option<AgentsAction>,
     /// Show one agent with its schemas.
     agent: Option<String>,
     /// The server's protocol. `auto` asks a server at another address than the default.
@@ -23,10 +29,21 @@ pub(crate) struct AgentsCommand {
     page: PageArguments,
 }
 
+#[derive(Subcommand, Debug)]
+enum AgentsAction {
+    Known(known::KnownCommand),
+    Add(add::AddCommand),
+}
+
 // === impl AgentsCommand ===
 
 impl AgentsCommand {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
+        match &self.action {
+            Some(AgentsAction::Known(known)) => return known.execute(globals),
+            Some(AgentsAction::Add(add)) => return add.execute(globals),
+            None => {}
+        }
         let server = RemoteServer::find(globals)?;
         if server.protocol(globals, self.protocol).await == ServerProtocol::Connect {
             return self.connect(&server.connect(), globals).await;

@@ -4,6 +4,7 @@ use clap::Args;
 use trilogue_sdk::ThreadId;
 use trilogue_wire::native::RunInput;
 
+use crate::ad_hoc::AdHocArguments;
 use crate::attach;
 use crate::conversation::{Conversation, RemoteAgent, Target, ViewArguments, with_agent};
 use crate::exit::{CliError, ExitStatus, Result};
@@ -16,8 +17,8 @@ use crate::terminal::{ask, print, safe};
 /// A file that a line names as `@path` is attached to the message, if the line is typed at a terminal.
 #[derive(Args, Debug)]
 pub(crate) struct Chat {
-    /// The agent.
-    agent: String,
+    /// The agent: one of the server, or a known one. Leave it out with --command.
+    agent: Option<String>,
     /// Continue this thread, which is created if it is missing.
     #[arg(long, value_name = "ID")]
     thread: Option<String>,
@@ -32,17 +33,25 @@ pub(crate) struct Chat {
     protocol: ServerProtocol,
     #[command(flatten)]
     view: ViewArguments,
+    #[command(flatten)]
+    ad_hoc: AdHocArguments,
 }
 
 // === impl Chat ===
 
 impl Chat {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
+        if let (Some(agent), true) = (&self.agent, self.ad_hoc.has_command()) {
+            let agent = safe::visible(agent);
+            return Err(CliError::usage(format!("'{agent}' and a command exclude each other"))
+                .hint("leave the name out"));
+        }
+        let agent = self.ad_hoc.agent(self.agent.as_deref(), globals).await?;
         let server = RemoteServer::find(globals)?;
         let generated = || ThreadId::generate().as_str().to_owned();
         let thread = self.thread.clone().unwrap_or_else(generated);
         let target = Target {
-            agent: self.agent.clone(),
+            agent,
             config: self.config.as_deref().map(|text| json("--config", text)).transpose()?,
             thread: Some(thread.clone()),
             is_ephemeral: false,
@@ -61,7 +70,8 @@ impl Chat {
             keep_talking(ended.map(drop))?;
         }
         if print::can_ask() {
-            let (name, elsewhere) = (safe::visible(&self.agent), globals.elsewhere());
+            let name = self.ad_hoc.shown(self.agent.as_deref());
+            let elsewhere = globals.elsewhere();
             print::hint(&format!(
                 "continue with `trilogue chat {name} --thread {thread}{elsewhere}`"
             ));

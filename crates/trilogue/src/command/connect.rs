@@ -5,7 +5,7 @@ use trilogue::config::{self, Span};
 use trilogue::local::UserServerDir;
 use trilogue::local::proxy::{self, ProxyNotice, RECONNECT_LIMIT, ServerLink, Stdio};
 use trilogue::local::start::{self, Starter};
-use trilogue_domain::Code;
+use trilogue_domain::{Code, Error};
 use trilogue_wire::native::local::{Attach, Wish};
 
 use crate::exit::{CliError, ExitStatus, Result};
@@ -50,10 +50,32 @@ impl Connect {
 impl ProxyArguments {
     /// Relays between the editor and the agent until the editor is gone.
     pub(crate) async fn relay(&self, wish: Wish, globals: &Globals) -> Result {
+        let link = self.link(wish, globals)?;
+        let mut said = None;
+        let tell = |told: &ProxyNotice| {
+            if let ProxyNotice::Refused(error) = told {
+                said = Some(error.clone());
+            }
+            tell(told);
+        };
+        proxy::run(link, Stdio::open(), tell).await.map_err(|error| {
+            let was_said = said.as_ref() == Some(&error);
+            let failed = failed(error);
+            if was_said { CliError::silent(failed.exit) } else { failed }
+        })
+    }
+
+    /// Makes the server have an agent, and returns its name there.
+    pub(crate) async fn register(&self, wish: Wish, globals: &Globals) -> Result<String> {
+        let opened = self.link(wish, globals)?.register().await.map_err(failed)?;
+        Ok(opened.agent)
+    }
+
+    fn link(&self, wish: Wish, globals: &Globals) -> Result<ServerLink> {
         if let Some(url) = globals.another_server() {
             let url = safe::visible(url);
             let message = format!(
-                "editors can only be connected to this user's server on this machine, not to {url}"
+                "commands and editors can only be connected to this user's server on this machine, not to {url}"
             );
             return Err(CliError::usage(message).hint("leave --url out and unset TRILOGUE_URL; for another machine's agent, launch the command there, for example with ssh"));
         }
@@ -64,7 +86,7 @@ impl ProxyArguments {
         let program = start::this_program().map_err(|error| {
             CliError::failed(format!("cannot find this program's own file: {error}"))
         })?;
-        let link = ServerLink {
+        Ok(ServerLink {
             dir,
             starter: Starter {
                 program,
@@ -74,22 +96,21 @@ impl ProxyArguments {
             wish,
             reconnect_limit: self.give_up_after.0,
             client: uuid::Uuid::new_v4().to_string(),
-        };
-        let mut said = None;
-        let tell = |told: &ProxyNotice| {
-            if let ProxyNotice::Refused(error) = told {
-                said = Some(error.clone());
-            }
-            tell(told);
-        };
-        proxy::run(link, Stdio::open(), tell).await.map_err(|error| {
-            let was_said = said.as_ref() == Some(&error);
-            let is_unreachable = error.code() == Code::PeerUnavailable;
-            let failed = CliError::from(error);
-            let exit = if is_unreachable { ExitStatus::Unreachable } else { failed.exit };
-            if was_said { CliError::silent(exit) } else { CliError { exit, ..failed } }
         })
     }
+}
+
+impl Default for ProxyArguments {
+    fn default() -> Self {
+        Self { give_up_after: Span(RECONNECT_LIMIT) }
+    }
+}
+
+fn failed(error: Error) -> CliError {
+    let is_unreachable = error.code() == Code::PeerUnavailable;
+    let failed = CliError::from(error);
+    let exit = if is_unreachable { ExitStatus::Unreachable } else { failed.exit };
+    CliError { exit, ..failed }
 }
 
 /// Reports the connection's state on standard error: standard output is the editor's.

@@ -6,6 +6,7 @@ use clap::Args;
 use trilogue_domain::limits;
 use trilogue_wire::native::RunInput;
 
+use crate::ad_hoc::AdHocArguments;
 use crate::attach;
 use crate::conversation::{Conversation, RemoteAgent, Target, ViewArguments, with_agent};
 use crate::exit::{CliError, Result};
@@ -14,10 +15,12 @@ use crate::remote::{RemoteServer, ServerProtocol};
 use crate::terminal::{print, safe};
 
 /// Run an agent and show its answer.
+///
+/// The agent is one of the server, a known one such as claude or gemini (see `trilogue agents known`), or any command of the Agent Client Protocol: `trilogue run --command 'python3 agent.py' "TEXT"`.
 #[derive(Args, Debug)]
 pub(crate) struct Run {
-    /// The agent.
-    agent: String,
+    /// The agent. Leave it out with --command.
+    agent: Option<String>,
     /// The message. `-`, or no text while standard input is a pipe, reads it from there.
     text: Option<String>,
     /// Give the agent this JSON value instead of a message.
@@ -36,7 +39,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE|URL")]
     attach: Vec<String>,
     /// Also attach the files that the text names as `@path`. Only for a text that you wrote yourself: whoever wrote it chooses the files.
-    #[arg(long, requires = "text")]
+    #[arg(long)]
     at_files: bool,
     /// Start the run, print its id and leave.
     #[arg(long)]
@@ -46,16 +49,20 @@ pub(crate) struct Run {
     protocol: ServerProtocol,
     #[command(flatten)]
     view: ViewArguments,
+    #[command(flatten)]
+    ad_hoc: AdHocArguments,
 }
 
 // === impl Run ===
 
 impl Run {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
+        let (agent, text) = self.agent_and_text()?;
+        let input = self.input(text)?;
+        let agent = self.ad_hoc.agent(agent, globals).await?;
         let server = RemoteServer::find(globals)?;
-        let input = self.input()?;
         let target = Target {
-            agent: self.agent.clone(),
+            agent,
             config: self.config.as_deref().map(|text| json("--config", text)).transpose()?,
             thread: self.thread.clone(),
             is_ephemeral: self.ephemeral,
@@ -84,12 +91,33 @@ impl Run {
         Ok(())
     }
 
-    fn input(&self) -> Result<RunInput> {
+    /// The named agent, and the text. With a command, the only argument is the text.
+    fn agent_and_text(&self) -> Result<(Option<&str>, Option<&str>)> {
+        let (agent, text) = (self.agent.as_deref(), self.text.as_deref());
+        match (agent, text) {
+            (Some(_), Some(_)) if self.ad_hoc.has_command() => {
+                Err(CliError::usage("an agent's name and a command exclude each other")
+                    .hint("leave the name out"))
+            }
+            (text, None) if self.ad_hoc.has_command() => Ok((None, text)),
+            both => Ok(both),
+        }
+    }
+
+    fn input(&self, text: Option<&str>) -> Result<RunInput> {
+        if let (Some(_), Some(_)) | (None, None) = (&self.input, text)
+            && (self.input.is_some() || self.at_files)
+        {
+            return Err(match self.input {
+                Some(_) => CliError::usage("--input and a text exclude each other"),
+                None => CliError::usage("--at-files needs a text"),
+            });
+        }
         if let Some(text) = &self.input {
             return Ok(RunInput::Value(json("--input", text)?));
         }
         // Somebody else may have written what comes through a pipe: it never names files of the user.
-        let text = match self.text.as_deref() {
+        let text = match text {
             Some("-") if self.at_files => {
                 return Err(CliError::usage("--at-files: standard input attaches no files")
                     .hint("name the files with --attach"));

@@ -1,26 +1,31 @@
 //! `trilogue wrap`.
 
 use clap::Args;
-use trilogue_wire::native::local::{Wish, WrapCommand};
+use trilogue::known_agents;
+use trilogue_wire::native::local::Wish;
 
+use crate::ad_hoc::{AdHocArguments, known_command, wrap_command};
 use crate::command::connect::ProxyArguments;
-use crate::exit::{CliError, Result};
+use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
-use crate::terminal::print;
+use crate::terminal::safe;
 
-/// Connect an editor to any agent command; the editor launches this instead of the command.
+/// Connect an editor to a known agent or to any agent command; the editor launches this instead of the command.
 ///
-/// The command must speak the Agent Client Protocol on its standard input and output. This user's server starts it in the current folder with the current environment, which the server keeps in memory only.
+/// `trilogue agents known` lists the known agents. Any other command must speak the Agent Client Protocol on its standard input and output. This user's server starts it in the current folder with the current environment, which the server keeps in memory only.
 /// Its sessions become threads: they outlive the editor, and `trilogue threads`, `tail`, `inbox` and `approve` work with them.
 #[derive(Args, Debug)]
 pub(crate) struct Wrap {
+    /// A known agent, such as claude or gemini.
+    #[arg(value_name = "AGENT", required_unless_present = "command", conflicts_with = "command")]
+    agent: Option<String>,
     /// The agent's name. By default it is derived from the command and the folder. Two commands cannot have one name while the server runs.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]
     proxy: ProxyArguments,
     /// The command and its arguments.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
@@ -28,28 +33,26 @@ pub(crate) struct Wrap {
 
 impl Wrap {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
-        let cwd = std::env::current_dir().map_err(|error| {
-            CliError::failed(format!("cannot find the working folder: {error}"))
-        })?;
-        let cwd = cwd.into_os_string().into_string().map_err(|cwd| {
-            let cwd = cwd.to_string_lossy().into_owned();
-            CliError::usage(format!("the working folder '{cwd}' is not UTF-8"))
-        })?;
-        let mut env = std::collections::BTreeMap::new();
-        for (name, value) in std::env::vars_os() {
-            match (name.into_string(), value.into_string()) {
-                (Ok(name), Ok(value)) => drop(env.insert(name, value)),
-                (Ok(name), Err(_)) | (Err(_), Ok(name)) => {
-                    let name = crate::terminal::safe::visible(&name);
-                    print::note(&format!(
-                        "left out of the command's environment because it is not UTF-8: {name}"
-                    ));
-                }
-                (Err(_), Err(_)) => {}
+        let cwd = AdHocArguments::default().folder()?;
+        let mut command = match &self.agent {
+            Some(name) => {
+                let known = known_agents::find(name).ok_or_else(|| unknown(name))?;
+                known_command(name, known, cwd)?
             }
-        }
-        let command =
-            WrapCommand { name: self.name.clone(), command: self.command.clone(), cwd, env };
+            None => wrap_command(self.command.clone(), cwd),
+        };
+        command.name.clone_from(&self.name);
         self.proxy.relay(Wish::Wrap(command), globals).await
     }
+}
+
+/// There is no known agent of this name.
+pub(crate) fn unknown(name: &str) -> CliError {
+    let message = format!("'{}' is not a known agent", safe::visible(name));
+    let names: Vec<_> = known_agents::all().keys().map(String::as_str).collect();
+    let hint = match trilogue::config::nearest(name, &names) {
+        Some(near) => format!("did you mean {near}? Give any other command after --"),
+        None => format!("there are: {}. Give any other command after --", names.join(", ")),
+    };
+    CliError::new(ExitStatus::NotFound, message).hint(hint)
 }

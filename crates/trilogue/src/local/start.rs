@@ -195,10 +195,16 @@ pub fn detach() {
 /// The configuration file of a server that is started on demand, if it exists.
 #[must_use]
 pub fn config_file() -> Option<PathBuf> {
+    config_path().filter(|file| file.exists())
+}
+
+/// The place of this file.
+#[must_use]
+pub fn config_path() -> Option<PathBuf> {
     let absolute =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let folder = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")));
-    folder.map(|folder| folder.join("trilogue/trilogue.toml")).filter(|file| file.exists())
+    folder.map(|folder| folder.join("trilogue/trilogue.toml"))
 }
 
 fn not_started(

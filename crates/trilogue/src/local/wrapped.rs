@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
@@ -14,6 +15,8 @@ use trilogue_domain::lock;
 use trilogue_domain::{AgentName, Code, Error, limits};
 use trilogue_gateway::{AuditEvent, Wrap, WrapCommand, audit};
 use trilogue_runtime::{Backend, Runtime};
+
+use crate::known_agents::FETCH_LIMIT;
 
 const DIGEST_BYTES: usize = 8;
 /// The longest detail of an audit line, in bytes.
@@ -81,7 +84,7 @@ impl Wrap for WrappedCommands {
     async fn wrap(&self, command: WrapCommand) -> Result<AgentName> {
         let name = match &command.name {
             Some(name) => AgentName::parse(name)?,
-            None => name_of(&command.command, &command.cwd)?,
+            None => name_of(command.known.as_deref(), &command.command, &command.cwd)?,
         };
         let name = self.register(name, &command)?;
         audit(AuditEvent::CommandWrapped, None, name.as_str(), &audit_detail(&command));
@@ -116,6 +119,10 @@ fn launch(command: &WrapCommand) -> Result<Launch> {
         return Err(Error::new(Code::InvalidRequest, message));
     }
     let mut launch = Launch::of(command.command.iter().cloned());
+    launch.auth_method.clone_from(&command.auth_method);
+    if let Some(limit) = command.start_timeout_ms {
+        launch.start_timeout = Duration::from_millis(limit).min(FETCH_LIMIT);
+    }
     if let Some(program) = launch.command.first_mut() {
         *program = find_program(program, cwd, command.env.get("PATH"));
     }
@@ -150,24 +157,11 @@ fn digest(command: &[String]) -> [u8; 32] {
     digest.finalize().into()
 }
 
-/// The name of a command in a folder: the program's name, and a digest of both.
+/// The name of a command in a folder: the name of the known agent or of the program, and a digest of both.
 ///
 /// The environment is no part of it: it changes with each start of an editor.
-fn name_of(command: &[String], cwd: &str) -> Result<AgentName> {
-    let is_plain = |word: &&String| !word.starts_with('-') && !word.contains('=');
-    let base = |word: &String| {
-        let base = word.rsplit('/').next().unwrap_or_default();
-        // A scope or a version of a package is not its name.
-        base.trim_start_matches('@').split('@').next().unwrap_or_default().to_owned()
-    };
-    let words = command.iter().enumerate().filter(|(at, word)| *at == 0 || is_plain(word));
-    let mut words = words.map(|(_, word)| base(word));
-    let mut word = words.next().unwrap_or_default();
-    while RUNNERS.contains(&word.as_str())
-        && let Some(next) = words.next()
-    {
-        word = next;
-    }
+fn name_of(known: Option<&str>, command: &[String], cwd: &str) -> Result<AgentName> {
+    let word = known.map_or_else(|| program_name(command), str::to_owned);
     let mut whole = Sha256::new();
     whole.update(digest(command));
     whole.update(cwd.as_bytes());
@@ -183,6 +177,25 @@ fn name_of(command: &[String], cwd: &str) -> Result<AgentName> {
     AgentName::parse(&format!("{word}-{digest}"))
 }
 
+/// The name of the program that a command runs, itself or through a runner.
+fn program_name(command: &[String]) -> String {
+    let is_plain = |word: &&String| !word.starts_with('-') && !word.contains('=');
+    let base = |word: &String| {
+        let base = word.rsplit('/').next().unwrap_or_default();
+        // A scope or a version of a package is not its name.
+        base.trim_start_matches('@').split('@').next().unwrap_or_default().to_owned()
+    };
+    let words = command.iter().enumerate().filter(|(at, word)| *at == 0 || is_plain(word));
+    let mut words = words.map(|(_, word)| base(word));
+    let mut word = words.next().unwrap_or_default();
+    while RUNNERS.contains(&word.as_str())
+        && let Some(next) = words.next()
+    {
+        word = next;
+    }
+    word
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,7 +206,7 @@ mod tests {
 
     fn named(command: &[&str], cwd: &str) -> String {
         let command: Vec<_> = command.iter().map(|it| (*it).to_owned()).collect();
-        name_of(&command, cwd).unwrap().as_str().to_owned()
+        name_of(None, &command, cwd).unwrap().as_str().to_owned()
     }
 
     #[test]
@@ -210,6 +223,8 @@ mod tests {
             assert!(got.starts_with(begin) && got.len() == begin.len() + 2 * DIGEST_BYTES, "{got}");
             assert_eq!(got, name(command));
         }
+        let known = name_of(Some("codex"), &["npx".to_owned()], "/w").unwrap();
+        assert!(known.as_str().starts_with("codex-"), "{known}");
         assert_ne!(name(&["x", "ab", "c"]), name(&["x", "a", "bc"]));
         assert_ne!(named(&["x"], "/a"), named(&["x"], "/b"));
         assert_eq!(name(&[&"x".repeat(100)]).len(), limits::MAX_AGENT_NAME_BYTES);

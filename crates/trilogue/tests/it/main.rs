@@ -32,6 +32,7 @@ mod harness;
 mod hosted;
 mod hosted_again;
 mod hosted_content;
+mod known_agents;
 mod library;
 mod lifecycle;
 mod message_log;

@@ -70,6 +70,15 @@ pub struct WrapCommand {
     /// Its environment, whole.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// The known agent that it is: a name that the server makes begins with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known: Option<String>,
+    /// The authentication method to use when it asks for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth_method: Option<String>,
+    /// How long it may take to start, in milliseconds, where that is longer than usual.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_timeout_ms: Option<u64>,
 }
 
 /// The answer to the first line.

@@ -65,6 +65,14 @@ enum ConnectFailure {
 // === impl ServerLink ===
 
 impl ServerLink {
+    /// Asks a running server, or one that is started, for the agent, and leaves. The server keeps a command that it was given.
+    ///
+    /// # Errors
+    /// When no server can be reached, or it refuses the agent.
+    pub async fn register(self) -> Result<Opened, Error> {
+        Ok(self.connect().await?.opened)
+    }
+
     /// The first connection: to a running server, or to one that is started.
     pub(super) async fn connect(self) -> Result<ServerConnection, Error> {
         self.retry(true, true).await

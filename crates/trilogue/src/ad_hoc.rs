@@ -1,0 +1,160 @@
+//! Agents without a configuration: a known one by its name, or any command. This user's server runs them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+use trilogue::known_agents::{self, FETCH_LIMIT, KnownAgent};
+use trilogue_wire::native::local::{Wish, WrapCommand};
+
+use crate::command::connect::ProxyArguments;
+use crate::exit::{CliError, ExitStatus, Result};
+use crate::globals::Globals;
+use crate::remote::RemoteServer;
+use crate::terminal::{print, safe};
+
+/// The command of an agent, and where it works.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct AdHocArguments {
+    /// Run this command, which speaks the Agent Client Protocol, in place of a named agent.
+    #[arg(long, value_name = "COMMAND", conflicts_with = "program")]
+    command: Option<String>,
+    /// The folder in which the agent works. By default the current one.
+    #[arg(long, value_name = "FOLDER")]
+    cwd: Option<PathBuf>,
+    /// The same as --command, word by word.
+    #[arg(last = true, value_name = "COMMAND")]
+    program: Vec<String>,
+}
+
+// === impl AdHocArguments ===
+
+impl AdHocArguments {
+    pub(crate) fn has_command(&self) -> bool {
+        self.command.is_some() || !self.program.is_empty()
+    }
+
+    /// The agent's name at the server. A command becomes an agent of this user's server, and so does a known agent that the server does not have.
+    pub(crate) async fn agent(&self, named: Option<&str>, globals: &Globals) -> Result<String> {
+        let command = match (self.words()?, named) {
+            (Some(words), _) => wrap_command(words, self.folder()?),
+            (None, None) => return Err(missing_agent()),
+            (None, Some(name)) => {
+                let known = known_agents::find(name);
+                let known = known.filter(|_| globals.another_server().is_none());
+                let Some(known) = known else { return Ok(name.to_owned()) };
+                if is_served(name, globals).await? {
+                    return Ok(name.to_owned());
+                }
+                known_command(name, known, self.folder()?)?
+            }
+        };
+        ProxyArguments::default().register(Wish::Wrap(command), globals).await
+    }
+
+    /// The arguments that name the same agent again.
+    pub(crate) fn shown(&self, named: Option<&str>) -> String {
+        let command = match (&self.command, named) {
+            (None, Some(name)) => return safe::visible(name),
+            (Some(command), _) => command.clone(),
+            (None, None) => {
+                shlex::try_join(self.program.iter().map(String::as_str)).unwrap_or_default()
+            }
+        };
+        let quoted = shlex::try_quote(&command).unwrap_or_default();
+        format!("--command {}", safe::visible(&quoted))
+    }
+
+    /// The command that the arguments give.
+    fn words(&self) -> Result<Option<Vec<String>>> {
+        let Some(command) = &self.command else {
+            return Ok(Some(self.program.clone()).filter(|words| !words.is_empty()));
+        };
+        let words = shlex::split(command).filter(|words| !words.is_empty());
+        let unreadable = || {
+            CliError::usage("--command: the command is empty, or a quote is not closed")
+                .hint("write it as in a shell: --command 'python3 agent.py'")
+        };
+        words.map(Some).ok_or_else(unreadable)
+    }
+
+    /// The folder in which the agent works: an absolute path.
+    pub(crate) fn folder(&self) -> Result<String> {
+        let here = std::env::current_dir().map_err(|error| {
+            CliError::failed(format!("cannot find the working folder: {error}"))
+        })?;
+        let folder = match &self.cwd {
+            Some(cwd) => here.join(cwd).canonicalize().map_err(|error| {
+                let cwd = cwd.display().to_string();
+                CliError::usage(format!("--cwd {}: {error}", safe::visible(&cwd)))
+            })?,
+            None => here,
+        };
+        folder.into_os_string().into_string().map_err(|folder| {
+            let folder = folder.to_string_lossy().into_owned();
+            CliError::usage(format!("the folder '{}' is not UTF-8", safe::visible(&folder)))
+        })
+    }
+}
+
+fn missing_agent() -> CliError {
+    CliError::usage("the agent is missing")
+        .hint("name an agent, or give its command with --command")
+}
+
+/// Whether the running server has an agent of this name. A server that cannot be reached has none.
+async fn is_served(name: &str, globals: &Globals) -> Result<bool> {
+    // Whoever else listens at the default address does not count.
+    if !globals.has_server() {
+        return Ok(false);
+    }
+    match RemoteServer::find(globals)?.native().agent(name).await {
+        Ok(_) => Ok(true),
+        Err(error) => {
+            let error = CliError::from(error);
+            match error.exit {
+                ExitStatus::NotFound | ExitStatus::Unreachable => Ok(false),
+                _ => Err(error),
+            }
+        }
+    }
+}
+
+/// A known agent as a command, with its variables and the way in which it signs in.
+pub(crate) fn known_command(name: &str, known: &KnownAgent, cwd: String) -> Result<WrapCommand> {
+    let mut command = wrap_command(Vec::new(), cwd);
+    let path = command.env.get("PATH").map_or("", String::as_str);
+    let Some(start) = known.resolve(path) else {
+        let program = known.command.first().map_or("", String::as_str);
+        let message =
+            format!("the agent '{name}' is not installed: there is no program '{program}'");
+        return Err(CliError::new(ExitStatus::NotFound, message).hint(known.install_hint()));
+    };
+    if start.is_fetched {
+        print::note(&format!("starting {} with {}", known.title, start.words.join(" ")));
+        command.start_timeout_ms = u64::try_from(FETCH_LIMIT.as_millis()).ok();
+    }
+    command.command = start.words;
+    command.known = Some(name.to_owned());
+    known.add_env(&mut command.env);
+    command.auth_method = known.key_method(&command.env).map(str::to_owned);
+    Ok(command)
+}
+
+/// A command in a folder, with this program's environment.
+pub(crate) fn wrap_command(words: Vec<String>, cwd: String) -> WrapCommand {
+    let mut env = BTreeMap::new();
+    for (name, value) in std::env::vars_os() {
+        match (name.into_string(), value.into_string()) {
+            (Ok(name), Ok(value)) => drop(env.insert(name, value)),
+            (Ok(name), Err(_)) | (Err(_), Ok(name)) => {
+                let name = safe::visible(&name);
+                print::note(&format!(
+                    "left out of the command's environment because it is not UTF-8: {name}"
+                ));
+            }
+            (Err(_), Err(_)) => {}
+        }
+    }
+    WrapCommand { command: words, cwd, env, ..WrapCommand::default() }
+}

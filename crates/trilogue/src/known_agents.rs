@@ -1,0 +1,253 @@
+//! Coding agents that the program knows by name: how to start each, and in which way each asks before it acts.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+/// How long an agent may take to start if a package runner has to fetch it first.
+pub const FETCH_LIMIT: Duration = Duration::from_secs(300);
+
+/// A coding agent that speaks the Agent Client Protocol.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KnownAgent {
+    /// The name that its makers give it.
+    pub title: String,
+    /// The installed program and its arguments.
+    pub command: Vec<String>,
+    /// Where a package runner gets it if it is not installed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package: Option<AgentPackage>,
+    /// The oldest version that this description fits.
+    pub at_least: String,
+    /// A command or an address that installs it.
+    pub install: String,
+    /// The variables by which it gets keys and settings.
+    #[serde(default)]
+    pub inherit: Vec<String>,
+    /// Variables that it is started with, unless its user has set them.
+    #[serde(default)]
+    pub env: IndexMap<String, String>,
+    /// The mode in which it asks before it changes anything: the first of these that it offers.
+    #[serde(default)]
+    pub mode: Vec<String>,
+    /// The sign-in methods that use a key, by the key's variable.
+    #[serde(default)]
+    pub key_methods: IndexMap<String, String>,
+    /// How a person signs in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<LoginMethod>,
+    /// Why it asks before it changes anything.
+    pub asks: String,
+    /// What else to know.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// A package that a runner fetches and starts.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentPackage {
+    /// The program that fetches it.
+    pub runner: PackageRunner,
+    /// Its name in the runner's registry.
+    pub name: String,
+    /// The versions that fit, as the runner writes them.
+    pub version: String,
+}
+
+/// A program that fetches packages and starts them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PackageRunner {
+    /// Of npm.
+    Npx,
+    /// Of uv.
+    Uvx,
+}
+
+/// How a person signs in.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoginMethod {
+    /// A command for a terminal.
+    pub command: Vec<String>,
+    /// The agent's own method for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+}
+
+/// A command that starts an agent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StartCommand {
+    /// The program and its arguments.
+    pub words: Vec<String>,
+    /// Whether a package runner may have to fetch the agent first.
+    pub is_fetched: bool,
+}
+
+static KNOWN: LazyLock<IndexMap<String, KnownAgent>> = LazyLock::new(|| {
+    // A test reads the file, so that it always parses.
+    toml::from_str(include_str!("known_agents.toml")).unwrap_or_default()
+});
+
+/// All known agents, by name.
+#[must_use]
+pub fn all() -> &'static IndexMap<String, KnownAgent> {
+    &KNOWN
+}
+
+/// The agent with this name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static KnownAgent> {
+    KNOWN.get(name)
+}
+
+// === impl KnownAgent ===
+
+impl KnownAgent {
+    /// The command that starts it: the program in the search path `path`, else its package runner. `None` if neither is installed.
+    #[must_use]
+    pub fn resolve(&self, path: &str) -> Option<StartCommand> {
+        let (program, arguments) = self.command.split_first()?;
+        if find_in_path(program, path).is_some() {
+            return Some(StartCommand { words: self.command.clone(), is_fetched: false });
+        }
+        let package = self.package.as_ref()?;
+        find_in_path(package.runner.program(), path)?;
+        let mut words = package.command();
+        words.extend_from_slice(arguments);
+        Some(StartCommand { words, is_fetched: true })
+    }
+
+    /// The method that signs in with a key that is set in this environment.
+    #[must_use]
+    pub fn key_method(&self, env: &BTreeMap<String, String>) -> Option<&str> {
+        let is_set = |name: &str| env.get(name).is_some_and(|value| !value.is_empty());
+        self.key_methods.iter().find(|(name, _)| is_set(name)).map(|(_, method)| method.as_str())
+    }
+
+    /// Adds the variables that it is started with. Those that are set stay.
+    pub fn add_env(&self, env: &mut BTreeMap<String, String>) {
+        for (name, value) in &self.env {
+            env.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+    }
+
+    /// What to do if it is not installed.
+    #[must_use]
+    pub fn install_hint(&self) -> String {
+        match self.install.starts_with("https://") {
+            true => format!("install it: {}", self.install),
+            false => format!("install it with `{}`", self.install),
+        }
+    }
+}
+
+// === impl AgentPackage ===
+
+impl AgentPackage {
+    fn command(&self) -> Vec<String> {
+        let (name, version) = (&self.name, &self.version);
+        match self.runner {
+            PackageRunner::Npx => {
+                vec!["npx".to_owned(), "-y".to_owned(), format!("{name}@{version}")]
+            }
+            PackageRunner::Uvx => vec![
+                "uvx".to_owned(),
+                "--from".to_owned(),
+                format!("{name}{version}"),
+                name.clone(),
+            ],
+        }
+    }
+}
+
+// === impl PackageRunner ===
+
+impl PackageRunner {
+    /// The program's name.
+    #[must_use]
+    pub fn program(self) -> &'static str {
+        match self {
+            Self::Npx => "npx",
+            Self::Uvx => "uvx",
+        }
+    }
+}
+
+/// The file of a program in a search path.
+fn find_in_path(program: &str, path: &str) -> Option<PathBuf> {
+    if program.contains('/') {
+        return Some(PathBuf::from(program)).filter(|file| file.is_file());
+    }
+    let absolute = |folder: &PathBuf| Path::new(folder).is_absolute();
+    let mut files = std::env::split_paths(path).filter(absolute).map(|folder| folder.join(program));
+    files.find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trilogue_domain::AgentName;
+
+    #[test]
+    fn every_known_agent_can_be_read_and_started() {
+        let read: IndexMap<String, KnownAgent> =
+            toml::from_str(include_str!("known_agents.toml")).unwrap();
+        assert_eq!(read, *all());
+        let wanted = [
+            "claude",
+            "codex",
+            "gemini",
+            "opencode",
+            "qwen",
+            "goose",
+            "fast-agent",
+            "cursor",
+            "copilot",
+        ];
+        for name in wanted {
+            assert!(find(name).is_some(), "{name}");
+        }
+        for (name, agent) in all() {
+            assert!(AgentName::parse(name).is_ok(), "{name}");
+            assert!(!agent.command.is_empty() && !agent.asks.is_empty(), "{name}");
+            for key in agent.key_methods.keys() {
+                assert!(agent.inherit.contains(key), "{name} does not inherit {key}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_installed_program_comes_before_its_package() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().display().to_string();
+        let (gemini, goose) = (find("gemini").unwrap(), find("goose").unwrap());
+        assert_eq!(gemini.resolve(&path), None);
+        std::fs::write(folder.path().join("npx"), "").unwrap();
+        let fetched = gemini.resolve(&path).unwrap();
+        assert!(fetched.is_fetched && fetched.words[..2] == ["npx", "-y"], "{fetched:?}");
+        assert_eq!(fetched.words[3..], gemini.command[1..]);
+        assert_eq!(goose.resolve(&path), None);
+        std::fs::write(folder.path().join("gemini"), "").unwrap();
+        let installed = gemini.resolve(&path).unwrap();
+        assert_eq!((installed.words, installed.is_fetched), (gemini.command.clone(), false));
+    }
+
+    #[test]
+    fn variables_that_are_set_stay() {
+        let goose = find("goose").unwrap();
+        let mut env = BTreeMap::from([("GOOSE_MODE".to_owned(), "chat".to_owned())]);
+        goose.add_env(&mut env);
+        assert_eq!(env["GOOSE_MODE"], "chat");
+        let codex = find("codex").unwrap();
+        assert_eq!(codex.key_method(&env), None);
+        env.insert("OPENAI_API_KEY".to_owned(), "k".to_owned());
+        assert_eq!(codex.key_method(&env), Some("api-key"));
+    }
+}
