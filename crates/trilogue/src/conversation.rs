@@ -148,12 +148,14 @@ impl<'a, S: RunReader> Conversation<'a, S> {
         view: &ViewArguments,
         globals: &'a Globals,
     ) -> Result<Option<String>> {
-        let view = RunView::new(view, globals)?;
-        let mut conversation = Self { reader: agent.start(input).await?, view, globals };
+        let mut view = RunView::new(view, globals)?;
+        let reader = view.while_drawing(agent.start(input)).await?;
+        let mut conversation = Self { reader, view, globals };
         let ended = conversation.follow().await;
+        let settled = conversation.view.settle();
         let Self { reader, view, .. } = conversation;
         let saved = view.save_artifacts(&reader).await;
-        ended.and(saved).map(|()| reader.thread())
+        ended.and(settled).and(saved).map(|()| reader.thread())
     }
 
     async fn follow(&mut self) -> Result {
@@ -162,6 +164,10 @@ impl<'a, S: RunReader> Conversation<'a, S> {
         loop {
             let item = tokio::select! {
                 item = self.reader.next() => item?,
+                () = self.view.next_frame() => {
+                    self.view.draw()?;
+                    continue;
+                }
                 _ = ctrl_c.recv() => {
                     if cancelling {
                         return Err(CliError::silent(ExitStatus::Interrupted));
@@ -213,11 +219,13 @@ impl<'a, S: RunReader> Conversation<'a, S> {
         }
     }
 
-    async fn cancel(&self) -> Result {
+    async fn cancel(&mut self) -> Result {
         // Without its id there is nothing to cancel.
         if self.reader.run_id().is_none() {
             return Err(CliError::silent(ExitStatus::Interrupted));
         }
+        self.view.settle()?;
+        self.view.cancelling();
         print::note("\ncancelling the run; press Ctrl-C again to leave at once");
         self.reader.cancel().await
     }

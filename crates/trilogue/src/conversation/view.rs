@@ -1,6 +1,7 @@
 //! Where a run is rendered, and the artifacts that it leaves behind.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,12 +14,18 @@ use trilogue_wire::native::{ContentEncoding, Event, Json, Outcome, Part, RunStat
 use super::RunReader;
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
-use crate::terminal::render::{RenderOptions, RunRenderer, summary};
+use crate::terminal::render::phase::SPINNER_STEP;
+use crate::terminal::render::plain::{PlainOptions, PlainRenderer};
+use crate::terminal::render::rich::{Frame, RichOptions, RichRenderer};
+use crate::terminal::render::{FoldOptions, RunFold, summary};
 use crate::terminal::save::Folder;
 use crate::terminal::{print, safe};
 
 /// The largest artifact that is fetched to be saved, in bytes.
 const MAX_ARTIFACT_BYTES: usize = trilogue_domain::limits::MAX_BLOB_BYTES;
+
+/// How soon after another a frame is drawn while words arrive.
+const FRAME_STEP: Duration = Duration::from_millis(33);
 
 /// How a run is rendered.
 #[derive(Args, Clone, Debug, Default)]
@@ -29,6 +36,12 @@ pub(crate) struct ViewArguments {
     /// Also show what the agent marks as not meant for the user.
     #[arg(long)]
     all: bool,
+    /// Write plain text, as into a pipe: nothing is drawn, wrapped or folded.
+    #[arg(long)]
+    plain: bool,
+    /// Show thoughts, steps and tool calls in full, not folded into a line each.
+    #[arg(long)]
+    full: bool,
     /// Save artifacts into this folder.
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
@@ -45,7 +58,16 @@ pub(crate) struct ViewArguments {
 pub(super) struct RunView {
     json: bool,
     folder: Option<Folder>,
-    renderer: RunRenderer,
+    fold: RunFold,
+    renderer: Renderer,
+    /// When the screen was drawn.
+    drawn: Instant,
+}
+
+#[derive(Debug)]
+enum Renderer {
+    Plain(PlainRenderer),
+    Rich(RichRenderer),
 }
 
 // === impl RunView ===
@@ -61,39 +83,100 @@ impl RunView {
             Some(path) => Some(Folder::open(path, arguments.force)?),
             None => None,
         };
-        let options = RenderOptions {
-            live: print::is_terminal(),
+        let fold = RunFold::new(FoldOptions {
             metadata: !arguments.no_metadata,
-            raw: arguments.raw,
             all: arguments.all,
+            users: false,
+        });
+        let draws = print::can_redraw() && !arguments.plain && !globals.json;
+        let drawn = Instant::now();
+        let renderer = if draws {
+            let options = RichOptions { unfolded: arguments.full, record: false };
+            Renderer::Rich(RichRenderer::new(options, drawn))
+        } else {
+            let live = print::is_terminal();
+            Renderer::Plain(PlainRenderer::new(PlainOptions { live, raw: arguments.raw }))
         };
-        Ok(Self { json: globals.json, folder, renderer: RunRenderer::new(options) })
+        Ok(Self { json: globals.json, folder, fold, renderer, drawn })
     }
 
     /// Renders an event; with `--json`, only takes note of it.
     pub(super) fn event(&mut self, event: &Event) -> Result {
-        let rendered = self.renderer.event(event);
-        if self.json {
-            return Ok(());
+        match &mut self.renderer {
+            Renderer::Plain(plain) => {
+                let rendered = plain.event(&mut self.fold, event);
+                if self.json {
+                    return Ok(());
+                }
+                match rendered.out.as_str() {
+                    "" => {}
+                    out if plain.is_raw() => print::raw(out.as_bytes())?,
+                    out => print::out(out)?,
+                }
+                print::aside(&rendered.aside);
+                Ok(())
+            }
+            Renderer::Rich(rich) => {
+                let now = Instant::now();
+                if rich.event(&mut self.fold, event, now) {
+                    self.settle()
+                } else if now.saturating_duration_since(self.drawn) >= FRAME_STEP {
+                    self.draw()
+                } else {
+                    Ok(())
+                }
+            }
         }
-        self.print(&rendered.out)?;
-        print::aside(&rendered.aside);
-        Ok(())
+    }
+
+    /// Waits until the screen has to be drawn again.
+    pub(super) async fn next_frame(&self) {
+        match &self.renderer {
+            Renderer::Plain(_) => std::future::pending().await,
+            Renderer::Rich(_) => tokio::time::sleep_until((self.drawn + SPINNER_STEP).into()).await,
+        }
+    }
+
+    /// Does this while the screen says what is waited for.
+    pub(super) async fn while_drawing<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                () = self.next_frame() => {
+                    // What the terminal does not take is reported by what comes after this.
+                    let _ = self.draw();
+                }
+            }
+        }
+    }
+
+    /// Draws what changes on the screen.
+    pub(super) fn draw(&mut self) -> Result {
+        let Renderer::Rich(rich) = &mut self.renderer else { return Ok(()) };
+        self.drawn = Instant::now();
+        let canvas = print::canvas();
+        print::frame(rich.frame(canvas, print::height(), self.drawn), canvas)
+    }
+
+    /// Leaves everything on the screen as it is: something else is written next.
+    pub(super) fn settle(&mut self) -> Result {
+        let Renderer::Rich(rich) = &mut self.renderer else { return Ok(()) };
+        let canvas = print::canvas();
+        let written = rich.settle(canvas);
+        print::frame(Frame { written, live: Vec::new() }, canvas)
+    }
+
+    /// The run is asked to stop.
+    pub(super) fn cancelling(&mut self) {
+        if let Renderer::Rich(rich) = &mut self.renderer {
+            rich.cancelling(Instant::now());
+        }
     }
 
     /// Prints an event as the server wrote it, with `--json`.
     pub(super) fn original(&self, json: &str) -> Result {
         if self.json { print::json_lines(format!("{json}\n").as_bytes()) } else { Ok(()) }
-    }
-
-    fn print(&self, text: &str) -> Result {
-        if text.is_empty() {
-            Ok(())
-        } else if self.renderer.is_raw() {
-            print::raw(text.as_bytes())
-        } else {
-            print::out(text)
-        }
     }
 
     /// The command's result for a run with this outcome.
@@ -131,7 +214,7 @@ impl RunView {
 
     pub(super) async fn save_artifacts(&self, reader: &impl RunReader) -> Result {
         let mut saved = Vec::new();
-        for part in self.renderer.artifacts() {
+        for part in self.fold.artifacts() {
             let name = part.name.as_deref().unwrap_or_default();
             if !self.json {
                 print::out(&format!("artifact: {} ({})\n", safe::visible(name), summary(part)))?;
@@ -144,7 +227,7 @@ impl RunView {
             let path = folder.save(&distinct(name, &mut saved), &bytes)?;
             print::note(&format!("saved: {}", path.display()));
         }
-        if self.folder.is_none() && !self.json && !self.renderer.artifacts().is_empty() {
+        if self.folder.is_none() && !self.json && !self.fold.artifacts().is_empty() {
             print::hint("save artifacts with --save DIR");
         }
         Ok(())

@@ -3,8 +3,8 @@
 use serde_json::Value;
 use trilogue_wire::agent_client::splice;
 use trilogue_wire::native::{
-    ContentEncoding, Json, Original, Part, PlanEntry, RuleApplied, StateCustom, StatePlan,
-    ToolEnded, ToolStarted, Trajectory,
+    ContentEncoding, Json, Original, Part, PlanEntry, RuleApplied, StateCustom, ToolEnded,
+    ToolStarted, Trajectory,
 };
 
 use super::safe::{self, Stripper};
@@ -200,25 +200,27 @@ pub(crate) fn inline(json: &Json) -> String {
 }
 
 /// The new or changed entries of a plan.
-pub(super) fn plan_lines(plan: &StatePlan, shown: &[PlanEntry]) -> String {
+pub(super) fn plan_lines(entries: &[PlanEntry], shown: &[PlanEntry]) -> String {
     let line = |entry: &PlanEntry| {
         format!("plan: {} ({})\n", safe::line(&entry.content), safe::line(&entry.status))
     };
-    plan.entries.iter().filter(|entry| !shown.contains(entry)).map(line).collect()
+    entries.iter().filter(|entry| !shown.contains(entry)).map(line).collect()
 }
 
 pub(super) fn step_lines(step: &Trajectory) -> String {
-    let mut lines = String::new();
+    step_texts(step).iter().map(|text| format!("{text}\n")).collect()
+}
+
+/// A step: its words, which can have several lines, and its tool.
+pub(super) fn step_texts(step: &Trajectory) -> Vec<String> {
+    let mut texts = Vec::new();
     if let Some(message) = &step.message {
-        lines.push_str(&format!("step: {}\n", safe::block(message)));
+        texts.push(format!("step: {}", safe::block(message)));
     }
     if let Some(name) = &step.tool_name {
         let input = step.tool_input.as_ref().map(inline).unwrap_or_default();
-        lines.push_str(&format!("step: {} {input}", safe::visible(name)));
-        if let Some(output) = &step.tool_output {
-            lines.push_str(&format!(" → {}", inline(output)));
-        }
-        lines.push('\n');
+        let output = step.tool_output.as_ref().map(|output| format!(" → {}", inline(output)));
+        texts.push(format!("step: {} {input}{}", safe::visible(name), output.unwrap_or_default()));
     }
-    lines
+    texts
 }

@@ -12,6 +12,8 @@
 //! - Indexes on a part with content count as well as on one without.
 //! - An index that is negative or beyond the text: at the end of the text.
 
+use trilogue_wire::native::Citation;
+
 use super::safe::{self, Stripper};
 
 const MAX_QUOTE_CHARS: usize = 60;
@@ -43,7 +45,7 @@ pub(crate) struct CitedText {
     notes: Vec<Note>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Gap {
     /// The index of its first character.
     start: usize,
@@ -51,7 +53,7 @@ struct Gap {
     length: usize,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Mark {
     /// After how many characters of the message.
     place: usize,
@@ -59,14 +61,27 @@ struct Mark {
     number: usize,
 }
 
+/// An entry of the list below a message.
 #[derive(Debug)]
-struct Note {
-    source: CitedSource,
+pub(crate) struct Note {
+    pub(crate) source: CitedSource,
     /// The passage, where the note is not in the text.
-    quote: Option<String>,
+    pub(crate) quote: Option<String>,
 }
 
 // === impl CitedSource ===
+
+impl From<&Citation> for CitedSource {
+    fn from(citation: &Citation) -> Self {
+        Self {
+            start_index: citation.start_index,
+            end_index: citation.end_index,
+            url: citation.url.clone(),
+            title: citation.title.clone(),
+            description: citation.description.clone(),
+        }
+    }
+}
 
 impl CitedSource {
     pub(crate) fn is_placed(&self) -> bool {
@@ -144,30 +159,71 @@ impl CitedText {
 
     /// Returns the text so far: something else is printed next.
     pub(crate) fn flush(&mut self) -> String {
-        let mut out = String::new();
+        self.take(self.raw.len())
+    }
+
+    /// The text that was not returned yet, without notes and with everything in it.
+    pub(crate) fn held(&self) -> String {
+        self.raw.iter().skip(self.written).collect()
+    }
+
+    /// What [`Self::end`] would return now.
+    pub(crate) fn preview(&self) -> String {
+        self.render(&self.ahead, self.raw.len(), &mut self.stripper.clone())
+    }
+
+    /// Returns the next so many characters of the text that is held, with their notes.
+    pub(crate) fn take_held(&mut self, characters: usize) -> String {
+        self.take(self.written.saturating_add(characters).min(self.raw.len()))
+    }
+
+    /// Returns the rest: the message is complete. Places beyond the end of the text are at its end.
+    pub(crate) fn end(&mut self) -> String {
+        let rest = std::mem::take(&mut self.ahead);
+        self.advance(&rest, self.raw.len())
+    }
+
+    /// Returns the text up to this index of what is shown.
+    fn take(&mut self, until: usize) -> String {
         let reached = self.characters();
-        let due = self.ahead.partition_point(|mark| mark.place <= reached);
+        let is_due = |mark: &Mark| mark.place <= reached && self.shown(mark.place) <= until;
+        let due = self.ahead.partition_point(is_due);
         let due: Vec<_> = self.ahead.drain(..due).collect();
-        for Mark { place, number } in due {
-            self.copy(self.shown(place), &mut out);
-            out.push_str(&format!("[{number}]"));
-        }
-        self.copy(self.raw.len(), &mut out);
+        self.advance(&due, until)
+    }
+
+    fn advance(&mut self, marks: &[Mark], until: usize) -> String {
+        let mut stripper = self.stripper.take();
+        let out = self.render(marks, until, &mut stripper);
+        self.stripper = stripper;
+        self.written = self.written.max(until);
         out
     }
 
-    /// Returns the rest: the message is complete.
-    pub(crate) fn end(&mut self) -> String {
-        let mut out = self.flush();
-        // Places beyond the end of the text are at its end.
-        for Mark { number, .. } in self.ahead.drain(..) {
-            out.push_str(&format!("[{number}]"));
+    /// The text that was not returned, up to this index, with these notes.
+    fn render(&self, marks: &[Mark], until: usize, stripper: &mut Option<Stripper>) -> String {
+        let mut out = String::new();
+        let mut written = self.written;
+        let ends = marks.iter().map(|mark| (self.shown(mark.place).min(until), Some(mark.number)));
+        for (end, number) in ends.chain([(until, None)]) {
+            let piece: String = self.raw.get(written..end).unwrap_or_default().iter().collect();
+            match stripper {
+                Some(stripper) => out.push_str(&stripper.push(&piece)),
+                None => out.push_str(&piece),
+            }
+            out.extend(number.map(|number| format!("[{number}]")));
+            written = written.max(end);
         }
         out
     }
 
     pub(crate) fn notes(&self) -> Vec<String> {
         (1..).zip(&self.notes).map(|(number, note)| note.line(number)).collect()
+    }
+
+    /// The notes, by their numbers.
+    pub(crate) fn into_sources(self) -> Vec<(usize, Note)> {
+        (1..).zip(self.notes).collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -183,15 +239,6 @@ impl CitedText {
         let hidden = self.gaps.iter().take_while(|gap| gap.start < place);
         let hidden: usize = hidden.map(|gap| gap.length.min(place - gap.start)).sum();
         place.saturating_sub(hidden)
-    }
-
-    fn copy(&mut self, until: usize, out: &mut String) {
-        let piece: String = self.raw.get(self.written..until).unwrap_or_default().iter().collect();
-        match &mut self.stripper {
-            Some(stripper) => out.push_str(&stripper.push(&piece)),
-            None => out.push_str(&piece),
-        }
-        self.written = self.written.max(until);
     }
 
     /// The shown text from this index to this place.

@@ -2,26 +2,40 @@
 
 use std::io::{self, IsTerminal, Write as _};
 use std::os::fd::AsFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::live::LiveRows;
+use super::render::rich::Frame;
+use super::rows::Canvas;
 use super::{safe, style};
 use crate::exit::{CliError, ExitStatus, Result};
+
+/// The size of a terminal that does not say it.
+const DEFAULT_COLUMNS: usize = 80;
+const DEFAULT_ROWS: usize = 24;
+
+/// The rows at the bottom of the terminal, which everything else that is written pushes away.
+static LIVE: Mutex<LiveRows> = Mutex::new(LiveRows::new());
 
 /// Writes data to standard output, at once.
 ///
 /// # Errors
 /// A silent success when the reader has closed the pipe, as in `trilogue threads | head -1`.
 pub(crate) fn out(text: &str) -> Result {
+    let _live = push_away();
     let mut out = anstream::stdout().lock();
     settle(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
 /// Writes bytes to standard output as they are.
 pub(crate) fn raw(bytes: &[u8]) -> Result {
+    let _live = push_away();
     let mut out = io::stdout().lock();
     settle(out.write_all(bytes).and_then(|()| out.flush()))
 }
 
 pub(crate) fn aside(text: &str) {
+    let _live = push_away();
     // There is nowhere left to report that standard error cannot be written.
     let _ = anstream::stderr().lock().write_all(text.as_bytes());
 }
@@ -30,6 +44,50 @@ pub(crate) fn aside(text: &str) {
 pub(crate) fn control(sequence: &[u8]) {
     // There is nowhere left to report that standard error cannot be written.
     let _ = io::stderr().lock().write_all(sequence);
+}
+
+/// Draws a frame at the bottom of the terminal. The next one takes its place, unless something else is written.
+pub(crate) fn frame(frame: Frame, canvas: Canvas) -> Result {
+    let mut rows = live();
+    let text = rows.frame(&frame.written, frame.live, canvas.columns);
+    let mut out = io::stdout().lock();
+    settle(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// Removes what a frame has drawn and keeps others from drawing as long as the result lives.
+fn push_away() -> MutexGuard<'static, LiveRows> {
+    let mut rows = live();
+    let erase = rows.erase(canvas().columns);
+    if !erase.is_empty() {
+        let mut out = io::stdout().lock();
+        // There is nowhere left to report that the terminal cannot be written.
+        let _ = out.write_all(erase.as_bytes()).and_then(|()| out.flush());
+    }
+    rows
+}
+
+fn live() -> MutexGuard<'static, LiveRows> {
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where rows are drawn: the terminal on standard output.
+pub(crate) fn canvas() -> Canvas {
+    let styled = anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never;
+    Canvas { columns: data_columns().unwrap_or(DEFAULT_COLUMNS), styled }
+}
+
+/// How many rows the terminal on standard output has.
+pub(crate) fn height() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
+    let rows = size.map(|size| usize::from(size.ws_row)).filter(|rows| *rows > 0);
+    rows.unwrap_or(DEFAULT_ROWS)
+}
+
+/// Whether rows can be drawn again: standard output and standard error are a terminal that knows control sequences.
+pub(crate) fn can_redraw() -> bool {
+    is_terminal()
+        && io::stderr().is_terminal()
+        && std::env::var_os("TERM").is_some_and(|name| name != "dumb")
 }
 
 /// How many columns the terminal on standard error has; `None` where there is none or it does not say.

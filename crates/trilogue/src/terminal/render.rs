@@ -1,291 +1,233 @@
-//! Renders a run's events: the answer for standard output, everything else for standard error.
+//! What a run's events mean for a person who reads it.
+//!
+//! [`RunFold`] is the one place that decides it. [`plain`] writes its pieces as text that stays the same everywhere, [`rich`] draws them on a terminal.
 
-use trilogue_wire::native::{Event, EventBody, Json, Part, PartMetadata, PlanEntry};
+mod live_message;
+pub(crate) mod phase;
+pub(crate) mod plain;
+pub(crate) mod rich;
+mod tool_call_row;
 
-use super::beside::{self, OpenCalls, ThoughtLines, is_for_user, json, pretty, written};
-use super::cited::{CitedSource, CitedText};
-use super::{safe, style};
+use trilogue_wire::native::{
+    Event, EventBody, Json, Original, Part, PartMetadata, PlanEntry, RuleApplied, StateCustom,
+    ToolEnded, ToolStarted, Trajectory,
+};
+
+use super::beside::{self, is_for_user, written};
+use super::cited::CitedSource;
+use super::safe;
 
 pub(crate) use super::beside::{inline, summary};
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RenderOptions {
-    /// Whether the answer is written as it comes; otherwise message by message.
-    pub(crate) live: bool,
+pub(crate) struct FoldOptions {
     /// Whether citations, steps, tool calls and thoughts are shown.
     pub(crate) metadata: bool,
-    /// Whether the answer's text keeps its control sequences.
-    pub(crate) raw: bool,
     /// Whether blocks are shown that are not meant for the user.
     pub(crate) all: bool,
+    /// Whether the user's own messages are shown.
+    pub(crate) users: bool,
 }
 
-/// Turns events into text that is safe for a terminal.
+/// Something to show. Its texts are not safe for a terminal yet.
+#[derive(Clone, Debug)]
+pub(crate) enum RunPiece<'e> {
+    /// The run was accepted.
+    Created {
+        agent: &'e str,
+    },
+    /// The agent runs.
+    Started,
+    /// A message begins. Its role is empty where nobody said it.
+    MessageBegins {
+        role: &'e str,
+    },
+    Text(&'e str),
+    /// The text of an artifact: citations count it, but it is not shown.
+    ArtifactText(&'e str),
+    /// Content other than text, with the source of all of it.
+    Content {
+        part: &'e Part,
+        source: Option<CitedSource>,
+    },
+    Citation(CitedSource),
+    MessageEnds,
+    /// A thought, or a piece of one where it has an original.
+    Thought {
+        text: &'e str,
+        original: Option<&'e Original>,
+    },
+    Step(&'e Trajectory),
+    ToolStarted(&'e ToolStarted),
+    ToolEnded(&'e ToolEnded),
+    Plan(&'e [PlanEntry]),
+    Update(&'e StateCustom),
+    Rule(&'e RuleApplied),
+    Question,
+    /// The run's result, where no message had text.
+    Value(&'e Json),
+    Ended,
+}
+
+/// Turns events into pieces.
 #[derive(Debug)]
-pub(crate) struct RunRenderer {
-    options: RenderOptions,
+pub(crate) struct RunFold {
+    options: FoldOptions,
     /// The message that grows.
-    message: Option<ShownMessage>,
+    message: Option<String>,
     /// The user's own message, which is not repeated.
     skipped: Option<String>,
-    /// Whether a message stands above the next one.
-    below_another: bool,
-    /// Whether the terminal's line has text and no end.
-    mid_line: bool,
     has_text: bool,
     /// Parts with a name, in order.
     artifacts: Vec<Part>,
-    /// The plan as it was shown last.
-    plan: Vec<PlanEntry>,
-    calls: OpenCalls,
-    /// The thought that grows.
-    thoughts: ThoughtLines,
 }
 
-/// A message that grows.
-#[derive(Debug)]
-struct ShownMessage {
-    id: String,
-    text: CitedText,
-}
+// === impl RunFold ===
 
-#[derive(Debug, Default)]
-pub(crate) struct Rendered {
-    pub(crate) out: String,
-    /// For standard error, after that.
-    pub(crate) aside: String,
-}
-
-// === impl RunRenderer ===
-
-impl RunRenderer {
-    pub(crate) fn new(options: RenderOptions) -> Self {
-        Self {
-            options,
-            message: None,
-            skipped: None,
-            below_another: false,
-            mid_line: false,
-            has_text: false,
-            artifacts: Vec::new(),
-            plan: Vec::new(),
-            calls: OpenCalls::default(),
-            thoughts: ThoughtLines::default(),
-        }
-    }
-
-    pub(crate) fn is_raw(&self) -> bool {
-        self.options.raw
+impl RunFold {
+    pub(crate) fn new(options: FoldOptions) -> Self {
+        Self { options, message: None, skipped: None, has_text: false, artifacts: Vec::new() }
     }
 
     pub(crate) fn artifacts(&self) -> &[Part] {
         &self.artifacts
     }
 
-    pub(crate) fn event(&mut self, event: &Event) -> Rendered {
-        let mut shown = Rendered::default();
-        if let EventBody::MessageThought(thought) = &event.body {
-            let original = event.original.as_ref();
-            if self.options.all || beside::is_thought_for_user(original) {
-                let lines = self.thoughts.push(&thought.text, original);
-                self.aside(&lines, &mut shown);
-            }
-            return shown;
-        }
-        let thought = self.thoughts.end();
-        self.aside(&thought, &mut shown);
+    pub(crate) fn event<'e>(&mut self, event: &'e Event) -> Vec<RunPiece<'e>> {
+        let mut pieces = Vec::new();
         match &event.body {
             EventBody::MessageStarted(started) => {
-                self.finish(&mut shown);
+                self.finish(&mut pieces);
                 let id = &started.message_id;
-                self.skipped = (started.role == "user").then(|| id.clone());
-                if self.skipped.is_none() {
-                    self.begin(id);
+                let is_skipped = started.role == "user" && !self.options.users;
+                self.skipped = is_skipped.then(|| id.clone());
+                if !is_skipped {
+                    self.begin(id, &started.role, &mut pieces);
                 }
             }
-            EventBody::MessageDelta(delta) if self.turn_to(&delta.message_id, &mut shown) => {
-                self.text(&delta.text, &mut shown);
+            EventBody::MessageDelta(delta) if self.turn_to(&delta.message_id, &mut pieces) => {
+                self.text(&delta.text, &mut pieces);
             }
-            EventBody::MessagePart(part) if self.turn_to(&part.message_id, &mut shown) => {
-                self.part(&part.part, &mut shown);
+            EventBody::MessagePart(part) if self.turn_to(&part.message_id, &mut pieces) => {
+                self.part(&part.part, &mut pieces);
             }
             EventBody::MessageCompleted(completed) => {
-                self.completed(&completed.message_id, &mut shown)
+                self.completed(&completed.message_id, &mut pieces);
             }
-            EventBody::InterruptRaised(_) => self.pause(&mut shown),
-            EventBody::RunResult(result) => self.result(&result.value, &mut shown),
-            EventBody::RunEnded(_) => self.finish(&mut shown),
-            body => {
-                let lines = self.beside(body);
-                self.aside(&lines, &mut shown);
+            EventBody::InterruptRaised(_) => pieces.push(RunPiece::Question),
+            EventBody::RunResult(result) => {
+                self.finish(&mut pieces);
+                if !self.has_text {
+                    pieces.push(RunPiece::Value(&result.value));
+                }
             }
+            EventBody::RunEnded(_) => {
+                self.finish(&mut pieces);
+                pieces.push(RunPiece::Ended);
+            }
+            _ if self.options.metadata => pieces.extend(self.beside(event)),
+            _ => {}
         }
-        shown
+        pieces
     }
 
-    /// Lines about anything but the answer.
-    fn beside(&mut self, body: &EventBody) -> String {
-        match body {
-            EventBody::ToolStarted(tool) => self.calls.started(tool),
-            EventBody::ToolEnded(tool) => self.calls.ended(tool),
-            EventBody::StatePlan(plan) => {
-                let news = beside::plan_lines(plan, &self.plan);
-                self.plan.clone_from(&plan.entries);
-                news
+    /// Anything but the answer.
+    fn beside<'e>(&self, event: &'e Event) -> Option<RunPiece<'e>> {
+        Some(match &event.body {
+            EventBody::RunCreated(created) => RunPiece::Created { agent: &created.agent },
+            EventBody::RunStarted(_) => RunPiece::Started,
+            EventBody::MessageThought(thought) => {
+                let original = event.original.as_ref();
+                if !self.options.all && !beside::is_thought_for_user(original) {
+                    return None;
+                }
+                RunPiece::Thought { text: &thought.text, original }
             }
-            EventBody::StateCustom(update) => beside::custom_lines(update),
-            EventBody::InterruptRuleApplied(applied) => beside::rule_line(applied),
-            _ => String::new(),
-        }
+            EventBody::ToolStarted(tool) => RunPiece::ToolStarted(tool),
+            EventBody::ToolEnded(tool) => RunPiece::ToolEnded(tool),
+            EventBody::StatePlan(plan) => RunPiece::Plan(&plan.entries),
+            EventBody::StateCustom(update) => RunPiece::Update(update),
+            EventBody::InterruptRuleApplied(applied) => RunPiece::Rule(applied),
+            _ => return None,
+        })
     }
 
     /// Makes this message the one that grows. `false` where it is the user's.
-    fn turn_to(&mut self, message: &str, shown: &mut Rendered) -> bool {
+    fn turn_to<'e>(&mut self, message: &str, pieces: &mut Vec<RunPiece<'e>>) -> bool {
         if self.skipped.as_deref() == Some(message) {
             return false;
         }
-        if self.message.as_ref().is_none_or(|open| open.id != message) {
-            self.finish(shown);
-            self.begin(message);
+        if self.message.as_deref() != Some(message) {
+            self.finish(pieces);
+            self.begin(message, "", pieces);
         }
         true
     }
 
-    fn begin(&mut self, message: &str) {
-        let text = CitedText::new(self.options.live, self.options.raw);
-        self.message = Some(ShownMessage { id: message.to_owned(), text });
+    fn begin<'e>(&mut self, message: &str, role: &'e str, pieces: &mut Vec<RunPiece<'e>>) {
+        self.message = Some(message.to_owned());
+        pieces.push(RunPiece::MessageBegins { role });
     }
 
     /// Finishes a message, unless another one has taken its place.
-    fn completed(&mut self, message: &str, shown: &mut Rendered) {
-        if self.message.as_ref().is_none_or(|open| open.id == message) {
-            self.finish(shown);
+    fn completed(&mut self, message: &str, pieces: &mut Vec<RunPiece<'_>>) {
+        if self.message.as_deref().is_none_or(|open| open == message) {
+            self.message = None;
+            pieces.push(RunPiece::MessageEnds);
         }
         if self.skipped.as_deref() == Some(message) {
             self.skipped = None;
         }
     }
 
-    fn text(&mut self, text: &str, shown: &mut Rendered) {
-        let out = self.message().push(text);
-        self.put(&out, shown);
+    fn finish(&mut self, pieces: &mut Vec<RunPiece<'_>>) {
+        if self.message.take().is_some() {
+            pieces.push(RunPiece::MessageEnds);
+        }
     }
 
-    fn part(&mut self, part: &Part, shown: &mut Rendered) {
+    fn text<'e>(&mut self, text: &'e str, pieces: &mut Vec<RunPiece<'e>>) {
+        self.has_text |= !text.is_empty();
+        pieces.push(RunPiece::Text(text));
+    }
+
+    fn part<'e>(&mut self, part: &'e Part, pieces: &mut Vec<RunPiece<'e>>) {
         if !self.options.all && !is_for_user(part) {
             return;
         }
-        let citation = match &part.metadata {
-            Some(PartMetadata::Citation(citation)) if self.options.metadata => Some(citation),
+        let mut source = match &part.metadata {
+            Some(PartMetadata::Citation(citation)) if self.options.metadata => {
+                self.has_text = true;
+                Some(CitedSource::from(citation))
+            }
             _ => None,
         };
-        let mut citation = citation.map(|citation| CitedSource {
-            start_index: citation.start_index,
-            end_index: citation.end_index,
-            url: citation.url.clone(),
-            title: citation.title.clone(),
-            description: citation.description.clone(),
-        });
         if part.name.is_some() {
             self.artifacts.push(part.clone());
-            if let Some(text) = written(part) {
-                self.message().skip(text);
-            }
+            pieces.extend(written(part).map(RunPiece::ArtifactText));
         } else if let Some(text) = part.as_text() {
-            self.text(text, shown);
+            self.text(text, pieces);
         } else if part.content.is_some() || part.content_url.is_some() || part.blob.is_some() {
-            let number = citation.take_if(|source| !source.is_placed());
-            let number = number.map(|source| format!("[{}]", self.message().note(source)));
-            self.pause(shown);
-            let content = json(part).unwrap_or_else(|| format!("[{}]", summary(part)));
-            self.put(&format!("{content}{}\n", number.unwrap_or_default()), shown);
+            let source = source.take_if(|source| !source.is_placed());
+            pieces.push(RunPiece::Content { part, source });
         }
-        if let Some(source) = citation {
-            let out = self.message().cite(source);
-            self.put(&out, shown);
-        }
-        if let Some(PartMetadata::Trajectory(step)) = &part.metadata {
-            self.aside(&beside::step_lines(step), shown);
+        pieces.extend(source.map(RunPiece::Citation));
+        if let (Some(PartMetadata::Trajectory(step)), true) =
+            (&part.metadata, self.options.metadata)
+        {
+            pieces.push(RunPiece::Step(step));
         }
     }
+}
 
-    /// The message that grows; begins one where there is none.
-    fn message(&mut self) -> &mut CitedText {
-        let RenderOptions { live, raw, .. } = self.options;
-        let begun = || ShownMessage { id: String::new(), text: CitedText::new(live, raw) };
-        &mut self.message.get_or_insert_with(begun).text
-    }
-
-    /// The agent's answer as a value: shown where no message had text.
-    fn result(&mut self, value: &Json, shown: &mut Rendered) {
-        self.finish(shown);
-        if self.has_text {
-            return;
-        }
-        let value = value.to_value();
-        let text = match value.as_object().filter(|members| members.len() == 1) {
-            Some(members) => members.get("message").and_then(serde_json::Value::as_str),
-            None => value.as_str(),
-        };
-        let text = match text {
-            Some(text) => safe::block(text),
-            None => pretty(&value),
-        };
-        shown.out.push_str(&text);
-        shown.out.push('\n');
-    }
-
-    /// Prints what is held back: something other than the answer comes next.
-    fn pause(&mut self, shown: &mut Rendered) {
-        let held = self.message.as_mut().map(|open| open.text.flush()).unwrap_or_default();
-        self.put(&held, shown);
-        self.end_line(shown);
-    }
-
-    /// The message is complete: the rest of it, and its notes.
-    fn finish(&mut self, shown: &mut Rendered) {
-        let Some(ShownMessage { text: mut message, .. }) = self.message.take() else { return };
-        let held = message.end();
-        self.put(&held, shown);
-        self.end_line(shown);
-        let notes = message.notes();
-        if !notes.is_empty() {
-            shown.out.push_str(&format!("\n{}\n", notes.join("\n")));
-        }
-        let has_text = !message.is_empty();
-        self.has_text |= has_text;
-        self.below_another |= has_text;
-    }
-
-    /// Adds lines beside the answer. On a terminal both share the screen, so the answer's line ends first.
-    fn aside(&mut self, text: &str, shown: &mut Rendered) {
-        if !self.options.metadata || text.is_empty() {
-            return;
-        }
-        if self.options.live {
-            self.end_line(shown);
-        }
-        for line in text.lines() {
-            shown.aside.push_str(&format!("{}\n", style::dim(line)));
-        }
-    }
-
-    fn put(&mut self, text: &str, shown: &mut Rendered) {
-        if !text.is_empty() {
-            if std::mem::take(&mut self.below_another) {
-                // An empty line separates two messages.
-                shown.out.push('\n');
-            }
-            shown.out.push_str(text);
-            self.mid_line = !text.ends_with('\n');
-        }
-    }
-
-    fn end_line(&mut self, shown: &mut Rendered) {
-        if std::mem::take(&mut self.mid_line) {
-            shown.out.push('\n');
-        }
-    }
+/// A run's result as text, where it is one; otherwise as JSON.
+fn result_text(value: &Json) -> Result<String, String> {
+    let value = value.to_value();
+    let text = match value.as_object().filter(|members| members.len() == 1) {
+        Some(members) => members.get("message").and_then(serde_json::Value::as_str),
+        None => value.as_str(),
+    };
+    text.map(safe::block).ok_or_else(|| beside::pretty(&value))
 }
 
 #[cfg(test)]

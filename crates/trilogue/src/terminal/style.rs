@@ -4,8 +4,12 @@
 
 use anstyle::{AnsiColor, Style};
 
-const DIM: Style = Style::new().dimmed();
-const BOLD: Style = Style::new().bold();
+pub(crate) const DIM: Style = Style::new().dimmed();
+pub(crate) const BOLD: Style = Style::new().bold();
+pub(crate) const LINK: Style = Style::new().underline();
+pub(crate) const CODE: Style = AnsiColor::Cyan.on_default();
+pub(crate) const SUCCEEDED: Style = AnsiColor::Green.on_default();
+pub(crate) const FAILED: Style = AnsiColor::Red.on_default();
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 

@@ -43,6 +43,7 @@ mod notified;
 mod offline;
 mod one_server;
 mod output;
+mod screens;
 mod sdk_server;
 mod shell;
 mod squatter;

@@ -20,7 +20,9 @@ pub(crate) const REASON: &str = "answer (Enter leaves it out): ";
 pub(crate) struct Screen {
     child: Child,
     keys: File,
-    seen: Arc<Mutex<String>>,
+    seen: Arc<Mutex<Vec<u8>>>,
+    columns: usize,
+    rows: usize,
     /// Up to where [`Screen::wait_for`] has found what it waited for, in bytes.
     found: usize,
     /// Ends when the child has closed its end.
@@ -30,47 +32,73 @@ pub(crate) struct Screen {
 // === impl Screen ===
 
 impl Screen {
+    /// A screen that does not say its size.
     pub(crate) fn start(command: Command) -> Self {
-        Self::sized(command, None)
+        Self::sized(command, 0, 0)
     }
 
     /// The same on a terminal of so many columns.
     pub(crate) fn of_columns(command: Command, columns: u16) -> Self {
-        Self::sized(
-            command,
-            Some(Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }),
-        )
+        Self::sized(command, columns.into(), 24)
     }
 
-    fn sized(mut command: Command, size: Option<Winsize>) -> Self {
+    /// A screen of so many columns and rows.
+    pub(crate) fn sized(command: Command, columns: usize, rows: usize) -> Self {
+        Self::open(command, columns, rows, "xterm")
+    }
+
+    /// A screen of a terminal of this name.
+    pub(crate) fn on(command: Command, name: &str) -> Self {
+        Self::open(command, 0, 0, name)
+    }
+
+    fn open(mut command: Command, columns: usize, rows: usize, terminal: &str) -> Self {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
-        size.into_iter().for_each(|size| tcsetwinsize(&ours, size).unwrap());
         let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
+        tcsetwinsize(&ours, winsize(columns, rows)).unwrap();
         let theirs = File::options().read(true).write(true).open(name).unwrap();
         command.stdin(theirs.try_clone().unwrap());
         command.stdout(theirs.try_clone().unwrap()).stderr(theirs);
-        let child = command.env("TERM", "xterm").spawn().unwrap();
+        let child = command.env("TERM", terminal).spawn().unwrap();
         // The other end is open in the command until it is dropped; then its last holder is the child.
         drop(command);
         let keys = File::from(ours);
         let mut screen = keys.try_clone().unwrap();
-        let seen = Arc::new(Mutex::new(String::new()));
+        let seen = Arc::new(Mutex::new(Vec::new()));
         let writes = Arc::clone(&seen);
         let reading = std::thread::spawn(move || {
             let mut piece = [0; 4096];
             // Reading fails when the child has closed its end.
             while let Ok(length @ 1..) = screen.read(&mut piece) {
-                let text = String::from_utf8_lossy(&piece[..length]).into_owned();
-                writes.lock().unwrap().push_str(&text);
+                writes.lock().unwrap().extend_from_slice(&piece[..length]);
             }
         });
-        Self { child, keys, seen, found: 0, reading: Some(reading) }
+        Self { child, keys, seen, columns, rows, found: 0, reading: Some(reading) }
     }
 
+    /// Everything that was written, control sequences included.
     pub(crate) fn seen(&self) -> String {
-        self.seen.lock().unwrap().clone()
+        String::from_utf8_lossy(&self.seen.lock().unwrap()).into_owned()
+    }
+
+    /// What the person sees, with what has scrolled away above it.
+    pub(crate) fn display(&self) -> String {
+        display(&self.seen(), self.columns, self.rows)
+    }
+
+    /// Waits until the person sees this.
+    pub(crate) fn wait_to_see(&mut self, text: &str) {
+        until(|| {
+            let display = self.display();
+            if display.contains(text) {
+                return Some(());
+            }
+            let ended = self.child.try_wait().unwrap();
+            assert!(ended.is_none(), "ended with {ended:?} without '{text}':\n{display}");
+            None
+        });
     }
 
     /// Waits for a text behind the one that it waited for before.
@@ -109,11 +137,37 @@ impl Screen {
     }
 
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
+        let code = self.wait_for_end();
+        (code, self.seen())
+    }
+
+    /// What the person saw at the end.
+    pub(crate) fn end_display(mut self) -> (Option<i32>, String) {
+        let code = self.wait_for_end();
+        (code, self.display())
+    }
+
+    fn wait_for_end(&mut self) -> Option<i32> {
         let status = until(|| self.child.try_wait().unwrap());
         // What it wrote last may not have been read yet.
         self.reading.take().into_iter().for_each(|reading| reading.join().unwrap());
-        (status.code(), self.seen())
+        status.code()
     }
+}
+
+fn winsize(columns: usize, rows: usize) -> Winsize {
+    let (ws_col, ws_row) = (columns.try_into().unwrap(), rows.try_into().unwrap());
+    Winsize { ws_col, ws_row, ws_xpixel: 0, ws_ypixel: 0 }
+}
+
+/// What a terminal shows that is sent this, line by line and without spaces at their ends.
+pub(crate) fn display(seen: &str, columns: usize, rows: usize) -> String {
+    let (columns, rows) = if columns == 0 { (80, 24) } else { (columns, rows) };
+    let mut terminal = avt::Terminal::with_scrollback(columns, rows, None).unwrap();
+    terminal.feed(seen);
+    let lines = terminal.screen().all_lines().map(|line| line.text().trim_end().to_owned());
+    let lines: Vec<String> = lines.collect();
+    format!("{}\n", lines.join("\n").trim_end())
 }
 
 impl Drop for Screen {
@@ -138,18 +192,26 @@ fn approve_asks_where_somebody_can_be_asked() {
 }
 
 #[test]
-fn an_answer_streams_with_its_notes_and_obeys_no_color() {
+fn an_answer_has_styles_unless_there_is_to_be_no_color() {
     let (_home, server) = demo();
     let arguments = ["run", "researcher", "honey bees"];
-    let (code, seen) = Screen::start(server.command(&arguments)).end();
-    assert_eq!(code, Some(0), "{seen}");
-    assert!(seen.contains(" chapters.[1] A survey"), "{seen}");
+    let seen = Screen::start(server.command(&arguments)).end_well();
     assert!(seen.contains("\u{1b}[2m"), "steps are dimmed: {seen}");
     let mut plain = server.command(&arguments);
     plain.env("NO_COLOR", "1");
-    let (code, seen) = Screen::start(plain).end();
-    assert_eq!(code, Some(0), "{seen}");
-    assert!(!seen.contains('\u{1b}'), "{seen}");
+    let seen = Screen::start(plain).end_well();
+    assert!(!seen.contains("\u{1b}[2m") && !seen.contains("\u{1b}[0m"), "{seen}");
+    for dumb in [["--plain", ""], ["", "dumb"]] {
+        let mut plain = server.command(&arguments);
+        plain.args(dumb.first().filter(|option| !option.is_empty()));
+        plain.env("NO_COLOR", "1");
+        let screen = match dumb {
+            ["", terminal] => Screen::on(plain, terminal),
+            _ => Screen::start(plain),
+        };
+        let seen = screen.end_well();
+        assert!(!seen.contains('\u{1b}') && seen.contains(" chapters.[1] A survey"), "{seen}");
+    }
     let (code, seen) = Screen::start(server.command(&["run", "echo", "x", "--raw"])).end();
     assert_eq!(code, Some(2), "{seen}");
 }
@@ -161,7 +223,7 @@ fn a_conversation_goes_line_by_line() {
     screen.wait_for("> ");
     screen.press("first words\r");
     // Once as typed, once as the agent's answer.
-    until(|| (screen.seen().matches("first words").count() == 2).then_some(()));
+    until(|| (screen.display().matches("first words").count() == 2).then_some(()));
     screen.press("/quit\r");
     screen.end_well();
 }

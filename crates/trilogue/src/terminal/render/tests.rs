@@ -1,7 +1,22 @@
+use super::plain::{PlainOptions, PlainRenderer, Rendered};
 use super::*;
 
-fn renderer(live: bool, metadata: bool, raw: bool, all: bool) -> RunRenderer {
-    RunRenderer::new(RenderOptions { live, metadata, raw, all })
+struct Renderer {
+    fold: RunFold,
+    plain: PlainRenderer,
+}
+
+impl Renderer {
+    fn event(&mut self, event: &Event) -> Rendered {
+        self.plain.event(&mut self.fold, event)
+    }
+}
+
+fn renderer(live: bool, metadata: bool, raw: bool, all: bool) -> Renderer {
+    Renderer {
+        fold: RunFold::new(FoldOptions { metadata, all, users: false }),
+        plain: PlainRenderer::new(PlainOptions { live, raw }),
+    }
 }
 
 fn show(live: bool, events: &[&str]) -> (String, String) {

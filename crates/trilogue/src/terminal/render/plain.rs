@@ -1,0 +1,185 @@
+//! Text that stays the same everywhere: the answer for standard output, everything else for standard error.
+
+use trilogue_wire::native::{Event, PlanEntry};
+
+use super::super::beside::{self, OpenCalls, ThoughtLines, json};
+use super::super::cited::{CitedSource, CitedText};
+use super::super::style;
+use super::{RunFold, RunPiece, result_text, summary};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlainOptions {
+    /// Whether the answer is written as it comes; otherwise message by message.
+    pub(crate) live: bool,
+    /// Whether the answer's text keeps its control sequences.
+    pub(crate) raw: bool,
+}
+
+/// Turns pieces into text that is safe for a terminal.
+#[derive(Debug)]
+pub(crate) struct PlainRenderer {
+    options: PlainOptions,
+    /// The message that grows.
+    message: Option<CitedText>,
+    /// Whether a message stands above the next one.
+    below_another: bool,
+    /// Whether the terminal's line has text and no end.
+    mid_line: bool,
+    /// The plan as it was shown last.
+    plan: Vec<PlanEntry>,
+    calls: OpenCalls,
+    /// The thought that grows.
+    thoughts: ThoughtLines,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Rendered {
+    pub(crate) out: String,
+    /// For standard error, after that.
+    pub(crate) aside: String,
+}
+
+// === impl PlainRenderer ===
+
+impl PlainRenderer {
+    pub(crate) fn new(options: PlainOptions) -> Self {
+        Self {
+            options,
+            message: None,
+            below_another: false,
+            mid_line: false,
+            plan: Vec::new(),
+            calls: OpenCalls::default(),
+            thoughts: ThoughtLines::default(),
+        }
+    }
+
+    pub(crate) fn is_raw(&self) -> bool {
+        self.options.raw
+    }
+
+    pub(crate) fn event(&mut self, fold: &mut RunFold, event: &Event) -> Rendered {
+        let mut shown = Rendered::default();
+        for piece in fold.event(event) {
+            self.piece(piece, &mut shown);
+        }
+        shown
+    }
+
+    fn piece(&mut self, piece: RunPiece<'_>, shown: &mut Rendered) {
+        if let RunPiece::Thought { text, original } = piece {
+            let lines = self.thoughts.push(text, original);
+            self.aside(&lines, shown);
+            return;
+        }
+        let thought = self.thoughts.end();
+        self.aside(&thought, shown);
+        match piece {
+            RunPiece::MessageBegins { .. } => self.message = Some(self.new_message()),
+            RunPiece::Text(text) => {
+                let out = self.message().push(text);
+                self.put(&out, shown);
+            }
+            RunPiece::ArtifactText(text) => self.message().skip(text),
+            RunPiece::Content { part, source } => {
+                let number = source.map(|source| format!("[{}]", self.message().note(source)));
+                self.pause(shown);
+                let content = json(part).unwrap_or_else(|| format!("[{}]", summary(part)));
+                self.put(&format!("{content}{}\n", number.unwrap_or_default()), shown);
+            }
+            RunPiece::Citation(source) => self.cite(source, shown),
+            RunPiece::MessageEnds => self.finish(shown),
+            RunPiece::Question => self.pause(shown),
+            RunPiece::Value(value) => {
+                let text = result_text(value).unwrap_or_else(|json| json);
+                shown.out.push_str(&format!("{text}\n"));
+            }
+            piece => {
+                let lines = self.beside(&piece);
+                self.aside(&lines, shown);
+            }
+        }
+    }
+
+    /// Lines about anything but the answer.
+    fn beside(&mut self, piece: &RunPiece<'_>) -> String {
+        match piece {
+            RunPiece::Step(step) => beside::step_lines(step),
+            RunPiece::ToolStarted(tool) => self.calls.started(tool),
+            RunPiece::ToolEnded(tool) => self.calls.ended(tool),
+            RunPiece::Plan(entries) => {
+                let news = beside::plan_lines(entries, &self.plan);
+                self.plan = entries.to_vec();
+                news
+            }
+            RunPiece::Update(update) => beside::custom_lines(update),
+            RunPiece::Rule(applied) => beside::rule_line(applied),
+            _ => String::new(),
+        }
+    }
+
+    fn new_message(&self) -> CitedText {
+        CitedText::new(self.options.live, self.options.raw)
+    }
+
+    /// The message that grows; begins one where there is none.
+    fn message(&mut self) -> &mut CitedText {
+        let begun = self.new_message();
+        self.message.get_or_insert(begun)
+    }
+
+    fn cite(&mut self, source: CitedSource, shown: &mut Rendered) {
+        let out = self.message().cite(source);
+        self.put(&out, shown);
+    }
+
+    /// Prints what is held back: something other than the answer comes next.
+    fn pause(&mut self, shown: &mut Rendered) {
+        let held = self.message.as_mut().map(CitedText::flush).unwrap_or_default();
+        self.put(&held, shown);
+        self.end_line(shown);
+    }
+
+    /// The message is complete: the rest of it, and its notes.
+    fn finish(&mut self, shown: &mut Rendered) {
+        let Some(mut message) = self.message.take() else { return };
+        let held = message.end();
+        self.put(&held, shown);
+        self.end_line(shown);
+        let notes = message.notes();
+        if !notes.is_empty() {
+            shown.out.push_str(&format!("\n{}\n", notes.join("\n")));
+        }
+        self.below_another |= !message.is_empty();
+    }
+
+    /// Adds lines beside the answer. On a terminal both share the screen, so the answer's line ends first.
+    fn aside(&mut self, text: &str, shown: &mut Rendered) {
+        if text.is_empty() {
+            return;
+        }
+        if self.options.live {
+            self.end_line(shown);
+        }
+        for line in text.lines() {
+            shown.aside.push_str(&format!("{}\n", style::dim(line)));
+        }
+    }
+
+    fn put(&mut self, text: &str, shown: &mut Rendered) {
+        if !text.is_empty() {
+            if std::mem::take(&mut self.below_another) {
+                // An empty line separates two messages.
+                shown.out.push('\n');
+            }
+            shown.out.push_str(text);
+            self.mid_line = !text.ends_with('\n');
+        }
+    }
+
+    fn end_line(&mut self, shown: &mut Rendered) {
+        if std::mem::take(&mut self.mid_line) {
+            shown.out.push('\n');
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! A tool call on the screen: one row, which changes when the call ends.
+
+use std::time::{Duration, Instant};
+
+use anstyle::Style;
+use trilogue_wire::native::{Json, ToolEnded, ToolStarted};
+
+use super::super::rows::{Breaks, Canvas, Prefix, Row, Span, truncate, wrap};
+use super::super::safe;
+use super::super::style::{DIM, FAILED, SUCCEEDED};
+
+/// How long something takes before its seconds are worth a word.
+const NOTEWORTHY: Duration = Duration::from_secs(2);
+
+#[derive(Debug)]
+pub(super) struct ToolCallRow {
+    pub(super) id: String,
+    title: String,
+    input: Option<String>,
+    begun: Instant,
+    end: Option<ToolCallEnd>,
+}
+
+#[derive(Debug)]
+struct ToolCallEnd {
+    failed: bool,
+    status: String,
+    output: Option<String>,
+    took: Duration,
+}
+
+// === impl ToolCallRow ===
+
+impl ToolCallRow {
+    pub(super) fn new(started: &ToolStarted, now: Instant) -> Self {
+        let title = if started.title.is_empty() { &started.tool } else { &started.title };
+        Self {
+            id: started.call_id.clone(),
+            title: safe::visible(title),
+            input: started.input.as_ref().map(one_line),
+            begun: now,
+            end: None,
+        }
+    }
+
+    pub(super) fn ended(&mut self, ended: &ToolEnded, now: Instant) {
+        self.end = Some(ToolCallEnd {
+            failed: ended.status != "completed",
+            status: safe::line(&ended.status),
+            output: ended.output.as_ref().map(one_line),
+            took: now.saturating_duration_since(self.begun),
+        });
+    }
+
+    pub(super) fn title(&self) -> &str {
+        &self.title
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// One row, or with `unfolded` as many as it takes.
+    pub(super) fn rows(&self, frame: &str, unfolded: bool, canvas: Canvas) -> Vec<Row> {
+        let mut line = vec![match &self.end {
+            None => Span::new(&format!("{frame} "), DIM),
+            Some(end) if end.failed => Span::new("✗ ", FAILED),
+            Some(_) => Span::new("✓ ", SUCCEEDED),
+        }];
+        let title = if self.is_done() { DIM } else { Style::new() };
+        line.push(Span::new(&self.title, title));
+        let input = self.input.iter().map(|input| format!(" {input}"));
+        line.extend(input.map(|input| Span::new(&input, DIM)));
+        if let Some(end) = &self.end {
+            line.extend(end.failed.then(|| Span::new(&format!(" {}", end.status), FAILED)));
+            if end.took >= NOTEWORTHY {
+                line.push(Span::new(&format!(" · {} s", end.took.as_secs()), DIM));
+            }
+            let output = end.output.iter().map(|output| format!(" → {output}"));
+            line.extend(output.map(|output| Span::new(&output, DIM)));
+        }
+        if unfolded {
+            let prefix = Prefix { first: Vec::new(), rest: vec![Span::plain("  ")] };
+            return wrap(&line, &prefix, Breaks::Words, canvas);
+        }
+        vec![truncate(&line, canvas)]
+    }
+}
+
+/// A value on one line: a text as it is, everything else as JSON.
+fn one_line(value: &Json) -> String {
+    match value.to_value() {
+        serde_json::Value::String(text) => safe::visible(&text),
+        value => safe::visible(&value.to_string()),
+    }
+}

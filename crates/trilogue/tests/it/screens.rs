@@ -1,0 +1,92 @@
+//! What a person sees of a run, compared with screens that are kept as text in `tests/screens`.
+//! `TRILOGUE_BLESS=1` writes them anew.
+
+use std::path::Path;
+
+use crate::agent_client_cli::serve;
+use crate::harness::{Home, demo};
+use crate::terminal::Screen;
+
+/// Everything that a hosted agent can say, as instructions of the scripted agent.
+const EVERYTHING: &str = r##"raw:{"sessionUpdate":"plan","entries":[{"content":"Look around in the folder","priority":"high","status":"in_progress"},{"content":"Mend what is broken","priority":"high","status":"pending"}]}
+think:The user wants a summary of everything that is in the folder, so I read the files first and decide then which of them matter most.
+raw:{"sessionUpdate":"tool_call","toolCallId":"r","title":"Read README.md","kind":"read","status":"in_progress","rawInput":{"path":"README.md","lines":[1,2000]}}
+raw:{"sessionUpdate":"tool_call_update","toolCallId":"r","status":"completed","rawOutput":"# A file with a title and more lines than fit into a row of this terminal, however wide it may be for a reader"}
+raw:{"sessionUpdate":"tool_call","toolCallId":"x","title":"Run cargo test","kind":"execute","status":"in_progress","rawInput":{"command":"cargo test"}}
+raw:{"sessionUpdate":"tool_call_update","toolCallId":"x","status":"failed","rawOutput":"error: could not compile"}
+raw:{"sessionUpdate":"plan","entries":[{"content":"Look around in the folder","priority":"high","status":"completed"},{"content":"Mend what is broken","priority":"high","status":"completed"}]}
+raw:{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"# What I found\n\nThe folder holds **three** crates, each with a `Cargo.toml`; the *largest* of them is the server, whose source has"}}
+raw:{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":" 漢字とひらがなの長い文章が端末の幅に合わせて折り返されるかどうかを確かめるための一文。\n\n1. Build it\n   - with `cargo build --locked --workspace --all-targets`, which takes a few minutes on two cores\n2. Run it\n\n```sh\ncargo run -- demo    # spaces  stay\n```\n\n| crate | lines | what it is for |\n|---|---|---|\n| server | 26748 | answers requests of three protocols and keeps what was said |\n| sdk | 4000 | for agents |\n\n> A quotation that is long enough to be wrapped at eighty columns, and is marked on each of its rows.\n\nSee [the page](https://example.com/page) \u001b]52;c;AA\u0007and &#27;[2J \u202e."}}
+raw:{"sessionUpdate":"notice","severity":"warning","title":"The budget is nearly used up"}
+"##;
+
+/// Compares a screen with the one that is kept.
+fn check(name: &str, columns: usize, display: &str) {
+    let path = format!("{}/tests/screens/{name}-{columns}.txt", env!("CARGO_MANIFEST_DIR"));
+    let path = Path::new(&path);
+    if std::env::var_os("TRILOGUE_BLESS").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, display).unwrap();
+    }
+    let kept = std::fs::read_to_string(path).unwrap_or_default();
+    assert_eq!(display, kept, "run the test with TRILOGUE_BLESS=1 if {name}-{columns} is right");
+}
+
+/// The display with one sign of the spinner and no seconds.
+fn still(display: &str) -> String {
+    let still = |line: &str| match line.split_once(' ') {
+        Some((sign, words)) if sign.chars().all(|c| ('\u{2800}'..='\u{28ff}').contains(&c)) => {
+            let words = words.split(" · ").next().unwrap();
+            format!("⠿ {words}")
+        }
+        _ => line.to_owned(),
+    };
+    let lines: Vec<String> = display.lines().map(still).collect();
+    format!("{}\n", lines.join("\n"))
+}
+
+#[test]
+fn a_researcher_on_the_screen() {
+    let (_home, server) = demo();
+    for columns in [80, 120] {
+        let thread = format!("t{columns}");
+        let run = server.command(&["run", "researcher", "honey bees", "--thread", &thread]);
+        let (code, display) = Screen::sized(run, columns, 50).end_display();
+        assert_eq!(code, Some(0), "{display}");
+        check("researcher", columns, &display);
+    }
+}
+
+#[test]
+fn everything_that_a_hosted_agent_says_on_the_screen() {
+    let home = Home::new();
+    let server = serve(&home);
+    for columns in [40, 80, 120] {
+        let thread = format!("t{columns}");
+        let run = server.command(&["run", "plain", EVERYTHING, "--thread", &thread]);
+        // Far more than the screen has rows.
+        let (code, display) = Screen::sized(run, columns, 12).end_display();
+        assert_eq!(code, Some(0), "{display}");
+        check("hosted", columns, &display);
+    }
+}
+
+#[test]
+fn a_run_that_goes_on_on_the_screen() {
+    let home = Home::new();
+    let server = serve(&home);
+    let plan = EVERYTHING.lines().next().unwrap();
+    let said = format!(
+        "{plan}\nthink:First words of a thought.\nraw:{}\nslow",
+        r#"{"sessionUpdate":"tool_call","toolCallId":"r","title":"Read README.md","kind":"read","status":"in_progress"}"#
+    );
+    let mut screen =
+        Screen::sized(server.command(&["run", "plain", &said, "--thread", "t"]), 80, 24);
+    screen.wait_to_see("running Read README.md");
+    check("running", 80, &still(&screen.display()));
+    screen.signal(rustix::process::Signal::INT);
+    screen.wait_to_see("press Ctrl-C again");
+    let (code, display) = screen.end_display();
+    assert_eq!(code, Some(130), "{display}");
+    check("cancelled", 80, &still(&display));
+}
