@@ -3,8 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    agents, approve, backup, cancel, chat, completions, connect, demo, fidelity, inbox, logs,
-    restore, run, runs, serve, status, stop, tail, threads, token, user_server, webhooks, wrap,
+    agents, approve, backup, cancel, chat, completions, connect, demo, doctor, fidelity, inbox,
+    logs, restore, run, runs, serve, status, stop, tail, threads, token, user_server, webhooks,
+    wrap,
 };
 use crate::globals::Globals;
 
@@ -67,6 +68,8 @@ pub(crate) enum CliCommand {
     Stop(stop::Stop),
     /// Show the log of this user's server.
     Logs(logs::Logs),
+    /// Check this user's set-up, and say what to do.
+    Doctor(doctor::Doctor),
     /// Write a backup of the running server's store to a local file.
     Backup(backup::Backup),
     /// Verify a backup, or restore it. Needs no server.

@@ -6,7 +6,7 @@ use trilogue_wire::native::Json;
 use url::Url;
 
 use crate::attach::is_local;
-use crate::exit::{CliError, Result};
+use crate::exit::{CliError, ExitStatus, Result};
 use crate::terminal::safe;
 
 /// The default server, where this user has none of their own.
@@ -61,6 +61,27 @@ impl Globals {
             // It may have ended because it was idle; then it is started again.
             None => !Url::parse(url).is_ok_and(|url| is_local(&url)),
         })
+    }
+
+    /// Adds to a refusal where its token came from: a token that was given has precedence over the saved one.
+    pub(crate) fn explain_refusal(&self, error: CliError) -> CliError {
+        let Some(token) = self.token.as_ref().filter(|token| !token.is_empty()) else {
+            return error;
+        };
+        if error.exit != ExitStatus::Denied {
+            return error;
+        }
+        let is_inherited = std::env::var("TRILOGUE_TOKEN").is_ok_and(|it| it == *token);
+        let source = if is_inherited {
+            "the token came from TRILOGUE_TOKEN, which has precedence over the one that the server saved for you: unset it to use that one"
+        } else {
+            "the token came from --token, which has precedence over TRILOGUE_TOKEN and the one that the server saved for you: leave it out to use one of these"
+        };
+        let hint = match &error.hint {
+            Some(hint) => format!("{source}; or {hint}"),
+            None => source.to_owned(),
+        };
+        error.hint(hint)
     }
 
     /// Whether a server other than the default one is named.

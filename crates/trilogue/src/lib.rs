@@ -29,6 +29,7 @@ mod listen;
 pub mod local;
 pub mod logging;
 pub mod notify;
+mod program_path;
 mod serve;
 pub mod token_file;
 
@@ -36,6 +37,7 @@ pub use agents::Agents;
 pub use app::{App, Report, check, serve};
 pub use config::Options;
 pub use listen::Listeners;
+pub use program_path::find_program;
 pub use serve::Serve;
 pub use trilogue_backends::builtin::NAMES as BUILTIN_AGENTS;
 pub use trilogue_domain::Error;

@@ -14,7 +14,7 @@ use tracing_subscriber::{EnvFilter, Layer};
 use trilogue_domain::{Code, Error};
 use trilogue_gateway::AUDIT_TARGET;
 
-use crate::config::{Log, LogFormat};
+use crate::config::{self, Log, LogFormat};
 
 /// Starts logging, unless the process logs already.
 ///
@@ -69,11 +69,45 @@ pub fn check(log: &Log) -> Result<(), Error> {
     filter(log, true).map(drop)
 }
 
+/// The levels, and the words that other programs have for them.
+const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+const USUAL_LEVELS: [(&str, &str); 8] = [
+    ("warning", "warn"),
+    ("verbose", "debug"),
+    ("information", "info"),
+    ("notice", "info"),
+    ("fatal", "error"),
+    ("critical", "error"),
+    ("silent", "off"),
+    ("none", "off"),
+];
+
+/// Refuses a word that is no level. It would count as the name of a module, with every line of it.
+fn check_levels(text: &str) -> Result<(), Error> {
+    let bare =
+        text.split(',').map(str::trim).filter(|it| !it.is_empty() && !it.contains(['=', '[']));
+    for word in bare {
+        let lower = word.to_ascii_lowercase();
+        if LEVELS.contains(&lower.as_str()) {
+            continue;
+        }
+        let usual = USUAL_LEVELS.iter().find(|(other, _)| *other == lower).map(|(_, level)| *level);
+        let meant = usual.or_else(|| config::nearest(&lower, &LEVELS));
+        let meant = meant.map_or_else(String::new, |level| format!(", did you mean `{level}`?"));
+        let message = format!("`log.level` has the unknown level `{}`{meant}", word.escape_debug());
+        return Err(Error::new(Code::InvalidRequest, message).hint(LEVEL_HINT));
+    }
+    Ok(())
+}
+
+const LEVEL_HINT: &str =
+    "set it to error, warn, info, debug or trace, or per crate, such as info,trilogue_store=debug";
+
 fn filter(log: &Log, is_terminal: bool) -> Result<EnvFilter, Error> {
+    check_levels(&log.level)?;
     let filter = EnvFilter::try_new(&log.level).map_err(|error| {
-        Error::new(Code::InvalidRequest, format!("`log.level` is not valid: {error}")).hint(
-            "set it to error, warn, info, debug or trace, or per crate, such as info,trilogue_store=debug",
-        )
+        Error::new(Code::InvalidRequest, format!("`log.level` is not valid: {error}"))
+            .hint(LEVEL_HINT)
     })?;
     // A person who reads along sees what the level shows. Everywhere else audit lines are kept, whatever the level is.
     if is_terminal {

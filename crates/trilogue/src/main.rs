@@ -10,11 +10,13 @@ mod globals;
 #[cfg(test)]
 mod hints;
 mod port_owner;
+mod probe;
 mod receiver;
 mod remote;
 mod server_command;
 mod short_id;
 mod terminal;
+mod usual_commands;
 
 use std::process::ExitCode;
 
@@ -30,6 +32,10 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
+            if let Some(explained) = usual_commands::explain(&error) {
+                print::error(&explained);
+                return explained.exit.into();
+            }
             // Help and version are data, a wrong command line is not: clap knows which stream is whose.
             let _ = error.print();
             return if error.use_stderr() { ExitStatus::Usage } else { ExitStatus::Success }.into();
@@ -38,6 +44,7 @@ fn main() -> ExitCode {
     match execute(&arguments) {
         Ok(()) => ExitStatus::Success.into(),
         Err(error) => {
+            let error = arguments.globals.explain_refusal(error);
             print::error(&error);
             error.exit.into()
         }
@@ -99,6 +106,7 @@ async fn dispatch(arguments: &Arguments) -> Result {
         CliCommand::Status(status) => status.execute(globals).await,
         CliCommand::Stop(stop) => stop.execute(globals).await,
         CliCommand::Logs(logs) => logs.execute(globals).await,
+        CliCommand::Doctor(doctor) => doctor.execute(globals).await,
         CliCommand::Backup(backup) => backup.execute(globals).await,
         CliCommand::Restore(restore) => restore.execute(globals).await,
         CliCommand::Fidelity(fidelity) => fidelity.execute(globals),

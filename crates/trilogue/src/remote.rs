@@ -267,11 +267,27 @@ impl CliTransport {
             (None, _) => http,
         };
         self.check_listener()?;
-        let response = http.send(request).await.map_err(|error| error.hint(START_HINT))?;
+        let response = http.send(request).await.map_err(|error| self.explain(error))?;
         if let Some(warning) = &response.warning {
             print::note(&format!("warning: {}", safe::line(warning_text(warning))));
         }
         Ok(response)
+    }
+
+    /// Adds to a failed connection what the user can do.
+    fn explain(&self, error: TransportError) -> TransportError {
+        let url = safe::visible(self.url.as_str().trim_end_matches('/'));
+        // What the TLS library says of bytes that are not of its protocol.
+        let is_plain = error.to_string().contains("InvalidContentType");
+        match url.strip_prefix("https://") {
+            Some(rest) if is_plain => TransportError::new(format!(
+                "the server at {url} speaks plain HTTP, so it cannot be reached with https://"
+            ))
+            .hint(format!(
+                "use http://{rest}, or the address of the TLS proxy in front of the server"
+            )),
+            _ => error.hint(START_HINT),
+        }
     }
 
     /// Refuses to send a saved token to anybody but this user's server.

@@ -214,7 +214,7 @@ pub(crate) async fn bind(options: &Options, any_port: bool) -> Result<Listeners>
 }
 
 /// The program that listens on an address, in words.
-fn user_of(address: SocketAddr) -> Option<String> {
+pub(crate) fn user_of(address: SocketAddr) -> Option<String> {
     let own = UserServerDir::of_user().ok().and_then(|dir| start::running(&dir));
     let own = own.filter(|record| record.addresses.contains(&address.to_string()));
     own.map(|record| format!("your server, {record}")).or_else(|| port_owner::program_at(address))

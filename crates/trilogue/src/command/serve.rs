@@ -9,6 +9,7 @@ use trilogue::local::{LocalListener, StartedBy};
 
 use crate::exit::{CliError, Result};
 use crate::globals::Globals;
+use crate::probe::{self, Finding, Severity};
 use crate::server_command::{Overrides, ServerPlace};
 use crate::terminal::{print, safe, table};
 
@@ -18,7 +19,7 @@ pub(crate) struct Serve {
     /// The configuration file. An empty one is valid.
     #[arg(long, value_name = "FILE", env = "TRILOGUE_CONFIG")]
     config: PathBuf,
-    /// Check and explain the configuration without starting a server.
+    /// Check and explain the configuration without starting a server. It also looks for the agents' programs, folders and addresses.
     #[arg(long)]
     check: bool,
     #[command(flatten)]
@@ -38,7 +39,10 @@ impl Serve {
             let file = Some((self.config.as_path(), loaded.lines.as_slice()));
             let mounts = options.mounts_in_force()?;
             let settings = config::settings(&options, file, &flags);
-            return explain(&options, &mounts, &settings, globals);
+            let mut found = probe::agents(&options).await;
+            found.extend(probe::listeners(&options));
+            found.retain(|finding| finding.severity != Severity::Ok);
+            return explain(&options, &mounts, &settings, &found, globals);
         }
         if options.agents.is_empty() {
             print::note("warning: no agent is configured");
@@ -74,7 +78,13 @@ fn name_file(file: &std::path::Path) -> impl Fn(CliError) -> CliError {
     }
 }
 
-fn explain(options: &Options, mounts: &[Mount], settings: &[Setting], globals: &Globals) -> Result {
+fn explain(
+    options: &Options,
+    mounts: &[Mount],
+    settings: &[Setting],
+    found: &[Finding],
+    globals: &Globals,
+) -> Result {
     let overrides = config::overrides(options);
     if globals.json {
         let settings: Vec<_> = settings
@@ -97,7 +107,7 @@ fn explain(options: &Options, mounts: &[Mount], settings: &[Setting], globals: &
             })
             .collect();
         return print::json(
-            &json!({ "settings": settings, "mounts": mounts, "overrides": overrides }),
+            &json!({ "settings": settings, "mounts": mounts, "overrides": overrides, "findings": found }),
         );
     }
     let rows = settings.iter().map(|setting| {
@@ -123,6 +133,7 @@ fn explain(options: &Options, mounts: &[Mount], settings: &[Setting], globals: &
     for key in overrides {
         print::note(&format!("override in force: {key}"));
     }
+    found.iter().for_each(Finding::note);
     print::note("the configuration is valid");
     Ok(())
 }

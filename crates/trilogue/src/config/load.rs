@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
-use super::Options;
+use super::usual_keys::{AGENT_TABLES, KINDS, missing_key, usual_key};
+use super::{Options, settings};
 
 /// The largest configuration file, in bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
@@ -130,21 +131,46 @@ fn explain(message: &str, text: &str, span: Option<Range<usize>>) -> (String, Op
         ("key", rest)
     } else if let Some(rest) = message.strip_prefix("unknown variant ") {
         ("value", rest)
+    } else if let Some(rest) = message.strip_prefix("missing field ") {
+        let hint = missing_key(rest.trim_matches('`'));
+        return (format!("the key {rest} is missing"), hint.map(str::to_owned));
     } else {
-        return (misfit(message).unwrap_or_else(|| message.to_owned()), None);
+        let line = span.and_then(|span| text.lines().nth(place(text, span.start).0 - 1));
+        let is_of_agents = message.contains("sequence")
+            && line.is_some_and(|line| line.trim_start_matches('[').starts_with("agents"));
+        let hint = is_of_agents.then(|| AGENT_TABLES.to_owned());
+        return (misfit(message).unwrap_or_else(|| message.to_owned()), hint);
     };
     let written = span.and_then(|span| text.get(span)).unwrap_or_default();
     let written = written.trim_matches(['"', '\'']).escape_debug().to_string();
     let expected = rest.rsplit_once(", expected ").map_or("", |(_, names)| names);
     let names: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
     let mut message = format!("unknown {what} `{written}`");
+    let usual = match what {
+        "key" => usual_key(&written, &names).map(str::to_owned).or_else(|| section_of(&written)),
+        _ => None,
+    };
+    if usual.is_some() {
+        return (message, usual);
+    }
     match nearest(&written, &names) {
         Some(name) => {
             message.push_str(&format!(", did you mean `{name}`?"));
             (message, None)
         }
+        None if names.contains(&"agent-client") => (message, Some(KINDS.to_owned())),
         None => (message, Some(format!("the {what}s here: {}", names.join(", ")))),
     }
+}
+
+/// The section of the file that has a key, if it is the only one.
+fn section_of(key: &str) -> Option<String> {
+    let settings = settings(&Options::default(), None, &[]);
+    let mut sections = settings.iter().filter_map(|setting| {
+        setting.key.rsplit_once('.').filter(|(_, last)| *last == key).map(|(section, _)| section)
+    });
+    let section = sections.next().filter(|_| sections.next().is_none())?;
+    Some(format!("`{key}` belongs to [{section}]"))
 }
 
 /// A message about a value of the wrong type, with the names of TOML's types.

@@ -16,6 +16,7 @@ mod reference;
 mod scheme;
 mod secret;
 mod token_as;
+mod usual_keys;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Agents of commands that are registered while the server runs.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use trilogue_gateway::{AuditEvent, Wrap, WrapCommand, audit};
 use trilogue_runtime::{Backend, Runtime};
 
 use crate::known_agents::FETCH_LIMIT;
+use crate::program_path::find_program;
 
 const DIGEST_BYTES: usize = 8;
 /// The longest detail of an audit line, in bytes.
@@ -124,7 +125,11 @@ fn launch(command: &WrapCommand) -> Result<Launch> {
         launch.start_timeout = Duration::from_millis(limit).min(FETCH_LIMIT);
     }
     if let Some(program) = launch.command.first_mut() {
-        *program = find_program(program, cwd, command.env.get("PATH"));
+        // Its folder and search path differ from the server's.
+        let found = find_program(program, cwd, command.env.get("PATH").map(String::as_str));
+        if let Some(found) = found.and_then(|path| path.into_os_string().into_string().ok()) {
+            *program = found;
+        }
     }
     launch.cwd = Some(cwd.to_owned());
     // As without a server, the command uses the editor's files and terminals.
@@ -133,18 +138,6 @@ fn launch(command: &WrapCommand) -> Result<Launch> {
     let env = command.env.iter().filter(|(name, _)| !name.starts_with(SERVER_PREFIX));
     launch.env = env.map(|(name, value)| (name.clone(), value.clone())).collect();
     Ok(launch)
-}
-
-/// Finds the program in the command's folder and search path, which differ from the server's.
-fn find_program(program: &str, cwd: &Path, path: Option<&String>) -> String {
-    let is_file = |path: &PathBuf| path.is_file();
-    let found = if program.contains('/') {
-        Some(cwd.join(program))
-    } else {
-        let path = path.map_or("", String::as_str);
-        std::env::split_paths(path).map(|folder| cwd.join(folder).join(program)).find(is_file)
-    };
-    found.and_then(|path| path.into_os_string().into_string().ok()).unwrap_or(program.to_owned())
 }
 
 /// A digest that differs for different command lines.
@@ -236,11 +229,10 @@ mod tests {
         let bin = folder.path().join("bin");
         std::fs::create_dir(&bin).unwrap();
         std::fs::write(bin.join("agent"), "").unwrap();
-        let whole = bin.join("agent").display().to_string();
-        let path = bin.display().to_string();
-        assert_eq!(find_program("agent", Path::new("/"), Some(&path)), whole);
-        assert_eq!(find_program("agent", folder.path(), Some(&"bin".to_owned())), whole);
-        assert_eq!(find_program("./agent", &bin, None), bin.join("./agent").display().to_string());
-        assert_eq!(find_program("agent", Path::new("/"), None), "agent");
+        let whole = Some(bin.join("agent"));
+        assert_eq!(find_program("agent", Path::new("/"), bin.to_str()), whole);
+        assert_eq!(find_program("agent", folder.path(), Some("bin")), whole);
+        assert_eq!(find_program("./agent", &bin, None), Some(bin.join("./agent")));
+        assert_eq!(find_program("agent", Path::new("/"), None), None);
     }
 }

@@ -139,3 +139,31 @@ fn the_way_between_two_protocols_is_shown_without_a_server() {
     let refused = home.run(&["fidelity", "--to", "acp"]).expect(2);
     assert!(refused.err.contains("native, communication, connect, client"), "{}", refused.err);
 }
+
+#[test]
+fn a_word_of_other_programs_is_explained() {
+    let home = Home::new();
+    for (word, hint) in [
+        (
+            "restart",
+            "stop your server with `trilogue stop`, and start it again with `trilogue demo`",
+        ),
+        ("ps", "see the server with `trilogue status`, and its runs with `trilogue runs`"),
+        ("statsu", "did you mean 'status'?"),
+        ("zzz", "list the commands with --help"),
+    ] {
+        let err = home.run(&[word]).expect(2).err;
+        assert_eq!(err, format!("error: there is no command '{word}'\nhint: {hint}\n"));
+    }
+    home.run(&["token", "ls"]).complains(2, "ls");
+    let (code, err) = check(&home, "[agents.a]\nkind = \"agent-client\"\nargs = [\"--acp\"]\n");
+    assert_eq!(code, 2);
+    assert!(err.contains("hint: write the arguments behind the program: command = ["), "{err}");
+    let (code, err) = check(&home, "[agents.a]\ncommand = \"x\"\n");
+    assert!(code == 2 && err.contains("the key `kind` is missing"), "{err}");
+    assert!(err.contains("kind = \"agent-client\" for a command"), "{err}");
+    let (code, err) = check(&home, "[log]\nlevel = \"warning\"\n");
+    assert!(code == 2 && err.contains("unknown level `warning`, did you mean `warn`?"), "{err}");
+    let (code, err) = check(&home, "[log]\nlevel = \"debug,h2=info\"\n");
+    assert_eq!(code, 0, "{err}");
+}

@@ -1,10 +1,12 @@
 //! One server and one store for each user, however the server was started.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::connect_editor::{Editor, OnDemand};
-use crate::harness::{BINARY, Home, demo, finish, until};
+use crate::harness::{BINARY, Home, demo, finish, lasting_address, until};
 
 /// What programs find the server by.
 fn record(home: &Home) -> Option<Value> {
@@ -89,6 +91,10 @@ fn what_demo_prints_works_when_pasted() {
     let last = "Press Ctrl-C to stop. Threads stay in ~/state/trilogue/trilogue.db.";
     assert_eq!(shown.iter().position(|line| *line == last), Some(9), "{shown:#?}");
     let shown = shown[..10].join("\n");
+    let readme = include_str!("../../../../README.md");
+    let port = server.address.rsplit_once(':').unwrap().1;
+    let as_usual = shown.replace(port, "7878").replace("~/state", "~/.local/state");
+    assert!(readme.contains(&as_usual), "the README shows something else:\n{as_usual}");
     for line in shown.lines().filter(|line| !line.contains("agent_servers")) {
         assert!(line.len() <= 80, "{line}");
     }
@@ -183,4 +189,74 @@ fn an_address_in_use_names_the_program() {
     let named =
         format!("the address {} is in use by your server, {}", server.address, server.url());
     home.run(&serve).complains(7, &named);
+}
+
+#[test]
+fn a_refused_token_names_its_origin_and_https_on_a_plain_port_says_so() {
+    let (home, server) = demo();
+    let given = home.run(&["agents", "--token", "wrong"]).expect(5).err;
+    assert!(given.contains("hint: the token came from --token"), "{given}");
+    let mut command = home.program(BINARY);
+    command.arg("agents").env("TRILOGUE_TOKEN", "wrong");
+    let inherited = finish(command, "").expect(5).err;
+    let source = "hint: the token came from TRILOGUE_TOKEN, which has precedence over the one";
+    assert!(inherited.contains(source), "{inherited}");
+    let https = server.url().replace("http://", "https://");
+    let plain = home.run(&["agents", "--url", &https]).expect(6).err;
+    assert!(plain.contains("speaks plain HTTP"), "{plain}");
+    assert!(plain.contains(&format!("hint: use {}", server.url())), "{plain}");
+}
+
+#[test]
+fn doctor_says_what_is_wrong_and_what_to_do() {
+    let home = Home::new();
+    let without = home.run(&["doctor"]).expect(0).out;
+    assert!(
+        without.contains("warning: server: no server of this user runs\n  hint: "),
+        "{without}"
+    );
+    let server = home.demo();
+    let well = home.run(&["doctor"]).expect(0).out;
+    let named = format!("ok: server: {} (process {}", server.url(), server.pid());
+    assert!(well.contains(&named) && !well.contains("problem: "), "{well}");
+    for subject in ["configuration", "permissions", "agent echo", "disk", "strays", "clock"] {
+        assert!(well.contains(&format!("ok: {subject}: ")), "{subject}: {well}");
+    }
+    server.stop(Signal::KILL);
+
+    let folder = home.work().parent().unwrap().join(".config/trilogue");
+    std::fs::create_dir_all(&folder).unwrap();
+    let nobody = lasting_address();
+    let config = format!(
+        "[agents.gone]\nkind = \"agent-client\"\ncommand = [\"no-such-agent\", \"--acp\"]\n\
+         [agents.far]\nkind = \"agent-communication\"\nurl = \"http://{nobody}\"\n\
+         [agents.shell]\nkind = \"agent-client\"\ncommand = \"sh\"\n"
+    );
+    std::fs::write(folder.join("trilogue.toml"), &config).unwrap();
+    let token = home.state().join("tokens").join(server_token(&home));
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let ended = home.run(&["doctor"]).expect(1);
+    assert!(ended.err.contains("2 problems were found"), "{ended:?}");
+    for line in [
+        "problem: agents.gone.command: the program 'no-such-agent' is not found\n  hint: install it",
+        &format!("warning: agents.far.url: {nobody} cannot be reached: "),
+        "ok: agents.shell.command: sh is /",
+        &format!("hint: take that right away: chmod go-rwx '{}'", token.display()),
+    ] {
+        assert!(ended.out.contains(line), "{line}: {}", ended.out);
+    }
+    let all = home.run(&["doctor", "--json"]).expect(1).json();
+    assert!(all.as_array().unwrap().iter().any(|it| it["severity"] == "problem"), "{all}");
+    // The check of a configuration looks for the same.
+    home.write("t.toml", &config);
+    let checked = home.run(&["serve", "--config", "t.toml", "--check"]).expect(0).err;
+    assert!(
+        checked.contains("problem: agents.gone.command: ") && !checked.contains("ok: "),
+        "{checked}"
+    );
+}
+
+fn server_token(home: &Home) -> String {
+    let mut tokens = std::fs::read_dir(home.state().join("tokens")).unwrap();
+    tokens.next().unwrap().unwrap().file_name().into_string().unwrap()
 }

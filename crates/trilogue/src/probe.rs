@@ -1,0 +1,150 @@
+//! Looks whether what a configuration names is there: programs, folders and addresses.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::net::TcpStream;
+use trilogue::config::{Agent, Options};
+use trilogue::find_program;
+use url::Url;
+
+use crate::server_command::user_of;
+use crate::terminal::{print, safe};
+
+/// How long a name may take to resolve, and an address to accept a connection.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+/// What a hint below a finding begins with.
+const HINT: &str = "  hint";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Severity {
+    Ok,
+    /// Something that may be meant.
+    Warning,
+    /// Something that keeps the server or an agent from working.
+    Problem,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct Finding {
+    pub(crate) severity: Severity,
+    pub(crate) subject: String,
+    pub(crate) detail: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) hint: Option<String>,
+}
+
+// === impl Finding ===
+
+impl Finding {
+    pub(crate) fn ok(subject: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { severity: Severity::Ok, subject: subject.into(), detail: detail.into(), hint: None }
+    }
+
+    pub(crate) fn warning(subject: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::ok(subject, detail) }
+    }
+
+    pub(crate) fn problem(subject: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { severity: Severity::Problem, ..Self::ok(subject, detail) }
+    }
+
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// A line for people, and one for the hint.
+    pub(crate) fn render(&self) -> String {
+        let word = match self.severity {
+            Severity::Ok => "ok",
+            Severity::Warning => "warning",
+            Severity::Problem => "problem",
+        };
+        let line = format!("{word}: {}: {}\n", safe::line(&self.subject), safe::line(&self.detail));
+        match &self.hint {
+            Some(hint) => format!("{line}{HINT}: {}\n", safe::line(hint)),
+            None => line,
+        }
+    }
+
+    pub(crate) fn note(&self) {
+        print::aside(&self.render());
+    }
+}
+
+/// Looks for everything that the agents of a configuration need.
+pub(crate) async fn agents(options: &Options) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (name, agent) in &options.agents {
+        if let Some(program) = agent.command.0.first() {
+            found.push(command(name, agent, program));
+        }
+        // A folder with {thread} is created for each thread.
+        if let Some(cwd) = agent.cwd.as_ref().filter(|cwd| !cwd.contains('{'))
+            && !Path::new(cwd).is_dir()
+        {
+            let detail = format!("the folder {cwd} does not exist: the first start creates it");
+            found.push(Finding::warning(format!("agents.{name}.cwd"), detail));
+        }
+        if let (Some(url), true) = (&agent.url, agent.command.0.is_empty()) {
+            found.push(address(name, url).await);
+        }
+    }
+    found
+}
+
+/// Looks who uses the listen addresses of a configuration.
+pub(crate) fn listeners(options: &Options) -> Vec<Finding> {
+    let addresses = options.server.listen.0.iter().filter(|address| address.port() != 0);
+    let users = addresses.filter_map(|address| Some((address, user_of(*address)?)));
+    let found = users.map(|(address, user)| {
+        let detail = format!("the address {address} is in use by {user}");
+        Finding::warning("server.listen", detail)
+            .hint("stop that program, or choose another address with server.listen or --listen")
+    });
+    found.collect()
+}
+
+fn command(name: &str, agent: &Agent, program: &str) -> Finding {
+    let subject = format!("agents.{name}.command");
+    let path = agent.env.get("PATH").map(|path| path.0.clone());
+    let path = path.or_else(|| std::env::var("PATH").ok());
+    let here = std::env::current_dir().unwrap_or_default();
+    match find_program(program, &here, path.as_deref()).filter(|found| found.is_file()) {
+        Some(found) => Finding::ok(subject, format!("{program} is {}", found.display())),
+        None => Finding::problem(subject, format!("the program '{program}' is not found"))
+            .hint("install it, or write its full path; a service often has a shorter PATH than your shell"),
+    }
+}
+
+async fn address(name: &str, url: &str) -> Finding {
+    let subject = format!("agents.{name}.url");
+    let parsed = Url::parse(url).ok();
+    let host =
+        parsed.as_ref().and_then(|url| Some((url.host_str()?, url.port_or_known_default()?)));
+    let Some((host, port)) = host else {
+        return Finding::problem(subject, "it names no host");
+    };
+    let host = host.trim_matches(['[', ']']).to_owned();
+    let resolved = async {
+        let all: Vec<SocketAddr> = tokio::net::lookup_host((host.as_str(), port)).await?.collect();
+        TcpStream::connect(all.as_slice()).await
+    };
+    match tokio::time::timeout(CONNECT_LIMIT, resolved).await {
+        Ok(Ok(_)) => Finding::ok(subject, format!("{host}:{port} accepts connections")),
+        Ok(Err(error)) => {
+            Finding::warning(subject, format!("{host}:{port} cannot be reached: {error}")).hint(
+                "start the agent's server; this server serves the agent as soon as it answers",
+            )
+        }
+        Err(_) => {
+            let detail = format!("{host}:{port} does not answer within {CONNECT_LIMIT:?}");
+            Finding::warning(subject, detail)
+                .hint("check the address and the network; this server serves the agent as soon as it answers")
+        }
+    }
+}
