@@ -267,7 +267,7 @@ impl<'a, S: RunReader> Conversation<'a, S> {
 }
 
 /// An event of a protocol whose events have no numbers of ours.
-fn unnumbered(body: EventBody) -> Event {
+pub(crate) fn unnumbered(body: EventBody) -> Event {
     Event {
         id: String::new(),
         number: 0,

@@ -16,6 +16,7 @@ pub(crate) mod restore;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod serve;
+mod show_thread;
 pub(crate) mod status;
 pub(crate) mod stop;
 pub(crate) mod tail;

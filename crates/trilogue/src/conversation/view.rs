@@ -14,10 +14,11 @@ use trilogue_wire::native::{ContentEncoding, Event, Json, Outcome, Part, RunStat
 use super::RunReader;
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
+use crate::terminal::beside::artifact_line;
 use crate::terminal::render::phase::SPINNER_STEP;
 use crate::terminal::render::plain::{PlainOptions, PlainRenderer};
 use crate::terminal::render::rich::{Frame, RichOptions, RichRenderer};
-use crate::terminal::render::{FoldOptions, RunFold, summary};
+use crate::terminal::render::{FoldOptions, RunFold};
 use crate::terminal::save::Folder;
 use crate::terminal::{print, safe};
 
@@ -95,7 +96,11 @@ impl RunView {
             Renderer::Rich(RichRenderer::new(options, drawn))
         } else {
             let live = print::is_terminal();
-            Renderer::Plain(PlainRenderer::new(PlainOptions { live, raw: arguments.raw }))
+            Renderer::Plain(PlainRenderer::new(PlainOptions {
+                live,
+                raw: arguments.raw,
+                record: false,
+            }))
         };
         Ok(Self { json: globals.json, folder, fold, renderer, drawn })
     }
@@ -217,7 +222,7 @@ impl RunView {
         for part in self.fold.artifacts() {
             let name = part.name.as_deref().unwrap_or_default();
             if !self.json {
-                print::out(&format!("artifact: {} ({})\n", safe::visible(name), summary(part)))?;
+                print::out(&format!("{}\n", artifact_line(part)))?;
             }
             let Some(folder) = &self.folder else { continue };
             let Some(bytes) = bytes(part, reader.open(part).await?).await? else {

@@ -3,8 +3,8 @@
 use serde_json::Value;
 use trilogue_wire::agent_client::splice;
 use trilogue_wire::native::{
-    ContentEncoding, Json, Original, Part, PlanEntry, RuleApplied, StateCustom, ToolEnded,
-    ToolStarted, Trajectory,
+    ContentEncoding, Interrupt, Json, Original, Outcome, Part, PlanEntry, Resolution,
+    ResolutionKind, RuleApplied, RunStatus, StateCustom, ToolEnded, ToolStarted, Trajectory,
 };
 
 use super::safe::{self, Stripper};
@@ -148,6 +148,60 @@ fn line(what: &str, value: Option<String>) -> String {
 pub(super) fn rule_line(applied: &RuleApplied) -> String {
     let decided = if applied.allowed { "allowed" } else { "denied" };
     format!("permission: {decided} by the rule {}", safe::visible(&applied.rule))
+}
+
+pub(crate) fn artifact_line(part: &Part) -> String {
+    let name = part.name.as_deref().unwrap_or_default();
+    format!("artifact: {} ({})", safe::visible(name), summary(part))
+}
+
+/// A question in one line: its words, or the tool call that it is about.
+pub(super) fn question_line(interrupt: &Interrupt) -> String {
+    let prompt: String = interrupt.prompt.iter().filter_map(Part::as_text).collect();
+    let payload = interrupt.payload.to_value();
+    let call = payload.get("toolCall");
+    let title = call.and_then(|call| call.get("title").or_else(|| call.get("name")));
+    let text = match title.and_then(Value::as_str) {
+        Some(title) if prompt.is_empty() => title,
+        _ => &prompt,
+    };
+    format!("question ({}): {}", safe::line(&interrupt.kind), safe::line(text))
+}
+
+/// How a question ended, and who answered what.
+pub(super) fn answer_line(resolution: &Resolution) -> String {
+    let by = resolution.by.as_deref().map(|by| format!(" by {}", safe::line(by)));
+    let (by, answer) = (by.unwrap_or_default(), resolution.answer.as_ref());
+    match resolution.kind {
+        ResolutionKind::Answered => {
+            let option = answer.and_then(|answer| answer.option.as_deref().map(safe::line));
+            let value = || answer.and_then(|answer| answer.value.as_ref().map(inline));
+            let words = || {
+                let parts = answer?.message.as_ref()?;
+                Some(safe::line(&parts.iter().filter_map(Part::as_text).collect::<String>()))
+            };
+            let given = option.or_else(value).or_else(words).unwrap_or_default();
+            format!("answered{by}: {given}")
+        }
+        ResolutionKind::TimedOut => "not answered in time".to_owned(),
+        ResolutionKind::Cancelled => "not answered: the run was cancelled".to_owned(),
+        ResolutionKind::Withdrawn => "not answered: the agent withdrew the question".to_owned(),
+    }
+}
+
+/// How a run ended that did not complete.
+pub(super) fn outcome_line(outcome: &Outcome) -> String {
+    let status = match outcome.status {
+        RunStatus::Completed => return String::new(),
+        status => status.as_str(),
+    };
+    match (&outcome.error, &outcome.reason) {
+        (Some(error), _) => {
+            format!("{status}: {} ({})", safe::line(&error.message), safe::line(&error.code))
+        }
+        (None, Some(reason)) => format!("{status}: {}", safe::line(reason)),
+        (None, None) => status.to_owned(),
+    }
 }
 
 /// The inline text of a part, artifact or not.

@@ -9,11 +9,11 @@ pub(crate) mod rich;
 mod tool_call_row;
 
 use trilogue_wire::native::{
-    Event, EventBody, Json, Original, Part, PartMetadata, PlanEntry, RuleApplied, StateCustom,
-    ToolEnded, ToolStarted, Trajectory,
+    Event, EventBody, Interrupt, Json, Original, Outcome, Part, PartMetadata, PlanEntry,
+    Resolution, RuleApplied, StateCustom, ToolEnded, ToolStarted, Trajectory,
 };
 
-use super::beside::{self, is_for_user, written};
+use super::beside::{self, is_for_user};
 use super::cited::CitedSource;
 use super::safe;
 
@@ -43,8 +43,8 @@ pub(crate) enum RunPiece<'e> {
         role: &'e str,
     },
     Text(&'e str),
-    /// The text of an artifact: citations count it, but it is not shown.
-    ArtifactText(&'e str),
+    /// A part with a name. Citations count its text, but it is not shown.
+    Artifact(&'e Part),
     /// Content other than text, with the source of all of it.
     Content {
         part: &'e Part,
@@ -63,10 +63,14 @@ pub(crate) enum RunPiece<'e> {
     Plan(&'e [PlanEntry]),
     Update(&'e StateCustom),
     Rule(&'e RuleApplied),
-    Question,
+    Question(&'e Interrupt),
+    /// A question is over.
+    Answered(&'e Resolution),
+    /// The run's input, where it is a value.
+    Input(&'e Json),
     /// The run's result, where no message had text.
     Value(&'e Json),
-    Ended,
+    Ended(&'e Outcome),
 }
 
 /// Turns events into pieces.
@@ -80,17 +84,30 @@ pub(crate) struct RunFold {
     has_text: bool,
     /// Parts with a name, in order.
     artifacts: Vec<Part>,
+    /// How many parts were left out that are not meant for the user.
+    hidden: usize,
 }
 
 // === impl RunFold ===
 
 impl RunFold {
     pub(crate) fn new(options: FoldOptions) -> Self {
-        Self { options, message: None, skipped: None, has_text: false, artifacts: Vec::new() }
+        Self {
+            options,
+            message: None,
+            skipped: None,
+            has_text: false,
+            artifacts: Vec::new(),
+            hidden: 0,
+        }
     }
 
     pub(crate) fn artifacts(&self) -> &[Part] {
         &self.artifacts
+    }
+
+    pub(crate) fn hidden(&self) -> usize {
+        self.hidden
     }
 
     pub(crate) fn event<'e>(&mut self, event: &'e Event) -> Vec<RunPiece<'e>> {
@@ -114,16 +131,22 @@ impl RunFold {
             EventBody::MessageCompleted(completed) => {
                 self.completed(&completed.message_id, &mut pieces);
             }
-            EventBody::InterruptRaised(_) => pieces.push(RunPiece::Question),
+            EventBody::InterruptRaised(raised) => {
+                pieces.push(RunPiece::Question(&raised.interrupt))
+            }
             EventBody::RunResult(result) => {
                 self.finish(&mut pieces);
                 if !self.has_text {
                     pieces.push(RunPiece::Value(&result.value));
                 }
             }
-            EventBody::RunEnded(_) => {
+            EventBody::RunEnded(ended) => {
                 self.finish(&mut pieces);
-                pieces.push(RunPiece::Ended);
+                self.has_text = false;
+                pieces.push(RunPiece::Ended(&ended.outcome));
+            }
+            EventBody::RunCreated(created) if self.options.users && created.input.is_some() => {
+                pieces.extend(created.input.as_ref().map(RunPiece::Input));
             }
             _ if self.options.metadata => pieces.extend(self.beside(event)),
             _ => {}
@@ -148,6 +171,7 @@ impl RunFold {
             EventBody::StatePlan(plan) => RunPiece::Plan(&plan.entries),
             EventBody::StateCustom(update) => RunPiece::Update(update),
             EventBody::InterruptRuleApplied(applied) => RunPiece::Rule(applied),
+            EventBody::InterruptResolved(resolved) => RunPiece::Answered(&resolved.resolution),
             _ => return None,
         })
     }
@@ -193,6 +217,7 @@ impl RunFold {
 
     fn part<'e>(&mut self, part: &'e Part, pieces: &mut Vec<RunPiece<'e>>) {
         if !self.options.all && !is_for_user(part) {
+            self.hidden += 1;
             return;
         }
         let mut source = match &part.metadata {
@@ -204,7 +229,7 @@ impl RunFold {
         };
         if part.name.is_some() {
             self.artifacts.push(part.clone());
-            pieces.extend(written(part).map(RunPiece::ArtifactText));
+            pieces.push(RunPiece::Artifact(part));
         } else if let Some(text) = part.as_text() {
             self.text(text, pieces);
         } else if part.content.is_some() || part.content_url.is_some() || part.blob.is_some() {

@@ -72,6 +72,31 @@ fn everything_that_a_hosted_agent_says_on_the_screen() {
 }
 
 #[test]
+fn a_conversation_is_shown_as_it_was_drawn_with_questions_and_answers() {
+    let home = Home::new();
+    let server = serve(&home);
+    server.run(&["run", "plain", EVERYTHING, "--thread", "t"]).expect(0);
+    server.run(&["run", "plain", "permission:edit:/tmp/a", "--thread", "t"]).expect(3);
+    let waiting = server.run(&["inbox", "-q"]).expect(0).out;
+    server.run(&["approve", waiting.trim(), "--reject"]).expect(0);
+    let run = server.run(&["runs", "-q", "--thread", "t"]).expect(0).out;
+    server.run(&["tail", run.lines().next().unwrap(), "--follow"]).expect(0);
+    let dated = |shown: &str| {
+        let lines = shown.lines().filter(|line| !line.starts_with("created: "));
+        lines.map(|line| format!("{line}\n")).collect::<String>()
+    };
+    let show = ["threads", "show", "t"];
+    let (code, display) = Screen::sized(server.command(&show), 80, 24).end_display();
+    assert_eq!(code, Some(0), "{display}");
+    check("show", 80, &dated(&display));
+    check("show-pipe", 80, &dated(&server.run(&show).expect(0).out));
+    let record = server.run(&["threads", "show", "t", "--json"]).expect(0).json();
+    assert_eq!((&record["id"], record["messages"].as_array().unwrap().len()), (&"t".into(), 4));
+    let is_answer = |event: &&serde_json::Value| event["type"] == "interrupt.resolved";
+    assert_eq!(record["events"].as_array().unwrap().iter().filter(is_answer).count(), 1);
+}
+
+#[test]
 fn a_run_that_goes_on_on_the_screen() {
     let home = Home::new();
     let server = serve(&home);

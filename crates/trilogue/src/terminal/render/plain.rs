@@ -2,10 +2,10 @@
 
 use trilogue_wire::native::{Event, PlanEntry};
 
-use super::super::beside::{self, OpenCalls, ThoughtLines, json};
+use super::super::beside::{self, OpenCalls, ThoughtLines, json, written};
 use super::super::cited::{CitedSource, CitedText};
-use super::super::style;
-use super::{RunFold, RunPiece, result_text, summary};
+use super::super::{safe, style};
+use super::{RunFold, RunPiece, inline, result_text, summary};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlainOptions {
@@ -13,6 +13,8 @@ pub(crate) struct PlainOptions {
     pub(crate) live: bool,
     /// Whether the answer's text keeps its control sequences.
     pub(crate) raw: bool,
+    /// Whether each message has its sender before it, and questions, answers and failures are shown.
+    pub(crate) record: bool,
 }
 
 /// Turns pieces into text that is safe for a terminal.
@@ -21,6 +23,8 @@ pub(crate) struct PlainRenderer {
     options: PlainOptions,
     /// The message that grows.
     message: Option<CitedText>,
+    /// The sender of the message that grows, until some of it is written.
+    sender: Option<String>,
     /// Whether a message stands above the next one.
     below_another: bool,
     /// Whether the terminal's line has text and no end.
@@ -46,6 +50,7 @@ impl PlainRenderer {
         Self {
             options,
             message: None,
+            sender: None,
             below_another: false,
             mid_line: false,
             plan: Vec::new(),
@@ -75,12 +80,21 @@ impl PlainRenderer {
         let thought = self.thoughts.end();
         self.aside(&thought, shown);
         match piece {
-            RunPiece::MessageBegins { .. } => self.message = Some(self.new_message()),
+            RunPiece::MessageBegins { role } => {
+                self.message = Some(self.new_message());
+                let has_sender = self.options.record && !role.is_empty();
+                self.sender = has_sender.then(|| format!("{}: ", safe::line(role)));
+            }
             RunPiece::Text(text) => {
                 let out = self.message().push(text);
                 self.put(&out, shown);
             }
-            RunPiece::ArtifactText(text) => self.message().skip(text),
+            RunPiece::Artifact(part) => {
+                self.message().skip(written(part).unwrap_or_default());
+                if self.options.record {
+                    self.aside(&beside::artifact_line(part), shown);
+                }
+            }
             RunPiece::Content { part, source } => {
                 let number = source.map(|source| format!("[{}]", self.message().note(source)));
                 self.pause(shown);
@@ -89,7 +103,12 @@ impl PlainRenderer {
             }
             RunPiece::Citation(source) => self.cite(source, shown),
             RunPiece::MessageEnds => self.finish(shown),
-            RunPiece::Question => self.pause(shown),
+            RunPiece::Question(interrupt) => {
+                self.pause(shown);
+                if self.options.record {
+                    self.aside(&beside::question_line(interrupt), shown);
+                }
+            }
             RunPiece::Value(value) => {
                 let text = result_text(value).unwrap_or_else(|json| json);
                 shown.out.push_str(&format!("{text}\n"));
@@ -114,6 +133,11 @@ impl PlainRenderer {
             }
             RunPiece::Update(update) => beside::custom_lines(update),
             RunPiece::Rule(applied) => beside::rule_line(applied),
+            RunPiece::Answered(resolution) if self.options.record => {
+                beside::answer_line(resolution)
+            }
+            RunPiece::Ended(outcome) if self.options.record => beside::outcome_line(outcome),
+            RunPiece::Input(value) => format!("input: {}", inline(value)),
             _ => String::new(),
         }
     }
@@ -172,6 +196,7 @@ impl PlainRenderer {
                 // An empty line separates two messages.
                 shown.out.push('\n');
             }
+            shown.out.push_str(&self.sender.take().unwrap_or_default());
             shown.out.push_str(text);
             self.mid_line = !text.ends_with('\n');
         }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use anstyle::Style;
 use trilogue_wire::native::{Event, Original, Part, PlanEntry, ToolEnded, Trajectory};
 
-use super::super::beside::{self, json, thought_id};
+use super::super::beside::{self, json, thought_id, written};
 use super::super::cited::{CitedSource, Note};
 use super::super::rows::{Breaks, Canvas, Prefix, Row, Span, truncate, wrap};
 use super::super::safe::Stripper;
@@ -14,7 +14,7 @@ use super::super::style::{BOLD, DIM};
 use super::live_message::{LiveMessage, Passage, source_rows};
 use super::phase::Phase;
 use super::tool_call_row::ToolCallRow;
-use super::{RunFold, RunPiece, result_text, summary};
+use super::{RunFold, RunPiece, inline, result_text, summary};
 
 /// How many rows of a growing thought are shown: its end.
 const THOUGHT_ROWS: usize = 4;
@@ -68,6 +68,8 @@ enum Item {
     Sources(Vec<(usize, Note)>),
     Thought(OpenThought),
     Call(ToolCallRow),
+    /// Who sends the message below.
+    Sender(StyledLine),
     /// Lines beside the answer.
     Lines(Vec<StyledLine>),
     /// Content of the answer that is no text.
@@ -77,6 +79,7 @@ enum Item {
 /// What stands together without an empty row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Group {
+    Sender,
     Answer,
     Beside,
 }
@@ -118,7 +121,7 @@ impl RichRenderer {
     pub(crate) fn event(&mut self, fold: &mut RunFold, event: &Event, now: Instant) -> bool {
         let mut is_urgent = false;
         for piece in fold.event(event) {
-            is_urgent |= matches!(piece, RunPiece::Question | RunPiece::Ended);
+            is_urgent |= matches!(piece, RunPiece::Question(_) | RunPiece::Ended(_));
             self.piece(piece, now);
         }
         is_urgent
@@ -138,12 +141,17 @@ impl RichRenderer {
             RunPiece::MessageBegins { role } => {
                 if self.options.record && !role.is_empty() {
                     let line = StyledLine::whole(vec![Span::new(role, BOLD)]);
-                    self.push(Item::Block(vec![line]));
+                    self.push(Item::Sender(line));
                 }
                 self.message = Some(LiveMessage::new());
             }
             RunPiece::Text(text) => self.message().push(text),
-            RunPiece::ArtifactText(text) => self.message().skip(text),
+            RunPiece::Artifact(part) => {
+                self.message().skip(written(part).unwrap_or_default());
+                if self.options.record {
+                    self.beside(&beside::artifact_line(part));
+                }
+            }
             RunPiece::Citation(source) => self.message().cite(source),
             RunPiece::MessageEnds => self.end_message(),
             RunPiece::Content { part, source } => self.content(part, source),
@@ -158,11 +166,24 @@ impl RichRenderer {
                 Ok(text) => Item::Passage(Passage::new(text)),
                 Err(json) => Item::Block(StyledLine::code(&json)),
             }),
-            RunPiece::Ended => {
+            RunPiece::Input(value) => self.beside(&format!("input: {}", inline(value))),
+            RunPiece::Question(interrupt) if self.options.record => {
+                self.beside(&beside::question_line(interrupt));
+            }
+            RunPiece::Answered(resolution) if self.options.record => {
+                self.beside(&beside::answer_line(resolution));
+            }
+            RunPiece::Ended(outcome) => {
                 self.end_message();
                 self.end_plan();
+                if self.options.record {
+                    self.beside(&beside::outcome_line(outcome));
+                }
             }
-            RunPiece::Created { .. } | RunPiece::Started | RunPiece::Question => {}
+            RunPiece::Created { .. }
+            | RunPiece::Started
+            | RunPiece::Question(_)
+            | RunPiece::Answered(_) => {}
         }
     }
 
@@ -372,6 +393,7 @@ impl Item {
     fn group(&self) -> Group {
         match self {
             Self::Passage(_) | Self::Sources(_) | Self::Block(_) => Group::Answer,
+            Self::Sender(_) => Group::Sender,
             Self::Thought(_) | Self::Call(_) | Self::Lines(_) => Group::Beside,
         }
     }
@@ -380,7 +402,11 @@ impl Item {
         match self {
             Self::Thought(thought) => thought.is_done,
             Self::Call(call) => call.is_done(),
-            Self::Passage(_) | Self::Sources(_) | Self::Lines(_) | Self::Block(_) => true,
+            Self::Passage(_)
+            | Self::Sources(_)
+            | Self::Sender(_)
+            | Self::Lines(_)
+            | Self::Block(_) => true,
         }
     }
 
@@ -398,6 +424,7 @@ impl Item {
             }
             Self::Thought(thought) => thought.rows(unfolded, canvas),
             Self::Call(call) => call.rows(spinner, unfolded, canvas),
+            Self::Sender(line) => line.rows(canvas),
             Self::Lines(lines) | Self::Block(lines) => {
                 lines.iter().flat_map(|line| line.rows(canvas)).collect()
             }
@@ -416,7 +443,10 @@ fn stack(
     if rows.is_empty() {
         return last;
     }
-    let stands_apart = last.is_some_and(|last| last != group || group == Group::Answer);
+    let stands_apart = match last {
+        None | Some(Group::Sender) => false,
+        Some(last) => last != group || group == Group::Answer,
+    };
     if stands_apart && !is_midway {
         stacked.push(Row::blank());
     }

@@ -15,7 +15,7 @@ impl Renderer {
 fn renderer(live: bool, metadata: bool, raw: bool, all: bool) -> Renderer {
     Renderer {
         fold: RunFold::new(FoldOptions { metadata, all, users: false }),
-        plain: PlainRenderer::new(PlainOptions { live, raw }),
+        plain: PlainRenderer::new(PlainOptions { live, raw, record: false }),
     }
 }
 

@@ -1,0 +1,307 @@
+//! `trilogue threads show`: a whole conversation, rendered as `run` renders a run.
+
+use std::collections::HashSet;
+use std::time::Instant;
+
+use clap::Args;
+use serde::Serialize;
+use trilogue_domain::limits;
+use trilogue_sdk::client::{Client, ClientError, Filter, Page};
+use trilogue_wire::native::{
+    Event, EventBody, List, Message, MessageCompleted, MessagePart, MessageStarted, Run, Thread,
+};
+
+use crate::conversation::unnumbered;
+use crate::exit::Result;
+use crate::globals::Globals;
+use crate::short_id;
+use crate::terminal::render::plain::{PlainOptions, PlainRenderer};
+use crate::terminal::render::rich::{RichOptions, RichRenderer};
+use crate::terminal::render::{FoldOptions, RunFold};
+use crate::terminal::{print, safe};
+
+const DEFAULT_MESSAGES: u32 = 1_000;
+/// The most messages that can be shown: they are held in memory.
+const MAX_MESSAGES: i64 = 100_000;
+/// The most messages in one request.
+const PAGE_MESSAGES: usize = limits::DEFAULT_PAGE_ROWS;
+
+/// Show a conversation, oldest first: messages, steps, tool calls, questions and who answered them.
+#[derive(Args, Debug)]
+pub(super) struct ShowThread {
+    /// The thread.
+    thread: String,
+    /// Show at most this many messages, the newest ones.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = DEFAULT_MESSAGES,
+        value_parser = clap::value_parser!(u32).range(1..=MAX_MESSAGES)
+    )]
+    limit: u32,
+    /// Also show what its sender marks as not meant for the user.
+    #[arg(long)]
+    all: bool,
+    /// Write plain text, as into a pipe: nothing is wrapped or folded.
+    #[arg(long)]
+    plain: bool,
+    /// Show thoughts, steps and tool calls in full, not folded into a line each.
+    #[arg(long)]
+    full: bool,
+}
+
+/// What `--json` prints: the thread with its history and the events of its runs.
+#[derive(Debug, Serialize)]
+struct ThreadRecord<'a> {
+    #[serde(flatten)]
+    thread: &'a Thread,
+    messages: &'a [Message],
+    /// The events of the runs in the history, run by run.
+    events: Vec<Event>,
+}
+
+/// A stretch of the history.
+#[derive(Debug)]
+enum Stretch {
+    /// All of a run, with its messages.
+    Run(String),
+    /// A message whose run is not on this thread: it was copied or imported.
+    Message(Message),
+}
+
+/// Writes the conversation.
+#[derive(Debug)]
+struct Transcript {
+    fold: RunFold,
+    renderer: TranscriptRenderer,
+    /// The messages that are shown.
+    shown: HashSet<String>,
+}
+
+#[derive(Debug)]
+enum TranscriptRenderer {
+    Plain(PlainRenderer),
+    Rich(RichRenderer),
+}
+
+// === impl ShowThread ===
+
+impl ShowThread {
+    pub(super) async fn execute(&self, globals: &Globals, client: &Client) -> Result {
+        let thread = client.thread(&short_id::thread(client, &self.thread).await?).await?;
+        let (messages, earlier) = history(&thread.id, self.limit, client).await?;
+        if globals.json {
+            let mut events = Vec::new();
+            for stretch in stretches(&thread.id, messages.clone(), earlier, client).await? {
+                if let Stretch::Run(run) = stretch {
+                    events.extend(run_events(&run, client).await?);
+                }
+            }
+            return print::json(&ThreadRecord { thread: &thread, messages: &messages, events });
+        }
+        print::out(&heading(&thread))?;
+        let mut transcript = Transcript::new(self, &messages);
+        for stretch in stretches(&thread.id, messages, earlier, client).await? {
+            let events = match stretch {
+                Stretch::Run(run) => run_events(&run, client).await?,
+                Stretch::Message(message) => message_events(message),
+            };
+            transcript.write(&events)?;
+        }
+        self.remarks(&transcript, earlier, globals);
+        Ok(())
+    }
+
+    /// What is not shown, and how to see it.
+    fn remarks(&self, transcript: &Transcript, earlier: bool, globals: &Globals) {
+        let hidden = transcript.fold.hidden();
+        if hidden > 0 {
+            print::note(&format!("parts that are not meant for the user and not shown: {hidden}"));
+            print::hint("show them with --all");
+        }
+        if earlier {
+            let limit = self.limit;
+            print::note(&format!(
+                "only the newest {limit} messages are shown; there are earlier ones"
+            ));
+            print::hint(&format!(
+                "see more with --limit, or everything with `trilogue threads export {}{}`",
+                safe::line(&self.thread),
+                globals.elsewhere()
+            ));
+        }
+    }
+}
+
+// === impl Transcript ===
+
+impl Transcript {
+    fn new(show: &ShowThread, messages: &[Message]) -> Self {
+        let options = FoldOptions { metadata: true, all: show.all, users: true };
+        let renderer = if print::can_redraw() && !show.plain {
+            let options = RichOptions { unfolded: show.full, record: true };
+            TranscriptRenderer::Rich(RichRenderer::new(options, Instant::now()))
+        } else {
+            let options = PlainOptions { live: false, raw: false, record: true };
+            TranscriptRenderer::Plain(PlainRenderer::new(options))
+        };
+        let shown = messages.iter().map(|message| message.id.clone()).collect();
+        Self { fold: RunFold::new(options), renderer, shown }
+    }
+
+    fn write(&mut self, events: &[Event]) -> Result {
+        let is_shown = |event: &&Event| match message_of(&event.body) {
+            Some(message) => self.shown.contains(message),
+            None => true,
+        };
+        let events = events.iter().filter(is_shown);
+        match &mut self.renderer {
+            TranscriptRenderer::Plain(plain) => {
+                for event in events {
+                    let rendered = plain.event(&mut self.fold, event);
+                    print::out(&rendered.out)?;
+                    print::out(&rendered.aside)?;
+                }
+            }
+            TranscriptRenderer::Rich(rich) => {
+                let (canvas, now) = (print::canvas(), Instant::now());
+                for event in events {
+                    rich.event(&mut self.fold, event, now);
+                }
+                for row in rich.settle(canvas) {
+                    print::out(&format!("{}\n", row.text))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn heading(thread: &Thread) -> String {
+    let mut text = format!("thread: {}\n", safe::line(&thread.id));
+    if let Some(title) = &thread.title {
+        text.push_str(&format!("title: {}\n", safe::line(title)));
+    }
+    text.push_str(&format!("created: {}\n", safe::line(&thread.created_at)));
+    if thread.metadata.as_str() != "{}" {
+        text.push_str(&format!("metadata: {}\n", safe::line(thread.metadata.as_str())));
+    }
+    if let Some(values) = &thread.values {
+        text.push_str(&format!("values: {}\n", safe::line(values.as_str())));
+    }
+    text.push('\n');
+    text
+}
+
+/// The newest messages, oldest first, and whether there are earlier ones.
+async fn history(id: &str, limit: u32, client: &Client) -> Result<(Vec<Message>, bool)> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut messages = Vec::new();
+    let mut after = None;
+    // The server sends the newest first; a conversation is read the other way.
+    loop {
+        let wanted = limit.saturating_sub(messages.len()).min(PAGE_MESSAGES);
+        let page = Page { after, limit: u32::try_from(wanted).ok() };
+        let mut page = client.messages_page(id, &page).await?;
+        messages.append(&mut page.items);
+        after = page.next;
+        if after.is_none() || messages.len() >= limit {
+            break;
+        }
+    }
+    let earlier = after.is_some() || messages.len() > limit;
+    messages.truncate(limit);
+    messages.reverse();
+    Ok((messages, earlier))
+}
+
+/// The history, in order: each run of the thread once, with all that happened in it, and the messages of other runs.
+/// A run without messages has its place by its time, unless earlier messages are left out.
+async fn stretches(
+    thread: &str,
+    messages: Vec<Message>,
+    earlier: bool,
+    client: &Client,
+) -> Result<Vec<Stretch>> {
+    let mut runs = runs_of(thread, client).await?;
+    // Oldest first.
+    runs.sort_by(|one, other| one.created_at.cmp(&other.created_at));
+    let with_messages: HashSet<&str> =
+        messages.iter().filter_map(|message| message.run_id.as_deref()).collect();
+    let silent = |run: &&Run| !earlier && !with_messages.contains(run.id.as_str());
+    let mut silent = runs.iter().filter(silent).peekable();
+    let mut seen = HashSet::new();
+    let mut stretches = Vec::new();
+    for message in &messages {
+        let run = message.run_id.as_deref();
+        let run = run.and_then(|id| runs.iter().find(|run| run.id == id));
+        let Some(run) = run else {
+            stretches.push(Stretch::Message(message.clone()));
+            continue;
+        };
+        if seen.insert(run.id.as_str()) {
+            while let Some(before) = silent.next_if(|one| one.created_at < run.created_at) {
+                stretches.push(Stretch::Run(before.id.clone()));
+            }
+            stretches.push(Stretch::Run(run.id.clone()));
+        }
+    }
+    stretches.extend(silent.map(|run| Stretch::Run(run.id.clone())));
+    Ok(stretches)
+}
+
+async fn runs_of(thread: &str, client: &Client) -> Result<Vec<Run>> {
+    let filter = Filter { thread: Some(thread.to_owned()), ..Filter::default() };
+    let (mut runs, mut page) = (Vec::new(), Page::default());
+    loop {
+        let List { items, next } = client.runs(&filter, &page).await?;
+        let is_empty = items.is_empty();
+        runs.extend(items);
+        match next {
+            Some(next) if !is_empty => page = Page { after: Some(next), ..page },
+            _ => return Ok(runs),
+        }
+    }
+}
+
+/// The events of a run; none where it was removed in the meantime.
+async fn run_events(run: &str, client: &Client) -> Result<Vec<Event>> {
+    let (mut events, mut page) = (Vec::new(), Page::default());
+    loop {
+        let List { items, next } = match client.run_events_page(run, &page).await {
+            Err(ClientError::Problem(problem)) if problem.status == 404 => return Ok(events),
+            answer => answer?,
+        };
+        let is_empty = items.is_empty();
+        events.extend(items);
+        match next {
+            Some(next) if !is_empty && page.after.as_ref() != Some(&next) => {
+                page = Page { after: Some(next), ..page };
+            }
+            _ => return Ok(events),
+        }
+    }
+}
+
+/// A message as the events that would have brought it.
+fn message_events(message: Message) -> Vec<Event> {
+    let Message { id, role, parts, .. } = message;
+    let message_id = || id.clone();
+    let started = EventBody::MessageStarted(MessageStarted { message_id: message_id(), role });
+    let parts = parts
+        .into_iter()
+        .map(|part| EventBody::MessagePart(MessagePart { message_id: message_id(), part }));
+    let completed = EventBody::MessageCompleted(MessageCompleted { message_id: message_id() });
+    [started].into_iter().chain(parts).chain([completed]).map(unnumbered).collect()
+}
+
+/// The message that an event is about.
+fn message_of(body: &EventBody) -> Option<&str> {
+    match body {
+        EventBody::MessageStarted(started) => Some(&started.message_id),
+        EventBody::MessageDelta(delta) => Some(&delta.message_id),
+        EventBody::MessagePart(part) => Some(&part.message_id),
+        EventBody::MessageCompleted(completed) => Some(&completed.message_id),
+        _ => None,
+    }
+}
