@@ -181,6 +181,7 @@ impl<'a, S: RunReader> Conversation<'a, S> {
                 return Err(CliError::failed("the server ended the stream before the run"));
             };
             for event in self.events(item)? {
+                self.view.image(&event, &self.reader).await?;
                 self.view.event(&event)?;
                 match event.body {
                     EventBody::RunEnded(ended) => {

@@ -7,14 +7,17 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use futures_util::StreamExt as _;
+use sha2::{Digest as _, Sha256};
+use trilogue::token_file;
 use trilogue_sdk::client::ResponseBody;
 use trilogue_wire::agent_client::splice;
-use trilogue_wire::native::{ContentEncoding, Event, Json, Outcome, Part, RunStatus};
+use trilogue_wire::native::{ContentEncoding, Event, EventBody, Json, Outcome, Part, RunStatus};
 
 use super::RunReader;
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
 use crate::terminal::beside::artifact_line;
+use crate::terminal::image::ImageProtocol;
 use crate::terminal::render::phase::SPINNER_STEP;
 use crate::terminal::render::plain::{PlainOptions, PlainRenderer};
 use crate::terminal::render::rich::{Frame, RichOptions, RichRenderer};
@@ -61,6 +64,8 @@ pub(super) struct RunView {
     folder: Option<Folder>,
     fold: RunFold,
     renderer: Renderer,
+    /// What became of the images that the terminal cannot draw.
+    images: Vec<String>,
     /// When the screen was drawn.
     drawn: Instant,
 }
@@ -102,7 +107,7 @@ impl RunView {
                 record: false,
             }))
         };
-        Ok(Self { json: globals.json, folder, fold, renderer, drawn })
+        Ok(Self { json: globals.json, folder, fold, renderer, images: Vec::new(), drawn })
     }
 
     /// Renders an event; with `--json`, only takes note of it.
@@ -132,6 +137,41 @@ impl RunView {
                 }
             }
         }
+    }
+
+    /// Prepares the image of an event: to be drawn, else to be saved.
+    pub(super) async fn image(&mut self, event: &Event, reader: &impl RunReader) -> Result {
+        let Renderer::Rich(rich) = &mut self.renderer else { return Ok(()) };
+        let EventBody::MessagePart(message) = &event.body else { return Ok(()) };
+        let part = &message.part;
+        if !part.content_type.starts_with("image/") || part.name.is_some() {
+            return Ok(());
+        }
+        let Some(bytes) = bytes(part, reader.open(part).await?).await? else { return Ok(()) };
+        let columns = print::canvas().columns;
+        let draw = |protocol: ImageProtocol| protocol.draw(&bytes, columns, print::cell_pixels());
+        match ImageProtocol::of_terminal().and_then(draw) {
+            Some(sequence) => rich.image(Some(sequence)),
+            None => self.save_image(&part.content_type, &bytes),
+        }
+        Ok(())
+    }
+
+    /// Saves an image that the terminal cannot draw.
+    fn save_image(&mut self, content_type: &str, bytes: &[u8]) {
+        let subtype = content_type.trim_start_matches("image/");
+        let extension: String = subtype.chars().take_while(char::is_ascii_alphanumeric).collect();
+        let digest = Sha256::digest(bytes);
+        let start: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        let folder = match &self.folder {
+            Some(folder) => Ok(folder.clone()),
+            None => image_folder(),
+        };
+        let saved = folder.and_then(|folder| folder.save(&format!("{start}.{extension}"), bytes));
+        self.images.push(match saved {
+            Ok(path) => format!("image saved: {}", path.display()),
+            Err(error) => format!("image not saved: {}", safe::line(&error.message)),
+        });
     }
 
     /// Waits until the screen has to be drawn again.
@@ -218,6 +258,9 @@ impl RunView {
     }
 
     pub(super) async fn save_artifacts(&self, reader: &impl RunReader) -> Result {
+        for image in &self.images {
+            print::note(image);
+        }
         let mut saved = Vec::new();
         for part in self.fold.artifacts() {
             let name = part.name.as_deref().unwrap_or_default();
@@ -237,6 +280,17 @@ impl RunView {
         }
         Ok(())
     }
+}
+
+/// Where images are saved that nobody asked to save: with the other state, for this user only.
+fn image_folder() -> Result<Folder> {
+    let failed = |error: std::io::Error| {
+        CliError::failed(format!("cannot create a folder for images: {error}"))
+    };
+    let path = token_file::state_dir().map_err(failed)?.join("images");
+    token_file::make_private_dir(&path).map_err(failed)?;
+    // A file is named after its content: the same image replaces itself.
+    Folder::open(&path, true)
 }
 
 /// The content of a part, from the part or from the opened body; `None` where it lies elsewhere.

@@ -6,6 +6,7 @@ pub(crate) mod beside;
 pub(crate) mod choice;
 pub(crate) mod cited;
 pub(crate) mod form;
+pub(crate) mod image;
 mod keyboard;
 mod live;
 pub(crate) mod markdown;

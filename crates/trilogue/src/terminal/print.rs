@@ -76,6 +76,12 @@ pub(crate) fn canvas() -> Canvas {
     Canvas { columns: data_columns().unwrap_or(DEFAULT_COLUMNS), styled }
 }
 
+/// The width of a character of the terminal on standard output, in pixels, where it says it.
+pub(crate) fn cell_pixels() -> Option<u32> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    u32::from(size.ws_xpixel).checked_div(size.ws_col.into()).filter(|pixels| *pixels > 0)
+}
+
 /// How many rows the terminal on standard output has.
 pub(crate) fn height() -> usize {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok();

@@ -116,6 +116,11 @@ impl Row {
         Self::default()
     }
 
+    /// A row on which the terminal draws an image by this sequence, which is ours.
+    pub(crate) fn image(sequence: String) -> Self {
+        Self { text: sequence, width: 0 }
+    }
+
     fn paint<'a>(glyphs: impl IntoIterator<Item = Glyph<'a>>, canvas: Canvas) -> Self {
         let mut row = Self::default();
         let mut style = Style::new();

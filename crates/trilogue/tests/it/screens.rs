@@ -53,7 +53,15 @@ fn a_researcher_on_the_screen() {
         let run = server.command(&["run", "researcher", "honey bees", "--thread", &thread]);
         let (code, display) = Screen::sized(run, columns, 50).end_display();
         assert_eq!(code, Some(0), "{display}");
-        check("researcher", columns, &display);
+        let saved = |line: &&str| line.starts_with("image saved: ") && line.contains("/images/");
+        assert_eq!(display.lines().filter(saved).count(), 1, "{display}");
+        let rest = display.lines().filter(|line| !saved(line)).map(|line| format!("{line}\n"));
+        check("researcher", columns, &rest.collect::<String>());
+        let mut kitty = server.command(&["run", "researcher", "honey bees"]);
+        kitty.env("TRILOGUE_IMAGES", "kitty");
+        let seen = Screen::start(kitty).end_well();
+        assert!(seen.contains("\u{1b}_Ga=T,f=100,q=2,m=0;iVBORw0KGgo"), "{seen}");
+        assert!(!seen.contains("image saved"), "{seen}");
     }
 }
 

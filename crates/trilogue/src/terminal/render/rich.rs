@@ -51,6 +51,8 @@ pub(crate) struct RichRenderer {
     /// Calls that were written before they ended.
     away: Vec<ToolCallRow>,
     phase: Phase,
+    /// What draws the image of the next event.
+    image: Option<String>,
 }
 
 /// Rows for the screen.
@@ -72,6 +74,8 @@ enum Item {
     Sender(StyledLine),
     /// Lines beside the answer.
     Lines(Vec<StyledLine>),
+    /// Below the line that names it.
+    Image(Row),
     /// Content of the answer that is no text.
     Block(Vec<StyledLine>),
 }
@@ -114,6 +118,7 @@ impl RichRenderer {
             written_plan: Vec::new(),
             away: Vec::new(),
             phase: Phase::new(now),
+            image: None,
         }
     }
 
@@ -125,6 +130,11 @@ impl RichRenderer {
             self.piece(piece, now);
         }
         is_urgent
+    }
+
+    /// Draws the image of the next event by this sequence.
+    pub(crate) fn image(&mut self, sequence: Option<String>) {
+        self.image = sequence;
     }
 
     /// The run is asked to stop.
@@ -232,6 +242,9 @@ impl RichRenderer {
             line.spans.push(Span::plain(&number));
         }
         self.push(Item::Block(lines));
+        if let Some(sequence) = self.image.take() {
+            self.push(Item::Image(Row::image(sequence)));
+        }
     }
 
     /// A piece of a thought, or a whole one where it has no original.
@@ -394,6 +407,7 @@ impl Item {
         match self {
             Self::Passage(_) | Self::Sources(_) | Self::Block(_) => Group::Answer,
             Self::Sender(_) => Group::Sender,
+            Self::Image(_) => Group::Beside,
             Self::Thought(_) | Self::Call(_) | Self::Lines(_) => Group::Beside,
         }
     }
@@ -405,6 +419,7 @@ impl Item {
             Self::Passage(_)
             | Self::Sources(_)
             | Self::Sender(_)
+            | Self::Image(_)
             | Self::Lines(_)
             | Self::Block(_) => true,
         }
@@ -425,6 +440,7 @@ impl Item {
             Self::Thought(thought) => thought.rows(unfolded, canvas),
             Self::Call(call) => call.rows(spinner, unfolded, canvas),
             Self::Sender(line) => line.rows(canvas),
+            Self::Image(row) => vec![row.clone()],
             Self::Lines(lines) | Self::Block(lines) => {
                 lines.iter().flat_map(|line| line.rows(canvas)).collect()
             }
