@@ -149,7 +149,7 @@ impl<'a, S: RunReader> Conversation<'a, S> {
         globals: &'a Globals,
     ) -> Result<Option<String>> {
         let mut view = RunView::new(view, globals)?;
-        let reader = view.while_drawing(agent.start(input)).await?;
+        let reader = view.while_drawing(started(agent.start(input))).await?;
         let mut conversation = Self { reader, view, globals };
         let ended = conversation.follow().await;
         let settled = conversation.view.settle();
@@ -228,7 +228,11 @@ impl<'a, S: RunReader> Conversation<'a, S> {
         self.view.settle()?;
         self.view.cancelling();
         print::note("\ncancelling the run; press Ctrl-C again to leave at once");
-        self.reader.cancel().await
+        let mut again = ctrl_c()?;
+        tokio::select! {
+            cancelled = self.reader.cancel() => cancelled,
+            _ = again.recv() => Err(CliError::silent(ExitStatus::Interrupted)),
+        }
     }
 
     /// Asks the person at the terminal. Without one, or if the person leaves the question open, fails with how to answer.
@@ -312,6 +316,15 @@ fn plain_interrupt(id: String, kind: String) -> Interrupt {
         patience_ms: None,
         resolution: None,
         resolved_at: None,
+    }
+}
+
+/// Waits for the start of a run, which Ctrl-C gives up.
+async fn started<S>(start: impl Future<Output = Result<S>>) -> Result<S> {
+    let mut ctrl_c = ctrl_c()?;
+    tokio::select! {
+        reader = start => reader,
+        _ = ctrl_c.recv() => Err(CliError::silent(ExitStatus::Interrupted)),
     }
 }
 

@@ -12,7 +12,14 @@ use crate::globals::{Globals, json};
 use crate::remote::{RemoteServer, ServerProtocol};
 use crate::terminal::{ask, print, safe};
 
-/// Talk to an agent, line by line. Empty lines are skipped; `/quit` or the end of the input ends it.
+const HELP: &str = "\
+@path    attach a file, anywhere in a line
+/help    show this
+/quit    leave; so does Ctrl-D
+Ctrl-C   ask the agent to stop; twice, or while nothing runs: leave
+Other lines are for the agent, also those with another command of its own.";
+
+/// Talk to an agent, line by line. Empty lines are skipped; `/quit` or the end of the input ends it, `/help` says what else there is.
 ///
 /// A file that a line names as `@path` is attached to the message, if the line is typed at a terminal.
 #[derive(Args, Debug)]
@@ -64,6 +71,9 @@ impl Chat {
         agent.check().await?;
         let thread = safe::line(thread);
         print::note(&format!("thread: {thread}"));
+        if print::can_ask() {
+            print::note("/help shows what you can type");
+        }
         let mut lines = InputLines { attach: &self.attach };
         while let Some(input) = lines.next().await? {
             let ended = Conversation::hold(agent, input, &self.view, globals).await;
@@ -94,6 +104,8 @@ impl InputLines<'_> {
             match text.trim() {
                 "" => {}
                 "/quit" => return Ok(None),
+                // Somebody who is not there needs no help: a pipe's line is for the agent.
+                "/help" if print::can_ask() => print::note(HELP),
                 _ => {
                     let attach = std::mem::take(&mut self.attach);
                     // Somebody else may have written what comes through a pipe.

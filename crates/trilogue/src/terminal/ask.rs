@@ -1,21 +1,20 @@
 //! Asks the person at the terminal.
 //!
-//! Every answer is typed at a cue and sent with Enter. Keys that were pressed before the cue is shown do not count, and neither does a pasted choice.
+//! Every answer is given at a cue and sent with Enter. Keys that were pressed before the cue is shown do not count, and neither does a pasted choice.
 
 use std::io;
 
 use serde_json::{Map, Value};
-use trilogue_wire::native::{AnswerCreate, Interrupt, Json};
+use trilogue_mapping::choice::Choice;
+use trilogue_wire::native::{AnswerCreate, Effect, Interrupt, Json};
 
 use super::choice;
-use super::form::{self, Field};
+use super::form::{self, Field, FieldKind};
 use super::keyboard::Keyboard;
+use super::menu::{LATER, Menu, Picked};
 use super::prompt::{Entry, Paste, read_line};
 use super::{print, question, style};
 use crate::exit::{CliError, ExitStatus, Result};
-
-/// What leaves a question open, beside the Esc key.
-const LATER: &str = "later";
 
 /// Asks a yes-or-no question. Without a terminal, fails with the option that answers it.
 pub(crate) async fn confirm(question: &str, option: &str) -> Result<bool> {
@@ -33,17 +32,29 @@ pub(crate) async fn confirm(question: &str, option: &str) -> Result<bool> {
     Ok(confirmed.await?.unwrap_or(false))
 }
 
-/// Reads one line of a conversation. `None` at the end of the input.
+/// Reads one line of a conversation. `None` at the end of the input. Ctrl-C interrupts.
 pub(crate) async fn next_line(prompt: &str) -> Result<Option<String>> {
     if print::can_ask() {
         print::aside(&style::bold(prompt));
     }
-    blocking(|| {
+    let read = blocking(|| {
         let mut line = String::new();
         let read = io::stdin().read_line(&mut line)?;
         Ok((read > 0).then(|| line.trim_end_matches(['\n', '\r']).to_owned()))
-    })
-    .await
+    });
+    tokio::select! {
+        line = read => line,
+        // A run that was listened for before has taken the signal away from the system.
+        _ = tokio::signal::ctrl_c() => {
+            print::note("");
+            Err(CliError::silent(ExitStatus::Interrupted))
+        }
+    }
+}
+
+/// Waits until the person goes on.
+pub(crate) async fn pause(cue: &'static str) -> Result {
+    blocking(move || read_line(&mut Keyboard::open()?, cue, Paste::Refuse).map(drop)).await
 }
 
 /// Shows a question and asks for its answer; `None` leaves the question open.
@@ -51,7 +62,7 @@ pub(crate) async fn answer(interrupt: &Interrupt) -> Result<Option<AnswerCreate>
     let interrupt = interrupt.clone();
     blocking(move || {
         let mut keyboard = Keyboard::open()?;
-        question::show(&interrupt);
+        question::show_question(&interrupt);
         print::note(&style::dim("Enter sends an answer. Esc leaves the question open."));
         match interrupt.kind.as_str() {
             "permission" => choose(&mut keyboard, &interrupt),
@@ -82,10 +93,18 @@ pub(crate) fn value(value: &Value) -> AnswerCreate {
 fn choose(keyboard: &mut Keyboard, interrupt: &Interrupt) -> io::Result<Option<AnswerCreate>> {
     let options = &interrupt.options;
     let choices = choice::of_options(options);
-    let chosen = enter(keyboard, "choose by number or name, or later: ", Paste::Refuse, |text| {
-        choice::find(&choices, text)
-    })?;
-    let option = chosen.and_then(|place| options.get(place)).map(|option| option.id.clone());
+    let once = |effect| options.iter().position(|it| it.effect == effect && !it.always);
+    let menu = Menu {
+        labels: question::option_labels(interrupt),
+        yes: once(Effect::Allow),
+        no: once(Effect::Reject),
+        ..Menu::new("choose: ", &choices)
+    };
+    let chosen = match menu.ask(keyboard)? {
+        Picked::Choices(places) => places.first().and_then(|place| options.get(*place)),
+        Picked::Nothing | Picked::Later => None,
+    };
+    let option = chosen.map(|option| option.id.clone());
     Ok(option.map(|id| AnswerCreate { option: Some(id), ..AnswerCreate::default() }))
 }
 
@@ -99,8 +118,32 @@ fn consent(keyboard: &mut Keyboard) -> io::Result<Option<AnswerCreate>> {
 }
 
 fn decide(keyboard: &mut Keyboard, question: &str) -> io::Result<Option<bool>> {
-    let cue = format!("{question}yes, no or later: ");
-    enter(keyboard, &cue, Paste::Refuse, form::yes_or_no)
+    let decided = pick_bool(keyboard, &format!("{question}yes, no or later: "), None, false)?;
+    Ok(decided.flatten())
+}
+
+/// A yes or a no; `Some(None)` where it is left out, `None` where it is left for later.
+fn pick_bool(
+    keyboard: &mut Keyboard,
+    cue: &str,
+    default: Option<bool>,
+    optional: bool,
+) -> io::Result<Option<Option<bool>>> {
+    let choices = [(true, "yes"), (false, "no")];
+    let choices = choices.map(|(value, name)| Choice::new(Value::Bool(value), Some(name)));
+    let menu = Menu {
+        labels: choices.iter().map(|choice| choice.name.clone()).collect(),
+        yes: Some(0),
+        no: Some(1),
+        default: default.map(|yes| usize::from(!yes)),
+        optional,
+        ..Menu::new(cue, &choices)
+    };
+    Ok(match menu.ask(keyboard)? {
+        Picked::Choices(places) => Some(Some(places == [0])),
+        Picked::Nothing => Some(None),
+        Picked::Later => None,
+    })
 }
 
 fn say(keyboard: &mut Keyboard) -> io::Result<Option<AnswerCreate>> {
@@ -112,16 +155,50 @@ fn say(keyboard: &mut Keyboard) -> io::Result<Option<AnswerCreate>> {
 }
 
 fn fill(keyboard: &mut Keyboard, fields: Vec<Field>) -> io::Result<Option<AnswerCreate>> {
-    let mut values = Vec::new();
-    for field in fields {
+    let (mut values, count) = (Vec::new(), fields.len());
+    for (number, field) in (1..).zip(fields) {
+        if count > 1 {
+            print::note(&style::dim(&format!("field {number} of {count}")));
+        }
         question::show_field(&field);
-        let paste = if field.takes_any_text() { Paste::Insert } else { Paste::Refuse };
-        let Some(entered) = enter(keyboard, &field.cue(), paste, |text| field.read(text))? else {
-            return Ok(None);
-        };
+        let Some(entered) = fill_one(keyboard, &field)? else { return Ok(None) };
         values.push((field, entered));
     }
     Ok(Some(value(&form::answer(values))))
+}
+
+/// The value of a field; `Some(None)` leaves it out, `None` leaves the question open.
+fn fill_one(keyboard: &mut Keyboard, field: &Field) -> io::Result<Option<Option<Value>>> {
+    let cue = field.cue();
+    let several = match &field.kind {
+        FieldKind::Text { .. } | FieldKind::Number { .. } => {
+            let paste = if field.takes_any_text() { Paste::Insert } else { Paste::Refuse };
+            return enter(keyboard, &cue, paste, |text| field.read(text));
+        }
+        FieldKind::Boolean => {
+            let picked = pick_bool(keyboard, &cue, field.default_bool(), !field.required)?;
+            return Ok(picked.map(|value| value.map(Value::Bool)));
+        }
+        FieldKind::Choice(_) => None,
+        FieldKind::Several(_) => Some(field.default_places()),
+    };
+    let choices = field.choices();
+    let menu = Menu {
+        labels: question::choice_labels(field),
+        default: field.default_places().first().copied().filter(|_| several.is_none()),
+        several,
+        optional: !field.required,
+        ..Menu::new(&cue, choices)
+    };
+    let value = |place: &usize| choices.get(*place).map(|choice| choice.value.clone());
+    Ok(match (menu.ask(keyboard)?, &field.kind) {
+        (Picked::Later, _) => None,
+        (Picked::Nothing, _) => Some(None),
+        (Picked::Choices(places), FieldKind::Several(_)) => {
+            Some(Some(places.iter().filter_map(value).collect()))
+        }
+        (Picked::Choices(places), _) => Some(places.first().and_then(value)),
+    })
 }
 
 fn write_json(keyboard: &mut Keyboard) -> io::Result<Option<AnswerCreate>> {

@@ -1,9 +1,9 @@
 //! The fields of a form, as they are asked for one by one.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 use trilogue_mapping::choice::Choice;
 
-use super::choice;
+use super::{choice, safe};
 
 /// The most fields of a form that are asked for one by one; a larger form is asked for as JSON.
 const MAX_FIELDS: usize = 32;
@@ -18,14 +18,25 @@ pub(crate) struct Field {
     /// What the agent says about it.
     pub(super) description: Option<String>,
     pub(crate) kind: FieldKind,
-    required: bool,
+    pub(super) required: bool,
+    /// What Enter alone stands for.
+    default: Option<Value>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum FieldKind {
-    Text,
+    Text {
+        /// What it is to be, such as `email`.
+        format: Option<String>,
+        min_chars: Option<u64>,
+        max_chars: Option<u64>,
+    },
     Boolean,
-    Number,
+    Number {
+        whole: bool,
+        min: Option<Number>,
+        max: Option<Number>,
+    },
     /// One of these.
     Choice(Vec<Choice>),
     /// Any number of these.
@@ -84,46 +95,71 @@ impl Field {
         let text = |name: &str| schema.get(name).and_then(Value::as_str).map(str::to_owned);
         let kind = match (choice::of_schema(schema), schema.get("type").and_then(Value::as_str)) {
             (Some(choices), _) => FieldKind::Choice(choices),
-            (None, Some("string")) => FieldKind::Text,
+            (None, Some("string")) => FieldKind::Text {
+                format: text("format"),
+                min_chars: schema.get("minLength").and_then(Value::as_u64),
+                max_chars: schema.get("maxLength").and_then(Value::as_u64),
+            },
             (None, Some("boolean")) => FieldKind::Boolean,
-            (None, Some("number" | "integer")) => FieldKind::Number,
+            (None, Some(kind @ ("number" | "integer"))) => {
+                let number = |name: &str| schema.get(name).and_then(Value::as_number).cloned();
+                let (min, max) = (number("minimum"), number("maximum"));
+                FieldKind::Number { whole: kind == "integer", min, max }
+            }
             (None, Some("array")) => FieldKind::Several(choice::of_schema(schema.get("items")?)?),
             _ => return None,
         };
         let (title, description) = (text("title"), text("description"));
         let title = title.or_else(|| name.cloned()).unwrap_or_default();
-        Some(Self { name: name.cloned(), title, description, kind, required })
+        let default = schema.get("default").filter(|value| !value.is_null()).cloned();
+        Some(Self { name: name.cloned(), title, description, kind, required, default })
     }
 
-    /// The value that a typed line stands for; `None` leaves the field out.
+    /// The value that a typed line of text or a number stands for; `None` leaves the field out.
     ///
     /// # Errors
     /// What to type instead.
     pub(super) fn read(&self, text: &str) -> Result<Option<Value>, String> {
         let line = text.trim();
-        if line.is_empty() && !self.required {
-            return Ok(None);
+        match &self.default {
+            Some(default) if line.is_empty() => return Ok(Some(default.clone())),
+            None if line.is_empty() && !self.required => return Ok(None),
+            _ => {}
         }
-        let value = match &self.kind {
-            FieldKind::Text if line.is_empty() => return Err("type an answer".to_owned()),
-            FieldKind::Text => Value::from(text),
-            FieldKind::Boolean => Value::Bool(yes_or_no(line)?),
-            FieldKind::Number => {
-                let number = serde_json::from_str::<serde_json::Number>(line);
-                number.map_err(|_| "type a number".to_owned())?.into()
-            }
-            FieldKind::Choice(choices) => value(choices, line)?,
-            FieldKind::Several(choices) => {
-                let named = line.split(',').map(str::trim).filter(|name| !name.is_empty());
-                Value::Array(named.map(|name| value(choices, name)).collect::<Result<_, _>>()?)
-            }
+        let FieldKind::Number { whole, min, max } = &self.kind else {
+            return self.read_text(text).map(Some);
         };
-        Ok(Some(value))
+        let why = || format!("type {}", self.about().unwrap_or_default());
+        let number: Number = serde_json::from_str(line).map_err(|_| why())?;
+        let is_over = |limit: &Option<Number>, sign: f64| {
+            let limit = limit.as_ref().and_then(Number::as_f64);
+            let over = |limit| number.as_f64().is_some_and(|number| (number - limit) * sign > 0.0);
+            limit.is_some_and(over)
+        };
+        let is_broken = *whole && !number.is_i64() && !number.is_u64();
+        if is_broken || is_over(max, 1.0) || is_over(min, -1.0) {
+            return Err(why());
+        }
+        Ok(Some(number.into()))
+    }
+
+    fn read_text(&self, text: &str) -> Result<Value, String> {
+        let FieldKind::Text { min_chars, max_chars, .. } = &self.kind else {
+            return Err("choose one of them".to_owned());
+        };
+        if text.trim().is_empty() {
+            return Err("type an answer".to_owned());
+        }
+        let chars = text.chars().count() as u64;
+        if min_chars.is_some_and(|min| chars < min) || max_chars.is_some_and(|max| chars > max) {
+            return Err(format!("type {}", self.about().unwrap_or_default()));
+        }
+        Ok(Value::from(text))
     }
 
     /// Whether `later` is text for it like any other.
     pub(super) fn takes_any_text(&self) -> bool {
-        self.kind == FieldKind::Text
+        matches!(self.kind, FieldKind::Text { .. })
     }
 
     pub(crate) fn choices(&self) -> &[Choice] {
@@ -133,19 +169,78 @@ impl Field {
         }
     }
 
+    /// What is marked at first. A decision that is required has no default: nobody consents with Enter alone.
+    pub(super) fn default_bool(&self) -> Option<bool> {
+        self.default.as_ref().and_then(Value::as_bool).filter(|_| !self.required)
+    }
+
+    /// The places of the choices that are marked or taken at first.
+    pub(super) fn default_places(&self) -> Vec<usize> {
+        let defaults = match &self.default {
+            Some(Value::Array(values)) => values.as_slice(),
+            Some(value) => std::slice::from_ref(value),
+            None => &[],
+        };
+        let place = |value: &Value| self.choices().iter().position(|choice| choice.value == *value);
+        defaults.iter().filter_map(place).collect()
+    }
+
+    /// What it takes, in words, where its title does not say it.
+    pub(super) fn about(&self) -> Option<String> {
+        let range =
+            |what: &str, unit: &str, min: Option<String>, max: Option<String>| match (min, max) {
+                (Some(min), Some(max)) => format!("{what} from {min} to {max}{unit}"),
+                (Some(min), None) => format!("{what} of at least {min}{unit}"),
+                (None, Some(max)) => format!("{what} of at most {max}{unit}"),
+                (None, None) => what.to_owned(),
+            };
+        let shown = |number: &Option<Number>| number.as_ref().map(Number::to_string);
+        match &self.kind {
+            FieldKind::Text { format, min_chars, max_chars } => {
+                let what = match format.as_deref() {
+                    Some("email") => "an e-mail address",
+                    Some("uri") => "an address, such as https://example.com",
+                    Some("date") => "a date, such as 2026-11-23",
+                    Some("date-time") => "a time, such as 2026-11-23T12:00:00Z",
+                    _ if min_chars.is_none() && max_chars.is_none() => return None,
+                    _ => "text",
+                };
+                let (min, max) =
+                    (min_chars.map(|it| it.to_string()), max_chars.map(|it| it.to_string()));
+                Some(range(what, " characters", min, max))
+            }
+            FieldKind::Number { whole, min, max } => {
+                let what = if *whole { "a whole number" } else { "a number" };
+                Some(range(what, "", shown(min), shown(max)))
+            }
+            FieldKind::Several(_) => {
+                Some("the space key takes one, Enter sends all taken".to_owned())
+            }
+            FieldKind::Boolean | FieldKind::Choice(_) => None,
+        }
+    }
+
     /// What the person types here.
     pub(super) fn cue(&self) -> String {
         let what = match &self.kind {
-            FieldKind::Text => "answer",
+            FieldKind::Text { .. } => "answer",
             FieldKind::Boolean => "yes, no or later",
-            FieldKind::Number => "number, or later",
-            FieldKind::Choice(_) => "choose by number or name, or later",
-            FieldKind::Several(_) => {
-                "choose by numbers or names with commas between them, or later"
-            }
+            FieldKind::Number { .. } => "number, or later",
+            FieldKind::Choice(_) => "choose",
+            FieldKind::Several(_) => "choose any",
         };
-        let optional = if self.required { "" } else { " (Enter leaves it out)" };
-        format!("{what}{optional}: ")
+        let default = self.default.as_ref().filter(|_| self.choices().is_empty());
+        let default = default.filter(|_| self.kind != FieldKind::Boolean);
+        match (default, self.required) {
+            (Some(Value::String(text)), _) => {
+                format!("{what} (Enter takes {}): ", safe::visible(text))
+            }
+            (Some(value), _) => {
+                format!("{what} (Enter takes {}): ", safe::visible(&value.to_string()))
+            }
+            (None, false) if self.default.is_none() => format!("{what} (Enter leaves it out): "),
+            (None, _) => format!("{what}: "),
+        }
     }
 }
 
@@ -164,37 +259,45 @@ mod tests {
     #[test]
     fn a_simple_schema_is_asked_field_by_field() {
         let schema = json!({"type": "object", "required": ["approved"], "properties": {
-            "approved": {"type": "boolean", "title": "Send it?"},
+            "approved": {"type": "boolean", "title": "Send it?", "default": true},
             "reason": {"type": "string"},
-            "tone": {"enum": ["dry", "warm"]},
+            "tone": {"enum": ["dry", "warm"], "default": "warm"},
             "when": {"type": "string", "oneOf": [{"const": "n", "title": "Now"}]},
-            "to": {"type": "array", "items": {"anyOf": [
+            "to": {"type": "array", "default": ["b", "a"], "items": {"anyOf": [
                 {"const": "a", "title": "Ada"}, {"const": "b", "title": "Bob"},
             ]}},
-            "copies": {"type": "integer"},
+            "copies": {"type": "integer", "minimum": 1, "maximum": 10, "default": 2},
+            "loud": {"type": "boolean", "default": true},
+            "mail": {"type": "string", "format": "email", "maxLength": 40},
         }});
         let fields = fields(&schema).unwrap();
         let of = |name: &str| fields.iter().find(|it| it.name.as_deref() == Some(name)).unwrap();
         let read = |name: &str, text: &str| of(name).read(text);
         assert_eq!(of("approved").title, "Send it?");
-        assert_eq!(read("approved", "Y"), Ok(Some(json!(true))));
-        for unclear in ["", "yes please", "true", "1", "later"] {
-            assert!(read("approved", unclear).is_err(), "{unclear}");
-        }
+        assert_eq!(of("approved").cue(), "yes, no or later: ");
+        assert_eq!(of("approved").default_bool(), None, "a default does not consent");
+        assert_eq!(of("loud").default_bool(), Some(true));
         assert_eq!(read("reason", ""), Ok(None));
         assert_eq!(read("reason", "later"), Ok(Some(json!("later"))));
-        assert_eq!(read("tone", "2"), Ok(Some(json!("warm"))));
-        assert_eq!(read("when", "now"), Ok(Some(json!("n"))));
-        assert_eq!(read("to", "Bob, 1"), Ok(Some(json!(["b", "a"]))));
+        assert_eq!(of("reason").cue(), "answer (Enter leaves it out): ");
+        assert_eq!(of("tone").default_places(), [1]);
+        assert_eq!(of("to").default_places(), [1, 0]);
+        assert_eq!(of("when").choices().len(), 1);
         assert_eq!(read("copies", "3"), Ok(Some(json!(3))));
-        assert!(read("copies", "x").is_err() && read("to", "Eve").is_err());
+        assert_eq!(read("copies", ""), Ok(Some(json!(2))));
+        assert_eq!(of("copies").cue(), "number, or later (Enter takes 2): ");
+        for bad in ["x", "0", "11", "1.5"] {
+            assert_eq!(read("copies", bad), Err("type a whole number from 1 to 10".to_owned()));
+        }
+        assert_eq!(of("mail").about().unwrap(), "an e-mail address of at most 40 characters");
+        assert!(read("mail", &"x".repeat(41)).is_err());
     }
 
     #[test]
     fn a_schema_without_members_is_one_field() {
         let fields = fields(&json!({"enum": [1, "a"]})).unwrap();
-        let value = fields[0].read("1").unwrap();
-        assert_eq!(answer(vec![(fields[0].clone(), value)]), json!(1));
+        let chosen = value(fields[0].choices(), "1").unwrap();
+        assert_eq!(answer(vec![(fields[0].clone(), Some(chosen))]), json!(1));
     }
 
     #[test]

@@ -33,6 +33,7 @@ const PASTE_END: &str = "\u{1b}[201~";
 const CTRL_C: u8 = 0x03;
 const CTRL_D: u8 = 0x04;
 const BACKSPACE: u8 = 0x08;
+const TAB: u8 = 0x09;
 const CTRL_U: u8 = 0x15;
 const CTRL_W: u8 = 0x17;
 const ESC: u8 = 0x1b;
@@ -51,6 +52,9 @@ pub(super) enum KeyPress {
     /// Ctrl-D, or the terminal is gone.
     End,
     CtrlC,
+    Up,
+    Down,
+    Tab,
     /// Text that was pasted, not typed.
     Paste(String),
     /// A key without a meaning here.
@@ -88,7 +92,7 @@ impl Keyboard {
             LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG | LocalModes::IEXTEN;
         modes.input_modes |= InputModes::ICRNL;
         tcsetattr(&terminal, OptionalActions::Flush, &modes)?;
-        if can_mark_pastes() {
+        if knows_controls() {
             print::control(MARK_PASTES);
         }
         Ok(Self { terminal, before, unread: VecDeque::new() })
@@ -122,6 +126,7 @@ impl Keyboard {
             BACKSPACE | DELETE => KeyPress::Backspace,
             CTRL_U => KeyPress::DeleteLine,
             CTRL_W => KeyPress::DeleteWord,
+            TAB => KeyPress::Tab,
             ESC => self.sequence()?,
             byte if byte < b' ' => KeyPress::Other,
             byte => self.char(byte)?,
@@ -148,6 +153,8 @@ impl Keyboard {
         match sequence.as_slice() {
             [] => Ok(KeyPress::Esc),
             PASTE_BEGIN => self.pasted(),
+            b"[A" | b"OA" => Ok(KeyPress::Up),
+            b"[B" | b"OB" => Ok(KeyPress::Down),
             _ => Ok(KeyPress::Other),
         }
     }
@@ -224,7 +231,7 @@ impl Keyboard {
 
 impl Drop for Keyboard {
     fn drop(&mut self) {
-        if can_mark_pastes() {
+        if knows_controls() {
             print::control(MARK_NO_PASTES);
         }
         // What was typed for this question must not reach the shell. A terminal that is gone needs no restoring.
@@ -233,6 +240,6 @@ impl Drop for Keyboard {
 }
 
 /// Whether the terminal knows control sequences. Of those that do, nearly all mark pasted text, and the others ignore the request.
-fn can_mark_pastes() -> bool {
+pub(super) fn knows_controls() -> bool {
     std::env::var_os("TERM").is_some_and(|name| name != "dumb")
 }

@@ -10,6 +10,7 @@ pub(crate) mod image;
 mod keyboard;
 mod live;
 pub(crate) mod markdown;
+mod menu;
 pub(crate) mod permission;
 pub(crate) mod print;
 mod prompt;

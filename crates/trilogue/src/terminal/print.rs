@@ -98,17 +98,24 @@ pub(crate) fn can_redraw() -> bool {
 
 /// How many columns the terminal on standard error has; `None` where there is none or it does not say.
 pub(crate) fn columns() -> Option<usize> {
-    columns_of(io::stderr())
+    size_of(io::stderr()).0
 }
 
-/// The same of standard output.
+/// How many rows it has.
+pub(crate) fn rows() -> Option<usize> {
+    size_of(io::stderr()).1
+}
+
+/// How many columns the terminal on standard output has.
 pub(crate) fn data_columns() -> Option<usize> {
-    columns_of(io::stdout())
+    size_of(io::stdout()).0
 }
 
-fn columns_of(stream: impl AsFd) -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(stream).ok()?;
-    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+/// The columns and rows of a terminal.
+fn size_of(stream: impl AsFd) -> (Option<usize>, Option<usize>) {
+    let Ok(size) = rustix::termios::tcgetwinsize(stream) else { return (None, None) };
+    let known = |count: u16| Some(usize::from(count)).filter(|count| *count > 0);
+    (known(size.ws_col), known(size.ws_row))
 }
 
 pub(crate) fn note(text: &str) {

@@ -62,7 +62,7 @@ pub(super) fn read_line(keyboard: &mut Keyboard, cue: &str, paste: Paste) -> io:
                 let word = rest.take_while(|char| !char.is_whitespace()).count();
                 erase(&mut line, spaces + word);
             }
-            KeyPress::End | KeyPress::Other => {}
+            KeyPress::End | KeyPress::Up | KeyPress::Down | KeyPress::Tab | KeyPress::Other => {}
         }
     };
     print::note("");

@@ -3,7 +3,7 @@
 //! A person decides by this text, so the agent must be able to forge no line of it: neither with line breaks nor with text that is long enough to wrap.
 
 use serde_json::Value;
-use trilogue_wire::native::{Effect, Interrupt, Part};
+use trilogue_wire::native::{Effect, Interrupt, Part, PermissionOption};
 use unicode_width::UnicodeWidthChar as _;
 
 use super::choice;
@@ -17,6 +17,14 @@ const MIN_COLUMNS: usize = 20;
 
 /// Shows who asks, the question, and the options of a permission.
 pub(crate) fn show(interrupt: &Interrupt) {
+    show_question(interrupt);
+    for (number, label) in (1..).zip(option_labels(interrupt)) {
+        show_line(&format!("{number}  {label}"));
+    }
+}
+
+/// Shows who asks, and the question.
+pub(super) fn show_question(interrupt: &Interrupt) {
     let agent = interrupt.agent.as_deref().map(safe::visible);
     let agent = agent.map_or_else(|| "the agent".to_owned(), |name| format!("the agent {name}"));
     print::note(&style::bold(&format!("{agent} asks ({}):", safe::visible(&interrupt.kind))));
@@ -27,7 +35,11 @@ pub(crate) fn show(interrupt: &Interrupt) {
         Some(lines) => lines.iter().for_each(|line| show_line(line)),
         None => show_payload(interrupt, payload),
     }
-    for (number, option) in (1..).zip(&interrupt.options) {
+}
+
+/// The options of a permission: what each does, and what the agent calls it.
+pub(super) fn option_labels(interrupt: &Interrupt) -> Vec<String> {
+    let label = |option: &PermissionOption| {
         let effect = match (option.effect, option.always) {
             (Effect::Allow, false) => "allows this call",
             (Effect::Allow, true) => "allows this and later calls",
@@ -36,16 +48,22 @@ pub(crate) fn show(interrupt: &Interrupt) {
         };
         let choices = choice::of_options(std::slice::from_ref(option));
         let label = choices.first().map(choice::label).unwrap_or_default();
-        show_line(&format!("{number}  {effect} {BAR}{label}"));
-    }
+        format!("{effect} {BAR}{label}")
+    };
+    interrupt.options.iter().map(label).collect()
 }
 
-/// Shows what a field of a form is for, and its choices.
+/// The choices of a field.
+pub(super) fn choice_labels(field: &Field) -> Vec<String> {
+    field.choices().iter().map(|choice| format!("{BAR}{}", choice::label(choice))).collect()
+}
+
+/// Shows what a field of a form is for, and what it takes.
 pub(super) fn show_field(field: &Field) {
     quote(&field.title);
     quote(field.description.as_deref().unwrap_or_default());
-    for (number, choice) in (1..).zip(field.choices()) {
-        show_line(&format!("{number}  {BAR}{}", choice::label(choice)));
+    if let Some(about) = field.about() {
+        print::note(&style::dim(&about));
     }
 }
 
@@ -90,7 +108,7 @@ fn show_line(line: &str) {
 }
 
 /// The rows of a line in so many columns.
-fn fold(line: &str, columns: usize) -> Vec<String> {
+pub(super) fn fold(line: &str, columns: usize) -> Vec<String> {
     let (mut rows, mut width) = (vec![String::new()], 0);
     for char in line.chars() {
         let wide = char.width().unwrap_or(0);

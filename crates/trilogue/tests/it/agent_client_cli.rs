@@ -156,7 +156,7 @@ fn a_permission_shows_what_it_is_for() {
 
     let mut screen = Screen::start(server.command(&["run", "plain", evil]));
     screen.wait_for("kind: edit");
-    screen.wait_for("choose by number or name, or later: ");
+    screen.wait_for("choose: ");
     assert!(!screen.seen().contains("a\u{202e}b"), "{}", screen.seen());
     // The effect of an option is ours to say; its name is the agent's.
     assert!(screen.seen().contains("rejects this call | "), "{}", screen.seen());

@@ -8,7 +8,7 @@ use crate::cli_protocols::MAIL;
 use crate::harness::{Home, Server, demo, until};
 use crate::terminal::{DECISION, REASON, Screen};
 
-const CHOOSE: &str = "choose by number or name, or later: ";
+const CHOOSE: &str = "choose: ";
 
 /// The questions that are open.
 fn open(server: &Server) -> usize {
@@ -69,14 +69,42 @@ fn keys_that_were_pressed_before_a_permission_choose_nothing() {
     screen.press("\u{1b}[B\r\u{1b}OB\r1\r\ry\r");
     screen.wait_for(CHOOSE);
     assert_eq!(open(&server), 1, "{}", screen.seen());
-    // Keys without a meaning, and Enter alone, choose nothing either.
-    screen.press("\u{1b}[B\r");
-    screen.wait_for("type a number from 1 to");
-    screen.answer(CHOOSE, "y\r");
+    // Keys without a meaning, Enter alone, and letters that mean nothing choose nothing either.
+    screen.press("\u{1b}[3~\r");
+    screen.wait_for("choose first: with the arrows, first letters or a number from 1 to");
+    screen.answer(CHOOSE, "zz\r");
     screen.wait_for("type a number from 1 to");
     assert_eq!(open(&server), 1, "{}", screen.seen());
     screen.answer(CHOOSE, "3\r");
     assert!(screen.end_well().contains("permission: no"));
+}
+
+#[test]
+fn a_permission_is_chosen_with_arrows_letters_and_yes_or_no() {
+    let home = Home::new();
+    let server = serve(&home);
+    let choose = |keys: &[&str], columns| {
+        let arguments = ["run", "plain", "permission:edit:/tmp/a"];
+        let mut screen = Screen::of_columns(server.command(&arguments), columns);
+        screen.wait_for(CHOOSE);
+        keys.iter().for_each(|keys| screen.press(keys));
+        screen.end_well()
+    };
+    for columns in [80, 120] {
+        let seen = choose(&["\u{1b}[B", "\u{1b}[B\r"], columns);
+        assert!(seen.contains("permission: once"), "{seen}");
+        assert!(seen.contains("› 2  allows this call | "), "the mark is seen: {seen}");
+    }
+    assert!(choose(&["y\r"], 80).contains("permission: once"));
+    assert!(choose(&["n\r"], 80).contains("permission: no"));
+    // Up from nothing is the last entry, which leaves it open; one further up is the last option.
+    assert!(choose(&["\u{1b}OA\u{1b}[A\r"], 80).contains("permission: no"));
+    // A terminal without control sequences gets none, and takes lines.
+    let command = server.command(&["run", "plain", "permission:edit:/tmp/a"]);
+    let mut screen = Screen::on(command, "dumb");
+    screen.answer(CHOOSE, "y\r");
+    let seen = screen.end_well();
+    assert!(seen.contains("permission: once") && !seen.contains("\u{1b}[J"), "{seen}");
 }
 
 #[test]
@@ -130,7 +158,8 @@ fn a_question_can_be_left_for_later() {
         assert_eq!(code, Some(3), "{seen}");
         let open = server.run(&["inbox", "-q"]).expect(0).out;
         let interrupt = open.trim();
-        assert!(seen.contains(&format!("trilogue approve {interrupt}")), "{seen}");
+        let short = &interrupt[24..32];
+        assert!(seen.contains(&format!("trilogue approve {short}`")), "{seen}");
         let mut screen = Screen::start(server.command(&["approve", interrupt]));
         screen.answer(DECISION, keys);
         let (code, seen) = screen.end();

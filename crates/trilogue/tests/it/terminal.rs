@@ -11,6 +11,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::approval::waiting;
+use crate::cli_protocols::MAIL;
 use crate::harness::{demo, until};
 
 /// Where a person types the decision about a mail, and the reason of it.
@@ -226,6 +227,24 @@ fn a_conversation_goes_line_by_line() {
     until(|| (screen.display().matches("first words").count() == 2).then_some(()));
     screen.press("/quit\r");
     screen.end_well();
+}
+
+#[test]
+fn ctrl_c_asks_the_agent_to_stop_then_leaves_and_is_never_ignored() {
+    let (_home, server) = demo();
+    let mut screen = Screen::start(server.command(&["chat", "mailcomposer"]));
+    screen.wait_for("/help shows what you can type");
+    screen.answer("> ", "/help\r");
+    screen.wait_for("Ctrl-C   ask the agent to stop");
+    screen.answer("> ", &format!("{MAIL}\r"));
+    // In a question the key cancels the run; the conversation goes on.
+    screen.answer(DECISION, "\u{3}");
+    screen.wait_for("cancelling the run");
+    screen.wait_for("> ");
+    // Nothing runs: it leaves, also after a run.
+    screen.signal(Signal::INT);
+    let (code, seen) = screen.end();
+    assert_eq!(code, Some(130), "{seen}");
 }
 
 #[test]
