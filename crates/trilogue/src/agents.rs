@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use trilogue_backends::child::Children;
+use trilogue_backends::child::{ChildUsage, Children};
 use trilogue_backends::{NativeAgent, builtin};
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, AgentName, Code, Error, Json};
@@ -17,6 +17,7 @@ use trilogue_gateway::{AgentProcesses, Scheme};
 use trilogue_mapping::{communication, connect};
 use trilogue_runtime::Backend;
 use trilogue_sdk::Agent;
+use trilogue_wire::native::AgentProcess;
 
 use crate::config::{self, AgentKind, AllAgents, Mount, Protocol};
 use crate::descriptor::Descriptors;
@@ -43,6 +44,16 @@ impl AgentProcesses for HostedProcesses {
 
     fn counts(&self) -> (usize, usize) {
         (self.0.count(), self.0.idle_count())
+    }
+
+    fn list(&self) -> Vec<AgentProcess> {
+        let process = |ChildUsage { name, pid, memory_bytes, is_idle }| AgentProcess {
+            agent: name,
+            pid,
+            memory_bytes,
+            idle: is_idle,
+        };
+        self.0.usage().into_iter().map(process).collect()
     }
 }
 

@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::command::{
     agents, approve, backup, cancel, chat, completions, connect, demo, doctor, fidelity, inbox,
-    logs, restore, run, runs, serve, status, stop, tail, threads, token, user_server, webhooks,
-    wrap,
+    logs, restore, run, runs, serve, status, stop, tail, threads, token, top, user_server,
+    webhooks, wrap,
 };
 use crate::globals::Globals;
 
@@ -58,6 +58,8 @@ pub(crate) enum CliCommand {
     Inbox(inbox::InboxCommand),
     /// Answer a run's question.
     Approve(approve::Approve),
+    /// Watch questions, runs, threads and agents' processes on one live screen.
+    Top(top::Top),
     /// Create, list or revoke tokens.
     Token(token::Token),
     /// Receive callbacks, or list and retry those that a server could not deliver.

@@ -101,6 +101,7 @@ async fn dispatch(arguments: &Arguments) -> Result {
         CliCommand::Cancel(cancel) => cancel.execute(globals).await,
         CliCommand::Inbox(inbox) => inbox.execute(globals).await,
         CliCommand::Approve(approve) => approve.execute(globals).await,
+        CliCommand::Top(top) => top.execute(globals).await,
         CliCommand::Token(token) => token.execute(globals).await,
         CliCommand::Webhooks(webhooks) => webhooks.execute(globals).await,
         CliCommand::Status(status) => status.execute(globals).await,

@@ -24,6 +24,18 @@ pub struct Budget {
     pub max_memory_bytes: u64,
 }
 
+/// What a child uses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChildUsage {
+    /// The name of its agent.
+    pub name: String,
+    pub pid: u32,
+    /// The memory of the child and what it started, in bytes.
+    pub memory_bytes: u64,
+    /// Whether nobody uses it.
+    pub is_idle: bool,
+}
+
 /// A child that can be stopped while nobody uses it.
 pub(crate) trait IdleChild: Send + Sync {
     fn child(&self) -> &Child;
@@ -53,6 +65,31 @@ impl Children {
     #[must_use]
     pub fn idle_count(&self) -> usize {
         self.idle_children().iter().filter(|child| child.idle_since().is_some()).count()
+    }
+
+    /// What each child uses, by name and process id. It reads files of the system.
+    #[must_use]
+    pub fn usage(&self) -> Vec<ChildUsage> {
+        let all = self.all();
+        if all.is_empty() {
+            return Vec::new();
+        }
+        let idle = self.idle_children();
+        let idle = idle.iter().filter(|child| child.idle_since().is_some());
+        let idle: HashSet<_> = idle.map(|child| child.child().instance()).collect();
+        let census = Census::take();
+        let usage = all.iter().filter_map(|child| {
+            let pid = child.pid()?;
+            Some(ChildUsage {
+                name: child.name().to_owned(),
+                pid,
+                memory_bytes: census.resident_bytes(&HashSet::from([pid])),
+                is_idle: idle.contains(&child.instance()),
+            })
+        });
+        let mut usage: Vec<_> = usage.collect();
+        usage.sort_by(|one, two| (&one.name, one.pid).cmp(&(&two.name, two.pid)));
+        usage
     }
 
     /// Lets a child make room for others while it is idle.

@@ -42,8 +42,8 @@ use trilogue_domain::error::{Code, Error, Result};
 use uuid::Uuid;
 
 pub(crate) use breaker::Breaker;
-pub use budget::Budget;
 pub(crate) use budget::IdleChild;
+pub use budget::{Budget, ChildUsage};
 pub use environment::{INHERITED, SERVER_PREFIX, inherited};
 pub(crate) use exit::{EXIT_GRACE, STDERR_TAIL_BYTES, how_it_exited, stderr_tail};
 pub use process::{Child, ChildExit};

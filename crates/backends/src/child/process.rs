@@ -31,6 +31,8 @@ pub struct Child(Arc<ChildState>);
 #[derive(Debug)]
 struct ChildState {
     instance: Uuid,
+    /// The name of its agent.
+    name: String,
     pid: u32,
     env: Vec<(String, String)>,
     stderr: Stderr,
@@ -88,6 +90,7 @@ pub(super) fn spawn(
     let identity = Identity::of(pid);
     let child = Child(Arc::new(ChildState {
         instance,
+        name: program.name.to_owned(),
         pid,
         stderr: Stderr::new(environment::secrets(&env)),
         env,
@@ -119,6 +122,12 @@ impl Child {
     #[must_use]
     pub fn instance(&self) -> Uuid {
         self.0.instance
+    }
+
+    /// The name of its agent.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
     }
 
     #[must_use]

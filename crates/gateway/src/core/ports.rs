@@ -7,6 +7,7 @@ use std::sync::Arc;
 use trilogue_domain::port::Clock;
 use trilogue_runtime::Runtime;
 use trilogue_store::{Admin, Configurations, Queue, Read, Tokens};
+use trilogue_wire::native::AgentProcess;
 
 /// What the gateway needs of the rest of the server.
 #[derive(Clone, Debug)]
@@ -27,7 +28,7 @@ pub struct Ports {
 
 /// The processes of the agents that this server hosts. They run as its user, and would answer their own questions in the user's name.
 ///
-/// The first two block: they read files of the system.
+/// All but the counts block: they read files of the system.
 pub trait AgentProcesses: fmt::Debug + Send + Sync {
     /// Whether a process is one of them, or may have been.
     fn has_process(&self, pid: u32) -> bool;
@@ -35,6 +36,8 @@ pub trait AgentProcesses: fmt::Debug + Send + Sync {
     fn has_peer(&self, peer: SocketAddr, server: SocketAddr) -> bool;
     /// How many there are, and how many of them no run uses.
     fn counts(&self) -> (usize, usize);
+    /// What each of them uses.
+    fn list(&self) -> Vec<AgentProcess>;
 }
 
 /// A server without hosted agents.
@@ -49,5 +52,9 @@ impl AgentProcesses for () {
 
     fn counts(&self) -> (usize, usize) {
         (0, 0)
+    }
+
+    fn list(&self) -> Vec<AgentProcess> {
+        Vec::new()
     }
 }

@@ -22,6 +22,7 @@ pub(crate) mod stop;
 pub(crate) mod tail;
 pub(crate) mod threads;
 pub(crate) mod token;
+pub(crate) mod top;
 pub(crate) mod user_server;
 pub(crate) mod webhooks;
 pub(crate) mod wrap;

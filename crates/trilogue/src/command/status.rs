@@ -130,7 +130,7 @@ fn client(client: &ConnectedClient) -> String {
     format!("{name}{version} with {}{cwd}", safe::line(&client.agent))
 }
 
-fn counted(count: u64, noun: &str) -> String {
+pub(super) fn counted(count: u64, noun: &str) -> String {
     let plural = match (count, noun.ends_with('s')) {
         (1, _) => "",
         (_, true) => "es",

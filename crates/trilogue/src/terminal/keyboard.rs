@@ -114,6 +114,14 @@ impl Keyboard {
         }
     }
 
+    /// The next key, if one comes in so many tenths of a second.
+    pub(super) fn next_within(&mut self, tenths: u8) -> io::Result<Option<KeyPress>> {
+        if self.unread.is_empty() && !self.read(Wait::Tenths(tenths))? {
+            return Ok(None);
+        }
+        self.next().map(Some)
+    }
+
     /// Waits for the next key.
     pub(super) fn next(&mut self) -> io::Result<KeyPress> {
         let Some(byte) = self.byte(Wait::ForKey)? else { return Ok(KeyPress::End) };

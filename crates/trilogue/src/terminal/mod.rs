@@ -18,6 +18,7 @@ pub(crate) mod question;
 pub(crate) mod render;
 pub(crate) mod rows;
 pub(crate) mod save;
+pub(crate) mod screen;
 pub(crate) mod style;
 pub(crate) mod table;
 

@@ -84,9 +84,7 @@ pub(crate) fn cell_pixels() -> Option<u32> {
 
 /// How many rows the terminal on standard output has.
 pub(crate) fn height() -> usize {
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
-    let rows = size.map(|size| usize::from(size.ws_row)).filter(|rows| *rows > 0);
-    rows.unwrap_or(DEFAULT_ROWS)
+    size_of(io::stdout()).1.unwrap_or(DEFAULT_ROWS)
 }
 
 /// Whether rows can be drawn again: standard output and standard error are a terminal that knows control sequences.
@@ -94,6 +92,14 @@ pub(crate) fn can_redraw() -> bool {
     is_terminal()
         && io::stderr().is_terminal()
         && std::env::var_os("TERM").is_some_and(|name| name != "dumb")
+}
+
+/// Text without its styles where the terminal on standard error gets none.
+pub(crate) fn styled(text: &str) -> String {
+    match anstream::AutoStream::choice(&io::stderr()) {
+        anstream::ColorChoice::Never => anstream::adapter::strip_str(text).to_string(),
+        _ => text.to_owned(),
+    }
 }
 
 /// How many columns the terminal on standard error has; `None` where there is none or it does not say.

@@ -51,6 +51,7 @@ mod tables;
 mod tearing_transport;
 mod terminal;
 mod titles;
+mod top;
 mod user_server;
 mod webhooks;
 mod wrap;

@@ -44,6 +44,6 @@ pub use problem::Problem;
 pub use run::{
     Outcome, ParentRun, Run, RunCreate, RunError, RunMode, RunStatus, Strategy, WhenWaiting,
 };
-pub use status::{AgentState, ConnectedClient, RuntimeState, Status, StoreState};
+pub use status::{AgentProcess, AgentState, ConnectedClient, RuntimeState, Status, StoreState};
 pub use thread::{Thread, ThreadCopy, ThreadCreate, ThreadPatch};
 pub use token::{RightName, Token, TokenCreate, TokenCreated};

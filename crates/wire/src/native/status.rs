@@ -85,6 +85,22 @@ pub struct AgentState {
     pub processes: u64,
     /// Those that no run uses.
     pub idle: u64,
+    /// What each of them uses.
+    #[serde(default)]
+    pub list: Vec<AgentProcess>,
+}
+
+/// A process of a hosted agent.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct AgentProcess {
+    /// The name of its agent.
+    pub agent: String,
+    /// Its process id.
+    pub pid: u32,
+    /// The memory of the process and what it started, in bytes; zero where the system does not say.
+    pub memory_bytes: u64,
+    /// Whether no run uses it.
+    pub idle: bool,
 }
 
 /// The runtime in numbers.

@@ -1,6 +1,6 @@
 //! Health, status, metrics, the table of fidelity and the document.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
@@ -141,8 +141,12 @@ impl State {
     pub(crate) async fn status(&self) -> Result<Status> {
         let (stats, runtime) = (self.admin.stats().await?, self.runtime.status());
         let (processes, idle) = self.agent_processes.counts();
+        let agent_processes = Arc::clone(&self.agent_processes);
+        // A panic in there is a bug that must not hide the rest of the status.
+        let list = tokio::task::spawn_blocking(move || agent_processes.list()).await;
+        let list = list.unwrap_or_default();
         Ok(Status {
-            agents: AgentState { processes: processes as u64, idle: idle as u64 },
+            agents: AgentState { processes: processes as u64, idle: idle as u64, list },
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: self.lifecycle.started_at.to_string(),
             durability: self.admin.durability().to_owned(),
