@@ -135,6 +135,13 @@ impl Runtime {
         self.registry().get(name)?.availability()
     }
 
+    /// Whether an agent's sessions work in the folder that their client names.
+    #[must_use]
+    pub fn takes_folder(&self, name: &AgentName) -> bool {
+        let agent = self.registry().get(name);
+        agent.and_then(|agent| agent.sessions()).is_some_and(|sessions| sessions.takes_folder())
+    }
+
     /// All agents, listed or not, in the order in which they were given to the server.
     #[must_use]
     pub fn registered(&self) -> Vec<&AgentCard> {

@@ -31,6 +31,11 @@ const LOOKED_THROUGH_EVENTS: u64 = 1_024;
 pub trait Sessions: Send + Sync + fmt::Debug {
     fn dialect(&self) -> (&str, u32);
 
+    /// Whether sessions work in the folder that their client or their run names.
+    fn takes_folder(&self) -> bool {
+        false
+    }
+
     /// The agent's answer to such a client's first request, as it came. A remembered one needs no process; else the agent is started where none runs for such clients.
     ///
     /// During a call of `caller`, here and below, the agent's requests about that call go to `caller`.

@@ -10,7 +10,7 @@ use trilogue_wire::native::local::{Wish, WrapCommand};
 use crate::command::connect::ProxyArguments;
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
-use crate::remote::RemoteServer;
+use crate::remote::{RemoteServer, ServerProtocol};
 use crate::terminal::{print, safe};
 
 /// The command of an agent, and where it works.
@@ -27,6 +27,52 @@ pub(crate) struct AdHocArguments {
     program: Vec<String>,
 }
 
+/// An agent at the server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct NamedAgent {
+    pub(crate) name: String,
+    /// Whether it was given by a command, so that it works in the command's folder.
+    is_ad_hoc: bool,
+}
+
+// === impl NamedAgent ===
+
+impl NamedAgent {
+    fn of_server(name: &str) -> Self {
+        Self { name: name.to_owned(), is_ad_hoc: false }
+    }
+
+    /// The folder that a run names: the one that was asked for, or for a new thread on this machine the current one, if the agent takes it.
+    pub(crate) async fn folder(
+        &self,
+        arguments: &AdHocArguments,
+        server: &RemoteServer,
+        protocol: ServerProtocol,
+        is_new_thread: bool,
+    ) -> Result<Option<String>> {
+        let is_wanted = arguments.cwd.is_some();
+        if self.is_ad_hoc || !(is_wanted || (is_new_thread && server.is_local())) {
+            return Ok(None);
+        }
+        let is_native = matches!(protocol, ServerProtocol::Auto | ServerProtocol::Native);
+        if !is_native {
+            return if is_wanted { arguments.folder().map(Some) } else { Ok(None) };
+        }
+        let agent = server.native().agent(&self.name).await?;
+        match (agent.takes_folder, is_wanted) {
+            (true, _) => arguments.folder().map(Some),
+            (false, false) => Ok(None),
+            (false, true) => {
+                let name = safe::visible(&self.name);
+                Err(CliError::usage(format!(
+                    "--cwd: the agent '{name}' does not work in a folder of its caller"
+                ))
+                .hint("leave --cwd out, or remove `cwd` from the agent's settings"))
+            }
+        }
+    }
+}
+
 // === impl AdHocArguments ===
 
 impl AdHocArguments {
@@ -35,21 +81,22 @@ impl AdHocArguments {
     }
 
     /// The agent's name at the server. A command becomes an agent of this user's server, and so does a known agent that the server does not have.
-    pub(crate) async fn agent(&self, named: Option<&str>, globals: &Globals) -> Result<String> {
+    pub(crate) async fn agent(&self, named: Option<&str>, globals: &Globals) -> Result<NamedAgent> {
         let command = match (self.words()?, named) {
             (Some(words), _) => wrap_command(words, self.folder()?),
             (None, None) => return Err(missing_agent()),
             (None, Some(name)) => {
                 let known = known_agents::find(name);
                 let known = known.filter(|_| globals.another_server().is_none());
-                let Some(known) = known else { return Ok(name.to_owned()) };
+                let Some(known) = known else { return Ok(NamedAgent::of_server(name)) };
                 if is_served(name, globals).await? {
-                    return Ok(name.to_owned());
+                    return Ok(NamedAgent::of_server(name));
                 }
                 known_command(name, known, self.folder()?)?
             }
         };
-        ProxyArguments::default().register(Wish::Wrap(command), globals).await
+        let name = ProxyArguments::default().register(Wish::Wrap(command), globals).await?;
+        Ok(NamedAgent { name, is_ad_hoc: true })
     }
 
     /// The arguments that name the same agent again.
@@ -103,7 +150,7 @@ fn missing_agent() -> CliError {
 }
 
 /// Whether the running server has an agent of this name. A server that cannot be reached has none.
-async fn is_served(name: &str, globals: &Globals) -> Result<bool> {
+pub(crate) async fn is_served(name: &str, globals: &Globals) -> Result<bool> {
     // Whoever else listens at the default address does not count.
     if !globals.has_server() {
         return Ok(false);
@@ -135,6 +182,7 @@ pub(crate) fn known_command(name: &str, known: &KnownAgent, cwd: String) -> Resu
         command.start_timeout_ms = u64::try_from(FETCH_LIMIT.as_millis()).ok();
     }
     command.command = start.words;
+    command.mode.clone_from(&known.mode);
     command.known = Some(name.to_owned());
     known.add_env(&mut command.env);
     command.auth_method = known.key_method(&command.env).map(str::to_owned);

@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::command::{
     agents, approve, backup, cancel, chat, completions, connect, demo, doctor, fidelity, inbox,
-    logs, restore, run, runs, serve, status, stop, tail, threads, token, top, user_server,
+    logs, new, restore, run, runs, serve, status, stop, tail, threads, token, top, user_server,
     webhooks, wrap,
 };
 use crate::globals::Globals;
@@ -46,6 +46,8 @@ pub(crate) enum CliCommand {
     Chat(chat::Chat),
     /// List the agents, those known by name, or add one.
     Agents(agents::AgentsCommand),
+    /// Write a new agent from a template. Needs no server.
+    New(new::New),
     /// List, show, export, copy or erase threads.
     Threads(threads::Threads),
     /// List or show runs.

@@ -13,6 +13,7 @@ mod port_owner;
 mod probe;
 mod receiver;
 mod remote;
+mod run_settings;
 mod server_command;
 mod short_id;
 mod terminal;
@@ -95,6 +96,7 @@ async fn dispatch(arguments: &Arguments) -> Result {
         CliCommand::Run(run) => run.execute(globals).await,
         CliCommand::Chat(chat) => chat.execute(globals).await,
         CliCommand::Agents(agents) => agents.execute(globals).await,
+        CliCommand::New(new) => new.execute(globals),
         CliCommand::Threads(threads) => threads.execute(globals).await,
         CliCommand::Runs(runs) => runs.execute(globals).await,
         CliCommand::Tail(tail) => tail.execute(globals).await,

@@ -7,7 +7,7 @@ use trilogue_domain::port::{Clock, SystemClock};
 use trilogue_domain::{AgentCard, AgentName, Answer, Code, Error, Failure, Interrupt, Json};
 use trilogue_mapping::agent_client::{filled_in, learned_card};
 use trilogue_mapping::shape;
-use trilogue_runtime::{Backend, Ending, Input, Rewind, RunContext, Sessions, Turn};
+use trilogue_runtime::{Availability, Backend, Ending, Input, Rewind, RunContext, Sessions, Turn};
 
 use super::launch::{Launch, OnRewind};
 use super::opening::SessionOpener;
@@ -95,6 +95,14 @@ impl Backend for AgentClient {
 
     fn is_listed(&self) -> bool {
         self.0.is_configured || self.has_started()
+    }
+
+    fn availability(&self) -> Option<Availability> {
+        let needs_sign_in = self.opener().authentication.needs_sign_in();
+        needs_sign_in.then(|| {
+            let name = &self.0.card.name;
+            Availability::unavailable(format!("sign in with `trilogue agents login {name}`"))
+        })
     }
 
     fn rewind(&self) -> Rewind {

@@ -8,7 +8,7 @@ use trilogue_domain::{Failure, Json};
 use trilogue_mapping::agent_client::failure_of;
 use trilogue_runtime::CallError;
 use trilogue_sdk::agent_client::peer::CallFailure;
-use trilogue_wire::agent_client::splice;
+use trilogue_wire::agent_client::{AuthMethod, splice};
 use trilogue_wire::jsonrpc::{Code as RpcCode, ErrorObject};
 
 use super::diagnosis::Diagnosis;
@@ -20,6 +20,8 @@ pub(super) enum AgentFailure {
     Refused(ErrorObject),
     /// The agent does not have a method that every agent has.
     MissingMethod(Box<MissingMethod>),
+    /// A person has to sign in before the agent opens a session.
+    SignInNeeded(Box<SignInNeeded>),
     /// The agent's process has exited: how, and the end of its standard error.
     Exited(String),
     /// The agent could not be started, did not answer in time, or was not called at all.
@@ -37,9 +39,30 @@ pub(super) struct MissingMethod {
     error: ErrorObject,
 }
 
+/// What a person can do before an agent opens a session.
+#[derive(Clone, Debug)]
+pub(super) struct SignInNeeded {
+    agent: Arc<str>,
+    /// The ids of the agent's methods.
+    methods: Vec<String>,
+    error: ErrorObject,
+}
+
 // === impl AgentFailure ===
 
 impl AgentFailure {
+    /// Says how to sign in, where the agent wants that.
+    pub(super) fn with_sign_in(self, agent: &Arc<str>, methods: &[AuthMethod]) -> Self {
+        match self {
+            Self::Refused(error) if error.code == RpcCode::AUTH_REQUIRED => {
+                let methods = methods.iter().filter_map(AuthMethod::id).map(str::to_owned);
+                let (agent, methods) = (Arc::clone(agent), methods.collect());
+                Self::SignInNeeded(Box::new(SignInNeeded { agent, methods, error }))
+            }
+            other => other,
+        }
+    }
+
     pub(super) fn local(code: Code, message: impl Into<String>) -> Self {
         Self::Local(Error::new(code, message.into()))
     }
@@ -64,7 +87,9 @@ impl AgentFailure {
     pub(super) fn is_refusal(&self) -> bool {
         match self {
             Self::Diagnosed(diagnosed) => diagnosed.0.is_refusal(),
-            failure => matches!(failure, Self::Refused(_) | Self::MissingMethod(_)),
+            failure => {
+                matches!(failure, Self::Refused(_) | Self::MissingMethod(_) | Self::SignInNeeded(_))
+            }
         }
     }
 
@@ -72,6 +97,7 @@ impl AgentFailure {
         match self {
             Self::Diagnosed(diagnosed) => diagnosed.0.is_authentication_required(),
             Self::Refused(error) => error.code == RpcCode::AUTH_REQUIRED,
+            Self::SignInNeeded(_) => true,
             _ => false,
         }
     }
@@ -101,6 +127,7 @@ impl AgentFailure {
         match self {
             Self::Refused(error) => error.to_string(),
             Self::MissingMethod(missing) => missing.to_string(),
+            Self::SignInNeeded(needed) => needed.to_string(),
             Self::Exited(how) => how.clone(),
             Self::Local(error) | Self::Incompatible(error) => error.message().to_owned(),
             Self::Diagnosed(diagnosed) => diagnosed.0.text(),
@@ -121,6 +148,15 @@ impl AgentFailure {
                 let hinted = hinted.and_then(|data| with_hint(data.as_str(), NOT_AN_AGENT_HINT));
                 let data = hinted.or(failure.data);
                 Failure { message: missing.to_string(), data, ..failure }.bounded()
+            }
+            Self::SignInNeeded(needed) => {
+                let data = needed.error.data.as_ref().and_then(domain_json);
+                let error = &needed.error;
+                let failure = failure_of(error.code.0, &error.message, data.as_ref());
+                let hinted = failure.data.as_ref();
+                let hinted = hinted.and_then(|data| with_hint(data.as_str(), &needed.hint()));
+                let data = hinted.or(failure.data);
+                Failure { message: needed.to_string(), data, ..failure }.bounded()
             }
             Self::Exited(how) => Failure::of(Code::AgentLost, &how),
             Self::Local(error) => local_failure(&error),
@@ -154,6 +190,12 @@ impl AgentFailure {
             Self::Refused(error) => {
                 let data = error.data.as_ref().and_then(domain_json);
                 CallError { data, ..CallError::new(error.code.0, error.message) }
+            }
+            Self::SignInNeeded(needed) => {
+                let data = needed.error.data.as_ref().and_then(domain_json);
+                let data = data.as_ref().map_or("{}", |data| data.as_str());
+                let data = with_hint(data, &needed.hint());
+                CallError { data, ..CallError::new(needed.error.code.0, needed.to_string()) }
             }
             Self::Exited(how) => {
                 let data = serde_json::json!({ "code": Code::AgentLost.as_str() });
@@ -196,6 +238,26 @@ impl From<CallFailure> for AgentFailure {
                 Self::local(Code::PeerUnavailable, format!("the agent broke its protocol: {other}"))
             }
         }
+    }
+}
+
+// === impl SignInNeeded ===
+
+impl SignInNeeded {
+    fn hint(&self) -> String {
+        let Self { agent, methods, .. } = self;
+        let command = format!("sign in with `trilogue agents login {agent}`");
+        match methods.is_empty() {
+            true => format!("{command}, or with the agent's own program"),
+            false => format!("{command}; the agent's methods: {}", methods.join(", ")),
+        }
+    }
+}
+
+impl fmt::Display for SignInNeeded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { agent, error, .. } = self;
+        write!(f, "the agent '{agent}' wants you to sign in: {}", error.message)
     }
 }
 

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use trilogue_mapping::agent_client::Citations;
 
 use crate::child::{InvalidSetting, check_program};
@@ -48,6 +49,19 @@ pub struct Launch {
     pub client_meta: ClientMeta,
     /// How it gets the citations of prompts.
     pub citations: PromptCitations,
+    /// How its sessions are set when they are opened.
+    pub session: SessionDefaults,
+    /// The servers of the Model Context Protocol that its sessions get beside those of their clients, as the protocol writes them.
+    pub mcp_servers: Vec<Value>,
+}
+
+/// The mode and the options that sessions begin with.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SessionDefaults {
+    /// The first of these that the agent offers, each by its id or name. Empty: the agent's own.
+    pub mode: Vec<String>,
+    /// Values of options, each by the option's id or name.
+    pub options: Vec<(String, Value)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -129,6 +143,8 @@ impl Launch {
             send_message_id: true,
             client_meta: ClientMeta::Pass,
             citations: PromptCitations::Text,
+            session: SessionDefaults::default(),
+            mcp_servers: Vec::new(),
         }
     }
 

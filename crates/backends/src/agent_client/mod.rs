@@ -21,5 +21,7 @@ mod sessions;
 mod turns;
 
 pub use agent::AgentClient;
-pub use launch::{ClientMeta, ClientTools, Launch, OnRewind, Processes, PromptCitations};
+pub use launch::{
+    ClientMeta, ClientTools, Launch, OnRewind, Processes, PromptCitations, SessionDefaults,
+};
 pub use trilogue_mapping::agent_client::card;

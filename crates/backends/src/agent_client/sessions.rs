@@ -32,6 +32,10 @@ impl Sessions for AgentClient {
         (DIALECT, VERSION)
     }
 
+    fn takes_folder(&self) -> bool {
+        self.opener().launch().folders.is_none()
+    }
+
     async fn meet(&self, client: &Arc<dyn Client>) -> Result<Json, CallError> {
         let opener = self.opener();
         let profile = Profile::of(&opener.launch(), Some(client.profile()));

@@ -8,6 +8,7 @@
 
 mod path;
 mod rule;
+mod run_rules;
 
 use std::path::Path;
 
@@ -21,6 +22,7 @@ use trilogue_domain::{
 
 use path::CallPaths;
 pub use rule::{InvalidRule, Rule, RuleText};
+pub use run_rules::RULES_MEMBER;
 
 pub const MAX_RULES: usize = 256;
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use trilogue_backends::AgentClient;
-use trilogue_backends::agent_client::{self, Launch};
+use trilogue_backends::agent_client::{self, Launch, SessionDefaults};
 use trilogue_backends::child::{Children, InvalidSetting};
 use trilogue_backends::permission::{Rule, RuleText, Rules};
 use trilogue_backends::workspace::{CwdTemplate, Files, Folders, Grants};
@@ -102,6 +102,12 @@ fn launch(name: &AgentName, agent: &config::Agent) -> Result<Launch> {
         send_message_id: agent.send_message_id,
         client_meta: agent.client_meta,
         citations: agent.citations,
+        session: session_defaults(agent),
+        mcp_servers: agent
+            .mcp_servers
+            .iter()
+            .map(|(server, settings)| settings.to_json(name, server))
+            .collect::<Result<_>>()?,
         ..Launch::of(agent.command.0.iter().cloned())
     };
     launch.check().map_err(|InvalidSetting { key, why, hint }| {
@@ -109,6 +115,12 @@ fn launch(name: &AgentName, agent: &config::Agent) -> Result<Launch> {
         Error::new(Code::InvalidRequest, message).hint(hint)
     })?;
     Ok(launch)
+}
+
+fn session_defaults(agent: &config::Agent) -> SessionDefaults {
+    let model = agent.model.iter().map(|model| ("model".to_owned(), model.as_str().into()));
+    let options = agent.options.iter().map(|(name, value)| (name.clone(), value.clone()));
+    SessionDefaults { mode: agent.mode.0.clone(), options: model.chain(options).collect() }
 }
 
 fn folders(name: &AgentName, agent: &config::Agent) -> Result<Option<Folders>> {

@@ -2,6 +2,7 @@
 
 mod add;
 mod known;
+mod login;
 
 use clap::{Args, Subcommand};
 use trilogue_sdk::connect;
@@ -33,6 +34,7 @@ pub(crate) struct AgentsCommand {
 enum AgentsAction {
     Known(known::KnownCommand),
     Add(add::AddCommand),
+    Login(login::LoginCommand),
 }
 
 // === impl AgentsCommand ===
@@ -42,6 +44,7 @@ impl AgentsCommand {
         match &self.action {
             Some(AgentsAction::Known(known)) => return known.execute(globals),
             Some(AgentsAction::Add(add)) => return add.execute(globals),
+            Some(AgentsAction::Login(login)) => return login.execute(globals).await,
             None => {}
         }
         let server = RemoteServer::find(globals)?;

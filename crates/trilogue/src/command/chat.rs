@@ -8,8 +8,9 @@ use crate::ad_hoc::AdHocArguments;
 use crate::attach;
 use crate::conversation::{Conversation, RemoteAgent, Target, ViewArguments, with_agent};
 use crate::exit::{CliError, ExitStatus, Result};
-use crate::globals::{Globals, json};
+use crate::globals::Globals;
 use crate::remote::{RemoteServer, ServerProtocol};
+use crate::run_settings::SettingArguments;
 use crate::terminal::{ask, print, safe};
 
 const HELP: &str = "\
@@ -29,9 +30,6 @@ pub(crate) struct Chat {
     /// Continue this thread, which is created if it is missing.
     #[arg(long, value_name = "ID")]
     thread: Option<String>,
-    /// Settings of the agent.
-    #[arg(long, value_name = "JSON")]
-    config: Option<String>,
     /// Attach a file or an address to the first message. May be given several times.
     #[arg(long, value_name = "FILE|URL")]
     attach: Vec<String>,
@@ -40,6 +38,8 @@ pub(crate) struct Chat {
     protocol: ServerProtocol,
     #[command(flatten)]
     view: ViewArguments,
+    #[command(flatten)]
+    settings: SettingArguments,
     #[command(flatten)]
     ad_hoc: AdHocArguments,
 }
@@ -55,15 +55,16 @@ impl Chat {
         }
         let agent = self.ad_hoc.agent(self.agent.as_deref(), globals).await?;
         let server = RemoteServer::find(globals)?;
+        let protocol = server.protocol(globals, self.protocol).await;
+        let folder = agent.folder(&self.ad_hoc, &server, protocol, self.thread.is_none()).await?;
         let generated = || ThreadId::generate().as_str().to_owned();
         let thread = self.thread.clone().unwrap_or_else(generated);
         let target = Target {
-            agent,
-            config: self.config.as_deref().map(|text| json("--config", text)).transpose()?,
+            agent: agent.name,
+            config: self.settings.config(folder)?,
             thread: Some(thread.clone()),
             is_ephemeral: false,
         };
-        let protocol = server.protocol(globals, self.protocol).await;
         with_agent!(&server, protocol, target, |agent| self.talk(&agent, &thread, globals).await)
     }
 

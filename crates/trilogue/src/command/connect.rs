@@ -71,7 +71,7 @@ impl ProxyArguments {
         Ok(opened.agent)
     }
 
-    fn link(&self, wish: Wish, globals: &Globals) -> Result<ServerLink> {
+    pub(crate) fn link(&self, wish: Wish, globals: &Globals) -> Result<ServerLink> {
         if let Some(url) = globals.another_server() {
             let url = safe::visible(url);
             let message = format!(

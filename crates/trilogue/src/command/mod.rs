@@ -12,6 +12,7 @@ pub(crate) mod doctor;
 pub(crate) mod fidelity;
 pub(crate) mod inbox;
 pub(crate) mod logs;
+pub(crate) mod new;
 pub(crate) mod restore;
 pub(crate) mod run;
 pub(crate) mod runs;

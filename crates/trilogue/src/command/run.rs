@@ -12,6 +12,7 @@ use crate::conversation::{Conversation, RemoteAgent, Target, ViewArguments, with
 use crate::exit::{CliError, Result};
 use crate::globals::{Globals, json};
 use crate::remote::{RemoteServer, ServerProtocol};
+use crate::run_settings::SettingArguments;
 use crate::terminal::{print, safe};
 
 /// Run an agent and show its answer.
@@ -32,9 +33,6 @@ pub(crate) struct Run {
     /// Run on a new thread that is not listed.
     #[arg(long, conflicts_with = "thread")]
     ephemeral: bool,
-    /// Settings of the agent for this run.
-    #[arg(long, value_name = "JSON")]
-    config: Option<String>,
     /// Attach a file or an address to the message. May be given several times.
     #[arg(long, value_name = "FILE|URL")]
     attach: Vec<String>,
@@ -50,6 +48,8 @@ pub(crate) struct Run {
     #[command(flatten)]
     view: ViewArguments,
     #[command(flatten)]
+    settings: SettingArguments,
+    #[command(flatten)]
     ad_hoc: AdHocArguments,
 }
 
@@ -61,13 +61,14 @@ impl Run {
         let input = self.input(text)?;
         let agent = self.ad_hoc.agent(agent, globals).await?;
         let server = RemoteServer::find(globals)?;
+        let protocol = server.protocol(globals, self.protocol).await;
+        let folder = agent.folder(&self.ad_hoc, &server, protocol, self.thread.is_none()).await?;
         let target = Target {
-            agent,
-            config: self.config.as_deref().map(|text| json("--config", text)).transpose()?,
+            agent: agent.name,
+            config: self.settings.config(folder)?,
             thread: self.thread.clone(),
             is_ephemeral: self.ephemeral,
         };
-        let protocol = server.protocol(globals, self.protocol).await;
         with_agent!(&server, protocol, target, |agent| self.run(&agent, input, globals).await)
     }
 

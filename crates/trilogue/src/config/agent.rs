@@ -14,6 +14,7 @@ use trilogue_backends::permission::Verdict;
 use trilogue_backends::workspace::Files;
 
 use super::list::List;
+use super::mcp_server::McpServer;
 use super::quantity::{Size, Span};
 use super::scheme::Scheme;
 use super::token_as::TokenAs;
@@ -114,7 +115,7 @@ pub struct Agent {
     /// `agent-client` only: with `"forward"`, the agent uses the client's files and terminals in place of the server's, as far as the client has them. The client is the one that prompted last, or if there is none, the one that opened the session. This also holds for a turn that another protocol started.
     #[serde(default)]
     pub client_tools: ClientTools,
-    /// `agent-client` only: the agent's authentication method to use when it asks for one. Not set: the first method that the agent itself handles.
+    /// `agent-client` only: the agent's authentication method to use when it asks for one. Not set: the one that somebody used before, or one whose key is in a variable that the agent gets. Otherwise runs fail and say how to sign in.
     #[serde(default)]
     pub auth_method: Option<String>,
     /// `agent-client` only: whether the agent's questions wait forever. Otherwise `runtime.interrupt_deadline` applies while nobody who can answer is connected.
@@ -135,6 +136,18 @@ pub struct Agent {
     /// `agent-client` only: how the agent gets the citations of a prompt: `text` writes them as a list of sources behind the message; `meta` puts each as `trilogue.citation` into the `_meta` of its content block, for agents that read it. With `client_meta = "drop"` they are text.
     #[serde(default)]
     pub citations: PromptCitations,
+    /// `agent-client` only: the mode that sessions begin with, by its id or name. From a list, the first that the agent offers. A session fails if it offers none of them. Not set: the agent's own.
+    #[serde(default)]
+    pub mode: List<String>,
+    /// `agent-client` only: the model that sessions begin with, by its id or name.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// `agent-client` only: values of the agent's options that sessions begin with, by the option's id or name, such as `{ effort = "high" }`.
+    #[serde(default)]
+    pub options: IndexMap<String, Value>,
+    /// `agent-client` only: servers of the Model Context Protocol that every session of the agent gets, beside those of its client.
+    #[serde(default)]
+    pub mcp_servers: IndexMap<String, McpServer>,
 }
 
 /// A kind of agent.
@@ -291,6 +304,10 @@ impl Agent {
             send_message_id: true,
             client_meta: ClientMeta::default(),
             citations: PromptCitations::default(),
+            mode: List::default(),
+            model: None,
+            options: IndexMap::new(),
+            mcp_servers: IndexMap::new(),
         }
     }
 

@@ -120,6 +120,7 @@ fn launch(command: &WrapCommand) -> Result<Launch> {
         return Err(Error::new(Code::InvalidRequest, message));
     }
     let mut launch = Launch::of(command.command.iter().cloned());
+    launch.session.mode.clone_from(&command.mode);
     launch.auth_method.clone_from(&command.auth_method);
     if let Some(limit) = command.start_timeout_ms {
         launch.start_timeout = Duration::from_millis(limit).min(FETCH_LIMIT);

@@ -8,6 +8,7 @@
 
 mod agent_client_cli;
 mod agent_client_examples;
+mod agent_settings;
 mod approval;
 mod audit;
 mod calls;
@@ -49,6 +50,7 @@ mod shell;
 mod squatter;
 mod tables;
 mod tearing_transport;
+mod templates;
 mod terminal;
 mod titles;
 mod top;

@@ -36,6 +36,9 @@ record! {
         commands: Vec<AgentCommand>,
         /// Why the agent cannot be used now, where the server knows that it cannot: its own server is out of reach, or is being started.
         unavailable?: String,
+        /// Whether the member `cwd` of a run's `config` names the folder in which the agent works. It is an absolute path of the server's machine.
+        #[serde(default)]
+        takes_folder: bool,
     }
 }
 

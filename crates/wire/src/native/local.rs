@@ -76,6 +76,9 @@ pub struct WrapCommand {
     /// The authentication method to use when it asks for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth_method: Option<String>,
+    /// The mode that its sessions begin with: the first of these that it offers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mode: Vec<String>,
     /// How long it may take to start, in milliseconds, where that is longer than usual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_timeout_ms: Option<u64>,

@@ -1,6 +1,8 @@
 //! Opens the session of a thread: in its process, with authentication if the agent asks for it.
 
 mod closing;
+mod defaults;
+mod folder;
 mod params;
 mod ready;
 mod room;
@@ -26,6 +28,7 @@ use super::session::{
 use crate::child::Children;
 use crate::permission::Rules;
 
+pub(super) use folder::FOLDER_MEMBER;
 pub(super) use ready::{LostSession, ReadySession, not_opened};
 pub(super) use settings::note_choice;
 
@@ -151,10 +154,13 @@ impl SessionOpener {
         let remembered = binding.auth_method.clone();
         let (start, lease) = self.start(thread, requester, state, binding).await?;
         let (process, position) = (Arc::clone(&start.process), position_of(&start.process));
+        let launch = Arc::clone(&start.launch);
         let session = match self.begin_in(start, requester, remembered).await {
             Ok(session) => session,
             Err(failure) => return Err(process.diagnosed(failure, position).await),
         };
+        self.authentication.session_opened();
+        defaults::set_defaults(&launch.session, &session).await?;
         if is_another {
             settings::restore(thread, &session).await?;
         }
@@ -203,9 +209,12 @@ impl SessionOpener {
             }
             reopened => reopened,
         };
+        let launch = Arc::clone(&start.launch);
         drop(start);
         match reopened {
             Ok(session) => {
+                self.authentication.session_opened();
+                defaults::set_defaults(&launch.session, &session).await?;
                 settings::restore(thread, &session).await?;
                 let session = replace(thread, state, session, lease);
                 Ok(ReopenedSession { session, forgotten: None })
@@ -275,6 +284,7 @@ impl SessionOpener {
             }
         };
         let process = Arc::clone(lease.process());
+        params::check_servers(&launch, &process)?;
         let extra = wanted.and_then(params::extra_members);
         params::hide_secrets(process.child(), &params, extra.as_ref());
         let start = SessionStart {

@@ -10,6 +10,7 @@ use trilogue_wire::agent_client::{Meta, splice};
 
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::launch::{Launch, Processes};
+use crate::agent_client::process::Process;
 use crate::agent_client::session::{SessionBinding, SessionParams};
 use crate::child::Child;
 
@@ -28,7 +29,8 @@ pub(super) async fn of_session(
         }
     };
     let Some(wanted) = wanted else {
-        return Ok(SessionParams { cwd, directories: binding.directories, servers: Value::Null });
+        let servers = with_configured(launch, Value::Null);
+        return Ok(SessionParams { cwd, directories: binding.directories, servers });
     };
     // A client sends all of it each time.
     let member = |name: &str| {
@@ -36,7 +38,42 @@ pub(super) async fn of_session(
         serde_json::from_str::<Value>(raw).ok()
     };
     let directories = member("additionalDirectories").unwrap_or_default();
-    Ok(SessionParams { cwd, directories, servers: member("mcpServers").unwrap_or_default() })
+    let servers = with_configured(launch, member("mcpServers").unwrap_or_default());
+    Ok(SessionParams { cwd, directories, servers })
+}
+
+/// The client's servers, and those of the settings. If both have the same name, the client's counts.
+fn with_configured(launch: &Launch, servers: Value) -> Value {
+    if launch.mcp_servers.is_empty() {
+        return servers;
+    }
+    let mut all = match servers {
+        Value::Array(servers) => servers,
+        Value::Null => Vec::new(),
+        // The agent says what is wrong with it.
+        other => return other,
+    };
+    for server in &launch.mcp_servers {
+        if all.iter().all(|one| one["name"] != server["name"]) {
+            all.push(server.clone());
+        }
+    }
+    Value::Array(all)
+}
+
+/// Fails if the settings name a server of a kind that the agent cannot use.
+pub(super) fn check_servers(launch: &Launch, process: &Process) -> Result<(), AgentFailure> {
+    let can = process.capabilities().mcp.clone().unwrap_or_default();
+    let unusable = launch.mcp_servers.iter().find(|server| match server["type"].as_str() {
+        Some("http") => !can.http,
+        Some("sse") => !can.sse,
+        _ => false,
+    });
+    let Some(server) = unusable else { return Ok(()) };
+    let (name, agent) = (server["name"].as_str().unwrap_or_default(), process.agent());
+    let message = format!("the agent '{agent}' takes no MCP servers by address, such as '{name}'");
+    let hint = "give the server a `command` in place of its `url`, or remove it from `mcp_servers`";
+    Err(Error::new(Code::ConfigInvalid, message).hint(hint).into())
 }
 
 /// The members of a client's params beside those of [`SessionParams`]. Some agents read the names with underscores too.

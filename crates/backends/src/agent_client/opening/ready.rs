@@ -6,7 +6,7 @@ use trilogue_domain::Message;
 use trilogue_domain::error::Code;
 use trilogue_runtime::{MemoryState, RunContext};
 
-use super::{ReopenedSession, Requester, SessionOpener, session_restarted};
+use super::{ReopenedSession, Requester, SessionOpener, folder, session_restarted};
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::session::{SessionBinding, SessionLease, ThreadState};
 
@@ -70,6 +70,9 @@ impl SessionOpener {
         let MemoryState::Bound { binding, missed } = context.memory_state().await? else {
             return Ok(None);
         };
+        if folder::params_of_run(context, &state)?.is_some() {
+            return Ok(None);
+        }
         let Some(session) = state.lease(&binding.remote) else { return Ok(None) };
         drop(state);
         with_missed(context, session, missed).await.map(Some)
@@ -86,6 +89,9 @@ impl SessionOpener {
             && let Some(session) = state.session.take_if(|session| session.remote() == remote)
         {
             session.close();
+        }
+        if let Some(params) = folder::params_of_run(context, &state)? {
+            state.wanted = Some(params);
         }
         let mut before = None;
         let (reopened, missed) = match context.memory_state().await? {

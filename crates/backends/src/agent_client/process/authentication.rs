@@ -1,7 +1,9 @@
 //! How the server authenticates with an agent that asks for it.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::json;
 use trilogue_domain::lock;
@@ -15,9 +17,16 @@ use crate::agent_client::failure::AgentFailure;
 /// The most principals whose sign-ins are remembered. A logout is remembered beyond that: only an administrator creates principals.
 const MAX_SIGNED_IN: usize = 4_096;
 
+/// How long a sign-in without a person may take.
+const RUN_LIMIT: Duration = Duration::from_secs(20);
+
 /// The method that each principal used last, for all its processes of an agent.
 #[derive(Debug, Default)]
-pub(crate) struct Authentication(Mutex<HashMap<PrincipalKey, State>>);
+pub(crate) struct Authentication {
+    states: Mutex<HashMap<PrincipalKey, State>>,
+    /// Whether the agent opened no session since it asked for a sign-in that nobody has done.
+    needs_sign_in: AtomicBool,
+}
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 enum State {
@@ -32,7 +41,7 @@ enum State {
 /// When the server authenticates without asking a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AuthMode {
-    /// Always, by the configured method or else the agent's first own one.
+    /// Always, by the configured method, the one that was used before, or one whose variables are set. No method that a person has to take part in is begun.
     Always,
     /// Only by the configured method, or one that a client chose before: the client chooses for itself.
     AsChosen,
@@ -54,26 +63,58 @@ impl Authentication {
         const METHOD: &str = "authenticate";
         let state = self.state(process.principal());
         if state == State::SignedOut {
-            return Err(failure);
+            return Err(self.sign_in_needed(process, failure, mode));
         }
         let remembered = remembered.filter(|method| process.has_auth_method(method));
         let is_remembered = configured.is_none() && state == State::NotYet;
         let chosen = configured.map(str::to_owned).or_else(|| state.method(remembered));
         let method = match mode {
-            AuthMode::Always => process.auth_method(chosen.as_deref()).map(str::to_owned),
+            AuthMode::Always => chosen.or_else(|| process.auth_method_of_variables()),
             AuthMode::AsChosen => chosen,
         };
-        let Some(method) = method else { return Err(failure) };
+        let Some(method) = method else {
+            return Err(self.sign_in_needed(process, failure, mode));
+        };
         let params = json!({ "methodId": method });
-        match process.call_for(client, METHOD, &params, CLIENT_CALL_TIMEOUT).await {
+        let time_limit = match mode {
+            AuthMode::Always => RUN_LIMIT,
+            AuthMode::AsChosen => CLIENT_CALL_TIMEOUT,
+        };
+        match process.call_for(client, METHOD, &params, time_limit).await {
             Ok(_) => {}
             Err(refused) if refused.is_refusal() && is_remembered && mode == AuthMode::AsChosen => {
                 return Err(failure);
             }
-            Err(refused) => return Err(refused.for_method(process.agent(), METHOD)),
+            Err(refused) => {
+                self.needs_sign_in.store(true, Ordering::Release);
+                return Err(refused.for_method(process.agent(), METHOD));
+            }
         }
         self.signed_in(process.principal(), Some(method));
         Ok(())
+    }
+
+    fn sign_in_needed(
+        &self,
+        process: &Process,
+        failure: AgentFailure,
+        mode: AuthMode,
+    ) -> AgentFailure {
+        self.needs_sign_in.store(true, Ordering::Release);
+        match mode {
+            AuthMode::Always => failure.with_sign_in(process.agent(), process.auth_methods()),
+            // Clients of the agent's own protocol choose a method themselves.
+            AuthMode::AsChosen => failure,
+        }
+    }
+
+    /// The agent has opened a session.
+    pub(crate) fn session_opened(&self) {
+        self.needs_sign_in.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn needs_sign_in(&self) -> bool {
+        self.needs_sign_in.load(Ordering::Acquire)
     }
 
     /// The method that the principal of this process used last; `remembered` if there was none since the server started.
@@ -82,7 +123,8 @@ impl Authentication {
     }
 
     pub(crate) fn signed_in(&self, principal: &PrincipalKey, method: Option<String>) {
-        let mut states = lock(&self.0);
+        self.session_opened();
+        let mut states = lock(&self.states);
         match method {
             Some(method) if states.len() < MAX_SIGNED_IN || states.contains_key(principal) => {
                 states.insert(principal.clone(), State::SignedIn(method));
@@ -92,11 +134,11 @@ impl Authentication {
     }
 
     pub(crate) fn signed_out(&self, principal: &PrincipalKey) {
-        lock(&self.0).insert(principal.clone(), State::SignedOut);
+        lock(&self.states).insert(principal.clone(), State::SignedOut);
     }
 
     fn state(&self, principal: &PrincipalKey) -> State {
-        lock(&self.0).get(principal).cloned().unwrap_or_default()
+        lock(&self.states).get(principal).cloned().unwrap_or_default()
     }
 }
 

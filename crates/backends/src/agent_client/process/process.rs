@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 use trilogue_domain::error::Code;
@@ -27,6 +28,9 @@ use crate::child::{
     Breaker, Child, Children, EXIT_GRACE, IdleChild, Program, STDERR_TAIL_BYTES, how_it_exited,
     stderr_tail,
 };
+
+/// The kind of authentication methods whose keys are variables.
+const VARIABLES: &str = "env_var";
 
 /// How long the standard error of an agent that refused a call is read on.
 const STDERR_TIME: Duration = Duration::from_millis(50);
@@ -204,9 +208,24 @@ impl Process {
         lock(&self.threads).iter().copied().collect()
     }
 
-    /// The authentication method: `wanted`, else the first that the agent carries out by itself.
-    pub(super) fn auth_method<'a>(&'a self, wanted: Option<&'a str>) -> Option<&'a str> {
-        wanted.or_else(|| self.own_auth_methods().next())
+    /// The first authentication method that takes its key from variables, all of which the agent has.
+    pub(super) fn auth_method_of_variables(&self) -> Option<String> {
+        let env = self.child.env();
+        self.auth_methods.iter().find_map(|method| {
+            let AuthMethod::Other(other) = method else { return None };
+            let method = Some(other).filter(|other| other.kind == VARIABLES)?;
+            let method: Value = serde_json::from_str(method.json.as_str()).ok()?;
+            let mut names = method["vars"].as_array()?.iter();
+            let is_set =
+                |name: &str| env.iter().any(|(known, value)| known == name && !value.is_empty());
+            let are_set = names
+                .all(|one| one["optional"] == true || one["name"].as_str().is_some_and(is_set));
+            are_set.then(|| method["id"].as_str().map(str::to_owned))?
+        })
+    }
+
+    pub(super) fn auth_methods(&self) -> &[AuthMethod] {
+        &self.auth_methods
     }
 
     pub(super) fn has_auth_method(&self, id: &str) -> bool {

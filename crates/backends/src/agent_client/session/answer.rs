@@ -149,11 +149,12 @@ impl RequestAnswerer {
         interrupt: &Interrupt,
         context: &RunContext,
     ) -> Option<Resolution> {
-        if self.rules.is_empty() {
+        let rules = self.rules.of_run(context.config());
+        if rules.is_empty() {
             return None;
         }
         let call = subject(request);
-        let applied = self.rules.answer(&self.subject(&call), interrupt).await?;
+        let applied = rules.answer(&self.subject(&call), interrupt).await?;
         if applied.allowed && (!is_known || call.is_partial) {
             return None;
         }
@@ -182,12 +183,13 @@ impl RequestAnswerer {
         params: &str,
         context: Option<&RunContext>,
     ) -> Result<(), ErrorObject> {
-        if self.rules.is_empty() {
+        let rules = self.rules.of_run(context.and_then(RunContext::config));
+        if rules.is_empty() {
             return Ok(());
         }
         let Some(call) = subject_of_method(method, params) else { return Ok(()) };
         let refused = |why: String| Err(ErrorObject::new(Code::INVALID_PARAMS, why));
-        let judged = self.rules.judge(&self.subject(&call)).await;
+        let judged = rules.judge(&self.subject(&call)).await;
         match judged {
             Ok(Some((_, Verdict::Allow)) | None) if call.is_partial => {
                 refused(format!("{method} names more files than permission rules can look at"))

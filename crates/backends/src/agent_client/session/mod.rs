@@ -3,6 +3,7 @@
 mod actor;
 mod answer;
 mod binding;
+mod choice;
 mod lease;
 mod modes;
 mod offers;
@@ -14,6 +15,7 @@ mod threads;
 mod transcript;
 
 pub(super) use binding::{SessionBinding, SessionParams};
+pub(super) use choice::{setting, settings_of};
 pub(super) use lease::SessionLease;
 pub(super) use offers::Offers;
 pub(super) use session::Session;

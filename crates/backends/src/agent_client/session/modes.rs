@@ -77,6 +77,15 @@ impl SessionModes {
                     self.put_mode(mode);
                 }
             }
+            "session/set_model" => {
+                if let Some(model) = read(params).get("modelId").cloned() {
+                    self.change(|answer| {
+                        if let Some(known) = answer.pointer_mut("/models/currentModelId") {
+                            *known = model;
+                        }
+                    });
+                }
+            }
             "session/set_config_option" => {
                 if let Some(options) = read(result).get("configOptions").filter(|it| it.is_array())
                 {

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
+use trilogue_backends::agent_client::Launch;
 use trilogue_domain::{Json, Principal};
 use trilogue_runtime::{CallError, Client, ClientProfile};
 
@@ -53,7 +54,9 @@ async fn whoever_signs_in_is_asked_and_told_when_that_is_done() {
         let rig = Rig::new(&["--ask-at-auth", "--auth", "key", "--auth", "other"]).await;
         if with_session {
             // Neither a session that is open nor another client is asked.
-            let thread = rig.thread().await;
+            let (thread, earlier) = (rig.thread().await, caller("{}"));
+            let key = Json::parse(r#"{"methodId":"key"}"#).unwrap();
+            rig.sessions().call(None, &earlier, "authenticate", key).await.unwrap();
             rig.run(&thread, "say:x").await;
         }
         let (browser, bystander) = (Browser::new(), Browser::new());
@@ -91,7 +94,8 @@ async fn where_nobody_can_be_asked_the_question_is_given_up() {
     let result = rig.sessions().call(None, &caller("{}"), "authenticate", params).await.unwrap();
     assert_eq!(result.to_value()["_meta"]["answer"], json!({ "action": "cancel" }));
     // A run signs in for itself: there is nobody to be asked.
-    let rig = Rig::new(&["--ask-at-auth", "--auth", "key"]).await;
+    let by_key = |launch: &mut Launch| launch.auth_method = Some("key".to_owned());
+    let rig = Rig::with(&["--ask-at-auth", "--auth", "key"], by_key).await;
     let thread = rig.thread().await;
     let run = rig.run(&thread, "say:hi").await;
     assert_eq!(rig.said(&run).await, "hi");

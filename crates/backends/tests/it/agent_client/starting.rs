@@ -2,23 +2,28 @@
 
 use std::time::Duration;
 
-use trilogue_backends::agent_client::Processes;
+use trilogue_backends::agent_client::{Launch, Processes};
 use trilogue_domain::{Principal, PrincipalId, RunStatus};
 
 use super::rig::{Rig, alice, caller, caller_as, json};
 use crate::harness::failure;
 
+/// Runs sign in by this method.
+fn by_key(launch: &mut Launch) {
+    launch.auth_method = Some("key".to_owned());
+}
+
 #[tokio::test]
 async fn after_a_logout_nobody_signs_in_but_a_client() {
-    let rig = Rig::new(&["--auth", "key"]).await;
+    let rig = Rig::with(&["--auth", "key"], by_key).await;
     let first = rig.thread().await;
     assert_eq!(rig.run(&first, "say:in").await.status, RunStatus::Completed);
     let (caller, sessions) = (caller("{}"), rig.sessions());
     sessions.call(None, &caller, "logout", json("{}")).await.unwrap();
     let second = rig.thread().await;
     assert_eq!(rig.run(&second, "say:out").await.status, RunStatus::Failed);
-    let by_key = json(r#"{"methodId":"key"}"#);
-    sessions.call(None, &caller, "authenticate", by_key).await.unwrap();
+    let params = json(r#"{"methodId":"key"}"#);
+    sessions.call(None, &caller, "authenticate", params).await.unwrap();
     assert_eq!(rig.run(&second, "say:in").await.status, RunStatus::Completed);
     rig.end().await;
 }
@@ -26,7 +31,11 @@ async fn after_a_logout_nobody_signs_in_but_a_client() {
 #[tokio::test]
 async fn a_logout_concerns_the_principal_that_asks_for_it_and_no_other() {
     for processes in [Processes::Thread, Processes::Shared] {
-        let mut rig = Rig::with(&["--auth", "key"], |launch| launch.processes = processes).await;
+        let set = |launch: &mut Launch| {
+            by_key(launch);
+            launch.processes = processes;
+        };
+        let mut rig = Rig::with(&["--auth", "key"], set).await;
         let alices = rig.thread().await;
         let run = rig.run(&alices, "pid").await;
         let alices_process = rig.said(&run).await;
@@ -53,9 +62,19 @@ async fn a_logout_concerns_the_principal_that_asks_for_it_and_no_other() {
 
 #[tokio::test]
 async fn an_agent_that_asks_for_it_is_authenticated_with() {
-    let rig = Rig::new(&["--auth", "terminal:login", "--auth", "key"]).await;
+    let rig = Rig::with(&["--auth", "terminal:login", "--auth", "key"], by_key).await;
     let thread = rig.thread().await;
     assert_eq!(rig.run(&thread, "say:hi").await.status, RunStatus::Completed);
+    rig.end().await;
+
+    // Nobody signs in without having chosen how: a method may want a person.
+    let rig = Rig::new(&["--auth", "key"]).await;
+    let thread = rig.thread().await;
+    let run = rig.run(&thread, "say:hi").await;
+    let why = failure(&run);
+    assert!(why.message.contains("wants you to sign in"), "{why:?}");
+    let data = why.data.as_ref().unwrap().to_value();
+    assert!(data["hint"].as_str().unwrap().contains("trilogue agents login"), "{data}");
     rig.end().await;
 
     // A client chooses for itself, unless the way is configured.

@@ -37,7 +37,8 @@ fn get(call: &NativeCall) -> Result<Reply> {
 fn shown_agent(runtime: &Runtime, card: &AgentCard) -> Agent {
     let availability = runtime.availability(&card.name);
     let unavailable = availability.as_ref().and_then(Availability::reason);
-    mapping::agent::agent(&runtime.shown_card(card), unavailable)
+    let agent = mapping::agent::agent(&runtime.shown_card(card), unavailable);
+    Agent { takes_folder: runtime.takes_folder(&card.name), ..agent }
 }
 
 /// Errors: `agent_not_found` where the name cannot be one: it names nothing.

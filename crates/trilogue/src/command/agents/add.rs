@@ -140,12 +140,20 @@ fn known_entry(name: &AgentName, known: &KnownAgent, cwd: &str) -> String {
             known.env.iter().map(|(name, value)| format!("{name} = {}", quoted(value))).collect();
         text.push_str(&format!("env = {{ {} }}\n", pairs.join(", ")));
     }
+    if !known.mode.is_empty() {
+        text.push_str(&format!("mode = {}\n", list(&known.mode)));
+    }
+    text.push_str("# model = \"…\"  # by its id or name; `trilogue agents NAME` shows what there is after the first run\n");
     let methods: Vec<_> =
         known.key_methods.iter().map(|(key, method)| format!("\"{method}\" uses {key}")).collect();
-    if let Some(method) = known.key_methods.values().next() {
+    let keys = std::env::vars().collect();
+    if let Some(method) = known.key_method(&keys) {
+        text.push_str(&format!("auth_method = \"{method}\"  # {}\n", methods.join(", ")));
+    } else if let Some(method) = known.key_methods.values().next() {
         text.push_str(&format!("# auth_method = \"{method}\"  # {}\n", methods.join(", ")));
     }
     text.push_str(cwd);
+    text.push_str("# mcp_servers.NAME = { command = [\"…\"] }  # tools for every session\n");
     text
 }
 

@@ -73,6 +73,22 @@ impl ServerLink {
         Ok(self.connect().await?.opened)
     }
 
+    /// A connection to the agent without control lines, for a program that speaks the protocol itself.
+    ///
+    /// # Errors
+    /// As [`ServerLink::register`].
+    pub async fn open(&self) -> Result<UnixStream, Error> {
+        let stream = connect_or_start(&self.dir, &self.starter).await?;
+        let deadline = Instant::now() + WELCOME_LIMIT;
+        let opened = timeout_at(deadline, self.send_hello(stream, false)).await;
+        let opened = opened.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        let (stream, _, welcome) = opened.map_err(|error| self.unreachable(&error))?;
+        match check_welcome(welcome) {
+            Ok(_) => Ok(stream),
+            Err(ConnectFailure::Transient(error) | ConnectFailure::Permanent(error)) => Err(error),
+        }
+    }
+
     /// The first connection: to a running server, or to one that is started.
     pub(super) async fn connect(self) -> Result<ServerConnection, Error> {
         self.retry(true, true).await
@@ -127,7 +143,7 @@ impl ServerLink {
                 .map_err(|error| ConnectFailure::Transient(self.unreachable(&error)))?
         };
         let deadline = Instant::now() + WELCOME_LIMIT;
-        match timeout_at(deadline, self.send_hello(stream)).await {
+        match timeout_at(deadline, self.send_hello(stream, true)).await {
             Ok(Ok((stream, mut decoder, welcome))) => {
                 // A server writes its record before its first welcome.
                 let record = ServerRecord::read(&self.dir.record());
@@ -153,9 +169,10 @@ impl ServerLink {
     async fn send_hello(
         &self,
         mut stream: UnixStream,
+        numbered: bool,
     ) -> io::Result<(UnixStream, Decoder, Welcome)> {
         let client = Some(self.client.clone());
-        let hello = Hello { client, ..Hello::new(self.wish.clone(), true) };
+        let hello = Hello { client, ..Hello::new(self.wish.clone(), numbered) };
         let mut hello = serde_json::to_vec(&hello)?;
         if hello.len() > MAX_HELLO_BYTES {
             let message =

@@ -1,0 +1,183 @@
+//! The settings that a session offers, and the requests that set them: each is found by its id, its name or its category.
+
+use serde_json::{Value, json};
+
+use super::session::Session;
+use crate::agent_client::failure::AgentFailure;
+use crate::agent_client::process::SERVER_CALL_TIMEOUT;
+
+/// The members that name the mode. An agent may have an option of the same name instead.
+const MODE_NAMES: [&str; 3] = ["mode", "modeId", "mode_id"];
+/// The member that names the model, where an agent has a list of models in place of an option.
+const MODEL_NAME: &str = "model";
+
+/// A change of the session's settings.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Setting {
+    method: &'static str,
+    /// The params beside the session's id.
+    params: Value,
+}
+
+// === impl Setting ===
+
+impl Setting {
+    /// Sets it, and returns the params of the request.
+    pub(crate) async fn apply(self, session: &Session) -> Result<Value, AgentFailure> {
+        let Self { method, mut params } = self;
+        params["sessionId"] = session.remote().into();
+        let result = session.process().call(method, &params, SERVER_CALL_TIMEOUT).await?;
+        session.modes().was_set(method, &params.to_string(), result.as_str());
+        // The agent's own notifications come first in the log.
+        session.caught_up().await;
+        Ok(params)
+    }
+}
+
+/// The change by which a member of the configuration holds. `None` if it holds already.
+pub(crate) fn setting(now: &Value, name: &str, value: &Value) -> Result<Option<Setting>, String> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let modes = list(&now["modes"]["availableModes"]);
+    if MODE_NAMES.contains(&name) && !modes.is_empty() {
+        let mode = modes.iter().find(|mode| is_named(mode, "id", value));
+        let id = &mode.ok_or_else(|| format!("there is no mode {value}"))?["id"];
+        if now["modes"]["currentModeId"] == *id {
+            return Ok(None);
+        }
+        let params = json!({ "modeId": id });
+        return Ok(Some(Setting { method: "session/set_mode", params }));
+    }
+    let options = list(&now["configOptions"]);
+    let option = options.iter().find(|option| is_named(option, "id", &name.into()));
+    // Agents name the option of a category as they like.
+    let option = option.or_else(|| options.iter().find(|option| option["category"] == name));
+    let models = list(&now["models"]["availableModels"]);
+    if option.is_none() && name == MODEL_NAME && !models.is_empty() {
+        let model = models.iter().find(|model| is_named(model, "modelId", value));
+        let id = &model.ok_or_else(|| format!("there is no model {value}"))?["modelId"];
+        if now["models"]["currentModelId"] == *id {
+            return Ok(None);
+        }
+        let params = json!({ "modelId": id });
+        return Ok(Some(Setting { method: "session/set_model", params }));
+    }
+    let option = option.ok_or_else(|| format!("there is no option '{}'", name.escape_debug()))?;
+    let value = if option["type"] == "boolean" {
+        value.is_boolean().then(|| value.clone())
+    } else {
+        choices(option)
+            .find(|choice| is_named(choice, "value", value))
+            .map(|it| it["value"].clone())
+    };
+    let value =
+        value.ok_or_else(|| format!("the option '{}' has no such value", name.escape_debug()))?;
+    if option["currentValue"] == value {
+        return Ok(None);
+    }
+    let mut params = json!({ "configId": option["id"], "value": value });
+    if value.is_boolean() {
+        params["type"] = "boolean".into();
+    }
+    Ok(Some(Setting { method: "session/set_config_option", params }))
+}
+
+/// The values of an option, in groups or not.
+fn choices(option: &Value) -> impl Iterator<Item = Value> {
+    let all = option["options"].as_array().cloned().unwrap_or_default();
+    all.into_iter().flat_map(|choice| match choice["options"].as_array() {
+        Some(group) => group.clone(),
+        None => vec![choice],
+    })
+}
+
+/// Whether a text is the id of a choice, or its name in any case.
+fn is_named(choice: &Value, id: &str, text: &Value) -> bool {
+    let Some(text) = text.as_str() else { return false };
+    let name = choice["name"].as_str().unwrap_or_default();
+    choice[id] == text || name.to_lowercase() == text.to_lowercase()
+}
+
+/// The settings that an agent has, with their values.
+pub(crate) fn settings_of(now: &Value) -> Vec<String> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let ids = |all: &[Value], id: &str| -> String {
+        let ids: Vec<_> = all.iter().filter_map(|one| one[id].as_str()).collect();
+        ids.join(", ")
+    };
+    let modes = list(&now["modes"]["availableModes"]);
+    let mut settings = Vec::new();
+    if !modes.is_empty() {
+        settings.push(format!("mode ({})", ids(&modes, "id")));
+    }
+    let models = list(&now["models"]["availableModels"]);
+    if !models.is_empty() {
+        settings.push(format!("model ({})", ids(&models, "modelId")));
+    }
+    for option in list(&now["configOptions"]) {
+        let values = match option["type"] == "boolean" {
+            true => "true, false".to_owned(),
+            false => ids(&choices(&option).collect::<Vec<_>>(), "value"),
+        };
+        settings.push(format!("{} ({values})", option["id"].as_str().unwrap_or_default()));
+    }
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_found_by_id_and_by_name() {
+        let now = json!({
+            "modes": {
+                "currentModeId": "ask",
+                "availableModes": [{ "id": "ask", "name": "Ask" }, { "id": "ro", "name": "Read Only" }],
+            },
+            "configOptions": [
+                { "id": "model", "name": "Model", "type": "select", "currentValue": "s", "options": [
+                    { "group": "g", "name": "G", "options": [{ "value": "s", "name": "Small" }, { "value": "l", "name": "Large" }] },
+                ] },
+                { "id": "effort", "name": "E", "category": "thought_level", "type": "select", "currentValue": "a", "options": [{ "value": "b", "name": "B" }] },
+                { "id": "loud", "name": "Loud", "type": "boolean", "currentValue": false },
+            ],
+        });
+        let of =
+            |name: &str, value: Value| setting(&now, name, &value).map(|it| it.map(|it| it.params));
+        for mode in ["ro", "Read Only", "read only"] {
+            assert_eq!(of("mode", mode.into()), Ok(Some(json!({ "modeId": "ro" }))));
+        }
+        assert_eq!(of("mode", "ask".into()), Ok(None));
+        for (name, value) in [("model", "l"), ("Model", "large")] {
+            let params = json!({ "configId": "model", "value": "l" });
+            assert_eq!(of(name, value.into()), Ok(Some(params)));
+        }
+        let effort = json!({ "configId": "effort", "value": "b" });
+        assert_eq!(of("thought_level", "b".into()), Ok(Some(effort)));
+        let models = json!({ "models": {
+            "currentModelId": "m1",
+            "availableModels": [{ "modelId": "m1", "name": "One" }, { "modelId": "m2", "name": "Two" }],
+        } });
+        let model =
+            |value: &str| setting(&models, "model", &value.into()).map(|it| it.map(|it| it.params));
+        assert_eq!(model("two"), Ok(Some(json!({ "modelId": "m2" }))));
+        assert_eq!(model("m1"), Ok(None));
+        assert!(model("m3").is_err());
+        let loud = json!({ "configId": "loud", "value": true, "type": "boolean" });
+        assert_eq!(of("loud", true.into()), Ok(Some(loud)));
+        assert_eq!(of("loud", false.into()), Ok(None));
+        for (name, value) in [
+            ("mode", json!("x")),
+            ("mode", json!(1)),
+            ("model", json!("x")),
+            ("loud", json!("x")),
+            ("x", json!(1)),
+        ] {
+            assert!(of(name, value.clone()).is_err(), "{name} {value}");
+        }
+        assert_eq!(
+            settings_of(&now),
+            ["mode (ask, ro)", "model (s, l)", "effort (b)", "loud (true, false)"]
+        );
+    }
+}

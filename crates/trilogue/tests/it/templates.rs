@@ -1,0 +1,113 @@
+//! Agents from templates, on the official libraries of the Agent Client Protocol.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use trilogue_testkit::model::Model;
+
+use crate::connect_editor::OnDemand;
+use crate::harness::{BINARY, Ended, Home, finish};
+
+/// Where `scripts/foreign` installs.
+fn foreign(path: &str) -> PathBuf {
+    let target = Path::new(BINARY).ancestors().nth(2).unwrap();
+    let place = target.join("foreign/agent_client").join(path);
+    assert!(place.exists(), "{} is missing: run scripts/foreign agent_client", place.display());
+    place
+}
+
+fn new_agent(home: &Home, language: &str) -> PathBuf {
+    home.run(&["new", "agent", "--language", language, "my-agent"]).expect(0);
+    home.work().join("my-agent")
+}
+
+fn run(home: &Home, agent: &[&str], variables: &[(&str, &str)]) -> Ended {
+    let mut command = home.program(BINARY);
+    command.args(["run", "Hello", "--"]).args(agent).envs(variables.iter().copied());
+    finish(command, "")
+}
+
+#[test]
+fn the_python_template_answers() {
+    let home = Home::new();
+    let _demand = OnDemand::unconfigured(&home);
+    let (folder, python) = (new_agent(&home, "python"), foreign("python/bin/python"));
+    let agent = folder.join("agent.py");
+    let ran = run(&home, &[python.to_str().unwrap(), agent.to_str().unwrap()], &[]).expect(0);
+    assert!(ran.out.contains("You said: Hello"), "{}", ran.out);
+    // The versions are those that this is tested with.
+    let pinned = include_str!("../../../../foreign/agent_client/python/requirements.txt");
+    let wanted = std::fs::read_to_string(folder.join("requirements.txt")).unwrap();
+    assert!(pinned.contains(wanted.trim()), "{wanted}");
+}
+
+#[test]
+fn the_python_template_with_a_model_answers() {
+    let home = Home::new();
+    let _demand = OnDemand::unconfigured(&home);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let model = runtime.block_on(Model::start()).unwrap();
+    let (folder, python) = (new_agent(&home, "python"), foreign("python/bin/python"));
+    let agent = folder.join("model_agent.py");
+    let url = model.url();
+    let variables = [("OPENAI_BASE_URL", url.as_str()), ("OPENAI_MODEL", "fake-model")];
+    let words = [python.to_str().unwrap(), agent.to_str().unwrap()];
+    let ran = run(&home, &words, &variables).expect(0);
+    assert!(ran.out.contains("It is done."), "{}", ran.out);
+    let asked = model.asked();
+    assert_eq!(asked[0]["model"], "fake-model");
+    assert!(asked[0]["messages"].to_string().contains("Hello"), "{asked:?}");
+}
+
+#[test]
+fn the_typescript_template_compiles_and_answers() {
+    let home = Home::new();
+    let _demand = OnDemand::unconfigured(&home);
+    let (folder, modules) = (new_agent(&home, "typescript"), foreign("typescript/node_modules"));
+    std::os::unix::fs::symlink(&modules, folder.join("node_modules")).unwrap();
+    let mut compile = Command::new(modules.join(".bin/tsc"));
+    compile.current_dir(&folder);
+    finish(compile, "").expect(0);
+    let agent = folder.join("dist/agent.js");
+    let ran = run(&home, &["node", agent.to_str().unwrap()], &[]).expect(0);
+    assert!(ran.out.contains("You said: Hello"), "{}", ran.out);
+    let pinned = include_str!("../../../../foreign/agent_client/typescript/package.json");
+    let wanted = std::fs::read_to_string(folder.join("package.json")).unwrap();
+    for line in wanted.lines().filter(|line| line.contains('@') || line.contains("\"zod\"")) {
+        assert!(pinned.contains(line.trim().trim_end_matches(',')), "{line}");
+    }
+}
+
+#[test]
+fn the_rust_template_answers() {
+    let home = Home::new();
+    let _demand = OnDemand::unconfigured(&home);
+    let folder = new_agent(&home, "rust");
+    let main = std::fs::read_to_string(folder.join("src/main.rs")).unwrap();
+    assert!(main.contains(".name(\"my-agent\")"), "{main}");
+    assert!(folder.join("Cargo.toml").exists());
+    let agent = foreign("rust/debug/official-template");
+    let ran = run(&home, &[agent.to_str().unwrap()], &[]).expect(0);
+    assert!(ran.out.contains("You said: Hello"), "{}", ran.out);
+}
+
+#[test]
+fn a_folder_with_files_is_left_alone() {
+    let home = Home::new();
+    new_agent(&home, "python");
+    let again = ["new", "agent", "--language", "python", "my-agent"];
+    home.run(&again).complains(7, "is not empty");
+    home.run(&["new", "agent", "--language", "python", "My Agent"]).complains(2, "lower-case");
+}
+
+#[test]
+fn the_page_shows_the_templates() {
+    let page = include_str!("../../../../docs/agents-in-python-and-typescript.md");
+    for template in [
+        include_str!("../../src/templates/python/agent.py"),
+        include_str!("../../src/templates/typescript/agent.ts"),
+    ] {
+        let body = template.lines().skip(2).collect::<Vec<_>>().join("\n");
+        assert!(page.contains(body.trim()), "the page does not show:\n{body}");
+    }
+}
