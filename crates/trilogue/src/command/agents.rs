@@ -1,7 +1,7 @@
 //! `trilogue agents`.
 
 mod add;
-mod known;
+mod known_agents;
 mod login;
 
 use clap::{Args, Subcommand};
@@ -32,7 +32,7 @@ pub(crate) struct AgentsCommand {
 
 #[derive(Subcommand, Debug)]
 enum AgentsAction {
-    Known(known::KnownCommand),
+    Known(known_agents::KnownCommand),
     Add(add::AddCommand),
     Login(login::LoginCommand),
 }
