@@ -34,7 +34,7 @@ pub use id::{
 pub use interrupt::{Answer, Interrupt, InterruptKind, Resolution, Survives};
 pub use json::Json;
 pub use lock::lock;
-pub use run::{Callback, Failure, Input, Outcome, ParentRun, RunStatus, Strategy};
+pub use run::{Callback, Failure, Input, Outcome, ParentRun, Provenance, RunStatus, Strategy};
 pub use scope::{Principal, Right, Rights, Scope};
 pub use short_id::{IdKind, ShortId};
 pub use thread::{ClientHistory, HeadMove, Reference, ThreadActivity};

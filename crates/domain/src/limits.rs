@@ -74,6 +74,8 @@ pub const MAX_QUEUED_RUNS_PER_THREAD: usize = 256;
 pub const DEFAULT_MAX_CALL_DEPTH: usize = 8;
 /// The most child runs of one run that have not ended, by default.
 pub const DEFAULT_MAX_CALLS_PER_RUN: usize = 16;
+/// The most agents behind other servers that pass a request on, one to the next.
+pub const MAX_HOPS: usize = 16;
 /// The longest page of a listing, in rows.
 pub const MAX_PAGE_ROWS: usize = 1_000;
 /// The default page of a listing, in rows.

@@ -84,6 +84,15 @@ pub struct ParentRun {
     pub thread: ThreadId,
 }
 
+/// Where a run's request came from beyond this server. Servers that the run leads to are told so.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Provenance {
+    /// The trace that the request belongs to: a valid W3C `traceparent` of version 00.
+    pub trace: Option<String>,
+    /// One name for each agent behind another server that passed the request on, the first one first. A server makes up its own names and knows only those.
+    pub hops: Vec<String>,
+}
+
 /// What a run is given.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Input {

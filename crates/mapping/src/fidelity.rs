@@ -390,8 +390,8 @@ table! {
     }
     "trace context" {
         native: Carried "the header `traceparent`, into the server's log and back in the response";
-        communication: Carried "the header `traceparent`";
-        connect: Carried "the header `traceparent`";
+        communication: Carried "the header `traceparent`, also to an agent's server";
+        connect: Carried "the header `traceparent`, also to an agent's server";
         client: Extension "`_meta.traceparent`";
     }
 }

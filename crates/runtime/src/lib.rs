@@ -25,6 +25,7 @@ pub mod handle;
 mod history;
 mod owner;
 mod part;
+mod provenance;
 mod replace;
 pub mod request;
 mod run_end;

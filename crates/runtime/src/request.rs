@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
     AgentName, Callback, CheckpointId, InterruptId, Json, Message, MessageId, ParentRun,
-    PrincipalId, RunId, RunKey, Strategy, ThreadId, Timestamp,
+    PrincipalId, Provenance, RunId, RunKey, Strategy, ThreadId, Timestamp,
 };
 use trilogue_store::Frame;
 use trilogue_store::rows::{RetentionPolicy, RunRow};
@@ -99,6 +99,8 @@ pub struct RunRequest {
     pub request: Option<Json>,
     /// Whether the caller waits in this same call and knows of no run yet: a native run then costs one commit.
     pub synchronous: bool,
+    /// Where the request came from beyond this server.
+    pub provenance: Option<Box<Provenance>>,
 }
 
 /// What makes a run the child of another: its key is taken before, so that its caller is known when it begins.
@@ -216,6 +218,7 @@ impl RunRequest {
             callback: None,
             request: None,
             synchronous: false,
+            provenance: None,
         }
     }
 }

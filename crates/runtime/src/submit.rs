@@ -82,6 +82,7 @@ impl Runtime {
         let child = child.as_ref();
         self.check_open()?;
         let backend = Arc::clone(self.registry().backend(&new.agent)?);
+        self.services().check_provenance(&new)?;
         let given = std::mem::replace(&mut new.input, Input::Messages(Vec::new()));
         let admitted = self.admitted(&new, given, backend.as_ref())?;
         let admitted = if part::are_small(admitted.messages()) {
@@ -299,6 +300,7 @@ impl Runtime {
         let services = self.services();
         RunRow {
             parent: child.map(|child| child.parent.clone()),
+            provenance: new.provenance.clone(),
             metadata: new.metadata.clone().unwrap_or_else(Json::empty_object),
             config: new.config.clone(),
             not_before: new.not_before,

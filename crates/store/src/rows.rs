@@ -7,8 +7,8 @@ use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::interrupt::Resolution;
 use trilogue_domain::{
     AgentName, Callback, CheckpointId, CheckpointKey, ClientHistory, ConfigurationId, Interrupt,
-    InterruptId, Json, MessageId, Outcome, ParentRun, PrincipalId, Rights, Role, RunId, RunKey,
-    RunStatus, Scope, TenantId, ThreadId, ThreadKey, Timestamp, TokenId, limits,
+    InterruptId, Json, MessageId, Outcome, ParentRun, PrincipalId, Provenance, Rights, Role, RunId,
+    RunKey, RunStatus, Scope, TenantId, ThreadId, ThreadKey, Timestamp, TokenId, limits,
 };
 
 pub use crate::filter::{ConfigurationFilter, InterruptFilter, RunFilter, ThreadFilter};
@@ -77,6 +77,8 @@ pub struct RunRow {
     pub cancel_reason: Option<Code>,
     /// The run whose agent called this one's: it lasts no longer than that one's turn.
     pub parent: Option<ParentRun>,
+    /// What other servers are told that the run leads to.
+    pub provenance: Option<Box<Provenance>>,
 }
 
 /// A configured instance: settings of an agent under an id of their own.
@@ -352,6 +354,7 @@ impl RunRow {
             stateless: false,
             cancel_reason: None,
             parent: None,
+            provenance: None,
         }
     }
 }

@@ -83,7 +83,7 @@ pub(crate) fn configured_with(
 ) -> Result<ConfiguredAgents> {
     options.notify.check()?;
     let mut all = ConfiguredAgents { agents: Vec::new(), schedules: Vec::new() };
-    // The places of those behind a server of the Agent Connect Protocol whose name there comes from that server.
+    // The places of those behind another server whose name for the Agent Connect Protocol comes from that server.
     let mut told = Vec::new();
     let mut origins = HashMap::new();
     for (name, agent) in &options.agents {
@@ -97,23 +97,32 @@ pub(crate) fn configured_with(
             }
         };
         note_origin(&mut origins, name, agent, &entry)?;
-        let is_connect = agent.kind == AgentKind::AgentConnect && agent.agents.is_none();
-        if is_connect && descriptors.get(name).is_none() {
-            told.push((name, all.agents.len()));
+        let is_one = agent.kind.is_elsewhere() && agent.agents.is_none();
+        if is_one && descriptors.get(name).is_none() {
+            told.push((name, all.agents.len(), all.schedules.len()));
         }
         all.agents.extend(entry);
         all.schedules.extend(schedule);
     }
     // What a server elsewhere says does not keep this one from starting.
-    told.retain(|(_, place)| is_reference_taken(&all.agents, *place));
-    for (name, place) in told {
+    told.retain(|(_, place, _)| is_reference_taken(&all.agents, *place));
+    for (name, place, schedule) in told {
         tracing::warn!(
             agent = name,
             "another agent has the same name and version where the Agent Connect Protocol is served: it has its name here there too"
         );
-        let agent =
-            remote::connect(&AgentName::parse(name)?, &options.agents[name], None, elsewhere)?;
-        all.agents[place] = Arc::new(agent.with_own_name());
+        let (key, agent) = (AgentName::parse(name)?, &options.agents[name]);
+        all.agents[place] = match agent.kind {
+            AgentKind::AgentConnect => {
+                Arc::new(remote::connect(&key, agent, None, elsewhere)?.with_own_name())
+            }
+            _ => {
+                let agent = remote::communication(&key, agent, None, elsewhere)?.with_own_name();
+                let agent = Arc::new(agent);
+                all.schedules[schedule].refresh = Box::new(Arc::clone(&agent));
+                agent
+            }
+        };
     }
     Ok(all)
 }

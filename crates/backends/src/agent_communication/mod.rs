@@ -30,6 +30,8 @@ pub struct AgentCommunication {
     learned: Mutex<Option<Arc<AgentCard>>>,
     /// Whether the settings give it its card.
     is_described: bool,
+    /// Whether it has no title, whatever its server says.
+    has_own_name: bool,
     /// What its title begins with here.
     prefix: String,
     /// The description of the settings.
@@ -59,6 +61,7 @@ impl AgentCommunication {
             },
             learned: Mutex::default(),
             is_described: false,
+            has_own_name: false,
             prefix: String::new(),
             description: None,
             is_missing: AtomicBool::new(false),
@@ -85,6 +88,13 @@ impl AgentCommunication {
         self
     }
 
+    /// The same agent under the name that it has here, on every face: another agent has its name elsewhere.
+    #[must_use]
+    pub fn with_own_name(mut self) -> Self {
+        self.card.title = None;
+        Self { has_own_name: true, ..self }
+    }
+
     /// The same agent with another card, such as one with a descriptor.
     #[must_use]
     pub fn with_card(self, card: AgentCard) -> Self {
@@ -106,7 +116,8 @@ impl AgentCommunication {
 
     fn card_of(&self, manifest: &AgentManifest) -> AgentCard {
         let mut card = communication::card(self.card.name.clone(), manifest);
-        card.title = card.title.map(|title| format!("{}{title}", self.prefix));
+        let title = card.title.filter(|_| !self.has_own_name);
+        card.title = title.map(|title| format!("{}{title}", self.prefix));
         if let Some(description) = &self.description {
             card.description.clone_from(description);
         }

@@ -10,6 +10,7 @@ use trilogue_mapping::communication::{
     RemoteRun, remote_answer, remote_failure, remote_input, remote_interrupt,
 };
 use trilogue_mapping::fidelity::FidelityLoss;
+use trilogue_mapping::provenance::provenance_headers;
 use trilogue_runtime::RunContext;
 use trilogue_sdk::client::ClientError;
 use trilogue_sdk::communication::{Client, NewRun, Resume, RunStream};
@@ -84,7 +85,9 @@ impl RemoteBackend for AgentCommunication {
             return Ok(None);
         }
         let messages: Vec<Message> = remote_input(&missed, &input);
-        let mut new = NewRun::new(&self.remote.agent, messages).in_session(session);
+        let mut new = NewRun::new(&self.remote.agent, messages)
+            .in_session(session)
+            .headers(provenance_headers(context.passed_on()));
         if self.is_ours() {
             new = new.once(context.run().as_str());
             if let Some(config) = context.config() {

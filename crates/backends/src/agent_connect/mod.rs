@@ -36,6 +36,8 @@ pub struct AgentConnect {
     described: OnceLock<Arc<DescribedAgent>>,
     /// Whether its server lists no such agent any more.
     is_missing: AtomicBool,
+    /// Whether its server is known not to make the thread of a run that names a new one.
+    makes_threads_first: AtomicBool,
     remote: Arc<Remote>,
     /// Which version of the agent; any where it is not named.
     version: Option<String>,
@@ -71,8 +73,17 @@ impl AgentConnect {
             drop(described.set(known));
         }
         let remote = Arc::new(remote);
-        let is_missing = AtomicBool::new(false);
-        Self { card, base, is_written: false, described, is_missing, remote, version, client }
+        Self {
+            card,
+            base,
+            is_written: false,
+            described,
+            is_missing: AtomicBool::default(),
+            makes_threads_first: AtomicBool::default(),
+            remote,
+            version,
+            client,
+        }
     }
 
     /// The same agent with this description, for people.

@@ -1,12 +1,14 @@
 //! How a run at the agent's server is begun, answered or found again.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use trilogue_domain::{Answer, Code, Error, Failure, Input, Json, Role};
 use trilogue_mapping::connect::{OutputProgress, RemoteOutput, remote_answer, remote_input};
+use trilogue_mapping::provenance::provenance_headers;
 use trilogue_runtime::RunContext;
 use trilogue_sdk::client::ClientError;
 use trilogue_sdk::connect::{
@@ -49,6 +51,14 @@ pub(super) struct ConnectRunState {
     pub(super) messages: Vec<Option<String>>,
 }
 
+/// A thread at the server.
+struct RemoteThread {
+    /// `None` for a run without a thread.
+    id: Option<String>,
+    /// Whether it is there for certain; else the run makes it.
+    is_made: bool,
+}
+
 // === impl AgentConnect ===
 
 impl AgentConnect {
@@ -89,31 +99,71 @@ impl AgentConnect {
         refused(&self.remote, error, None)
     }
 
-    /// A thread there for a thread here; `None` where its server has none after all.
-    async fn create_thread(&self, context: &RunContext) -> Option<Result<Option<String>, Failure>> {
+    /// Makes a thread there for a thread here; `false` where its server has none after all.
+    async fn create_thread(&self, id: &str, context: &RunContext) -> Option<Result<bool, Failure>> {
         let metadata = ours(&json!({ "thread_id": context.thread().as_str() }));
         let new = ThreadCreate {
-            thread_id: Some(uuid::Uuid::new_v4().to_string()),
+            thread_id: Some(id.to_owned()),
             metadata: Some(metadata),
             if_exists: Some(IfExists::DoNothing),
         };
         Some(match self.attempt(|| self.client.create_thread(&new), context).await? {
-            Ok(thread) => Ok(Some(thread.thread_id)),
-            Err(ClientError::Fault(fault)) if matches!(fault.status, 404 | 405 | 501) => Ok(None),
+            Ok(_) => Ok(true),
+            Err(error) if is_missing(&error) => Ok(false),
             Err(error) => Err(self.refused(&error)),
         })
     }
 
+    /// Begins a run; `thread` is the one there, which is made where it has to be.
+    async fn start_run(
+        &self,
+        new: NewRun,
+        described: &DescribedAgent,
+        mut thread: RemoteThread,
+        context: &RunContext,
+    ) -> Result<Option<(RunStream, RemoteThread)>, Failure> {
+        let modes = described.modes();
+        let client = &self.client;
+        loop {
+            let mut new = new.clone();
+            if let Some(id) = &thread.id {
+                new = new.on_new_thread(id);
+                new.request.multitask_strategy = Some(MultitaskStrategy::Enqueue);
+            }
+            let begun = if !modes.is_empty() {
+                let new = new.streaming(modes.clone());
+                self.attempt(|| client.run_stream(new.clone()), context).await
+            } else if thread.id.is_some() {
+                // Servers of old create runs of threads in no other way.
+                return Ok(Some((client.run_awaited(new), thread)));
+            } else {
+                let created = self.attempt(|| client.create_run(new.clone()), context).await;
+                created.map(|run| run.map(|run| client.join(run.run_id, None)))
+            };
+            match (begun, &thread.id) {
+                (None, _) => return Ok(None),
+                (Some(Ok(stream)), _) => return Ok(Some((stream, thread))),
+                (Some(Err(error)), Some(id)) if !thread.is_made && is_missing(&error) => {
+                    let Some(made) = self.create_thread(id, context).await else { return Ok(None) };
+                    let has_threads = made?;
+                    self.makes_threads_first.store(true, Ordering::Release);
+                    thread = RemoteThread {
+                        id: thread.id.filter(|_| has_threads),
+                        is_made: has_threads,
+                    };
+                }
+                (Some(Err(error)), _) => return Err(self.refused(&error)),
+            }
+        }
+    }
+
     /// Gives the thread there the state that the thread here has, where that is another one.
-    async fn hand_over_state(&self, thread: &str, context: &RunContext) -> Result<(), Failure> {
-        let Some(state) = context.load_state().await.map_err(|error| failed(&error))? else {
-            return Ok(());
-        };
+    async fn hand_over_state(&self, thread: &str, state: &Json) -> Result<(), Failure> {
         let theirs = self.client.thread(thread).await.map_err(|error| self.refused(&error))?;
         if theirs.values.is_some_and(|values| values.to_value() == state.to_value()) {
             return Ok(());
         }
-        let values = trilogue_mapping::native::json(&state);
+        let values = trilogue_mapping::native::json(state);
         let patch = ThreadPatch { values: Some(values), ..ThreadPatch::default() };
         let patched = self.client.patch_thread(thread, &patch).await;
         patched.map(drop).map_err(|error| self.refused(&error))
@@ -137,57 +187,53 @@ impl RemoteBackend for AgentConnect {
         let Some(described) = self.describe(context).await else { return Ok(None) };
         let described = described?;
         let input = described.admit(input, context.config()).map_err(|error| failed(&error))?;
-        let RemoteMemory { session, missed } = match described.about.capabilities.threads {
+        let has_threads = described.about.capabilities.threads;
+        let RemoteMemory { session, missed } = match has_threads {
             true => memory(context).await?,
             false => RemoteMemory::nothing(context).await?,
         };
-        let thread = match session {
-            None if described.about.capabilities.threads => {
-                let Some(created) = self.create_thread(context).await else { return Ok(None) };
-                created?
-            }
-            known => known,
+        let is_new = session.is_none();
+        let id = session.or_else(|| has_threads.then(|| uuid::Uuid::new_v4().to_string()));
+        let mut thread = RemoteThread { id, is_made: false };
+        let state = match described.has_state() {
+            true => context.load_state().await.map_err(|error| failed(&error))?,
+            false => None,
         };
-        if let Some(thread) = &thread {
-            if !bind(context, thread).await {
+        let is_first = state.is_some() || self.makes_threads_first.load(Ordering::Acquire);
+        // As a rule the run makes its thread: that is a request less.
+        if let Some(id) = &thread.id
+            && is_new
+            && (is_first || described.modes().is_empty())
+        {
+            let Some(made) = self.create_thread(id, context).await else { return Ok(None) };
+            thread.is_made = made?;
+            thread.id = thread.id.filter(|_| thread.is_made);
+        }
+        if let Some(id) = &thread.id {
+            if !bind(context, id).await {
                 return Ok(None);
             }
-            if described.has_state() {
-                self.hand_over_state(thread, context).await?;
+            if let Some(state) = state {
+                self.hand_over_state(id, &state).await?;
             }
         }
         let input = remote_input(&missed, &input, described.about.is_ours);
         let metadata = ours(&json!({ RUN: context.run().as_str() }));
-        let mut new = NewRun::of(&described.about.id).input(input).metadata(metadata);
+        let provenance = provenance_headers(context.passed_on());
+        let mut new =
+            NewRun::of(&described.about.id).input(input).metadata(metadata).headers(provenance);
         if let Some(config) = context.config() {
             new = new.config(config.to_value());
-        }
-        if let Some(thread) = &thread {
-            new = new.on_new_thread(thread);
-            new.request.multitask_strategy = Some(MultitaskStrategy::Enqueue);
         }
         if described.about.is_ours {
             new = new.once(context.run().as_str());
         }
-        let modes = described.modes();
-        let client = &self.client;
-        if modes.is_empty() && thread.is_some() {
-            // Servers of old create runs of threads in no other way.
-            let turn = self.turn(described, client.run_awaited(new), thread, context);
-            return Ok(Some(ConnectTurn { is_awaited: true, ..turn }));
-        }
-        let begun = if modes.is_empty() {
-            let created = self.attempt(|| client.create_run(new.clone()), context).await;
-            created.map(|run| run.map(|run| client.join(run.run_id, None)))
-        } else {
-            let new = new.streaming(modes);
-            self.attempt(|| client.run_stream(new.clone()), context).await
-        };
-        match begun {
-            Some(Ok(stream)) => Ok(Some(self.turn(described, stream, thread, context))),
-            Some(Err(error)) => Err(self.refused(&error)),
-            None => Ok(None),
-        }
+        let begun = self.start_run(new, &described, thread, context).await?;
+        Ok(begun.map(|(stream, thread)| {
+            let is_awaited = described.modes().is_empty() && thread.id.is_some();
+            let turn = self.turn(described, stream, thread.id, context);
+            ConnectTurn { is_awaited, ..turn }
+        }))
     }
 
     async fn resume(
@@ -284,6 +330,11 @@ pub(super) async fn find_run(
         let named = &creation["metadata"][trilogue_mapping::connect::EXTENSION][RUN];
         named.as_str() == Some(here)
     }))
+}
+
+/// Whether a server says that it has no such thing, or no way to make it.
+fn is_missing(error: &ClientError) -> bool {
+    matches!(error, ClientError::Fault(fault) if matches!(fault.status, 404 | 405 | 501))
 }
 
 /// Our own data in metadata.

@@ -62,8 +62,14 @@ impl<T: RemoteTurn> TurnFollower<'_, T> {
                 Err(_) if self.is_cancelling => return Ok(None),
                 Err(error) => return Err(self.turn.lost(&error)),
             };
-            let RemoteNews { bodies, ending } =
+            let RemoteNews { mut bodies, ending } =
                 self.turn.read(event).map_err(|error| self.unreadable(&error))?;
+            tokio::select! {
+                biased;
+                // What was not fetched by then keeps its address.
+                () = self.context.cancelled() => {}
+                () = self.turn.remote().fetch_contents(&mut bodies) => {}
+            }
             if !self.log(bodies).await? {
                 return Ok(None);
             }

@@ -8,6 +8,7 @@ mod directory;
 mod failure;
 mod follower;
 mod memory;
+mod resources;
 pub mod server;
 mod turn;
 
@@ -23,6 +24,7 @@ use trilogue_sdk::client::{ClientError, Credential};
 pub(crate) use attempt::{attempt, is_unreached};
 pub use directory::{AgentListing, Directory, ListedAgent, Refresh};
 pub(crate) use memory::{RemoteMemory, bind, log_position, memory};
+pub use resources::{MAX_RESOURCE_BYTES, RESOURCE_TIME};
 use server::AgentServer;
 pub use server::RemoteTransport;
 pub(crate) use turn::{

@@ -10,7 +10,7 @@ use trilogue_domain::event::{Body, InterruptEvent, MessageEvent, Original, RunEv
 use trilogue_domain::port::Clock;
 use trilogue_domain::{
     AgentName, CheckpointKey, Error, Interrupt, InterruptId, Json, MessageId, PrincipalId,
-    Resolution, Role, RunId, RunKey, Scope, ThreadId, ThreadKey, limits,
+    Provenance, Resolution, Role, RunId, RunKey, Scope, ThreadId, ThreadKey, limits,
 };
 use trilogue_store::rows::{BindingRow, RunRow, ThreadRow};
 use trilogue_store::{Draft, Store};
@@ -37,6 +37,7 @@ pub(crate) struct SharedRun {
     pub(crate) principal: PrincipalId,
     pub(crate) agent: AgentName,
     pub(crate) config: Option<Json>,
+    pub(crate) provenance: Option<Box<Provenance>>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) services: Arc<Services>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -129,6 +130,7 @@ impl SharedRun {
             principal: row.principal.clone(),
             agent: row.agent.clone(),
             config: row.config.clone(),
+            provenance: row.provenance.clone(),
             store: parts.store,
             services: parts.services,
             clock: parts.clock,

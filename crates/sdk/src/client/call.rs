@@ -3,15 +3,14 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use futures_util::StreamExt;
+use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use trilogue_wire::native::Json;
 
 use super::Options;
 use super::error::ClientError;
-use super::transport::{Method, Request, Response, ResponseBody, Transport, TransportError};
+use super::transport::{Method, Request, Response, Transport, TransportError, collect_body};
 
 /// The most bytes of a refusal that are read.
 const MAX_REFUSAL_BYTES: usize = 64 * 1024;
@@ -56,7 +55,7 @@ impl Endpoint {
 
     /// The whole body of a response.
     pub(crate) async fn whole(&self, response: Response) -> Result<Bytes, ClientError> {
-        self.within_limit(collect(response.body, self.options.max_response_bytes)).await?
+        self.within_limit(collect_body(response.body, self.options.max_response_bytes)).await?
     }
 
     /// Sends a call and passes the response when it succeeded; of another it makes the error.
@@ -71,7 +70,7 @@ impl Endpoint {
             return Ok(response);
         }
         let limit = MAX_REFUSAL_BYTES;
-        Err(refused(status, &self.within_limit(collect(response.body, limit)).await??))
+        Err(refused(status, &self.within_limit(collect_body(response.body, limit)).await??))
     }
 
     async fn within_limit<F: Future>(&self, answer: F) -> Result<F::Output, ClientError> {
@@ -199,19 +198,6 @@ fn encoded(text: &str) -> Vec<&str> {
 /// What a refusal means that is not in the words of the protocol; empty for what has many meanings.
 pub(crate) fn perhaps_elsewhere(status: u16) -> &'static str {
     if status == 404 { "; perhaps this protocol is served at another address" } else { "" }
-}
-
-/// Reads a whole body, at most this many bytes of it.
-async fn collect(mut body: ResponseBody, limit: usize) -> Result<Bytes, ClientError> {
-    let mut whole = BytesMut::new();
-    while let Some(piece) = body.next().await {
-        let piece = piece?;
-        if whole.len() + piece.len() > limit {
-            return Err(ClientError::Unexpected(format!("it has more than {limit} bytes")));
-        }
-        whole.extend_from_slice(&piece);
-    }
-    Ok(whole.freeze())
 }
 
 #[cfg(test)]

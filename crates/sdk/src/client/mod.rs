@@ -40,7 +40,9 @@ pub use events::{EventStream, StreamItem};
 pub use http::{Credential, HttpTransport};
 pub use new_run::NewRun;
 pub use options::Options;
-pub use transport::{Method, Request, Response, ResponseBody, Transport, TransportError};
+pub use transport::{
+    Method, Request, Response, ResponseBody, Transport, TransportError, collect_body,
+};
 
 /// The objects of the face, as they are sent.
 pub use trilogue_wire::native as wire;

@@ -4,8 +4,10 @@ use std::fmt;
 use std::pin::Pin;
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use futures_util::Stream;
+use bytes::{Bytes, BytesMut};
+use futures_util::{Stream, StreamExt as _};
+
+use super::error::ClientError;
 
 /// Sends requests to one server. It knows the server's address and the credentials; a request names only the path.
 #[async_trait]
@@ -70,6 +72,22 @@ pub struct TransportError {
     pub hint: Option<String>,
     /// Whether the server has certainly got nothing of the request: it can be sent again without being taken twice.
     pub is_unreached: bool,
+}
+
+/// Reads a whole body, at most this many bytes of it.
+///
+/// # Errors
+/// [`ClientError::Unexpected`] for a longer one; [`ClientError::Transport`] for one that breaks off.
+pub async fn collect_body(mut body: ResponseBody, limit: usize) -> Result<Bytes, ClientError> {
+    let mut whole = BytesMut::new();
+    while let Some(piece) = body.next().await {
+        let piece = piece?;
+        if whole.len() + piece.len() > limit {
+            return Err(ClientError::Unexpected(format!("it has more than {limit} bytes")));
+        }
+        whole.extend_from_slice(&piece);
+    }
+    Ok(whole.freeze())
 }
 
 // === impl Method ===

@@ -12,6 +12,8 @@ pub struct NewRun {
     pub request: RunCreateRequest,
     /// The `Idempotency-Key`: on servers of ours, the same run under the same key is created once.
     pub idempotency_key: Option<String>,
+    /// Further header fields of the request; names in lower case.
+    pub headers: Vec<(&'static str, String)>,
 }
 
 // === impl NewRun ===
@@ -53,6 +55,13 @@ impl NewRun {
         self
     }
 
+    /// The same run, created by a request with these header fields too, such as a `traceparent`; names in lower case.
+    #[must_use]
+    pub fn headers(mut self, headers: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+        self.headers.extend(headers);
+        self
+    }
+
     pub(super) fn call(
         &self,
         client: &Client,
@@ -60,12 +69,13 @@ impl NewRun {
     ) -> Result<RequestBuilder, ClientError> {
         let request = RunCreateRequest { mode, ..self.request.clone() };
         let call = client.call(Method::Post, &["runs"]).json(&request)?;
-        Ok(call.idempotency_key(self.idempotency_key.as_ref()))
+        let call = call.idempotency_key(self.idempotency_key.as_ref());
+        Ok(self.headers.iter().fold(call, |call, (name, value)| call.header(name, value)))
     }
 }
 
 impl From<RunCreateRequest> for NewRun {
     fn from(request: RunCreateRequest) -> Self {
-        Self { request, idempotency_key: None }
+        Self { request, idempotency_key: None, headers: Vec::new() }
     }
 }

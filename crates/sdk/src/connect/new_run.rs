@@ -15,6 +15,8 @@ pub struct NewRun {
     pub thread: Option<String>,
     /// The `Idempotency-Key`: on servers of ours, the same run under the same key is created once.
     pub idempotency_key: Option<String>,
+    /// Further header fields of the request; names in lower case.
+    pub headers: Vec<(&'static str, String)>,
 }
 
 /// How the answer is wanted: the end of the path.
@@ -88,6 +90,13 @@ impl NewRun {
         self
     }
 
+    /// The same run, created by a request with these header fields too, such as a `traceparent`; names in lower case.
+    #[must_use]
+    pub fn headers(mut self, headers: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+        self.headers.extend(headers);
+        self
+    }
+
     /// A stream is asked for again after a break, so its break must not cancel the run, unless somebody wants that.
     pub(super) fn for_stream(mut self) -> Self {
         self.request.on_disconnect.get_or_insert(OnDisconnect::Continue);
@@ -103,12 +112,13 @@ impl NewRun {
             Mode::Stream => path.push("stream"),
         }
         let call = client.call(Method::Post, &path).json(&self.request)?;
-        Ok(call.idempotency_key(self.idempotency_key.as_ref()))
+        let call = call.idempotency_key(self.idempotency_key.as_ref());
+        Ok(self.headers.iter().fold(call, |call, (name, value)| call.header(name, value)))
     }
 }
 
 impl From<RunCreate> for NewRun {
     fn from(request: RunCreate) -> Self {
-        Self { request, thread: None, idempotency_key: None }
+        Self { request, thread: None, idempotency_key: None, headers: Vec::new() }
     }
 }

@@ -25,20 +25,27 @@ pub(super) trait Field: Sized {
 ///
 /// A field behind `;` is an option that a row ends with: only a value is written, so that rows without one are the same as before there was the field.
 macro_rules! fields {
-    ($name:ident { $($field:ident),+ $(,)? $(; $last:ident)? }) => {
+    ($name:ident { $($field:ident),+ $(,)? $(; $($last:ident),+)? }) => {
         impl Field for $name {
             fn put(&self, out: &mut Vec<u8>) {
-                let Self { $($field,)+ $($last,)? } = self;
+                let Self { $($field,)+ $($($last,)+)? } = self;
                 $($field.put(out);)+
-                $(if let Some(value) = $last {
-                    value.put(out);
-                })?
+                $(
+                    let mut end = out.len();
+                    $(
+                        $last.put(out);
+                        if $last.is_some() {
+                            end = out.len();
+                        }
+                    )+
+                    out.truncate(end);
+                )?
             }
 
             fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
                 Ok(Self {
                     $($field: Field::take(input)?,)+
-                    $($last: if input.is_at_end() { None } else { Some(Field::take(input)?) },)?
+                    $($($last: if input.is_at_end() { None } else { Field::take(input)? },)+)?
                 })
             }
         }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use trilogue_domain::error::{Code, Error, Result};
-use trilogue_domain::{Callback, ParentRun};
+use trilogue_domain::{Callback, ParentRun, Provenance};
 
 use super::FORMAT_VERSION;
 use super::codec::{Damage, DecodeResult, FieldReader, check_checksum, put_checksum};
@@ -24,9 +24,9 @@ pub(crate) trait Record: Sized {
 macro_rules! record {
     (
         $kind:literal, $text:literal,
-        $name:ident { $($field:ident),+ $(,)? $(; $last:ident)? }
+        $name:ident { $($field:ident),+ $(,)? $(; $($last:ident),+)? }
     ) => {
-        fields!($name { $($field),+ $(; $last)? });
+        fields!($name { $($field),+ $(; $($last),+)? });
 
         impl Record for $name {
             const NAME: &'static str = $text;
@@ -89,7 +89,8 @@ record!(
         request,
         stateless,
         cancel_reason;
-        parent
+        parent,
+        provenance
     }
 );
 record!(3, "message", MessageRow { id, tenant, thread, run, role, position, alias });
@@ -141,6 +142,7 @@ record!(
 );
 
 fields!(ParentRun { run, thread });
+fields!(Provenance { trace, hops });
 fields!(Callback { url, status, values, updates });
 fields!(IdempotencyKey { tenant, principal, agent, text });
 variants!(QueueKind: 0 = ScheduledRun, 1 = Deadline, 2 = Callback, 3 = Retention, 4 = Notify);

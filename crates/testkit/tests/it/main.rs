@@ -11,6 +11,8 @@ mod bridge_chaos;
 mod bridge_communication;
 mod bridge_connect;
 mod bridge_matrix;
+mod bridge_provenance;
+mod bridge_resources;
 mod client_coding;
 mod client_kill;
 mod client_large;

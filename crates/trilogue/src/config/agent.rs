@@ -240,10 +240,14 @@ impl AgentKind {
     pub const NAMES: [&'static str; 4] =
         ["builtin", "agent-client", "agent-communication", "agent-connect"];
 
+    /// Whether agents of this kind are behind another server.
+    pub(crate) fn is_elsewhere(self) -> bool {
+        matches!(self, Self::AgentCommunication | Self::AgentConnect)
+    }
+
     /// Whether agents of this kind have this setting where `command` starts their server.
     pub(crate) fn takes_with_command(self, key: &str) -> bool {
-        matches!(self, Self::AgentCommunication | Self::AgentConnect)
-            && matches!(key, "cwd" | "env" | "inherit" | "start_timeout")
+        self.is_elsewhere() && matches!(key, "cwd" | "env" | "inherit" | "start_timeout")
     }
 
     /// The other kind that has this setting, where this kind does not.

@@ -15,6 +15,7 @@ use super::log::{self, Until};
 use super::request::RUN_ID;
 use super::{BASE, CommunicationCall, CommunicationRoute, events, fault, history_replacement};
 use crate::faces::common::idempotency::{REPLAYED, idempotency};
+use crate::faces::common::provenance::provenance;
 use crate::http::reply::Reply;
 use crate::route::{Access, Parameter};
 use crate::stream::cursor::Cursor;
@@ -78,6 +79,7 @@ fn new_run(call: &CommunicationCall, body: RunCreateRequest) -> Result<RunReques
         idempotency,
         rules: call.is_strict().then(|| Arc::from(strict::RULES)),
         synchronous: body.mode == RunMode::Sync,
+        provenance: provenance(call),
         ..RunRequest::new(agent, ThreadChoice::Ensure(NewThread { id, metadata: None }), input)
     })
 }

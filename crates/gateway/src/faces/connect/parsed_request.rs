@@ -14,6 +14,7 @@ use super::{ConnectCall, request};
 use crate::callback::check_callback_url;
 use crate::core::not_found::no_thread;
 use crate::faces::common::idempotency::idempotency;
+use crate::faces::common::provenance::provenance;
 use crate::http::reply::Reply;
 
 #[derive(Debug)]
@@ -87,6 +88,7 @@ pub(super) async fn read(call: &ConnectCall, mode: ReplyMode) -> Result<ParsedRe
         callback,
         request: Some(kept(call, card, instance.as_ref(), is_stateless)?),
         synchronous: mode == ReplyMode::Wait,
+        provenance: provenance(call),
     };
     let ends_with_connection = ends && mode != ReplyMode::Later;
     Ok(ParsedRequest { new, modes, ends_with_connection, warnings })

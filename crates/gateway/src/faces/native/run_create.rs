@@ -15,6 +15,7 @@ use super::view::NativeView;
 use super::{EVENT_STREAM, IDEMPOTENCY, NativeCall, NativeRoute, rows, runs};
 use crate::core::log_ref::LogRef;
 use crate::faces::common::idempotency::{REPLAYED, idempotency};
+use crate::faces::common::provenance::provenance;
 use crate::http::reply::Reply;
 use crate::route::{Access, Verb, json_response, of};
 use crate::stream::cursor::Cursor;
@@ -135,5 +136,6 @@ fn new_run(call: &NativeCall, body: RunCreate) -> Result<RunRequest> {
         callback: None,
         request: None,
         synchronous: body.mode == RunMode::Wait,
+        provenance: provenance(call),
     })
 }

@@ -58,6 +58,11 @@ fn child_run() -> RunRow {
     RunRow { parent: Some(ParentRun { run, thread }), ..bare_run() }
 }
 
+fn passed_on_run() -> RunRow {
+    let provenance = Provenance { trace: Some("t".to_owned()), hops: vec!["h".to_owned()] };
+    RunRow { provenance: Some(Box::new(provenance)), ..bare_run() }
+}
+
 fn bare_run() -> RunRow {
     fixtures::run_row(&thread(), RunKey(2), "r")
 }
@@ -143,6 +148,8 @@ fn every_row_reads_back_and_shows_damage() {
     });
     check(&bare_run());
     check(&child_run());
+    check(&passed_on_run());
+    check(&RunRow { parent: child_run().parent, ..passed_on_run() });
     check(&configuration());
     check(&ConfigurationRow { name: None, expires_at: None, ..configuration() });
     check(&interrupt());

@@ -227,6 +227,9 @@ impl Prompt<'_> {
             },
             when_holding: WhenHolding::Strategy,
             idempotency: self.key.clone().map(|key| (key, self.digest)),
+            provenance: self.request.meta.as_ref().and_then(|meta| {
+                trilogue_mapping::provenance::provenance(meta.traceparent().as_deref(), None)
+            }),
             ..RunRequest::new(
                 self.connection.agent.clone(),
                 ThreadChoice::Existing(row.id.clone()),

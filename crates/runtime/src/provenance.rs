@@ -1,0 +1,48 @@
+//! Runs that came by way of other servers: loops among them are refused.
+
+use trilogue_domain::error::Result;
+use trilogue_domain::{AgentName, Code, Error, Provenance, limits};
+use uuid::Uuid;
+
+use crate::context::RunContext;
+use crate::request::RunRequest;
+use crate::services::Services;
+
+impl Services {
+    /// The name under which other servers are told of an agent here. It says nothing to them, and is another one in the next life of this process.
+    fn hop_name(&self, agent: &AgentName) -> String {
+        let name = format!("{}/{agent}", self.node);
+        Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()).to_string()
+    }
+
+    /// Refuses a run that its own agent passed on to another server, from which it came back, and one that came a longer way than any can.
+    /// Errors: `call_refused`.
+    pub(crate) fn check_provenance(&self, new: &RunRequest) -> Result<()> {
+        let Some(provenance) = &new.provenance else { return Ok(()) };
+        let (agent, hops) = (&new.agent, &provenance.hops);
+        if !hops.is_empty() && hops.contains(&self.hop_name(agent)) {
+            let message =
+                format!("the agent '{agent}' leads back to itself by way of other servers");
+            return Err(Error::new(Code::CallRefused, message)
+                .hint("two servers must not each use an agent of the other as their own: change one of them"));
+        }
+        if hops.len() >= limits::MAX_HOPS {
+            let most = limits::MAX_HOPS;
+            let message = format!("the request came by way of {most} agents behind other servers");
+            return Err(Error::new(Code::CallRefused, message)
+                .hint("it may be in a loop of servers: look at the addresses of their agents"));
+        }
+        Ok(())
+    }
+}
+
+impl RunContext {
+    /// What a server is told that this run leads to.
+    #[must_use]
+    pub fn passed_on(&self) -> Provenance {
+        let shared = &self.0;
+        let mut provenance = shared.provenance.as_deref().cloned().unwrap_or_default();
+        provenance.hops.push(shared.services.hop_name(&shared.agent));
+        provenance
+    }
+}
