@@ -55,7 +55,7 @@ impl AgentCommunication {
             remote: Arc::clone(&self.remote),
             client: self.client.clone(),
             stream,
-            read: RemoteRun::new(context.run().as_str(), role),
+            read: RemoteRun::new(context.run().as_str(), role).at_ours(self.is_ours()),
             is_rejoined: false,
             is_last: false,
         }

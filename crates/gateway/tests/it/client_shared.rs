@@ -282,3 +282,22 @@ async fn what_is_told_of_a_session_does_not_wait_for_what_was_asked_of_it() {
     let heard: Vec<_> = hosted.heard.lock().unwrap().iter().map(|it| it["what"].clone()).collect();
     assert_eq!(heard[heard.len() - 2..], ["_x/upload", "_x/chunk"]);
 }
+
+#[tokio::test]
+async fn a_turn_that_another_client_began_says_who() {
+    let (rig, _) = house().await;
+    let (mut first, session) = rig.door().opened("hosted").await;
+    let mut second = rig.door().joined("hosted", &session).await;
+    first.prompt(&session, "hello").await;
+    second.until(|it| it["params"]["update"]["content"]["text"] == "hello").await;
+    let begun = |editor: &Editor| {
+        let updates = editor.updates.iter().map(|it| &it["update"]);
+        let mut chunks = updates.filter(|it| it["sessionUpdate"] == "user_message_chunk");
+        chunks.next().map(|chunk| chunk["_meta"]["trilogue"].clone())
+    };
+    assert_eq!(begun(&second), Some(json!({ "created_by": "alice" })));
+    assert_eq!(begun(&first), None);
+    let mut third = rig.door().plain("hosted").await;
+    third.load(&session).await;
+    assert_eq!(begun(&third), Some(Value::Null), "a history says what was said");
+}

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use trilogue_domain::event::RunEvent;
+use trilogue_domain::event::{InterruptEvent, PlanEntry, RunEvent, StateEvent};
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{
     AgentName, Body, Citation, Code, Content, Failure, Input, Interrupt, InterruptKind, Message,
     Outcome, Part, PartMetadata, Role, RunId, ThreadId, Timestamp, Trajectory,
 };
-use trilogue_mapping::communication::{self, Projection, ProjectionOptions};
+use trilogue_mapping::communication::{self, Projection, ProjectionOptions, RemoteRun};
 use trilogue_mapping::connect;
 use trilogue_wire::agent_communication as acp;
 use trilogue_wire::agent_connect;
@@ -162,21 +162,27 @@ fn any_question() -> impl Strategy<Value = Interrupt> {
     })
 }
 
-/// A waiting run as the Agent Communication Protocol shows it.
-fn awaiting(question: &Interrupt) -> Value {
+/// A run that has begun, as the Agent Communication Protocol shows it.
+fn running() -> (Projection, ThreadId) {
     let show = ProjectionOptions {
         strict: false,
         base: Arc::from("http://h/c"),
         max_inline_bytes: 1_000_000,
         input: false,
     };
-    let mut run = Projection::new(show);
-    let thread = ThreadId::parse(THREAD).unwrap();
+    let (mut run, thread) = (Projection::new(show), ThreadId::parse(THREAD).unwrap());
     let (id, agent) = (RunId::parse(RUN).unwrap(), AgentName::parse("echo").unwrap());
     let created = Body::Run(RunEvent::Created { run: id, agent, input: None });
-    for body in [created, begun(), raised(question.clone())] {
+    for body in [created, begun()] {
         drop(run.push(&event(body), &thread));
     }
+    (run, thread)
+}
+
+/// A waiting run as the Agent Communication Protocol shows it.
+fn awaiting(question: &Interrupt) -> Value {
+    let (mut run, thread) = running();
+    drop(run.push(&event(raised(question.clone())), &thread));
     serde_json::from_slice(&run.run()).unwrap()
 }
 
@@ -240,5 +246,36 @@ proptest! {
         let read = connect::remote_interrupt(&shown, &chat(), |_, _| false).unwrap();
         let again = connect::interrupt(&Interrupt { id: question.id, ..read }, &links());
         prop_assert_eq!(serde_json::to_value(again).unwrap(), serde_json::to_value(shown).unwrap());
+    }
+}
+
+/// A plan, a rule that decided, or an update of the agent's own.
+fn any_news() -> impl Strategy<Value = Body> {
+    let status = prop_oneof!["pending", "in_progress", "completed"];
+    let entry = (word(), status).prop_map(|(content, status)| PlanEntry { content, status });
+    prop_oneof![
+        prop::collection::vec(entry, 0..3).prop_map(|it| Body::State(StateEvent::Plan(it))),
+        (word(), any::<bool>()).prop_map(|(rule, allowed)| {
+            Body::Interrupt(InterruptEvent::RuleApplied { rule, allowed })
+        }),
+        ("[a-z_]{1,6}", any_json()).prop_map(|(kind, data)| {
+            Body::State(StateEvent::Custom { kind, data: json_of(&data) })
+        }),
+    ]
+}
+
+/// What a server of ours in front of another one logs of an event there.
+fn through_communication(body: &Body) -> Vec<Body> {
+    let (mut run, thread) = running();
+    let mut remote = RemoteRun::new("r", Role::Agent).at_ours(true);
+    let events = run.push(&event(body.clone()), &thread);
+    let events = events.iter().map(|line| serde_json::from_slice::<acp::Event>(line).unwrap());
+    events.flat_map(|event| remote.push(event).unwrap()).collect()
+}
+
+proptest! {
+    #[test]
+    fn news_of_a_run_are_what_they_were_in_front_of_another_server_of_ours(news in any_news()) {
+        prop_assert_eq!(through_communication(&news), [news]);
     }
 }

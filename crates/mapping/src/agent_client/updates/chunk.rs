@@ -52,6 +52,9 @@ impl Updates {
         update.push('"');
         member(&mut update, "messageId", &quoted(&id));
         member(&mut update, "content", block);
+        if let (Chunk::User, Some(origin)) = (side, &self.turn_origin) {
+            member(&mut update, "_meta", origin);
+        }
         self.update(&update, gate, out);
     }
 

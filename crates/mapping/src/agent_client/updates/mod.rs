@@ -5,10 +5,11 @@ mod chunk;
 
 use std::borrow::Cow;
 
+use serde_json::json;
 use trilogue_domain::content::{BlobRef, PartMetadata};
 use trilogue_domain::event::{Event, MessageEvent, RunEvent, StateEvent, ThreadEvent};
 use trilogue_domain::thread::TITLE_MEMBER;
-use trilogue_domain::{Body, Content, Json, MessageId, Part, RunKey, ThreadId};
+use trilogue_domain::{Body, Content, Json, MessageId, Part, PrincipalId, RunKey, ThreadId};
 use trilogue_wire::agent_client::splice::{self, get_text};
 use trilogue_wire::agent_client::{Rules, SessionUpdate, read_checked};
 
@@ -18,7 +19,7 @@ use super::block::{Extension, citation_block, quoted, text_block};
 use super::original::OWN;
 use super::prompt::in_words;
 use super::relay::{SESSION_UPDATE, derived, gate_of};
-use super::{Gate, IdFormat, Relay, UPDATE};
+use super::{EXTENSION, Gate, IdFormat, Relay, UPDATE};
 use crate::shape::is_json;
 
 /// The most stored content that is inlined in an update, in bytes; larger content becomes a link. In base64 it still fits a line of the usual limit.
@@ -55,6 +56,8 @@ pub struct Updates {
     thoughts: Vec<(Option<RunKey>, u64)>,
     calls: Vec<OpenCall>,
     title: Option<String>,
+    /// The `_meta` of the user's messages, as JSON.
+    turn_origin: Option<String>,
 }
 
 /// An event with the id of its run, from which updates get their ids.
@@ -82,6 +85,7 @@ impl Updates {
             thoughts: Vec::new(),
             calls: Vec::new(),
             title: None,
+            turn_origin: None,
         }
     }
 
@@ -90,6 +94,17 @@ impl Updates {
     pub fn with_extension(mut self, extension: Extension) -> Self {
         self.extension = extension;
         self
+    }
+
+    /// From now on users' messages say who began their turn: the principal, and the client by the name that it gives itself. `None` ends that.
+    pub fn set_turn_origin(&mut self, origin: Option<(&PrincipalId, Option<&str>)>) {
+        self.turn_origin = origin.map(|(principal, client)| {
+            let mut begun = json!({ "created_by": principal.as_str() });
+            if let Some(client) = client {
+                begun["client"] = client.into();
+            }
+            json!({ EXTENSION: begun }).to_string()
+        });
     }
 
     pub fn relay(&self) -> &Relay {

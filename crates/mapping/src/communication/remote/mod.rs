@@ -1,8 +1,11 @@
 //! An agent behind a server of this protocol: what it is sent, and what its events mean.
 
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 use serde_json::json;
+use serde_json::value::RawValue;
 use trilogue_domain::error::Result;
-use trilogue_domain::event::{MessageEvent, StateEvent};
+use trilogue_domain::event::{InterruptEvent, MessageEvent, PlanEntry, StateEvent};
 use trilogue_domain::{
     Answer, Body, Code, Content, Failure, Input, Interrupt, InterruptId, InterruptKind, Json,
     Message, MessageId, Part, Role, Survives, Times,
@@ -31,6 +34,8 @@ pub struct RemoteRun {
     open: Option<OpenMessage>,
     /// How many output messages the events have brought, to find those that a run brings only at its end.
     completed: usize,
+    /// Whether the server is one of ours, whose generic events are what we know.
+    is_ours: bool,
     logged: LoggedPosition,
 }
 
@@ -48,7 +53,13 @@ impl RemoteRun {
     pub fn new(run: &str, role: Role) -> Self {
         let run = uuid::Uuid::new_v5(&super::NAMESPACE, run.as_bytes());
         let logged = LoggedPosition::default();
-        Self { run, role, messages: 0, open: None, completed: 0, logged }
+        Self { run, role, messages: 0, open: None, completed: 0, is_ours: false, logged }
+    }
+
+    /// The same run, at a server of which is known whether it is one of ours.
+    #[must_use]
+    pub fn at_ours(self, is_ours: bool) -> Self {
+        Self { is_ours, ..self }
     }
 
     /// The same run, continued after a question: with the [`RemoteRun::progress`] that it had then.
@@ -80,8 +91,14 @@ impl RemoteRun {
             Event::MessagePart { part } => self.part(part, &mut out)?,
             Event::MessageCompleted { message } => self.complete(message, &mut out)?,
             Event::Generic { generic } => {
-                let data = crate::native::read_json(generic)?;
-                out.push(Body::State(StateEvent::Custom { kind: "generic".to_owned(), data }));
+                let known = self.is_ours.then(|| own_event(&generic)).transpose()?.flatten();
+                out.push(match known {
+                    Some(body) => body,
+                    None => {
+                        let data = crate::native::read_json(generic)?;
+                        Body::State(StateEvent::Custom { kind: "generic".to_owned(), data })
+                    }
+                });
             }
             Event::RunCompleted { run } | Event::RunAwaiting { run } => {
                 self.finish(run.output, &mut out)?;
@@ -162,6 +179,51 @@ impl RemoteRun {
         let id = uuid::Uuid::new_v5(&self.run, &self.messages.to_be_bytes());
         MessageId::parse(&id.to_string()).unwrap_or_else(|_| MessageId::generate())
     }
+}
+
+/// A generic event as our own face makes it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OwnGeneric<'a> {
+    kind: String,
+    entries: Option<Vec<OwnPlanEntry>>,
+    rule: Option<String>,
+    allowed: Option<bool>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    data: Option<&'a RawValue>,
+    /// The update of a hosted agent that it was made of.
+    #[serde(rename = "x_trilogue")]
+    _update: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct OwnPlanEntry {
+    content: String,
+    status: String,
+}
+
+/// A member that is there, `null` included.
+fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>, D::Error> {
+    Deserialize::deserialize(value).map(Some)
+}
+
+/// What a generic event of a server of ours was there: a plan, a rule or an update of the agent's own. `None` for one that came to it as a generic event, and for the news of a tool call, whose part follows.
+fn own_event(generic: &WireJson) -> Result<Option<Body>> {
+    let Ok(own) = serde_json::from_str::<OwnGeneric<'_>>(generic.as_str()) else { return Ok(None) };
+    Ok(match (own.kind.as_str(), own.entries, own.rule, own.allowed, own.data) {
+        ("plan", Some(entries), None, None, None) => {
+            let entry = |it: OwnPlanEntry| PlanEntry { content: it.content, status: it.status };
+            Some(Body::State(StateEvent::Plan(entries.into_iter().map(entry).collect())))
+        }
+        ("rule", None, Some(rule), Some(allowed), None) => {
+            Some(Body::Interrupt(InterruptEvent::RuleApplied { rule, allowed }))
+        }
+        (_, None, None, None, Some(data)) => {
+            let data = Json::parse(data.get().to_owned())?;
+            Some(Body::State(StateEvent::Custom { kind: own.kind, data }))
+        }
+        _ => None,
+    })
 }
 
 /// Text that continues a message, where a part is nothing else.

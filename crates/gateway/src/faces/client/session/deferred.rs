@@ -77,6 +77,11 @@ impl DeferredPrompts {
         }
     }
 
+    /// Whether the client will receive the prompt of a run that has not started.
+    pub(super) fn shows_prompt(&self, run: RunKey) -> bool {
+        self.waiting.get(&run).is_some_and(|prompt| prompt.iter().any(|it| it.is_sent))
+    }
+
     /// A run has ended. Returns what is rendered after it.
     fn ended(&mut self, key: RunKey) -> Vec<DeferredEvent> {
         self.ids.remove(&key);

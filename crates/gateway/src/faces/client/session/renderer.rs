@@ -12,11 +12,13 @@ use trilogue_domain::{
     ThreadKey,
 };
 use trilogue_mapping::agent_client::{self as mapping, Gate, IdFormat, Update, Updates};
+use trilogue_store::rows::RunRow;
 use trilogue_store::{RawOriginal, Read};
 use trilogue_wire::agent_client::{ClientCapabilities, ClientGate, ContentBlock, TextContent};
 use uuid::Uuid;
 
 use super::super::connection::session::SessionState;
+use super::super::thread_metadata::CLIENT;
 use super::super::wire::lines::OutgoingLines;
 use super::deferred::{Deferral, DeferredEvent, DeferredPrompts};
 use crate::stream::inline::inlined;
@@ -96,6 +98,20 @@ impl LineRenderer {
     /// Whether a run has started and not ended.
     pub(super) fn has_active_run(&self) -> bool {
         self.deferred.has_active_run()
+    }
+
+    /// Whether the client will receive the prompt of a run that has not started, and did not send it.
+    pub(super) fn shows_prompt(&self, run: RunKey) -> bool {
+        !self.is_replay && self.deferred.shows_prompt(run)
+    }
+
+    /// Says who began the turns that are rendered next; `None` where that is not said.
+    pub(super) fn set_turn_origin(&mut self, run: Option<&RunRow>) {
+        let client = run.and_then(|run| {
+            let client = run.metadata.to_value().get(CLIENT)?.as_str()?.to_owned();
+            Some(client)
+        });
+        self.updates.set_turn_origin(run.map(|run| (&run.principal, client.as_deref())));
     }
 
     /// Renders an event again whose updates depend on no other event.

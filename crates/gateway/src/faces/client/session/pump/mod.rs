@@ -285,7 +285,16 @@ impl Pump {
         self.note_own(event, run.as_ref()).await?;
         let read = self.connection.read();
         let thread = self.session.thread.key;
+        let begins_turn = matches!(event.body, Body::Run(RunEvent::Started))
+            && event.run.is_some_and(|key| self.renderer.shows_prompt(key));
+        if let (true, Some(id)) = (begins_turn, &run) {
+            let row = read.run(&self.session.scope(), id).await?;
+            self.renderer.set_turn_origin(row.as_ref());
+        }
         self.renderer.event(read, thread, event, run.as_ref(), lines).await?;
+        if begins_turn {
+            self.renderer.set_turn_origin(None);
+        }
         match &event.body {
             Body::Run(RunEvent::Ended(outcome)) => {
                 if let Some(key) = event.run {
