@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use trilogue_domain::Rights;
 use trilogue_gateway::{ClientOptions, MessageIdFormat};
 use uuid::Uuid;
 
 use crate::agent::Puppet;
 use crate::client_agent::Hosted;
-use crate::client_editor::Editor;
+use crate::client_editor::{Door, Editor};
 use crate::client_history::kinds;
 use crate::client_hosted::house;
 use crate::rig::{Rig, Setup};
@@ -284,10 +285,12 @@ async fn what_is_told_of_a_session_does_not_wait_for_what_was_asked_of_it() {
 }
 
 #[tokio::test]
-async fn a_turn_that_another_client_began_says_who() {
+async fn a_turn_that_somebody_else_began_says_who() {
     let (rig, _) = house().await;
+    rig.token("alpha", "bob", Rights::all(), false).await;
     let (mut first, session) = rig.door().opened("hosted").await;
-    let mut second = rig.door().joined("hosted", &session).await;
+    let door = Door::in_name_of(&rig, "alpha", "bob");
+    let mut second = door.joined("hosted", &session).await;
     first.prompt(&session, "hello").await;
     second.until(|it| it["params"]["update"]["content"]["text"] == "hello").await;
     let begun = |editor: &Editor| {
@@ -297,7 +300,10 @@ async fn a_turn_that_another_client_began_says_who() {
     };
     assert_eq!(begun(&second), Some(json!({ "created_by": "alice" })));
     assert_eq!(begun(&first), None);
-    let mut third = rig.door().plain("hosted").await;
-    third.load(&session).await;
-    assert_eq!(begun(&third), Some(Value::Null), "a history says what was said");
+    // The history says the same, to whom it is news.
+    for (door, by) in [(&door, json!({ "created_by": "alice" })), (rig.door(), Value::Null)] {
+        let mut later = door.plain("hosted").await;
+        later.load(&session).await;
+        assert_eq!(begun(&later), Some(by));
+    }
 }

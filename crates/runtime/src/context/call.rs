@@ -168,16 +168,22 @@ impl ChildRun {
     /// The next event of the child's log; `None` behind the last. The caller's run gives its permit to be at work back while it waits.
     /// Fails as reading the store, and with what kept the child from being stored.
     pub async fn next(&mut self) -> Result<Option<Event>> {
-        if let Some(event) = self.log.take() {
-            return Ok(Some(event));
-        }
-        let wait = self.shared.wait_for_answer();
-        let next = tokio::select! {
-            biased;
-            next = self.log.next() => next,
-            error = failure(self.failure.clone()) => Err(error),
+        let next = match self.log.take() {
+            Some(event) => Ok(Some(event)),
+            None => {
+                let wait = self.shared.wait_for_answer();
+                let next = tokio::select! {
+                    biased;
+                    next = self.log.next() => next,
+                    error = failure(self.failure.clone()) => Err(error),
+                };
+                wait.resume().await;
+                next
+            }
         };
-        wait.resume().await;
+        if matches!(&next, Ok(Some(event)) if event.body.is_run_end()) {
+            self.until_questions_end().await;
+        }
         next
     }
 
@@ -190,7 +196,14 @@ impl ChildRun {
             error = failure(self.failure.clone()) => Err(error),
         };
         wait.resume().await;
+        self.until_questions_end().await;
         outcome
+    }
+
+    /// Waits until what was answered at the child is answered in the caller's run too: else the end of that run could withdraw the question first.
+    async fn until_questions_end(&self) {
+        let mut supervisor = self.failure.clone();
+        while supervisor.changed().await.is_ok() {}
     }
 
     /// Answers a question of the child in the name of the calling agent. Fails as [`crate::Runtime::answer`].

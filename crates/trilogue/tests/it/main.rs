@@ -43,6 +43,7 @@ mod native_editor;
 mod notified;
 mod offline;
 mod one_server;
+mod operating;
 mod output;
 mod screens;
 mod sdk_server;

@@ -78,7 +78,10 @@ impl ChildSupervisor {
                             is_settled = false;
                         }
                     }
-                    Ok(None) => break None,
+                    Ok(None) => {
+                        questions.end().await;
+                        break None;
+                    }
                     Err(error) => break Some(error),
                 },
                 () = caller_is_gone(&shared, &dropped) => {
@@ -138,6 +141,12 @@ fn settled_next(
 // === impl Questions ===
 
 impl Questions {
+    /// Waits until nothing is passed up any more; the child has no open question.
+    async fn end(&mut self) {
+        self.ends.clear();
+        while self.passing.next().await.is_some() {}
+    }
+
     fn take(&mut self, shared: &Arc<SharedRun>, row: &RunRow, event: &Event) {
         match &event.body {
             Body::Interrupt(InterruptEvent::Raised(question)) => {

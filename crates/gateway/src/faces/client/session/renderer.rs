@@ -100,9 +100,9 @@ impl LineRenderer {
         self.deferred.has_active_run()
     }
 
-    /// Whether the client will receive the prompt of a run that has not started, and did not send it.
+    /// Whether the client receives the prompt of a run when that starts.
     pub(super) fn shows_prompt(&self, run: RunKey) -> bool {
-        !self.is_replay && self.deferred.shows_prompt(run)
+        self.deferred.shows_prompt(run)
     }
 
     /// Says who began the turns that are rendered next; `None` where that is not said.

@@ -289,7 +289,8 @@ impl Pump {
             && event.run.is_some_and(|key| self.renderer.shows_prompt(key));
         if let (true, Some(id)) = (begins_turn, &run) {
             let row = read.run(&self.session.scope(), id).await?;
-            self.renderer.set_turn_origin(row.as_ref());
+            let own = &self.connection.principal.id;
+            self.renderer.set_turn_origin(row.as_ref().filter(|row| row.principal != *own));
         }
         self.renderer.event(read, thread, event, run.as_ref(), lines).await?;
         if begins_turn {

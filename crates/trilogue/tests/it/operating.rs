@@ -1,0 +1,207 @@
+//! What the repository has for those who operate a server: the service unit, the proxy's configuration, the container.
+//!
+//! nginx, OpenSSL, curl and systemd's own check come from the system: `scripts/test` installs them.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::harness::{BINARY, Home, Server, lasting_address, until};
+
+/// The name that the configuration of nginx has for the server.
+const HOST: &str = "agents.example.com";
+const INSTALLED: &str = "/usr/local/bin/trilogue";
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn deployed(name: &str) -> String {
+    fs::read_to_string(repository().join("deploy").join(name)).unwrap()
+}
+
+/// Runs a program to its end; says how to get it where it is missing.
+fn run(command: &mut Command) -> String {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().unwrap_or_else(|error| {
+        panic!("{name}: {error}; `scripts/test` installs it");
+    });
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{name}: {said}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// nginx with the repository's configuration. Stopped when dropped.
+struct Proxy {
+    child: Child,
+    dir: PathBuf,
+    address: String,
+}
+
+// === impl Proxy ===
+
+impl Proxy {
+    fn start(home: &Home, server: &Server) -> Self {
+        let dir = home.work().join("nginx");
+        fs::create_dir(&dir).unwrap();
+        let path = |name: &str| dir.join(name).display().to_string();
+        run(Command::new("openssl")
+            .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"])
+            .args(["-subj", &format!("/CN={HOST}")])
+            .args(["-addext", &format!("subjectAltName=DNS:{HOST}")])
+            .args(["-keyout", &path("tls.key"), "-out", &path("tls.crt")]));
+        let address = lasting_address();
+        let mut site = deployed("nginx.conf");
+        for (written, here) in [
+            ("server 127.0.0.1:7878;", format!("server {};", server.address)),
+            ("listen 443 ssl;", format!("listen {address} ssl;")),
+            ("/etc/nginx/tls/agents.example.com.crt", path("tls.crt")),
+            ("/etc/nginx/tls/agents.example.com.key", path("tls.key")),
+        ] {
+            assert!(site.contains(written), "{written}");
+            site = site.replace(written, &here);
+        }
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|name| format!("{name}_temp_path {};\n", path(name)))
+            .concat();
+        let whole = format!(
+            "daemon off;\npid {};\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n{temporary}{site}}}\n",
+            path("pid"),
+        );
+        fs::write(dir.join("nginx.conf"), whole).unwrap();
+        let child = Command::new("nginx")
+            .args(["-p", &path(""), "-c", &path("nginx.conf"), "-e", "stderr"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(dir.join("log")).unwrap())
+            .spawn()
+            .unwrap_or_else(|error| panic!("nginx: {error}; `scripts/test` installs it"));
+        let mut proxy = Self { child, dir, address };
+        until(|| {
+            let ended = proxy.child.try_wait().unwrap();
+            assert!(ended.is_none(), "{}", fs::read_to_string(proxy.dir.join("log")).unwrap());
+            TcpStream::connect(&proxy.address).ok()
+        });
+        proxy
+    }
+
+    /// A request of a client outside, which knows the proxy's name and its certificate.
+    fn request(&self, server: &Server, path: &str) -> Command {
+        let port = self.address.rsplit_once(':').unwrap().1;
+        let token = fs::read_to_string(server.token_file()).unwrap();
+        let mut command = Command::new("curl");
+        command
+            .args(["-sS", "-N", "--max-time", "60"])
+            .arg("--cacert")
+            .arg(self.dir.join("tls.crt"))
+            .args(["--resolve", &format!("{HOST}:{port}:127.0.0.1")])
+            .args(["-H", &format!("Authorization: Bearer {}", token.trim())])
+            .arg(format!("https://{HOST}:{port}{path}"));
+        command
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn served(home: &Home) -> Server {
+    let settings = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\npublic_url = \"https://{HOST}\"\nsocket = \"off\"\n\n[agents.echo]\nkind = \"builtin\"\n\n[agents.mailcomposer]\nkind = \"builtin\"\n"
+    );
+    home.write("trilogue.toml", &settings);
+    home.start(&["serve", "--config", "trilogue.toml"])
+}
+
+#[test]
+fn clients_reach_the_server_through_nginx_and_see_events_as_they_happen() {
+    let home = Home::new();
+    let server = served(&home);
+    let proxy = Proxy::start(&home, &server);
+    let said = run(proxy.request(&server, "/communication/runs").args([
+        "-H",
+        "Content-Type: application/json",
+        "-d",
+        r#"{"agent_name":"echo","mode":"sync","input":[{"role":"user","parts":[{"content_type":"text/plain","content":"Hello"}]}]}"#,
+    ]));
+    let answer: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(answer["output"][0]["parts"][0]["content"], "Hello", "{said}");
+
+    // The run waits for an answer, so its stream goes on: what is read here was not held back.
+    let begun = run(proxy.request(&server, "/api/v1/runs").args([
+        "-H",
+        "Content-Type: application/json",
+        "-d",
+        r#"{"agent":"mailcomposer","input":"Write to ada@example.com about lunch","thread_id":"mail","create_thread":true,"mode":"async"}"#,
+    ]));
+    assert!(begun.contains("\"id\""), "{begun}");
+    let mut stream = proxy
+        .request(&server, "/api/v1/threads/mail/events")
+        .args(["-H", "Accept: text/event-stream"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(stream.stdout.take().unwrap()).lines();
+    let asked = lines.map(Result::unwrap).find(|line| line.contains("interrupt.raised"));
+    assert!(asked.is_some() && stream.try_wait().unwrap().is_none());
+    stream.kill().unwrap();
+    stream.wait().unwrap();
+
+    let status =
+        run(proxy.request(&server, "/metrics").args(["-o", "/dev/null", "-w", "%{http_code}"]));
+    assert_eq!(status, "404");
+}
+
+#[test]
+fn the_service_unit_is_one_and_starts_what_there_is() {
+    let unit = deployed("trilogue.service");
+    let home = Home::new();
+    let here = unit.replace(INSTALLED, BINARY);
+    let path = home.write("trilogue.service", &here);
+    let verified = Command::new("systemd-analyze")
+        .args(["verify", "--man=no", "--recursive-errors=no"])
+        .arg(&path)
+        .output()
+        .unwrap_or_else(|error| panic!("systemd-analyze: {error}; `scripts/test` installs it"));
+    let said = String::from_utf8_lossy(&verified.stderr);
+    assert!(verified.status.success() && !said.contains("trilogue.service"), "{said}");
+
+    let config = home.write("trilogue.toml", "[agents.echo]\nkind = \"builtin\"\n");
+    let checks = unit.lines().find_map(|line| line.strip_prefix("ExecStartPre=")).unwrap();
+    let words: Vec<_> = checks.split(' ').skip(1).collect();
+    let config = config.display().to_string();
+    let words: Vec<_> = words
+        .into_iter()
+        .map(|word| if word == "/etc/trilogue/trilogue.toml" { &*config } else { word })
+        .collect();
+    home.run(&words).expect(0);
+    // What the unit does not start again is what a wrong configuration ends with.
+    home.write("trilogue.toml", "nonsense = 1\n");
+    home.run(&words).expect(2);
+    assert!(unit.contains("RestartPreventExitStatus=2\n"));
+}
+
+#[test]
+fn the_container_is_made_of_what_there_is() {
+    let file = deployed("Containerfile");
+    let copied = file.lines().filter_map(|line| line.strip_prefix("COPY "));
+    for line in copied.filter(|line| !line.starts_with("--from")) {
+        let source = line.split(' ').next().unwrap();
+        assert!(repository().join(source).exists(), "{source}");
+    }
+    let home = Home::new();
+    let settings =
+        deployed("container.toml").replace("/var/lib/trilogue", &home.work().display().to_string());
+    home.write("trilogue.toml", &settings);
+    home.run(&["serve", "--check", "--config", "trilogue.toml"]).expect(0);
+    let toolchain = fs::read_to_string(repository().join("rust-toolchain.toml")).unwrap();
+    let version = file.split("library/rust:").nth(1).and_then(|it| it.split("-slim").next());
+    assert!(toolchain.contains(&format!("\"{}", version.unwrap())), "{toolchain}");
+}
