@@ -42,7 +42,7 @@ pub(crate) async fn official_rust() -> Result<PathBuf> {
     let build = || async {
         let target = installed("agent_client/rust")?;
         let manifest = Path::new(ROOT).join("foreign/agent_client/rust/Cargo.toml");
-        let mut command = cargo(&target);
+        let mut command = cargo_build(&target);
         command.args(["--quiet", "--locked", "--offline", "--manifest-path"]).arg(manifest);
         run(command).await?;
         Ok(target.join("debug"))
@@ -81,7 +81,7 @@ pub async fn example(name: &str) -> Result<PathBuf> {
 /// Builds into the target folder and with the profile of this test; returns the profile's folder. Free when nothing has changed.
 async fn build(arguments: &[&str]) -> Result<PathBuf> {
     let profile = profile()?;
-    let mut command = cargo(&target()?);
+    let mut command = cargo_build(&target()?);
     command.args(arguments).current_dir(ROOT);
     if profile.ends_with("release") {
         command.arg("--release");
@@ -90,9 +90,25 @@ async fn build(arguments: &[&str]) -> Result<PathBuf> {
     Ok(profile)
 }
 
-fn cargo(target: &Path) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+fn cargo_build(target: &Path) -> Command {
+    let mut command = Command::from(cargo());
     command.arg("build").arg("--target-dir").arg(target);
+    command
+}
+
+/// cargo as a shell starts it. It is not told of the package whose test this is: some build scripts would see a change in that, and everything above them would be built again.
+#[must_use]
+pub fn cargo() -> std::process::Command {
+    const OF_PACKAGE: [&str; 2] = ["CARGO_PKG_", "CARGO_MANIFEST_"];
+    let mut command =
+        std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        let is_of_package =
+            |name: &str| OF_PACKAGE.into_iter().any(|begin| name.starts_with(begin));
+        if name.to_str().is_some_and(is_of_package) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 

@@ -1,7 +1,6 @@
 //! The example agent and the example client of the Agent Client Protocol: against each other, and with us in between.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
 use crate::connect_editor::OnDemand;
@@ -16,8 +15,7 @@ pub(crate) fn example(name: &'static str) -> PathBuf {
     let me = std::env::current_exe().unwrap();
     let profile = me.ancestors().nth(2).unwrap();
     let built = BUILT.get_or_init(|| {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut command = Command::new(cargo);
+        let mut command = trilogue_testkit::cargo();
         command
             .args(["build", "--quiet", "--workspace", "--exclude", "trilogue-bench"])
             .args(["--example", "agent_client_agent", "--example", "agent_client_client"])
