@@ -149,7 +149,7 @@ impl<'a, S: RunReader> Conversation<'a, S> {
         globals: &'a Globals,
     ) -> Result<Option<String>> {
         let mut view = RunView::new(view, globals)?;
-        let reader = view.while_drawing(started(agent.start(input))).await?;
+        let reader = view.while_drawing(started(Box::pin(agent.start(input)))).await?;
         let mut conversation = Self { reader, view, globals };
         let ended = conversation.follow().await;
         let settled = conversation.view.settle();

@@ -110,7 +110,7 @@ impl<'a> Menu<'a> {
             let drawn = self.draw(&selection, is_live);
             let key = keyboard.next()?;
             let is_paste = matches!(key, KeyPress::Paste(_));
-            let step = self.step(&mut selection, key);
+            let step = self.step(&mut selection, &key);
             match &step {
                 Step::Say(text) => {
                     print::note("");
@@ -196,7 +196,7 @@ impl<'a> Menu<'a> {
         self.choices.get(place).map_or_else(|| LATER.to_owned(), |choice| choice.name.clone())
     }
 
-    fn step(&self, selection: &mut Selection, key: KeyPress) -> Step {
+    fn step(&self, selection: &mut Selection, key: &KeyPress) -> Step {
         let entries = self.choices.len() + 1;
         match key {
             KeyPress::Down | KeyPress::Tab => {
@@ -209,7 +209,7 @@ impl<'a> Menu<'a> {
             }
             KeyPress::Char(' ') if self.several.is_some() => return self.toggle(selection),
             KeyPress::Char(char) if selection.typed.chars().count() < MAX_TYPED_CHARS => {
-                selection.typed.push(char);
+                selection.typed.push(*char);
                 selection.marked = self.find(&selection.typed).ok();
             }
             KeyPress::Backspace => {
@@ -372,7 +372,7 @@ mod tests {
         for key in keys.chars() {
             last = menu.step(
                 &mut selection,
-                match key {
+                &match key {
                     'v' => KeyPress::Down,
                     '^' => KeyPress::Up,
                     '<' => KeyPress::Backspace,
