@@ -10,7 +10,7 @@ use trilogue::config::Span;
 use trilogue_sdk::client::{Client, ClientError, Filter, Page};
 use trilogue_wire::native::{Interrupt, Run, Status, Thread};
 
-use self::panes::{Panes, Row};
+use self::panes::{PaneRow, Panes};
 use super::status::counted;
 use crate::exit::{CliError, Result};
 use crate::globals::Globals;
@@ -121,7 +121,7 @@ impl Watch<'_> {
                 (Some(ScreenKey::Up), _) => self.panes.step(-1),
                 (Some(ScreenKey::Down), _) => self.panes.step(1),
                 (Some(ScreenKey::Next), _) => self.panes.next(),
-                (Some(ScreenKey::Char('c')), Some(Row { run: Some(run), .. })) => {
+                (Some(ScreenKey::Char('c')), Some(PaneRow { run: Some(run), .. })) => {
                     self.cancelling = Some(run);
                 }
                 (Some(ScreenKey::Char('a') | ScreenKey::Open), Some(row))
@@ -132,7 +132,7 @@ impl Watch<'_> {
                     screen = open()?;
                     self.refresh().await;
                 }
-                (Some(ScreenKey::Open), Some(Row { open: Some(command), .. })) => {
+                (Some(ScreenKey::Open), Some(PaneRow { open: Some(command), .. })) => {
                     drop(screen);
                     self.show(&command).await;
                     screen = open()?;

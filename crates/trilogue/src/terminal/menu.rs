@@ -63,7 +63,7 @@ struct Selection {
 
 /// What a key leads to.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Step {
+enum KeyOutcome {
     Again,
     /// A line for the person, then the menu again.
     Say(String),
@@ -112,20 +112,20 @@ impl<'a> Menu<'a> {
             let is_paste = matches!(key, KeyPress::Paste(_));
             let step = self.step(&mut selection, &key);
             match &step {
-                Step::Say(text) => {
+                KeyOutcome::Say(text) => {
                     print::note("");
                     print::note(text);
                     if is_paste {
                         keyboard.settle()?;
                     }
                 }
-                Step::Again => erase(drawn),
-                Step::Done(_) | Step::Interrupted => print::note(""),
+                KeyOutcome::Again => erase(drawn),
+                KeyOutcome::Done(_) | KeyOutcome::Interrupted => print::note(""),
             }
             match step {
-                Step::Done(picked) => return Ok(picked),
-                Step::Interrupted => return Err(io::ErrorKind::Interrupted.into()),
-                Step::Again | Step::Say(_) => {}
+                KeyOutcome::Done(picked) => return Ok(picked),
+                KeyOutcome::Interrupted => return Err(io::ErrorKind::Interrupted.into()),
+                KeyOutcome::Again | KeyOutcome::Say(_) => {}
             }
         }
     }
@@ -140,9 +140,9 @@ impl<'a> Menu<'a> {
             let marked = if typed.is_empty() { first.marked } else { self.find(&typed).ok() };
             let mut selection = Selection { marked, typed, ..first.clone() };
             match self.enter(&mut selection) {
-                Step::Done(picked) => return Ok(picked),
-                Step::Say(why) => print::note(&why),
-                Step::Again | Step::Interrupted => {}
+                KeyOutcome::Done(picked) => return Ok(picked),
+                KeyOutcome::Say(why) => print::note(&why),
+                KeyOutcome::Again | KeyOutcome::Interrupted => {}
             }
         }
     }
@@ -196,7 +196,7 @@ impl<'a> Menu<'a> {
         self.choices.get(place).map_or_else(|| LATER.to_owned(), |choice| choice.name.clone())
     }
 
-    fn step(&self, selection: &mut Selection, key: &KeyPress) -> Step {
+    fn step(&self, selection: &mut Selection, key: &KeyPress) -> KeyOutcome {
         let entries = self.choices.len() + 1;
         match key {
             KeyPress::Down | KeyPress::Tab => {
@@ -217,22 +217,22 @@ impl<'a> Menu<'a> {
                 selection.marked = self.find(&selection.typed).ok();
             }
             KeyPress::DeleteLine | KeyPress::DeleteWord => selection.mark(None),
-            KeyPress::Esc | KeyPress::End => return Step::Done(Picked::Later),
-            KeyPress::CtrlC => return Step::Interrupted,
+            KeyPress::Esc | KeyPress::End => return KeyOutcome::Done(Picked::Later),
+            KeyPress::CtrlC => return KeyOutcome::Interrupted,
             KeyPress::Paste(_) => {
                 selection.mark(None);
-                return Step::Say("pasted text is no answer: type it".to_owned());
+                return KeyOutcome::Say("pasted text is no answer: type it".to_owned());
             }
             KeyPress::Enter => return self.enter(selection),
             _ => {}
         }
-        Step::Again
+        KeyOutcome::Again
     }
 
     /// Takes a choice, or takes it back.
-    fn toggle(&self, selection: &mut Selection) -> Step {
+    fn toggle(&self, selection: &mut Selection) -> KeyOutcome {
         let Some(marked) = selection.marked.filter(|marked| *marked < self.choices.len()) else {
-            return Step::Say("mark a choice with the arrows first".to_owned());
+            return KeyOutcome::Say("mark a choice with the arrows first".to_owned());
         };
         match selection.taken.iter().position(|taken| *taken == marked) {
             Some(place) => drop(selection.taken.remove(place)),
@@ -240,50 +240,52 @@ impl<'a> Menu<'a> {
         }
         selection.typed.clear();
         selection.is_toggled = true;
-        Step::Again
+        KeyOutcome::Again
     }
 
-    fn enter(&self, selection: &mut Selection) -> Step {
+    fn enter(&self, selection: &mut Selection) -> KeyOutcome {
         let later = self.choices.len();
         if selection.marked == Some(later) {
-            return Step::Done(Picked::Later);
+            return KeyOutcome::Done(Picked::Later);
         }
         if self.several.is_some() && (selection.typed.is_empty() || selection.typed.contains(',')) {
             return self.enter_several(selection);
         }
         match (selection.marked, self.find(&selection.typed)) {
-            (Some(marked), _) => Step::Done(Picked::Choices(vec![marked])),
-            (None, _) if selection.typed.is_empty() && self.optional => Step::Done(Picked::Nothing),
+            (Some(marked), _) => KeyOutcome::Done(Picked::Choices(vec![marked])),
+            (None, _) if selection.typed.is_empty() && self.optional => {
+                KeyOutcome::Done(Picked::Nothing)
+            }
             (None, Err(why)) => {
                 selection.mark(None);
-                Step::Say(why)
+                KeyOutcome::Say(why)
             }
-            (None, Ok(found)) => Step::Done(Picked::Choices(vec![found])),
+            (None, Ok(found)) => KeyOutcome::Done(Picked::Choices(vec![found])),
         }
     }
 
     /// Takes what has a cross, or the names with commas between them.
-    fn enter_several(&self, selection: &mut Selection) -> Step {
+    fn enter_several(&self, selection: &mut Selection) -> KeyOutcome {
         let names = selection.typed.split(',').map(str::trim).filter(|name| !name.is_empty());
         let named: Result<Vec<usize>, String> = names.map(|name| self.find(name)).collect();
         match named {
-            Ok(named) if !named.is_empty() => Step::Done(Picked::Choices(named)),
+            Ok(named) if !named.is_empty() => KeyOutcome::Done(Picked::Choices(named)),
             // Who marks one and sends it means that one.
             Ok(_) if !selection.is_toggled && selection.taken.is_empty() => {
                 match selection.marked {
-                    Some(marked) => Step::Done(Picked::Choices(vec![marked])),
-                    None if self.optional => Step::Done(Picked::Nothing),
-                    None => Step::Done(Picked::Choices(Vec::new())),
+                    Some(marked) => KeyOutcome::Done(Picked::Choices(vec![marked])),
+                    None if self.optional => KeyOutcome::Done(Picked::Nothing),
+                    None => KeyOutcome::Done(Picked::Choices(Vec::new())),
                 }
             }
             Ok(_) => {
                 let mut taken = selection.taken.clone();
                 taken.sort_unstable();
-                Step::Done(Picked::Choices(taken))
+                KeyOutcome::Done(Picked::Choices(taken))
             }
             Err(why) => {
                 selection.mark(None);
-                Step::Say(why)
+                KeyOutcome::Say(why)
             }
         }
     }
@@ -362,13 +364,13 @@ mod tests {
     }
 
     /// What keys lead to: `v` and `^` are arrows, `<` is Backspace, `.` is Enter.
-    fn press(menu: &Menu<'_>, keys: &str) -> Step {
+    fn press(menu: &Menu<'_>, keys: &str) -> KeyOutcome {
         let mut selection = Selection {
             marked: menu.default,
             taken: menu.several.clone().unwrap_or_default(),
             ..Selection::default()
         };
-        let mut last = Step::Again;
+        let mut last = KeyOutcome::Again;
         for key in keys.chars() {
             last = menu.step(
                 &mut selection,
@@ -384,8 +386,8 @@ mod tests {
         last
     }
 
-    fn one(place: usize) -> Step {
-        Step::Done(Picked::Choices(vec![place]))
+    fn one(place: usize) -> KeyOutcome {
+        KeyOutcome::Done(Picked::Choices(vec![place]))
     }
 
     #[test]
@@ -406,21 +408,21 @@ mod tests {
             ("x<r.", 2),
             ("rv.", 3),
         ] {
-            let wanted = if place == 3 { Step::Done(Picked::Later) } else { one(place) };
+            let wanted = if place == 3 { KeyOutcome::Done(Picked::Later) } else { one(place) };
             assert_eq!(press(&menu, keys), wanted, "{keys}");
         }
         for later in ["later.", "l.", "^."] {
-            assert_eq!(press(&menu, later), Step::Done(Picked::Later), "{later}");
+            assert_eq!(press(&menu, later), KeyOutcome::Done(Picked::Later), "{later}");
         }
         for unclear in [".", "a.", "z.", "4.", "0.", "yep."] {
-            assert!(matches!(press(&menu, unclear), Step::Say(_)), "{unclear}");
+            assert!(matches!(press(&menu, unclear), KeyOutcome::Say(_)), "{unclear}");
         }
     }
 
     #[test]
     fn a_name_cannot_pose_as_the_number_of_another_choice() {
         let choices = named(&["2", "Reject"]);
-        assert!(matches!(press(&menu(&choices), "2."), Step::Say(_)));
+        assert!(matches!(press(&menu(&choices), "2."), KeyOutcome::Say(_)));
         assert_eq!(press(&menu(&choices), "#2."), one(1));
     }
 
@@ -428,7 +430,7 @@ mod tests {
     fn several_are_taken_with_the_space_key_or_by_names() {
         let choices = named(&["Ada", "Bob", "Eve"]);
         let menu = Menu { several: Some(vec![2]), ..menu(&choices) };
-        let taken = |places: &[usize]| Step::Done(Picked::Choices(places.to_vec()));
+        let taken = |places: &[usize]| KeyOutcome::Done(Picked::Choices(places.to_vec()));
         assert_eq!(press(&menu, "."), taken(&[2]));
         assert_eq!(press(&menu, "v ."), taken(&[0, 2]));
         assert_eq!(press(&menu, "^^ ."), taken(&[]));
@@ -443,6 +445,6 @@ mod tests {
         let choices = named(&["Dry", "Warm"]);
         assert_eq!(press(&Menu { default: Some(1), ..menu(&choices) }, "."), one(1));
         let optional = Menu { optional: true, ..menu(&choices) };
-        assert_eq!(press(&optional, "."), Step::Done(Picked::Nothing));
+        assert_eq!(press(&optional, "."), KeyOutcome::Done(Picked::Nothing));
     }
 }

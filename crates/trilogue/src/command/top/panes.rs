@@ -30,7 +30,7 @@ const PROCESSES: &[Column] = &[
 
 /// An item of a list, and what keys do with it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Row {
+pub(super) struct PaneRow {
     id: String,
     cells: Vec<String>,
     /// The question that `a` answers.
@@ -45,7 +45,7 @@ pub(super) struct Row {
 struct Pane {
     name: &'static str,
     columns: &'static [Column],
-    rows: Vec<Row>,
+    rows: Vec<PaneRow>,
     /// By its id: a key must not act on what slid under the mark.
     selected: Option<String>,
 }
@@ -84,7 +84,7 @@ impl Panes {
         }
     }
 
-    pub(super) fn selected(&self) -> Option<&Row> {
+    pub(super) fn selected(&self) -> Option<&PaneRow> {
         let pane = self.panes.get(self.active)?;
         pane.place().and_then(|place| pane.rows.get(place))
     }
@@ -134,7 +134,7 @@ impl Pane {
     }
 
     /// Takes new rows; where the marked one is gone, the one in its place is marked.
-    fn replace(&mut self, rows: Vec<Row>) {
+    fn replace(&mut self, rows: Vec<PaneRow>) {
         let before = self.place().unwrap_or(0);
         self.rows = rows;
         if self.place().is_none() {
@@ -167,21 +167,21 @@ impl Pane {
     }
 }
 
-fn row(id: &str, cells: &[&str]) -> Row {
+fn row(id: &str, cells: &[&str]) -> PaneRow {
     let cells = cells.iter().map(|cell| safe::line(cell)).collect();
-    Row { id: id.to_owned(), cells, question: None, run: None, open: None }
+    PaneRow { id: id.to_owned(), cells, question: None, run: None, open: None }
 }
 
 fn command(words: [&str; 3]) -> Option<Vec<String>> {
     Some(words.map(str::to_owned).to_vec())
 }
 
-fn questions(snapshot: &Snapshot) -> Vec<Row> {
+fn questions(snapshot: &Snapshot) -> Vec<PaneRow> {
     let row = |it: &trilogue_wire::native::Interrupt| {
         let words: String = it.prompt.iter().filter_map(Part::as_text).collect();
         let words = if words.is_empty() { it.kind.clone() } else { safe::visible(&words) };
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        Row {
+        PaneRow {
             question: Some(it.id.clone()),
             run: it.run_id.clone(),
             ..row(&it.id, &[&it.id, &text(&it.agent), &text(&it.raised_at), &words])
@@ -190,11 +190,11 @@ fn questions(snapshot: &Snapshot) -> Vec<Row> {
     snapshot.questions.iter().map(row).collect()
 }
 
-fn runs(snapshot: &Snapshot) -> Vec<Row> {
+fn runs(snapshot: &Snapshot) -> Vec<PaneRow> {
     let row = |it: &trilogue_wire::native::Run| {
         let asks =
             |question: &&trilogue_wire::native::Interrupt| question.run_id.as_ref() == Some(&it.id);
-        Row {
+        PaneRow {
             question: snapshot.questions.iter().find(asks).map(|question| question.id.clone()),
             run: (!it.status.is_terminal()).then(|| it.id.clone()),
             open: command(["runs", "show", &it.id]),
@@ -204,10 +204,10 @@ fn runs(snapshot: &Snapshot) -> Vec<Row> {
     snapshot.runs.iter().map(row).collect()
 }
 
-fn threads(snapshot: &Snapshot) -> Vec<Row> {
+fn threads(snapshot: &Snapshot) -> Vec<PaneRow> {
     let row = |it: &trilogue_wire::native::Thread| {
         let title = it.title.as_deref().unwrap_or_default();
-        Row {
+        PaneRow {
             open: command(["threads", "show", &it.id]),
             ..row(&it.id, &[&it.id, &it.updated_at, title])
         }
@@ -215,7 +215,7 @@ fn threads(snapshot: &Snapshot) -> Vec<Row> {
     snapshot.threads.iter().map(row).collect()
 }
 
-fn processes(snapshot: &Snapshot) -> Vec<Row> {
+fn processes(snapshot: &Snapshot) -> Vec<PaneRow> {
     let list = snapshot.status.iter().flat_map(|status| &status.agents.list);
     let row = |it: &trilogue_wire::native::AgentProcess| {
         let (pid, state) = (it.pid.to_string(), if it.idle { "idle" } else { "in use" });
