@@ -16,7 +16,10 @@ pub(crate) fn decode_base64(text: &str) -> Option<Vec<u8>> {
     if let Ok(bytes) = STANDARD.decode(text) {
         return Some(bytes);
     }
-    let packed: String = text.trim().split(['\r', '\n']).collect();
+    let packed: String = text.trim_matches([' ', '\t', '\r', '\n']).split(['\r', '\n']).collect();
+    if packed.is_empty() {
+        return None;
+    }
     let is_url_safe = packed.contains(['-', '_']);
     let engine = if is_url_safe { &WITH_MINUS } else { &WITH_PLUS };
     engine.decode(packed).ok()
@@ -33,7 +36,8 @@ mod tests {
             assert_eq!(decode_base64(text).as_deref(), Some(&bytes[..]), "{text:?}");
         }
         assert_eq!(decode_base64(""), Some(Vec::new()));
-        for text in ["%%%", "no base64", "a", "+/-_", "aGl=", "aGk=aGk=", "a,b"] {
+        for text in ["%%%", "no base64", "a", "+/-_", "aGl=", "aGk=aGk=", "a,b", " ", "\n", "\u{b}"]
+        {
             assert_eq!(decode_base64(text), None, "{text:?}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::harness::{BINARY, Ended, Home, Server, demo, finish, until};
+use crate::harness::{BINARY, Ended, Home, Server, demo, finish};
 use crate::terminal::{DECISION, REASON, Screen};
 
 pub(crate) const MAIL: &str = "Write to ada@example.com saying that the meeting moves to Friday";
@@ -161,20 +161,4 @@ fn refusals_have_the_same_exit_codes() {
         let wrong = ["run", "mailcomposer", "x", "--config", r#"{"style":"rude"}"#];
         face.run(&home, &server, &wrong).complains(2, "style");
     }
-}
-
-#[test]
-fn what_the_demo_says_works_when_pasted_and_names_every_protocol() {
-    let home = Home::new();
-    let mounts = ["--mount", "communication=/acp/communication", "--mount", "connect=/acp/connect"];
-    let server = home.start(&[&["demo", "--listen", "127.0.0.1:0"][..], &mounts].concat());
-    let welcome = until(|| Some(home.log()).filter(|log| log.contains("Stop with")));
-    for path in ["/acp/communication", "/acp/connect"] {
-        assert!(welcome.contains(&format!("{}{path}\n", server.url())), "{welcome}");
-    }
-    let line = welcome.lines().find(|line| line.contains("curl")).unwrap();
-    let mut shell = home.program("sh");
-    shell.args(["-c", line.trim()]);
-    let answer = finish(shell, "").expect(0).json();
-    assert_eq!(answer["agent"], "echo", "{answer}");
 }
