@@ -202,6 +202,6 @@ fn the_container_is_made_of_what_there_is() {
     home.write("trilogue.toml", &settings);
     home.run(&["serve", "--check", "--config", "trilogue.toml"]).expect(0);
     let toolchain = fs::read_to_string(repository().join("rust-toolchain.toml")).unwrap();
-    let version = file.split("library/rust:").nth(1).and_then(|it| it.split("-slim").next());
+    let version = file.split("FROM rust:").nth(1).and_then(|it| it.split("-slim").next());
     assert!(toolchain.contains(&format!("\"{}", version.unwrap())), "{toolchain}");
 }
