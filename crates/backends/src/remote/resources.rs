@@ -67,3 +67,30 @@ fn content(part: &Part, bytes: Bytes) -> Content {
         _ => Content::Bytes(bytes),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remote::server::{AgentServer, Probe};
+
+    #[test]
+    fn only_what_is_on_the_agents_server_is_fetched() {
+        let server = AgentServer::at("http://far.example:8000/base", Probe::Ping).unwrap();
+        let remote = Remote { server, agent: "a".to_owned(), credential: None };
+        for (reference, path) in [
+            ("/files/a%20b?c=d", Some("/files/a%20b?c=d")),
+            ("http://far.example:8000/x#y", Some("/x")),
+            ("http://FAR.example:8000/x", Some("/x")),
+            ("http://far.example:8001/x", None),
+            ("https://far.example:8000/x", None),
+            ("http://far.example.evil.example:8000/x", None),
+            ("http://far.example:8000@evil.example/x", None),
+            ("//evil.example/x", None),
+            ("\\\\evil.example\\x", None),
+            ("file:///etc/passwd", None),
+            ("data:text/plain,x", None),
+        ] {
+            assert_eq!(remote.path_of(reference).as_deref(), path, "{reference}");
+        }
+    }
+}
