@@ -29,15 +29,15 @@ pub(crate) struct AdHocArguments {
 
 /// An agent at the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct NamedAgent {
+pub(crate) struct ChosenAgent {
     pub(crate) name: String,
     /// Whether it was given by a command, so that it works in the command's folder.
     is_ad_hoc: bool,
 }
 
-// === impl NamedAgent ===
+// === impl ChosenAgent ===
 
-impl NamedAgent {
+impl ChosenAgent {
     fn of_server(name: &str) -> Self {
         Self { name: name.to_owned(), is_ad_hoc: false }
     }
@@ -81,22 +81,26 @@ impl AdHocArguments {
     }
 
     /// The agent's name at the server. A command becomes an agent of this user's server, and so does a known agent that the server does not have.
-    pub(crate) async fn agent(&self, named: Option<&str>, globals: &Globals) -> Result<NamedAgent> {
+    pub(crate) async fn agent(
+        &self,
+        named: Option<&str>,
+        globals: &Globals,
+    ) -> Result<ChosenAgent> {
         let command = match (self.words()?, named) {
             (Some(words), _) => wrap_command(words, self.folder()?),
             (None, None) => return Err(missing_agent()),
             (None, Some(name)) => {
                 let known = known_agents::find(name);
                 let known = known.filter(|_| globals.another_server().is_none());
-                let Some(known) = known else { return Ok(NamedAgent::of_server(name)) };
+                let Some(known) = known else { return Ok(ChosenAgent::of_server(name)) };
                 if is_served(name, globals).await? {
-                    return Ok(NamedAgent::of_server(name));
+                    return Ok(ChosenAgent::of_server(name));
                 }
                 known_command(name, known, self.folder()?)?
             }
         };
         let name = ProxyArguments::default().register(Wish::Wrap(command), globals).await?;
-        Ok(NamedAgent { name, is_ad_hoc: true })
+        Ok(ChosenAgent { name, is_ad_hoc: true })
     }
 
     /// The arguments that name the same agent again.

@@ -63,6 +63,14 @@ impl Globals {
         })
     }
 
+    /// Passes where this user's server on this machine is meant. `only` says what can be done with that one alone, in words before the other server's address; `elsewhere` says what to do instead.
+    pub(crate) fn require_users_server(&self, only: &str, elsewhere: &str) -> Result {
+        let Some(url) = self.another_server() else { return Ok(()) };
+        let url = safe::visible(url);
+        Err(CliError::usage(format!("{only} {url}"))
+            .hint(format!("leave --url out and unset TRILOGUE_URL{elsewhere}")))
+    }
+
     /// Adds to a refusal where its token came from: a token that was given has precedence over the saved one.
     pub(crate) fn explain_refusal(&self, error: CliError) -> CliError {
         let Some(token) = self.token.as_ref().filter(|token| !token.is_empty()) else {

@@ -30,7 +30,7 @@ pub(crate) enum Severity {
 
 /// One thing that was looked at.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub(crate) struct Finding {
+pub(crate) struct ProbeFinding {
     pub(crate) severity: Severity,
     pub(crate) subject: String,
     pub(crate) detail: String,
@@ -38,9 +38,9 @@ pub(crate) struct Finding {
     pub(crate) hint: Option<String>,
 }
 
-// === impl Finding ===
+// === impl ProbeFinding ===
 
-impl Finding {
+impl ProbeFinding {
     pub(crate) fn ok(subject: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { severity: Severity::Ok, subject: subject.into(), detail: detail.into(), hint: None }
     }
@@ -77,7 +77,7 @@ impl Finding {
 }
 
 /// Looks for everything that the agents of a configuration need.
-pub(crate) async fn agents(options: &Options) -> Vec<Finding> {
+pub(crate) async fn agents(options: &Options) -> Vec<ProbeFinding> {
     let mut found = Vec::new();
     for (name, agent) in &options.agents {
         if let Some(program) = agent.command.0.first() {
@@ -88,7 +88,7 @@ pub(crate) async fn agents(options: &Options) -> Vec<Finding> {
             && !Path::new(cwd).is_dir()
         {
             let detail = format!("the folder {cwd} does not exist: the first start creates it");
-            found.push(Finding::warning(format!("agents.{name}.cwd"), detail));
+            found.push(ProbeFinding::warning(format!("agents.{name}.cwd"), detail));
         }
         if let (Some(url), true) = (&agent.url, agent.command.0.is_empty()) {
             found.push(address(name, url).await);
@@ -98,36 +98,36 @@ pub(crate) async fn agents(options: &Options) -> Vec<Finding> {
 }
 
 /// Looks who uses the listen addresses of a configuration.
-pub(crate) fn listeners(options: &Options) -> Vec<Finding> {
+pub(crate) fn listeners(options: &Options) -> Vec<ProbeFinding> {
     let addresses = options.server.listen.0.iter().filter(|address| address.port() != 0);
     let users = addresses.filter_map(|address| Some((address, user_of(*address)?)));
     let found = users.map(|(address, user)| {
         let detail = format!("the address {address} is in use by {user}");
-        Finding::warning("server.listen", detail)
+        ProbeFinding::warning("server.listen", detail)
             .hint("stop that program, or choose another address with server.listen or --listen")
     });
     found.collect()
 }
 
-fn command(name: &str, agent: &Agent, program: &str) -> Finding {
+fn command(name: &str, agent: &Agent, program: &str) -> ProbeFinding {
     let subject = format!("agents.{name}.command");
     let path = agent.env.get("PATH").map(|path| path.0.clone());
     let path = path.or_else(|| std::env::var("PATH").ok());
     let here = std::env::current_dir().unwrap_or_default();
     match find_program(program, &here, path.as_deref()).filter(|found| found.is_file()) {
-        Some(found) => Finding::ok(subject, format!("{program} is {}", found.display())),
-        None => Finding::problem(subject, format!("the program '{program}' is not found"))
+        Some(found) => ProbeFinding::ok(subject, format!("{program} is {}", found.display())),
+        None => ProbeFinding::problem(subject, format!("the program '{program}' is not found"))
             .hint("install it, or write its full path; a service often has a shorter PATH than your shell"),
     }
 }
 
-async fn address(name: &str, url: &str) -> Finding {
+async fn address(name: &str, url: &str) -> ProbeFinding {
     let subject = format!("agents.{name}.url");
     let parsed = Url::parse(url).ok();
     let host =
         parsed.as_ref().and_then(|url| Some((url.host_str()?, url.port_or_known_default()?)));
     let Some((host, port)) = host else {
-        return Finding::problem(subject, "it names no host");
+        return ProbeFinding::problem(subject, "it names no host");
     };
     let host = host.trim_matches(['[', ']']).to_owned();
     let resolved = async {
@@ -135,15 +135,16 @@ async fn address(name: &str, url: &str) -> Finding {
         TcpStream::connect(all.as_slice()).await
     };
     match tokio::time::timeout(CONNECT_LIMIT, resolved).await {
-        Ok(Ok(_)) => Finding::ok(subject, format!("{host}:{port} accepts connections")),
+        Ok(Ok(_)) => ProbeFinding::ok(subject, format!("{host}:{port} accepts connections")),
         Ok(Err(error)) => {
-            Finding::warning(subject, format!("{host}:{port} cannot be reached: {error}")).hint(
-                "start the agent's server; this server serves the agent as soon as it answers",
-            )
+            ProbeFinding::warning(subject, format!("{host}:{port} cannot be reached: {error}"))
+                .hint(
+                    "start the agent's server; this server serves the agent as soon as it answers",
+                )
         }
         Err(_) => {
             let detail = format!("{host}:{port} does not answer within {CONNECT_LIMIT:?}");
-            Finding::warning(subject, detail)
+            ProbeFinding::warning(subject, detail)
                 .hint("check the address and the network; this server serves the agent as soon as it answers")
         }
     }

@@ -23,7 +23,7 @@ pub(crate) enum Named {
 }
 
 /// An object that an abbreviation means.
-struct Match {
+struct MatchingId {
     id: String,
     /// What a person knows it by.
     about: String,
@@ -64,7 +64,7 @@ pub(crate) async fn interrupt(client: &Client, text: &str) -> Result<String> {
     if items.iter().filter(|it| it.resolution.is_none()).count() == 1 {
         items.retain(|it| it.resolution.is_none());
     }
-    let matches = items.into_iter().map(Match::of_interrupt);
+    let matches = items.into_iter().map(MatchingId::of_interrupt);
     let only = one_of(matches.collect(), text, "questions")?;
     Ok(only.unwrap_or_else(|| text.to_owned()))
 }
@@ -97,7 +97,7 @@ pub(crate) fn only_question(mut questions: Vec<Interrupt>) -> Result<Interrupt> 
             .hint("see the runs with `trilogue runs`")),
         (Some(last), false) => {
             questions.push(last);
-            let matches: Vec<_> = questions.into_iter().map(Match::of_interrupt).collect();
+            let matches: Vec<_> = questions.into_iter().map(MatchingId::of_interrupt).collect();
             Err(ambiguous(&matches, "several questions are open:".to_owned())
                 .hint("name one of them: trilogue approve INTERRUPT"))
         }
@@ -110,14 +110,14 @@ pub(crate) async fn token(client: &Client, text: &str) -> Result<String> {
         return Ok(text.to_owned());
     }
     let items = found(client.find_tokens(&meant(text))).await?;
-    let matches = items.into_iter().map(|it: Token| Match { id: it.id, about: it.label });
+    let matches = items.into_iter().map(|it: Token| MatchingId { id: it.id, about: it.label });
     let only = one_of(matches.collect(), text, "tokens")?;
     Ok(only.unwrap_or_else(|| text.to_owned()))
 }
 
 /// The run or the thread of this id; `None` where there is neither.
 pub(crate) async fn run_or_thread(client: &Client, text: &str) -> Result<Option<Named>> {
-    let is_whole = |matches: &[Match]| matches.iter().any(|found| found.id == text);
+    let is_whole = |matches: &[MatchingId]| matches.iter().any(|found| found.id == text);
     let runs = runs(client, text).await?;
     if is_whole(&runs) {
         return Ok(one_of(runs, text, "runs")?.map(Named::Run));
@@ -149,19 +149,20 @@ pub(crate) async fn listed_thread(client: &Client, text: &str) -> Result<Option<
     if is_whole { Ok(None) } else { one_of(matches, text, "threads") }
 }
 
-async fn threads(client: &Client, text: &str) -> Result<Vec<Match>> {
+async fn threads(client: &Client, text: &str) -> Result<Vec<MatchingId>> {
     let items = found(client.find_threads(&meant(text), &limited())).await?;
     let matches = items
         .into_iter()
-        .map(|it: Thread| Match { id: it.id, about: it.title.unwrap_or_default() });
+        .map(|it: Thread| MatchingId { id: it.id, about: it.title.unwrap_or_default() });
     Ok(matches.collect())
 }
 
-async fn runs(client: &Client, text: &str) -> Result<Vec<Match>> {
+async fn runs(client: &Client, text: &str) -> Result<Vec<MatchingId>> {
     let items = found(client.runs(&meant(text), &limited())).await?;
-    let matches = items
-        .into_iter()
-        .map(|it: Run| Match { about: format!("{} {}", it.agent, it.status.as_str()), id: it.id });
+    let matches = items.into_iter().map(|it: Run| MatchingId {
+        about: format!("{} {}", it.agent, it.status.as_str()),
+        id: it.id,
+    });
     Ok(matches.collect())
 }
 
@@ -191,7 +192,7 @@ async fn found<T>(list: impl Future<Output = Result<List<T>, ClientError>>) -> R
 ///
 /// # Errors
 /// With several, names them.
-fn one_of(mut matches: Vec<Match>, text: &str, kind: &str) -> Result<Option<String>> {
+fn one_of(mut matches: Vec<MatchingId>, text: &str, kind: &str) -> Result<Option<String>> {
     if matches.len() < 2 {
         return Ok(matches.pop().map(|only| only.id));
     }
@@ -200,7 +201,7 @@ fn one_of(mut matches: Vec<Match>, text: &str, kind: &str) -> Result<Option<Stri
 }
 
 /// An error that names what was found.
-fn ambiguous(matches: &[Match], mut message: String) -> CliError {
+fn ambiguous(matches: &[MatchingId], mut message: String) -> CliError {
     let named = matches.iter().take(MAX_NAMED);
     let ids: Vec<String> = named.clone().map(|it| safe::line(&it.id)).collect();
     let ids = if print::is_terminal() { table::short_ids(&ids) } else { ids };
@@ -214,9 +215,9 @@ fn ambiguous(matches: &[Match], mut message: String) -> CliError {
     CliError::usage(message)
 }
 
-// === impl Match ===
+// === impl MatchingId ===
 
-impl Match {
+impl MatchingId {
     fn of_interrupt(interrupt: Interrupt) -> Self {
         let agent = interrupt.agent.unwrap_or_default();
         Self { id: interrupt.id, about: format!("{agent} {}", interrupt.kind) }

@@ -12,7 +12,7 @@ use super::PageArguments;
 use crate::exit::{CliError, Result};
 use crate::globals::Globals;
 use crate::remote::{RemoteServer, ServerProtocol};
-use crate::terminal::table::Column;
+use crate::terminal::table::TableColumn;
 use crate::terminal::{print, safe};
 
 /// List the agents of the server, or add one.
@@ -60,7 +60,7 @@ impl AgentsCommand {
         if globals.json {
             return print::json(&agents);
         }
-        let columns = ["AGENT", "TAKES", "VERSION", "DESCRIPTION"].map(Column::text);
+        let columns = ["AGENT", "TAKES", "VERSION", "DESCRIPTION"].map(TableColumn::text);
         let next = agents.next.as_deref();
         self.page.print(&agents.items, next, "no agents", &columns, |agent| {
             let description = match &agent.unavailable {
@@ -99,7 +99,7 @@ impl AgentsCommand {
             return print::json(&agents);
         }
         // An agent's id has no short form: whoever calls it needs the whole one.
-        let columns = ["AGENT", "NAME", "VERSION", "DESCRIPTION"].map(Column::text);
+        let columns = ["AGENT", "NAME", "VERSION", "DESCRIPTION"].map(TableColumn::text);
         self.page.print(&agents, None, "no agents", &columns, |agent| {
             let about = &agent.metadata;
             [&agent.agent_id, &about.reference.name, &about.reference.version, &about.description]

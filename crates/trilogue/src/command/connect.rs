@@ -72,13 +72,10 @@ impl ProxyArguments {
     }
 
     pub(crate) fn link(&self, wish: Wish, globals: &Globals) -> Result<ServerLink> {
-        if let Some(url) = globals.another_server() {
-            let url = safe::visible(url);
-            let message = format!(
-                "commands and editors can only be connected to this user's server on this machine, not to {url}"
-            );
-            return Err(CliError::usage(message).hint("leave --url out and unset TRILOGUE_URL; for another machine's agent, launch the command there, for example with ssh"));
-        }
+        let only = "commands and editors can only be connected to this user's server on this machine, not to";
+        let elsewhere =
+            "; for another machine's agent, launch the command there, for example with ssh";
+        globals.require_users_server(only, elsewhere)?;
         let dir = UserServerDir::of_user().map_err(|error| {
             CliError::usage(format!("cannot find the state folder: {error}"))
                 .hint("set XDG_STATE_HOME")

@@ -14,7 +14,7 @@ use trilogue_sdk::client::Page;
 
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
-use crate::probe::{self, Finding, Severity};
+use crate::probe::{self, ProbeFinding, Severity};
 use crate::remote;
 use crate::server_command::user_server_dir;
 use crate::terminal::print;
@@ -53,7 +53,7 @@ impl Doctor {
         if globals.json {
             print::json(&found)?;
         } else {
-            print::out(&found.iter().map(Finding::render).collect::<String>())?;
+            print::out(&found.iter().map(ProbeFinding::render).collect::<String>())?;
         }
         match found.iter().filter(|it| it.severity == Severity::Problem).count() {
             0 => Ok(()),
@@ -64,33 +64,36 @@ impl Doctor {
 }
 
 /// Variables that change which server commands reach.
-fn variables() -> Vec<Finding> {
+fn variables() -> Vec<ProbeFinding> {
     let set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let found = ["TRILOGUE_URL", "TRILOGUE_TOKEN"].into_iter().filter(set).map(|name| {
-        Finding::warning(name, "it is set, and has precedence over what your server saved for you")
-            .hint(format!("unset {name} to use your own server"))
+        ProbeFinding::warning(
+            name,
+            "it is set, and has precedence over what your server saved for you",
+        )
+        .hint(format!("unset {name} to use your own server"))
     });
     found.collect()
 }
 
-fn configuration(dir: &UserServerDir, found: &mut Vec<Finding>) -> Option<Options> {
+fn configuration(dir: &UserServerDir, found: &mut Vec<ProbeFinding>) -> Option<Options> {
     let file = start::config_file();
     let subject = "configuration";
     let options = match user_options(dir) {
         Ok(options) => options,
         Err(error) => {
             let hint = error.hint.clone().unwrap_or_default();
-            found.push(Finding::problem(subject, error.to_string()).hint(hint));
+            found.push(ProbeFinding::problem(subject, error.to_string()).hint(hint));
             return None;
         }
     };
     let checked = trilogue::check(&options).map_err(CliError::from);
     if let Err(error) = checked.and_then(|()| config::check(&options).map_err(CliError::from)) {
-        let problem = Finding::problem(subject, error.message);
-        found.push(Finding { hint: error.hint.map(Into::into), ..problem });
+        let problem = ProbeFinding::problem(subject, error.message);
+        found.push(ProbeFinding { hint: error.hint.map(Into::into), ..problem });
         return Some(options);
     }
-    found.push(Finding::ok(
+    found.push(ProbeFinding::ok(
         subject,
         match file {
             Some(file) => format!("{} is valid", file.display()),
@@ -104,11 +107,11 @@ fn configuration(dir: &UserServerDir, found: &mut Vec<Finding>) -> Option<Option
 }
 
 /// Secrets that others can read, and folders of others.
-fn permissions(dir: &UserServerDir) -> Vec<Finding> {
+fn permissions(dir: &UserServerDir) -> Vec<ProbeFinding> {
     let folder = dir.folder();
     if let Err(error) = token_file::check_owner(folder) {
         return vec![
-            Finding::problem("state folder", error.to_string())
+            ProbeFinding::problem("state folder", error.to_string())
                 .hint("set XDG_STATE_HOME to a folder that only this user can read"),
         ];
     }
@@ -120,37 +123,37 @@ fn permissions(dir: &UserServerDir) -> Vec<Finding> {
     });
     let mut found: Vec<_> = open
         .map(|path| {
-            Finding::problem("permissions", format!("others can read {}", path.display()))
+            ProbeFinding::problem("permissions", format!("others can read {}", path.display()))
                 .hint(format!("take that right away: chmod go-rwx '{}'", path.display()))
         })
         .collect();
     if found.is_empty() {
         let detail = format!("only you can read {}", folder.display());
-        found.push(Finding::ok("permissions", detail));
+        found.push(ProbeFinding::ok("permissions", detail));
     }
     found
 }
 
-async fn server(globals: &Globals, record: Option<&ServerRecord>) -> Vec<Finding> {
+async fn server(globals: &Globals, record: Option<&ServerRecord>) -> Vec<ProbeFinding> {
     let Some(record) = record else {
         return vec![
-            Finding::warning("server", "no server of this user runs")
+            ProbeFinding::warning("server", "no server of this user runs")
                 .hint("start it with `trilogue demo`; an editor starts it too"),
         ];
     };
-    let mut found = vec![Finding::ok("server", record.to_string())];
+    let mut found = vec![ProbeFinding::ok("server", record.to_string())];
     if record.version != env!("CARGO_PKG_VERSION") {
         let detail = format!(
             "the server has version {}, and this program {}",
             record.version,
             env!("CARGO_PKG_VERSION")
         );
-        found.push(Finding::warning("version", detail).hint("restart it: `trilogue stop`"));
+        found.push(ProbeFinding::warning("version", detail).hint("restart it: `trilogue stop`"));
     }
     let client = match remote::open(globals) {
         Ok(client) => client,
         Err(error) => {
-            found.push(Finding::problem("address", error.message));
+            found.push(ProbeFinding::problem("address", error.message));
             return found;
         }
     };
@@ -158,24 +161,25 @@ async fn server(globals: &Globals, record: Option<&ServerRecord>) -> Vec<Finding
         Ok(status) => {
             if let Some(problem) = &status.store_problem {
                 found.push(
-                    Finding::problem("store", format!("it takes no writes: {problem}"))
+                    ProbeFinding::problem("store", format!("it takes no writes: {problem}"))
                         .hint("see why with `trilogue logs`"),
                 );
             }
             if status.store.quarantined > 0 {
                 let detail = format!("{} threads are damaged", status.store.quarantined);
                 found.push(
-                    Finding::problem("store", detail).hint("restore a backup: see docs/cli.md"),
+                    ProbeFinding::problem("store", detail)
+                        .hint("restore a backup: see docs/cli.md"),
                 );
             }
             for name in &status.dangerously {
-                found.push(Finding::warning(name.clone(), "this protection is switched off"));
+                found.push(ProbeFinding::warning(name.clone(), "this protection is switched off"));
             }
         }
         Err(error) => {
             let error = CliError::from(error);
-            let problem = Finding::problem("address", error.message);
-            found.push(Finding { hint: error.hint.map(Into::into), ..problem });
+            let problem = ProbeFinding::problem("address", error.message);
+            found.push(ProbeFinding { hint: error.hint.map(Into::into), ..problem });
             return found;
         }
     }
@@ -183,8 +187,10 @@ async fn server(globals: &Globals, record: Option<&ServerRecord>) -> Vec<Finding
         for agent in agents.items {
             let subject = format!("agent {}", agent.name);
             found.push(match &agent.unavailable {
-                Some(why) => Finding::warning(subject, format!("it cannot be used now: {why}")),
-                None => Finding::ok(subject, format!("version {}", agent.version)),
+                Some(why) => {
+                    ProbeFinding::warning(subject, format!("it cannot be used now: {why}"))
+                }
+                None => ProbeFinding::ok(subject, format!("version {}", agent.version)),
             });
         }
     }
@@ -192,21 +198,21 @@ async fn server(globals: &Globals, record: Option<&ServerRecord>) -> Vec<Finding
 }
 
 /// The room for the store.
-fn disk(dir: &UserServerDir, options: &Options) -> Option<Finding> {
+fn disk(dir: &UserServerDir, options: &Options) -> Option<ProbeFinding> {
     let path = options.store.url.strip_prefix("sqlite:").map(Path::new)?;
     let folder = path.parent().filter(|folder| folder.is_dir()).unwrap_or_else(|| dir.folder());
     let stat = rustix::fs::statvfs(folder).ok()?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     let detail = format!("{} MiB are free for {}", free / (1024 * 1024), path.display());
     Some(if free < LOW_SPACE {
-        Finding::problem("disk", detail).hint("make room, or move the store with store.url")
+        ProbeFinding::problem("disk", detail).hint("make room, or move the store with store.url")
     } else {
-        Finding::ok("disk", detail)
+        ProbeFinding::ok("disk", detail)
     })
 }
 
 /// Processes of agents that a killed server left. The next start of a server ends them.
-fn strays(dir: &UserServerDir) -> Finding {
+fn strays(dir: &UserServerDir) -> ProbeFinding {
     let servers = fs::read_dir(dir.folder().join("children")).into_iter().flatten().flatten();
     let left = servers.filter(|server| {
         let lock = fs::File::open(server.path().join("lock"));
@@ -215,34 +221,34 @@ fn strays(dir: &UserServerDir) -> Finding {
     let records = left.flat_map(|server| fs::read_dir(server.path()).into_iter().flatten());
     let count = records.flatten().filter(|record| record.file_name() != "lock").count();
     match count {
-        0 => Finding::ok("strays", "no killed server has left processes of agents"),
+        0 => ProbeFinding::ok("strays", "no killed server has left processes of agents"),
         count => {
             let detail = format!("a killed server may have left {count} processes of agents");
-            Finding::warning("strays", detail).hint("the next start of your server ends them")
+            ProbeFinding::warning("strays", detail).hint("the next start of your server ends them")
         }
     }
 }
 
 /// A clock that went back gives new events an earlier time than old ones.
-fn clock(dir: &UserServerDir) -> Finding {
+fn clock(dir: &UserServerDir) -> ProbeFinding {
     let files = fs::read_dir(dir.folder()).into_iter().flatten().flatten();
     let newest = files.filter_map(|file| file.metadata().ok()?.modified().ok()).max();
     let now = SystemTime::now();
     let ahead = newest.and_then(|newest| newest.duration_since(now).ok()).unwrap_or_default();
     if ahead > CLOCK_TOLERANCE {
         let detail = format!("it is {} seconds behind the newest file", ahead.as_secs());
-        return Finding::problem("clock", detail).hint("set the clock, for example with NTP");
+        return ProbeFinding::problem("clock", detail).hint("set the clock, for example with NTP");
     }
-    Finding::ok("clock", "it is not behind the stored state")
+    ProbeFinding::ok("clock", "it is not behind the stored state")
 }
 
-fn open_files() -> Finding {
+fn open_files() -> ProbeFinding {
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.map_or_else(|| "unlimited".to_owned(), |most| most.to_string());
     let detail = format!("a server of yours can open {most} files");
     if limit.maximum.is_some_and(|most| most < LOW_FILES) {
-        return Finding::warning("open files", detail)
+        return ProbeFinding::warning("open files", detail)
             .hint("raise the hard limit, for example with LimitNOFILE= of its service");
     }
-    Finding::ok("open files", detail)
+    ProbeFinding::ok("open files", detail)
 }

@@ -9,7 +9,7 @@ use crate::exit::Result;
 use crate::globals::Globals;
 use crate::remote;
 use crate::short_id;
-use crate::terminal::table::Column;
+use crate::terminal::table::TableColumn;
 use crate::terminal::{print, safe};
 
 const MAX_QUESTION_CHARS: usize = 60;
@@ -46,11 +46,11 @@ impl InboxCommand {
         }
         let cell = |text: &Option<String>| safe::line(text.as_deref().unwrap_or_default());
         let columns = [
-            Column::id("INTERRUPT"),
-            Column::text("AGENT"),
-            Column::text("KIND"),
-            Column::time("SINCE"),
-            Column::text("QUESTION"),
+            TableColumn::id("INTERRUPT"),
+            TableColumn::text("AGENT"),
+            TableColumn::text("KIND"),
+            TableColumn::time("SINCE"),
+            TableColumn::text("QUESTION"),
         ];
         let none = "no question is open";
         self.page.print(&list.items, list.next.as_deref(), none, &columns, |interrupt| {

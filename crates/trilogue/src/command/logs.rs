@@ -27,13 +27,8 @@ pub(crate) struct Logs {
 
 impl Logs {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
-        if let Some(url) = globals.another_server() {
-            let url = safe::visible(url);
-            return Err(CliError::usage(format!(
-                "only the log of this user's server on this machine can be shown, not of {url}"
-            ))
-            .hint("leave --url out and unset TRILOGUE_URL"));
-        }
+        let only = "only the log of this user's server on this machine can be shown, not of";
+        globals.require_users_server(only, "")?;
         let dir = user_server_dir()?;
         let log = match start::running(&dir) {
             Some(record) => record.log.clone().ok_or_else(|| {

@@ -32,7 +32,7 @@ use clap::Args;
 use trilogue_sdk::client::Page;
 
 use crate::exit::Result;
-use crate::terminal::table::Column;
+use crate::terminal::table::TableColumn;
 use crate::terminal::{print, safe, table};
 
 /// Which page of a list, and how it is printed.
@@ -65,7 +65,7 @@ impl PageArguments {
         items: &[T],
         next: Option<&str>,
         none: &str,
-        columns: &[Column],
+        columns: &[TableColumn],
         row: impl Fn(&T) -> Vec<String>,
     ) -> Result {
         let rows: Vec<Vec<String>> = items.iter().map(row).collect();

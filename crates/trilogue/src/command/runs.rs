@@ -9,7 +9,7 @@ use crate::exit::Result;
 use crate::globals::Globals;
 use crate::remote;
 use crate::short_id;
-use crate::terminal::table::Column;
+use crate::terminal::table::TableColumn;
 use crate::terminal::{print, safe};
 
 /// List or show runs.
@@ -77,11 +77,11 @@ impl ListRuns {
             return print::json(&runs);
         }
         let columns = [
-            Column::id("RUN"),
-            Column::text("AGENT"),
-            Column::text("STATUS"),
-            Column::time("CREATED"),
-            Column::id("THREAD"),
+            TableColumn::id("RUN"),
+            TableColumn::text("AGENT"),
+            TableColumn::text("STATUS"),
+            TableColumn::time("CREATED"),
+            TableColumn::id("THREAD"),
         ];
         self.page.print(&runs.items, runs.next.as_deref(), "no runs", &columns, |run| {
             [run.id.as_str(), &run.agent, run.status.as_str(), &run.created_at, &run.thread_id]

@@ -9,7 +9,7 @@ use trilogue::local::{LocalListener, StartedBy};
 
 use crate::exit::{CliError, Result};
 use crate::globals::Globals;
-use crate::probe::{self, Finding, Severity};
+use crate::probe::{self, ProbeFinding, Severity};
 use crate::server_command::{Overrides, ServerPlace};
 use crate::terminal::{print, safe, table};
 
@@ -82,7 +82,7 @@ fn explain(
     options: &Options,
     mounts: &[Mount],
     settings: &[Setting],
-    found: &[Finding],
+    found: &[ProbeFinding],
     globals: &Globals,
 ) -> Result {
     let overrides = config::overrides(options);
@@ -133,7 +133,7 @@ fn explain(
     for key in overrides {
         print::note(&format!("override in force: {key}"));
     }
-    found.iter().for_each(Finding::note);
+    found.iter().for_each(ProbeFinding::note);
     print::note("the configuration is valid");
     Ok(())
 }

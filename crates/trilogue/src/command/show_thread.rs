@@ -17,7 +17,7 @@ use crate::globals::Globals;
 use crate::short_id;
 use crate::terminal::render::plain::{PlainOptions, PlainRenderer};
 use crate::terminal::render::rich::{RichOptions, RichRenderer};
-use crate::terminal::render::{FoldOptions, RunFold};
+use crate::terminal::render::{FoldOptions, PieceFold};
 use crate::terminal::{print, safe};
 
 const DEFAULT_MESSAGES: u32 = 1_000;
@@ -62,7 +62,7 @@ struct ThreadRecord<'a> {
 
 /// A stretch of the history.
 #[derive(Debug)]
-enum Stretch {
+enum HistoryStretch {
     /// All of a run, with its messages.
     Run(String),
     /// A message whose run is not on this thread: it was copied or imported.
@@ -71,8 +71,8 @@ enum Stretch {
 
 /// Writes the conversation.
 #[derive(Debug)]
-struct Transcript {
-    fold: RunFold,
+struct ThreadRendering {
+    fold: PieceFold,
     renderer: TranscriptRenderer,
     /// The messages that are shown.
     shown: HashSet<String>,
@@ -93,28 +93,28 @@ impl ShowThread {
         if globals.json {
             let mut events = Vec::new();
             for stretch in stretches(&thread.id, messages.clone(), earlier, client).await? {
-                if let Stretch::Run(run) = stretch {
+                if let HistoryStretch::Run(run) = stretch {
                     events.extend(run_events(&run, client).await?);
                 }
             }
             return print::json(&ThreadRecord { thread: &thread, messages: &messages, events });
         }
         print::out(&heading(&thread))?;
-        let mut transcript = Transcript::new(self, &messages);
+        let mut rendering = ThreadRendering::new(self, &messages);
         for stretch in stretches(&thread.id, messages, earlier, client).await? {
             let events = match stretch {
-                Stretch::Run(run) => run_events(&run, client).await?,
-                Stretch::Message(message) => message_events(message),
+                HistoryStretch::Run(run) => run_events(&run, client).await?,
+                HistoryStretch::Message(message) => message_events(message),
             };
-            transcript.write(&events)?;
+            rendering.write(&events)?;
         }
-        self.remarks(&transcript, earlier, globals);
+        self.remarks(&rendering, earlier, globals);
         Ok(())
     }
 
     /// What is not shown, and how to see it.
-    fn remarks(&self, transcript: &Transcript, earlier: bool, globals: &Globals) {
-        let hidden = transcript.fold.hidden();
+    fn remarks(&self, rendering: &ThreadRendering, earlier: bool, globals: &Globals) {
+        let hidden = rendering.fold.hidden();
         if hidden > 0 {
             print::note(&format!("parts that are not meant for the user and not shown: {hidden}"));
             print::hint("show them with --all");
@@ -133,9 +133,9 @@ impl ShowThread {
     }
 }
 
-// === impl Transcript ===
+// === impl ThreadRendering ===
 
-impl Transcript {
+impl ThreadRendering {
     fn new(show: &ShowThread, messages: &[Message]) -> Self {
         let options = FoldOptions { metadata: true, all: show.all, users: true };
         let renderer = if print::can_redraw() && !show.plain {
@@ -146,7 +146,7 @@ impl Transcript {
             TranscriptRenderer::Plain(PlainRenderer::new(options))
         };
         let shown = messages.iter().map(|message| message.id.clone()).collect();
-        Self { fold: RunFold::new(options), renderer, shown }
+        Self { fold: PieceFold::new(options), renderer, shown }
     }
 
     fn write(&mut self, events: &[Event]) -> Result {
@@ -222,7 +222,7 @@ async fn stretches(
     messages: Vec<Message>,
     earlier: bool,
     client: &Client,
-) -> Result<Vec<Stretch>> {
+) -> Result<Vec<HistoryStretch>> {
     let mut runs = runs_of(thread, client).await?;
     // Oldest first.
     runs.sort_by(|one, other| one.created_at.cmp(&other.created_at));
@@ -236,17 +236,17 @@ async fn stretches(
         let run = message.run_id.as_deref();
         let run = run.and_then(|id| runs.iter().find(|run| run.id == id));
         let Some(run) = run else {
-            stretches.push(Stretch::Message(message.clone()));
+            stretches.push(HistoryStretch::Message(message.clone()));
             continue;
         };
         if seen.insert(run.id.as_str()) {
             while let Some(before) = silent.next_if(|one| one.created_at < run.created_at) {
-                stretches.push(Stretch::Run(before.id.clone()));
+                stretches.push(HistoryStretch::Run(before.id.clone()));
             }
-            stretches.push(Stretch::Run(run.id.clone()));
+            stretches.push(HistoryStretch::Run(run.id.clone()));
         }
     }
-    stretches.extend(silent.map(|run| Stretch::Run(run.id.clone())));
+    stretches.extend(silent.map(|run| HistoryStretch::Run(run.id.clone())));
     Ok(stretches)
 }
 

@@ -10,7 +10,7 @@ use trilogue::local::{ServerRecord, StartedBy, UserServerDir, start};
 use crate::exit::{CliError, Result};
 use crate::globals::Globals;
 use crate::server_command::user_server_dir;
-use crate::terminal::{print, safe};
+use crate::terminal::print;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// After how long the user learns what the stop waits for.
@@ -30,13 +30,8 @@ pub(crate) struct Stop {
 
 impl Stop {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
-        if let Some(url) = globals.another_server() {
-            let url = safe::visible(url);
-            return Err(CliError::usage(format!(
-                "only this user's server on this machine can be stopped, not {url}"
-            ))
-            .hint("leave --url out and unset TRILOGUE_URL, or stop that server where it runs"));
-        }
+        let only = "only this user's server on this machine can be stopped, not";
+        globals.require_users_server(only, ", or stop that server where it runs")?;
         let dir = user_server_dir()?;
         let Some(record) = start::running(&dir) else {
             print::note("no server of this user runs");

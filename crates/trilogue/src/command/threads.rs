@@ -11,7 +11,7 @@ use crate::exit::{CliError, Result};
 use crate::globals::Globals;
 use crate::remote;
 use crate::short_id;
-use crate::terminal::table::Column;
+use crate::terminal::table::TableColumn;
 use crate::terminal::{ask, print, safe};
 
 /// List, show, export, copy or erase threads.
@@ -109,11 +109,11 @@ async fn list(page: &PageArguments, globals: &Globals, client: &Client) -> Resul
         return print::json(&threads);
     }
     let columns = [
-        Column::id("THREAD"),
-        Column::detail("CREATED"),
-        Column::time("CHANGED"),
-        Column::text("TITLE"),
-        Column::detail("METADATA"),
+        TableColumn::id("THREAD"),
+        TableColumn::detail("CREATED"),
+        TableColumn::time("CHANGED"),
+        TableColumn::text("TITLE"),
+        TableColumn::detail("METADATA"),
     ];
     page.print(&threads.items, threads.next.as_deref(), "no threads", &columns, |thread| {
         let title = thread.title.clone().unwrap_or_default();

@@ -11,7 +11,7 @@ use crate::exit::{CliError, Result};
 use crate::globals::Globals;
 use crate::remote;
 use crate::short_id;
-use crate::terminal::table::Column;
+use crate::terminal::table::TableColumn;
 use crate::terminal::{print, safe};
 
 /// Create, list or revoke tokens.
@@ -89,12 +89,12 @@ impl Token {
                     return print::json(&tokens);
                 }
                 let columns = [
-                    Column::id("TOKEN"),
-                    Column::text("LABEL"),
-                    Column::text("PRINCIPAL"),
-                    Column::text("RIGHTS"),
-                    Column::text("SEES"),
-                    Column::time("EXPIRES"),
+                    TableColumn::id("TOKEN"),
+                    TableColumn::text("LABEL"),
+                    TableColumn::text("PRINCIPAL"),
+                    TableColumn::text("RIGHTS"),
+                    TableColumn::text("SEES"),
+                    TableColumn::time("EXPIRES"),
                 ];
                 let next = tokens.next.as_deref();
                 page.print(&tokens.items, next, "no tokens", &columns, |token| {

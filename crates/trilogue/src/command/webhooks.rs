@@ -15,7 +15,7 @@ use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
 use crate::receiver::{Receiver, Verifier, json, line};
 use crate::remote;
-use crate::terminal::table::Column;
+use crate::terminal::table::TableColumn;
 use crate::terminal::{print, safe};
 
 const DEFAULT_PORT: u16 = 7879;
@@ -122,12 +122,12 @@ async fn list(page: &PageArguments, globals: &Globals) -> Result {
         return print::json(&deliveries);
     }
     let columns = [
-        Column::text("DELIVERY"),
-        Column::id("RUN"),
-        Column::text("OF"),
-        Column::text("ATTEMPTS"),
-        Column::time("DUE"),
-        Column::text("ERROR"),
+        TableColumn::text("DELIVERY"),
+        TableColumn::id("RUN"),
+        TableColumn::text("OF"),
+        TableColumn::text("ATTEMPTS"),
+        TableColumn::time("DUE"),
+        TableColumn::text("ERROR"),
     ];
     let (next, none) = (deliveries.next.as_deref(), "no callback has failed");
     page.print(&deliveries.items, next, none, &columns, |delivery| {

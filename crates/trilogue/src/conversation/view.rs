@@ -21,7 +21,7 @@ use crate::terminal::image::ImageProtocol;
 use crate::terminal::render::phase::SPINNER_STEP;
 use crate::terminal::render::plain::{PlainOptions, PlainRenderer};
 use crate::terminal::render::rich::{Frame, RichOptions, RichRenderer};
-use crate::terminal::render::{FoldOptions, RunFold};
+use crate::terminal::render::{FoldOptions, PieceFold};
 use crate::terminal::save::Folder;
 use crate::terminal::{print, safe};
 
@@ -62,7 +62,7 @@ pub(crate) struct ViewArguments {
 pub(super) struct RunView {
     json: bool,
     folder: Option<Folder>,
-    fold: RunFold,
+    fold: PieceFold,
     renderer: Renderer,
     /// What became of the images that the terminal cannot draw.
     images: Vec<String>,
@@ -89,7 +89,7 @@ impl RunView {
             Some(path) => Some(Folder::open(path, arguments.force)?),
             None => None,
         };
-        let fold = RunFold::new(FoldOptions {
+        let fold = PieceFold::new(FoldOptions {
             metadata: !arguments.no_metadata,
             all: arguments.all,
             users: false,

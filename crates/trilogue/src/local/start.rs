@@ -1,4 +1,4 @@
-//! Finding a user's server, or starting one.
+//! ProbeFinding a user's server, or starting one.
 
 use std::fs::{OpenOptions, TryLockError};
 use std::io;

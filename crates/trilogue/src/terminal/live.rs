@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use super::rows::Row;
+use super::rows::ScreenRow;
 
 const ERASE_BELOW: &str = "\u{1b}[J";
 const WRAP_OFF: &str = "\u{1b}[?7l";
@@ -18,7 +18,7 @@ const FRAME_END: &str = "\u{1b}[?2026l";
 /// The live rows as they stand on the screen, the cursor at the end of the last one.
 #[derive(Debug)]
 pub(crate) struct LiveRows {
-    rows: Vec<Row>,
+    rows: Vec<ScreenRow>,
     /// How wide the terminal was when they were drawn.
     columns: usize,
 }
@@ -31,7 +31,12 @@ impl LiveRows {
     }
 
     /// What draws these rows in place of those before, below `written`. Empty where nothing changes.
-    pub(crate) fn frame(&mut self, written: &[Row], live: Vec<Row>, columns: usize) -> String {
+    pub(crate) fn frame(
+        &mut self,
+        written: &[ScreenRow],
+        live: Vec<ScreenRow>,
+        columns: usize,
+    ) -> String {
         if written.is_empty() && self.rows == live && self.columns == columns {
             return String::new();
         }
@@ -60,7 +65,8 @@ impl LiveRows {
         }
         // A terminal that became narrower has broken the longer rows.
         let is_narrower = columns < self.columns && columns > 0 && breaks_rows();
-        let height = |row: &Row| if is_narrower { row.width.div_ceil(columns).max(1) } else { 1 };
+        let height =
+            |row: &ScreenRow| if is_narrower { row.width.div_ceil(columns).max(1) } else { 1 };
         let above = rows.iter().map(height).sum::<usize>().saturating_sub(1);
         let mut out = "\r".to_owned();
         if above > 0 {
@@ -86,8 +92,8 @@ mod tests {
 
     const PASSAGE: &str = "a row that is rather long";
 
-    fn row(text: &str) -> Row {
-        Row { text: text.to_owned(), width: text.len() }
+    fn row(text: &str) -> ScreenRow {
+        ScreenRow { text: text.to_owned(), width: text.len() }
     }
 
     fn display(terminal: &avt::Terminal) -> String {
@@ -122,7 +128,7 @@ mod tests {
         for columns in [60, 20, 13, 9, 5] {
             let mut terminal = avt::Terminal::with_scrollback(30, 12, None).unwrap();
             let mut live = LiveRows::new();
-            let kept: Vec<Row> = (10..30).map(|number| row(&number.to_string())).collect();
+            let kept: Vec<ScreenRow> = (10..30).map(|number| row(&number.to_string())).collect();
             feed(&mut terminal, &live.frame(&kept, vec![row(PASSAGE), row("spins")], 30));
             terminal.resize(columns, 12);
             feed(&mut terminal, &live.frame(&[], vec![row("new")], columns));
@@ -136,7 +142,7 @@ mod tests {
         let mut terminal = avt::Terminal::with_scrollback(20, 5, None).unwrap();
         let mut live = LiveRows::new();
         // We count one character, the terminal three.
-        let family = Row { text: "👩‍👩‍👧".repeat(5), width: 10 };
+        let family = ScreenRow { text: "👩‍👩‍👧".repeat(5), width: 10 };
         feed(&mut terminal, &live.frame(&[row("kept")], vec![family, row("spins")], 20));
         feed(&mut terminal, &live.frame(&[], vec![row("new")], 20));
         assert_eq!(display(&terminal), "kept|new");

@@ -9,7 +9,7 @@ use anstyle::{Effects, Style};
 use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
-use super::rows::{Breaks, Canvas, Prefix, Row, Span, wrap};
+use super::rows::{Breaks, Canvas, Prefix, ScreenRow, StyledSpan, wrap};
 use super::safe;
 use super::style::{BOLD, CODE, DIM, LINK};
 
@@ -22,7 +22,7 @@ const MIN_FENCE: usize = 3;
 const MAX_RULE_COLUMNS: usize = 40;
 
 /// The rows of a text.
-pub(crate) fn rows(text: &str, canvas: Canvas) -> Vec<Row> {
+pub(crate) fn rows(text: &str, canvas: Canvas) -> Vec<ScreenRow> {
     let mut page = MarkdownRows::new(canvas);
     for event in Parser::new_ext(text, options()) {
         page.event(event);
@@ -75,11 +75,11 @@ fn options() -> Options {
 #[derive(Debug)]
 struct MarkdownRows {
     canvas: Canvas,
-    rows: Vec<Row>,
+    rows: Vec<ScreenRow>,
     /// The open line.
-    line: Vec<Span>,
+    line: Vec<StyledSpan>,
     styles: Vec<Style>,
-    levels: Vec<Level>,
+    levels: Vec<BlockIndent>,
     lists: Vec<ItemNumbers>,
     /// The text of the open block of code.
     code: Option<String>,
@@ -91,10 +91,10 @@ struct MarkdownRows {
 
 /// A list or a quote that encloses the open block.
 #[derive(Debug)]
-struct Level {
+struct BlockIndent {
     /// What the first row has instead of `rest`, until it is written.
-    marker: Option<Span>,
-    rest: Span,
+    marker: Option<StyledSpan>,
+    rest: StyledSpan,
 }
 
 #[derive(Debug)]
@@ -167,8 +167,8 @@ impl MarkdownRows {
             }
             Tag::BlockQuote(_) => {
                 self.gap();
-                let bar = Span::new("▎ ", DIM);
-                self.levels.push(Level { marker: None, rest: bar });
+                let bar = StyledSpan::new("▎ ", DIM);
+                self.levels.push(BlockIndent { marker: None, rest: bar });
             }
             Tag::CodeBlock(_) => {
                 self.gap();
@@ -257,8 +257,8 @@ impl MarkdownRows {
             }
             None => "• ".to_owned(),
         };
-        let rest = Span::plain(&" ".repeat(marker.chars().count()));
-        self.levels.push(Level { marker: Some(Span::plain(&marker)), rest });
+        let rest = StyledSpan::plain(&" ".repeat(marker.chars().count()));
+        self.levels.push(BlockIndent { marker: Some(StyledSpan::plain(&marker)), rest });
     }
 
     /// An item without content is its marker alone.
@@ -273,9 +273,9 @@ impl MarkdownRows {
         self.flush();
         let opens_item = self.levels.last().is_some_and(|level| level.marker.is_some());
         let is_first_item = self.lists.last().is_some_and(|list| list.begun == 1);
-        let is_apart = self.rows.last().is_none_or(|last| *last == Row::blank());
+        let is_apart = self.rows.last().is_none_or(|last| *last == ScreenRow::blank());
         if !(is_apart || opens_item && is_first_item) {
-            self.rows.push(Row::blank());
+            self.rows.push(ScreenRow::blank());
         }
     }
 
@@ -297,11 +297,11 @@ impl MarkdownRows {
             return;
         }
         let mut lines = text.split('\n');
-        self.line.extend(lines.next().map(|line| Span::new(line, style)));
+        self.line.extend(lines.next().map(|line| StyledSpan::new(line, style)));
         for line in lines {
             self.flush();
             if !line.is_empty() {
-                self.line.push(Span::new(line, style));
+                self.line.push(StyledSpan::new(line, style));
             }
         }
     }
@@ -326,7 +326,7 @@ impl MarkdownRows {
     /// Writes a link's address behind its text, unless that is the address itself: an agent must not hide it.
     fn address(&mut self) {
         let Some((address, begun)) = self.links.pop() else { return };
-        let text: String = self.line.iter().skip(begun).map(Span::text).collect();
+        let text: String = self.line.iter().skip(begun).map(StyledSpan::text).collect();
         let address = safe::line(&address);
         if self.table.is_some() || text != address {
             self.styled(DIM, &format!(" ({address})"));
@@ -335,10 +335,10 @@ impl MarkdownRows {
 
     fn code_block(&mut self) {
         let code = self.code.take().unwrap_or_default();
-        self.levels.push(Level { marker: None, rest: Span::plain("  ") });
+        self.levels.push(BlockIndent { marker: None, rest: StyledSpan::plain("  ") });
         self.breaks = Breaks::Anywhere;
         for line in code.strip_suffix('\n').unwrap_or(&code).split('\n') {
-            self.break_line(&[Span::new(line, CODE)]);
+            self.break_line(&[StyledSpan::new(line, CODE)]);
         }
         self.breaks = Breaks::Words;
         self.levels.pop();
@@ -357,7 +357,7 @@ impl MarkdownRows {
         }
         self.breaks = Breaks::Anywhere;
         for line in table.to_string().lines() {
-            self.break_line(&[Span::plain(line.trim_end())]);
+            self.break_line(&[StyledSpan::plain(line.trim_end())]);
         }
         self.breaks = Breaks::Words;
     }
@@ -370,7 +370,7 @@ impl MarkdownRows {
         }
     }
 
-    fn break_line(&mut self, line: &[Span]) {
+    fn break_line(&mut self, line: &[StyledSpan]) {
         let prefix = Prefix {
             rest: self.levels.iter().map(|level| level.rest.clone()).collect(),
             first: self

@@ -1,6 +1,6 @@
 //! What a run's events mean for a person who reads it.
 //!
-//! [`RunFold`] is the one place that decides it. [`plain`] writes its pieces as text that stays the same everywhere, [`rich`] draws them on a terminal.
+//! [`PieceFold`] is the one place that decides it. [`plain`] writes its pieces as text that stays the same everywhere, [`rich`] draws them on a terminal.
 
 mod live_message;
 pub(crate) mod phase;
@@ -75,7 +75,7 @@ pub(crate) enum RunPiece<'e> {
 
 /// Turns events into pieces.
 #[derive(Debug)]
-pub(crate) struct RunFold {
+pub(crate) struct PieceFold {
     options: FoldOptions,
     /// The message that grows.
     message: Option<String>,
@@ -88,9 +88,9 @@ pub(crate) struct RunFold {
     hidden: usize,
 }
 
-// === impl RunFold ===
+// === impl PieceFold ===
 
-impl RunFold {
+impl PieceFold {
     pub(crate) fn new(options: FoldOptions) -> Self {
         Self {
             options,

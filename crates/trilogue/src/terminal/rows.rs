@@ -1,6 +1,6 @@
 //! Breaks styled text into rows of the terminal.
 //!
-//! No control character gets into a [`Row`] but those of our own styles: every [`Span`] is made safe.
+//! No control character gets into a [`ScreenRow`] but those of our own styles: every [`StyledSpan`] is made safe.
 
 use anstyle::Style;
 use unicode_segmentation::UnicodeSegmentation as _;
@@ -24,14 +24,14 @@ pub(crate) struct Canvas {
 
 /// Safe text of one style on one line.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Span {
+pub(crate) struct StyledSpan {
     text: String,
     style: Style,
 }
 
 /// One row, with its styles.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Row {
+pub(crate) struct ScreenRow {
     pub(crate) text: String,
     /// How many columns it takes.
     pub(crate) width: usize,
@@ -40,8 +40,8 @@ pub(crate) struct Row {
 /// What precedes the text of each row.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Prefix {
-    pub(crate) first: Vec<Span>,
-    pub(crate) rest: Vec<Span>,
+    pub(crate) first: Vec<StyledSpan>,
+    pub(crate) rest: Vec<StyledSpan>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,9 +60,9 @@ struct Glyph<'a> {
     width: usize,
 }
 
-// === impl Span ===
+// === impl StyledSpan ===
 
-impl Span {
+impl StyledSpan {
     pub(crate) fn new(text: &str, style: Style) -> Self {
         let text = if text.contains('\t') { &text.replace('\t', TAB) } else { text };
         Self { text: safe::line(text), style }
@@ -90,8 +90,8 @@ impl Span {
 
 impl Prefix {
     /// The same text before the first row and, as spaces, before the others.
-    pub(crate) fn hanging(first: Span) -> Self {
-        let rest = Span::plain(&" ".repeat(first.width()));
+    pub(crate) fn hanging(first: StyledSpan) -> Self {
+        let rest = StyledSpan::plain(&" ".repeat(first.width()));
         Self { first: vec![first], rest: vec![rest] }
     }
 }
@@ -109,9 +109,9 @@ impl Glyph<'_> {
     }
 }
 
-// === impl Row ===
+// === impl ScreenRow ===
 
-impl Row {
+impl ScreenRow {
     pub(crate) fn blank() -> Self {
         Self::default()
     }
@@ -140,20 +140,25 @@ impl Row {
 }
 
 /// The rows of one line of text; at least one.
-pub(crate) fn wrap(spans: &[Span], prefix: &Prefix, breaks: Breaks, canvas: Canvas) -> Vec<Row> {
+pub(crate) fn wrap(
+    spans: &[StyledSpan],
+    prefix: &Prefix,
+    breaks: Breaks,
+    canvas: Canvas,
+) -> Vec<ScreenRow> {
     let prefix = fitting(prefix, canvas.columns);
     let mut rows = Vec::new();
     let mut row: Vec<Glyph<'_>> = Vec::new();
-    let finish = |row: &mut Vec<Glyph<'_>>, rows: &mut Vec<Row>| {
+    let finish = |row: &mut Vec<Glyph<'_>>, rows: &mut Vec<ScreenRow>| {
         let before = if rows.is_empty() { &prefix.first } else { &prefix.rest };
         let keeps = breaks == Breaks::Anywhere;
         let end = row.iter().rposition(|glyph| keeps || !glyph.is_space()).map_or(0, |end| end + 1);
-        let text = before.iter().flat_map(Span::glyphs).chain(row.drain(..).take(end));
-        rows.push(Row::paint(text, canvas));
+        let text = before.iter().flat_map(StyledSpan::glyphs).chain(row.drain(..).take(end));
+        rows.push(ScreenRow::paint(text, canvas));
     };
-    for glyph in spans.iter().flat_map(Span::glyphs) {
+    for glyph in spans.iter().flat_map(StyledSpan::glyphs) {
         let before = if rows.is_empty() { &prefix.first } else { &prefix.rest };
-        let room = canvas.columns.saturating_sub(before.iter().map(Span::width).sum());
+        let room = canvas.columns.saturating_sub(before.iter().map(StyledSpan::width).sum());
         let room = room.max(MIN_TEXT_COLUMNS.min(canvas.columns));
         let used: usize = row.iter().map(|glyph| glyph.width).sum();
         if used + glyph.width > room && !row.is_empty() {
@@ -177,11 +182,11 @@ pub(crate) fn wrap(spans: &[Span], prefix: &Prefix, breaks: Breaks, canvas: Canv
 }
 
 /// The text on one row, cut where it is longer.
-pub(crate) fn truncate(spans: &[Span], canvas: Canvas) -> Row {
-    let glyphs: Vec<_> = spans.iter().flat_map(Span::glyphs).collect();
+pub(crate) fn truncate(spans: &[StyledSpan], canvas: Canvas) -> ScreenRow {
+    let glyphs: Vec<_> = spans.iter().flat_map(StyledSpan::glyphs).collect();
     let whole: usize = glyphs.iter().map(|glyph| glyph.width).sum();
     if whole <= canvas.columns {
-        return Row::paint(glyphs, canvas);
+        return ScreenRow::paint(glyphs, canvas);
     }
     let (mut used, mut kept) = (1, Vec::new());
     for glyph in glyphs {
@@ -192,7 +197,7 @@ pub(crate) fn truncate(spans: &[Span], canvas: Canvas) -> Row {
         }
         kept.push(glyph);
     }
-    Row::paint(kept, canvas)
+    ScreenRow::paint(kept, canvas)
 }
 
 /// How many glyphs of a full row stay in it, when this one comes next.
@@ -209,7 +214,7 @@ fn break_before(row: &[Glyph<'_>], next: &Glyph<'_>) -> usize {
 
 /// The prefix, or none where it would leave too little for the text.
 fn fitting(prefix: &Prefix, columns: usize) -> Prefix {
-    let width = |spans: &[Span]| spans.iter().map(Span::width).sum::<usize>();
+    let width = |spans: &[StyledSpan]| spans.iter().map(StyledSpan::width).sum::<usize>();
     let widest = width(&prefix.first).max(width(&prefix.rest));
     if widest + MIN_TEXT_COLUMNS > columns { Prefix::default() } else { prefix.clone() }
 }
@@ -222,7 +227,7 @@ mod tests {
 
     const PLAIN: Canvas = Canvas { columns: 12, styled: false };
 
-    fn texts(rows: Vec<Row>) -> Vec<String> {
+    fn texts(rows: Vec<ScreenRow>) -> Vec<String> {
         for row in &rows {
             assert_eq!(row.text.width(), row.width);
             assert!(row.width <= PLAIN.columns, "{row:?}");
@@ -231,7 +236,7 @@ mod tests {
     }
 
     fn wrapped(text: &str, prefix: &Prefix, breaks: Breaks) -> Vec<String> {
-        texts(wrap(&[Span::plain(text)], prefix, breaks, PLAIN))
+        texts(wrap(&[StyledSpan::plain(text)], prefix, breaks, PLAIN))
     }
 
     #[test]
@@ -261,29 +266,30 @@ mod tests {
 
     #[test]
     fn rows_hang_below_their_prefix_unless_it_leaves_no_room() {
-        let item = Prefix::hanging(Span::plain("• "));
+        let item = Prefix::hanging(StyledSpan::plain("• "));
         assert_eq!(wrapped("one two three", &item, Breaks::Words), ["• one two", "  three"]);
-        let deep = Prefix::hanging(Span::plain("        • "));
+        let deep = Prefix::hanging(StyledSpan::plain("        • "));
         assert_eq!(wrapped("one two three", &deep, Breaks::Words), ["one two", "three"]);
     }
 
     #[test]
     fn code_keeps_its_spaces() {
-        let indent = vec![Span::plain("  ")];
+        let indent = vec![StyledSpan::plain("  ")];
         let code = Prefix { first: indent.clone(), rest: indent };
         assert_eq!(wrapped("if  x {   y  }", &code, Breaks::Anywhere), ["  if  x {   ", "  y  }"]);
     }
 
     #[test]
     fn a_row_that_is_too_long_is_cut_and_says_so() {
-        let row = truncate(&[Span::plain("tool: "), Span::plain("漢字漢字")], PLAIN);
+        let row = truncate(&[StyledSpan::plain("tool: "), StyledSpan::plain("漢字漢字")], PLAIN);
         assert_eq!((row.text.as_str(), row.width), ("tool: 漢字…", 11));
-        assert_eq!(truncate(&[Span::plain("twelve chars")], PLAIN).text, "twelve chars");
+        assert_eq!(truncate(&[StyledSpan::plain("twelve chars")], PLAIN).text, "twelve chars");
     }
 
     #[test]
     fn nothing_of_an_agent_is_obeyed_and_styles_end_with_the_row() {
-        let hostile = Span::new("a\u{1b}]52;c;AA\u{7}b\u{202e}\tc\u{9b}2J", Style::new().bold());
+        let hostile =
+            StyledSpan::new("a\u{1b}]52;c;AA\u{7}b\u{202e}\tc\u{9b}2J", Style::new().bold());
         let rows = wrap(
             &[hostile],
             &Prefix::default(),

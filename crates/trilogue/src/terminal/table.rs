@@ -24,13 +24,13 @@ pub(crate) const SHORT_ID_CHARS: usize = 8;
 const MAX_WHOLE_ID_CHARS: usize = 20;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Column {
+pub(crate) struct TableColumn {
     heading: &'static str,
-    content: Content,
+    content: CellContent,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Content {
+enum CellContent {
     /// An id, which the command line takes back in its short form.
     Id,
     /// A time of the server.
@@ -41,43 +41,47 @@ enum Content {
     Detail,
 }
 
-// === impl Column ===
+// === impl TableColumn ===
 
-impl Column {
+impl TableColumn {
     pub(crate) const fn id(heading: &'static str) -> Self {
-        Self { heading, content: Content::Id }
+        Self { heading, content: CellContent::Id }
     }
 
     pub(crate) const fn time(heading: &'static str) -> Self {
-        Self { heading, content: Content::Time }
+        Self { heading, content: CellContent::Time }
     }
 
     pub(crate) const fn text(heading: &'static str) -> Self {
-        Self { heading, content: Content::Text }
+        Self { heading, content: CellContent::Text }
     }
 
     pub(crate) const fn detail(heading: &'static str) -> Self {
-        Self { heading, content: Content::Detail }
+        Self { heading, content: CellContent::Detail }
     }
 }
 
 /// Rows with everything that is in them. The cells must already be safe for a terminal.
-pub(crate) fn wide(columns: &[Column], rows: &[Vec<String>]) -> String {
+pub(crate) fn wide(columns: &[TableColumn], rows: &[Vec<String>]) -> String {
     let heading: Vec<_> = columns.iter().map(|column| column.heading).collect();
     render(&heading, rows.iter().cloned())
 }
 
 /// Rows for a person, in so many terminal columns. The cells must already be safe for a terminal.
-pub(crate) fn fitting(columns: &[Column], rows: &[Vec<String>], width: Option<usize>) -> String {
+pub(crate) fn fitting(
+    columns: &[TableColumn],
+    rows: &[Vec<String>],
+    width: Option<usize>,
+) -> String {
     let now = Timestamp::now();
-    let mut shown: Vec<(Column, Vec<String>)> = Vec::new();
+    let mut shown: Vec<(TableColumn, Vec<String>)> = Vec::new();
     for (place, column) in columns.iter().enumerate() {
         let cells = rows.iter().map(|row| row.get(place).cloned().unwrap_or_default());
         let cells: Vec<String> = match column.content {
-            Content::Detail => continue,
-            Content::Id => short_ids(&cells.collect::<Vec<_>>()),
-            Content::Time => cells.map(|cell| age(&cell, now)).collect(),
-            Content::Text => cells.collect(),
+            CellContent::Detail => continue,
+            CellContent::Id => short_ids(&cells.collect::<Vec<_>>()),
+            CellContent::Time => cells.map(|cell| age(&cell, now)).collect(),
+            CellContent::Text => cells.collect(),
         };
         // A column without content says nothing.
         if cells.iter().any(|cell| !cell.is_empty()) {
@@ -94,8 +98,8 @@ pub(crate) fn fitting(columns: &[Column], rows: &[Vec<String>], width: Option<us
 }
 
 /// The widths of columns that are at most so wide together. The widest text gives way first; where that is not enough, the last columns go.
-fn fit(shown: &mut Vec<(Column, Vec<String>)>, width: usize) -> Vec<usize> {
-    let natural = |(column, cells): &(Column, Vec<String>)| {
+fn fit(shown: &mut Vec<(TableColumn, Vec<String>)>, width: usize) -> Vec<usize> {
+    let natural = |(column, cells): &(TableColumn, Vec<String>)| {
         cells.iter().map(|cell| cell.width()).max().unwrap_or(0).max(column.heading.width())
     };
     let mut widths: Vec<usize> = shown.iter().map(natural).collect();
@@ -103,8 +107,8 @@ fn fit(shown: &mut Vec<(Column, Vec<String>)>, width: usize) -> Vec<usize> {
         let total = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
         let Some(excess) = total.checked_sub(width).filter(|excess| *excess > 0) else { break };
         let texts = shown.iter().zip(&widths).enumerate();
-        let texts = texts.filter(|(_, ((column, _), _))| column.content == Content::Text);
-        let spare = |column: &Column, width: usize| {
+        let texts = texts.filter(|(_, ((column, _), _))| column.content == CellContent::Text);
+        let spare = |column: &TableColumn, width: usize| {
             width.saturating_sub(MIN_TEXT_WIDTH.max(column.heading.width()))
         };
         let texts = texts.map(|(place, ((column, _), width))| (spare(column, *width), place));
@@ -206,11 +210,11 @@ mod tests {
     #[test]
     fn a_table_fits_and_leaves_out_what_is_empty() {
         let columns = [
-            Column::id("THREAD"),
-            Column::text("TITLE"),
-            Column::text("NOTE"),
-            Column::time("CHANGED"),
-            Column::detail("METADATA"),
+            TableColumn::id("THREAD"),
+            TableColumn::text("TITLE"),
+            TableColumn::text("NOTE"),
+            TableColumn::time("CHANGED"),
+            TableColumn::detail("METADATA"),
         ];
         let rows = rows(&[
             ["0199f3a2-1b2c-7abc-8def-3f9c45a01b2d", &"long ".repeat(30), "", "no time", "{}"],

@@ -13,15 +13,15 @@ const MODEL_NAME: &str = "model";
 
 /// A change of the session's settings.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Setting {
+pub(crate) struct SessionSetting {
     method: &'static str,
     /// The params beside the session's id.
     params: Value,
 }
 
-// === impl Setting ===
+// === impl SessionSetting ===
 
-impl Setting {
+impl SessionSetting {
     /// Sets it, and returns the params of the request.
     pub(crate) async fn apply(self, session: &Session) -> Result<Value, AgentFailure> {
         let Self { method, mut params } = self;
@@ -35,7 +35,11 @@ impl Setting {
 }
 
 /// The change by which a member of the configuration holds. `None` if it holds already.
-pub(crate) fn setting(now: &Value, name: &str, value: &Value) -> Result<Option<Setting>, String> {
+pub(crate) fn setting(
+    now: &Value,
+    name: &str,
+    value: &Value,
+) -> Result<Option<SessionSetting>, String> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let modes = list(&now["modes"]["availableModes"]);
     if MODE_NAMES.contains(&name) && !modes.is_empty() {
@@ -45,7 +49,7 @@ pub(crate) fn setting(now: &Value, name: &str, value: &Value) -> Result<Option<S
             return Ok(None);
         }
         let params = json!({ "modeId": id });
-        return Ok(Some(Setting { method: "session/set_mode", params }));
+        return Ok(Some(SessionSetting { method: "session/set_mode", params }));
     }
     let options = list(&now["configOptions"]);
     let option = options.iter().find(|option| is_named(option, "id", &name.into()));
@@ -59,7 +63,7 @@ pub(crate) fn setting(now: &Value, name: &str, value: &Value) -> Result<Option<S
             return Ok(None);
         }
         let params = json!({ "modelId": id });
-        return Ok(Some(Setting { method: "session/set_model", params }));
+        return Ok(Some(SessionSetting { method: "session/set_model", params }));
     }
     let option = option.ok_or_else(|| format!("there is no option '{}'", name.escape_debug()))?;
     let value = if option["type"] == "boolean" {
@@ -78,7 +82,7 @@ pub(crate) fn setting(now: &Value, name: &str, value: &Value) -> Result<Option<S
     if value.is_boolean() {
         params["type"] = "boolean".into();
     }
-    Ok(Some(Setting { method: "session/set_config_option", params }))
+    Ok(Some(SessionSetting { method: "session/set_config_option", params }))
 }
 
 /// The values of an option, in groups or not.

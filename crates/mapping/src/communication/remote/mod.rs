@@ -31,7 +31,7 @@ pub struct RemoteRun {
     role: Role,
     /// How many messages have begun.
     messages: u32,
-    open: Option<OpenMessage>,
+    open: Option<GrowingMessage>,
     /// How many output messages the events have brought, to find those that a run brings only at its end.
     completed: usize,
     /// Whether the server is one of ours, whose generic events are what we know.
@@ -40,7 +40,7 @@ pub struct RemoteRun {
 }
 
 #[derive(Clone, Debug)]
-struct OpenMessage {
+struct GrowingMessage {
     id: MessageId,
     parts: usize,
 }
@@ -127,7 +127,7 @@ impl RemoteRun {
         let times = Some(times).filter(|times| times.completed_at.is_some());
         let started = MessageEvent::Started { message: id.clone(), role: self.role.clone(), times };
         out.push(Body::Message(started));
-        self.open = Some(OpenMessage { id, parts: 0 });
+        self.open = Some(GrowingMessage { id, parts: 0 });
         parts.into_iter().try_for_each(|part| self.part(part, out))
     }
 
@@ -169,7 +169,7 @@ impl RemoteRun {
     }
 
     fn end(&mut self, out: &mut Vec<Body>) {
-        if let Some(OpenMessage { id, .. }) = self.open.take() {
+        if let Some(GrowingMessage { id, .. }) = self.open.take() {
             self.completed += 1;
             out.push(Body::Message(MessageEvent::Completed { message: id }));
         }

@@ -3,7 +3,7 @@
 use trilogue_wire::native::Part;
 
 use super::Snapshot;
-use crate::terminal::table::{self, Column};
+use crate::terminal::table::{self, TableColumn};
 use crate::terminal::{safe, style};
 
 const MARK: &str = "› ";
@@ -11,21 +11,26 @@ const NO_MARK: &str = "  ";
 /// The rows of a list beside its items: its name, its heading, and an empty row.
 const FRAME_ROWS: usize = 3;
 
-const QUESTIONS: &[Column] =
-    &[Column::id("QUESTION"), Column::text("AGENT"), Column::time("SINCE"), Column::text("ASKS")];
-const RUNS: &[Column] = &[
-    Column::id("RUN"),
-    Column::text("AGENT"),
-    Column::text("STATUS"),
-    Column::time("CREATED"),
-    Column::id("THREAD"),
+const QUESTIONS: &[TableColumn] = &[
+    TableColumn::id("QUESTION"),
+    TableColumn::text("AGENT"),
+    TableColumn::time("SINCE"),
+    TableColumn::text("ASKS"),
 ];
-const THREADS: &[Column] = &[Column::id("THREAD"), Column::time("CHANGED"), Column::text("TITLE")];
-const PROCESSES: &[Column] = &[
-    Column::text("PROCESS"),
-    Column::text("AGENT"),
-    Column::text("MEMORY"),
-    Column::text("STATE"),
+const RUNS: &[TableColumn] = &[
+    TableColumn::id("RUN"),
+    TableColumn::text("AGENT"),
+    TableColumn::text("STATUS"),
+    TableColumn::time("CREATED"),
+    TableColumn::id("THREAD"),
+];
+const THREADS: &[TableColumn] =
+    &[TableColumn::id("THREAD"), TableColumn::time("CHANGED"), TableColumn::text("TITLE")];
+const PROCESSES: &[TableColumn] = &[
+    TableColumn::text("PROCESS"),
+    TableColumn::text("AGENT"),
+    TableColumn::text("MEMORY"),
+    TableColumn::text("STATE"),
 ];
 
 /// An item of a list, and what keys do with it.
@@ -44,7 +49,7 @@ pub(super) struct PaneRow {
 #[derive(Debug)]
 struct Pane {
     name: &'static str,
-    columns: &'static [Column],
+    columns: &'static [TableColumn],
     rows: Vec<PaneRow>,
     /// By its id: a key must not act on what slid under the mark.
     selected: Option<String>,

@@ -2,7 +2,7 @@
 
 use super::super::cited::{CitedSource, CitedText, Note};
 use super::super::markdown;
-use super::super::rows::{Breaks, Canvas, Prefix, Row, Span, wrap};
+use super::super::rows::{Breaks, Canvas, Prefix, ScreenRow, StyledSpan, wrap};
 use super::super::style::{DIM, LINK};
 
 /// The longest block that is drawn as a whole, in bytes. A longer one is written in pieces.
@@ -82,12 +82,12 @@ impl LiveMessage {
     }
 
     /// The rows of the open block.
-    pub(super) fn rows(&self, canvas: Canvas) -> Vec<Row> {
+    pub(super) fn rows(&self, canvas: Canvas) -> Vec<ScreenRow> {
         self.start.rows(&self.text.preview(), canvas)
     }
 
     /// Writes so many rows of the open block: it is higher than the screen.
-    pub(super) fn take_rows(&mut self, count: usize, canvas: Canvas) -> Vec<Row> {
+    pub(super) fn take_rows(&mut self, count: usize, canvas: Canvas) -> Vec<ScreenRow> {
         let mut rows = self.rows(canvas);
         rows.truncate(count);
         let (written, columns) = self.start.written.unwrap_or((0, canvas.columns));
@@ -114,7 +114,7 @@ impl Passage {
         self.start.written.is_some()
     }
 
-    pub(super) fn rows(&self, canvas: Canvas) -> Vec<Row> {
+    pub(super) fn rows(&self, canvas: Canvas) -> Vec<ScreenRow> {
         self.start.rows(&self.text, canvas)
     }
 }
@@ -122,7 +122,7 @@ impl Passage {
 // === impl PassageStart ===
 
 impl PassageStart {
-    fn rows(&self, text: &str, canvas: Canvas) -> Vec<Row> {
+    fn rows(&self, text: &str, canvas: Canvas) -> Vec<ScreenRow> {
         // Rows that are written fix the columns of the others.
         let (written, columns) = self.written.unwrap_or((0, canvas.columns));
         let canvas = Canvas { columns, ..canvas };
@@ -135,19 +135,19 @@ impl PassageStart {
 }
 
 /// A source: its number, passage, title and description, and its address below.
-pub(super) fn source_rows(number: usize, note: &Note, canvas: Canvas) -> Vec<Row> {
+pub(super) fn source_rows(number: usize, note: &Note, canvas: Canvas) -> Vec<ScreenRow> {
     let source = &note.source;
     let mut line = Vec::new();
     if let Some(quote) = note.quote.as_deref().filter(|quote| !quote.is_empty()) {
-        line.push(Span::new(&format!("“{quote}” "), DIM));
+        line.push(StyledSpan::new(&format!("“{quote}” "), DIM));
     }
-    line.extend(source.title.as_deref().map(Span::plain));
+    line.extend(source.title.as_deref().map(StyledSpan::plain));
     if let Some(description) = &source.description {
         let dash = if source.title.is_some() { " — " } else { "" };
-        line.push(Span::new(&format!("{dash}{description}"), DIM));
+        line.push(StyledSpan::new(&format!("{dash}{description}"), DIM));
     }
-    let prefix = Prefix::hanging(Span::new(&format!("[{number}] "), DIM));
-    let address = source.url.as_deref().map(|url| Span::new(url, LINK));
+    let prefix = Prefix::hanging(StyledSpan::new(&format!("[{number}] "), DIM));
+    let address = source.url.as_deref().map(|url| StyledSpan::new(url, LINK));
     if line.is_empty() {
         return wrap(&Vec::from_iter(address), &prefix, Breaks::Words, canvas);
     }

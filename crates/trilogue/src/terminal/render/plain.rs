@@ -5,7 +5,7 @@ use trilogue_wire::native::{Event, PlanEntry};
 use super::super::beside::{self, OpenCalls, ThoughtLines, json, written};
 use super::super::cited::{CitedSource, CitedText};
 use super::super::{safe, style};
-use super::{RunFold, RunPiece, inline, result_text, summary};
+use super::{PieceFold, RunPiece, inline, result_text, summary};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlainOptions {
@@ -37,7 +37,7 @@ pub(crate) struct PlainRenderer {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Rendered {
+pub(crate) struct PlainText {
     pub(crate) out: String,
     /// For standard error, after that.
     pub(crate) aside: String,
@@ -63,15 +63,15 @@ impl PlainRenderer {
         self.options.raw
     }
 
-    pub(crate) fn event(&mut self, fold: &mut RunFold, event: &Event) -> Rendered {
-        let mut shown = Rendered::default();
+    pub(crate) fn event(&mut self, fold: &mut PieceFold, event: &Event) -> PlainText {
+        let mut shown = PlainText::default();
         for piece in fold.event(event) {
             self.piece(piece, &mut shown);
         }
         shown
     }
 
-    fn piece(&mut self, piece: RunPiece<'_>, shown: &mut Rendered) {
+    fn piece(&mut self, piece: RunPiece<'_>, shown: &mut PlainText) {
         if let RunPiece::Thought { text, original } = piece {
             let lines = self.thoughts.push(text, original);
             self.aside(&lines, shown);
@@ -152,20 +152,20 @@ impl PlainRenderer {
         self.message.get_or_insert(begun)
     }
 
-    fn cite(&mut self, source: CitedSource, shown: &mut Rendered) {
+    fn cite(&mut self, source: CitedSource, shown: &mut PlainText) {
         let out = self.message().cite(source);
         self.put(&out, shown);
     }
 
     /// Prints what is held back: something other than the answer comes next.
-    fn pause(&mut self, shown: &mut Rendered) {
+    fn pause(&mut self, shown: &mut PlainText) {
         let held = self.message.as_mut().map(CitedText::flush).unwrap_or_default();
         self.put(&held, shown);
         self.end_line(shown);
     }
 
     /// The message is complete: the rest of it, and its notes.
-    fn finish(&mut self, shown: &mut Rendered) {
+    fn finish(&mut self, shown: &mut PlainText) {
         let Some(mut message) = self.message.take() else { return };
         let held = message.end();
         self.put(&held, shown);
@@ -178,7 +178,7 @@ impl PlainRenderer {
     }
 
     /// Adds lines beside the answer. On a terminal both share the screen, so the answer's line ends first.
-    fn aside(&mut self, text: &str, shown: &mut Rendered) {
+    fn aside(&mut self, text: &str, shown: &mut PlainText) {
         if text.is_empty() {
             return;
         }
@@ -190,7 +190,7 @@ impl PlainRenderer {
         }
     }
 
-    fn put(&mut self, text: &str, shown: &mut Rendered) {
+    fn put(&mut self, text: &str, shown: &mut PlainText) {
         if !text.is_empty() {
             if std::mem::take(&mut self.below_another) {
                 // An empty line separates two messages.
@@ -202,7 +202,7 @@ impl PlainRenderer {
         }
     }
 
-    fn end_line(&mut self, shown: &mut Rendered) {
+    fn end_line(&mut self, shown: &mut PlainText) {
         if std::mem::take(&mut self.mid_line) {
             shown.out.push('\n');
         }

@@ -8,13 +8,13 @@ use trilogue_wire::native::{Event, Original, Part, PlanEntry, ToolEnded, Traject
 
 use super::super::beside::{self, json, thought_id, written};
 use super::super::cited::{CitedSource, Note};
-use super::super::rows::{Breaks, Canvas, Prefix, Row, Span, truncate, wrap};
+use super::super::rows::{Breaks, Canvas, Prefix, ScreenRow, StyledSpan, truncate, wrap};
 use super::super::safe::Stripper;
 use super::super::style::{BOLD, DIM};
 use super::live_message::{LiveMessage, Passage, source_rows};
 use super::phase::Phase;
 use super::tool_call_row::ToolCallRow;
-use super::{RunFold, RunPiece, inline, result_text, summary};
+use super::{PieceFold, RunPiece, inline, result_text, summary};
 
 /// How many rows of a growing thought are shown: its end.
 const THOUGHT_ROWS: usize = 4;
@@ -59,9 +59,9 @@ pub(crate) struct RichRenderer {
 #[derive(Debug, Default)]
 pub(crate) struct Frame {
     /// These do not change any more.
-    pub(crate) written: Vec<Row>,
+    pub(crate) written: Vec<ScreenRow>,
     /// These are drawn again by the next frame.
-    pub(crate) live: Vec<Row>,
+    pub(crate) live: Vec<ScreenRow>,
 }
 
 #[derive(Debug)]
@@ -75,7 +75,7 @@ enum Item {
     /// Lines beside the answer.
     Lines(Vec<StyledLine>),
     /// Below the line that names it.
-    Image(Row),
+    Image(ScreenRow),
     /// Content of the answer that is no text.
     Block(Vec<StyledLine>),
 }
@@ -99,7 +99,7 @@ struct OpenThought {
 #[derive(Debug)]
 struct StyledLine {
     prefix: Prefix,
-    spans: Vec<Span>,
+    spans: Vec<StyledSpan>,
     breaks: Breaks,
     /// Whether it takes one row, cut where it is longer.
     folds: bool,
@@ -123,7 +123,7 @@ impl RichRenderer {
     }
 
     /// Takes an event. Returns whether the person has to see it at once.
-    pub(crate) fn event(&mut self, fold: &mut RunFold, event: &Event, now: Instant) -> bool {
+    pub(crate) fn event(&mut self, fold: &mut PieceFold, event: &Event, now: Instant) -> bool {
         let mut is_urgent = false;
         for piece in fold.event(event) {
             is_urgent |= matches!(piece, RunPiece::Question(_) | RunPiece::Ended(_));
@@ -150,7 +150,7 @@ impl RichRenderer {
         match piece {
             RunPiece::MessageBegins { role } => {
                 if self.options.record && !role.is_empty() {
-                    let line = StyledLine::whole(vec![Span::new(role, BOLD)]);
+                    let line = StyledLine::whole(vec![StyledSpan::new(role, BOLD)]);
                     self.push(Item::Sender(line));
                 }
                 self.message = Some(LiveMessage::new());
@@ -236,14 +236,16 @@ impl RichRenderer {
         let number = source.map(|source| format!(" [{}]", self.message().note(source)));
         let mut lines = match json(part) {
             Some(json) => StyledLine::code(&json),
-            None => vec![StyledLine::whole(vec![Span::new(&format!("▣ {}", summary(part)), DIM)])],
+            None => {
+                vec![StyledLine::whole(vec![StyledSpan::new(&format!("▣ {}", summary(part)), DIM)])]
+            }
         };
         if let (Some(line), Some(number)) = (lines.last_mut(), number) {
-            line.spans.push(Span::plain(&number));
+            line.spans.push(StyledSpan::plain(&number));
         }
         self.push(Item::Block(lines));
         if let Some(sequence) = self.image.take() {
-            self.push(Item::Image(Row::image(sequence)));
+            self.push(Item::Image(ScreenRow::image(sequence)));
         }
     }
 
@@ -290,7 +292,7 @@ impl RichRenderer {
     fn beside(&mut self, text: &str) {
         let line = |line: &str| StyledLine {
             folds: !self.options.unfolded,
-            ..StyledLine::whole(vec![Span::new(line, DIM)])
+            ..StyledLine::whole(vec![StyledSpan::new(line, DIM)])
         };
         let lines: Vec<_> = text.lines().map(line).collect();
         if !lines.is_empty() {
@@ -334,7 +336,7 @@ impl RichRenderer {
     }
 
     /// Everything, written: something else comes next on the screen, or nothing at all.
-    pub(crate) fn settle(&mut self, canvas: Canvas) -> Vec<Row> {
+    pub(crate) fn settle(&mut self, canvas: Canvas) -> Vec<ScreenRow> {
         let mut written = Vec::new();
         let open = self.message.as_mut().and_then(LiveMessage::pause);
         self.items.extend(open.map(Item::Passage));
@@ -345,7 +347,7 @@ impl RichRenderer {
     }
 
     /// Writes an item as it is.
-    fn write(&mut self, item: Item, canvas: Canvas, written: &mut Vec<Row>) {
+    fn write(&mut self, item: Item, canvas: Canvas, written: &mut Vec<ScreenRow>) {
         let rows = item.rows(GOES_ON, self.options.unfolded, canvas);
         self.last = stack(self.last, item.group(), item.is_midway(), rows, written);
         match item {
@@ -355,7 +357,7 @@ impl RichRenderer {
     }
 
     /// The rows that still change.
-    fn live(&self, canvas: Canvas, now: Instant) -> Vec<Row> {
+    fn live(&self, canvas: Canvas, now: Instant) -> Vec<ScreenRow> {
         let (mut live, mut last) = (Vec::new(), self.last);
         for item in &self.items {
             let rows = item.rows(self.phase.spinner(now), self.options.unfolded, canvas);
@@ -368,7 +370,7 @@ impl RichRenderer {
     }
 
     /// Writes the first of the rows that still change: they are higher than the screen by so many. `false` if nothing can be written.
-    fn give_way(&mut self, excess: usize, canvas: Canvas, written: &mut Vec<Row>) -> bool {
+    fn give_way(&mut self, excess: usize, canvas: Canvas, written: &mut Vec<ScreenRow>) -> bool {
         if let Some(item) = self.items.pop_front() {
             self.write(item, canvas, written);
             return true;
@@ -382,7 +384,7 @@ impl RichRenderer {
     }
 
     /// The plan and the phase, which stay at the bottom.
-    fn below(&self, canvas: Canvas, now: Instant) -> Vec<Row> {
+    fn below(&self, canvas: Canvas, now: Instant) -> Vec<ScreenRow> {
         let mut rows = Vec::new();
         let current = self.plan.iter().position(|entry| entry.status != "completed").unwrap_or(0);
         let first = current.saturating_sub(1).min(self.plan.len().saturating_sub(PLAN_ROWS));
@@ -392,9 +394,9 @@ impl RichRenderer {
             Item::Call(call) if !call.is_done() => Some(call.title()),
             _ => None,
         });
-        rows.push(truncate(&[Span::new(&self.phase.line(running, now), DIM)], canvas));
+        rows.push(truncate(&[StyledSpan::new(&self.phase.line(running, now), DIM)], canvas));
         if self.last.is_some() || !self.items.is_empty() {
-            rows.insert(0, Row::blank());
+            rows.insert(0, ScreenRow::blank());
         }
         rows
     }
@@ -430,7 +432,7 @@ impl Item {
         matches!(self, Self::Passage(passage) if passage.is_midway())
     }
 
-    fn rows(&self, spinner: &str, unfolded: bool, canvas: Canvas) -> Vec<Row> {
+    fn rows(&self, spinner: &str, unfolded: bool, canvas: Canvas) -> Vec<ScreenRow> {
         match self {
             Self::Passage(passage) => passage.rows(canvas),
             Self::Sources(sources) => {
@@ -453,8 +455,8 @@ fn stack(
     last: Option<Group>,
     group: Group,
     is_midway: bool,
-    rows: Vec<Row>,
-    stacked: &mut Vec<Row>,
+    rows: Vec<ScreenRow>,
+    stacked: &mut Vec<ScreenRow>,
 ) -> Option<Group> {
     if rows.is_empty() {
         return last;
@@ -464,7 +466,7 @@ fn stack(
         Some(last) => last != group || group == Group::Answer,
     };
     if stands_apart && !is_midway {
-        stacked.push(Row::blank());
+        stacked.push(ScreenRow::blank());
     }
     stacked.extend(rows);
     Some(group)
@@ -473,17 +475,17 @@ fn stack(
 // === impl OpenThought ===
 
 impl OpenThought {
-    fn rows(&self, unfolded: bool, canvas: Canvas) -> Vec<Row> {
+    fn rows(&self, unfolded: bool, canvas: Canvas) -> Vec<ScreenRow> {
         if self.is_done && !unfolded {
             let text: Vec<&str> = self.text.split_whitespace().collect();
             return vec![truncate(
-                &[Span::new(&format!("thought: {}", text.join(" ")), DIM)],
+                &[StyledSpan::new(&format!("thought: {}", text.join(" ")), DIM)],
                 canvas,
             )];
         }
         let text = format!("thought: {}", self.text.trim_end());
-        let line = |line: &str| StyledLine::whole(vec![Span::new(line, DIM)]).rows(canvas);
-        let mut rows: Vec<Row> = text.lines().flat_map(line).collect();
+        let line = |line: &str| StyledLine::whole(vec![StyledSpan::new(line, DIM)]).rows(canvas);
+        let mut rows: Vec<ScreenRow> = text.lines().flat_map(line).collect();
         if !self.is_done {
             rows.drain(..rows.len().saturating_sub(THOUGHT_ROWS));
         }
@@ -494,21 +496,22 @@ impl OpenThought {
 // === impl StyledLine ===
 
 impl StyledLine {
-    fn whole(spans: Vec<Span>) -> Self {
+    fn whole(spans: Vec<StyledSpan>) -> Self {
         Self { prefix: Prefix::default(), spans, breaks: Breaks::Words, folds: false }
     }
 
     /// The lines of a text that keeps its spaces.
     fn code(text: &str) -> Vec<Self> {
-        let line = |line| Self { breaks: Breaks::Anywhere, ..Self::whole(vec![Span::plain(line)]) };
+        let line =
+            |line| Self { breaks: Breaks::Anywhere, ..Self::whole(vec![StyledSpan::plain(line)]) };
         text.lines().map(line).collect()
     }
 
-    fn all_spans(&self) -> Vec<Span> {
+    fn all_spans(&self) -> Vec<StyledSpan> {
         self.prefix.first.iter().chain(&self.spans).cloned().collect()
     }
 
-    fn rows(&self, canvas: Canvas) -> Vec<Row> {
+    fn rows(&self, canvas: Canvas) -> Vec<ScreenRow> {
         match self.folds {
             true => vec![truncate(&self.all_spans(), canvas)],
             false => wrap(&self.spans, &self.prefix, self.breaks, canvas),
@@ -522,6 +525,6 @@ fn plan_line(entry: &PlanEntry) -> StyledLine {
         "in_progress" => ("▶ ", BOLD),
         _ => ("☐ ", Style::new()),
     };
-    let prefix = Prefix::hanging(Span::new(sign, style));
-    StyledLine { prefix, ..StyledLine::whole(vec![Span::new(&entry.content, style)]) }
+    let prefix = Prefix::hanging(StyledSpan::new(sign, style));
+    StyledLine { prefix, ..StyledLine::whole(vec![StyledSpan::new(&entry.content, style)]) }
 }

@@ -1,20 +1,20 @@
-use super::plain::{PlainOptions, PlainRenderer, Rendered};
+use super::plain::{PlainOptions, PlainRenderer, PlainText};
 use super::*;
 
 struct Renderer {
-    fold: RunFold,
+    fold: PieceFold,
     plain: PlainRenderer,
 }
 
 impl Renderer {
-    fn event(&mut self, event: &Event) -> Rendered {
+    fn event(&mut self, event: &Event) -> PlainText {
         self.plain.event(&mut self.fold, event)
     }
 }
 
 fn renderer(live: bool, metadata: bool, raw: bool, all: bool) -> Renderer {
     Renderer {
-        fold: RunFold::new(FoldOptions { metadata, all, users: false }),
+        fold: PieceFold::new(FoldOptions { metadata, all, users: false }),
         plain: PlainRenderer::new(PlainOptions { live, raw, record: false }),
     }
 }

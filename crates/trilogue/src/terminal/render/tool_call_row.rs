@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anstyle::Style;
 use trilogue_wire::native::{Json, ToolEnded, ToolStarted};
 
-use super::super::rows::{Breaks, Canvas, Prefix, Row, Span, truncate, wrap};
+use super::super::rows::{Breaks, Canvas, Prefix, ScreenRow, StyledSpan, truncate, wrap};
 use super::super::safe;
 use super::super::style::{DIM, FAILED, SUCCEEDED};
 
@@ -61,26 +61,26 @@ impl ToolCallRow {
     }
 
     /// One row, or with `unfolded` as many as it takes.
-    pub(super) fn rows(&self, frame: &str, unfolded: bool, canvas: Canvas) -> Vec<Row> {
+    pub(super) fn rows(&self, frame: &str, unfolded: bool, canvas: Canvas) -> Vec<ScreenRow> {
         let mut line = vec![match &self.end {
-            None => Span::new(&format!("{frame} "), DIM),
-            Some(end) if end.failed => Span::new("✗ ", FAILED),
-            Some(_) => Span::new("✓ ", SUCCEEDED),
+            None => StyledSpan::new(&format!("{frame} "), DIM),
+            Some(end) if end.failed => StyledSpan::new("✗ ", FAILED),
+            Some(_) => StyledSpan::new("✓ ", SUCCEEDED),
         }];
         let title = if self.is_done() { DIM } else { Style::new() };
-        line.push(Span::new(&self.title, title));
+        line.push(StyledSpan::new(&self.title, title));
         let input = self.input.iter().map(|input| format!(" {input}"));
-        line.extend(input.map(|input| Span::new(&input, DIM)));
+        line.extend(input.map(|input| StyledSpan::new(&input, DIM)));
         if let Some(end) = &self.end {
-            line.extend(end.failed.then(|| Span::new(&format!(" {}", end.status), FAILED)));
+            line.extend(end.failed.then(|| StyledSpan::new(&format!(" {}", end.status), FAILED)));
             if end.took >= NOTEWORTHY {
-                line.push(Span::new(&format!(" · {} s", end.took.as_secs()), DIM));
+                line.push(StyledSpan::new(&format!(" · {} s", end.took.as_secs()), DIM));
             }
             let output = end.output.iter().map(|output| format!(" → {output}"));
-            line.extend(output.map(|output| Span::new(&output, DIM)));
+            line.extend(output.map(|output| StyledSpan::new(&output, DIM)));
         }
         if unfolded {
-            let prefix = Prefix { first: Vec::new(), rest: vec![Span::plain("  ")] };
+            let prefix = Prefix { first: Vec::new(), rest: vec![StyledSpan::plain("  ")] };
             return wrap(&line, &prefix, Breaks::Words, canvas);
         }
         vec![truncate(&line, canvas)]
