@@ -117,21 +117,22 @@ impl AgentConnect {
     /// Begins a run; `thread` is the one there, which is made where it has to be.
     async fn start_run(
         &self,
-        new: NewRun,
+        mut new: NewRun,
         described: &DescribedAgent,
         mut thread: RemoteThread,
         context: &RunContext,
     ) -> Result<Option<(RunStream, RemoteThread)>, Failure> {
         let modes = described.modes();
         let client = &self.client;
+        if let Some(id) = &thread.id {
+            new = new.on_new_thread(id);
+            new.request.multitask_strategy = Some(MultitaskStrategy::Enqueue);
+        }
+        if !modes.is_empty() {
+            new = new.streaming(modes.clone());
+        }
         loop {
-            let mut new = new.clone();
-            if let Some(id) = &thread.id {
-                new = new.on_new_thread(id);
-                new.request.multitask_strategy = Some(MultitaskStrategy::Enqueue);
-            }
             let begun = if !modes.is_empty() {
-                let new = new.streaming(modes.clone());
                 self.attempt(|| client.run_stream(new.clone()), context).await
             } else if thread.id.is_some() {
                 // Servers of old create runs of threads in no other way.
@@ -147,10 +148,12 @@ impl AgentConnect {
                     let Some(made) = self.create_thread(id, context).await else { return Ok(None) };
                     let has_threads = made?;
                     self.makes_threads_first.store(true, Ordering::Release);
-                    thread = RemoteThread {
-                        id: thread.id.filter(|_| has_threads),
-                        is_made: has_threads,
-                    };
+                    thread.is_made = has_threads;
+                    if !has_threads {
+                        (thread.id, new.thread) = (None, None);
+                        new.request.if_not_exists = None;
+                        new.request.multitask_strategy = None;
+                    }
                 }
                 (Some(Err(error)), _) => return Err(self.refused(&error)),
             }
