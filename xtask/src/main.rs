@@ -5,9 +5,11 @@
 //! cargo xtask bench [NAMES…]    measures, in a release build
 //! cargo xtask bench --against REV [NAMES…]    measures that revision too, round by round, and compares
 //! cargo xtask soak [--kills N]    cuts the power of a server's disk N times while clients use it, and counts what is lost
+//! cargo xtask dist [--binary PATH] [--target TRIPLE] [--out DIR]    makes the packages of a release
 //! ```
 
 mod bench;
+mod dist;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -36,8 +38,9 @@ fn run() -> Result<bool> {
         ["bench", names @ ..] => bench::run(&root()?, names),
         ["soak"] => soak(&root()?, None),
         ["soak", "--kills", kills] => soak(&root()?, Some(kills)),
+        ["dist", options @ ..] => dist::run(&root()?, options),
         _ => bail!(
-            "expected `tidy`, `tidy --bless`, `bench [--against REV] [NAMES…]` or `soak [--kills N]`"
+            "expected `tidy`, `tidy --bless`, `bench [--against REV] [NAMES…]`, `soak [--kills N]` or `dist [--binary PATH] [--target TRIPLE] [--out DIR]`"
         ),
     }
 }

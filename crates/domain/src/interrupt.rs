@@ -120,11 +120,20 @@ impl InterruptKind {
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
+            Self::Custom(name) => name,
+            known => known.family(),
+        }
+    }
+
+    /// The kind's name, and `custom` for every kind of an agent's own: one of five words.
+    #[must_use]
+    pub fn family(&self) -> &'static str {
+        match self {
             Self::Permission => "permission",
             Self::Message => "message",
             Self::Form => "form",
             Self::Url => "url",
-            Self::Custom(name) => name,
+            Self::Custom(_) => "custom",
         }
     }
 
@@ -137,6 +146,21 @@ impl InterruptKind {
             "form" => Self::Form,
             "url" => Self::Url,
             other => Self::Custom(other.to_owned()),
+        }
+    }
+}
+
+// === impl Resolution ===
+
+impl Resolution {
+    /// How the interrupt ended, in one word.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Answered { .. } => "answered",
+            Self::TimedOut { .. } => "timed_out",
+            Self::Cancelled => "cancelled",
+            Self::Withdrawn { .. } => "withdrawn",
         }
     }
 }

@@ -21,6 +21,7 @@ pub mod scope;
 pub mod short_id;
 pub mod thread;
 pub mod time;
+pub mod trace;
 pub mod transcript;
 
 pub use agent::{Abilities, AgentCard, AgentCommand, DeclaredError, DeclaredInterrupt, InputKind};
@@ -39,4 +40,5 @@ pub use scope::{Principal, Right, Rights, Scope};
 pub use short_id::{IdKind, ShortId};
 pub use thread::{ClientHistory, HeadMove, Reference, ThreadActivity};
 pub use time::Timestamp;
+pub use trace::{RunTrace, TraceContext};
 pub use transcript::Transcript;

@@ -18,6 +18,12 @@ pub struct Policy {
 // === impl Policy ===
 
 impl Policy {
+    /// For a client whose addresses the operator chose: none is refused.
+    pub fn anywhere() -> Self {
+        let all = ["0.0.0.0/0", "::/0"].iter().filter_map(|block| block.parse().ok());
+        Self { allow: all.collect() }
+    }
+
     /// For a client that talks to a server of its own user on this machine: loopback is allowed too.
     pub fn local() -> Self {
         Self { allow: vec![Cidr::v4(127, 0, 0, 0, 8), Cidr::LOOPBACK_V6] }

@@ -55,6 +55,10 @@ pub trait Face: fmt::Debug + Send + Sync {
     fn unknown_path(&self, path: &str) -> Error {
         Error::new(Code::NotFound, format!("there is no route '{}'", shown(path)))
     }
+    /// Whether pages of ours show their session to it.
+    fn takes_cookies(&self) -> bool {
+        false
+    }
     /// The path behind the mount's prefix as it is looked for.
     fn tidied<'a>(&self, path: &'a str) -> Cow<'a, str> {
         Cow::Borrowed(path)

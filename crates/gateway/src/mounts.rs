@@ -6,16 +6,24 @@ use std::sync::Arc;
 use http::Method;
 use percent_encoding::percent_decode_str;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error};
+use trilogue_domain::{Code, Error, ThreadId};
 use trilogue_mapping::native::shown;
+use trilogue_runtime::Runtime;
+use trilogue_store::rows::RunRow;
 
 use crate::core::meters::OperationMeters;
+use crate::core::options::Options;
 use crate::face::{Face, LocalFace, MountPoint, Protocol, Services};
 use crate::faces::client::ClientProtocol;
+use crate::faces::client::event_form::EventForm;
 use crate::faces::communication::CommunicationOptions;
+use crate::faces::communication::view::CommunicationView;
 use crate::faces::connect::ConnectOptions;
+use crate::faces::connect::view::ConnectView;
+use crate::faces::inspector::InspectorProtocol;
 use crate::faces::native;
 use crate::route::Endpoint;
+use crate::stream::event_forms::{ProtocolView, ProtocolViews};
 
 const MAX_PREFIX_BYTES: usize = 256;
 
@@ -26,6 +34,24 @@ pub fn protocols() -> Vec<Arc<dyn Protocol>> {
         Arc::new(ConnectOptions::default()),
         Arc::new(ClientProtocol::default()),
     ]
+}
+
+/// These mounts, and that of the inspector where there is one.
+pub(crate) fn with_inspector(mounts: &[Mount], options: &Options) -> Result<Vec<Mount>> {
+    let mut mounts = mounts.to_vec();
+    if let Some(prefix) = &options.inspector {
+        mounts.push(Mount::new(InspectorProtocol, prefix)?);
+    }
+    Ok(mounts)
+}
+
+/// How each protocol shows a log, with its addresses where it is served.
+#[derive(Debug)]
+pub(crate) struct MountedViews {
+    communication: MountPoint,
+    connect: MountPoint,
+    runtime: Runtime,
+    max_inline_bytes: usize,
 }
 
 /// Where a protocol is served.
@@ -179,6 +205,47 @@ fn is_segment(text: &str) -> bool {
     !text.is_empty() && text != "." && text != ".." && text.bytes().all(fits)
 }
 
+// === impl MountedViews ===
+
+impl MountedViews {
+    pub(crate) fn new(mounts: &[Mount], services: &Services, address: &str) -> Self {
+        let place = |name: &str| {
+            let mount = mounts.iter().find(|mount| mount.protocol.name() == name);
+            let prefix = mount.map_or_else(|| format!("/{name}"), |mount| mount.prefix.clone());
+            MountPoint::new(&prefix, address, &services.options)
+        };
+        Self {
+            communication: place(CommunicationOptions::NAME),
+            connect: place(ConnectOptions::NAME),
+            runtime: services.ports.runtime.clone(),
+            max_inline_bytes: services.options.max_output_bytes,
+        }
+    }
+}
+
+impl ProtocolViews for MountedViews {
+    fn of(&self, thread: &ThreadId, run: Option<&RunRow>) -> Vec<ProtocolView> {
+        let client = ProtocolView {
+            protocol: ClientProtocol::NAME,
+            title: "Agent Client Protocol: notifications",
+            view: Arc::new(EventForm(thread.clone())),
+        };
+        let Some(run) = run else { return vec![client] };
+        let (most, runtime) = (self.max_inline_bytes, &self.runtime);
+        let communication = ProtocolView {
+            protocol: CommunicationOptions::NAME,
+            title: "Agent Communication Protocol: events of the run's stream",
+            view: Arc::new(CommunicationView::at(&self.communication, false, most)),
+        };
+        let connect = ProtocolView {
+            protocol: ConnectOptions::NAME,
+            title: "Agent Connect Protocol: events of the run's stream",
+            view: Arc::new(ConnectView::at(&self.connect, runtime, run, false, most)),
+        };
+        vec![client, communication, connect]
+    }
+}
+
 // === impl Router ===
 
 impl Router {
@@ -197,10 +264,12 @@ impl Router {
         reserved.dedup();
         let place = |mount: &Mount| {
             let point = MountPoint::new(&mount.prefix, address, &services.options);
-            MountedFace::new(&mount.prefix, mount.protocol.open(services, point))
+            let face = mount.protocol.open(services, point);
+            MountedFace::new(mount.protocol.name(), &mount.prefix, face)
         };
         let mounts: Result<Vec<_>> = mounts.iter().map(place).collect();
-        let mut router = Self { own: MountedFace::new("", own)?, reserved, mounts: mounts? };
+        let mut router =
+            Self { own: MountedFace::new("native", "", own)?, reserved, mounts: mounts? };
         router.mounts.sort_by_key(|place| std::cmp::Reverse(place.prefix.len()));
         Ok(router)
     }
@@ -254,11 +323,11 @@ impl Router {
 // === impl MountedFace ===
 
 impl MountedFace {
-    fn new(prefix: &str, face: Arc<dyn Face>) -> Result<Self> {
+    fn new(name: &'static str, prefix: &str, face: Arc<dyn Face>) -> Result<Self> {
         let mut by_path: Vec<(&'static str, Vec<MeteredEndpoint>)> = Vec::new();
         for endpoint in Arc::clone(&face).endpoints() {
             let path = endpoint.path;
-            let meters = OperationMeters::new(endpoint.operation);
+            let meters = OperationMeters::new(name, endpoint.operation, &format!("{prefix}{path}"));
             let metered = MeteredEndpoint { endpoint, meters };
             match by_path.iter_mut().find(|(known, _)| *known == path) {
                 Some((_, endpoints)) => endpoints.push(metered),

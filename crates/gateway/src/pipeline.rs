@@ -18,6 +18,7 @@ use trilogue_mapping::native::shown;
 
 use crate::access::authenticator::{Authenticator, Caller};
 use crate::access::origin_guard::OriginGuard;
+use crate::access::page_session;
 use crate::access::schemes::Challenge;
 use crate::core::audit::{AuditActor, AuditEvent, FailureLimit, audit};
 use crate::core::meters::Meters;
@@ -111,7 +112,15 @@ impl Pipeline {
                         None => reply,
                     }
                 });
-                meters.answered(reply.status(), begun.elapsed());
+                let took = begun.elapsed();
+                meters.answered(reply.status(), took);
+                tracing::debug!(
+                    operation,
+                    request_id,
+                    status = reply.status().as_u16(),
+                    duration_ms = took.as_millis() as u64,
+                    "request answered"
+                );
                 reply
             }
             Err(refusal) => {
@@ -164,14 +173,15 @@ impl Pipeline {
     async fn handle(
         &self,
         found: Match<'_>,
-        head: Parts,
+        mut head: Parts,
         body: Incoming,
         ends: Option<ConnectionEnds>,
         challenge: &Arc<OnceLock<Challenge>>,
         is_authenticated: &mut bool,
     ) -> Result<Reply> {
         let endpoint = found.endpoint;
-        let caller = match endpoint.access {
+        let is_page = page_session::show(&mut head, found.face.takes_cookies());
+        let mut caller = match endpoint.access {
             Access::Open => self.authenticator.nobody(),
             Access::Public => self.authenticator.admit_to_public(&head.headers).await,
             Access::Right(right) => {
@@ -190,6 +200,7 @@ impl Pipeline {
                 caller
             }
         };
+        caller.is_page = is_page;
         if let Access::Right(Right::Answer) | Access::Agent(Right::Answer) = endpoint.access {
             self.refuse_agents(ends, &caller, endpoint.operation).await?;
         }

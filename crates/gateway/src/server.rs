@@ -32,7 +32,7 @@ use crate::http::connection::{self, ConnectionServer};
 use crate::http::connections::Connections;
 use crate::http::receive::BodyBudget;
 use crate::local::LocalAcceptor;
-use crate::mounts::{Mount, Router, open_local};
+use crate::mounts::{self, Mount, MountedViews, Router, open_local};
 use crate::pipeline::{Pipeline, RequestIds};
 use crate::stream::Streams;
 use crate::tcp::TcpAcceptor;
@@ -80,9 +80,12 @@ impl Server {
         })?;
         check_exposure(&options, &addresses)?;
         check_schemes(&options)?;
+        let mounts = mounts::with_inspector(mounts, &options)?;
         let services = services(options, ports)?;
-        let native = Arc::new(native::State::new(&services));
-        let pipeline = Arc::new(pipeline(&services, Arc::clone(&native), mounts, &addresses)?);
+        let address = services.options.address(&addresses);
+        let views = Arc::new(MountedViews::new(&mounts, &services, &address));
+        let native = Arc::new(native::State::new(&services, views));
+        let pipeline = Arc::new(pipeline(&services, Arc::clone(&native), &mounts, &addresses)?);
         let server = Self {
             local_connections: Arc::new(watch::Sender::new(0)),
             tasks: TaskTracker::new(),
@@ -271,7 +274,12 @@ fn pipeline(
     let durability = ports.admin.durability();
     let weak = (durability != "fsync").then(|| HeaderValue::from_static(durability));
     Ok(Pipeline {
-        guard: OriginGuard::new(&options.allowed_hosts, &options.allowed_origins, addresses),
+        guard: OriginGuard::new(
+            &options.allowed_hosts,
+            &options.allowed_origins,
+            addresses,
+            options.inspector.as_ref().map(|prefix| format!("{prefix}/")),
+        ),
         authenticator: Arc::clone(authenticator),
         router: Router::new(native, mounts, services, &options.address(addresses))?,
         meters: Arc::clone(meters),

@@ -1,5 +1,6 @@
 //! What each protocol carries, as data: the source of the page in the documentation and of our own face's response.
 
+mod concepts;
 mod direction;
 mod loss;
 
@@ -10,6 +11,7 @@ use trilogue_wire::native::{FidelityRow, FidelityVerdict};
 
 use self::Support::{Carried, Extension, Lost};
 
+pub use concepts::rows_of;
 pub use loss::{FidelityLoss, LOST, lost_by_prompt};
 
 /// The protocols, in the order of a row's verdicts: the name of the mount, and the title.

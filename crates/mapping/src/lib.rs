@@ -16,6 +16,7 @@ mod encoded_bytes;
 pub mod fidelity;
 mod logged_position;
 pub mod native;
+pub mod otlp;
 pub mod provenance;
 pub mod shape;
 

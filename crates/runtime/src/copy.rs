@@ -154,7 +154,7 @@ impl Runtime {
                     // What belongs to the run is written with the last of its events.
                     let enough = std::mem::take(&mut portion);
                     let batch = enough.batch(&copy.thread, &mut expected_last, Vec::new());
-                    services.store.append(batch).await?;
+                    services.append(batch, Some(&copy.thread)).await?;
                 }
                 portion.join(more);
             }
@@ -181,7 +181,7 @@ impl Runtime {
         copy.thread.head = Some(key);
         changes.push(Change::Thread(copy.thread.clone()));
         let batch = portion.batch(&copy.thread, &mut expected_last, changes);
-        services.store.append(batch).await
+        services.append(batch, Some(&copy.thread)).await
     }
 
     /// The run's events under a new key and id, numbered anew; up to the end of the named message, if there is one.

@@ -41,6 +41,9 @@ pub(crate) async fn execute(
         // What is looked up makes for a large future, and is seldom needed.
         start => Box::pin(prepare(&services, &agents, backend.as_ref(), start, &shared)).await,
     };
+    if let Ok(Turn::Start { .. }) = &prepared {
+        shared.started();
+    }
     let ending = match prepared {
         Ok(turn) => drive(&services, backend.as_ref(), turn, &shared, deferred)
             .await

@@ -22,9 +22,11 @@ use crate::answer::{check_extra, check_logged};
 use crate::backend::{Availability, Backend};
 use crate::callback::WorkerKind;
 use crate::client::{Attached, Client};
+use crate::monitor::OpenRunCounts;
 use crate::owner::{self, Envelope, stopped, unexpected};
 use crate::part::{check_metadata, outline_all};
 use crate::request::{AnswerKey, AnswerTo, NewThread, Options, RuntimeStatus};
+use crate::row_changes::RowChange;
 use crate::services::{Presence, Services};
 use crate::session::ThreadContext;
 use crate::shown::Shown;
@@ -101,6 +103,19 @@ impl Runtime {
     /// Sets the checker of runs with rules. Call this right after the start: without it such runs are refused.
     pub fn check_output_with(&self, check: Arc<dyn CheckOutput>) {
         self.services().external.set_check(check);
+    }
+
+    /// What appends change from now on, in order. Who falls behind is told so.
+    #[must_use]
+    pub fn watch_rows(&self) -> tokio::sync::broadcast::Receiver<Arc<[RowChange]>> {
+        self.services().row_changes.watch()
+    }
+
+    /// How many runs of each agent have not ended.
+    #[must_use]
+    pub fn open_runs(&self) -> OpenRunCounts {
+        let agents = self.registry().iter().map(|agent| &agent.card().name);
+        self.services().monitor.counts(agents, self.services().clock.now())
     }
 
     /// The agents that lists show, by name. A command that never started is none of them.
@@ -388,18 +403,16 @@ impl Runtime {
         }
         let mut changes = vec![Change::Thread(row.clone())];
         changes.extend(others);
-        services
-            .store
-            .append(Batch {
-                thread: row.key,
-                epoch: row.epoch,
-                expected_last: 0,
-                frames: draft.seal(row.key, None, 1, 0, &services.originals),
-                changes,
-                blobs: Vec::new(),
-                vital: false,
-            })
-            .await
+        let batch = Batch {
+            thread: row.key,
+            epoch: row.epoch,
+            expected_last: 0,
+            frames: draft.seal(row.key, None, 1, 0, &services.originals),
+            changes,
+            blobs: Vec::new(),
+            vital: false,
+        };
+        services.append(batch, Some(row)).await
     }
 
     /// The interrupt that an answer to a run is for: the one that was shown, where it is pending, else the oldest pending one.

@@ -23,11 +23,13 @@ mod execute;
 mod external_ports;
 pub mod handle;
 mod history;
+mod monitor;
 mod owner;
 mod part;
 mod provenance;
 mod replace;
 pub mod request;
+mod row_changes;
 mod run_end;
 mod services;
 pub mod session;
@@ -44,10 +46,12 @@ pub use client::{Attached, CONTROLLER_GONE, CallError, Client, ClientProfile};
 pub use context::{CallRequest, ChildOutcome, ChildRun, MemoryState, RunContext};
 pub use handle::Runtime;
 pub use history::{PathReferences, StateAt};
+pub use monitor::{AgentRunCounts, EndedRuns, OpenRunCounts, metric_names};
 pub use request::{
     AnswerKey, AnswerTo, DrainReport, NewThread, Options, RunRequest, RuntimeStatus, Settled,
     StateContent, Submitted, ThreadChoice, ThreadPatch, WhenHolding, WhenWaiting,
 };
+pub use row_changes::{ChangedRow, RowChange};
 pub use services::Presence;
 pub use session::{Sessions, ThreadContext};
 pub use turn::{EmitError, Ending, Stopped, Turn};

@@ -1,10 +1,10 @@
 //! Runs that came by way of other servers: loops among them are refused.
 
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentName, Code, Error, Provenance, limits};
+use trilogue_domain::{AgentName, Code, Error, Provenance, RunTrace, limits};
 use uuid::Uuid;
 
-use crate::context::RunContext;
+use crate::context::{RunContext, SharedRun};
 use crate::request::RunRequest;
 use crate::services::Services;
 
@@ -36,12 +36,24 @@ impl Services {
     }
 }
 
+impl SharedRun {
+    /// Where the runs come from that this run calls: the same as this run, but for the span, which is this run's own where runs are traced.
+    pub(crate) fn provenance_of_calls(&self) -> Option<Box<Provenance>> {
+        let Some(ratio) = self.services.options.trace_ratio else { return self.provenance.clone() };
+        let mut provenance = self.provenance.clone().unwrap_or_default();
+        let caller = provenance.trace.as_deref();
+        let trace = RunTrace::of(&self.scope.tenant, &self.id, caller, ratio);
+        provenance.trace = Some(trace.context.to_string());
+        Some(provenance)
+    }
+}
+
 impl RunContext {
     /// What a server is told that this run leads to.
     #[must_use]
     pub fn passed_on(&self) -> Provenance {
         let shared = &self.0;
-        let mut provenance = shared.provenance.as_deref().cloned().unwrap_or_default();
+        let mut provenance = shared.provenance_of_calls().map(|it| *it).unwrap_or_default();
         provenance.hops.push(shared.services.hop_name(&shared.agent));
         provenance
     }

@@ -10,6 +10,7 @@ use trilogue_domain::{
 use trilogue_store::Frame;
 use trilogue_store::rows::{RetentionPolicy, RunRow};
 
+use crate::monitor::EndedRuns;
 use trilogue_domain::Input;
 
 #[derive(Clone, Debug)]
@@ -47,6 +48,10 @@ pub struct Options {
     pub max_call_depth: usize,
     /// The most child runs of one run that have not ended.
     pub max_calls_per_run: usize,
+    /// Where runs are traced, how many of the traces that begin here are sampled: from 0 to 1. `None` passes on the trace of a run's caller as it is.
+    pub trace_ratio: Option<f64>,
+    /// Gets the runs that end, those that a start ends too.
+    pub ended_runs: Option<Arc<dyn EndedRuns>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -266,6 +271,8 @@ impl Default for Options {
             notify: false,
             max_call_depth: trilogue_domain::limits::DEFAULT_MAX_CALL_DEPTH,
             max_calls_per_run: trilogue_domain::limits::DEFAULT_MAX_CALLS_PER_RUN,
+            trace_ratio: None,
+            ended_runs: None,
         }
     }
 }

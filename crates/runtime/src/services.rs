@@ -11,14 +11,17 @@ use tokio::time::Instant;
 use trilogue_domain::error::Result;
 use trilogue_domain::port::{Clock, ReadOriginal};
 use trilogue_domain::{CheckpointId, CheckpointKey, Code, Error, ThreadKey};
-use trilogue_store::Store;
+use trilogue_store::rows::ThreadRow;
+use trilogue_store::{Batch, Store};
 
 use crate::call_chains::CallChains;
 use crate::client::Controllers;
 use crate::external_ports::ExternalPorts;
 use crate::history::RunReferences;
+use crate::monitor::RunMonitor;
 use crate::owner::{Envelope, OwnerInbox, OwnerRequests};
 use crate::request::Options;
+use crate::row_changes::RowChanges;
 use trilogue_domain::lock;
 
 /// Starts the owner of a stored thread with its channel of requests.
@@ -35,6 +38,8 @@ pub(crate) struct Services {
     pub(crate) external: Arc<ExternalPorts>,
     pub(crate) run_references: RunReferences,
     pub(crate) call_chains: Arc<CallChains>,
+    pub(crate) monitor: RunMonitor,
+    pub(crate) row_changes: RowChanges,
     /// Names this process as the owner of threads.
     pub(crate) node: String,
     pub(crate) running: Semaphore,
@@ -76,6 +81,7 @@ impl Services {
     ) -> Arc<Self> {
         Arc::new(Self {
             running: Semaphore::new(options.max_running.min(Semaphore::MAX_PERMITS)),
+            monitor: RunMonitor::new(options.ended_runs.clone()),
             options,
             store,
             controllers: Controllers::default(),
@@ -84,6 +90,7 @@ impl Services {
             external: Arc::new(ExternalPorts::new()),
             run_references: RunReferences::default(),
             call_chains: Arc::default(),
+            row_changes: RowChanges::default(),
             node: uuid::Uuid::new_v4().to_string(),
             tasks: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
@@ -93,6 +100,14 @@ impl Services {
             spawn_owner,
             present: Mutex::default(),
         })
+    }
+
+    /// Appends a batch of this thread, where it is known, and tells those who watch rows what it changed.
+    pub(crate) async fn append(&self, batch: Batch, thread: Option<&ThreadRow>) -> Result<()> {
+        let changes = self.row_changes.of(&batch, thread);
+        self.store.append(batch).await?;
+        self.row_changes.tell(changes);
+        Ok(())
     }
 
     /// Sends to a thread's owner, starting one from the store where none is in memory. Fails with `shutting_down` when owners end again and again before they take the request.

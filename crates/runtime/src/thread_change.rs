@@ -84,6 +84,7 @@ impl Runtime {
                 let Some(key) = self.services().store.erase_quarantined(&scope, id).await? else {
                     return Err(error);
                 };
+                self.services().monitor.loaded(key, std::iter::empty());
                 self.registry().forget(self.services(), (key, id, &scope.tenant)).await;
                 Ok(())
             }

@@ -7,8 +7,9 @@ use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::interrupt::Resolution;
 use trilogue_domain::{
     AgentName, Callback, CheckpointId, CheckpointKey, ClientHistory, ConfigurationId, Interrupt,
-    InterruptId, Json, MessageId, Outcome, ParentRun, PrincipalId, Provenance, Rights, Role, RunId,
-    RunKey, RunStatus, Scope, TenantId, ThreadId, ThreadKey, Timestamp, TokenId, limits,
+    InterruptId, Json, MessageId, Outcome, ParentRun, Principal, PrincipalId, Provenance, Rights,
+    Role, RunId, RunKey, RunStatus, Scope, TenantId, ThreadId, ThreadKey, Timestamp, TokenId,
+    limits,
 };
 
 pub use crate::filter::{ConfigurationFilter, InterruptFilter, RunFilter, ThreadFilter};
@@ -201,6 +202,8 @@ pub struct TokenRow {
     pub created_at: Timestamp,
     /// Invalid from this time on.
     pub expires_at: Option<Timestamp>,
+    /// The token that a browser signed in with, where this one is of its session: they end together.
+    pub session_of: Option<TokenId>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -317,6 +320,12 @@ impl ThreadRow {
 // === impl RunRow ===
 
 impl RunRow {
+    /// Since when its agent could have begun.
+    #[must_use]
+    pub fn due(&self) -> Timestamp {
+        self.not_before.map_or(self.created_at, |at| at.max(self.created_at))
+    }
+
     /// A queued run of this thread, without anything that may be absent.
     pub fn new(
         key: RunKey,
@@ -406,6 +415,17 @@ impl ConfigurationRow {
 // === impl TokenRow ===
 
 impl TokenRow {
+    /// Who acts with it.
+    #[must_use]
+    pub fn to_principal(&self) -> Principal {
+        Principal {
+            tenant: self.tenant.clone(),
+            id: self.principal.clone(),
+            rights: self.rights,
+            own: self.own,
+        }
+    }
+
     pub(crate) fn is_valid(&self, now: Timestamp) -> bool {
         self.expires_at.is_none_or(|end| now < end)
     }

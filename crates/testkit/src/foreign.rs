@@ -21,6 +21,8 @@ use crate::wait::until;
 pub use crate::programs::conformance_agents;
 
 const START_LIMIT: Duration = Duration::from_secs(60);
+/// The program of a server of agents.
+const AGENT: &str = "agent.py";
 const CLIENT_LIMIT: Duration = Duration::from_secs(240);
 
 /// A program of others that talks to servers.
@@ -53,6 +55,7 @@ pub struct ConformanceOptions {
 #[derive(Debug)]
 pub struct ForeignServer {
     name: &'static str,
+    program: &'static str,
     address: SocketAddr,
     child: Child,
 }
@@ -167,16 +170,26 @@ impl Conformance {
 impl ForeignServer {
     /// The reference server of the Agent Communication Protocol, with the agent `words`.
     pub async fn communication() -> Result<Self> {
-        Self::start("communication/reference").await
+        Self::start("communication/reference", AGENT).await
     }
 
     /// A server after the document of the Agent Connect Protocol, with the agent `org.example.words`.
     pub async fn connect() -> Result<Self> {
-        Self::start("connect/peer").await
+        Self::start("connect/peer", AGENT).await
+    }
+
+    /// A collector of traces on the official definitions of the OpenTelemetry Protocol.
+    pub async fn collector() -> Result<Self> {
+        Self::start("otlp", "collector.py").await
     }
 
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// A client that names no token.
+    pub fn client(&self) -> Client {
+        Client::new(self.address)
     }
 
     /// Kills it without a word (`SIGKILL`); its address stays reserved.
@@ -188,15 +201,19 @@ impl ForeignServer {
 
     /// The same server with an empty memory, once it was killed.
     pub async fn start_again(self) -> Result<Self> {
-        Self::start_at(self.name, self.address).await
+        Self::start_at(self.name, self.program, self.address).await
     }
 
-    async fn start(name: &'static str) -> Result<Self> {
-        Self::start_at(name, reserve_address()?).await
+    async fn start(name: &'static str, program: &'static str) -> Result<Self> {
+        Self::start_at(name, program, reserve_address()?).await
     }
 
-    async fn start_at(name: &'static str, address: SocketAddr) -> Result<Self> {
-        let mut child = python(name, "agent.py")?
+    async fn start_at(
+        name: &'static str,
+        program: &'static str,
+        address: SocketAddr,
+    ) -> Result<Self> {
+        let mut child = python(name, program)?
             .arg(address.port().to_string())
             .stdin(Stdio::null())
             .kill_on_drop(true)
@@ -213,7 +230,7 @@ impl ForeignServer {
             }
         });
         match listens.await? {
-            Ok(()) => Ok(Self { name, address, child }),
+            Ok(()) => Ok(Self { name, program, address, child }),
             Err(status) => bail!("foreign/{name} ended with {status}"),
         }
     }

@@ -34,7 +34,7 @@ pub use editor::Editor;
 pub use folder::Folder;
 pub use official::Official;
 pub use port::reserve_address;
-pub use programs::cargo;
+pub use programs::{cargo, cyclonedx_schema, inspector_packages, xtask};
 pub use seed::Seed;
 pub use server::{Home, Server, ServerOptions};
 pub use wait::until;

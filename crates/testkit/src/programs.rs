@@ -36,6 +36,25 @@ pub async fn scripted_agent() -> Result<PathBuf> {
     given_or("TRILOGUE_SCRIPTED_AGENT", &PROGRAM, || example("scripted_agent")).await
 }
 
+/// The program that makes the packages of a release.
+pub async fn xtask() -> Result<PathBuf> {
+    // With an example the libraries get the features of the tests, and are not built a second time.
+    let arguments = ["--quiet", "--workspace", "--exclude", "trilogue-bench", "--bin", "xtask"];
+    let arguments = [&arguments[..], &["--example", "scripted_agent"]].concat();
+    build(&arguments).await.map(|profile| profile.join("xtask"))
+}
+
+/// The folder of the official schema of CycloneDX, in its official npm package.
+pub fn cyclonedx_schema() -> Result<PathBuf> {
+    let library = "node_modules/@cyclonedx/cyclonedx-library/res/schema";
+    installed("cyclonedx").map(|folder| folder.join(library))
+}
+
+/// The folder of what drives the inspector's page in a browser.
+pub fn inspector_packages() -> Result<PathBuf> {
+    installed("inspector")
+}
+
 /// The folder of the programs on the Rust SDK, which are a workspace of their own.
 pub(crate) async fn official_rust() -> Result<PathBuf> {
     static FOLDER: OnceCell<PathBuf> = OnceCell::const_new();

@@ -14,7 +14,7 @@ use trilogue_egress::{Client, Policy};
 use trilogue_gateway::callback::Sender;
 use trilogue_gateway::{
     AuditEvent, CallbackDelivery, CallbackSecrets, ClientOptions, ClientProtocol, HistoryFetch,
-    Ports, Scheme, Server,
+    Ports, Scheme, Server, TraceExporter,
 };
 use trilogue_mapping::agent_client::Originals;
 use trilogue_mapping::communication::strict::CommunicationRules;
@@ -25,6 +25,7 @@ use crate::agents::{self, Agents, ConfiguredAgents, Elsewhere, RefreshTasks};
 use crate::config::{self, Options, Secret};
 use crate::listen::Listeners;
 use crate::local::{IDLE_EXIT, IdleExit, LocalListener, StartedBy, WrappedCommands};
+use crate::otlp::Tracing;
 use crate::serve::Serve;
 use crate::{callback_secret, descriptor, first_token, logging, notify, token_file};
 
@@ -50,6 +51,7 @@ pub struct App {
     idle_exit: Option<Duration>,
     /// Asks servers elsewhere for their agents.
     refresh_tasks: RefreshTasks,
+    traces: Option<Arc<TraceExporter>>,
     /// The settings that differ from their defaults, as the audit lines of the start show them.
     settings_in_force: Vec<(String, String)>,
 }
@@ -98,6 +100,7 @@ pub fn check(options: &Options) -> Result<()> {
     agents::check_names(&agents::configured(options, &descriptors)?, &mounts)?;
     agents::schemes(options)?;
     logging::check(&options.log)?;
+    Tracing::of(&options.telemetry.otlp)?;
     let store = options.store.url.as_str();
     if store != "memory:" && store.strip_prefix("sqlite:").is_none_or(str::is_empty) {
         // The rest of the URL may hold a password.
@@ -146,6 +149,7 @@ impl App {
     ) -> Result<Self> {
         check(options)?;
         trilogue_gateway::raise_descriptor_limit();
+        trilogue_gateway::install_recorder();
         hide_process();
         let state = token_file::state_dir();
         if let Ok(state) = &state {
@@ -207,6 +211,9 @@ impl App {
             }
         };
         let (tenant, id) = first_token::owner()?;
+        let tracing = Tracing::of(&options.telemetry.otlp)?;
+        let trace_ratio = tracing.as_ref().map(|tracing| tracing.options.sample_ratio);
+        let traces = tracing.map(|tracing| export_traces(tracing, &store)).transpose()?;
         let agent_schemes = agents::schemes(options)?;
         let anonymous = trilogue_gateway::anonymous(tenant.clone())?;
         let takes_anybody = agent_schemes.values().any(|it| it.contains(&Scheme::None));
@@ -222,6 +229,8 @@ impl App {
                 callback_backoff_max: options.callbacks.max_backoff.0,
                 max_part_metadata_bytes: options.server.limits.max_part_metadata.to_usize(),
                 notify: options.notify.is_on(),
+                trace_ratio,
+                ended_runs: traces.clone().map(|traces| traces as _),
                 ..options.runtime.to_options()
             },
             Arc::clone(&store),
@@ -237,12 +246,14 @@ impl App {
         let (prefix, as_documented) =
             connect.map(|mount| (mount.path(), mount.as_documented)).unwrap_or_default();
         let refresh_tasks = RefreshTasks::start(schedules, &runtime, &mounts);
+        let inspector = options.inspector.path(&mounts);
         let mounts = config::to_gateway(&mounts)?;
         let callback_secrets = callback_secrets(options, state.as_deref().ok())?;
         let gateway = trilogue_gateway::Options {
             agent_schemes,
             callback_secrets: callback_secrets.clone(),
             store_url: options.store.url.clone(),
+            inspector,
             anonymous: takes_anybody.then_some(anonymous),
             ..options.server.to_options(owner.clone(), config::overrides(options))
         };
@@ -279,6 +290,7 @@ impl App {
             owner,
             idle_exit,
             refresh_tasks,
+            traces,
             settings_in_force: settings_in_force(options),
         })
     }
@@ -335,6 +347,9 @@ impl App {
         drop(self.refresh_tasks);
         let left = server.shutdown(self.shutdown_deadline).await;
         self.children.close().await;
+        if let Some(traces) = &self.traces {
+            traces.close().await;
+        }
         self.store.close().await?;
         drop(self.local_listener);
         Ok(Report {
@@ -383,6 +398,12 @@ fn client_options(options: &Options) -> ClientOptions {
     // The envelope and its ids make a line longer, but never twice as long.
     let longest = lines.max().unwrap_or(0).saturating_mul(2);
     ClientOptions { max_sent_bytes: client.max_sent_bytes.max(longest), ..client }
+}
+
+/// Sends the runs that end to a collector.
+fn export_traces(tracing: Tracing, store: &Arc<dyn Store>) -> Result<Arc<TraceExporter>> {
+    let options = tracing.options;
+    Ok(TraceExporter::start(options, tracing.collector()?, Arc::clone(store) as _))
 }
 
 fn idle_exit(server: &config::Server, local_listener: &LocalListener) -> Option<Duration> {

@@ -4,18 +4,26 @@ use clap::{Parser, Subcommand};
 
 use crate::command::{
     agents, approve, backup, cancel, chat, completions, connect, demo, doctor, fidelity, inbox,
-    logs, new, restore, run, runs, serve, status, stop, tail, threads, token, top, user_server,
-    webhooks, wrap,
+    init, logs, new, restore, run, runs, serve, status, stop, tail, threads, token, top, ui,
+    user_server, webhooks, wrap,
 };
 use crate::globals::Globals;
 
 const AFTER_HELP: &str = "\
+To begin, start your server with `trilogue demo`. Then, in another terminal:
+  trilogue run echo Hello
+
 Exit codes:
-  0  success                               5  token missing, unknown, or without the right
-  1  the run or the request failed         6  server unreachable
-  2  wrong usage, input or configuration   7  conflict: already exists, or in another state
-  3  the run needs an answer               8  the run was cancelled elsewhere
-  4  not found                           130  interrupted by Ctrl-C";
+  0    success
+  1    the run or the request failed
+  2    wrong usage, input or configuration
+  3    the run needs an answer
+  4    not found
+  5    token missing, unknown, or without the right
+  6    server unreachable
+  7    conflict: already exists, or in another state
+  8    the run was cancelled elsewhere
+  130  interrupted by Ctrl-C";
 
 /// One agent, every ACP: a durable server for agents, and its command line.
 #[derive(Parser, Debug)]
@@ -31,6 +39,8 @@ pub(crate) struct Arguments {
 pub(crate) enum CliCommand {
     /// Start this user's server with the built-in agents, and print what to try.
     Demo(demo::Demo),
+    /// Write a configuration file with comments, and show how to connect your editor. Needs no server.
+    Init(init::Init),
     /// Start the server that a configuration file describes.
     Serve(serve::Serve),
     /// Connect an editor to one of the server's agents, with the Agent Client Protocol on standard input and output.
@@ -68,6 +78,8 @@ pub(crate) enum CliCommand {
     Webhooks(webhooks::Webhooks),
     /// Show the state of the server.
     Status(status::Status),
+    /// Open the inspector in the browser.
+    Ui(ui::Ui),
     /// Stop this user's server.
     Stop(stop::Stop),
     /// Show the log of this user's server.

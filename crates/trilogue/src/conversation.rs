@@ -4,6 +4,7 @@
 
 mod communication;
 mod connect;
+mod image_store;
 mod native;
 mod view;
 
@@ -17,7 +18,7 @@ use trilogue_wire::native::{
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
 use crate::remote::RemoteServer;
-use crate::terminal::{ask, print, question, safe, style};
+use crate::terminal::{ask, print, question, safe, style, table};
 
 pub(crate) use communication::CommunicationAgent;
 pub(crate) use connect::ConnectAgent;
@@ -264,7 +265,7 @@ impl<'a, S: RunReader> Conversation<'a, S> {
 
     fn waiting(&self, interrupt: &Interrupt) -> CliError {
         let run = self.reader.run_id().unwrap_or_default();
-        let (run, kind) = (safe::visible(&run), safe::visible(&interrupt.kind));
+        let (run, kind) = (table::noted_id(&run), safe::visible(&interrupt.kind));
         let message = format!("the run {run} needs an answer ({kind})");
         CliError::new(ExitStatus::Waiting, message)
             .hint(self.reader.answer_hint(interrupt, self.globals))

@@ -73,6 +73,7 @@ async fn make(tokens: &dyn Tokens, now: Timestamp) -> Result<String, Error> {
         own: false,
         created_at: now,
         expires_at: None,
+        session_of: None,
     };
     tokens.put_token(row).await?;
     Ok(secret)

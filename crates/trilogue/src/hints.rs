@@ -8,7 +8,8 @@ use trilogue::config;
 
 use crate::arguments::Arguments;
 
-const SECTIONS: [&str; 7] = ["server", "store", "runtime", "log", "agents", "mounts", "egress"];
+const SECTIONS: [&str; 8] =
+    ["server", "store", "runtime", "log", "agents", "mounts", "egress", "inspector"];
 
 #[test]
 fn what_hints_name_exists() {

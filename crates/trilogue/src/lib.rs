@@ -29,6 +29,7 @@ mod listen;
 pub mod local;
 pub mod logging;
 pub mod notify;
+mod otlp;
 mod program_path;
 mod serve;
 pub mod token_file;

@@ -14,7 +14,7 @@ use tracing_subscriber::{EnvFilter, Layer};
 use trilogue_domain::{Code, Error};
 use trilogue_gateway::AUDIT_TARGET;
 
-use crate::config::{self, Log, LogFormat};
+use crate::config::{self, Log};
 
 /// Starts logging, unless the process logs already.
 ///
@@ -24,9 +24,9 @@ pub fn start(log: &Log) -> Result<(), Error> {
     let filter = filter(log, io::stderr().is_terminal())?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     // A program that embeds the server may have its own subscriber, which is then used.
-    let _ = match log.format {
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
-        LogFormat::Text => builder.with_ansi(false).try_init(),
+    let _ = match log.format.is_json() {
+        true => builder.json().flatten_event(true).try_init(),
+        false => builder.with_ansi(false).try_init(),
     };
     Ok(())
 }
@@ -55,9 +55,9 @@ where
 {
     let filter = filter(log, is_terminal)?;
     let layer = tracing_subscriber::fmt::layer().with_writer(writer);
-    Ok(match log.format {
-        LogFormat::Json => layer.json().flatten_event(true).with_filter(filter).boxed(),
-        LogFormat::Text => layer.with_ansi(false).with_filter(filter).boxed(),
+    Ok(match log.format.is_json() {
+        true => layer.json().flatten_event(true).with_filter(filter).boxed(),
+        false => layer.with_ansi(false).with_filter(filter).boxed(),
     })
 }
 
@@ -71,6 +71,8 @@ pub fn check(log: &Log) -> Result<(), Error> {
 
 /// The levels, and the words that other programs have for them.
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+/// The levels as numbers, which the library takes too.
+const NUMBERS: [&str; 6] = ["0", "1", "2", "3", "4", "5"];
 const USUAL_LEVELS: [(&str, &str); 8] = [
     ("warning", "warn"),
     ("verbose", "debug"),
@@ -84,11 +86,12 @@ const USUAL_LEVELS: [(&str, &str); 8] = [
 
 /// Refuses a word that is no level. It would count as the name of a module, with every line of it.
 fn check_levels(text: &str) -> Result<(), Error> {
-    let bare =
-        text.split(',').map(str::trim).filter(|it| !it.is_empty() && !it.contains(['=', '[']));
-    for word in bare {
+    // A directive with a span's fields has commas of its own; the library reads it.
+    let directives = text.split(',').map(str::trim).filter(|it| !it.contains(['[', ']', '{', '}']));
+    let levels = directives.map(|it| it.rsplit_once('=').map_or(it, |(_, level)| level.trim()));
+    for word in levels.filter(|it| !it.is_empty()) {
         let lower = word.to_ascii_lowercase();
-        if LEVELS.contains(&lower.as_str()) {
+        if LEVELS.contains(&lower.as_str()) || NUMBERS.contains(&lower.as_str()) {
             continue;
         }
         let usual = USUAL_LEVELS.iter().find(|(other, _)| *other == lower).map(|(_, level)| *level);

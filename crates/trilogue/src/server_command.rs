@@ -139,17 +139,17 @@ impl Overrides {
         }
         let listeners = bind(options, any_port).await?;
         for (address, why) in &listeners.left_out {
-            match options.log.format {
-                LogFormat::Json => tracing::info!(%address, why, "not listening there"),
-                LogFormat::Text => print::note(&format!("not listening on {address}: {why}")),
+            match options.log.format.is_json() {
+                true => tracing::info!(%address, why, "not listening there"),
+                false => print::note(&format!("not listening on {address}: {why}")),
             }
         }
         let agents = trilogue::Agents::new();
         let app = App::build_behind(local_listener, options, agents, listeners).await?;
         if let Some(why) = app.local_listener().explain() {
-            match options.log.format {
-                LogFormat::Json => tracing::info!(why, "not found by the programs of this user"),
-                LogFormat::Text => print::note(&why),
+            match options.log.format.is_json() {
+                true => tracing::info!(why, "not found by the programs of this user"),
+                false => print::note(&why),
             }
         }
         if let Some(file) = &self.port_file {
@@ -237,7 +237,7 @@ fn log_report(report: &Report, format: LogFormat) {
     let ids = |runs: &[trilogue_domain::RunId]| {
         runs.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     };
-    if format == LogFormat::Json {
+    if format.is_json() {
         tracing::info!(
             abandoned = ids(&report.abandoned),
             waiting = ids(&report.waiting),

@@ -2,15 +2,18 @@
 
 use std::future::Future;
 
-use trilogue_domain::short_id::last_group;
+use trilogue_domain::limits;
+use trilogue_domain::short_id::{ShortId, last_group};
 use trilogue_sdk::client::{Client, ClientError, Filter, Page};
-use trilogue_wire::native::{Interrupt, List, Run, Thread, Token};
+use trilogue_wire::native::{Interrupt, List, Part, Run, Thread, Token};
 
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::terminal::{print, safe, table};
 
 /// The most matches that an ambiguous abbreviation names.
 const MAX_NAMED: usize = 10;
+/// The most pages of messages in which a message is looked for.
+const MAX_MESSAGE_PAGES: usize = 100;
 const FORBIDDEN: u16 = 403;
 /// The widest that a match is described, in terminal columns.
 const MAX_ABOUT_WIDTH: usize = 50;
@@ -102,6 +105,31 @@ pub(crate) fn only_question(mut questions: Vec<Interrupt>) -> Result<Interrupt> 
                 .hint("name one of them: trilogue approve INTERRUPT"))
         }
     }
+}
+
+/// The whole id of a message of a thread; as [`thread`]. It looks through the newest messages of the history.
+pub(crate) async fn message(client: &Client, thread: &str, text: &str) -> Result<String> {
+    let Some(short) = ShortId::parse(text).filter(|_| !is_uuid(text)) else {
+        return Ok(text.to_owned());
+    };
+    let mut matches: Vec<MatchingId> = Vec::new();
+    let mut page = Page { after: None, limit: u32::try_from(limits::MAX_PAGE_ROWS).ok() };
+    for _ in 0..MAX_MESSAGE_PAGES {
+        let List { items, next } = client.messages_page(thread, &page).await?;
+        if items.iter().any(|message| message.id == text) {
+            return Ok(text.to_owned());
+        }
+        matches.extend(items.into_iter().filter(|message| short.means(&message.id)).map(|it| {
+            let words: String = it.parts.iter().filter_map(Part::as_text).collect();
+            MatchingId { id: it.id, about: format!("{} {words}", it.role) }
+        }));
+        page.after = next;
+        if page.after.is_none() {
+            break;
+        }
+    }
+    let only = one_of(matches, text, "messages")?;
+    Ok(only.unwrap_or_else(|| text.to_owned()))
 }
 
 /// The token's whole id; as [`thread`].

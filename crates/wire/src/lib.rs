@@ -10,6 +10,7 @@ pub mod agent_connect;
 pub mod json;
 pub mod jsonrpc;
 pub mod native;
+pub mod otlp;
 pub mod sse;
 mod time;
 

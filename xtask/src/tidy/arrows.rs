@@ -15,6 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("trilogue-mapping", &["trilogue-wire", "trilogue-domain"]),
     ("trilogue-store", &["trilogue-domain"]),
     ("trilogue-egress", &[]),
+    ("trilogue-inspector", &[]),
     // Only the vocabulary by default; the others come with the features `peer`, `stdio` and `client`.
     ("trilogue-sdk", &["trilogue-domain", "trilogue-wire", "trilogue-mapping", "trilogue-egress"]),
     ("trilogue-runtime", &["trilogue-domain", "trilogue-store"]),
@@ -36,6 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "trilogue-wire",
             "trilogue-mapping",
             "trilogue-egress",
+            "trilogue-inspector",
             "trilogue-runtime",
             "trilogue-store",
         ],

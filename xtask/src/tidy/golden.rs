@@ -14,6 +14,7 @@ type Golden = (&'static str, fn() -> String);
 const GOLDEN: &[Golden] = &[
     ("docs/reference/configuration.md", trilogue::config::reference),
     ("docs/reference/fidelity.md", trilogue_mapping::fidelity::page),
+    ("docs/reference/metrics.md", trilogue_gateway::metric_names::page),
     ("docs/reference/openapi/native.json", trilogue_gateway::openapi_document),
     (
         "docs/reference/schema/agent-client-message-ids.json",

@@ -77,7 +77,10 @@ fn production(file: &File, line: &Line) -> impl Iterator<Item = String> {
     let answers = package == "gateway" || file.path.starts_with("crates/trilogue/src/receiver");
     let status = !is_tool && !answers && line.code.contains("StatusCode::");
     // An agent that an editor starts speaks on its own standard streams.
-    let may_print = package == "trilogue" || file.path.starts_with("crates/sdk/src/stdio");
+    // A build script tells cargo by printing.
+    let may_print = package == "trilogue"
+        || file.path.starts_with("crates/sdk/src/stdio")
+        || file.path.ends_with("/build.rs");
     let prints = !is_tool && !may_print && has(&PRINTING);
     // Whoever reads JSON names a `Deserializer`; what may not be there is a type with the trait.
     // `Json` is JSON already.

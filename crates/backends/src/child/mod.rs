@@ -35,6 +35,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use metrics::counter;
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
@@ -57,6 +58,10 @@ use platform::SEES_PROCESSES;
 use process::SpawnedChild;
 use record::Records;
 
+/// Processes that were started, by agent.
+const STARTS: &str = "trilogue_agent_process_starts_total";
+/// Processes that did not start, or exited by themselves before they were of use, by agent.
+const FAILURES: &str = "trilogue_agent_process_failures_total";
 /// How long a close waits for starts that have begun.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -193,6 +198,7 @@ impl Children {
                 return Err(not_started(program, &error));
             }
         };
+        counter!(STARTS, "agent" => program.name.to_owned()).increment(1);
         let mut guard = KillOnDrop(Some(started));
         if let Some(records) = &self.records {
             record(records, instance, leader, Some(recording)).await?;
@@ -277,6 +283,11 @@ async fn record(
         Ok(Err(error)) => Err(broken(format!("a child could not be recorded: {error}"))),
         Err(_) => Err(broken("a child could not be recorded")),
     }
+}
+
+/// Counts a process that did not start, or exited by itself before it was of use.
+pub(crate) fn count_failure(agent: &str) {
+    counter!(FAILURES, "agent" => agent.to_owned()).increment(1);
 }
 
 fn not_started(program: Program<'_>, error: &std::io::Error) -> Error {

@@ -18,6 +18,7 @@ use trilogue_sdk::{Agent, AgentError, Outcome, RunInfo, run_turn};
 
 use crate::permission::Rules;
 use ports::Ports;
+use rules::RulesMember;
 use schemas::Schemas;
 
 pub struct NativeAgent {
@@ -25,6 +26,7 @@ pub struct NativeAgent {
     card: AgentCard,
     schemas: Arc<Schemas>,
     rules: Arc<Rules>,
+    rules_member: RulesMember,
 }
 
 // === impl NativeAgent ===
@@ -39,13 +41,15 @@ impl NativeAgent {
     pub fn from_arc(agent: Arc<dyn Agent>) -> Result<Self> {
         let card = agent.card().build()?;
         let schemas = Arc::new(Schemas::of(&card)?);
-        Ok(Self { agent, card, schemas, rules: Arc::default() })
+        let rules_member = RulesMember::of(&card);
+        Ok(Self { agent, card, schemas, rules: Arc::default(), rules_member })
     }
 
     /// The same agent with another card, such as one with another name. Fails if one of the new card's schemas is invalid.
     pub fn with_card(self, card: AgentCard) -> Result<Self> {
         let schemas = Arc::new(Schemas::of(&card)?);
-        Ok(Self { agent: self.agent, card, schemas, rules: self.rules })
+        let rules_member = RulesMember::of(&card);
+        Ok(Self { agent: self.agent, card, schemas, rules: self.rules, rules_member })
     }
 
     /// The same agent with these permission rules. They use the members `kind`, `tool` and `path` of a permission's payload, where `path` is a string or a list of strings.
@@ -92,7 +96,7 @@ impl Backend for NativeAgent {
 
     fn admit(&self, input: Input, config: Option<&Json>) -> Result<Input> {
         if let Some(config) = config {
-            self.schemas.check_config(config)?;
+            self.check_config(config)?;
         }
         self.check_input(input)
     }
@@ -102,7 +106,10 @@ impl Backend for NativeAgent {
     }
 
     fn check_config(&self, config: &Json) -> Result<()> {
-        self.schemas.check_config(config)
+        match self.rules_member.config_of_agent(config)? {
+            Some(config) => self.schemas.check_config(&config),
+            None => Ok(()),
+        }
     }
 
     fn check_state(&self, state: &Json) -> Result<()> {
@@ -113,14 +120,19 @@ impl Backend for NativeAgent {
         let Some(turn) = sdk_turn(turn) else {
             return Err(Failure::of(Code::Internal, "an agent in this process is nowhere else"));
         };
+        let config = context.config().map(|config| self.rules_member.config_of_agent(config));
+        let config =
+            config.transpose().map_err(|error| Failure::of(error.code(), error.message()))?;
+        let config = config.flatten();
         let run = RunInfo {
             run: context.run().clone(),
             thread: context.thread().clone(),
             agent: context.agent().clone(),
-            config: context.config().or(self.schemas.default_config()).cloned(),
+            config: config.as_deref().or(self.schemas.default_config()).cloned(),
         };
+        let rules = self.rules_member.rules_of_run(&self.rules, context.config());
         let schemas = Arc::clone(&self.schemas);
-        let ports = Arc::new(Ports::new(context, schemas, Arc::clone(&self.rules)));
+        let ports = Arc::new(Ports::new(context, schemas, rules));
         let outcome = self.run_until_asked(turn, run, &ports).await;
         let ending = match outcome {
             Ok(Outcome::Completed) => ports.check_intact().map(|()| Ending::Completed),

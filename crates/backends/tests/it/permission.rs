@@ -6,23 +6,29 @@ use serde_json::{Value, json};
 use trilogue_backends::permission::{Rule, RuleText, Rules, Verdict};
 use trilogue_domain::event::InterruptEvent;
 use trilogue_domain::{Body, RunStatus};
-use trilogue_runtime::Input;
+use trilogue_runtime::{Input, RunRequest};
 use trilogue_sdk::Effect;
 use trilogue_sdk::prelude::*;
 
-use super::harness::{Harness, native, said};
+use super::harness::{Harness, native, said, settle};
 
 /// Asks whether it may do what it is told, waiting in its task or not, and says what the answer was.
 struct Doer {
     suspends: bool,
     /// What it says of what it wants to do.
     payload: Value,
+    /// The settings that it declares.
+    settings: Option<Value>,
 }
 
 #[async_trait]
 impl Agent for Doer {
     fn card(&self) -> Card {
-        Card::chat("doer", "Does things.")
+        let card = Card::chat("doer", "Does things.");
+        match &self.settings {
+            Some(properties) => card.config(json!({ "type": "object", "properties": properties })),
+            None => card,
+        }
     }
 
     async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {
@@ -55,7 +61,7 @@ fn rules() -> Arc<Rules> {
 }
 
 async fn house(suspends: bool, payload: &Value) -> Harness {
-    let doer = Doer { suspends, payload: payload.clone() };
+    let doer = Doer { suspends, payload: payload.clone(), settings: None };
     Harness::with(vec![native(doer).with_rules(rules())]).await
 }
 
@@ -108,4 +114,50 @@ async fn what_no_rule_decides_is_asked() {
         assert_eq!(run.status, RunStatus::Completed);
         assert_eq!(house.messages(&run).await.last().unwrap().text(), "no");
     }
+}
+
+#[tokio::test]
+async fn a_run_brings_rules_that_come_behind_the_configured_ones() {
+    let allow = json!([{ "name": "--allow edit,execute", "kind": ["edit", "execute"], "decision": "allow" }]);
+    for (settings, kind, config, chosen) in [
+        (None, "edit", json!({ "permissions": allow }), Some("yes")),
+        (Some(json!({ "style": {} })), "edit", json!({ "permissions": allow }), Some("yes")),
+        (
+            Some(json!({ "style": {} })),
+            "edit",
+            json!({ "permissions": allow, "style": 1 }),
+            Some("yes"),
+        ),
+        // A configured rule denies.
+        (None, "execute", json!({ "permissions": allow }), Some("no")),
+        (None, "move", json!({ "permissions": allow }), None),
+        // The agent means something else by the name.
+        (Some(json!({ "permissions": {} })), "edit", json!({ "permissions": allow }), None),
+        (None, "edit", json!({ "permissions": ["all"] }), None),
+    ] {
+        let doer = Doer { suspends: true, payload: json!({ "kind": kind }), settings };
+        let house = Harness::with(vec![native(doer).with_rules(rules())]).await;
+        let config = Some(trilogue_domain::Json::from_value(&config));
+        let request = RunRequest { config, ..house.run("doer", order()) };
+        let run = settle(house.runtime.submit(&house.by, request).await.unwrap()).await;
+        match chosen {
+            None => assert_eq!(run.status, RunStatus::Interrupted, "{kind}"),
+            Some(chosen) => {
+                assert_eq!(run.status, RunStatus::Completed, "{kind}: {:?}", run.outcome);
+                assert_eq!(house.messages(&run).await.last().unwrap().text(), chosen);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn rules_of_a_run_that_do_not_fit_are_refused() {
+    let settings = Some(json!({ "style": {} }));
+    let doer = Doer { suspends: true, payload: json!({ "kind": "edit" }), settings };
+    let house = Harness::with(vec![native(doer)]).await;
+    let config = json!({ "permissions": [{ "kind": ["edit"], "decision": "perhaps" }] });
+    let config = Some(trilogue_domain::Json::from_value(&config));
+    let request = RunRequest { config, ..house.run("doer", order()) };
+    let refused = house.runtime.submit(&house.by, request).await.unwrap_err();
+    assert!(refused.to_string().contains("perhaps"), "{refused}");
 }

@@ -12,13 +12,14 @@ use trilogue_domain::error::Result;
 use trilogue_domain::port::Clock;
 use trilogue_domain::{AgentName, Code, Error, Principal, Timestamp, TokenId};
 use trilogue_store::Tokens;
+use trilogue_store::rows::TokenRow;
 
 use super::schemes::{self, Challenge};
 use super::secret::hash_secret;
 use crate::core::options::{Access, Options};
 use crate::core::scheme::Scheme;
 
-const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+pub(crate) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// The longest secret that is looked at, in bytes.
 const MAX_SECRET_BYTES: usize = 1024;
 const MAX_REMEMBERED: usize = 10_000;
@@ -28,6 +29,8 @@ pub struct Caller {
     pub principal: Arc<Principal>,
     /// How the caller showed it; [`Scheme::None`] where no token is asked for.
     pub(crate) scheme: Scheme,
+    /// Whether a page of ours showed it: that is as good as any way of programs.
+    pub(crate) is_page: bool,
     /// The token's hash; `None` where no token is asked for.
     hash: Option<[u8; 32]>,
 }
@@ -67,7 +70,7 @@ struct CachedToken {
 
 impl Caller {
     fn without_token(principal: &Arc<Principal>) -> Self {
-        Self { principal: Arc::clone(principal), scheme: Scheme::None, hash: None }
+        Self { principal: Arc::clone(principal), scheme: Scheme::None, is_page: false, hash: None }
     }
 
     /// Whether it is one of those who show no token where others do: nothing tells them apart.
@@ -117,7 +120,7 @@ impl Authenticator {
         let (secret, scheme) = self.secret(headers)?.ok_or_else(no_token)?;
         let hash = hash_secret(&secret);
         let principal = self.look_up(&hash).await?.ok_or_else(unknown)?;
-        Ok(Caller { principal, scheme, hash: Some(hash) })
+        Ok(Caller { principal, scheme, is_page: false, hash: Some(hash) })
     }
 
     /// The same on a route that leads to an agent: who shows nothing is let in where some agent takes such callers.
@@ -173,7 +176,9 @@ impl Authenticator {
 
     pub(crate) fn takes(&self, caller: &Caller, agent: &AgentName) -> bool {
         let schemes = self.schemes_of(agent);
-        schemes.contains(&caller.scheme) || (schemes.contains(&Scheme::None) && caller.is_known())
+        caller.is_page
+            || schemes.contains(&caller.scheme)
+            || (schemes.contains(&Scheme::None) && caller.is_known())
     }
 
     /// The secret of a request, and the header that it came in; `None` where it shows none.
@@ -200,8 +205,15 @@ impl Authenticator {
 
     /// The id of the caller's token; `None` where it has none, or the token is gone.
     pub(crate) async fn token_id(&self, caller: &Caller) -> Option<TokenId> {
-        let row = self.tokens.token(caller.hash.as_ref()?).await.ok().flatten()?;
-        Some(row.id)
+        Some(self.token(caller).await.ok().flatten()?.id)
+    }
+
+    /// The caller's token; `None` where it has none, or the token is gone.
+    pub(crate) async fn token(&self, caller: &Caller) -> Result<Option<TokenRow>> {
+        match &caller.hash {
+            Some(hash) => self.tokens.token(hash).await,
+            None => Ok(None),
+        }
     }
 
     /// Whether the caller's token still works, at most twice the recheck interval old.
@@ -236,12 +248,7 @@ impl Authenticator {
                 cache.tokens.remove(hash);
                 return Ok(None);
             };
-            let principal = Arc::new(Principal {
-                tenant: row.tenant,
-                id: row.principal,
-                rights: row.rights,
-                own: row.own,
-            });
+            let principal = Arc::new(row.to_principal());
             if cache.tokens.len() >= MAX_REMEMBERED {
                 cache.tokens.clear();
             }

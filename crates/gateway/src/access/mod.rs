@@ -3,6 +3,7 @@
 pub(crate) mod admission;
 pub(crate) mod authenticator;
 pub(crate) mod origin_guard;
+pub(crate) mod page_session;
 pub(crate) mod peer_filter;
 pub(crate) mod schemes;
 pub(crate) mod secret;

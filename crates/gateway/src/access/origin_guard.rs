@@ -7,12 +7,13 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::request::Parts;
 use http::uri::Authority;
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error};
 use trilogue_mapping::native::shown;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 /// Names of query parameters that clients put secrets into.
 const SECRET_PARAMETERS: &[&str] =
     &["token", "_token", "access_token", "auth_token", "api_key", "apikey", "api-key", "x-api-key"];
@@ -21,6 +22,8 @@ const SECRET_PARAMETERS: &[&str] =
 pub(crate) struct OriginGuard {
     hosts: Vec<String>,
     origins: Vec<String>,
+    /// The path of the page that links of others may open, where there is one.
+    page: Option<String>,
 }
 
 /// The origin of the page that asks, where the operator allows it.
@@ -30,7 +33,12 @@ pub(crate) struct AllowedOrigin(pub(crate) HeaderValue);
 // === impl OriginGuard ===
 
 impl OriginGuard {
-    pub(crate) fn new(hosts: &[String], origins: &[String], listeners: &[SocketAddr]) -> Self {
+    pub(crate) fn new(
+        hosts: &[String],
+        origins: &[String],
+        listeners: &[SocketAddr],
+        page: Option<String>,
+    ) -> Self {
         let mut known: Vec<String> =
             ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).to_vec();
         known.extend(hosts.iter().map(|host| host.to_ascii_lowercase()));
@@ -41,7 +49,7 @@ impl OriginGuard {
             });
         }
         let origins = origins.iter().map(|origin| origin.to_ascii_lowercase()).collect();
-        Self { hosts: known, origins }
+        Self { hosts: known, origins, page }
     }
 
     pub(crate) fn allowed_origin(&self, headers: &HeaderMap) -> Option<AllowedOrigin> {
@@ -56,7 +64,7 @@ impl OriginGuard {
     /// Errors: `host_not_allowed`, `origin_not_allowed`, or `invalid_request` for a secret in the address.
     pub(crate) fn check(&self, head: &Parts) -> Result<()> {
         let host = self.check_host(head)?;
-        self.check_origin(&head.headers, host)?;
+        self.check_origin(head, host)?;
         check_query(head.uri.query().unwrap_or_default())
     }
 
@@ -80,12 +88,23 @@ impl OriginGuard {
         Err(foreign_host(&format!("the host '{}'", shown(host))))
     }
 
-    fn check_origin(&self, headers: &HeaderMap, host: &str) -> Result<()> {
+    /// Whether a browser opens the page in a window of its own.
+    fn is_opened(&self, head: &Parts) -> bool {
+        let is_window = |it: &HeaderValue| it.as_bytes() == b"document";
+        head.method == Method::GET
+            && self.page.as_deref() == Some(head.uri.path())
+            && head.headers.get(FETCH_DEST).is_some_and(is_window)
+    }
+
+    fn check_origin(&self, head: &Parts, host: &str) -> Result<()> {
+        let headers = &head.headers;
         let mut origins = headers.get_all(header::ORIGIN).iter();
         let Some(origin) = origins.next() else {
             // Without an origin only a token lets in, and no browser adds one by itself.
             let site = headers.get(FETCH_SITE).map(|value| value.as_bytes());
             return match site {
+                // A link leads here: the page shows nothing of itself, and no browser adds a session.
+                Some(b"cross-site" | b"same-site") if self.is_opened(head) => Ok(()),
                 Some(b"cross-site" | b"same-site") => Err(foreign_origin("another page")),
                 _ => Ok(()),
             };
@@ -151,6 +170,7 @@ mod tests {
             &["agents.example.com".to_owned()],
             &["https://inspector.example.com".to_owned()],
             &["192.0.2.7:80".parse().unwrap()],
+            Some("/ui/".to_owned()),
         );
         let mut request = http::Request::get(uri);
         for (name, value) in headers {
@@ -215,6 +235,18 @@ mod tests {
             assert_eq!(check("/", &headers), Err(Code::OriginNotAllowed), "{site}");
         }
         assert_eq!(check("/", &[("host", "localhost"), ("sec-fetch-site", "none")]), Ok(()));
+    }
+
+    #[test]
+    fn a_link_of_another_page_opens_the_inspector_and_nothing_else() {
+        let linked = |uri, dest| {
+            let site = ("sec-fetch-site", "cross-site");
+            check(uri, &[("host", "localhost"), site, ("sec-fetch-dest", dest)])
+        };
+        assert_eq!(linked("/ui/", "document"), Ok(()));
+        for (uri, dest) in [("/ui/", "iframe"), ("/ui/", "empty"), ("/api/v1/runs", "document")] {
+            assert_eq!(linked(uri, dest), Err(Code::OriginNotAllowed), "{uri} {dest}");
+        }
     }
 
     #[test]

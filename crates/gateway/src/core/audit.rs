@@ -22,6 +22,8 @@ pub enum AuditEvent {
     AgentRefused,
     QuestionAnswered,
     BackupMade,
+    SignedIn,
+    SignedOut,
     CommandWrapped,
     SettingInForce,
 }
@@ -78,6 +80,8 @@ impl AuditEvent {
             Self::AuthenticationFailed => "authentication_failed",
             Self::TokenCreated => "token_created",
             Self::TokenRevoked => "token_revoked",
+            Self::SignedIn => "signed_in",
+            Self::SignedOut => "signed_out",
             Self::AgentRefused => "agent_refused",
             Self::QuestionAnswered => "question_answered",
             Self::BackupMade => "backup_made",

@@ -1,19 +1,21 @@
 //! Meters, made once so that a request only adds to them.
 
-use std::sync::OnceLock;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use http::StatusCode;
-use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use trilogue_domain::Code;
+use metrics::{Counter, Gauge, Histogram, Label, counter, gauge, histogram};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use trilogue_domain::{Code, Timestamp, lock};
+use trilogue_runtime::{AgentRunCounts, OpenRunCounts};
+use trilogue_store::Stats;
+use trilogue_wire::native::AgentProcess;
 
-use super::{descriptors, metric_names as names};
+use super::metric_names::{METRICS, MetricKind};
+use super::{descriptors, metric_names as names, process_usage};
 
-/// Upper bounds of the latency buckets, in seconds.
-const BUCKETS: &[f64] =
-    &[0.000_1, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
 /// The classes of status codes, as labels.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
@@ -30,6 +32,7 @@ pub(crate) struct Meters {
     pub(crate) connections: Level,
     pub(crate) streams: Level,
     pub(crate) stream_bytes: Counter,
+    pub(crate) stream_seconds: Histogram,
     pub(crate) frames_rendered: Counter,
     pub(crate) panics: Counter,
     pub(crate) repeated_ids: Counter,
@@ -64,6 +67,7 @@ impl Meters {
             connections: Level::new(gauge!(names::CONNECTIONS)),
             streams: Level::new(gauge!(names::STREAMS)),
             stream_bytes: counter!(names::STREAM_BYTES),
+            stream_seconds: histogram!(names::STREAM_SECONDS),
             frames_rendered: counter!(names::FRAMES_RENDERED),
             panics: counter!(names::PANICS),
             repeated_ids: counter!(names::REPEATED_IDS),
@@ -78,13 +82,23 @@ impl Meters {
 // === impl OperationMeters ===
 
 impl OperationMeters {
-    pub(crate) fn new(operation: &'static str) -> Self {
+    /// The meters of an operation of a face at this route, which is a template.
+    pub(crate) fn new(face: &'static str, operation: &'static str, route: &str) -> Self {
         recorder();
+        let labels = || {
+            [
+                Label::from_static_parts("face", face),
+                Label::from_static_parts("operation", operation),
+                Label::new("route", route.to_owned()),
+            ]
+        };
+        let counted = |class| {
+            let labels = labels().into_iter().chain([Label::from_static_parts("status", class)]);
+            counter!(names::REQUESTS, labels.collect::<Vec<_>>())
+        };
         Self {
-            answered: CLASSES.map(
-                |class| counter!(names::REQUESTS, "operation" => operation, "status" => class),
-            ),
-            seconds: histogram!(names::REQUEST_SECONDS, "operation" => operation),
+            answered: CLASSES.map(counted),
+            seconds: histogram!(names::REQUEST_SECONDS, labels().to_vec()),
         }
     }
 
@@ -139,6 +153,66 @@ pub(crate) fn set_available(agent: &str, is_available: bool) {
     });
 }
 
+/// Installs the recorder of the process. Meters that are made before it count nothing.
+pub fn install_recorder() {
+    recorder();
+}
+
+/// Notes what hosted agents use. An agent without processes keeps its rows, with zero.
+pub(crate) fn set_processes(processes: &[AgentProcess]) {
+    static SEEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut used: BTreeMap<String, (u64, u64)> =
+        lock(&SEEN).iter().map(|agent| (agent.clone(), (0, 0))).collect();
+    for process in processes {
+        let (count, bytes) = used.entry(process.agent.clone()).or_default();
+        *count += 1;
+        *bytes += process.memory_bytes;
+    }
+    for (agent, (count, bytes)) in &used {
+        gauge!(names::AGENT_PROCESSES, "agent" => agent.clone()).set(*count as f64);
+        gauge!(names::AGENT_MEMORY, "agent" => agent.clone()).set(*bytes as f64);
+    }
+    lock(&SEEN).extend(used.into_keys());
+}
+
+/// Notes the runs that have not ended.
+pub(crate) fn set_open_runs(open: &OpenRunCounts) {
+    let oldest = open.oldest_queued.unwrap_or_default();
+    gauge!(names::OLDEST_QUEUED).set(oldest.as_secs_f64());
+    for (agent, counts) in &open.by_agent {
+        let AgentRunCounts { scheduled, queued, running, waiting, questions } = *counts;
+        for (status, count) in [
+            ("scheduled", scheduled),
+            ("queued", queued),
+            ("running", running),
+            ("waiting", waiting),
+        ] {
+            let agent = agent.as_str().to_owned();
+            gauge!(names::RUNS, "agent" => agent, "status" => status).set(count as f64);
+        }
+        gauge!(names::QUESTIONS, "agent" => agent.as_str().to_owned()).set(questions as f64);
+    }
+}
+
+/// Notes what the store holds.
+pub(crate) fn set_store(stats: &Stats) {
+    counter!(names::COMMITS).absolute(stats.commits);
+    for (name, count) in [
+        (names::STORE_SIZE, stats.bytes),
+        (names::STORE_THREADS, stats.threads),
+        (names::STORE_RUNS, stats.runs),
+        (names::QUARANTINED, stats.quarantined),
+        (names::TAIL_CACHE, stats.cache_bytes),
+    ] {
+        gauge!(name).set(count as f64);
+    }
+}
+
+/// Notes when the server started.
+pub(crate) fn set_start_time(started_at: Timestamp) {
+    gauge!(names::START_TIME).set(started_at.as_micros() as f64 / 1e6);
+}
+
 /// The metrics in the exposition format of Prometheus, with what is measured when somebody looks; `None` when another recorder was installed first.
 pub(crate) fn render(is_ready: bool, body_bytes: usize) -> Option<String> {
     gauge!(names::READY).set(if is_ready { 1.0 } else { 0.0 });
@@ -150,6 +224,11 @@ pub(crate) fn render(is_ready: bool, body_bytes: usize) -> Option<String> {
     };
     set(names::OPEN_DESCRIPTORS, descriptors::open_count());
     set(names::MAX_DESCRIPTORS, descriptors::soft_limit());
+    set(names::RESIDENT_BYTES, process_usage::resident_bytes());
+    if let Some(seconds) = process_usage::cpu_seconds() {
+        // The format has whole counters only.
+        counter!(names::CPU_SECONDS).absolute(seconds as u64);
+    }
     recorder().map(PrometheusHandle::render)
 }
 
@@ -162,8 +241,21 @@ pub(crate) fn upkeep() {
 
 fn recorder() -> Option<&'static PrometheusHandle> {
     let install = || {
-        let handle = PrometheusBuilder::new().set_buckets(BUCKETS).ok()?.install_recorder().ok()?;
+        let mut builder = PrometheusBuilder::new();
+        for metric in METRICS {
+            if let Some(buckets) = metric.kind.buckets() {
+                let matcher = Matcher::Full(metric.name.to_owned());
+                builder = builder.set_buckets_for_metric(matcher, buckets).ok()?;
+            }
+        }
+        let handle = builder.install_recorder().ok()?;
         names::describe();
+        for metric in METRICS {
+            if metric.kind == MetricKind::Counter && metric.labels.is_empty() {
+                // Registered, it shows zero: an alarm sees the first event.
+                drop(counter!(metric.name));
+            }
+        }
         Some(handle)
     };
     RECORDER.get_or_init(install).as_ref()

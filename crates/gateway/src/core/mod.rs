@@ -13,4 +13,5 @@ pub mod metric_names;
 pub(crate) mod not_found;
 pub(crate) mod options;
 pub(crate) mod ports;
+pub(crate) mod process_usage;
 pub(crate) mod scheme;

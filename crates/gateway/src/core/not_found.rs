@@ -3,6 +3,11 @@
 use trilogue_domain::{Code, Error};
 use trilogue_mapping::native::shown;
 
+pub(crate) fn no_route(path: &str) -> Error {
+    Error::new(Code::NotFound, format!("there is no route '{}'", shown(path)))
+        .hint("the routes are listed at /api/v1/openapi.json")
+}
+
 pub(crate) fn no_thread(id: &str) -> Error {
     Error::new(Code::ThreadNotFound, format!("there is no thread '{}'", shown(id)))
 }

@@ -27,6 +27,8 @@ pub struct Options {
     pub allowed_hosts: Vec<String>,
     /// Origins of pages that may call, such as `https://inspector.example.com`. They are told so by CORS headers; without any there are none. A page of an allowed host's own origin may always call.
     pub allowed_origins: Vec<String>,
+    /// Where the inspector is: nothing for the root, else such as `/inspector`. `None`: nowhere.
+    pub inspector: Option<String>,
     /// What the keys of callbacks are derived from; the sender of callbacks has the same.
     pub callback_secrets: CallbackSecrets,
     /// The store's URL; shown in the status.
@@ -104,6 +106,7 @@ impl Default for Options {
             public_url: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            inspector: None,
             callback_secrets: CallbackSecrets::default(),
             store_url: String::new(),
             dangerously: Vec::new(),

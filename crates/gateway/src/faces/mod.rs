@@ -4,4 +4,5 @@ pub(crate) mod client;
 mod common;
 pub(crate) mod communication;
 pub(crate) mod connect;
+pub(crate) mod inspector;
 pub(crate) mod native;

@@ -364,19 +364,26 @@ pub(crate) async fn run_id(
     thread: &LogRef,
     key: RunKey,
 ) -> Result<Option<RunId>> {
+    Ok(run_row(read, thread, key).await?.map(|run| run.id))
+}
+
+/// A run of this thread; `None` when it is gone.
+pub(crate) async fn run_row(
+    read: &Arc<dyn Read>,
+    thread: &LogRef,
+    key: RunKey,
+) -> Result<Option<RunRow>> {
     let scope = thread.scope();
     let filter = RunFilter { thread: Some(thread.id.clone()), ..RunFilter::default() };
     // Listings are newest first by key, so the page behind the next key begins with this run.
     let mut page = Page { limit: 1, after: Some(key.0.saturating_add(1)), skip: 0 };
     loop {
         let listing = read.runs(&scope, &filter, &page).await?;
-        if let Some(run) = listing.rows.iter().find(|run| run.key == key) {
-            return Ok(Some(run.id.clone()));
+        let is_passed = listing.rows.iter().any(|run| run.key < key);
+        if let Some(run) = listing.rows.into_iter().find(|run| run.key == key) {
+            return Ok(Some(run));
         }
-        if listing.rows.iter().any(|run| run.key < key) {
-            return Ok(None);
-        }
-        let Some(next) = listing.next else { return Ok(None) };
+        let (false, Some(next)) = (is_passed, listing.next) else { return Ok(None) };
         page.after = Some(next);
     }
 }

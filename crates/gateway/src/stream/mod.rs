@@ -5,6 +5,7 @@
 //! - What is sent was committed: everything comes from the store's read port.
 
 pub(crate) mod cursor;
+pub(crate) mod event_forms;
 pub(crate) mod feed;
 pub(crate) mod inline;
 pub(crate) mod log_reader;
@@ -14,4 +15,4 @@ mod sampling;
 mod streams;
 pub(crate) mod view;
 
-pub(crate) use streams::{OpenStream, Streams, stopping, stream_reply};
+pub(crate) use streams::{OpenStream, StreamSource, Streams, stopping, stream_reply};

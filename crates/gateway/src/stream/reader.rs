@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::Stream;
 use tokio::sync::watch;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Error, RunId};
@@ -14,7 +13,7 @@ use trilogue_wire::native::Gap;
 use super::cursor::Cursor;
 use super::feed::{Feed, RenderedFrame};
 use super::view::View;
-use super::{OpenStream, Streams, stopping, stream_reply};
+use super::{OpenStream, StreamSource, Streams, stopping, stream_reply};
 use crate::access::authenticator::Caller;
 use crate::core::log_ref::LogRef;
 use crate::core::not_found::{no_run, no_thread};
@@ -83,20 +82,12 @@ pub(crate) fn open(
         open,
     };
     let content_type = reader.feed.view.content_type();
-    Ok(stream_reply(content_type, pieces(reader)))
-}
-
-fn pieces(reader: Reader) -> impl Stream<Item = std::io::Result<Bytes>> + Send {
-    futures_util::stream::unfold(reader, |mut reader| async move {
-        let piece = reader.next().await?;
-        reader.open.sent(&piece);
-        Some((Ok(piece), reader))
-    })
+    Ok(stream_reply(content_type, reader))
 }
 
 // === impl Reader ===
 
-impl Reader {
+impl StreamSource for Reader {
     async fn next(&mut self) -> Option<Bytes> {
         while !self.done {
             if let Err(error) = self.open.check().await {
@@ -135,6 +126,12 @@ impl Reader {
         None
     }
 
+    fn open(&mut self) -> &mut OpenStream {
+        &mut self.open
+    }
+}
+
+impl Reader {
     async fn following(&self) -> Result<Option<Arc<RenderedFrame>>> {
         self.feed.following(&self.open.streams, self.cursor, self.at.as_ref()).await
     }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures_util::Stream;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use trilogue_domain::error::Result;
@@ -48,6 +47,7 @@ pub(crate) struct OpenStream {
     ticks: Interval,
     checked_at: Instant,
     sent_at: Instant,
+    began: Instant,
     presence: Option<Presence>,
 }
 
@@ -111,8 +111,16 @@ impl OpenStream {
         let now = Instant::now();
         streams.meters.streams.add();
         let (streams, caller, presence) = (Arc::clone(streams), caller.clone(), None);
-        let open =
-            Self { streams, caller, heartbeat, ticks, checked_at: now, sent_at: now, presence };
+        let open = Self {
+            streams,
+            caller,
+            heartbeat,
+            ticks,
+            checked_at: now,
+            sent_at: now,
+            began: now,
+            presence,
+        };
         let most = open.streams.max_streams;
         if open.streams.meters.streams.get() > most as u64 {
             let message = format!("{most} event streams are open, which is the most");
@@ -164,14 +172,29 @@ impl OpenStream {
 impl Drop for OpenStream {
     fn drop(&mut self) {
         self.streams.meters.streams.remove();
+        self.streams.meters.stream_seconds.record(self.began.elapsed().as_secs_f64());
     }
 }
 
-/// The reply that carries these pieces of an event stream as they come.
-pub(crate) fn stream_reply(
-    content_type: HeaderValue,
-    pieces: impl Stream<Item = std::io::Result<Bytes>> + Send + 'static,
-) -> Reply {
+/// What an open stream sends.
+pub(crate) trait StreamSource: Send + 'static {
+    /// The next piece; `None` at the end.
+    fn next(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
+    fn open(&mut self) -> &mut OpenStream;
+    /// Called once, at the end.
+    fn finish(&mut self) {}
+}
+
+/// The reply that carries the pieces of an event stream as they come.
+pub(crate) fn stream_reply(content_type: HeaderValue, source: impl StreamSource) -> Reply {
+    let pieces = futures_util::stream::unfold(source, |mut source| async move {
+        let Some(piece) = source.next().await else {
+            source.finish();
+            return None;
+        };
+        source.open().sent(&piece);
+        Some((Ok(piece), source))
+    });
     Reply::new(StatusCode::OK, ReplyBody::pieces(pieces))
         .header(header::CONTENT_TYPE, content_type)
         .header(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"))

@@ -56,7 +56,8 @@ async fn cross_site_pages_are_refused_on_every_route() {
 async fn no_route_lets_in_without_a_valid_token() {
     let rig = Rig::start().await;
     for (method, path) in operations() {
-        if path == "/healthz" || path == "/readyz" {
+        // Whoever signs in has no token yet.
+        if ["/healthz", "/readyz", "/api/v1/sign-in"].contains(&path.as_str()) {
             continue;
         }
         for header in [

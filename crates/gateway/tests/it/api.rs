@@ -268,7 +268,9 @@ async fn status_health_and_metrics_say_what_they_should_and_no_more() {
     assert_eq!(rig.stranger().get("/metrics").await.unwrap().status, 401);
     let metrics = rig.metrics().await;
     assert!(
-        metrics.contains("trilogue_http_requests_total{operation=\"create_run\",status=\"2xx\"}"),
+        metrics.contains(
+            "trilogue_http_requests_total{face=\"native\",operation=\"create_run\",route=\"/api/v1/runs\",status=\"2xx\"}"
+        ),
         "{metrics}"
     );
     assert!(metrics.contains("# HELP trilogue_event_streams Open event streams"), "{metrics}");

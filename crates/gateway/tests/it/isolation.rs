@@ -55,10 +55,28 @@ impl Things {
         let plain = |path: String| vec![(path, Value::Null)];
         let nothing = Vec::new;
         Some(match operation {
-            "get_health" | "get_readiness" | "get_metrics" | "get_status" | "list_fidelity"
-            | "get_document" | "list_agents" | "get_agent" | "create_thread" | "list_threads"
-            | "list_deliveries" | "list_tokens" | "create_token" | "back_up"
-            | "list_callback_keys" => nothing(),
+            "get_health"
+            | "get_readiness"
+            | "get_metrics"
+            | "get_api_metrics"
+            | "get_status"
+            | "list_fidelity"
+            | "get_document"
+            | "list_agents"
+            | "get_agent"
+            | "create_thread"
+            | "list_threads"
+            | "list_deliveries"
+            | "list_tokens"
+            | "create_token"
+            | "back_up"
+            | "list_callback_keys"
+            | "get_caller"
+            | "watch_changes"
+            | "create_sign_in_link"
+            | "sign_in"
+            | "sign_out"
+            | "draw" => nothing(),
             // Deliveries are numbered by the store; there is none here, so every number is unknown.
             "redeliver" => nothing(),
             "get_thread" | "erase_thread" => plain(format!("/api/v1/threads/{thread}")),
@@ -85,6 +103,7 @@ impl Things {
                 (format!("/api/v1/threads/{thread}/blobs/{}", self.sha256), Value::Null),
                 (format!("/api/v1/threads/their-own/blobs/{}", self.sha256), Value::Null),
             ],
+            "get_event_forms" => plain(format!("/api/v1/threads/{thread}/events/1/forms")),
             "export_thread" => plain(format!("/api/v1/threads/{thread}/export")),
             "create_run" => vec![(
                 "/api/v1/runs".to_owned(),

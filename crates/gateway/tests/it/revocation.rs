@@ -73,6 +73,7 @@ fn row(secret: &str) -> TokenRow {
         own: false,
         created_at: Timestamp::from_micros(0),
         expires_at: None,
+        session_of: None,
     }
 }
 

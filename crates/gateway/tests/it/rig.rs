@@ -168,6 +168,7 @@ impl Rig {
             own,
             created_at: Timestamp::from_micros(0),
             expires_at: None,
+            session_of: None,
         };
         self.store.put_token(row).await.unwrap();
     }

@@ -16,6 +16,7 @@ const NEEDS: &[(Option<Right>, &[&str])] = &[
     (
         None,
         &[
+            "sign_in",
             "get_health",
             "get_readiness",
             "connect_get_openapi",
@@ -28,6 +29,12 @@ const NEEDS: &[(Option<Right>, &[&str])] = &[
     (
         Some(Right::Read),
         &[
+            "get_caller",
+            "watch_changes",
+            "get_event_forms",
+            "create_sign_in_link",
+            "sign_out",
+            "draw",
             "list_agents",
             "get_agent",
             "list_fidelity",
@@ -46,6 +53,7 @@ const NEEDS: &[(Option<Right>, &[&str])] = &[
             "export_thread",
             "list_messages",
             "get_metrics",
+            "get_api_metrics",
             "communication_get_session",
             "communication_get_session_alias",
             "communication_get_state",
@@ -164,7 +172,8 @@ impl RegisteredRoute {
     /// Whether a token with this right alone may ask.
     fn admits(&self, right: Right, own: bool) -> bool {
         // What concerns the whole server is closed to whoever sees only its own.
-        let is_of_server = self.operation == "get_metrics" || self.needs == Some(Right::Server);
+        let is_of_server =
+            self.operation.ends_with("_metrics") || self.needs == Some(Right::Server);
         self.needs.is_none_or(|needs| needs == right) && !(own && is_of_server)
     }
 }

@@ -133,7 +133,7 @@ async fn accept(
     };
     let new = RunRequest {
         config: request.config,
-        provenance: shared.provenance.clone(),
+        provenance: shared.provenance_of_calls(),
         ..RunRequest::new(request.agent, thread, request.input)
     };
     let submitted = services.call_chains.port()?.submit(&by, new, ChildOf { key, parent }).await?;

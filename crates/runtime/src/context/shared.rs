@@ -10,7 +10,7 @@ use trilogue_domain::event::{Body, InterruptEvent, MessageEvent, Original, RunEv
 use trilogue_domain::port::Clock;
 use trilogue_domain::{
     AgentName, CheckpointKey, Error, Interrupt, InterruptId, Json, MessageId, PrincipalId,
-    Provenance, Resolution, Role, RunId, RunKey, Scope, ThreadId, ThreadKey, limits,
+    Provenance, Resolution, Role, RunId, RunKey, Scope, ThreadId, ThreadKey, Timestamp, limits,
 };
 use trilogue_store::rows::{BindingRow, RunRow, ThreadRow};
 use trilogue_store::{Draft, Store};
@@ -18,6 +18,7 @@ use trilogue_store::{Draft, Store};
 use super::permit::RunPermit;
 use crate::external_ports::ExternalPorts;
 use crate::history::HistorySource;
+use crate::monitor::{FirstOutput, StartingRun};
 use crate::owner::{Envelope, OwnerInbox};
 use crate::part::{check_metadata, check_part};
 use crate::services::Services;
@@ -33,6 +34,8 @@ pub(crate) struct SharedRun {
     pub(crate) thread: ThreadId,
     pub(crate) thread_key: ThreadKey,
     pub(crate) scope: Scope,
+    /// Since when the run could have begun.
+    pub(crate) due: Timestamp,
     /// The creator of the run.
     pub(crate) principal: PrincipalId,
     pub(crate) agent: AgentName,
@@ -89,6 +92,7 @@ pub(super) struct Filling {
     /// What the agent needs to find its run again, where the owner does not have it yet.
     kept: Option<Json>,
     callback_events: CallbackEvents,
+    first_output: FirstOutput,
     /// Whether the owner was signalled since it last took the draft.
     signalled: bool,
 }
@@ -127,6 +131,7 @@ impl SharedRun {
             thread: row.thread_id.clone(),
             thread_key: row.thread,
             scope: Scope { tenant: row.tenant.clone(), owner: None },
+            due: row.due(),
             principal: row.principal.clone(),
             agent: row.agent.clone(),
             config: row.config.clone(),
@@ -226,6 +231,21 @@ impl SharedRun {
         let wants = !filling.signalled && has_news;
         filling.signalled |= wants;
         wants
+    }
+
+    /// Notes that the agent begins its first turn now.
+    pub(crate) fn started(&self) {
+        let (services, now) = (&self.services, self.clock.now());
+        let starting = StartingRun {
+            run: &self.id,
+            thread: &self.thread,
+            tenant: &self.scope.tenant,
+            agent: &self.agent,
+            due: self.due,
+            now,
+        };
+        services.monitor.started(starting);
+        lock(&self.filling).first_output = FirstOutput::after(services.monitor.meters(&self.agent));
     }
 
     /// Resolves when something was emitted.
@@ -356,6 +376,7 @@ impl SharedRun {
         }
         filling.draft.push(self.clock.now(), body, original).map_err(EmitError::Refused)?;
         filling.note(body);
+        filling.first_output.note(body);
         if self.calls_back != (false, false) {
             filling.note_told(body, self.calls_back);
         }

@@ -30,6 +30,8 @@ impl Owner {
         state.notifies = self.services.options.notify;
         state.draining = draining || self.services.draining.load(Ordering::Acquire);
         self.committed = state.last;
+        let open = state.runs.values().map(|run| (&run.row, run.pending.len()));
+        self.services.monitor.loaded(self.thread, open);
         let has_open = !state.runs.is_empty();
         self.look_for_open_messages(&mut state).await;
         self.state = Some(state);
@@ -63,7 +65,7 @@ impl Owner {
         let last = state.last;
         if !pending.is_empty() {
             let batch = pending.batch(&self.services, state, self.committed, &mut self.spare);
-            self.services.store.append(batch).await?;
+            self.append(batch, &pending.effects).await?;
         }
         self.committed = last;
         self.carry_out(pending.effects);

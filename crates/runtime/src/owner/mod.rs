@@ -21,14 +21,14 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep, sleep_until};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, InterruptId, RunKey, ThreadKey};
-use trilogue_store::Frame;
 use trilogue_store::rows::RunRow;
+use trilogue_store::{Batch, Frame};
 
 use crate::agent_registry::AgentRegistry;
 use crate::context::SharedRun;
 use crate::services::{Services, SpawnOwner};
 use crate::state::ThreadState;
-use crate::step::{Command, Reply, lost, step};
+use crate::step::{Command, Effect, Reply, lost, step};
 
 use envelope::Waiter;
 pub(crate) use envelope::{Envelope, stopped, unexpected};
@@ -265,7 +265,7 @@ impl Owner {
             self.log.extend_from_slice(&batch.frames);
         }
         let last = state.last;
-        match self.services.store.append(batch).await {
+        match self.append(batch, &pending.effects).await {
             Ok(()) => {
                 self.committed = last;
                 if pending.erases {
@@ -288,6 +288,27 @@ impl Owner {
                     }
                     _ => self.recover_from(&error).await,
                 }
+            }
+        }
+    }
+
+    /// Appends a batch, and lets operators see what it changed.
+    async fn append(&self, batch: Batch, effects: &[Effect]) -> Result<()> {
+        let monitor = &self.services.monitor;
+        let noted = monitor.note(&batch);
+        let thread = self.state.as_ref().map(|state| &state.thread);
+        match self.services.append(batch, thread).await {
+            Ok(()) => {
+                let ended = effects.iter().filter_map(|effect| match effect {
+                    Effect::Settled(row) if row.status.is_terminal() => Some(&**row),
+                    _ => None,
+                });
+                monitor.appended(noted, ended);
+                Ok(())
+            }
+            Err(error) => {
+                monitor.append_failed(error.code());
+                Err(error)
             }
         }
     }

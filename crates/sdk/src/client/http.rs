@@ -61,7 +61,7 @@ impl HttpTransport {
                 idle_timeout: idle_timeout.unwrap_or(options.idle_timeout),
                 ..options
             };
-            Egress::new(anywhere(), options).map_err(|error| {
+            Egress::new(Policy::anywhere(), options).map_err(|error| {
                 TransportError::new(format!("the HTTP client cannot be set up: {error}"))
             })
         };
@@ -161,12 +161,6 @@ impl Transport for HttpTransport {
             })),
         })
     }
-}
-
-/// No address is refused.
-fn anywhere() -> Policy {
-    let allow = ["0.0.0.0/0", "::/0"].iter().filter_map(|block| block.parse().ok()).collect();
-    Policy { allow }
 }
 
 /// A secret is shown to nobody.

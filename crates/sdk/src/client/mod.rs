@@ -31,8 +31,8 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use trilogue_wire::native::{
     Agent, AnswerCreate, CallbackKeys, CallbackTarget, Checkpoint, Delivery, Event, Interrupt,
-    List, Message, Problem, Run, RunMode, Status, Thread, ThreadCopy, ThreadCreate, ThreadPatch,
-    Token, TokenCreate, TokenCreated,
+    List, Message, Problem, Run, RunMode, SignInLink, Status, Thread, ThreadCopy, ThreadCreate,
+    ThreadPatch, Token, TokenCreate, TokenCreated,
 };
 
 pub use error::{ClientError, Refusal};
@@ -396,6 +396,14 @@ impl Client {
     /// `not_found`; `forbidden` without the right `admin`.
     pub async fn revoke_token(&self, id: &str) -> Result<(), ClientError> {
         self.act(self.call(Method::Delete, &["tokens", id])).await
+    }
+
+    /// Makes a link that signs a browser in with the rights of this client, once.
+    ///
+    /// # Errors
+    /// `not_found` if the server has no inspector.
+    pub async fn create_sign_in_link(&self) -> Result<SignInLink, ClientError> {
+        self.fetch(self.call(Method::Post, &["sign-in-links"])).await
     }
 
     /// Everything of a thread, as the server streams it.

@@ -121,7 +121,7 @@ record!(7, "idempotency", IdempotencyRow { key, request, run, message, thread, c
 record!(
     8,
     "token",
-    TokenRow { id, label, hash, tenant, principal, rights, own, created_at, expires_at }
+    TokenRow { id, label, hash, tenant, principal, rights, own, created_at, expires_at; session_of }
 );
 record!(9, "queue", QueueItem { kind, key, due, tenant, principal, thread, reference });
 record!(

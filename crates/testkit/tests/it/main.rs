@@ -33,6 +33,7 @@ mod process;
 mod remote_servers;
 mod schema;
 mod soak;
+mod traces;
 
 use serde_json::{Value, json};
 use trilogue_testkit::{Client, Reply};

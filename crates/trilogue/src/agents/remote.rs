@@ -244,7 +244,8 @@ fn credential(name: &AgentName, agent: &config::Agent) -> Result<Option<Credenti
     }))
 }
 
-fn read_token(path: &Path) -> Result<String, String> {
+/// The text of a file with a secret.
+pub(crate) fn read_token(path: &Path) -> Result<String, String> {
     let told = |error: std::io::Error| format!("'{}' cannot be read: {error}", path.display());
     let length = std::fs::metadata(path).map_err(told)?.len();
     if length > MAX_TOKEN_BYTES {

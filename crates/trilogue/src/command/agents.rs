@@ -1,6 +1,7 @@
 //! `trilogue agents`.
 
 mod add;
+pub(crate) mod entry;
 mod known_agents;
 mod login;
 

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde_json::json;
 use trilogue::App;
 use trilogue::config::{List, Log, LogFormat, Options, Socket};
 use trilogue::local::{
     LocalListener, LogFile, ServerRecord, StartedBy, UserServerDir, built_in_agents, user_options,
 };
 
+use super::init::{EditorAgent, on_one_line};
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
 use crate::server_command::{Overrides, ServerPlace, claim, user_server_dir};
@@ -112,19 +112,19 @@ fn welcome(app: &App, keeps: &str) -> String {
     // Commands find this user's server by themselves.
     let to = if is_found { String::new() } else { format!(" --url {url}") };
     let program = this_program();
-    let command = quoted(&program);
-    let mut text = format!("{} {url}\n\n", style::bold("listening:"));
-    text.push_str(&format!("In another terminal:\n  {command} run echo Hello{to}\n"));
+    let command = shell_word(&program);
+    let mut text = format!("{} {url}\n", style::bold("listening:"));
+    text.push_str(&format!(
+        "In another terminal:\n  {command} run echo Hello{to}\n  {command} ui{to}\n"
+    ));
     text.push_str("From a program:\n  curl -sS ");
     if let Some(file) = app.token_files().first() {
         text.push_str(&format!("-H \"x-api-key: $(cat {})\" \\\n    ", from_home(file)));
     }
     text.push_str(&format!("-d '{{\"agent\":\"echo\",\"input\":\"Hello\"}}' {url}/api/v1/runs\n"));
     if is_found {
-        let program = json!(program.to_string_lossy());
-        text.push_str(&format!(
-            "In an editor, for example in Zed's settings:\n  {{\"agent_servers\": {{\"echo\": {{\"type\": \"custom\", \"command\": {program}, \"args\": [\"connect\", \"echo\"]}}}}}}\n",
-        ));
+        let entry = on_one_line(&EditorAgent::new(&program, "echo").zed());
+        text.push_str(&format!("In an editor, for example in Zed's settings:\n  {entry}\n"));
     }
     text.push_str(&format!("Press Ctrl-C to stop. {keeps}.\n"));
     text
@@ -149,11 +149,12 @@ fn from_home(path: &Path) -> String {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
     match home.as_deref().and_then(|home| path.strip_prefix(home).ok()) {
         Some(below) if is_plain(below) => format!("~/{}", below.display()),
-        _ => quoted(path),
+        _ => shell_word(path),
     }
 }
 
-fn quoted(path: &Path) -> String {
+/// A path as a shell reads it.
+pub(crate) fn shell_word(path: &Path) -> String {
     let text = path.display().to_string();
     if is_plain(path) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }

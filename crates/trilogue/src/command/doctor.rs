@@ -1,5 +1,7 @@
 //! `trilogue doctor`.
 
+mod agent_versions;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -28,7 +30,7 @@ const LOW_FILES: u64 = 4_096;
 
 /// Check this user's set-up, and say what to do.
 ///
-/// It looks at the configuration file, the state folder and its permissions, the running server, its addresses and agents, processes that a killed server left, the disk and the clock. It changes nothing.
+/// It looks at the configuration file, the state folder and its permissions, the running server, its addresses and agents, the versions of coding agents, processes that a killed server left, the disk and the clock. It changes nothing.
 #[derive(Args, Debug)]
 pub(crate) struct Doctor {}
 
@@ -49,11 +51,12 @@ impl Doctor {
             found.extend(probe::agents(options).await);
             found.extend(disk(&dir, options));
         }
+        found.extend(agent_versions::findings(options.as_ref()).await);
         found.extend([strays(&dir), clock(&dir), open_files()]);
         if globals.json {
             print::json(&found)?;
         } else {
-            print::out(&found.iter().map(ProbeFinding::render).collect::<String>())?;
+            print::report(&found.iter().map(ProbeFinding::render).collect::<String>())?;
         }
         match found.iter().filter(|it| it.severity == Severity::Problem).count() {
             0 => Ok(()),

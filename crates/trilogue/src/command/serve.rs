@@ -11,6 +11,7 @@ use crate::exit::{CliError, Result};
 use crate::globals::Globals;
 use crate::probe::{self, ProbeFinding, Severity};
 use crate::server_command::{Overrides, ServerPlace};
+use crate::terminal::table::TableColumn;
 use crate::terminal::{print, safe, table};
 
 /// Start the server that a configuration file describes.
@@ -115,7 +116,12 @@ fn explain(
             .map(|it| safe::line(it))
             .to_vec()
     });
-    print::out(&table::render(&["SETTING", "VALUE", "FROM"], rows))?;
+    let rows: Vec<_> = rows.collect();
+    let columns = ["SETTING", "VALUE", "FROM"].map(TableColumn::text);
+    print::out(&match print::is_terminal() {
+        true => table::fitting(&columns, &rows, print::data_columns()),
+        false => table::wide(&columns, &rows),
+    })?;
     for mount in mounts {
         let prefix = shown_prefix(mount);
         let mode = match (mount.strict, mount.as_documented) {

@@ -9,7 +9,7 @@ use crate::exit::Result;
 use crate::globals::Globals;
 use crate::remote;
 use crate::server_command::user_server_dir;
-use crate::terminal::{print, safe};
+use crate::terminal::{age, print, safe};
 
 /// Show the server: its address, store and process, its agents, who is connected, and what waits.
 #[derive(Args, Debug)]
@@ -43,7 +43,7 @@ impl Status {
             agents: client.agents(&Page::default()).await?,
             waiting: client.interrupts(&Filter::default(), &Page::default()).await?,
         };
-        print::out(&overview.render())?;
+        print::report(&overview.render())?;
         if !overview.waiting.items.is_empty() {
             print::hint(&format!("list what waits with `trilogue inbox{}`", globals.elsewhere()));
         }
@@ -62,11 +62,11 @@ impl Overview {
             (
                 "store",
                 format!(
-                    "{} ({}, {}, {} bytes, {}, schema {})",
+                    "{} ({}, {}, {}, {}, schema {})",
                     safe::line(&store.url),
                     counted(store.threads, "thread"),
                     counted(store.runs, "run"),
-                    store.bytes,
+                    size(store.bytes),
                     safe::line(&status.durability),
                     store.schema_version
                 ),
@@ -110,15 +110,35 @@ impl Overview {
     }
 
     fn server(&self) -> String {
-        let starter = self.record.as_ref().map(|it| format!(", started by {}", it.started_by));
+        let starter = self.record.as_ref().map(|it| format!(" by {}", it.started_by));
         format!(
-            "{} (process {}, version {}{}, since {})",
+            "{} (process {}, version {}, started {}{})",
             safe::visible(&self.url),
             self.status.pid,
             safe::line(&self.status.version),
-            starter.unwrap_or_default(),
-            safe::line(&self.status.started_at)
+            moment(&self.status.started_at),
+            starter.unwrap_or_default()
         )
+    }
+}
+
+/// When it was: on a terminal, how long ago.
+fn moment(time: &str) -> String {
+    if !print::is_terminal() {
+        return safe::line(time);
+    }
+    safe::line(&age::age(time, jiff::Timestamp::now()))
+}
+
+/// A number of bytes, on a terminal in a larger unit.
+fn size(bytes: u64) -> String {
+    const KIB: u64 = 1024;
+    const MIB: u64 = 1024 * KIB;
+    match bytes {
+        _ if !print::is_terminal() => format!("{bytes} bytes"),
+        MIB.. => format!("{} MiB", bytes / MIB),
+        KIB.. => format!("{} KiB", bytes / KIB),
+        _ => format!("{bytes} bytes"),
     }
 }
 

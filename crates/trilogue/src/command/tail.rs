@@ -9,7 +9,7 @@ use crate::globals::Globals;
 use crate::remote;
 use crate::short_id;
 use crate::terminal::beside::thought_id;
-use crate::terminal::{print, render, safe};
+use crate::terminal::{print, render, safe, table, tool_content};
 
 /// Show the events of a thread or a run.
 #[derive(Args, Debug)]
@@ -75,7 +75,8 @@ impl TailCommand {
                 CliError::usage(message).hint("pass the run's thread to begin with a message")
             );
         }
-        let page = client.thread_events_from(id, from, Some(1)).await?;
+        let message = short_id::message(client, id, from).await?;
+        let page = client.thread_events_from(id, &message, Some(1)).await?;
         Ok(page.items.first().map(|event| event.number.saturating_sub(1).to_string()))
     }
 
@@ -126,18 +127,21 @@ async fn follow(mut stream: EventStream, kind: LogKind, globals: &Globals) -> Re
     Ok(())
 }
 
-/// One event on one line: number, time, type, summary.
+/// One event on one line: number, time, type, summary. On a terminal it is cut where it is longer, and has whole seconds.
 fn line(event: &Event, kind: LogKind) -> String {
     let number = match kind {
         LogKind::Run => event.run_number.unwrap_or(event.number),
         LogKind::Thread => event.number,
     };
     let summary = summary(event);
-    let line = format!(
-        "{number:>5}  {}  {:<20}  {summary}",
-        safe::line(&event.at),
-        safe::line(event.body.name())
-    );
+    let columns = print::data_columns().filter(|_| print::is_terminal());
+    let at = safe::line(&event.at);
+    let at = match at.split_once('.').filter(|_| print::is_terminal()) {
+        Some((seconds, _)) => format!("{seconds}Z"),
+        None => at,
+    };
+    let line = format!("{number:>5}  {at}  {:<20}  {summary}", safe::line(event.body.name()));
+    let line = columns.map_or(line.clone(), |columns| table::cut(&line, columns));
     format!("{}\n", line.trim_end())
 }
 
@@ -174,10 +178,11 @@ fn summary(event: &Event) -> String {
             let title = if tool.title.is_empty() { &tool.tool } else { &tool.title };
             let title = safe::visible(title);
             match &tool.message_id {
-                Some(message) => format!("{title} (from {})", safe::visible(message)),
+                Some(message) => format!("{title} (from {})", shown_id(message)),
                 None => title,
             }
         }
+        EventBody::ToolUpdated(_) => tool_content::titles(event),
         EventBody::ToolEnded(tool) => safe::visible(&tool.status),
         EventBody::InterruptRuleApplied(applied) => {
             let decided = if applied.allowed { "allowed" } else { "denied" };
@@ -188,30 +193,35 @@ fn summary(event: &Event) -> String {
             None => String::new(),
         },
         EventBody::InterruptRaised(raised) => {
-            format!(
-                "{} {}",
-                safe::visible(&raised.interrupt.kind),
-                safe::visible(&raised.interrupt.id)
-            )
+            format!("{} {}", safe::visible(&raised.interrupt.kind), shown_id(&raised.interrupt.id))
         }
         EventBody::InterruptResolved(resolved) => {
-            format!("{:?} {}", resolved.resolution.kind, safe::visible(&resolved.interrupt_id))
+            format!("{:?} {}", resolved.resolution.kind, shown_id(&resolved.interrupt_id))
         }
         EventBody::StateValues(values) => render::inline(&values.values),
         EventBody::StateCustom(update) => {
             format!("{} {}", safe::visible(&update.kind), render::inline(&update.data))
         }
-        EventBody::ThreadCreated(created) => safe::visible(&created.thread_id),
+        EventBody::ThreadCreated(created) => shown_id(&created.thread_id),
         EventBody::ThreadHeadMoved(moved) => safe::visible(&moved.by),
         EventBody::ThreadRunRemoved(removed) => {
-            format!("{} {}", safe::visible(&removed.removed_run_id), safe::visible(&removed.reason))
+            format!("{} {}", shown_id(&removed.removed_run_id), safe::visible(&removed.reason))
         }
         _ => String::new(),
     }
 }
 
 fn of_message(id: &str, content: &str) -> String {
-    format!("{}  {content}", safe::visible(id)).trim().to_owned()
+    format!("{}  {content}", shown_id(id)).trim().to_owned()
+}
+
+/// An id, on a terminal in its short form.
+fn shown_id(id: &str) -> String {
+    let id = safe::visible(id);
+    if !print::is_terminal() {
+        return id;
+    }
+    table::short_ids(&[id]).pop().unwrap_or_default()
 }
 
 fn part_summary(part: &Part) -> String {

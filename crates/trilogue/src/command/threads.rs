@@ -44,6 +44,9 @@ enum ThreadsAction {
         /// End the copy with this message and leave out everything after it.
         #[arg(long, value_name = "MESSAGE_ID")]
         until: Option<String>,
+        /// End the copy with the last message that was complete at this event.
+        #[arg(long, value_name = "NUMBER", conflicts_with = "until")]
+        until_event: Option<u64>,
     },
     /// Erase a thread with everything in it, and cancel its runs. This cannot be undone.
     Erase {
@@ -78,10 +81,14 @@ impl Threads {
                 }
                 print::json_lines(&begun)
             }
-            Some(ThreadsAction::Copy { thread, id, until }) => {
-                let (id, until_message) = (id.clone(), until.clone());
-                let copy = ThreadCopy { id, metadata: None, until_message };
+            Some(ThreadsAction::Copy { thread, id, until, until_event }) => {
                 let thread = short_id::thread(&client, thread).await?;
+                let until_message = match until {
+                    Some(message) => Some(short_id::message(&client, &thread, message).await?),
+                    None => None,
+                };
+                let (id, until_event) = (id.clone(), *until_event);
+                let copy = ThreadCopy { id, metadata: None, until_message, until_event };
                 let copy = client.copy_thread(&thread, &copy).await?;
                 if globals.json {
                     return print::json(&copy);

@@ -6,8 +6,10 @@ mod agent;
 mod client;
 mod explain;
 mod exposure;
+mod inspector;
 mod list;
 mod load;
+mod log;
 mod mcp_server;
 mod mounts;
 mod names;
@@ -16,6 +18,8 @@ mod quantity;
 mod reference;
 mod scheme;
 mod secret;
+mod starter;
+mod telemetry;
 mod token_as;
 mod usual_keys;
 
@@ -41,8 +45,10 @@ pub use agent::{Agent, AgentKind, AllAgents, Hidden, Permission};
 pub use client::{Client, MessageIdFormat, UserMessageId, WhenBusy};
 pub use explain::{Origin, Setting, settings};
 pub use exposure::{Exposed, check, overrides};
+pub use inspector::Inspector;
 pub use list::{Item, List};
 pub use load::{Error, Loaded, load, nearest, parse};
+pub use log::{Log, LogFormat};
 pub use mcp_server::McpServer;
 pub(crate) use mounts::to_gateway;
 pub use mounts::{ErrorBody, Mount, Protocol};
@@ -52,6 +58,8 @@ pub use quantity::{NotAQuantity, Size, Span};
 pub use reference::reference;
 pub use scheme::Scheme;
 pub use secret::Secret;
+pub use starter::starter;
+pub use telemetry::{Otlp, Ratio, Telemetry};
 pub use token_as::{NotATokenForm, TokenAs};
 pub use trilogue_egress::Cidr;
 
@@ -68,6 +76,8 @@ pub struct Options {
     pub server: Server,
     /// The paths of the protocols. Without an entry, a protocol has its default path: `/communication` for `communication`, `/connect` for `connect`.
     pub mounts: Vec<Mount>,
+    /// The page in the browser that shows agents, threads and questions.
+    pub inspector: Inspector,
     /// The private addresses that the server may contact.
     pub egress: Egress,
     /// How the server calls back the clients of runs.
@@ -82,6 +92,8 @@ pub struct Options {
     pub runtime: Runtime,
     /// What the server writes to standard error.
     pub log: Log,
+    /// What the server reports to other systems. `GET /metrics` needs no setting.
+    pub telemetry: Telemetry,
     /// The agents. `NAME` is the agent's name for clients: letters, digits, `_` and `-`.
     pub agents: IndexMap<String, Agent>,
 }
@@ -238,27 +250,6 @@ pub struct Runtime {
     pub keep_stateless_runs_for: Span,
     /// How often the server looks for runs to remove.
     pub retention_interval: Span,
-}
-
-/// What the server writes to standard error.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Log {
-    /// `text` for people, or `json` for programs: one object per line.
-    pub format: LogFormat,
-    /// `error`, `warn`, `info`, `debug` or `trace`, or a level per crate, such as `info,trilogue_store=debug`.
-    pub level: String,
-}
-
-/// The form of log lines.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object per line.
-    #[default]
-    Json,
 }
 
 // === impl Options ===
@@ -482,13 +473,5 @@ impl Runtime {
             max_calls_per_run: self.max_calls_per_run,
             ..trilogue_runtime::Options::default()
         }
-    }
-}
-
-// === impl Log ===
-
-impl Default for Log {
-    fn default() -> Self {
-        Self { format: LogFormat::Json, level: "info".to_owned() }
     }
 }

@@ -29,6 +29,17 @@ pub fn reference() -> String {
     out
 }
 
+/// The description of a setting, by its dotted key.
+pub(super) fn description_of(root: &Value, key: &str) -> Option<String> {
+    let mut table = root;
+    let mut member = root;
+    for part in key.split('.') {
+        member = table.get("properties")?.get(part)?;
+        table = resolve(root, member);
+    }
+    Some(description(member))
+}
+
 /// One table of the file: its settings first, then the tables within.
 fn section(out: &mut String, root: &Value, table: &Value, path: &str) {
     let none = Map::new();
@@ -51,7 +62,7 @@ fn section(out: &mut String, root: &Value, table: &Value, path: &str) {
                 "| `{key}` | {} | {} | {} |",
                 kind(target),
                 default(member),
-                description(member)
+                description(member).replace('|', "\\|")
             );
         }
     }
@@ -123,7 +134,7 @@ fn default(member: &Value) -> String {
 
 fn description(member: &Value) -> String {
     let text = member.get("description").and_then(Value::as_str).unwrap_or_default();
-    text.replace("\n\n", " ").replace('\n', " ").replace('|', "\\|")
+    text.replace("\n\n", " ").replace('\n', " ")
 }
 
 #[cfg(test)]

@@ -8,12 +8,11 @@ use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};
-use trilogue::token_file;
 use trilogue_sdk::client::ResponseBody;
 use trilogue_wire::agent_client::splice;
 use trilogue_wire::native::{ContentEncoding, Event, EventBody, Json, Outcome, Part, RunStatus};
 
-use super::RunReader;
+use super::{RunReader, image_store};
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
 use crate::terminal::beside::artifact_line;
@@ -165,7 +164,7 @@ impl RunView {
         let start: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
         let folder = match &self.folder {
             Some(folder) => Ok(folder.clone()),
-            None => image_folder(),
+            None => image_store::open(),
         };
         let saved = folder.and_then(|folder| folder.save(&format!("{start}.{extension}"), bytes));
         self.images.push(match saved {
@@ -280,17 +279,6 @@ impl RunView {
         }
         Ok(())
     }
-}
-
-/// Where images are saved that nobody asked to save: with the other state, for this user only.
-fn image_folder() -> Result<Folder> {
-    let failed = |error: std::io::Error| {
-        CliError::failed(format!("cannot create a folder for images: {error}"))
-    };
-    let path = token_file::state_dir().map_err(failed)?.join("images");
-    token_file::make_private_dir(&path).map_err(failed)?;
-    // A file is named after its content: the same image replaces itself.
-    Folder::open(&path, true)
 }
 
 /// The content of a part, from the part or from the opened body; `None` where it lies elsewhere.

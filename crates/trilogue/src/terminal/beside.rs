@@ -8,6 +8,7 @@ use trilogue_wire::native::{
 };
 
 use super::safe::{self, Stripper};
+use super::tool_content::{self, ToolContent, ToolItem};
 
 const MAX_INLINE_CHARS: usize = 200;
 /// The most open tool calls whose titles are kept.
@@ -16,7 +17,16 @@ const MAX_CALLS: usize = 256;
 const MAX_HELD_BYTES: usize = 4_096;
 
 #[derive(Debug, Default)]
-pub(super) struct OpenCalls(Vec<(String, String)>);
+pub(super) struct ToolsAtWork(Vec<CalledTool>);
+
+/// A tool call until it ends.
+#[derive(Debug)]
+struct CalledTool {
+    id: String,
+    title: String,
+    is_command: bool,
+    content: Vec<ToolItem>,
+}
 
 /// Puts the lines of thoughts together: agents of the Agent Client Protocol stream them in pieces.
 #[derive(Debug, Default)]
@@ -27,27 +37,38 @@ pub(super) struct ThoughtLines {
     held: String,
 }
 
-// === impl OpenCalls ===
+// === impl ToolsAtWork ===
 
-impl OpenCalls {
+impl ToolsAtWork {
     pub(super) fn started(&mut self, tool: &ToolStarted) -> String {
         let title = if tool.title.is_empty() { &tool.tool } else { &tool.title };
         let title = safe::visible(title);
         let input = tool.input.as_ref().map(|input| format!(" {}", inline(input)));
         if self.0.len() < MAX_CALLS {
-            self.0.push((tool.call_id.clone(), title.clone()));
+            let (id, title) = (tool.call_id.clone(), title.clone());
+            self.0.push(CalledTool { id, title, is_command: false, content: Vec::new() });
         }
         format!("tool: {title}{}", input.unwrap_or_default())
     }
 
-    /// The end of a call, with its title where other calls are open.
+    /// Keeps what a call has produced until it ends: until then it may change.
+    pub(super) fn produced(&mut self, content: ToolContent) {
+        let Some(call) = self.0.iter_mut().find(|call| call.id == content.call_id) else { return };
+        call.is_command |= content.is_command;
+        call.content = content.items.unwrap_or_else(|| std::mem::take(&mut call.content));
+    }
+
+    /// The end of a call, with its title where other calls are open, and what it has produced.
     pub(super) fn ended(&mut self, tool: &ToolEnded) -> String {
-        let place = self.0.iter().position(|(id, _)| *id == tool.call_id);
-        let title = place.map(|place| self.0.remove(place).1);
-        let title = title.filter(|_| !self.0.is_empty());
-        let title = title.map(|title| format!(" ({title})")).unwrap_or_default();
-        let output = tool.output.as_ref().map(|output| format!(": {}", inline(output)));
-        format!("tool {}{title}{}", safe::line(&tool.status), output.unwrap_or_default())
+        let place = self.0.iter().position(|call| call.id == tool.call_id);
+        let call = place.map(|place| self.0.remove(place));
+        let title = call.as_ref().filter(|_| !self.0.is_empty());
+        let title = title.map(|call| format!(" ({})", call.title)).unwrap_or_default();
+        let output = tool.output.as_ref().filter(|output| !tool_content::is_list(output));
+        let output = output.map(|output| format!(": {}", inline(output))).unwrap_or_default();
+        let content = call.map(|call| tool_content::plain_lines(&call.content, call.is_command));
+        let content = content.unwrap_or_default();
+        format!("tool {}{title}{output}\n{content}", safe::line(&tool.status))
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! The file travels in base64 inside one control sequence of ours: nothing of it is obeyed as anything but an image.
 
+mod tmux;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -23,6 +25,8 @@ const PNG_SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 pub(crate) enum ImageProtocol {
     /// Kitty's, which takes PNG.
     Kitty,
+    /// Kitty's, behind tmux.
+    KittyInTmux,
     /// iTerm2's, which takes PNG, JPEG and GIF.
     Iterm,
 }
@@ -37,23 +41,35 @@ enum ImageFormat {
 // === impl ImageProtocol ===
 
 impl ImageProtocol {
-    /// What the terminal draws images with; `None` where it draws none, and within tmux and screen, which pass none on.
+    /// What the terminal draws images with; `None` where it draws none, within screen, and within tmux unless that passes Kitty's sequences on.
     pub(crate) fn of_terminal() -> Option<Self> {
-        Self::find(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Self::find(variable, tmux::passes_sequences)
     }
 
-    fn find(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+    fn find(
+        variable: impl Fn(&str) -> Option<String>,
+        tmux_passes: impl Fn() -> bool,
+    ) -> Option<Self> {
+        let is_tmux = variable("TMUX").is_some();
         match variable(VARIABLE).as_deref() {
+            Some("kitty") if is_tmux => return tmux_passes().then_some(Self::KittyInTmux),
             Some("kitty") => return Some(Self::Kitty),
             Some("iterm2") => return Some(Self::Iterm),
             Some(_) => return None,
             None => {}
         }
         let term = variable("TERM").unwrap_or_default();
-        if variable("TMUX").is_some() || term.starts_with("screen") || term.starts_with("tmux") {
+        let program = variable("TERM_PROGRAM").unwrap_or_default();
+        if is_tmux {
+            // tmux says its own name in the others. Konsole has no characters for cells of an image.
+            let is_kitty = ["KITTY_WINDOW_ID", "GHOSTTY_RESOURCES_DIR"];
+            let is_kitty = is_kitty.iter().any(|name| variable(name).is_some());
+            return (is_kitty && tmux_passes()).then_some(Self::KittyInTmux);
+        }
+        if term.starts_with("screen") || term.starts_with("tmux") {
             return None;
         }
-        let program = variable("TERM_PROGRAM").unwrap_or_default();
         let is_kitty = variable("KITTY_WINDOW_ID").is_some()
             || matches!(term.as_str(), "xterm-kitty" | "xterm-ghostty")
             || program == "ghostty"
@@ -80,9 +96,13 @@ impl ImageProtocol {
         match (self, format) {
             (Self::Kitty, ImageFormat::Png(width, _)) => {
                 let columns = (width > room).then(|| format!(",c={columns}"));
-                Some(kitty(file, &columns.unwrap_or_default()))
+                let keys = format!("a=T,f=100,q=2{},", columns.unwrap_or_default());
+                Some(chunks(file, &keys).concat())
             }
-            (Self::Kitty, ImageFormat::JpegOrGif) => None,
+            (Self::KittyInTmux, ImageFormat::Png(width, height)) => {
+                Some(tmux::draw(file, (width, height), columns, cell_pixels))
+            }
+            (Self::Kitty | Self::KittyInTmux, ImageFormat::JpegOrGif) => None,
             (Self::Iterm, format) => {
                 let fits = matches!(format, ImageFormat::Png(width, _) if width <= room);
                 let width = if fits { "auto" } else { "100%" };
@@ -116,20 +136,19 @@ impl ImageFormat {
     }
 }
 
-/// The sequences of the Kitty protocol: a PNG in pieces, drawn at the cursor, without an answer from the terminal.
-fn kitty(file: &[u8], columns: &str) -> String {
+/// The sequences of the Kitty protocol: a PNG in pieces, the first with these keys.
+fn chunks(file: &[u8], keys: &str) -> Vec<String> {
     let data = STANDARD.encode(file);
-    let mut out = String::with_capacity(data.len() + data.len() / 64);
-    let mut rest = data.as_str();
-    let mut keys = format!("a=T,f=100,q=2{columns},");
+    let (mut rest, mut keys) = (data.as_str(), keys);
+    let mut sequences = Vec::new();
     loop {
         let (piece, next) = rest.split_at(rest.len().min(KITTY_CHUNK_BYTES));
         let more = u8::from(!next.is_empty());
-        out.push_str(&format!("\u{1b}_G{keys}m={more};{piece}\u{1b}\\"));
+        sequences.push(format!("\u{1b}_G{keys}m={more};{piece}\u{1b}\\"));
         if next.is_empty() {
-            return out;
+            return sequences;
         }
-        (rest, keys) = (next, String::new());
+        (rest, keys) = (next, "");
     }
 }
 
@@ -177,16 +196,22 @@ mod tests {
 
     #[test]
     fn the_terminal_is_known_by_its_variables() {
-        let find = |set: &[(&str, &str)]| {
-            ImageProtocol::find(|name| {
+        let find_in = |set: &[(&str, &str)], passes: bool| {
+            let variable = |name: &str| {
                 let value = set.iter().find(|(known, _)| *known == name);
                 value.map(|(_, value)| (*value).to_owned())
-            })
+            };
+            ImageProtocol::find(variable, || passes)
         };
+        let find = |set: &[(&str, &str)]| find_in(set, false);
         assert_eq!(find(&[("TERM", "xterm-256color")]), None);
         assert_eq!(find(&[("TERM", "xterm-kitty")]), Some(ImageProtocol::Kitty));
         assert_eq!(find(&[("TERM_PROGRAM", "iTerm.app")]), Some(ImageProtocol::Iterm));
         assert_eq!(find(&[("TERM", "xterm-kitty"), ("TMUX", "x")]), None);
+        let kitty = [("TERM", "tmux-256color"), ("TMUX", "x"), ("KITTY_WINDOW_ID", "1")];
+        assert_eq!((find(&kitty), find_in(&kitty, true)), (None, Some(ImageProtocol::KittyInTmux)));
+        assert_eq!(find_in(&[("TERM", "tmux-256color"), ("TMUX", "x")], true), None);
+        assert_eq!(find(&[("TMUX", "x"), (VARIABLE, "kitty")]), None);
         assert_eq!(find(&[("TERM", "xterm-kitty"), (VARIABLE, "none")]), None);
         assert_eq!(find(&[("TMUX", "x"), (VARIABLE, "iterm2")]), Some(ImageProtocol::Iterm));
     }

@@ -5,6 +5,7 @@ pub(crate) mod ask;
 pub(crate) mod beside;
 pub(crate) mod choice;
 pub(crate) mod cited;
+mod file_change;
 pub(crate) mod form;
 pub(crate) mod image;
 mod keyboard;
@@ -21,5 +22,7 @@ pub(crate) mod save;
 pub(crate) mod screen;
 pub(crate) mod style;
 pub(crate) mod table;
+pub(crate) mod tool_content;
+pub(crate) mod words;
 
 pub(crate) use trilogue_domain::safe;

@@ -2,21 +2,13 @@
 //!
 //! The user decides upon this text, so every line shows all that is in it.
 
-use std::time::Duration;
-
 use serde_json::Value;
-use similar::{ChangeTag, TextDiff};
 
+use super::file_change::{FileChange, cut};
 use super::render::inline;
 use super::safe;
 
-const MAX_DIFF_LINES: usize = 200;
 const MAX_DIFFS: usize = 20;
-const MAX_COMPARED_BYTES: usize = 1024 * 1024;
-/// How long a comparison may take; the rest is then shown as one change.
-const COMPARE_LIMIT: Duration = Duration::from_millis(200);
-const MAX_LINE_CHARS: usize = 300;
-const CONTEXT_LINES: usize = 3;
 
 /// The lines of a request; `None` for a question of another protocol.
 pub(super) fn lines(payload: &Value) -> Option<Vec<String>> {
@@ -37,7 +29,9 @@ pub(super) fn lines(payload: &Value) -> Option<Vec<String>> {
     }
     let changes: Vec<_> = content(call).filter(|item| kind_of(item) == Some("diff")).collect();
     for change in changes.iter().take(MAX_DIFFS) {
-        lines.extend(diff(change));
+        let FileChange { title, lines: changed } = FileChange::of(change);
+        lines.push(title);
+        lines.extend(changed.into_iter().map(|line| line.text));
     }
     if changes.len() > MAX_DIFFS {
         lines.push(format!("… and changes in {} more files", changes.len() - MAX_DIFFS));
@@ -72,54 +66,6 @@ fn content(call: &serde_json::Map<String, Value>) -> impl Iterator<Item = &Value
 
 fn kind_of(item: &Value) -> Option<&str> {
     item.get("type").and_then(Value::as_str)
-}
-
-fn diff(change: &Value) -> Vec<String> {
-    let text = |name: &str| change.get(name).and_then(Value::as_str);
-    let path = safe::visible(text("path").unwrap_or_default());
-    let (old, new) = (text("oldText"), text("newText").unwrap_or_default());
-    let verb = if old.is_some() { "changes" } else { "creates" };
-    let mut lines = vec![format!("{verb} {}", cut(&path))];
-    let old = old.unwrap_or_default();
-    if old.len() + new.len() > MAX_COMPARED_BYTES {
-        lines.push(format!("  {} bytes become {} bytes: too many to show", old.len(), new.len()));
-        return lines;
-    }
-    let compared = TextDiff::configure().timeout(COMPARE_LIMIT).diff_lines(old, new);
-    let mut left_out = 0;
-    for (number, group) in compared.grouped_ops(CONTEXT_LINES).iter().enumerate() {
-        if number > 0 {
-            lines.push("| …".to_owned());
-        }
-        for line in group.iter().flat_map(|change| compared.iter_changes(change)) {
-            if lines.len() > MAX_DIFF_LINES {
-                left_out += 1;
-                continue;
-            }
-            let sign = match line.tag() {
-                ChangeTag::Delete => '-',
-                ChangeTag::Insert => '+',
-                ChangeTag::Equal => ' ',
-            };
-            let said = line.value();
-            let said = said.strip_suffix('\n').unwrap_or(said);
-            lines.push(format!("| {sign} {}", cut(&safe::visible(said))));
-        }
-    }
-    if left_out > 0 {
-        lines.push(format!("  … and {left_out} more lines"));
-    }
-    lines
-}
-
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(MAX_LINE_CHARS) {
-        Some((end, _)) => {
-            let more = text.chars().count() - MAX_LINE_CHARS;
-            format!("{}… ({more} more characters)", text.get(..end).unwrap_or_default())
-        }
-        None => text.to_owned(),
-    }
 }
 
 #[cfg(test)]
@@ -162,21 +108,5 @@ mod tests {
             ]
         );
         assert_eq!(super::lines(&json!({ "tool": "x" })), None);
-    }
-
-    #[test]
-    fn what_is_long_says_that_there_is_more() {
-        let change = |old: &str, new: &str| {
-            let diff = json!({ "type": "diff", "path": "/a", "oldText": old, "newText": new });
-            lines(&json!({ "toolCall": { "toolCallId": "c", "content": [diff] } })).unwrap()
-        };
-        let many: String = (0..500).map(|line| format!("{line}\n")).collect();
-        let shown = change("", &many);
-        assert!(shown.len() < MAX_DIFF_LINES + 10);
-        assert!(shown.last().unwrap().contains("more lines"), "{shown:?}");
-        let wide = change("", &"x".repeat(10_000));
-        assert!(wide.last().unwrap().contains("9700 more characters"), "{wide:?}");
-        let huge = change(&"x".repeat(MAX_COMPARED_BYTES + 1), "");
-        assert!(huge.last().unwrap().contains("too many"), "{huge:?}");
     }
 }

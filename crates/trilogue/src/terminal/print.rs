@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::live::LiveRows;
 use super::render::rich::Frame;
 use super::rows::Canvas;
-use super::{safe, style};
+use super::{safe, style, words};
 use crate::exit::{CliError, ExitStatus, Result};
 
 /// The size of a terminal that does not say it.
@@ -124,8 +124,14 @@ fn size_of(stream: impl AsFd) -> (Option<usize>, Option<usize>) {
     (known(size.ws_col), known(size.ws_row))
 }
 
+/// A line for a person, broken between words where the terminal is narrower.
 pub(crate) fn note(text: &str) {
-    aside(&format!("{text}\n"));
+    aside(&format!("{}\n", words::fold(text, columns())));
+}
+
+/// Writes lines for a person to standard output, broken between words where the terminal is narrower.
+pub(crate) fn report(text: &str) -> Result {
+    out(&words::fold(text, data_columns()))
 }
 
 pub(crate) fn hint(text: &str) {

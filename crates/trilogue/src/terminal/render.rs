@@ -16,6 +16,7 @@ use trilogue_wire::native::{
 use super::beside::{self, is_for_user};
 use super::cited::CitedSource;
 use super::safe;
+use super::tool_content::ToolContent;
 
 pub(crate) use super::beside::{inline, summary};
 
@@ -59,6 +60,8 @@ pub(crate) enum RunPiece<'e> {
     },
     Step(&'e Trajectory),
     ToolStarted(&'e ToolStarted),
+    /// What a call has produced so far.
+    ToolContent(ToolContent),
     ToolEnded(&'e ToolEnded),
     Plan(&'e [PlanEntry]),
     Update(&'e StateCustom),
@@ -148,7 +151,14 @@ impl PieceFold {
             EventBody::RunCreated(created) if self.options.users && created.input.is_some() => {
                 pieces.extend(created.input.as_ref().map(RunPiece::Input));
             }
-            _ if self.options.metadata => pieces.extend(self.beside(event)),
+            _ if self.options.metadata => {
+                let content = ToolContent::of(event).map(RunPiece::ToolContent);
+                let (before, after) = match &event.body {
+                    EventBody::ToolEnded(_) => (content, None),
+                    _ => (None, content),
+                };
+                pieces.extend(before.into_iter().chain(self.beside(event)).chain(after));
+            }
             _ => {}
         }
         pieces

@@ -4,6 +4,7 @@
 //! How wide the columns of a table are does not count. In what is printed, `[..]` stands for anything on the line and a line `...` for any lines; between two commands nothing may be left out in silence.
 //! All blocks of a page run in order, in one home, against one demo server: the one that the page starts itself, or one that is there before.
 //! `$ trilogue demo` and `$ trilogue serve …` start a server, `^C` stops it.
+//! A block marked `console terminal` is what a person sees on a terminal of 80 columns, letter by letter; what follows a cue of a question is what the person types. [`screens`] is for those who begin: it plays whole pages on terminals, and keeps what is seen.
 //! A command goes on behind a line that ends with `\`, up to the line `EOF` where it begins with one of `<<'EOF'`, and up to the end of what it quotes.
 //! All commands of a page are typed into one shell: what one sets, the next has.
 
@@ -13,7 +14,9 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 
 use crate::harness::{Ended, Home, Server, lasting_address};
-use crate::shell::{Shell, is_open};
+use crate::screens;
+use crate::shell::{Answer, Shell, ShellTerminal, is_open};
+use crate::terminal::{DECISION, REASON};
 
 #[derive(Debug)]
 struct Step {
@@ -21,6 +24,8 @@ struct Step {
     heading: String,
     command: String,
     prints: Vec<String>,
+    /// Whether it shows a terminal.
+    on_terminal: bool,
 }
 
 /// Runs the sessions of one page.
@@ -31,7 +36,14 @@ struct Reader<'a> {
     server: Option<Server>,
     /// The port on which a page's own receiver listens.
     receiver: String,
+    /// Where everything is played, and what was seen there.
+    screen: Option<(ShellTerminal, String)>,
 }
+
+/// How many columns the terminal has that a page shows.
+const PAGE_COLUMNS: usize = 80;
+/// What questions of the sample agents end with.
+const CUES: [&str; 2] = [DECISION, REASON];
 
 #[test]
 fn every_example_of_the_documentation_runs() {
@@ -60,6 +72,28 @@ fn every_example_of_the_documentation_runs() {
     assert!(steps_run > 0, "there are no examples");
 }
 
+#[test]
+fn what_beginners_see_on_a_terminal() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for (name, path) in [("readme", "README.md"), ("getting-started", "docs/getting-started.md")] {
+        let page = root.join(path);
+        let steps = steps(&fs::read_to_string(&page).unwrap());
+        for columns in [PAGE_COLUMNS, 120] {
+            let home = Home::new();
+            let mut reader = Reader::new(&page, &home);
+            reader.screen = Some((ShellTerminal::new(columns), String::new()));
+            if !steps.iter().any(|step| starts_server(&step.command)) {
+                reader.server = Some(home.demo());
+            }
+            for step in &steps {
+                reader.take(step);
+            }
+            let (_, seen) = reader.screen.take().unwrap();
+            screens::check(name, columns, &seen);
+        }
+    }
+}
+
 /// Runs the commands of a page that stand under its first heading with commands, and then those under this one.
 pub(crate) fn run_section(page: &str, heading: &str) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
@@ -77,10 +111,12 @@ fn steps(page: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut heading = "";
     let mut inside = false;
+    let mut on_terminal = false;
     let mut continues = false;
     for (line, text) in (1..).zip(page.lines()) {
         if text.starts_with("```") {
-            inside = text == "```console";
+            on_terminal = text == "```console terminal";
+            inside = on_terminal || text == "```console";
             continues = false;
         } else if !inside {
             heading = text.strip_prefix("## ").unwrap_or(heading);
@@ -91,7 +127,7 @@ fn steps(page: &str) -> Vec<Step> {
         } else if let Some(command) = text.strip_prefix("$ ") {
             continues = is_open(command);
             let (heading, command) = (heading.to_owned(), command.to_owned());
-            steps.push(Step { line, heading, command, prints: Vec::new() });
+            steps.push(Step { line, heading, command, prints: Vec::new(), on_terminal });
         } else if let Some(step) = steps.last_mut() {
             step.prints.push(text.to_owned());
         } else {
@@ -116,7 +152,8 @@ impl<'a> Reader<'a> {
         // Two official clients do not fit into one Python.
         let client =
             if page.ends_with("connect.md") { "connect/python" } else { "communication/python" };
-        Self { page, home, shell: Shell::new(home, client), server: None, receiver }
+        let shell = Shell::new(home, client);
+        Self { page, home, shell, server: None, receiver, screen: None }
     }
 
     fn take(&mut self, step: &Step) {
@@ -131,6 +168,10 @@ impl<'a> Reader<'a> {
             if step.prints.iter().any(|line| line == "^C") {
                 self.stop();
             }
+            return;
+        }
+        if step.on_terminal || self.screen.is_some() {
+            self.take_on_terminal(step);
             return;
         }
         let ended = self.run(&step.command);
@@ -149,6 +190,50 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Plays a command on the terminal of the page, or on one of its own.
+    fn take_on_terminal(&mut self, step: &Step) {
+        let command = self.here(&step.command);
+        let mut screen = self.screen.take();
+        let mut own = screen.is_none().then(|| ShellTerminal::new(PAGE_COLUMNS));
+        let terminal = screen.as_mut().map(|(terminal, _)| terminal).or(own.as_mut()).unwrap();
+        let typed = step.prints.iter().filter_map(|line| {
+            let (cue, typed) =
+                CUES.iter().find_map(|cue| Some((cue, line.strip_prefix(cue.trim_end())?)))?;
+            Some(((*cue).to_owned(), typed.trim().to_owned()))
+        });
+        let mut answers: Vec<Answer> = typed.collect();
+        if answers.is_empty() {
+            // A page that shows no terminal says what happens without one: the question stays open.
+            answers.push((DECISION.to_owned(), "later".to_owned()));
+        }
+        let (code, written) = self.shell.run_on(&command, terminal, &answers);
+        let shown = still(&terminal.display(&written));
+        let is_ours = step.command.starts_with("trilogue ");
+        if is_ours {
+            let unbroken = still(&terminal.display_unbroken(&written));
+            assert_eq!(shown, unbroken, "{}:{}: a line is broken", self.page.display(), step.line);
+        }
+        if let Some((_, seen)) = screen.as_mut().filter(|_| is_ours) {
+            seen.push_str(&format!("$ {}\n{shown}", step.command));
+        }
+        let is_as_wide =
+            screen.as_ref().is_none_or(|(terminal, _)| terminal.columns() == PAGE_COLUMNS);
+        if step.on_terminal && is_as_wide {
+            let wanted = still(&step.prints.join("\n"));
+            let wanted: Vec<_> = wanted.lines().map(str::to_owned).collect();
+            let shown: Vec<_> = shown.lines().collect();
+            assert!(
+                matches_by(&wanted, &shown, |wanted, line| wanted == line),
+                "{}:{}: `{command}` ended with {code} and shows:\n{}\ninstead of:\n{}",
+                self.page.display(),
+                step.line,
+                shown.join("\n"),
+                wanted.join("\n"),
+            );
+        }
+        self.screen = screen;
+    }
+
     fn stop(&mut self) {
         if let Some(server) = self.server.take() {
             assert!(server.stop(Signal::INT).success());
@@ -157,6 +242,12 @@ impl<'a> Reader<'a> {
 
     /// Runs a command as the page's reader would, on the ports that are free here.
     fn run(&mut self, command: &str) -> Ended {
+        let command = self.here(command);
+        self.shell.run(&command)
+    }
+
+    /// The command with the ports that are free here.
+    fn here(&mut self, command: &str) -> String {
         let mut command = command.replace("9099", &self.receiver);
         if let Some(server) = &self.server {
             self.shell.run(&format!("export TRILOGUE_URL={}", server.url()));
@@ -164,21 +255,100 @@ impl<'a> Reader<'a> {
                 .replace("127.0.0.1:7878", &server.address)
                 .replace("127.0.0.1-7878", &server.address.replace(':', "-"));
         }
-        self.shell.run(&command)
+        command
     }
 }
 
 /// Whether these lines were printed, from the first to the last.
 fn matches(wanted: &[String], printed: &[&str]) -> bool {
+    matches_by(wanted, printed, fits)
+}
+
+/// The same where `fits` says whether one line is as it should be.
+fn matches_by(wanted: &[String], printed: &[&str], fits: fn(&str, &str) -> bool) -> bool {
     let Some((first, rest)) = wanted.split_first() else { return printed.is_empty() };
     match first.as_str() {
-        "^C" => matches(rest, printed),
-        "..." => (0..=printed.len()).any(|skipped| matches(rest, &printed[skipped..])),
+        "^C" => matches_by(rest, printed, fits),
+        "..." => (0..=printed.len()).any(|skipped| matches_by(rest, &printed[skipped..], fits)),
         first => match printed.split_first() {
-            Some((line, others)) => fits(first, line) && matches(rest, others),
-            None => first.is_empty() && matches(rest, printed),
+            Some((line, others)) => fits(first, line) && matches_by(rest, others, fits),
+            None => first.is_empty() && matches_by(rest, printed, fits),
         },
     }
+}
+
+/// What is seen without what differs each time: ids, ages and the folder of the state.
+fn still(shown: &str) -> String {
+    let lines = shown.lines().map(|line| {
+        if line.starts_with("image saved: ") {
+            return "image saved: …".to_owned();
+        }
+        let line = same_age(&same_ids(&same_times(line)));
+        // What a longer age leaves of a text is less.
+        match line.strip_suffix('…') {
+            Some(cut) => {
+                let kept = cut.chars().count().saturating_sub(4);
+                format!("{}…", cut.chars().take(kept).collect::<String>().trim_end())
+            }
+            None => line,
+        }
+    });
+    let lines: Vec<_> = lines.filter(|line| !line.contains("/state/trilogue/images/")).collect();
+    lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// A line in which all times are one.
+fn same_times(line: &str) -> String {
+    const FORM: &[u8] = b"0000-00-00T00:00:00";
+    let is_time = |text: &[u8]| {
+        let fits = |(found, form): (&u8, &u8)| match form {
+            b'0' => found.is_ascii_digit(),
+            form => found == form,
+        };
+        text.len() == FORM.len() && text.iter().zip(FORM).all(fits)
+    };
+    let mut out = line.to_owned();
+    let starts: Vec<_> = (0..line.len())
+        .filter(|at| line.as_bytes().get(*at..at + FORM.len()).is_some_and(is_time))
+        .collect();
+    for at in starts.into_iter().rev() {
+        let end = line[at..].find('Z').map_or(at + FORM.len(), |end| at + end + 1);
+        out.replace_range(at..end, "2026-11-23T12:00:00Z");
+    }
+    out
+}
+
+/// A line in which ids consist of zeros.
+fn same_ids(line: &str) -> String {
+    let is_id = |word: &str| {
+        let hex = |group: &str| group.bytes().all(|byte| byte.is_ascii_hexdigit());
+        match word.len() {
+            8 => hex(word) && word.bytes().any(|byte| byte.is_ascii_digit()),
+            36 => word.split('-').count() == 5 && word.split('-').all(hex),
+            _ => false,
+        }
+    };
+    let words = line.split_inclusive(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
+    let words = words.map(|piece| {
+        let word = piece.trim_end_matches(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
+        match is_id(word) {
+            true => word.replace(|c: char| c != '-', "0") + &piece[word.len()..],
+            false => piece.to_owned(),
+        }
+    });
+    words.collect()
+}
+
+/// A row of a table in which everything is of now; its columns are as far from each other as there is need.
+fn same_age(line: &str) -> String {
+    let is_heading = ["CREATED", "CHANGED", "SINCE"].iter().any(|name| line.contains(name));
+    let cells: Vec<_> = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+    let is_age = |cell: &&str| *cell == "just now" || cell.ends_with(" s ago");
+    if !is_heading && !cells.iter().any(is_age) {
+        return line.to_owned();
+    }
+    let cells = cells.into_iter().map(|cell| if is_age(&cell) { "just now" } else { cell });
+    cells.collect::<Vec<_>>().join("  ")
 }
 
 fn fits(wanted: &str, line: &str) -> bool {

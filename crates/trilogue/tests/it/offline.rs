@@ -164,6 +164,8 @@ fn a_word_of_other_programs_is_explained() {
     assert!(err.contains("kind = \"agent-client\" for a command"), "{err}");
     let (code, err) = check(&home, "[log]\nlevel = \"warning\"\n");
     assert!(code == 2 && err.contains("unknown level `warning`, did you mean `warn`?"), "{err}");
+    let (code, err) = check(&home, "[log]\nlevel = \"info,trilogue_store=debg\"\n");
+    assert!(code == 2 && err.contains("unknown level `debg`, did you mean `debug`?"), "{err}");
     let (code, err) = check(&home, "[log]\nlevel = \"debug,h2=info\"\n");
     assert_eq!(code, 0, "{err}");
 }

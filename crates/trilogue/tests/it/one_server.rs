@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::connect_editor::{Editor, OnDemand};
 use crate::harness::{BINARY, Home, demo, finish, lasting_address, until};
+use crate::known_agents::Programs;
 
 /// What programs find the server by.
 fn record(home: &Home) -> Option<Value> {
@@ -155,7 +156,7 @@ fn status_names_the_server_who_is_connected_and_what_waits() {
     let pid = server.pid();
     let named = format!("server: {} (process {pid}, version ", server.url());
     assert!(line("server: ").starts_with(&named), "{shown:?}");
-    assert!(line("server: ").contains("started by `trilogue demo`"), "{shown:?}");
+    assert!(line("server: ").contains("by `trilogue demo`"), "{shown:?}");
     assert!(line("store: ").contains("trilogue.db (1 thread, 1 run, "), "{shown:?}");
     assert!(line("log: ").ends_with("state/trilogue/server.log"), "{shown:?}");
     assert_eq!(line("agents: "), "agents: echo, greeter, mailcomposer, researcher");
@@ -254,6 +255,23 @@ fn doctor_says_what_is_wrong_and_what_to_do() {
         checked.contains("problem: agents.gone.command: ") && !checked.contains("ok: "),
         "{checked}"
     );
+}
+
+#[test]
+fn doctor_compares_the_versions_of_installed_agents() {
+    let programs = Programs::new();
+    programs.add_script("goose", "[ \"$1\" = --version ] && echo ' 1.2.3'");
+    programs.add_script("qwen", "echo qwen v1000.0.1");
+    programs.add_script("opencode", "cat; echo nothing");
+    let found = programs.run(&["doctor"]).expect(0).out;
+    let line = |start: &str| found.lines().find(|line| line.starts_with(start)).unwrap_or_default();
+    assert!(
+        line("warning: goose (").ends_with("is older than 1.8.0, which it needs at least"),
+        "{found}"
+    );
+    assert!(line("ok: qwen (").ends_with("/qwen): version 1000.0.1"), "{found}");
+    assert!(line("ok: opencode (").contains("it does not say its version"), "{found}");
+    assert!(!found.contains("claude ("), "{found}");
 }
 
 fn server_token(home: &Home) -> String {

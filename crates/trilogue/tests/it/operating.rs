@@ -2,6 +2,7 @@
 //!
 //! nginx, OpenSSL, curl and systemd's own check come from the system: `scripts/test` installs them.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpStream;
@@ -10,7 +11,11 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
+use crate::agent_client_examples::example;
+use crate::approval::waiting;
 use crate::harness::{BINARY, Home, Server, lasting_address, until};
+use crate::messages::ask;
+use crate::monitored::CONFIG;
 
 /// The name that the configuration of nginx has for the server.
 const HOST: &str = "agents.example.com";
@@ -69,7 +74,7 @@ impl Proxy {
             .map(|name| format!("{name}_temp_path {};\n", path(name)))
             .concat();
         let whole = format!(
-            "daemon off;\npid {};\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n{temporary}{site}}}\n",
+            "daemon off;\nmaster_process off;\npid {};\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n{temporary}{site}}}\n",
             path("pid"),
         );
         fs::write(dir.join("nginx.conf"), whole).unwrap();
@@ -173,7 +178,9 @@ fn the_service_unit_is_one_and_starts_what_there_is() {
     let said = String::from_utf8_lossy(&verified.stderr);
     assert!(verified.status.success() && !said.contains("trilogue.service"), "{said}");
 
-    let config = home.write("trilogue.toml", "[agents.echo]\nkind = \"builtin\"\n");
+    let sample =
+        deployed("trilogue.toml").replace("/var/lib/trilogue", &home.work().display().to_string());
+    let config = home.write("trilogue.toml", &sample);
     let checks = unit.lines().find_map(|line| line.strip_prefix("ExecStartPre=")).unwrap();
     let words: Vec<_> = checks.split(' ').skip(1).collect();
     let config = config.display().to_string();
@@ -204,4 +211,75 @@ fn the_container_is_made_of_what_there_is() {
     let toolchain = fs::read_to_string(repository().join("rust-toolchain.toml")).unwrap();
     let version = file.split("FROM rust:").nth(1).and_then(|it| it.split("-slim").next());
     assert!(toolchain.contains(&format!("\"{}", version.unwrap())), "{toolchain}");
+}
+
+/// Settings and agents that make every metric appear.
+fn observed(home: &Home) -> String {
+    format!(
+        r#"{CONFIG}
+[agents.hosted]
+kind = "agent-client"
+command = [{:?}]
+cwd = {:?}
+
+[agents.far]
+kind = "agent-communication"
+url = "http://{}/communication"
+name = "far"
+
+[telemetry.otlp]
+endpoint = "http://127.0.0.1:9"
+"#,
+        example("scripted_agent"),
+        home.work(),
+        lasting_address(),
+    )
+}
+
+/// The metrics that queries name, with the suffixes of histograms.
+fn queried(queries: &str) -> BTreeSet<&str> {
+    let words = queries.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|it| it.starts_with("trilogue_") || it.starts_with("process_")).collect()
+}
+
+#[test]
+fn a_server_has_every_metric_that_the_dashboard_and_the_alerts_ask_for() {
+    let dashboard: Value = serde_json::from_str(&deployed("grafana-dashboard.json")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
+    let queries: Vec<_> = targets.map(|target| target["expr"].as_str().unwrap()).collect();
+    assert!(queries.len() > 30, "{queries:?}");
+    let variables = dashboard["templating"]["list"].as_array().unwrap();
+    let variables = variables.iter().filter_map(|variable| variable["query"]["query"].as_str());
+    let asked = format!("{} {}", queries.join(" "), variables.collect::<Vec<_>>().join(" "));
+    let alerts = deployed("prometheus-alerts.yml");
+    let mut wanted = queried(&asked);
+    wanted.extend(queried(&alerts));
+
+    let home = Home::new();
+    home.write("t.toml", &observed(&home));
+    let server = home.start(&["serve", "--config", "t.toml", "--listen", "127.0.0.1:0"]);
+    server.run(&["run", "echo", "Hello"]).expect(0);
+    server.run(&["run", "hosted", "say:hello"]).expect(0);
+    server.run(&["run", "broken", "Hello"]).expect(1);
+    let (run, question) = waiting(&server);
+    server.run(&["approve", &question, "--yes"]).expect(0);
+    server.run(&["tail", &run, "--follow"]).expect(0);
+    home.run(&["agents", "--url", &server.url(), "--token", "wrong"]);
+    let metrics = ask(&home, &server, "/metrics", None);
+    let series: BTreeSet<_> =
+        metrics.lines().filter_map(|line| line.split(['{', ' ']).next()).collect();
+    let missing: Vec<_> = wanted.difference(&series).collect();
+    assert!(missing.is_empty(), "{missing:?} are not in\n{metrics}");
+}
+
+#[test]
+fn prometheus_takes_the_alerts_and_the_configuration() {
+    let deploy = repository().join("deploy");
+    run(Command::new("promtool")
+        .args(["check", "rules"])
+        .arg(deploy.join("prometheus-alerts.yml")));
+    run(Command::new("promtool")
+        .args(["check", "config", "--syntax-only"])
+        .arg(deploy.join("prometheus.yml")));
 }

@@ -3,8 +3,11 @@
 
 use std::path::Path;
 
+use serde_json::json;
+
 use crate::agent_client_cli::serve;
 use crate::harness::{Home, demo};
+use crate::known_agents::Programs;
 use crate::terminal::Screen;
 
 /// Everything that a hosted agent can say, as instructions of the scripted agent.
@@ -20,8 +23,51 @@ raw:{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"te
 raw:{"sessionUpdate":"notice","severity":"warning","title":"The budget is nearly used up"}
 "##;
 
+/// What tools produce: changes of files, the output of a command, text, and what cannot be shown.
+fn tools() -> String {
+    let call = |id: &str, title: &str, kind: &str, more: serde_json::Value| {
+        let mut call = json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": title, "kind": kind, "status": "in_progress"});
+        call.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        format!("raw:{call}\n")
+    };
+    let update = |id: &str, status: &str, content: serde_json::Value| {
+        let update = json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": status, "content": content});
+        format!("raw:{update}\n")
+    };
+    let text = |text: &str| json!([{"type": "content", "content": {"type": "text", "text": text}}]);
+    let lines = |from: usize, to: usize| {
+        (from..=to).map(|line| format!("let line_{line} = {line};\n")).collect::<String>()
+    };
+    let old = format!("{}let answer = 41;\n{}", lines(1, 6), lines(7, 12));
+    let new =
+        format!("{}// \u{1b}[2J\u{202e}hidden\nlet answer = 42;\n{}", lines(1, 6), lines(7, 12));
+    let change =
+        json!([{"type": "diff", "path": "/work/src/main.rs", "oldText": old, "newText": new}]);
+    let created = json!([{"type": "diff", "path": "/work/notes.md", "newText": lines(1, 12)}]);
+    let output: String = (1..=12).map(|test| format!("test number_{test} ... ok\n")).collect();
+    let mixed = json!([
+        {"type": "terminal", "terminalId": "term-1"},
+        {"type": "content", "content": {"type": "image", "mimeType": "image/png", "data": ""}},
+    ]);
+    [
+        call("e", "Edit main.rs", "edit", json!({"content": change})),
+        // A status without content leaves what was produced before.
+        "raw:{\"sessionUpdate\":\"tool_call_update\",\"toolCallId\":\"e\",\"status\":\"completed\"}\n".to_owned(),
+        call("x", "Run cargo test", "execute", json!({})),
+        update("x", "in_progress", text("test number_1 ... ok\n")),
+        update("x", "completed", text(&format!("```console\n{output}```"))),
+        call("n", "Create notes.md", "edit", json!({})),
+        update("n", "completed", created),
+        call("s", "Search", "search", json!({})),
+        update("s", "completed", text("2 files: \u{1b}]52;c;AA\u{7}a, b")),
+        call("t", "Start a server", "execute", json!({})),
+        update("t", "failed", mixed),
+    ]
+    .concat()
+}
+
 /// Compares a screen with the one that is kept.
-fn check(name: &str, columns: usize, display: &str) {
+pub(crate) fn check(name: &str, columns: usize, display: &str) {
     let path = format!("{}/tests/screens/{name}-{columns}.txt", env!("CARGO_MANIFEST_DIR"));
     let path = Path::new(&path);
     if std::env::var_os("TRILOGUE_BLESS").is_some() {
@@ -66,6 +112,20 @@ fn a_researcher_on_the_screen() {
 }
 
 #[test]
+fn an_image_goes_through_tmux_if_that_passes_it_on() {
+    let programs = Programs::new();
+    let server = programs.home.demo();
+    for (setting, is_drawn) in [("on", true), ("off", false)] {
+        programs.add_script("tmux", &format!("echo {setting}"));
+        let mut run = programs.command(&["run", "researcher", "honey bees"]);
+        run.env("TRILOGUE_URL", server.url()).env("TMUX", "x").env("KITTY_WINDOW_ID", "1");
+        let seen = Screen::of_columns(run, 80).end_well();
+        assert_eq!(seen.contains("\u{1b}Ptmux;\u{1b}\u{1b}_Ga=T,U=1,"), is_drawn, "{seen}");
+        assert_eq!(seen.contains("image saved: "), !is_drawn, "{seen}");
+    }
+}
+
+#[test]
 fn everything_that_a_hosted_agent_says_on_the_screen() {
     let home = Home::new();
     let server = serve(&home);
@@ -77,6 +137,35 @@ fn everything_that_a_hosted_agent_says_on_the_screen() {
         assert_eq!(code, Some(0), "{display}");
         check("hosted", columns, &display);
     }
+}
+
+#[test]
+fn what_tools_produce_is_below_their_rows() {
+    let home = Home::new();
+    let server = serve(&home);
+    let tools = tools();
+    for columns in [40, 80, 120] {
+        let thread = format!("t{columns}");
+        let run = server.command(&["run", "plain", &tools, "--thread", &thread]);
+        let (code, display) = Screen::sized(run, columns, 60).end_display();
+        assert_eq!(code, Some(0), "{display}");
+        check("tools", columns, &display);
+    }
+    let coloured = Screen::of_columns(server.command(&["run", "plain", &tools]), 80).end_well();
+    let green = "\u{1b}[32m| + let answer = 42;";
+    assert!(
+        coloured.contains(green) && coloured.contains("\u{1b}[31m| - let answer"),
+        "{coloured}"
+    );
+    let run = server.command(&["run", "plain", &tools, "--full", "--thread", "t"]);
+    let (_, display) = Screen::sized(run, 80, 60).end_display();
+    check("tools-full", 80, &display);
+    let plain = server.run(&["run", "plain", &tools]).expect(0);
+    check("tools-plain", 80, &format!("{}{}", plain.out, plain.err));
+    let (code, display) =
+        Screen::sized(server.command(&["threads", "show", "t"]), 80, 60).end_display();
+    assert_eq!(code, Some(0), "{display}");
+    assert!(display.contains("  changes /work/src/main.rs\n"), "{display}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! One shell for all commands of a page: what one command sets, the next has.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Stdio};
@@ -8,6 +8,10 @@ use std::process::{Child, ChildStdin, Stdio};
 use tempfile::TempDir;
 
 use crate::harness::{BINARY, Ended, Home, until};
+use crate::terminal::{Tty, display};
+
+/// How many rows a terminal has: all that a command of a page writes.
+const ROWS: usize = 200;
 
 /// A shell in a home. What it started is ended when it is dropped.
 #[derive(Debug)]
@@ -19,6 +23,18 @@ pub(crate) struct Shell {
     commands: usize,
 }
 
+/// A terminal for commands of a shell.
+pub(crate) struct ShellTerminal {
+    tty: Tty,
+    /// Holds the other end open between two commands, and tells where the output of one ends.
+    theirs: File,
+    columns: usize,
+    commands: usize,
+}
+
+/// What a question at the terminal ends with, and what a person types there.
+pub(crate) type Answer = (String, String);
+
 // === impl Shell ===
 
 impl Shell {
@@ -26,7 +42,7 @@ impl Shell {
     pub(crate) fn new(home: &Home, client: &str) -> Self {
         let mut shell = home.program("sh");
         // The pages name the folder that is used where nothing else is set.
-        shell.env_remove("XDG_STATE_HOME");
+        shell.env_remove("XDG_STATE_HOME").env("TERM", "xterm");
         let own = Path::new(BINARY).parent().unwrap();
         let client = own.join("../foreign").join(client).join("bin");
         let path = std::env::var("PATH").unwrap_or_default();
@@ -39,6 +55,39 @@ impl Shell {
         let mut child = shell.spawn().unwrap();
         let input = child.stdin.take().unwrap();
         Self { child, input, results: TempDir::new().unwrap(), commands: 0 }
+    }
+
+    /// Runs a command on a terminal to its end, and gives its exit code and what it wrote there.
+    pub(crate) fn run_on(
+        &mut self,
+        command: &str,
+        terminal: &mut ShellTerminal,
+        answers: &[Answer],
+    ) -> (i32, String) {
+        self.commands += 1;
+        let [code, unfinished] = ["code", "unfinished"]
+            .map(|what| self.results.path().join(format!("{what}.{}", self.commands)));
+        let (c, u, tty) = (code.display(), unfinished.display(), terminal.tty.name());
+        let script = format!("{{ {command}\n}} <{tty} >{tty} 2>&1\necho $? >{u}; mv {u} {c}\n");
+        let begin = terminal.tty.seen().len();
+        self.input.write_all(script.as_bytes()).unwrap();
+        self.input.flush().unwrap();
+        let (mut found, mut answers) = (begin, answers.iter());
+        let mut next = answers.next();
+        let ended = until(|| {
+            let left = self.child.try_wait().unwrap();
+            assert!(left.is_none(), "the shell was ended by: {command}");
+            let seen = terminal.tty.seen();
+            if let Some((cue, answer)) = next
+                && let Some(place) = seen[found..].find(cue.as_str())
+            {
+                found += place + cue.len();
+                terminal.tty.press(&format!("{answer}\r"));
+                next = answers.next();
+            }
+            fs::read_to_string(&code).ok()
+        });
+        (ended.trim().parse().unwrap(), terminal.written_since(begin))
     }
 
     /// Runs a command to its end; what it leaves in the background goes on.
@@ -58,6 +107,41 @@ impl Shell {
         });
         let text = |path: PathBuf| String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned();
         Ended { code: ended.trim().parse().unwrap(), out: text(out), err: text(err) }
+    }
+}
+
+// === impl ShellTerminal ===
+
+impl ShellTerminal {
+    pub(crate) fn new(columns: usize) -> Self {
+        let (tty, theirs) = Tty::open(columns, ROWS);
+        Self { tty, theirs, columns, commands: 0 }
+    }
+
+    /// What was written behind this place, to its end: what was written last may not have been read yet.
+    fn written_since(&mut self, begin: usize) -> String {
+        self.commands += 1;
+        let end = format!("\u{1b}]2;end of command {}\u{7}", self.commands);
+        self.theirs.write_all(end.as_bytes()).unwrap();
+        until(|| {
+            let seen = self.tty.seen();
+            let place = seen[begin..].find(&end)?;
+            Some(seen[begin..begin + place].to_owned())
+        })
+    }
+
+    pub(crate) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// What a person sees of it.
+    pub(crate) fn display(&self, written: &str) -> String {
+        display(written, self.columns, ROWS)
+    }
+
+    /// The same on a terminal that is so wide that it breaks no line.
+    pub(crate) fn display_unbroken(&self, written: &str) -> String {
+        display(written, 20 * self.columns, ROWS)
     }
 }
 

@@ -106,6 +106,29 @@ fn an_id_is_named_by_what_its_table_shows() {
 }
 
 #[test]
+fn a_message_is_named_by_what_tail_shows() {
+    let (_home, server) = demo();
+    server.run(&["run", "echo", "first", "--thread", "t"]).expect(0);
+    server.run(&["run", "echo", "second", "--thread", "t"]).expect(0);
+    let events = server.run(&["tail", "t", "--json"]).expect(0).lines();
+    let of_user = |event: &&serde_json::Value| event["role"] == "user";
+    let messages: Vec<_> = events.iter().filter(of_user).collect();
+    let id = messages[1]["message_id"].as_str().unwrap();
+    let shown = seen(&server, &["tail", "t"], 120).join("\n");
+    assert!(shown.contains(&format!("{}  second", short(id))) && !shown.contains(id), "{shown}");
+    assert!(server.run(&["tail", "t"]).expect(0).out.contains(id));
+    for id in [id, short(id)] {
+        let from = server.run(&["tail", "t", "--from", id]).expect(0).out;
+        assert!(from.contains("second") && !from.contains("first"), "{from}");
+    }
+    let first = short(messages[0]["message_id"].as_str().unwrap());
+    server.run(&["threads", "copy", "t", "--until", first, "--id", "c"]).expect(0);
+    let copy = server.run(&["threads", "show", "c"]).expect(0).out;
+    assert!(copy.contains("first") && !copy.contains("second"), "{copy}");
+    server.run(&["tail", "t", "--from", "nothing-like-it"]).expect(4);
+}
+
+#[test]
 fn what_is_ambiguous_is_named() {
     let (_home, server) = demo();
     for thread in ["lunch-1", "lunch-2", "dinner"] {

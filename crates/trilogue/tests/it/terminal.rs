@@ -18,16 +18,62 @@ use crate::harness::{demo, until};
 pub(crate) const DECISION: &str = "yes, no or later: ";
 pub(crate) const REASON: &str = "answer (Enter leaves it out): ";
 
-pub(crate) struct Screen {
-    child: Child,
+/// A pseudo-terminal: what is written to it, and the keys.
+pub(crate) struct Tty {
+    name: String,
     keys: File,
     seen: Arc<Mutex<Vec<u8>>>,
     columns: usize,
     rows: usize,
+    /// Ends when everybody has closed the other end.
+    reading: Option<JoinHandle<()>>,
+}
+
+pub(crate) struct Screen {
+    child: Child,
+    tty: Tty,
     /// Up to where [`Screen::wait_for`] has found what it waited for, in bytes.
     found: usize,
-    /// Ends when the child has closed its end.
-    reading: Option<JoinHandle<()>>,
+}
+
+// === impl Tty ===
+
+impl Tty {
+    /// A terminal of so many columns and rows, and its other end.
+    pub(crate) fn open(columns: usize, rows: usize) -> (Self, File) {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&ours).unwrap();
+        unlockpt(&ours).unwrap();
+        let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
+        tcsetwinsize(&ours, winsize(columns, rows)).unwrap();
+        let theirs = File::options().read(true).write(true).open(&name).unwrap();
+        let keys = File::from(ours);
+        let mut screen = keys.try_clone().unwrap();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let writes = Arc::clone(&seen);
+        let reading = std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            // Reading fails when everybody has closed the other end.
+            while let Ok(length @ 1..) = screen.read(&mut piece) {
+                writes.lock().unwrap().extend_from_slice(&piece[..length]);
+            }
+        });
+        (Self { name, keys, seen, columns, rows, reading: Some(reading) }, theirs)
+    }
+
+    /// The device's path.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Everything that was written, control sequences included.
+    pub(crate) fn seen(&self) -> String {
+        String::from_utf8_lossy(&self.seen.lock().unwrap()).into_owned()
+    }
+
+    pub(crate) fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
 }
 
 // === impl Screen ===
@@ -54,39 +100,23 @@ impl Screen {
     }
 
     fn open(mut command: Command, columns: usize, rows: usize, terminal: &str) -> Self {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&ours).unwrap();
-        unlockpt(&ours).unwrap();
-        let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
-        tcsetwinsize(&ours, winsize(columns, rows)).unwrap();
-        let theirs = File::options().read(true).write(true).open(name).unwrap();
+        let (tty, theirs) = Tty::open(columns, rows);
         command.stdin(theirs.try_clone().unwrap());
         command.stdout(theirs.try_clone().unwrap()).stderr(theirs);
         let child = command.env("TERM", terminal).spawn().unwrap();
         // The other end is open in the command until it is dropped; then its last holder is the child.
         drop(command);
-        let keys = File::from(ours);
-        let mut screen = keys.try_clone().unwrap();
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let writes = Arc::clone(&seen);
-        let reading = std::thread::spawn(move || {
-            let mut piece = [0; 4096];
-            // Reading fails when the child has closed its end.
-            while let Ok(length @ 1..) = screen.read(&mut piece) {
-                writes.lock().unwrap().extend_from_slice(&piece[..length]);
-            }
-        });
-        Self { child, keys, seen, columns, rows, found: 0, reading: Some(reading) }
+        Self { child, tty, found: 0 }
     }
 
     /// Everything that was written, control sequences included.
     pub(crate) fn seen(&self) -> String {
-        String::from_utf8_lossy(&self.seen.lock().unwrap()).into_owned()
+        self.tty.seen()
     }
 
     /// What the person sees, with what has scrolled away above it.
     pub(crate) fn display(&self) -> String {
-        display(&self.seen(), self.columns, self.rows)
+        display(&self.seen(), self.tty.columns, self.tty.rows)
     }
 
     /// Waits until the person sees this.
@@ -117,7 +147,7 @@ impl Screen {
     }
 
     pub(crate) fn press(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
+        self.tty.press(keys);
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -151,7 +181,7 @@ impl Screen {
     fn wait_for_end(&mut self) -> Option<i32> {
         let status = until(|| self.child.try_wait().unwrap());
         // What it wrote last may not have been read yet.
-        self.reading.take().into_iter().for_each(|reading| reading.join().unwrap());
+        self.tty.reading.take().into_iter().for_each(|reading| reading.join().unwrap());
         status.code()
     }
 }

@@ -5,10 +5,13 @@
 
 mod agent;
 mod answer;
+mod change;
 mod checkpoint;
 mod delivery;
+mod draw;
 mod event;
 mod event_body;
+mod event_forms;
 mod fidelity;
 mod input;
 mod interrupt;
@@ -25,8 +28,10 @@ mod token;
 pub use crate::json::Json;
 pub use agent::{Agent, AgentCommand, AgentInput, AgentInputKind, DeclaredInterrupt};
 pub use answer::{AnswerCreate, AnswerGiven};
+pub use change::{ListChange, ListChangeKind};
 pub use checkpoint::Checkpoint;
 pub use delivery::{CallbackKeys, CallbackTarget, Delivery};
+pub use draw::{Draw, Drawing, Drawn};
 pub use event::{Event, Gap, Original};
 pub use event_body::{
     EventBody, InterruptRaised, InterruptResolved, MessageCompleted, MessageDelta, MessagePart,
@@ -34,6 +39,7 @@ pub use event_body::{
     RunResult, StateCustom, StateOutput, StatePlan, StateValues, ThoughtText, ThreadCreated,
     ThreadHeadMoved, ThreadMetadata, ThreadRunRemoved, ToolEnded, ToolStarted, ToolUpdated,
 };
+pub use event_forms::{EventForms, ProtocolForm};
 pub use fidelity::{FidelityRow, FidelityVerdict};
 pub use input::{InputMessage, InputPart, RunInput};
 pub use interrupt::{Effect, Interrupt, PermissionOption, Resolution, ResolutionKind, Survives};
@@ -46,4 +52,4 @@ pub use run::{
 };
 pub use status::{AgentProcess, AgentState, ConnectedClient, RuntimeState, Status, StoreState};
 pub use thread::{Thread, ThreadCopy, ThreadCreate, ThreadPatch};
-pub use token::{RightName, Token, TokenCreate, TokenCreated};
+pub use token::{Caller, RightName, SignIn, SignInLink, Token, TokenCreate, TokenCreated};

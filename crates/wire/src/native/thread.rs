@@ -64,5 +64,7 @@ record! {
         metadata?: Json,
         /// The message that the copy ends with; the whole history when absent.
         until_message?: String,
+        /// The number of an event: the copy ends with the last message that was complete then. Excludes `until_message`.
+        until_event?: u64,
     }
 }

@@ -20,6 +20,9 @@ pub struct Token {
     /// When it stops to work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
+    /// The token that a browser signed in with, where this one is of its session: revoking that one ends the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_of: Option<String>,
 }
 
 /// One right.
@@ -55,6 +58,42 @@ record! {
         /// When it stops to work (RFC 3339).
         expires_at?: String,
     }
+}
+
+/// A link that signs a browser in.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct SignInLink {
+    /// What a browser opens. It works once. Where nobody shows a token, it is the plain address of the inspector.
+    pub url: String,
+    /// When it stops to work, where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+}
+
+record! {
+    /// Signs a browser in.
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    pub struct SignIn {
+        /// What the link says behind `sign-in=`.
+        code: String,
+    }
+}
+
+/// Who asks.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Caller {
+    /// The caller's tenant.
+    pub tenant: String,
+    /// Who the caller is.
+    pub principal: String,
+    /// What it may do.
+    pub rights: Vec<RightName>,
+    /// Whether it sees and answers only what its principal created.
+    pub own: bool,
+    /// When the session of a signed-in browser ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_expires_at: Option<String>,
 }
 
 /// A token that was made. The secret is shown this once.

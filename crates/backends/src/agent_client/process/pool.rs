@@ -18,7 +18,7 @@ use super::process::{PoolContext, Process};
 use super::profile::Profile;
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::launch::Launch;
-use crate::child::{Breaker, Children};
+use crate::child::{Breaker, Children, count_failure};
 
 /// How long after a start or an opening a process may still become idle: its first turn has not begun yet.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
@@ -242,6 +242,7 @@ impl Pool {
             changed: &self.state.changed,
         };
         let process = Process::start(shared, spec).await.inspect_err(|failure| {
+            count_failure(&self.agent);
             self.breaker.failed(&failure.text());
         })?;
         self.has_started.store(true, Ordering::Release);
@@ -262,6 +263,7 @@ impl Pool {
     /// Stops a process when it has been idle for `idle_stop`, and forgets it when it has exited.
     fn watch(&self, process: Arc<Process>, idle_stop: Option<Duration>) {
         let (state, breaker) = (Arc::clone(&self.state), Arc::clone(&self.breaker));
+        let agent = Arc::clone(&self.agent);
         let on_exit = Arc::clone(&self.on_exit);
         tokio::spawn(async move {
             tokio::select! {
@@ -273,6 +275,7 @@ impl Pool {
                 }
             }
             if !process.is_stopping() && !process.has_completed_turn() {
+                count_failure(&agent);
                 breaker.failed(&process.exit_text().await);
             }
             state.remove(&process);

@@ -102,7 +102,7 @@ impl Researcher {
         let closing =
             "The chart shows how often each source mentions it, and the report has the details.";
         self.stream(closing, message, context).await?;
-        message.part(Part::bytes("image/png", chart::png(topic)?)).await?;
+        message.part(Part::bytes("image/png", chart::png(topic))).await?;
         message.artifact("report.md", Part::new("text/markdown", report(topic, findings))).await?;
         message.part(Part::url("text/html", format!("{BASE}/{}", slug(topic)))).await
     }

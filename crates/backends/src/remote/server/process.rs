@@ -14,7 +14,9 @@ use trilogue_sdk::client::HttpTransport;
 
 use super::agent_server::Probe;
 use super::launch::{LaunchOnPort, ServerLaunch};
-use crate::child::{Breaker, Child, Children, Program, Started, how_it_exited, stderr_tail};
+use crate::child::{
+    Breaker, Child, Children, Program, Started, count_failure, how_it_exited, stderr_tail,
+};
 
 /// How long one answer of a starting server is waited for.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -159,9 +161,11 @@ impl ProcessSupervisor {
                     state.send_replace(ServerState::Running(Box::new(running.transport.clone())));
                     let why = self.watch(&running.child.0).await;
                     state.send_replace(ServerState::Starting);
+                    count_failure(&self.name);
                     self.breaker.failed(&why);
                 }
                 Err(error) => {
+                    count_failure(&self.name);
                     self.breaker.failed(error.message());
                     if !self.children.is_closed() {
                         tracing::warn!(server = self.name, %error, "a server of agents could not be started");

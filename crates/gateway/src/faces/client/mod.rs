@@ -18,6 +18,7 @@
 mod ask_registry;
 mod asking;
 mod connection;
+pub(crate) mod event_form;
 mod local;
 mod methods;
 mod open_sessions;

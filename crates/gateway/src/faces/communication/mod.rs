@@ -17,7 +17,7 @@ mod run_create;
 mod run_list;
 mod runs;
 mod sessions;
-mod view;
+pub(crate) mod view;
 
 use std::sync::Arc;
 

@@ -14,6 +14,7 @@ use trilogue_wire::agent_communication as wire;
 use trilogue_wire::native::Gap;
 
 use super::{CommunicationCall, fault};
+use crate::face::MountPoint;
 use crate::stream::view::{EventPlace, Fold, Out, View};
 
 /// How a mount shows runs on streams. What it renders is shared between readers, so it names no host of one request.
@@ -28,14 +29,17 @@ pub(crate) struct CommunicationView {
 struct Folding(Projection);
 
 pub(super) fn of(call: &CommunicationCall) -> Arc<CommunicationView> {
-    Arc::new(CommunicationView {
-        strict: call.state.options.strict,
-        base: Arc::clone(&call.state.place.base),
-        max_inline_bytes: call.state.max_output_bytes as u64,
-    })
+    let state = &call.state;
+    Arc::new(CommunicationView::at(&state.place, state.options.strict, state.max_output_bytes))
 }
 
 // === impl CommunicationView ===
+
+impl CommunicationView {
+    pub(crate) fn at(place: &MountPoint, strict: bool, max_inline_bytes: usize) -> Self {
+        Self { strict, base: Arc::clone(&place.base), max_inline_bytes: max_inline_bytes as u64 }
+    }
+}
 
 impl View for CommunicationView {
     fn name(&self) -> Cow<'static, str> {

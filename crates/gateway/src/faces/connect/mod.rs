@@ -28,7 +28,7 @@ mod stream;
 mod thread_list;
 mod thread_show;
 mod threads;
-mod view;
+pub(crate) mod view;
 mod wait;
 
 use std::borrow::Cow;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::Stream;
 use http::HeaderValue;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, RunId};
@@ -23,7 +22,7 @@ use crate::stream::cursor::Cursor;
 use crate::stream::feed::{Feed, RenderedFrame};
 use crate::stream::sample::{End, Sample, SampleView, State, Watching};
 use crate::stream::view::View;
-use crate::stream::{OpenStream, stopping, stream_reply};
+use crate::stream::{OpenStream, StreamSource, stopping, stream_reply};
 
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
 /// The longest that a stream without news is silent.
@@ -173,7 +172,7 @@ pub(super) async fn open(
         done: false,
         on_disconnect,
     };
-    Ok(stream_reply(EVENT_STREAM, pieces(reader)))
+    Ok(stream_reply(EVENT_STREAM, reader))
 }
 
 /// The number of the run's last event when the stream is opened.
@@ -183,20 +182,9 @@ async fn present(watching: &mut Watching) -> u64 {
     watching.states.wait_for(known).await.map_or(0, |state| state.last)
 }
 
-fn pieces(reader: Reader) -> impl Stream<Item = std::io::Result<Bytes>> + Send {
-    futures_util::stream::unfold(reader, |mut reader| async move {
-        let Some(piece) = reader.next().await else {
-            reader.finish();
-            return None;
-        };
-        reader.open.sent(&piece);
-        Some((Ok(piece), reader))
-    })
-}
-
 // === impl Reader ===
 
-impl Reader {
+impl StreamSource for Reader {
     async fn next(&mut self) -> Option<Bytes> {
         if let Some(run) = self.first.take() {
             return Some(run);
@@ -237,6 +225,20 @@ impl Reader {
         None
     }
 
+    fn open(&mut self) -> &mut OpenStream {
+        &mut self.open
+    }
+
+    /// We end the stream: that is no disconnect of the client's.
+    fn finish(&mut self) {
+        self.done = true;
+        if let Some(guard) = &mut self.on_disconnect {
+            guard.disarm();
+        }
+    }
+}
+
+impl Reader {
     fn due(&self, state: &State) -> NextPiece {
         let is_new = |number: u64| self.seen.is_none_or(|(seen, _)| number > seen);
         let newest = state.newest.as_ref().filter(|sample| {
@@ -341,13 +343,5 @@ impl Reader {
     fn end_with(&mut self, error: &Error) -> Bytes {
         self.finish();
         Bytes::from(self.view.error(error))
-    }
-
-    /// We end the stream: that is no disconnect of the client's.
-    fn finish(&mut self) {
-        self.done = true;
-        if let Some(guard) = &mut self.on_disconnect {
-            guard.disarm();
-        }
     }
 }

@@ -16,6 +16,7 @@ use trilogue_wire::agent_connect::{self as wire, sse};
 use trilogue_wire::native::Gap;
 
 use super::{ConnectCall, fault};
+use crate::face::MountPoint;
 use crate::stream::sample::{SampleFold, SampleView};
 use crate::stream::view::{EventPlace, Fold, Out, View};
 
@@ -24,7 +25,7 @@ pub(super) const HEARTBEAT: Bytes = Bytes::from_static(sse::PING);
 
 /// How a mount shows one run on streams. What it renders is shared between readers, so it names no host of one request.
 #[derive(Clone, Debug)]
-pub(super) struct ConnectView {
+pub(crate) struct ConnectView {
     runtime: Runtime,
     agent: AgentName,
     run: RunId,
@@ -59,14 +60,25 @@ pub(super) fn unknown(name: AgentName) -> AgentCard {
 impl ConnectView {
     pub(super) fn of(call: &ConnectCall, run: &RunRow) -> Self {
         let state = &call.state;
+        let (place, max_inline_bytes) = (&state.place, state.max_output_bytes);
+        Self::at(place, &state.runtime, run, state.options.as_documented, max_inline_bytes)
+    }
+
+    pub(crate) fn at(
+        place: &MountPoint,
+        runtime: &Runtime,
+        run: &RunRow,
+        as_documented: bool,
+        max_inline_bytes: usize,
+    ) -> Self {
         Self {
-            runtime: state.runtime.clone(),
+            runtime: runtime.clone(),
             agent: run.agent.clone(),
             run: run.id.clone(),
             thread: run.thread_id.clone(),
-            as_documented: state.options.as_documented,
-            base: Arc::clone(&state.place.base),
-            max_inline_bytes: state.max_output_bytes as u64,
+            as_documented,
+            base: Arc::clone(&place.base),
+            max_inline_bytes: max_inline_bytes as u64,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use trilogue_domain::Code;
-use trilogue_wire::native::{Event, Gap, Problem};
+use trilogue_wire::native::{Event, Gap, ListChange, Problem};
 
 use super::routes;
 use crate::faces::common::openapi::{self, Failures};
@@ -18,7 +18,11 @@ pub fn openapi_document() -> String {
         code: Code::as_str,
     };
     // What streams carry is named by no response of its own.
-    let _streams = (generator.subschema_for::<Event>(), generator.subschema_for::<Gap>());
+    let _streams = (
+        generator.subschema_for::<Event>(),
+        generator.subschema_for::<Gap>(),
+        generator.subschema_for::<ListChange>(),
+    );
     let paths = openapi::paths(&routes(), &mut generator, &failures);
     let schemas = generator.take_definitions(true);
     let document = json!({

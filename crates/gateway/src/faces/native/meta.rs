@@ -8,7 +8,9 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Principal, Right};
 use trilogue_mapping::fidelity;
 use trilogue_runtime::Availability;
-use trilogue_wire::native::{AgentState, FidelityRow, List, RuntimeState, Status, StoreState};
+use trilogue_wire::native::{
+    AgentProcess, AgentState, FidelityRow, List, RuntimeState, Status, StoreState,
+};
 
 use super::document::openapi_document;
 use super::{NativeCall, NativeRoute, State};
@@ -16,6 +18,13 @@ use crate::core::{descriptors, meters};
 use crate::http::body::ReplyBody;
 use crate::http::reply::Reply;
 use crate::route::{Access, Parameter, ResponseContent, RouteResponse, json_response, of};
+
+const METRICS: NativeRoute =
+    NativeRoute::base(|call| Box::pin(metrics(call))).path("/metrics").answers(&[RouteResponse {
+        status: 200,
+        about: "The metrics.",
+        content: ResponseContent::Other("text/plain"),
+    }]);
 
 pub(crate) const ROUTES: &[NativeRoute] = &[
     open("/healthz").named("get_health", "Whether the process lives"),
@@ -25,14 +34,10 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
              file can be opened, while a long log of the last life is moved, and while it \
              shuts down, and says which",
     ),
-    read("/metrics")
-        .handler(|call| Box::pin(async move { metrics_text(&call.state, call.principal()) }))
-        .named("get_metrics", "Metrics in the exposition format of Prometheus")
-        .answers(&[RouteResponse {
-            status: 200,
-            about: "The metrics.",
-            content: ResponseContent::Other("text/plain"),
-        }]),
+    METRICS.named("get_metrics", "Metrics in the exposition format of Prometheus"),
+    METRICS
+        .at("/api/v1/metrics", |call| Box::pin(metrics(call)))
+        .named("get_api_metrics", "The same metrics, where a browser's session counts"),
     read("/api/v1/status")
         .handler(|call| Box::pin(async move { Ok(Reply::ok(&call.state.status().await?)) }))
         .access(Access::Right(Right::Server))
@@ -60,6 +65,10 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
             content: ResponseContent::Other("application/json"),
         }]),
 ];
+
+async fn metrics(call: NativeCall) -> Result<Reply> {
+    metrics_text(&call.state, call.principal()).await
+}
 
 /// The table, or what of it comes through from one protocol to another.
 fn fidelity_rows(call: &NativeCall) -> Result<Reply> {
@@ -98,7 +107,7 @@ fn text(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Reply
         .header(header::CONTENT_TYPE, HeaderValue::from_static(kind))
 }
 
-fn metrics_text(state: &State, caller: &Principal) -> Result<Reply> {
+async fn metrics_text(state: &State, caller: &Principal) -> Result<Reply> {
     if caller.own {
         return Err(Error::new(
             Code::Forbidden,
@@ -110,6 +119,13 @@ fn metrics_text(state: &State, caller: &Principal) -> Result<Reply> {
             meters::set_available(card.name.as_str(), availability == Availability::Available);
         }
     }
+    meters::set_open_runs(&state.runtime.open_runs());
+    meters::set_processes(&state.agent_process_list().await);
+    // A store that fails is told by `trilogue_ready`.
+    if let Ok(stats) = state.admin.stats().await {
+        meters::set_store(&stats);
+    }
+    meters::set_start_time(state.lifecycle.started_at);
     let rendered = meters::render(state.unready_reason().is_none(), state.body_budget.held())
         .ok_or_else(|| {
             Error::new(Code::NotFound, "another recorder than ours was installed in this process")
@@ -137,14 +153,18 @@ impl State {
         }
     }
 
+    async fn agent_process_list(&self) -> Vec<AgentProcess> {
+        let agent_processes = Arc::clone(&self.agent_processes);
+        // A panic in there is a bug that must not hide everything else.
+        let list = tokio::task::spawn_blocking(move || agent_processes.list()).await;
+        list.unwrap_or_default()
+    }
+
     /// What the server is and does.
     pub(crate) async fn status(&self) -> Result<Status> {
         let (stats, runtime) = (self.admin.stats().await?, self.runtime.status());
         let (processes, idle) = self.agent_processes.counts();
-        let agent_processes = Arc::clone(&self.agent_processes);
-        // A panic in there is a bug that must not hide the rest of the status.
-        let list = tokio::task::spawn_blocking(move || agent_processes.list()).await;
-        let list = list.unwrap_or_default();
+        let list = self.agent_process_list().await;
         Ok(Status {
             agents: AgentState { processes: processes as u64, idle: idle as u64, list },
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -2,8 +2,11 @@
 
 mod agents;
 mod backup;
+mod changes;
 mod deliveries;
 mod document;
+mod draw;
+mod event_forms;
 mod export;
 mod interrupts;
 mod meta;
@@ -14,6 +17,7 @@ mod run_create;
 mod run_log;
 mod runs;
 mod short_ids;
+mod sign_in;
 mod thread_log;
 mod threads;
 mod tokens;
@@ -21,10 +25,9 @@ pub(crate) mod view;
 
 use std::sync::Arc;
 
+use trilogue_domain::Error;
 use trilogue_domain::error::Result;
 use trilogue_domain::port::Clock;
-use trilogue_domain::{Code, Error};
-use trilogue_mapping::native::shown;
 use trilogue_runtime::Runtime;
 use trilogue_store::rows::{RunRow, ThreadRow};
 use trilogue_store::{Admin, Queue, Read, Tokens};
@@ -32,11 +35,13 @@ use trilogue_wire::native::{Event, List};
 
 pub use document::openapi_document;
 
+use crate::access::page_session::SignInLinks;
 use crate::core::callback_secrets::CallbackSecrets;
 use crate::core::connected_clients::ConnectedClients;
 use crate::core::lifecycle::Lifecycle;
 use crate::core::log_ref::LogRef;
 use crate::core::meters::Meters;
+use crate::core::not_found::no_route;
 use crate::core::ports::AgentProcesses;
 use crate::face::{Face, Services};
 use crate::faces::common::look_up;
@@ -46,6 +51,7 @@ use crate::http::receive::BodyBudget;
 use crate::http::reply::Reply;
 use crate::route::{self, Endpoint, Operation, Parameter, ResponseContent, RouteResponse, bind};
 use crate::stream::cursor::Cursor;
+use crate::stream::event_forms::ProtocolViews;
 use crate::stream::{Streams, reader};
 
 use self::view::NativeView;
@@ -70,6 +76,10 @@ pub(crate) struct State {
     callback_secrets: CallbackSecrets,
     connected_clients: ConnectedClients,
     store_url: String,
+    inspector: Option<String>,
+    public_url: Option<String>,
+    sign_in_links: SignInLinks,
+    protocol_views: Arc<dyn ProtocolViews>,
     /// Protections that were switched off.
     dangerously: Vec<String>,
 }
@@ -114,6 +124,7 @@ fn routes() -> Vec<NativeRoute> {
         agents::ROUTES,
         threads::ROUTES,
         thread_log::ROUTES,
+        event_forms::ROUTES,
         export::ROUTES,
         run_create::ROUTES,
         runs::ROUTES,
@@ -121,6 +132,9 @@ fn routes() -> Vec<NativeRoute> {
         interrupts::ROUTES,
         deliveries::ROUTES,
         tokens::ROUTES,
+        changes::ROUTES,
+        sign_in::ROUTES,
+        draw::ROUTES,
         backup::ROUTES,
     ]
     .concat()
@@ -133,7 +147,7 @@ pub(crate) fn operations() -> Vec<Operation> {
 // === impl State ===
 
 impl State {
-    pub(crate) fn new(services: &Services) -> Self {
+    pub(crate) fn new(services: &Services, protocol_views: Arc<dyn ProtocolViews>) -> Self {
         let Services { ports, options, .. } = services;
         Self {
             runtime: ports.runtime.clone(),
@@ -151,6 +165,10 @@ impl State {
             callback_secrets: options.callback_secrets.clone(),
             connected_clients: ConnectedClients::clone(&services.common_state()),
             store_url: options.store_url.clone(),
+            inspector: options.inspector.clone(),
+            public_url: options.public_url.clone(),
+            sign_in_links: SignInLinks::default(),
+            protocol_views,
             dangerously: options.dangerously.clone(),
         }
     }
@@ -166,8 +184,11 @@ impl Face for State {
     }
 
     fn unknown_path(&self, path: &str) -> Error {
-        Error::new(Code::NotFound, format!("there is no route '{}'", shown(path)))
-            .hint("the routes are listed at /api/v1/openapi.json")
+        no_route(path)
+    }
+
+    fn takes_cookies(&self) -> bool {
+        true
     }
 }
 

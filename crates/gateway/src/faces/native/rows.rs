@@ -84,5 +84,6 @@ pub(super) fn token(row: &TokenRow) -> Token {
         own: row.own,
         created_at: row.created_at.to_string(),
         expires_at: row.expires_at.map(|at| at.to_string()),
+        session_of: row.session_of.as_ref().map(|id| id.as_str().to_owned()),
     }
 }

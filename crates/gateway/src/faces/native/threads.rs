@@ -2,6 +2,7 @@
 
 use http::StatusCode;
 use trilogue_domain::error::Result;
+use trilogue_domain::event::{Body, MessageEvent};
 use trilogue_domain::{CheckpointId, Code, Error, IdKind, MessageId, Right, ThreadId};
 use trilogue_mapping::native::{self as mapping, read_json, read_object, shown};
 use trilogue_runtime::{NewThread, ThreadPatch};
@@ -15,6 +16,7 @@ use super::{AFTER, LIMIT, METADATA, NativeCall, NativeRoute, rows, thread};
 use crate::faces::common::thread_title::thread_title;
 use crate::http::reply::Reply;
 use crate::route::{Access, Verb, json_response, no_content, of};
+use crate::stream::log_reader::LogReader;
 
 const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(get(call)))
     .path("/api/v1/threads/{thread_id}")
@@ -119,9 +121,17 @@ async fn copy(call: NativeCall) -> Result<Reply> {
         metadata: read_object(body.metadata, "metadata")?,
     };
     let (runtime, by) = (&call.state.runtime, call.principal());
-    let row = match &body.until_message {
-        None => runtime.copy_thread(by, &id, new).await?,
-        Some(until) => {
+    let row = match (&body.until_message, body.until_event) {
+        (None, None) => runtime.copy_thread(by, &id, new).await?,
+        (Some(_), Some(_)) => {
+            let message = "'until_message' and 'until_event' are given, and the copy has one end";
+            return Err(Error::new(Code::InvalidRequest, message));
+        }
+        (None, Some(number)) => {
+            let until = message_complete_at(&call, number).await?;
+            runtime.copy_thread_until(by, &id, &until, new).await?
+        }
+        (Some(until), None) => {
             let missing = |_| {
                 let message = format!("the thread has no message '{}'", shown(until));
                 Error::new(Code::NotFound, message)
@@ -134,6 +144,24 @@ async fn copy(call: NativeCall) -> Result<Reply> {
         }
     };
     Ok(Reply::json(StatusCode::CREATED, &whole(&call, &row).await?))
+}
+
+/// The last message of the thread that was complete when this event happened.
+async fn message_complete_at(call: &NativeCall, number: u64) -> Result<MessageId> {
+    let row = thread(call).await?;
+    let mut log = LogReader::new(call.state.read.as_ref(), row.key, None).until(number);
+    let mut last = None;
+    while let Some(page) = log.next().await? {
+        for event in page.events()? {
+            if let Body::Message(MessageEvent::Completed { message }) = &event.body {
+                last = Some(message.clone());
+            }
+        }
+    }
+    last.ok_or_else(|| {
+        let message = format!("the thread has no complete message at event {number}");
+        Error::new(Code::NotFound, message).hint("choose a later event")
+    })
 }
 
 async fn erase(call: NativeCall) -> Result<Reply> {

@@ -130,6 +130,7 @@ async fn create(call: NativeCall) -> Result<Reply> {
         own,
         created_at: now,
         expires_at,
+        session_of: None,
     };
     let created = TokenCreated { token: token(&row), secret };
     let rights: Vec<_> = row.rights.iter().map(Right::as_str).collect();
@@ -156,5 +157,12 @@ async fn revoke(call: NativeCall) -> Result<Reply> {
     let detail = format!("of {}", row.principal);
     call.audit(AuditEvent::TokenRevoked, id.as_str(), &detail).await;
     call.authenticator.forget(&row.hash);
+    // One that begins meanwhile ends by itself: it looks for its token once more.
+    for session in call.state.tokens.tokens(&caller.tenant).await? {
+        if session.session_of.as_ref() == Some(&id) {
+            call.state.tokens.revoke_token(&caller.tenant, &session.id).await?;
+            call.authenticator.forget(&session.hash);
+        }
+    }
     Ok(Reply::no_content())
 }

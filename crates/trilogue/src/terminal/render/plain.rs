@@ -2,7 +2,7 @@
 
 use trilogue_wire::native::{Event, PlanEntry};
 
-use super::super::beside::{self, OpenCalls, ThoughtLines, json, written};
+use super::super::beside::{self, ThoughtLines, ToolsAtWork, json, written};
 use super::super::cited::{CitedSource, CitedText};
 use super::super::{safe, style};
 use super::{PieceFold, RunPiece, inline, result_text, summary};
@@ -31,7 +31,7 @@ pub(crate) struct PlainRenderer {
     mid_line: bool,
     /// The plan as it was shown last.
     plan: Vec<PlanEntry>,
-    calls: OpenCalls,
+    calls: ToolsAtWork,
     /// The thought that grows.
     thoughts: ThoughtLines,
 }
@@ -54,7 +54,7 @@ impl PlainRenderer {
             below_another: false,
             mid_line: false,
             plan: Vec::new(),
-            calls: OpenCalls::default(),
+            calls: ToolsAtWork::default(),
             thoughts: ThoughtLines::default(),
         }
     }
@@ -125,6 +125,10 @@ impl PlainRenderer {
         match piece {
             RunPiece::Step(step) => beside::step_lines(step),
             RunPiece::ToolStarted(tool) => self.calls.started(tool),
+            RunPiece::ToolContent(content) => {
+                self.calls.produced(content.clone());
+                String::new()
+            }
             RunPiece::ToolEnded(tool) => self.calls.ended(tool),
             RunPiece::Plan(entries) => {
                 let news = beside::plan_lines(entries, &self.plan);

@@ -11,6 +11,7 @@ use super::super::cited::{CitedSource, Note};
 use super::super::rows::{Breaks, Canvas, Prefix, ScreenRow, StyledSpan, truncate, wrap};
 use super::super::safe::Stripper;
 use super::super::style::{BOLD, DIM};
+use super::super::tool_content::ToolContent;
 use super::live_message::{LiveMessage, Passage, source_rows};
 use super::phase::Phase;
 use super::tool_call_row::ToolCallRow;
@@ -168,6 +169,7 @@ impl RichRenderer {
             RunPiece::Thought { text, original } => self.thought(text, original),
             RunPiece::Step(step) => self.step(step),
             RunPiece::ToolStarted(started) => self.push(Item::Call(ToolCallRow::new(started, now))),
+            RunPiece::ToolContent(content) => self.tool_content(content),
             RunPiece::ToolEnded(ended) => self.tool_ended(ended, now),
             RunPiece::Plan(entries) => self.plan(entries),
             RunPiece::Update(update) => self.beside(&beside::custom_lines(update)),
@@ -218,12 +220,15 @@ impl RichRenderer {
         }
     }
 
+    fn tool_content(&mut self, content: ToolContent) {
+        let away = self.away.iter_mut().find(|call| call.id == content.call_id);
+        if let Some(call) = open_call(&mut self.items, &content.call_id).or(away) {
+            call.produced(content);
+        }
+    }
+
     fn tool_ended(&mut self, ended: &ToolEnded, now: Instant) {
-        let open = self.items.iter_mut().find_map(|item| match item {
-            Item::Call(call) if call.id == ended.call_id && !call.is_done() => Some(call),
-            _ => None,
-        });
-        if let Some(call) = open {
+        if let Some(call) = open_call(&mut self.items, &ended.call_id) {
             call.ended(ended, now);
         } else if let Some(place) = self.away.iter().position(|call| call.id == ended.call_id) {
             let mut call = self.away.remove(place);
@@ -448,6 +453,14 @@ impl Item {
             }
         }
     }
+}
+
+/// The call of this id that has not ended and is not written.
+fn open_call<'i>(items: &'i mut VecDeque<Item>, id: &str) -> Option<&'i mut ToolCallRow> {
+    items.iter_mut().find_map(|item| match item {
+        Item::Call(call) if call.id == id && !call.is_done() => Some(call),
+        _ => None,
+    })
 }
 
 /// Adds rows below others, and an empty row between what does not belong together. Returns what is last then.

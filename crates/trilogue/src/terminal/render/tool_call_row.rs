@@ -1,16 +1,20 @@
-//! A tool call on the screen: one row, which changes when the call ends.
+//! A tool call on the screen: one row, which changes when the call ends, and what it has produced below.
 
 use std::time::{Duration, Instant};
 
 use anstyle::Style;
 use trilogue_wire::native::{Json, ToolEnded, ToolStarted};
 
+use super::super::file_change::{DiffLine, DiffLineKind};
 use super::super::rows::{Breaks, Canvas, Prefix, ScreenRow, StyledSpan, truncate, wrap};
 use super::super::safe;
 use super::super::style::{DIM, FAILED, SUCCEEDED};
+use super::super::tool_content::{self, ToolContent, ToolItem};
 
 /// How long something takes before its seconds are worth a word.
 const NOTEWORTHY: Duration = Duration::from_secs(2);
+/// What stands before everything below a call's row.
+const INDENT: &str = "  ";
 
 #[derive(Debug)]
 pub(super) struct ToolCallRow {
@@ -18,6 +22,8 @@ pub(super) struct ToolCallRow {
     title: String,
     input: Option<String>,
     begun: Instant,
+    is_command: bool,
+    content: Vec<ToolItem>,
     end: Option<ToolCallEnd>,
 }
 
@@ -39,15 +45,24 @@ impl ToolCallRow {
             title: safe::visible(title),
             input: started.input.as_ref().map(one_line),
             begun: now,
+            is_command: false,
+            content: Vec::new(),
             end: None,
         }
     }
 
+    /// Takes what the call has produced in place of what it had produced before.
+    pub(super) fn produced(&mut self, content: ToolContent) {
+        self.is_command |= content.is_command;
+        self.content = content.items.unwrap_or_else(|| std::mem::take(&mut self.content));
+    }
+
     pub(super) fn ended(&mut self, ended: &ToolEnded, now: Instant) {
+        let output = ended.output.as_ref().filter(|output| !tool_content::is_list(output));
         self.end = Some(ToolCallEnd {
             failed: ended.status != "completed",
             status: safe::line(&ended.status),
-            output: ended.output.as_ref().map(one_line),
+            output: output.map(one_line),
             took: now.saturating_duration_since(self.begun),
         });
     }
@@ -60,7 +75,7 @@ impl ToolCallRow {
         self.end.is_some()
     }
 
-    /// One row, or with `unfolded` as many as it takes.
+    /// One row and what the call has produced, or with `unfolded` as many as it takes.
     pub(super) fn rows(&self, frame: &str, unfolded: bool, canvas: Canvas) -> Vec<ScreenRow> {
         let mut line = vec![match &self.end {
             None => StyledSpan::new(&format!("{frame} "), DIM),
@@ -80,10 +95,31 @@ impl ToolCallRow {
             line.extend(output.map(|output| StyledSpan::new(&output, DIM)));
         }
         if unfolded {
-            let prefix = Prefix { first: Vec::new(), rest: vec![StyledSpan::plain("  ")] };
-            return wrap(&line, &prefix, Breaks::Words, canvas);
+            let prefix = Prefix { first: Vec::new(), rest: vec![StyledSpan::plain(INDENT)] };
+            let mut rows = wrap(&line, &prefix, Breaks::Words, canvas);
+            rows.extend(self.produced_rows(unfolded, canvas));
+            return rows;
         }
-        vec![truncate(&line, canvas)]
+        let mut rows = vec![truncate(&line, canvas)];
+        rows.extend(self.produced_rows(unfolded, canvas));
+        rows
+    }
+
+    fn produced_rows(&self, unfolded: bool, canvas: Canvas) -> Vec<ScreenRow> {
+        let lines = self.content.iter().flat_map(|item| item.lines(self.is_command, unfolded));
+        let row = |line: DiffLine| {
+            let style = match line.kind {
+                DiffLineKind::Removed => FAILED,
+                DiffLineKind::Added => SUCCEEDED,
+                DiffLineKind::Kept | DiffLineKind::Omission => DIM,
+            };
+            let spans = [StyledSpan::plain(INDENT), StyledSpan::new(&line.text, style)];
+            match unfolded {
+                true => wrap(&spans, &Prefix::default(), Breaks::Anywhere, canvas),
+                false => vec![truncate(&spans, canvas)],
+            }
+        };
+        lines.flat_map(row).collect()
     }
 }
 

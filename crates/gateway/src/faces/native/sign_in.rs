@@ -1,0 +1,140 @@
+//! Sessions of browsers: a link that works once, and the cookie that it becomes.
+
+use std::time::Duration;
+
+use http::{StatusCode, header};
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, TokenId};
+use trilogue_mapping::native::token::right;
+use trilogue_store::rows::TokenRow;
+use trilogue_wire::native::{Caller, SignIn, SignInLink};
+
+use super::{NativeCall, NativeRoute};
+use crate::access::page_session::{LINK_LIFE, PAGE, SESSION_LIFE, set_cookie};
+use crate::access::secret::{hash_secret, new_secret};
+use crate::core::audit::{AuditActor, AuditEvent, audit};
+use crate::http::reply::Reply;
+use crate::route::{Access, json_response, no_content, of};
+
+/// What people see a session as in the list of tokens.
+const SESSION_LABEL: &str = "browser";
+
+const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(caller(call)));
+
+pub(crate) const ROUTES: &[NativeRoute] = &[
+    BASE.path("/api/v1/caller")
+        .named("get_caller", "Who the caller is, and what it may do")
+        .answers(&[json_response(200, "The caller.", of::<Caller>)]),
+    BASE.post("/api/v1/sign-in-links", |call| Box::pin(link(call)))
+        .named(
+            "create_sign_in_link",
+            "Make a link that signs a browser in to the inspector with the caller's rights, once and within ten minutes",
+        )
+        .answers(&[json_response(201, "The link.", of::<SignInLink>)])
+        .errors(&[Code::NotFound]),
+    BASE.post("/api/v1/sign-in", |call| Box::pin(sign_in(call)))
+        .access(Access::Public)
+        .named("sign_in", "Begin a browser's session with the code of a link")
+        .request(of::<SignIn>)
+        .answers(&[no_content("The cookie of the session is set.")]),
+    BASE.post("/api/v1/sign-out", |call| Box::pin(sign_out(call)))
+        .named("sign_out", "End the caller's session")
+        .answers(&[no_content("The session and its cookie are gone.")])
+        .errors(&[Code::InvalidRequest]),
+];
+
+async fn caller(call: NativeCall) -> Result<Reply> {
+    let token = call.authenticator.token(&call.caller).await?;
+    let session = token.filter(|token| token.session_of.is_some());
+    let principal = call.principal();
+    Ok(Reply::ok(&Caller {
+        tenant: principal.tenant.as_str().to_owned(),
+        principal: principal.id.as_str().to_owned(),
+        rights: principal.rights.iter().map(right).collect(),
+        own: principal.own,
+        session_expires_at: session.and_then(|it| it.expires_at).map(|at| at.to_string()),
+    }))
+}
+
+async fn link(call: NativeCall) -> Result<Reply> {
+    let Some(prefix) = &call.state.inspector else {
+        return Err(Error::new(Code::NotFound, "this server has no inspector")
+            .hint("remove `enabled = false` from [inspector] and start the server again"));
+    };
+    let base = match (&call.state.public_url, call.host()) {
+        (Some(url), _) => url.trim_end_matches('/').to_owned(),
+        (None, Some(host)) => format!("http://{host}"),
+        (None, None) => return Err(Error::new(Code::InvalidRequest, "the request names no host")),
+    };
+    let page = format!("{base}{prefix}/");
+    let link = match call.authenticator.token(&call.caller).await? {
+        None => SignInLink { url: page, expires_at: None },
+        Some(token) => {
+            let now = call.state.clock.now();
+            let expires_at = now.after(LINK_LIFE);
+            let code = new_secret()?;
+            call.state.sign_in_links.keep(&code, token.hash, now, expires_at)?;
+            // What follows '#' stays in the browser: it is in no request, and in no log.
+            let url = format!("{page}#sign-in={code}");
+            SignInLink { url, expires_at: Some(expires_at.to_string()) }
+        }
+    };
+    Ok(Reply::json(StatusCode::CREATED, &link))
+}
+
+async fn sign_in(call: NativeCall) -> Result<Reply> {
+    if !call.headers.contains_key(PAGE) {
+        let message = format!("the header '{PAGE}' is missing: only the inspector signs in");
+        return Err(Error::new(Code::InvalidRequest, message)
+            .hint("a program sends its token with every request, and needs no session"));
+    }
+    let SignIn { code } = call.json()?;
+    let now = call.state.clock.now();
+    let hash = call.state.sign_in_links.take(&code, now).ok_or_else(stale_link)?;
+    let tokens = &call.state.tokens;
+    let parent = tokens.token(&hash).await?.ok_or_else(stale_link)?;
+    let end = now.after(SESSION_LIFE);
+    let secret = new_secret()?;
+    let session = TokenRow {
+        id: TokenId::generate(),
+        label: SESSION_LABEL.to_owned(),
+        hash: hash_secret(secret.as_bytes()),
+        created_at: now,
+        expires_at: Some(parent.expires_at.map_or(end, |other| other.min(end))),
+        session_of: Some(parent.session_of.clone().unwrap_or_else(|| parent.id.clone())),
+        ..parent
+    };
+    let (id, principal) = (session.id.clone(), session.to_principal());
+    let made_by = session.session_of.clone();
+    tokens.put_token(session).await?;
+    // Whoever revokes a token ends its sessions afterwards: one of the two sees the other.
+    if tokens.token(&hash).await?.is_none() {
+        tokens.revoke_token(&principal.tenant, &id).await?;
+        return Err(stale_link());
+    }
+    let actor = AuditActor { principal: &principal, token: made_by.as_ref() };
+    audit(AuditEvent::SignedIn, Some(actor), id.as_str(), "of a browser");
+    Ok(Reply::no_content().header(header::SET_COOKIE, cookie(&call, &secret, SESSION_LIFE)?))
+}
+
+async fn sign_out(call: NativeCall) -> Result<Reply> {
+    let token = call.authenticator.token(&call.caller).await?;
+    let Some(session) = token.filter(|token| token.session_of.is_some()) else {
+        return Err(Error::new(Code::InvalidRequest, "the caller has no session")
+            .hint("revoke a token with: trilogue token revoke ID"));
+    };
+    call.state.tokens.revoke_token(&session.tenant, &session.id).await?;
+    call.audit(AuditEvent::SignedOut, session.id.as_str(), "of a browser").await;
+    call.authenticator.forget(&session.hash);
+    Ok(Reply::no_content().header(header::SET_COOKIE, cookie(&call, "", Duration::ZERO)?))
+}
+
+fn cookie(call: &NativeCall, secret: &str, life: Duration) -> Result<http::HeaderValue> {
+    let url = call.state.public_url.as_deref().unwrap_or_default();
+    set_cookie(call.host(), secret, life, url.starts_with("https:"))
+}
+
+fn stale_link() -> Error {
+    Error::new(Code::Unauthenticated, "the link is not known, was used or has expired")
+        .hint("make another one with: trilogue ui")
+}

@@ -1,0 +1,84 @@
+//! Puts the files of the page into the library, each as it is and compressed, under one name that changes with any of them.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use sha2::{Digest, Sha256};
+
+const PAGE: &str = "src/page";
+/// As many digits of the hash as tell two editions of the page apart.
+const EDITION_DIGITS: usize = 16;
+
+fn main() -> io::Result<()> {
+    println!("cargo::rerun-if-changed={PAGE}");
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join(PAGE);
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    let mut files = Vec::new();
+    collect(&root, &root, &mut files)?;
+    files.sort();
+    let mut hash = Sha256::new();
+    let mut table = String::from("pub(crate) const FILES: &[File] = &[\n");
+    for (place, name) in files.iter().enumerate() {
+        let mut bytes = fs::read(root.join(name))?;
+        if name.ends_with(".js") {
+            bytes = without_comments(&bytes);
+        }
+        hash.update(name.as_bytes());
+        hash.update(bytes.len().to_le_bytes());
+        hash.update(&bytes);
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(&bytes)?;
+        fs::write(out.join(format!("{place}.gz")), encoder.finish()?)?;
+        let plain = out.join(format!("{place}.plain"));
+        fs::write(&plain, &bytes)?;
+        let row = writeln!(
+            table,
+            "    File {{ name: {name:?}, plain: include_bytes!({plain:?}), gzip: include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{place}.gz\")) }},"
+        );
+        row.map_err(io::Error::other)?;
+    }
+    let mut edition = String::new();
+    for byte in hash.finalize() {
+        write!(edition, "{byte:02x}").map_err(io::Error::other)?;
+    }
+    edition.truncate(EDITION_DIGITS);
+    let edition = format!("];\n\npub(crate) const EDITION: &str = {edition:?};\n");
+    fs::write(out.join("files.rs"), table + &edition)
+}
+
+/// A script without the lines that are comments, and without indentation. Its lines keep their numbers, so that an error names the right one.
+fn without_comments(script: &[u8]) -> Vec<u8> {
+    let mut shorter = Vec::with_capacity(script.len());
+    for line in script.split_inclusive(|&byte| byte == b'\n') {
+        let text = line.trim_ascii();
+        let is_comment = text.starts_with(b"//")
+            || text.starts_with(b"* ")
+            || text == b"*"
+            || text == b"*/"
+            || (text.starts_with(b"/**") && (text == b"/**" || text.ends_with(b"*/")));
+        if !is_comment {
+            shorter.extend_from_slice(text);
+        }
+        shorter.push(b'\n');
+    }
+    shorter
+}
+
+/// The files below a folder, by their names from the root, with `/` between segments.
+fn collect(root: &Path, folder: &Path, files: &mut Vec<String>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(root, &path, files)?;
+            continue;
+        }
+        let name = path.strip_prefix(root).map_err(io::Error::other)?;
+        let segments: Vec<_> = name.iter().map(|it| it.to_string_lossy()).collect();
+        files.push(segments.join("/"));
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! What a reader cannot see, and what no page of ours holds.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
+
+use ammonia::{Builder, UrlRelative};
+
+/// What remains of HTML: elements of text, and links that a reader must click.
+static BUILDER: LazyLock<Builder<'static>> = LazyLock::new(|| {
+    let tags = [
+        "p",
+        "br",
+        "hr",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "em",
+        "strong",
+        "del",
+        "code",
+        "pre",
+        "blockquote",
+        "ul",
+        "ol",
+        "li",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "a",
+        "span",
+        "sup",
+        "section",
+        "input",
+    ];
+    let classes = ["unseen", "math", "footnote", "address", "lost"];
+    let attributes = HashMap::from([
+        ("a", HashSet::from(["href", "title"])),
+        ("ol", HashSet::from(["start"])),
+        ("code", HashSet::from(["data-language"])),
+    ]);
+    let mut builder = Builder::empty();
+    builder
+        .tags(HashSet::from(tags))
+        .tag_attributes(attributes)
+        .allowed_classes(HashMap::from([("span", HashSet::from(classes))]))
+        .url_schemes(HashSet::from(["http", "https", "mailto"]))
+        .url_relative(UrlRelative::Deny)
+        .tag_attribute_values(HashMap::from([(
+            "input",
+            HashMap::from([("type", HashSet::from(["checkbox"]))]),
+        )]))
+        .set_tag_attribute_values(HashMap::from([
+            ("a", HashMap::from([("target", "_blank")])),
+            ("input", HashMap::from([("disabled", "")])),
+        ]))
+        .link_rel(Some("noopener noreferrer nofollow"));
+    builder
+});
+
+/// Takes out of HTML whatever is not on the list above.
+pub(super) fn clean(html: &str) -> String {
+    BUILDER.clean(html).to_string()
+}
+
+/// Whether a character is a control character, is invisible, or turns the direction of its neighbours.
+pub(super) fn is_unseen(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// How an unseen character is shown.
+pub(super) fn name(letter: char) -> String {
+    format!("U+{:04X}", u32::from(letter))
+}
+
+/// The text with its unseen characters named, for where no element can be.
+pub(super) fn named(text: &str) -> Cow<'_, str> {
+    let stays = |letter: char| matches!(letter, '\n' | '\t') || !is_unseen(letter);
+    if text.chars().all(stays) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for letter in text.chars() {
+        if stays(letter) {
+            shown.push(letter);
+        } else {
+            shown.push('⟨');
+            shown.push_str(&name(letter));
+            shown.push('⟩');
+        }
+    }
+    Cow::Owned(shown)
+}

@@ -1,0 +1,31 @@
+//! Safe HTML of what agents and people wrote.
+
+mod clean;
+mod difference;
+mod markdown;
+
+pub use difference::difference;
+pub use markdown::markdown;
+
+/// Text as HTML that shows it letter by letter. Characters that nobody sees, or that turn the direction of others, are shown as what they are.
+#[must_use]
+pub fn text(text: &str) -> String {
+    let mut html = String::with_capacity(text.len() + text.len() / 8);
+    for letter in text.chars() {
+        match letter {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            '\'' => html.push_str("&#39;"),
+            '\n' | '\t' => html.push(letter),
+            _ if clean::is_unseen(letter) => {
+                html.push_str("<span class=\"unseen\">");
+                html.push_str(&clean::name(letter));
+                html.push_str("</span>");
+            }
+            _ => html.push(letter),
+        }
+    }
+    html
+}

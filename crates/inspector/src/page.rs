@@ -1,0 +1,87 @@
+//! The files of the page.
+
+use std::borrow::Cow;
+
+/// A file of the page.
+#[derive(Clone, Copy, Debug)]
+pub struct File {
+    /// Its name below the folder of the page, with `/` between segments.
+    pub name: &'static str,
+    pub plain: &'static [u8],
+    /// The same, compressed.
+    pub gzip: &'static [u8],
+}
+
+include!(concat!(env!("OUT_DIR"), "/files.rs"));
+
+/// The document that a browser loads first. It names its files below [`edition`], and stands for nothing that changes from server to server.
+const DOCUMENT: &str = "index.html";
+/// What stands in the document for the place of the page's files.
+const ASSETS: &str = "{assets}";
+
+/// What all files together are called: it changes whenever one of them does, so that browsers may keep them for ever.
+#[must_use]
+pub fn edition() -> &'static str {
+    EDITION
+}
+
+/// A file of this edition; the document is none of them.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static File> {
+    FILES.iter().find(|file| file.name == name && name != DOCUMENT)
+}
+
+/// The document, for a page whose files are below this path.
+#[must_use]
+pub fn document(assets: &str) -> String {
+    let file = FILES.iter().find(|file| file.name == DOCUMENT);
+    let text = file.map_or(Cow::Borrowed(""), |it| String::from_utf8_lossy(it.plain));
+    text.replace(ASSETS, assets)
+}
+
+// === impl File ===
+
+impl File {
+    /// Its media type; `None` for a file that no browser asks for.
+    #[must_use]
+    pub fn content_type(&self) -> Option<&'static str> {
+        let (_, ending) = self.name.rsplit_once('.')?;
+        Some(match ending {
+            "css" => "text/css; charset=utf-8",
+            "js" => "text/javascript; charset=utf-8",
+            "svg" => "image/svg+xml",
+            "webmanifest" => "application/manifest+json",
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_but_the_document_can_be_asked_for() {
+        for file in FILES.iter().filter(|it| it.name != DOCUMENT) {
+            assert!(file.content_type().is_some(), "{}", file.name);
+            assert_eq!(find(file.name).map(|it| it.plain), Some(file.plain));
+        }
+        assert!(find(DOCUMENT).is_none());
+        assert!(find("../lib.rs").is_none());
+    }
+
+    #[test]
+    fn the_document_names_its_files_where_they_are() {
+        let document = document("/x/assets/1");
+        assert!(document.contains("\"/x/assets/1/main.js\""), "{document}");
+        assert!(!document.contains(ASSETS));
+    }
+
+    /// The promise of the page: it is small.
+    #[test]
+    fn the_scripts_stay_below_150_kib() {
+        let scripts = FILES.iter().filter(|file| file.name.ends_with(".js"));
+        let bytes: usize = scripts.map(|file| file.plain.len()).sum();
+        assert!(bytes < 150 * 1024, "{bytes} bytes");
+    }
+}

@@ -1,0 +1,91 @@
+// @ts-check
+// Requests to the server that served the page. The session is a cookie that scripts cannot read.
+
+/**
+ * @typedef {object} ProblemBody
+ * @property {string} [code]
+ * @property {string} [detail]
+ * @property {string | null} [hint]
+ * @property {string | null} [interrupt_id]
+ * @property {boolean} [transient]
+ */
+
+export const ROOT = "/api/v1";
+/** Tells that the server answered 401: `signed-out`. */
+export const session = new EventTarget();
+
+/** What the server refused, or why it could not be reached. */
+export class Problem extends Error {
+  /**
+   * @param {number} status 0 if there was no response.
+   * @param {ProblemBody} body
+   */
+  constructor(status, body) {
+    super(body.detail ?? `the server answered ${status}`);
+    this.status = status;
+    this.code = body.code ?? "unknown";
+    this.hint = body.hint ?? undefined;
+    this.transient = body.transient ?? false;
+  }
+}
+
+/** @param {unknown} error */
+export const isAbort = (error) => error instanceof DOMException && error.name === "AbortError";
+
+/**
+ * Sends a request; throws a {@link Problem} unless it succeeds.
+ * @param {string} path below `/api/v1`, or an absolute path of this server
+ * @param {{ method?: string, body?: unknown, headers?: Record<string, string>, signal?: AbortSignal }} [options]
+ * @returns {Promise<Response>}
+ */
+export async function request(path, { method = "GET", body, headers = {}, signal } = {}) {
+  const all = { ...headers };
+  if (method !== "GET") all["trilogue-page"] = "1";
+  if (body !== undefined) all["content-type"] = "application/json";
+  let response;
+  try {
+    response = await fetch(path.startsWith("/") ? path : `${ROOT}/${path}`, {
+      method,
+      headers: all,
+      signal,
+      credentials: "same-origin",
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch (error) {
+    if (isAbort(error)) throw error;
+    throw new Problem(0, { code: "unreachable", detail: "the server cannot be reached", hint: "check that it runs: trilogue status", transient: true });
+  }
+  if (response.ok) return response;
+  const problem = new Problem(response.status, await response.json().catch(() => ({})));
+  if (response.status === 401) session.dispatchEvent(new Event("signed-out"));
+  throw problem;
+}
+
+/**
+ * @param {string} path
+ * @param {{ signal?: AbortSignal }} [options]
+ * @returns {Promise<any>}
+ */
+export async function get(path, options) {
+  return (await request(path, options)).json();
+}
+
+/**
+ * @param {string} path
+ * @param {unknown} body
+ * @param {{ headers?: Record<string, string>, method?: string }} [options]
+ * @returns {Promise<any>}
+ */
+export async function post(path, body, options) {
+  const response = await request(path, { method: "POST", body, ...options });
+  return response.status === 204 ? undefined : response.json();
+}
+
+/** An unguessable key, also on pages without a secure context. */
+export function newKey() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** @param {string} id */
+export const segment = (id) => encodeURIComponent(id);

@@ -1,0 +1,16 @@
+// @ts-check
+
+import { h } from "./dom.js";
+import { Problem } from "./api.js";
+
+/**
+ * What went wrong, its code, and what to do next.
+ * @param {unknown} error
+ */
+export function problemView(error) {
+  if (!(error instanceof Problem)) {
+    console.error(error);
+    return h("div.failure", null, h("strong", null, "The page failed"), h("p", null, error instanceof Error ? error.message : String(error)));
+  }
+  return h("div.failure", null, h("p", null, error.message), error.hint && h("p", null, error.hint), h("p.muted", null, "Code ", h("code", null, error.code)));
+}

@@ -1,0 +1,180 @@
+// @ts-check
+// A question of an agent and its answer: the same card in a conversation and in the inbox.
+
+import { h, fill, isSafeAddress } from "../base/dom.js";
+import { Problem, get, post, segment } from "../base/api.js";
+import { announce } from "../base/announce.js";
+import { changed } from "../base/feed.js";
+import { problemView } from "../base/problem_view.js";
+import { ago } from "../base/time.js";
+import { labelled, pretty, textBlock } from "./json_view.js";
+import { schemaForm } from "./schema_form.js";
+import { contentViews } from "./tool_view.js";
+
+const ELSEWHERE = new Set(["interrupt_resolved", "interrupt_mismatch"]);
+
+/** @param {any} part */
+const textOf = (part) => (part.content_encoding === "base64" ? "" : part.content ?? part.content_url ?? "");
+
+export class QuestionView {
+  /**
+   * @param {any} interrupt
+   * @param {{ where?: Node }} [options] `where`: what else to say of its place
+   */
+  constructor(interrupt, { where } = {}) {
+    this.interrupt = interrupt;
+    this.isSending = false;
+    this.isMine = false;
+    /** The timer that removes it from the inbox. @type {number | undefined} */
+    this.leaves = undefined;
+    this.answerPlace = h("div.answer");
+    this.error = h("div", { role: "alert" });
+    this.element = h("section.question", { "aria-label": "Question", "data-id": interrupt.id },
+      h("header", null, h("strong", null, title(interrupt)), where),
+      h("div.question-body", null, about(interrupt)),
+      this.answerPlace,
+      this.error,
+    );
+    this.showAnswer();
+  }
+
+  /** @param {import("../log/conversation.js").Item} item */
+  update(item) {
+    this.resolve(item.data.interrupt);
+  }
+
+  /** @param {any} interrupt */
+  resolve(interrupt) {
+    const wasOpen = !this.interrupt.resolution;
+    this.interrupt = { ...this.interrupt, ...interrupt };
+    if (wasOpen && this.interrupt.resolution) this.showAnswer();
+  }
+
+  showAnswer() {
+    const { resolution, resolved_at } = this.interrupt;
+    this.element.toggleAttribute("data-open", !resolution);
+    if (resolution) {
+      fill(this.answerPlace, h("p.resolution", null, resolutionText(this.interrupt), resolved_at && h("span.muted", null, ` · ${ago(resolved_at)}`)));
+      fill(this.error);
+      return;
+    }
+    fill(this.answerPlace, this.controls());
+  }
+
+  controls() {
+    const { kind, options, schema, payload } = this.interrupt;
+    if (options?.length) {
+      return h("div.options", { role: "group", "aria-label": "Answers" }, options.map((/** @type {any} */ option) =>
+        h("button", { type: "button", "data-effect": option.effect, on: { click: () => this.answer({ option: option.id }) } }, option.name, option.always && h("span.badge", null, "from now on")),
+      ));
+    }
+    if (kind === "message") return this.messageForm();
+    if (kind === "url") return this.addressForm(payload);
+    return this.form(schema ?? payload?.schema ?? payload?.requestedSchema ?? {});
+  }
+
+  /** @param {any} schema */
+  form(schema) {
+    const form = schemaForm(schema);
+    const send = h("button.primary", { type: "submit" }, "Send answer");
+    const submit = (/** @type {Event} */ event) => {
+      event.preventDefault();
+      const read = form.read();
+      if (read) this.answer({ value: read.value });
+    };
+    return h("form", { novalidate: true, on: { submit } }, form.element, send);
+  }
+
+  messageForm() {
+    const text = h("textarea", { rows: 3, "aria-label": "Your answer", required: true });
+    const submit = (/** @type {Event} */ event) => {
+      event.preventDefault();
+      if (text.value.trim() !== "") this.answer({ text: text.value });
+      else text.focus();
+    };
+    return h("form", { on: { submit } }, text, h("button.primary", { type: "submit" }, "Send answer"));
+  }
+
+  /** An address is opened only by a click, and shown whole before. @param {any} payload */
+  addressForm(payload) {
+    const address = String(payload?.url ?? "");
+    const isWeb = /^https?:/i.test(address) && isSafeAddress(address);
+    return h("div", null,
+      h("p.address-box", null, h("code", null, address)),
+      h("div.options", null,
+        isWeb && h("a.button", { href: address, target: "_blank", rel: "noopener noreferrer nofollow" }, "Open the address"),
+        h("button.primary", { type: "button", on: { click: () => this.answer({ value: true }) } }, "Done"),
+        h("button", { type: "button", "data-effect": "reject", on: { click: () => this.answer({ value: false }) } }, "Decline"),
+      ),
+    );
+  }
+
+  /** @param {any} body */
+  async answer(body) {
+    if (this.isSending) return;
+    this.isSending = true;
+    this.element.toggleAttribute("data-busy", true);
+    fill(this.error);
+    try {
+      const interrupt = await post(`interrupts/${segment(this.interrupt.id)}/answer`, body);
+      this.isMine = true;
+      this.resolve(interrupt);
+      announce("Answered");
+    } catch (error) {
+      await this.refuse(error);
+    }
+    this.isSending = false;
+    this.element.toggleAttribute("data-busy", false);
+    changed();
+  }
+
+  /** @param {unknown} error */
+  async refuse(error) {
+    if (error instanceof Problem && ELSEWHERE.has(error.code)) {
+      const interrupt = await get(`interrupts/${segment(this.interrupt.id)}`).catch(() => undefined);
+      if (interrupt?.resolution) {
+        this.resolve(interrupt);
+        const by = interrupt.resolution.by;
+        fill(this.error, h("p.notice", null, interrupt.resolution.kind === "answered" ? `Answered elsewhere${by ? ` by ${by}` : ""}. Your answer was not used.` : "The question is closed. Your answer was not used."));
+        return;
+      }
+    }
+    fill(this.error, problemView(error));
+  }
+}
+
+/** @param {any} interrupt */
+function title(interrupt) {
+  if (interrupt.kind === "permission") return "May the agent do this?";
+  if (interrupt.kind === "message") return "The agent asks";
+  if (interrupt.kind === "url") return "The agent wants you to open an address";
+  return interrupt.schema?.title ?? String(interrupt.kind).replaceAll("_", " ");
+}
+
+/** What a question is about: its words, or else its data; and the tool call. @param {any} interrupt */
+function about(interrupt) {
+  const { prompt = [], payload } = interrupt;
+  const words = prompt.map(textOf).filter(Boolean).join("\n\n");
+  const call = payload?.toolCall ?? payload?.tool_call;
+  const parts = [words && h("p.plain", null, words)];
+  if (call) {
+    parts.push(h("p.muted", null, [call.kind, call.name].filter(Boolean).join(" · ") || "tool call"));
+    const command = call.kind === "execute" && call.rawInput?.command;
+    if (typeof command === "string") parts.push(textBlock(`$ ${[command].concat(call.rawInput.args ?? []).join(" ")}`, "Command", "terminal"));
+    const views = contentViews([].concat(call.content ?? []).map((/** @type {any} */ block) => ({ form: "block", block })), call.kind === "execute");
+    parts.push(...views);
+    const input = labelled("Input", call.rawInput);
+    if (input) parts.push(h("details", null, h("summary", null, "What the tool is given"), input));
+  } else if (!words && payload !== null && payload !== undefined) parts.push(textBlock(pretty(payload), "Question"));
+  return parts;
+}
+
+/** @param {any} interrupt */
+function resolutionText(interrupt) {
+  const { kind, by, answer, reason, option } = interrupt.resolution;
+  const name = (/** @type {string} */ id) => interrupt.options?.find((/** @type {any} */ it) => it.id === id)?.name ?? id;
+  if (kind === "timed_out") return `Nobody answered in time${option ? `: ${name(option)}` : ""}`;
+  if (kind !== "answered") return `${kind === "cancelled" ? "Cancelled" : "Withdrawn"}${reason ? `: ${String(reason).replaceAll("_", " ")}` : ""}`;
+  const text = answer?.option != null ? name(answer.option) : answer?.message ? answer.message.map(textOf).join(" ") : JSON.stringify(answer?.value);
+  return [h("strong", null, text ?? "Answered"), by ? ` — ${by}` : ""];
+}

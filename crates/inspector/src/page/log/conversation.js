@@ -1,0 +1,287 @@
+// @ts-check
+// The conversation as of an event: the one reducer behind the chat and behind time travel.
+//
+// Items are copied on the first change after a snapshot, so a snapshot costs one list and not one conversation.
+
+/** @typedef {any} Event One event of `/api/v1/threads/{id}/events`. */
+/** @typedef {{ kind: "text", text: string } | { kind: "part", part: any }} Segment */
+/** @typedef {{ start: number, end: number, url?: string, title?: string, description?: string }} Cited */
+/**
+ * @typedef {object} Item
+ * @property {string} key
+ * @property {"message" | "thought" | "step" | "tool" | "plan" | "question" | "end" | "note" | "output"} kind
+ * @property {number} rev The number of the last event that changed it.
+ * @property {number} first The number of its first event.
+ * @property {number} generation
+ * @property {string} [runId]
+ * @property {string} at
+ * @property {string} [until]
+ * @property {any} data
+ */
+/** @typedef {{ agent: string, status: string, createdAt: string, endedAt?: string, outcome?: any }} RunView */
+/** @typedef {{ items: Item[], runs: Map<string, RunView>, roles: Map<string, string>, upTo: number }} Snapshot */
+
+/** Whether annotations address the reader; unknown audiences hide nothing. @param {any} annotations */
+function isForUser(annotations) {
+  const audience = annotations?.audience;
+  return !Array.isArray(audience) || audience.includes("user") || !audience.includes("assistant");
+}
+
+const OPEN = new Set(["queued", "running", "interrupted", "cancelling"]);
+
+export class Conversation {
+  constructor() {
+    /** @type {Item[]} */
+    this.items = [];
+    /** @type {Map<string, number>} */
+    this.places = new Map();
+    /** @type {Map<string, RunView>} */
+    this.runs = new Map();
+    /** Roles of messages that have begun and have no content yet. @type {Map<string, string>} */
+    this.roles = new Map();
+    this.upTo = 0;
+    this.generation = 0;
+  }
+
+  /** @returns {Snapshot} */
+  snapshot() {
+    this.generation++;
+    const runs = new Map([...this.runs].map(([id, run]) => [id, { ...run }]));
+    return { items: this.items.slice(), runs, roles: new Map(this.roles), upTo: this.upTo };
+  }
+
+  /** @param {Snapshot} snapshot */
+  static from(snapshot) {
+    const it = new Conversation();
+    it.items = snapshot.items.slice();
+    it.items.forEach((item, place) => it.places.set(item.key, place));
+    it.runs = new Map([...snapshot.runs].map(([id, run]) => [id, { ...run }]));
+    it.roles = new Map(snapshot.roles);
+    it.upTo = snapshot.upTo;
+    // Nothing of the snapshot belongs to this one.
+    it.generation = Number.MAX_SAFE_INTEGER;
+    return it;
+  }
+
+  /** The run that is at work or waits, the newest first. */
+  openRun() {
+    for (const [id, run] of [...this.runs].reverse()) if (OPEN.has(run.status)) return { id, ...run };
+    return undefined;
+  }
+
+  lastRun() {
+    return [...this.runs.values()].at(-1);
+  }
+
+  /** @param {string} key */
+  find(key) {
+    const place = this.places.get(key);
+    return place === undefined ? undefined : this.items[place];
+  }
+
+  /**
+   * The item with this key, to be changed by this event; made if there is none.
+   * @param {string} key
+   * @param {Item["kind"]} kind
+   * @param {Event} event
+   * @param {() => any} data
+   * @returns {Item}
+   */
+  change(key, kind, event, data) {
+    const place = this.places.get(key);
+    if (place === undefined) {
+      const item = { key, kind, rev: event.number, first: event.number, generation: this.generation, runId: event.run_id ?? undefined, at: event.at, data: data() };
+      this.places.set(key, this.items.length);
+      this.items.push(item);
+      return item;
+    }
+    let item = this.items[place];
+    if (item.generation !== this.generation) {
+      item = { ...item, generation: this.generation, data: { ...item.data } };
+      this.items[place] = item;
+    }
+    item.rev = event.number;
+    return item;
+  }
+
+  /** @param {Event} event */
+  apply(event) {
+    this.upTo = event.number;
+    const [family] = String(event.type).split(".");
+    if (family === "run") this.applyRun(event);
+    else if (family === "message") this.applyMessage(event);
+    else if (family === "tool") this.applyTool(event);
+    else if (family === "interrupt") this.applyInterrupt(event);
+    else if (family === "state") this.applyState(event);
+    else if (family === "thread") this.applyThread(event);
+  }
+
+  /** @param {Event} event */
+  applyRun(event) {
+    const run = this.runs.get(event.run_id);
+    if (event.type === "run.created") {
+      this.runs.set(event.run_id, { agent: event.agent, status: "queued", createdAt: event.at });
+      if (event.input !== undefined && event.input !== null) {
+        this.change(`i:${event.run_id}`, "output", event, () => ({ value: event.input, isInput: true }));
+      }
+    } else if (event.type === "run.result") {
+      this.change(`o:${event.run_id}`, "output", event, () => ({})).data = { value: event.value };
+    } else if (run) {
+      if (event.type === "run.started" || event.type === "run.resumed") run.status = "running";
+      if (event.type === "run.cancelling") run.status = "cancelling";
+      if (event.type === "run.ended") {
+        run.status = event.outcome?.status ?? "completed";
+        run.endedAt = event.at;
+        run.outcome = event.outcome;
+        this.endOpenItems(event);
+        if (run.status !== "completed") this.change(`e:${event.run_id}`, "end", event, () => ({ outcome: event.outcome }));
+      }
+    }
+  }
+
+  /** What its run left open has ended with it. @param {Event} event */
+  endOpenItems(event) {
+    for (let place = this.items.length - 1; place >= 0; place--) {
+      const item = this.items[place];
+      if (item.runId !== event.run_id) break;
+      if (item.kind === "tool" && !item.data.status) {
+        const ended = this.change(item.key, "tool", event, () => ({}));
+        ended.data.status = "unfinished";
+        ended.until = event.at;
+      } else if ((item.kind === "message" && !item.data.done) || (item.kind === "thought" && !item.until)) {
+        const ended = this.change(item.key, item.kind, event, () => ({}));
+        ended.data.done = true;
+        ended.until = event.at;
+      }
+    }
+  }
+
+  /** @param {Event} event */
+  message(event) {
+    const key = `m:${event.message_id}`;
+    const make = () => ({ role: this.roles.get(event.message_id) ?? "agent", segments: /** @type {Segment[]} */ ([]), citations: [], done: false });
+    const known = this.find(key);
+    const item = this.change(key, "message", event, make);
+    if (known && known !== item) {
+      item.data.segments = known.data.segments.slice();
+      item.data.citations = known.data.citations.slice();
+    }
+    return item;
+  }
+
+  /** @param {Event} event @param {string} text */
+  addText(event, text) {
+    const { segments } = this.message(event).data;
+    const last = segments.at(-1);
+    if (last?.kind === "text") segments[segments.length - 1] = { kind: "text", text: last.text + text };
+    else segments.push({ kind: "text", text });
+  }
+
+  /** @param {Event} event */
+  applyMessage(event) {
+    if (event.type === "message.started") {
+      this.roles.set(event.message_id, event.role);
+    } else if (event.type === "message.delta") {
+      this.addText(event, event.text);
+    } else if (event.type === "message.part") {
+      this.applyPart(event, event.part);
+    } else if (event.type === "message.completed") {
+      if (this.find(`m:${event.message_id}`)) {
+        const item = this.message(event);
+        item.data.done = true;
+        item.until = event.at;
+      }
+      this.roles.delete(event.message_id);
+    } else if (event.type === "message.thought") {
+      this.applyThought(event);
+    }
+  }
+
+  /** Thoughts that follow each other are one. @param {Event} event */
+  applyThought(event) {
+    if (!isForUser(event.original?.value?.update?.content?.annotations)) return;
+    const last = this.items.at(-1);
+    const goesOn = last?.kind === "thought" && last.runId === event.run_id && !last.until;
+    const item = this.change(goesOn ? last.key : `h:${event.number}`, "thought", event, () => ({ text: "" }));
+    item.data.text += event.text;
+    item.data.last = event.at;
+  }
+
+  /** @param {Event} event @param {any} part */
+  applyPart(event, part) {
+    if (!isForUser(part.extra?.x_trilogue?.block?.annotations)) {
+      this.change(`s:${event.number}`, "step", event, () => ({ tool_name: "For the agent only", message: String(part.content ?? part.content_url ?? part.content_type) }));
+      return;
+    }
+    const meta = part.metadata;
+    const hasContent = part.content != null || part.content_url != null || part.blob != null;
+    if (meta?.kind === "trajectory") {
+      this.change(`s:${event.number}`, "step", event, () => meta);
+    } else if (meta?.kind === "citation") {
+      const item = this.message(event);
+      item.data.citations.push({ start: meta.start_index ?? -1, end: meta.end_index ?? -1, url: meta.url, title: meta.title, description: meta.description });
+    }
+    if (!hasContent) return;
+    const isText = !part.name && part.content != null && (part.content_encoding ?? "plain") === "plain" && /^text\/(plain|markdown)\b/.test(part.content_type);
+    if (isText) this.addText(event, part.content);
+    else this.message(event).data.segments.push({ kind: "part", part });
+  }
+
+  /** @param {Event} event */
+  applyTool(event) {
+    const key = `t:${event.run_id}:${event.call_id}`;
+    // What a coding agent shows of a call, differences among it, is only in its own form.
+    const update = event.original?.value?.update;
+    const item = this.change(key, "tool", event, () => ({ tool: event.tool ?? "", title: event.title ?? event.call_id, content: [] }));
+    const data = item.data;
+    if (event.type === "tool.started") Object.assign(data, { tool: event.tool, title: event.title, input: event.input });
+    if (update?.title) data.title = update.title;
+    if (update?.kind) data.action = update.kind;
+    if (Array.isArray(update?.content)) data.content = update.content.map((/** @type {any} */ it) => ({ form: "block", block: it }));
+    else if (event.content) data.content = event.content.map((/** @type {any} */ part) => ({ form: "part", part }));
+    if (event.type === "tool.ended") {
+      data.status = event.status;
+      if (event.output !== undefined) data.output = event.output;
+      item.until = event.at;
+    }
+  }
+
+  /** @param {Event} event */
+  applyInterrupt(event) {
+    const run = this.runs.get(event.run_id);
+    if (event.type === "interrupt.raised") {
+      const interrupt = { ...event.interrupt, run_id: event.run_id, raised_at: event.at, agent: run?.agent };
+      this.change(`q:${event.interrupt.id}`, "question", event, () => ({ interrupt }));
+      if (run) run.status = "interrupted";
+    } else if (event.type === "interrupt.resolved") {
+      const key = `q:${event.interrupt_id}`;
+      const known = this.find(key);
+      if (!known) return;
+      const interrupt = { ...known.data.interrupt, resolution: event.resolution, resolved_at: event.at };
+      this.change(key, "question", event, () => ({})).data.interrupt = interrupt;
+    } else if (event.type === "interrupt.rule_applied") {
+      this.change(`n:${event.number}`, "note", event, () => ({ text: `The rule ‘${event.rule}’ ${event.allowed ? "allowed" : "rejected"} this.` }));
+    }
+  }
+
+  /** @param {Event} event */
+  applyState(event) {
+    if (event.type === "state.plan") {
+      this.change(`p:${event.run_id ?? "thread"}`, "plan", event, () => ({})).data = { entries: event.entries };
+    } else if (event.type === "state.output") {
+      this.change(`o:${event.run_id}`, "output", event, () => ({})).data = { value: event.output };
+    }
+  }
+
+  /** @param {Event} event */
+  applyThread(event) {
+    if (event.type === "thread.created" && event.copied_from) {
+      this.change("copied", "note", event, () => ({ text: "Copied from another thread", thread: event.copied_from }));
+    } else if (event.type === "thread.run_removed") {
+      this.runs.delete(event.removed_run_id);
+      this.items = this.items.filter((item) => item.runId !== event.removed_run_id);
+      this.places = new Map(this.items.map((item, place) => [item.key, place]));
+      this.change(`n:${event.number}`, "note", event, () => ({ text: `A run was removed: ${String(event.reason).replaceAll("_", " ")}.` }));
+    }
+  }
+}

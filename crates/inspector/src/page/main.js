@@ -1,0 +1,99 @@
+// @ts-check
+// The page begins here: signing in, the frame around every section, and the keys.
+
+import { h, fill } from "./base/dom.js";
+import { Problem, get, post, session } from "./base/api.js";
+import { announce } from "./base/announce.js";
+import { keepFresh, startFeed } from "./base/feed.js";
+import { icon } from "./base/icons.js";
+import { addShortcut, moveFocus, showKeys, startKeys } from "./base/keys.js";
+import { go, startRouter } from "./base/router.js";
+import { signIn, signInCard, takeCode } from "./base/sign_in.js";
+import { openThreads } from "./chat/threads_section.js";
+import { hurryAll } from "./log/thread_log.js";
+import { openAgents } from "./panes/agents.js";
+import { openInbox } from "./panes/inbox.js";
+import { openStatus } from "./panes/status.js";
+import { pendingQuestions } from "./panes/threads_list.js";
+
+const SECTIONS = [
+  { name: "threads", label: "Chat", icon: "chat", key: "t" },
+  { name: "inbox", label: "Inbox", icon: "inbox", key: "i" },
+  { name: "agents", label: "Agents", icon: "agents", key: "a" },
+  { name: "status", label: "Status", icon: "status", key: "s" },
+];
+
+const count = h("span.count", { hidden: true });
+
+async function start() {
+  const code = takeCode();
+  try {
+    if (code !== undefined) await signIn(code);
+    await get("agents");
+  } catch (error) {
+    if (code !== undefined || (error instanceof Problem && error.status === 401)) {
+      document.body.append(signInCard(code === undefined ? undefined : error));
+      return;
+    }
+    // Anything else is shown by the section that meets it.
+  }
+  session.addEventListener("signed-out", () => location.reload(), { once: true });
+  build();
+}
+
+/** @type {Map<string, HTMLElement>} */
+const links = new Map();
+
+function build() {
+  const main = h("main", { id: "main", tabindex: -1 });
+  const items = SECTIONS.map((section) => {
+    const link = h("a", { href: `#/${section.name}`, title: `${section.label} (g ${section.key})` }, icon(section.icon), h("span", null, section.label), section.name === "inbox" && count);
+    links.set(section.name, link);
+    return h("li", null, link);
+  });
+  const signOut = h("button.quiet", { type: "button", hidden: true, on: { click: () => post("sign-out", undefined).finally(() => location.reload()) } }, "Sign out");
+  const keys = h("button.quiet", { type: "button", title: "Keys (?)", on: { click: showKeys } }, "Keys");
+  const who = h("p.who.muted");
+  document.body.append(
+    h("a.skip", { href: "#main", on: { click: (/** @type {Event} */ event) => (event.preventDefault(), main.focus()) } }, "Skip to the content"),
+    h("div.frame", null, h("nav.sidebar", { "aria-label": "Sections" }, h("p.brand", null, "Trilogue"), h("ul", null, items), h("div.sidebar-end", null, who, signOut, keys)), main),
+  );
+  startFeed();
+  bindKeys();
+  startRouter(main, { threads: openThreads, inbox: openInbox, agents: openAgents, status: openStatus }, "#/threads", (name) => {
+    for (const [section, link] of links) link.toggleAttribute("aria-current", section === name), section === name && link.setAttribute("aria-current", "page");
+    document.title = `${SECTIONS.find((it) => it.name === name)?.label ?? ""} · Trilogue`;
+  });
+  keepFresh(new AbortController().signal, countQuestions, (change) => change.kind === "interrupt");
+  addEventListener("online", hurryAll);
+  get("caller").then((caller) => {
+    fill(who, caller.principal);
+    signOut.hidden = !caller.session_expires_at;
+  }, () => undefined);
+}
+
+async function countQuestions() {
+  const waiting = (await pendingQuestions()).length;
+  const before = Number(count.textContent);
+  count.hidden = waiting === 0;
+  count.textContent = String(waiting);
+  if (waiting > before) announce(`${waiting} waiting in the inbox`);
+}
+
+function bindKeys() {
+  for (const { name, label, key } of SECTIONS) addShortcut({ keys: `g ${key}`, label: `Go to ${label}`, run: () => go(`#/${name}`) });
+  addShortcut({ keys: "j", label: "Next item", run: () => moveFocus(".row, [data-row]", 1) });
+  addShortcut({ keys: "k", label: "Previous item", run: () => moveFocus(".row, [data-row]", -1) });
+  addShortcut({ keys: "/", label: "Search", run: () => focusOn("[data-search]") });
+  addShortcut({ keys: "n", label: "New thread", run: () => (go("#/new"), setTimeout(() => focusOn(".composer textarea"), 50)) });
+  addShortcut({ keys: "c", label: "Write a message", run: () => focusOn(".composer textarea") });
+  startKeys();
+}
+
+/** @param {string} selector */
+function focusOn(selector) {
+  const element = /** @type {HTMLElement | null} */ (document.querySelector(selector));
+  element?.focus();
+}
+
+start();

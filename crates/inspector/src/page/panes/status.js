@@ -1,0 +1,110 @@
+// @ts-check
+// What the server is and does: its numbers, its processes, its open runs, its latencies, its last errors.
+
+import { h, fill, svg } from "../base/dom.js";
+import { Problem, get, request } from "../base/api.js";
+import { keepFresh } from "../base/feed.js";
+import { problemView } from "../base/problem_view.js";
+import { placeOf } from "../base/router.js";
+import { ago, duration, milliseconds, plural, size } from "../base/time.js";
+import { histogramsOf, quantile, samplesOf } from "./metrics.js";
+
+const REFRESH_MS = 2_000;
+const MAX_ROWS = 20;
+const MAX_HISTOGRAMS = 24;
+
+/** @type {import("../base/router.js").OpenSection} */
+export function openStatus(root, signal) {
+  const numbers = h("div.tiles");
+  const tables = h("div");
+  const latencies = h("div.histograms");
+  const error = h("div", { role: "alert" });
+  root.append(h("div.page", null, h("h1", { tabindex: -1 }, "Status"), error, numbers, tables, h("section", null, h("h2", null, "Latencies"), latencies)));
+  const refresh = async () => {
+    try {
+      const [status, runs, failed, metrics] = await Promise.all([
+        get("status").catch(refused), openRuns(), get("runs?status=failed&limit=10"),
+        request("metrics").then((response) => response.text()).catch(refused),
+      ]);
+      if (signal.aborted) return;
+      fill(error);
+      fill(numbers, status ? tiles(status) : h("p.muted", null, "The server’s own numbers need the right ‘server’."));
+      fill(tables, status && [warnings(status), processTable(status), clientTable(status)], runTable("Open runs", runs), runTable("Last errors", failed.items));
+      const samples = samplesOf(metrics ?? "");
+      const histograms = histogramsOf(samples).sort((one, other) => other.count - one.count).slice(0, MAX_HISTOGRAMS);
+      fill(latencies, histograms.length > 0 ? histograms.map(histogramView) : h("p.muted", null, metrics === undefined ? "Metrics are not for this caller, or only at /metrics." : "Nothing was measured yet."));
+    } catch (problem) {
+      fill(error, problemView(problem));
+    }
+  };
+  keepFresh(signal, refresh);
+  const timer = setInterval(() => document.hidden || refresh(), REFRESH_MS);
+  signal.addEventListener("abort", () => clearInterval(timer));
+  return { show() {} };
+}
+
+/** What the caller may not see is left out. @param {unknown} error @returns {undefined} */
+function refused(error) {
+  if (error instanceof Problem && (error.status === 403 || error.status === 404)) return undefined;
+  throw error;
+}
+
+async function openRuns() {
+  const lists = await Promise.all(["running", "interrupted", "queued", "cancelling"].map((status) => get(`runs?status=${status}&limit=${MAX_ROWS}`)));
+  return lists.flatMap((list) => list.items);
+}
+
+/** @param {any} status */
+function tiles(status) {
+  const { runtime, store, agents } = status;
+  const facts = [
+    ["Running", runtime.running], ["Threads", store.threads], ["Runs", store.runs], ["Agent processes", agents.processes],
+    ["Streams", status.streams], ["Connections", status.connections], ["Store", size(store.bytes)], ["Up", duration(Date.now() - milliseconds(status.started_at))],
+  ];
+  return [
+    facts.map(([name, value]) => h("div.tile", null, h("span.tile-value", null, typeof value === "number" ? value.toLocaleString("en") : value), h("span.muted", null, name))),
+    h("p.muted.whole", null, `Version ${status.version} · process ${status.pid} · durability ${status.durability} · `, h("code", null, store.url)),
+  ];
+}
+
+/** @param {any} status */
+function warnings(status) {
+  const lines = [status.store_problem, status.store.quarantined > 0 && `${plural(status.store.quarantined, "thread")} with damaged data`, ...status.dangerously.map((/** @type {string} */ name) => `Protection switched off: ${name}`), status.runtime.draining && "The server is shutting down"].filter(Boolean);
+  return lines.length > 0 && h("ul.warnings", { "aria-label": "Warnings" }, lines.map((line) => h("li", null, line)));
+}
+
+/**
+ * @param {string} title
+ * @param {string[]} columns
+ * @param {any[][]} rows
+ */
+function table(title, columns, rows) {
+  if (rows.length === 0) return null;
+  return h("section", null, h("h2", null, title), h("div.scroll", { tabindex: 0, role: "region", "aria-label": title }, h("table.data", null, h("thead", null, h("tr", null, columns.map((name) => h("th", { scope: "col" }, name)))), h("tbody", null, rows.map((row) => h("tr", null, row.map((cell) => h("td", null, cell))))))));
+}
+
+/** @param {any} status */
+const processTable = (status) => table("Processes", ["Agent", "Process", "Memory", "State"], (status.agents.list ?? []).slice(0, MAX_ROWS).map((/** @type {any} */ it) => [it.agent, it.pid, it.memory_bytes ? size(it.memory_bytes) : "", it.idle ? "idle" : "in use"]));
+
+/** @param {any} status */
+const clientTable = (status) => table("Connected programs", ["Program", "Agent", "Folder", "Since"], (status.clients ?? []).slice(0, MAX_ROWS).map((/** @type {any} */ it) => [[it.name, it.version].filter(Boolean).join(" ") || it.pid, it.agent, it.cwd ?? "", ago(it.since)]));
+
+/** @param {string} title @param {any[]} runs */
+const runTable = (title, runs) => table(title, ["Agent", "State", "Begun", "Details"], runs.slice(0, MAX_ROWS).map((run) => [h("a", { href: placeOf(["threads", run.thread_id]) }, run.agent), [h("span.dot", { "data-status": run.status }), ` ${run.status}`], ago(run.created_at), run.outcome?.error ? [h("code", null, run.outcome.error.code), ` ${run.outcome.error.message.slice(0, 200)}`] : duration(Date.now() - milliseconds(run.created_at))]));
+
+const WIDTH = 240;
+const HEIGHT = 48;
+
+/** @param {import("./metrics.js").Histogram} histogram */
+function histogramView(histogram) {
+  const counts = histogram.buckets.map(({ count }, place) => count - (histogram.buckets[place - 1]?.count ?? 0));
+  const highest = Math.max(1, ...counts);
+  const width = WIDTH / counts.length;
+  const isTime = /seconds/.test(histogram.name);
+  const say = (/** @type {number} */ value) => (!Number.isFinite(value) ? "more" : isTime ? duration(value * 1000) : value.toLocaleString("en"));
+  const bars = counts.map((count, place) => svg("rect", { x: place * width + 0.5, y: HEIGHT - (count / highest) * HEIGHT, width: Math.max(1, width - 1), height: (count / highest) * HEIGHT }, svg("title", {}, `up to ${say(histogram.buckets[place].most)}: ${count}`)));
+  const median = say(quantile(histogram, 0.5));
+  const slow = say(quantile(histogram, 0.99));
+  const label = `${histogram.name} ${histogram.labels}: half within ${median}, 99 of 100 within ${slow}`;
+  return h("figure.histogram", null, svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label, preserveAspectRatio: "none" }, bars), h("figcaption", null, h("strong", null, histogram.name.replace(/^trilogue_|_seconds$/g, "").replaceAll("_", " ")), " ", h("span.muted", null, `${histogram.labels} · ${plural(histogram.count, "time")} · half within ${median}, 99 % within ${slow}`)));
+}

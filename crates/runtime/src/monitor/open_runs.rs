@@ -1,0 +1,137 @@
+//! The runs that have not ended, as the store has them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use trilogue_domain::{AgentName, RunKey, RunStatus, ThreadKey, Timestamp, lock};
+use trilogue_store::rows::{InterruptRow, RunRow};
+
+#[derive(Debug, Default)]
+pub(super) struct OpenRuns(Mutex<HashMap<ThreadKey, BTreeMap<RunKey, OpenRun>>>);
+
+#[derive(Clone, Debug)]
+pub(super) struct OpenRun {
+    agent: AgentName,
+    status: RunStatus,
+    /// Since when it may begin.
+    due: Timestamp,
+    questions: usize,
+}
+
+/// How many runs have not ended.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OpenRunCounts {
+    pub by_agent: BTreeMap<AgentName, AgentRunCounts>,
+    /// How long the run has waited that has waited for its turn longest.
+    pub oldest_queued: Option<Duration>,
+}
+
+/// How many runs of an agent have not ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AgentRunCounts {
+    /// Those whose time has not come.
+    pub scheduled: u64,
+    /// Those that wait for their turn.
+    pub queued: u64,
+    /// Those whose agent works, also while it is asked to stop.
+    pub running: u64,
+    /// Those that wait for an answer.
+    pub waiting: u64,
+    /// The questions without an answer.
+    pub questions: u64,
+}
+
+// === impl OpenRuns ===
+
+impl OpenRuns {
+    /// Replaces what is known of a thread.
+    pub(super) fn replace_thread<'a>(
+        &self,
+        thread: ThreadKey,
+        runs: impl Iterator<Item = (&'a RunRow, usize)>,
+    ) {
+        let runs =
+            runs.map(|(row, questions)| (row.key, OpenRun { questions, ..OpenRun::of(row) }));
+        let runs: BTreeMap<_, _> = runs.collect();
+        let mut open = lock(&self.0);
+        if runs.is_empty() {
+            open.remove(&thread);
+        } else {
+            open.insert(thread, runs);
+        }
+    }
+
+    pub(super) fn change(
+        &self,
+        thread: ThreadKey,
+        changed: Vec<(RunKey, OpenRun)>,
+        removed: &[RunKey],
+        erases: bool,
+        questions: &[InterruptRow],
+    ) {
+        if changed.is_empty() && removed.is_empty() && questions.is_empty() && !erases {
+            return;
+        }
+        let mut threads = lock(&self.0);
+        if erases {
+            threads.remove(&thread);
+            return;
+        }
+        if changed.is_empty() && !threads.contains_key(&thread) {
+            // A run that began and ended in one append was never open.
+            return;
+        }
+        let open = threads.entry(thread).or_default();
+        for (key, run) in changed {
+            let questions = open.get(&key).map_or(0, |known| known.questions);
+            open.insert(key, OpenRun { questions, ..run });
+        }
+        for question in questions {
+            if let Some(run) = open.get_mut(&question.run) {
+                run.questions = match question.resolution {
+                    None => run.questions + 1,
+                    Some(_) => run.questions.saturating_sub(1),
+                };
+            }
+        }
+        for run in removed {
+            open.remove(run);
+        }
+        if open.is_empty() {
+            threads.remove(&thread);
+        }
+    }
+
+    pub(super) fn counts<'a>(
+        &self,
+        agents: impl Iterator<Item = &'a AgentName>,
+        now: Timestamp,
+    ) -> OpenRunCounts {
+        let by_agent = agents.map(|agent| (agent.clone(), AgentRunCounts::default())).collect();
+        let mut counts = OpenRunCounts { by_agent, oldest_queued: None };
+        for run in lock(&self.0).values().flat_map(BTreeMap::values) {
+            let of_agent = counts.by_agent.entry(run.agent.clone()).or_default();
+            of_agent.questions += run.questions as u64;
+            match run.status {
+                RunStatus::Queued if run.due > now => of_agent.scheduled += 1,
+                RunStatus::Queued => {
+                    of_agent.queued += 1;
+                    let waited = Some(run.due.until(now));
+                    counts.oldest_queued = counts.oldest_queued.max(waited);
+                }
+                RunStatus::Interrupted => of_agent.waiting += 1,
+                _ => of_agent.running += 1,
+            }
+        }
+        counts
+    }
+}
+
+// === impl OpenRun ===
+
+impl OpenRun {
+    pub(super) fn of(row: &RunRow) -> Self {
+        Self { agent: row.agent.clone(), status: row.status, due: row.due(), questions: 0 }
+    }
+}

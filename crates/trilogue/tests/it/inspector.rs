@@ -1,0 +1,105 @@
+//! The inspector's page in a real browser, on a server with the binary's own page. What the browser does is in `foreign/inspector`.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::process::Signal;
+use trilogue_testkit::inspector_packages;
+
+use crate::harness::{Home, Server, lasting_address};
+
+fn scripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../foreign/inspector")
+}
+
+/// A server with an agent that does what its prompts say.
+fn serve(home: &Home) -> Server {
+    let address = lasting_address();
+    let agent = scripts().join("agent.mjs");
+    let mut config = format!(
+        "[server]\nlisten = \"{address}\"\n[store]\nurl = \"sqlite:inspector.db\"\n\
+         [agents.coder]\nkind = \"agent-client\"\ncommand = [\"node\", {agent:?}]\n"
+    );
+    for name in ["echo", "greeter", "mailcomposer", "researcher"] {
+        config.push_str(&format!("[agents.{name}]\nkind = \"builtin\"\n"));
+    }
+    home.write("trilogue.toml", &config);
+    home.start(&["serve", "--config", "trilogue.toml"])
+}
+
+fn script(home: &Home, server: &Server, name: &str) -> Command {
+    let token = fs::read_to_string(server.token_file()).unwrap();
+    let mut command = home.program("node");
+    command
+        .arg(scripts().join(format!("{name}.mjs")))
+        .arg("--modules")
+        .arg(inspector_packages().unwrap())
+        .args(["--url", &server.url(), "--token", token.trim()]);
+    command
+}
+
+/// Runs every check of a script.
+fn passes(name: &str) {
+    let home = Home::new();
+    let server = serve(&home);
+    let ended = script(&home, &server, name).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout);
+    let complained = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && said.contains("0 failed"), "{said}{complained}");
+}
+
+#[test]
+fn a_conversation_shows_everything_that_agents_send() {
+    passes("chat");
+}
+
+#[test]
+fn questions_are_answered_once_wherever_it_is() {
+    passes("inbox");
+}
+
+#[test]
+fn every_event_is_found_and_shown_in_every_form() {
+    passes("timeline");
+}
+
+#[test]
+fn nothing_hostile_does_anything() {
+    passes("security");
+}
+
+#[test]
+fn the_page_is_for_everybody() {
+    passes("access");
+}
+
+#[test]
+fn the_page_goes_on_when_the_server_comes_back() {
+    let home = Home::new();
+    let server = serve(&home);
+    let mut command = script(&home, &server, "restart");
+    let mut browser = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut orders = browser.stdin.take().unwrap();
+    let lines = BufReader::new(browser.stdout.take().unwrap()).lines();
+    let (mut server, mut said) = (Some(server), Vec::new());
+    for line in lines.map_while(Result::ok) {
+        if line == "kill" {
+            server.take().unwrap().stop(Signal::KILL);
+            server = Some(home.start(&["serve", "--config", "trilogue.toml"]));
+            writeln!(orders, "started").unwrap();
+        }
+        said.push(line);
+    }
+    assert!(browser.wait().unwrap().success(), "{}", said.join("\n"));
+}
+
+/// The scripts of the page, as its types in comments say.
+#[test]
+fn the_types_of_the_page_fit() {
+    let compiler = inspector_packages().unwrap().join("node_modules/typescript/bin/tsc");
+    let mut check = Command::new("node");
+    let ended = check.arg(compiler).arg("--project").arg(scripts()).output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+}

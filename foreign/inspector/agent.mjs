@@ -1,0 +1,146 @@
+// An agent of the Agent Client Protocol on stdio, for the tests of the inspector: it does what the prompt says.
+//
+//     say:TEXT      says it              many:N     N thoughts
+//     slow:N        N words, 30 ms apart code       a plan, tools, a difference, a permission
+//     aside         says something that is not for the user
+//     hostile       puts every text of hostile.mjs into every field that an agent has
+
+import { createInterface } from "node:readline";
+import { HOSTILE } from "./hostile.mjs";
+
+const MODES = {
+  currentModeId: "ask",
+  availableModes: [
+    { id: "ask", name: "Ask", description: "Asks before it changes anything" },
+    { id: "act", name: "Act", description: "Changes files without a question" },
+  ],
+};
+const ASKS = new Map();
+const CANCELLED = new Set();
+let sessions = 0;
+let requests = 0;
+
+const send = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+
+function ask(method, params) {
+  const id = `ask-${++requests}`;
+  send({ id, method, params });
+  return new Promise((done) => ASKS.set(id, done));
+}
+
+/** What a turn needs: its session, and ways to speak. */
+class Turn {
+  constructor(sessionId) {
+    this.sessionId = sessionId;
+  }
+  update(update) {
+    send({ method: "session/update", params: { sessionId: this.sessionId, update } });
+  }
+  say(text) {
+    this.update({ sessionUpdate: "agent_message_chunk", content: { type: "text", text } });
+  }
+  think(text) {
+    this.update({ sessionUpdate: "agent_thought_chunk", content: { type: "text", text } });
+  }
+  plan(...entries) {
+    this.update({ sessionUpdate: "plan", entries: entries.map(([content, status]) => ({ content, status, priority: "medium" })) });
+  }
+  async permission(toolCall, options) {
+    const params = { sessionId: this.sessionId, toolCall, options };
+    return (await ask("session/request_permission", params))?.outcome;
+  }
+}
+
+const OPTIONS = [
+  { optionId: "once", name: "Allow once", kind: "allow_once" },
+  { optionId: "always", name: "Always allow", kind: "allow_always" },
+  { optionId: "no", name: "Reject", kind: "reject_once" },
+];
+
+async function code(turn) {
+  turn.plan(["Read the file", "in_progress"], ["Change the greeting", "pending"], ["Run the tests", "pending"]);
+  turn.think("The greeting is in one place.");
+  turn.update({ sessionUpdate: "tool_call", toolCallId: "read", title: "Read greet.js", kind: "read", status: "pending", locations: [{ path: "/project/greet.js", line: 1 }], rawInput: { path: "/project/greet.js" } });
+  turn.update({ sessionUpdate: "tool_call_update", toolCallId: "read", status: "completed", content: [{ type: "content", content: { type: "text", text: "export const greet = () => \"Hello\";" } }], rawOutput: { lines: 1 } });
+  turn.plan(["Read the file", "completed"], ["Change the greeting", "in_progress"], ["Run the tests", "pending"]);
+  const change = { type: "diff", path: "/project/greet.js", oldText: "// Greets.\nexport const greet = () => \"Hello\";\n", newText: "// Greets.\nexport const greet = (name) => `Hello, ${name}`;\n" };
+  turn.update({ sessionUpdate: "tool_call", toolCallId: "edit", title: "Change greet.js", kind: "edit", status: "pending", content: [change], rawInput: { path: "/project/greet.js" } });
+  const outcome = await turn.permission({ toolCallId: "edit", title: "Change greet.js", kind: "edit", content: [change] }, OPTIONS);
+  const allowed = outcome?.outcome === "selected" && outcome.optionId !== "no";
+  turn.update({ sessionUpdate: "tool_call_update", toolCallId: "edit", status: allowed ? "completed" : "failed" });
+  turn.update({ sessionUpdate: "tool_call", toolCallId: "test", title: "npm test", kind: "execute", status: "in_progress", rawInput: { command: "npm", args: ["test"] } });
+  await pause(20);
+  turn.update({ sessionUpdate: "tool_call_update", toolCallId: "test", status: "completed", content: [{ type: "content", content: { type: "text", text: "\u001b[32m✓\u001b[0m greets\n1 passed\n" } }], rawOutput: { exit_code: 0 } });
+  turn.plan(["Read the file", "completed"], ["Change the greeting", allowed ? "completed" : "pending"], ["Run the tests", "completed"]);
+  turn.say(allowed ? "Done: `greet` takes a **name** now.\n\n```js\ngreet(\"Ada\");\n```\n" : "I left the file as it was.");
+}
+
+async function hostile(turn) {
+  for (const [place, text] of HOSTILE.entries()) {
+    turn.say(`${text}\n\n`);
+    turn.think(text);
+    turn.plan([text, "in_progress"]);
+    turn.update({ sessionUpdate: "tool_call", toolCallId: `${place}${text}`, title: text, kind: "edit", status: "in_progress", rawInput: { [text]: text }, locations: [{ path: text }], content: [{ type: "diff", path: text, oldText: text, newText: `${text}${text}` }] });
+    turn.update({ sessionUpdate: "tool_call_update", toolCallId: `${place}${text}`, status: "completed", rawOutput: { [text]: text }, content: [{ type: "content", content: { type: "text", text } }, { type: "content", content: { type: "resource_link", uri: text, name: text, title: text, description: text } }, { type: "content", content: { type: "resource", resource: { uri: text, mimeType: "text/html", text } } }] });
+    turn.update({ sessionUpdate: "agent_message_chunk", content: { type: "resource_link", uri: text, name: text, title: text, description: text } });
+    turn.update({ sessionUpdate: "agent_message_chunk", content: { type: "resource", resource: { uri: `file:///${place}.html`, mimeType: "text/html", text } } });
+    turn.update({ sessionUpdate: "agent_message_chunk", content: { type: "image", mimeType: "image/svg+xml", data: Buffer.from(text).toString("base64") } });
+    turn.update({ sessionUpdate: "session_info_update", title: text });
+  }
+  const options = HOSTILE.map((text, place) => ({ optionId: `${place}${text}`, name: text, kind: place ? "reject_once" : "allow_once" }));
+  await turn.permission({ toolCallId: HOSTILE[0], title: HOSTILE.join(" "), kind: "execute", rawInput: { command: HOSTILE.join("\n") } }, options);
+}
+
+async function prompt({ sessionId, prompt: blocks }) {
+  const turn = new Turn(sessionId);
+  const text = blocks.map((block) => block.text ?? "").join("");
+  const [, word, rest] = /^(\w+):?([^]*)$/.exec(text.trim()) ?? [];
+  CANCELLED.delete(sessionId);
+  if (word === "code") await code(turn);
+  else if (word === "hostile") await hostile(turn);
+  else if (word === "aside") {
+    turn.update({ sessionUpdate: "agent_message_chunk", content: { type: "text", text: "for the assistant", annotations: { audience: ["assistant"] } } });
+    turn.say("for everybody");
+  } else if (word === "many") for (let n = 1; n <= Number(rest); n++) turn.think(`thought ${n}. `);
+  else if (word === "slow") {
+    for (let n = 1; n <= Number(rest) && !CANCELLED.has(sessionId); n++) {
+      turn.say(`word${n} `);
+      await pause(30);
+    }
+  } else if (word === "fail") throw new Error(rest || "it failed");
+  else turn.say(word === "say" ? rest : `You said: ${text}`);
+  return { stopReason: CANCELLED.has(sessionId) ? "cancelled" : "end_turn" };
+}
+
+const METHODS = {
+  initialize: () => ({
+    protocolVersion: 1,
+    agentCapabilities: { loadSession: false, promptCapabilities: { image: true, audio: true, embeddedContext: true } },
+    agentInfo: { name: "coder", title: "Coder", version: "1.0.0" },
+    authMethods: [],
+  }),
+  "session/new": () => ({ sessionId: `session-${++sessions}`, modes: MODES }),
+  "session/set_mode": () => ({}),
+  "session/prompt": prompt,
+};
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const message = JSON.parse(line);
+  if (message.method === undefined) {
+    ASKS.get(message.id)?.(message.result);
+    ASKS.delete(message.id);
+  } else if (message.method === "session/cancel") {
+    CANCELLED.add(message.params.sessionId);
+    for (const done of ASKS.values()) done(undefined);
+  } else if (message.id !== undefined) {
+    const method = METHODS[message.method];
+    if (!method) send({ id: message.id, error: { code: -32601, message: "method not found" } });
+    else {
+      Promise.resolve(message.params)
+        .then(method)
+        .then((result) => send({ id: message.id, result }))
+        .catch((error) => send({ id: message.id, error: { code: -32603, message: error.message } }));
+    }
+  }
+}

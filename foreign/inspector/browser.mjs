@@ -1,0 +1,100 @@
+// A real browser on the inspector's page, and what every script of the tests needs.
+//
+//     node SCRIPT.mjs --modules FOLDER --url URL --token TOKEN [--only TEXT]
+//
+// The folder is the one where `scripts/foreign` has put the pinned packages.
+
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import { parseArgs } from "node:util";
+
+const ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+const LIMIT_MS = 20_000;
+
+const text = { type: "string" };
+const { values: options } = parseArgs({ options: { modules: text, url: text, token: text, only: text } });
+
+export const load = createRequire(`${options.modules}/`);
+const { chromium } = load("playwright-core");
+
+export const url = options.url;
+
+/** A request of the test itself, with the token. */
+export async function api(path, body, method = body === undefined ? "GET" : "POST") {
+  const response = await fetch(`${url}/api/v1/${path}`, {
+    method,
+    headers: { authorization: `Bearer ${options.token}`, "content-type": "application/json" },
+    body: body === undefined ? undefined : JSON.stringify(body),
+  });
+  const text = await response.text();
+  assert.ok(response.ok, `${method} ${path}: ${response.status} ${text}`);
+  return text === "" ? undefined : JSON.parse(text);
+}
+
+export const run = (agent, input, more = {}) => api("runs", { agent, input, create_thread: true, ...more });
+
+/** A link that signs in once. */
+export async function signInLink() {
+  const link = await api("sign-in-links", null, "POST");
+  return `${url}/${new URL(link.url).hash}`;
+}
+
+/** A signed-in page. What its console complains about fails the script. */
+export async function openPage(browser, { path = "#/threads", signIn = true, allow = [], ...more } = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 860 }, reducedMotion: "reduce", ...more });
+  await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: url });
+  context.setDefaultTimeout(LIMIT_MS);
+  const page = await context.newPage();
+  page.complaints = [];
+  page.on("pageerror", (error) => page.complaints.push(String(error.stack ?? error)));
+  page.on("console", (message) => {
+    if (message.type() !== "error" && message.type() !== "warning") return;
+    const text = `${message.text()} ${message.location().url}`;
+    if (!allow.some((pattern) => pattern.test(text))) page.complaints.push(text);
+  });
+  // Whatever an agent says, the page talks to its own server only.
+  page.elsewhere = [];
+  page.on("request", (request) => {
+    if (!request.url().startsWith(url) && !/^(?:blob|data|about):/.test(request.url())) page.elsewhere.push(request.url());
+  });
+  if (signIn) {
+    await page.goto(await signInLink());
+    await page.waitForSelector(".sidebar");
+    await page.goto(`${url}/${path}`);
+  }
+  return page;
+}
+
+export function quiet(page) {
+  assert.deepEqual(page.complaints, [], "the page's console");
+  assert.deepEqual(page.elsewhere, [], "requests to elsewhere");
+}
+
+/** Runs checks one after the other, each by itself, and says how they went. */
+export async function check(checks) {
+  const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ARGUMENTS });
+  let failed = 0;
+  for (const [name, body] of Object.entries(checks)) {
+    if (options.only && !name.includes(options.only)) continue;
+    const began = performance.now();
+    try {
+      await body(browser);
+      console.log(`ok ${name} (${Math.round(performance.now() - began)} ms)`);
+    } catch (error) {
+      failed++;
+      console.log(`FAILED ${name}\n${error?.stack ?? error}`);
+      for (const context of browser.contexts()) {
+        for (const page of context.pages()) {
+          console.log(`-- page ${page.url()}\n${(page.complaints ?? []).join("\n")}`);
+          if (process.env.SCREENSHOT) await page.screenshot({ path: `${process.env.SCREENSHOT}-${name}.png` });
+        }
+      }
+    }
+    for (const context of browser.contexts()) await context.close();
+  }
+  await browser.close();
+  console.log(`${failed} failed`);
+  process.exitCode = failed > 0 ? 1 : 0;
+}
+
+export { assert };

@@ -1,0 +1,143 @@
+// Questions: of every kind, answered here, elsewhere, and at the same time.
+
+import { api, assert, check, openPage, quiet, run, url } from "./browser.mjs";
+
+const open = "[data-open]";
+const mail = () => run("mailcomposer", { message: "write to bob@example.com about lunch" });
+
+async function inbox(browser) {
+  const page = await openPage(browser, { path: "#/inbox", allow: [/409/] });
+  await page.waitForSelector("h1 >> text=Inbox");
+  return page;
+}
+const card = (page, run) => page.locator(`.question[data-id="${run.interrupts[0].id}"]`);
+
+await check({
+  async a_form_from_its_schema_is_answered(browser) {
+    const asked = await mail();
+    const page = await inbox(browser);
+    const question = card(page, asked);
+    await question.waitFor();
+    assert.equal(await page.locator(".answered").count(), 0, "nothing is answered yet");
+    await question.getByLabel("Approval Decision").check();
+    await question.getByLabel("Approval Reason").fill("fine");
+    await question.getByText("Send answer").click();
+    await question.locator(".resolution").waitFor();
+    const answered = await api(`interrupts/${asked.interrupts[0].id}`);
+    assert.deepEqual(answered.resolution.answer.value, { approved: true, reason: "fine" });
+    // It leaves, and is among the answered ones with who and when.
+    await question.waitFor({ state: "detached" });
+    await page.waitForSelector(".answered >> text=by owner");
+    quiet(page);
+  },
+
+  async a_question_that_comes_and_is_answered_elsewhere_is_seen_live(browser) {
+    const page = await inbox(browser);
+    const asked = await mail();
+    const question = card(page, asked);
+    await question.waitFor();
+    await api(`interrupts/${asked.interrupts[0].id}/answer`, { value: { approved: false } });
+    await question.locator(".resolution >> text=owner").waitFor();
+    await question.waitFor({ state: "detached" });
+    quiet(page);
+  },
+
+  async two_pages_answer_one_question(browser) {
+    const asked = await mail();
+    const [first, second] = [await inbox(browser), await inbox(browser)];
+    // The second page hears of nothing until it has answered.
+    await card(second, asked).getByLabel("Approval Decision").check();
+    await second.route("**/api/v1/{changes,interrupts?**}", (route) => route.abort());
+    await card(first, asked).getByText("Send answer").click();
+    await card(first, asked).locator(".resolution").waitFor();
+    await card(second, asked).evaluate((element) => element.querySelector("form button").click());
+    await card(second, asked).locator("text=Answered elsewhere by owner").waitFor();
+    quiet(first);
+  },
+
+  async a_permission_says_what_it_is_about(browser) {
+    const page = await inbox(browser);
+    const asked = await run("coder", "code");
+    const question = card(page, asked);
+    await question.locator(".difference .added").waitFor();
+    assert.deepEqual(await question.locator(".options button").evaluateAll((all) => all.map((it) => it.dataset.effect)), ["allow", "allow", "reject"]);
+    await question.getByText("Reject").click();
+    await question.locator(".resolution >> text=Reject").waitFor();
+    const ended = await api(`runs/${asked.id}/wait?timeout_seconds=20`);
+    assert.equal(ended.status, "completed");
+    await page.goto(`${url}/#/threads/${asked.thread_id}`);
+    await page.waitForSelector("text=I left the file as it was.");
+    quiet(page);
+  },
+
+  async an_address_is_shown_whole_and_opened_by_a_click_only(browser) {
+    const page = await openPage(browser, { path: "#/inbox" });
+    await page.waitForSelector(".empty");
+    const assets = await page.getAttribute("script[src]", "src");
+    const shown = await page.evaluate(async (folder) => {
+      const { QuestionView } = await import(`${folder}/chat/question.js`);
+      return ["https://login.example/\u202egnp", "javascript:alert(1)", "https://login.example/?a=1"].map((address) => {
+        const { element } = new QuestionView({ id: "x", kind: "url", payload: { url: address }, prompt: [] });
+        return [element.querySelector(".address-box").textContent, element.querySelector("a")?.href ?? "", element.querySelector("a")?.rel ?? ""];
+      });
+    }, assets.replace("/main.js", ""));
+    assert.deepEqual(shown, [
+      ["https://login.example/U+202Egnp", "", ""],
+      ["javascript:alert(1)", "", ""],
+      ["https://login.example/?a=1", "https://login.example/?a=1", "noopener noreferrer nofollow"],
+    ]);
+    quiet(page);
+  },
+
+  async every_kind_of_field_has_its_limits(browser) {
+    const page = await openPage(browser);
+    const schema = {
+      type: "object",
+      required: ["name", "size", "tags", "place"],
+      properties: {
+        name: { type: "string", minLength: 2, maxLength: 10, title: "Name" },
+        mail: { type: "string", format: "email", title: "Mail" },
+        size: { type: "integer", minimum: 1, maximum: 5, default: 3, title: "Size" },
+        share: { type: "number", exclusiveMinimum: 0, title: "Share" },
+        tags: { type: "array", items: { enum: ["red", "blue"] }, minItems: 1, title: "Tags" },
+        colour: { enum: ["red", "blue"], default: "blue", title: "Colour" },
+        mode: { oneOf: [{ const: "a", title: "First" }, { const: "b", title: "Second" }], title: "Mode" },
+        yes: { type: "boolean", default: true, title: "Yes" },
+        place: { type: "object", properties: { city: { type: "string", title: "City" } }, required: ["city"], title: "Place" },
+        lines: { type: "array", items: { type: "string" }, title: "Lines" },
+        any: { title: "Anything" },
+        __proto_: { type: "string", default: "kept", title: "Odd" },
+      },
+    };
+    const assets = await page.getAttribute("script[src]", "src");
+    await page.evaluate(async ([folder, it]) => {
+      const { schemaForm } = await import(`${folder}/chat/schema_form.js`);
+      window.form = schemaForm(it);
+      document.querySelector("main").replaceChildren(window.form.element);
+    }, [assets.replace("/main.js", ""), schema]);
+    const read = () => page.evaluate(() => window.form.read());
+    assert.equal(await read(), undefined, "a required field is empty");
+    await page.getByLabel("Name").fill("x");
+    assert.equal(await read(), undefined, "too short");
+    await page.getByLabel("Name").fill("Ada");
+    await page.getByLabel("Size").fill("9");
+    assert.equal(await read(), undefined, "too large");
+    await page.getByLabel("Size").fill("4");
+    assert.equal(await read(), undefined, "no tag");
+    await page.getByLabel("red").check();
+    assert.equal(await read(), undefined, "no city");
+    await page.getByLabel("City").fill("Rome");
+    await page.getByLabel("Mail").fill("no mail");
+    assert.equal(await read(), undefined, "no address");
+    await page.getByLabel("Mail").fill("");
+    await page.getByLabel("Mode").selectOption({ label: "Second" });
+    await page.getByLabel("Lines").fill("one\ntwo");
+    await page.getByLabel("Anything").fill('{"a": 1}');
+    await page.getByLabel("Share").fill("0");
+    assert.equal(await read(), undefined, "not more than 0");
+    await page.getByLabel("Share").fill("0.5");
+    assert.deepEqual(await read(), { value: { name: "Ada", size: 4, share: 0.5, tags: ["red"], colour: "blue", mode: "b", yes: true, place: { city: "Rome" }, lines: ["one", "two"], any: { a: 1 }, __proto_: "kept" } });
+    assert.equal(await page.locator(open).count(), 0);
+    quiet(page);
+  },
+});

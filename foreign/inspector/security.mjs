@@ -1,0 +1,145 @@
+// Hostile texts through every field that an agent, a client or a file has.
+
+import { api, assert, check, openPage, quiet, run, url } from "./browser.mjs";
+import { HOSTILE } from "./hostile.mjs";
+
+/** No script ran, nothing was loaded from elsewhere, and nothing in the page could do so. */
+async function isHarmless(page, where) {
+  const found = await page.evaluate(() => {
+    const bad = [];
+    if (window.__hit !== undefined) bad.push(`a script ran: ${window.__hit}`);
+    for (const element of document.querySelectorAll("*")) {
+      for (const { name, value } of element.attributes) {
+        if (/^on/.test(name)) bad.push(`${element.tagName} ${name}`);
+        if (/^(?:href|src|action|formaction|xlink:href)$/.test(name) && /^\s*(?:javascript|data|vbscript)\s*:/i.test(value)) bad.push(`${element.tagName} ${name}=${value.slice(0, 60)}`);
+        // A document of an agent is in its own frame.
+        if (name !== "srcdoc" && /[\u202a-\u202e\u2066-\u2069\u0007\u200b]/.test(value)) bad.push(`an unseen character in ${element.tagName} ${name}`);
+      }
+      if (/^(?:SCRIPT|STYLE|BASE|META|LINK|OBJECT|EMBED)$/.test(element.tagName) && !document.head.contains(element)) bad.push(element.tagName);
+      if (element.tagName === "IFRAME" && element.getAttribute("sandbox") !== "") bad.push("a frame without a sandbox");
+      if (element.tagName === "A" && element.target === "_blank" && !/noopener/.test(element.rel)) bad.push(`a link without noopener: ${element.href}`);
+    }
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) if (/[\u202a-\u202e\u0007\u001b\u200b]/.test(walker.currentNode.data)) bad.push(`an unseen character in ‘${walker.currentNode.data.slice(0, 40)}’`);
+    return bad;
+  });
+  assert.deepEqual(found, [], where);
+}
+
+const openAll = (page) => page.evaluate(() => document.querySelectorAll("main details").forEach((it) => (it.open = true)));
+
+await check({
+  async nothing_that_an_agent_says_does_anything(browser) {
+    const asked = await run("coder", "hostile", { metadata: { note: HOSTILE[0] } });
+    assert.equal(asked.status, "interrupted");
+    // A frame without scripts says that it did not run some: that is what is wanted.
+    const allow = [/sandboxed|about:srcdoc|Content Security Policy|ERR_BLOCKED|blob:/i];
+    const page = await openPage(browser, { path: `#/threads/${asked.thread_id}`, allow });
+    await page.waitForSelector(".question[data-open] .options button");
+    for (;;) {
+      const more = page.locator(".earlier:visible");
+      if ((await more.count()) === 0) break;
+      await more.click();
+    }
+    await openAll(page);
+    await page.waitForFunction((count) => document.querySelectorAll(".options button").length === count, HOSTILE.length);
+    await page.waitForSelector(".unseen >> text=U+202E");
+    await page.waitForFunction(() => document.querySelectorAll("iframe[sandbox='']").length > 0);
+    await isHarmless(page, "conversation");
+    // Every frame stays without scripts and without an origin.
+    for (const frame of page.frames().slice(1)) assert.notEqual(await frame.evaluate(() => self.origin).catch(() => "null"), url);
+    await page.click("text=Timeline");
+    await page.waitForSelector(".virtual-row");
+    for (const type of ["tool.ended", "interrupt.raised", "message.part", "state.plan"]) {
+      await page.selectOption("[aria-label=Type]", type);
+      await page.waitForFunction((it) => [...document.querySelectorAll(".virtual-row .type")].every((row) => row.textContent === it), type);
+      await page.click(".virtual-row >> nth=0");
+      await page.waitForSelector(".form-card >> nth=1");
+      await isHarmless(page, `forms of ${type}`);
+    }
+    await page.goto(`${url}/#/inbox`);
+    await page.waitForSelector(".question[data-open] .options button");
+    await openAll(page);
+    await isHarmless(page, "inbox");
+    await page.click(`.question[data-id="${asked.interrupts[0].id}"] .options button >> nth=1`);
+    await page.waitForSelector(".resolution");
+    await isHarmless(page, "answered");
+    await page.goto(`${url}/#/threads`);
+    await page.waitForSelector("[data-thread]");
+    await isHarmless(page, "list");
+    await page.goto(`${url}/#/status`);
+    await page.waitForSelector(".tile");
+    await isHarmless(page, "status");
+    quiet(page);
+  },
+
+  async nothing_in_citations_steps_names_and_titles_does_anything(browser) {
+    const parts = HOSTILE.flatMap((text) => [
+      { content: text, content_type: "text/plain" },
+      { content_type: "text/plain", metadata: { kind: "citation", start_index: 0, end_index: 5, url: text, title: text, description: text } },
+      { content_type: "text/plain", metadata: { kind: "citation", start_index: -9, end_index: 1e15, url: `javascript:${text}` } },
+      { content_type: "text/plain", metadata: { kind: "trajectory", message: text, tool_name: text, tool_input: { [text]: text }, tool_output: text } },
+      { content: text, content_type: "text/html", name: `../../${text}.html` },
+      { content: text, content_type: "text/markdown", name: text },
+      { content: text, content_type: "image/svg+xml", name: text },
+      { content_url: text, content_type: "text/plain", name: text },
+    ]);
+    const echoed = await run("echo", [{ parts }], { thread_metadata: { title: HOSTILE.join("") } });
+    const allow = [/sandboxed|about:srcdoc|Content Security Policy|ERR_BLOCKED|blob:/i];
+    const page = await openPage(browser, { path: `#/threads/${echoed.thread_id}`, allow });
+    await page.waitForSelector(".message[data-role=agent] .artifact");
+    await openAll(page);
+    await isHarmless(page, "echoed");
+    for (const mark of await page.locator(".mark").all()) {
+      await mark.evaluate((it) => it.click());
+      await page.waitForSelector(".citation");
+      await isHarmless(page, "card");
+      await page.keyboard.press("Escape");
+    }
+    const [download] = await Promise.all([page.waitForEvent("download"), page.locator("[aria-label^=Download]").first().click()]);
+    assert.match(download.suggestedFilename(), /^[^/\\<>:"|?*\u0000-\u001f\u202e]+$/);
+    quiet(page);
+  },
+
+  async what_a_person_writes_and_addresses_do_nothing(browser) {
+    const page = await openPage(browser, { allow: [/404|400/] });
+    for (const text of HOSTILE) {
+      await page.goto(`${url}/#/threads/${encodeURIComponent(text)}?view=timeline&beside=${encodeURIComponent(text)}`);
+      await page.waitForSelector(".thread .failure");
+      await page.goto(`${url}/#/agents/${encodeURIComponent(text)}`);
+      await page.waitForSelector("text=There is no agent");
+      await isHarmless(page, text);
+    }
+    await page.goto(`${url}/#/threads`);
+    await page.fill("[data-search]", HOSTILE[1]);
+    await isHarmless(page, "search");
+    quiet(page);
+  },
+
+  async the_policy_of_the_page_holds(browser) {
+    const page = await openPage(browser, { allow: [/.*/] });
+    const results = await page.evaluate(async () => {
+      const blocked = [];
+      const attempt = (name, act) => {
+        try {
+          act();
+        } catch {
+          blocked.push(name);
+        }
+      };
+      attempt("innerHTML", () => (document.createElement("div").innerHTML = "<b>x</b>"));
+      attempt("policy", () => trustedTypes.createPolicy("other", {}));
+      attempt("twice", () => trustedTypes.createPolicy("inspector", {}));
+      const script = document.createElement("script");
+      attempt("script", () => {
+        script.textContent = "window.__inline = 1";
+        document.body.append(script);
+      });
+      await fetch("http://127.0.0.1:9/").catch(() => blocked.push("fetch"));
+      return { blocked, inline: window.__inline };
+    });
+    assert.equal(results.inline, undefined);
+    for (const name of ["innerHTML", "policy", "twice", "script", "fetch"]) assert.ok(results.blocked.includes(name), results.blocked.join());
+    assert.equal((await api("caller")).principal, "owner");
+  },
+});
