@@ -140,4 +140,23 @@ await check({
     assert.equal(new URL(page.url()).origin, url);
     quiet(page);
   },
+
+  async a_hidden_page_gives_its_connection_back_and_misses_nothing(browser) {
+    const slow = await run("coder", "slow:150", { mode: "async" });
+    const page = await openPage(browser, { path: `#/threads/${slow.thread_id}` });
+    await page.clock.install();
+    const [stream] = await Promise.all([page.waitForRequest((it) => it.url().endsWith(`/threads/${slow.thread_id}/events`)), page.reload()]);
+    await page.waitForSelector(".text >> text=word5");
+    const show = (hidden) => page.evaluate((it) => {
+      Object.defineProperty(document, "hidden", { configurable: true, get: () => it });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, hidden);
+    await show(true);
+    await Promise.all([page.waitForEvent("requestfailed", (it) => it === stream), page.clock.fastForward(61_000)]);
+    await show(false);
+    await page.waitForSelector(".text >> text=word150");
+    const words = await page.textContent(".message[data-role=agent] .text");
+    assert.deepEqual(words.trim().split(/\s+/), Array.from({ length: 150 }, (_, place) => `word${place + 1}`));
+    quiet(page);
+  },
 });

@@ -72,6 +72,7 @@ export class Stream {
     this.path = path;
     this.follower = follower;
     this.closed = false;
+    this.isResting = false;
     this.attempt = 0;
     /** @type {AbortController | undefined} */
     this.abort = undefined;
@@ -82,6 +83,8 @@ export class Stream {
 
   async run() {
     while (!this.closed) {
+      if (this.isResting) await new Promise((/** @type {(value: void) => void} */ done) => (this.wake = done));
+      if (this.closed) return;
       const abort = (this.abort = new AbortController());
       this.follower.onState("connecting");
       try {
@@ -122,8 +125,15 @@ export class Stream {
     this.abort?.abort();
   }
 
+  /** Gives its connection back, until it is hurried. */
+  rest() {
+    this.isResting = true;
+    this.abort?.abort();
+  }
+
   /** Tries again at once, if it waits. */
   hurry() {
+    this.isResting = false;
     this.attempt = 0;
     this.wake?.();
   }

@@ -11,6 +11,8 @@ import { Pages } from "./pages.js";
 const SNAPSHOT_EVERY = 500;
 /** How long a log without readers stays connected, for when a reader comes right back. */
 const LINGER_MS = 5_000;
+/** How long a hidden page stays connected: a browser opens only few connections to a server, for all its pages together. */
+const HIDDEN_MS = 60_000;
 
 /** Tells `change` at most once per frame, when anything below it changed. */
 export class ThreadLog extends EventTarget {
@@ -144,3 +146,10 @@ export function openLog(id, signal) {
 export function hurryAll() {
   for (const log of open.values()) log.stream.hurry();
 }
+
+let hidden = 0;
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(hidden);
+  if (!document.hidden) hurryAll();
+  else hidden = setTimeout(() => open.forEach((log) => log.stream.rest()), HIDDEN_MS);
+});
