@@ -83,6 +83,7 @@ await check({
 
   async the_conversation_is_shown_as_of_an_event_and_forked_there(browser) {
     const done = await run("echo", "first");
+    await api(`threads/${done.thread_id}`, { values: { step: 1 } }, "PATCH");
     await run("echo", "second", { thread_id: done.thread_id, create_thread: undefined });
     const events = (await api(`threads/${done.thread_id}/events?limit=1000`)).items;
     const end = events.find((event) => event.type === "run.ended").number;
@@ -92,7 +93,10 @@ await check({
       input.value = String(value);
       input.dispatchEvent(new Event("input"));
     }, to);
+    await page.click("summary >> text=State");
+    await page.waitForSelector('.state pre >> text="step": 1');
     await travel(end);
+    await page.waitForSelector(".state >> text=No agent has set a state.");
     await page.waitForSelector(".conversation >> text=second", { state: "detached" });
     assert.equal(await page.locator(".message").count(), 2);
     await travel(2);

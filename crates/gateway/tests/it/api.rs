@@ -161,6 +161,48 @@ async fn a_running_run_is_cancelled() {
 }
 
 #[tokio::test]
+async fn a_thread_has_its_state_of_every_event() {
+    let rig = Rig::start().await;
+    let client = rig.alice();
+    let body = json!({"id": "kept", "metadata": {"n": 1}});
+    client.post("/api/v1/threads", &body).await.unwrap().ok().unwrap();
+    rig.run_on("kept", "state one").await;
+    rig.run_on("kept", "state two").await;
+    let patch = json!({"metadata": {"n": 2}, "values": {"v": 3}}).to_string();
+    let path = "/api/v1/threads/kept";
+    client.send(Method::PATCH, path, &[], Bytes::from(patch)).await.unwrap().ok().unwrap();
+    let page = client.get(&format!("{path}/events?limit=1000")).await.unwrap().ok().unwrap();
+    let events = page["items"].as_array().unwrap();
+    let (mut values, mut open) = (Value::Null, false);
+    for event in events {
+        match text(event, "/type") {
+            "state.values" => {
+                (values, open) = (event["values"].clone(), event["run_id"].is_string())
+            }
+            "run.ended" => open = false,
+            _ => {}
+        }
+        let path = format!("{path}/state?at={}", event["number"]);
+        let state = client.get(&path).await.unwrap().ok().unwrap();
+        assert_eq!(state["number"], event["number"]);
+        assert_eq!(state["run_id"].is_string(), open, "{event} {state}");
+        // What a client sets holds from the event on that moves the head.
+        if event["type"] != "state.values" || open {
+            assert_eq!(state["values"], values, "{event}");
+        }
+    }
+    let first = client.get(&format!("{path}/state?at=1")).await.unwrap().ok().unwrap();
+    assert_eq!((&first["metadata"], &first["values"]), (&json!({"n": 1}), &Value::Null));
+    let now = client.get(&format!("{path}/state")).await.unwrap().ok().unwrap();
+    assert_eq!(now["number"], events.last().unwrap()["number"]);
+    assert_eq!((&now["metadata"], &now["values"]), (&json!({"n": 2}), &json!({"v": 3})));
+    for bad in ["0", "x", "-1"] {
+        let refused = client.get(&format!("{path}/state?at={bad}")).await.unwrap();
+        assert_eq!(refused.code(), "invalid_request", "{bad}");
+    }
+}
+
+#[tokio::test]
 async fn a_thread_lives_from_creation_to_erasure() {
     let rig = Rig::start().await;
     let client = rig.alice();

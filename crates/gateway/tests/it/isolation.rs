@@ -104,6 +104,7 @@ impl Things {
                 (format!("/api/v1/threads/their-own/blobs/{}", self.sha256), Value::Null),
             ],
             "get_event_forms" => plain(format!("/api/v1/threads/{thread}/events/1/forms")),
+            "get_thread_state" => plain(format!("/api/v1/threads/{thread}/state")),
             "export_thread" => plain(format!("/api/v1/threads/{thread}/export")),
             "create_run" => vec![(
                 "/api/v1/runs".to_owned(),

@@ -51,5 +51,5 @@ pub use run::{
     Outcome, ParentRun, Run, RunCreate, RunError, RunMode, RunStatus, Strategy, WhenWaiting,
 };
 pub use status::{AgentProcess, AgentState, ConnectedClient, RuntimeState, Status, StoreState};
-pub use thread::{Thread, ThreadCopy, ThreadCreate, ThreadPatch};
+pub use thread::{Thread, ThreadCopy, ThreadCreate, ThreadPatch, ThreadState};
 pub use token::{Caller, RightName, SignIn, SignInLink, Token, TokenCreate, TokenCreated};

@@ -54,6 +54,19 @@ record! {
         from?: String,
     }
 
+    /// A thread as of one of its events.
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+    pub struct ThreadState {
+        /// The number of the last event that counts; 0 when the log is empty.
+        number: u64,
+        /// Its metadata then.
+        metadata?: Json,
+        /// Its state then, where agents keep one.
+        values?: Json,
+        /// The run that had set `values` and had not ended: they become the thread's when it completes.
+        run_id?: String,
+    }
+
     /// The copy to make of a thread.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields)]

@@ -18,6 +18,7 @@ mod run_log;
 mod runs;
 mod short_ids;
 mod sign_in;
+mod state;
 mod thread_log;
 mod threads;
 mod tokens;
@@ -125,6 +126,7 @@ fn routes() -> Vec<NativeRoute> {
         threads::ROUTES,
         thread_log::ROUTES,
         event_forms::ROUTES,
+        state::ROUTES,
         export::ROUTES,
         run_create::ROUTES,
         runs::ROUTES,

@@ -9,6 +9,7 @@ import { problemView } from "../base/problem_view.js";
 import { go, placeOf, setQuery } from "../base/router.js";
 import { clock, duration, shortId } from "../base/time.js";
 import { RosettaView } from "./rosetta.js";
+import { StateView } from "./state_view.js";
 import { summaryOf } from "./summary.js";
 import { VirtualRows } from "./virtual_rows.js";
 
@@ -35,6 +36,7 @@ export class TimelinePane {
     this.paused = 0;
     this.rows = new VirtualRows("Events", (element, place) => this.drawRow(element, place), (place) => this.chooseRow(place));
     this.rosetta = new RosettaView(log);
+    this.state = new StateView(log.id);
     this.type = h("select", { "aria-label": "Type" });
     this.run = h("select", { "aria-label": "Run" });
     this.jump = h("input", { type: "number", min: 1, "aria-label": "Go to event number", placeholder: "Number" });
@@ -55,7 +57,7 @@ export class TimelinePane {
     for (const filter of [this.type, this.run]) filter.addEventListener("change", () => this.filter());
     this.live.addEventListener("click", () => (this.isLive ? this.pause() : this.goLive(true)));
     this.slider.addEventListener("input", () => this.slide());
-    this.element = h("section.timeline", { "aria-label": "Timeline" }, this.controls, this.travelBar, this.rows.element, this.rosetta.element);
+    this.element = h("section.timeline", { "aria-label": "Timeline" }, this.controls, this.travelBar, this.state.element, this.rows.element, this.rosetta.element);
     log.addEventListener("change", () => this.refresh(), { signal });
     signal.addEventListener("abort", () => clearTimeout(this.timer));
     requestAnimationFrame(() => this.refresh());
@@ -79,6 +81,7 @@ export class TimelinePane {
     const isAtEnd = this.isLive && Number(this.slider.value) >= Number(this.slider.max);
     this.slider.max = String(Math.max(1, this.last));
     if (isAtEnd) this.slider.value = this.slider.max;
+    this.state.show(Math.min(Number(this.slider.value), this.last));
     this.as.textContent = `${Number(this.slider.value).toLocaleString("en")} of ${this.last.toLocaleString("en")}`;
     this.count.textContent = this.numbers ? `${this.numbers.length.toLocaleString("en")} of ${this.last.toLocaleString("en")}` : `${this.last.toLocaleString("en")} events`;
   }
