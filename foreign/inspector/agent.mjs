@@ -6,8 +6,9 @@
 //     hostile       puts every text of hostile.mjs into every field that an agent has
 
 import { createInterface } from "node:readline";
-import { HOSTILE } from "./hostile.mjs";
+import { hostileTexts } from "./hostile.mjs";
 
+const HOSTILE = hostileTexts(process.argv[2]);
 const MODES = {
   currentModeId: "ask",
   availableModes: [

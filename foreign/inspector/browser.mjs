@@ -1,8 +1,8 @@
 // A real browser on the inspector's page, and what every script of the tests needs.
 //
-//     node SCRIPT.mjs --modules FOLDER --url URL --token TOKEN [--only TEXT]
+//     node SCRIPT.mjs --modules FOLDER --url URL --token TOKEN --elsewhere URL [--only TEXT]
 //
-// The folder is the one where `scripts/foreign` has put the pinned packages.
+// The folder is the one where `scripts/foreign` has put the pinned packages. Nobody may ever connect to `elsewhere`: the test listens there.
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
@@ -12,12 +12,12 @@ const ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-qui
 const LIMIT_MS = 20_000;
 
 const text = { type: "string" };
-const { values: options } = parseArgs({ options: { modules: text, url: text, token: text, only: text } });
+const { values: options } = parseArgs({ options: { modules: text, url: text, token: text, elsewhere: text, only: text } });
 
 export const load = createRequire(`${options.modules}/`);
 const { chromium } = load("playwright-core");
 
-export const url = options.url;
+export const { url, elsewhere } = options;
 
 /** A request of the test itself, with the token. */
 export async function api(path, body, method = body === undefined ? "GET" : "POST") {
@@ -54,9 +54,12 @@ export async function openPage(browser, { path = "#/threads", signIn = true, all
   });
   // Whatever an agent says, the page talks to its own server only.
   page.elsewhere = [];
-  page.on("request", (request) => {
+  const note = (request) => {
     if (!request.url().startsWith(url) && !/^(?:blob|data|about):/.test(request.url())) page.elsewhere.push(request.url());
-  });
+  };
+  page.on("requestfinished", note);
+  // The browser also tells of requests that the page's policy kept from beginning.
+  page.on("requestfailed", (request) => request.failure()?.errorText === "csp" || note(request));
   if (signIn) {
     await page.goto(await signInLink());
     await page.waitForSelector(".sidebar");

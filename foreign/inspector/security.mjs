@@ -1,7 +1,9 @@
 // Hostile texts through every field that an agent, a client or a file has.
 
-import { api, assert, check, openPage, quiet, run, url } from "./browser.mjs";
-import { HOSTILE } from "./hostile.mjs";
+import { api, assert, check, elsewhere, openPage, quiet, run, url } from "./browser.mjs";
+import { hostileTexts } from "./hostile.mjs";
+
+const HOSTILE = hostileTexts(elsewhere);
 
 /** No script ran, nothing was loaded from elsewhere, and nothing in the page could do so. */
 async function isHarmless(page, where) {
@@ -118,7 +120,7 @@ await check({
 
   async the_policy_of_the_page_holds(browser) {
     const page = await openPage(browser, { allow: [/.*/] });
-    const results = await page.evaluate(async () => {
+    const results = await page.evaluate(async (elsewhere) => {
       const blocked = [];
       const attempt = (name, act) => {
         try {
@@ -135,9 +137,9 @@ await check({
         script.textContent = "window.__inline = 1";
         document.body.append(script);
       });
-      await fetch("http://127.0.0.1:9/").catch(() => blocked.push("fetch"));
+      await fetch(elsewhere).catch(() => blocked.push("fetch"));
       return { blocked, inline: window.__inline };
-    });
+    }, elsewhere);
     assert.equal(results.inline, undefined);
     for (const name of ["innerHTML", "policy", "twice", "script", "fetch"]) assert.ok(results.blocked.includes(name), results.blocked.join());
     assert.equal((await api("caller")).principal, "owner");

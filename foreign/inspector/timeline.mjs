@@ -94,9 +94,9 @@ await check({
       input.dispatchEvent(new Event("input"));
     }, to);
     await page.click("summary >> text=State");
-    await page.waitForSelector('.state pre >> text="step": 1');
+    await page.waitForSelector('.state-as-of pre >> text="step": 1');
     await travel(end);
-    await page.waitForSelector(".state >> text=No agent has set a state.");
+    await page.waitForSelector(".state-as-of >> text=No agent has set a state.");
     await page.waitForSelector(".conversation >> text=second", { state: "detached" });
     assert.equal(await page.locator(".message").count(), 2);
     await travel(2);

@@ -1,7 +1,8 @@
 //! The inspector's page in a real browser, on a server with the binary's own page. What the browser does is in `foreign/inspector`.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -14,13 +15,17 @@ fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../foreign/inspector")
 }
 
+/// An address where nobody may ever connect to.
+struct Elsewhere(TcpListener);
+
 /// A server with an agent that does what its prompts say.
-fn serve(home: &Home) -> Server {
+fn serve(home: &Home, elsewhere: &Elsewhere) -> Server {
     let address = lasting_address();
     let agent = scripts().join("agent.mjs");
+    let elsewhere = elsewhere.url();
     let mut config = format!(
         "[server]\nlisten = \"{address}\"\n[store]\nurl = \"sqlite:inspector.db\"\n\
-         [agents.coder]\nkind = \"agent-client\"\ncommand = [\"node\", {agent:?}]\n"
+         [agents.coder]\nkind = \"agent-client\"\ncommand = [\"node\", {agent:?}, {elsewhere:?}]\n"
     );
     for name in ["echo", "greeter", "mailcomposer", "researcher"] {
         config.push_str(&format!("[agents.{name}]\nkind = \"builtin\"\n"));
@@ -29,25 +34,27 @@ fn serve(home: &Home) -> Server {
     home.start(&["serve", "--config", "trilogue.toml"])
 }
 
-fn script(home: &Home, server: &Server, name: &str) -> Command {
+fn script(home: &Home, server: &Server, elsewhere: &Elsewhere, name: &str) -> Command {
     let token = fs::read_to_string(server.token_file()).unwrap();
     let mut command = home.program("node");
     command
         .arg(scripts().join(format!("{name}.mjs")))
         .arg("--modules")
         .arg(inspector_packages().unwrap())
-        .args(["--url", &server.url(), "--token", token.trim()]);
+        .args(["--url", &server.url(), "--token", token.trim()])
+        .args(["--elsewhere", &elsewhere.url()]);
     command
 }
 
 /// Runs every check of a script.
 fn passes(name: &str) {
-    let home = Home::new();
-    let server = serve(&home);
-    let ended = script(&home, &server, name).stdin(Stdio::null()).output().unwrap();
+    let (home, elsewhere) = (Home::new(), Elsewhere::listen());
+    let server = serve(&home, &elsewhere);
+    let ended = script(&home, &server, &elsewhere, name).stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&ended.stdout);
     let complained = String::from_utf8_lossy(&ended.stderr);
     assert!(ended.status.success() && said.contains("0 failed"), "{said}{complained}");
+    elsewhere.was_left_alone();
 }
 
 #[test]
@@ -77,9 +84,9 @@ fn the_page_is_for_everybody() {
 
 #[test]
 fn the_page_goes_on_when_the_server_comes_back() {
-    let home = Home::new();
-    let server = serve(&home);
-    let mut command = script(&home, &server, "restart");
+    let (home, elsewhere) = (Home::new(), Elsewhere::listen());
+    let server = serve(&home, &elsewhere);
+    let mut command = script(&home, &server, &elsewhere, "restart");
     let mut browser = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut orders = browser.stdin.take().unwrap();
     let lines = BufReader::new(browser.stdout.take().unwrap()).lines();
@@ -93,6 +100,27 @@ fn the_page_goes_on_when_the_server_comes_back() {
         said.push(line);
     }
     assert!(browser.wait().unwrap().success(), "{}", said.join("\n"));
+}
+
+impl Elsewhere {
+    fn listen() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        Self(listener)
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.0.local_addr().unwrap())
+    }
+
+    /// Whoever connected waits to be accepted.
+    fn was_left_alone(&self) {
+        let caller = self.0.accept().map_err(|error| error.kind());
+        assert!(
+            matches!(caller, Err(ErrorKind::WouldBlock)),
+            "the page went elsewhere: {caller:?}"
+        );
+    }
 }
 
 /// The scripts of the page, as its types in comments say.

@@ -32,6 +32,16 @@ export function sandboxed(html, title) {
   frame.setAttribute("referrerpolicy", "no-referrer");
   frame.setAttribute("loading", "lazy");
   frame.title = visible(title);
-  frame.srcdoc = policy.createHTML(`<!doctype html><meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:">${html}`);
+  frame.srcdoc = policy.createHTML(`<!doctype html><meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:">${withoutHints(html)}`);
   return frame;
+}
+
+/**
+ * A policy does not keep a browser from connecting to a place that a document recommends.
+ * @param {string} html
+ */
+function withoutHints(html) {
+  const document = new DOMParser().parseFromString(/** @type {any} */ (policy.createHTML(html)), "text/html");
+    for (const hint of document.querySelectorAll("link, meta, base")) hint.remove();
+  return document.documentElement.outerHTML;
 }

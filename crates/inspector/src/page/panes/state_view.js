@@ -18,7 +18,7 @@ export class StateView {
     this.read = 0;
     this.timer = 0;
     this.body = h("div", { "aria-live": "polite" });
-    this.element = h("details.state", { on: { toggle: () => this.show(this.number) } }, h("summary", null, "State"), this.body);
+    this.element = h("details.state-as-of", { on: { toggle: () => this.show(this.number) } }, h("summary", null, "State"), this.body);
   }
 
   /** @param {number} number the event; the state is read once it stays */
