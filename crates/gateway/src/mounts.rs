@@ -23,7 +23,7 @@ use crate::faces::connect::view::ConnectView;
 use crate::faces::inspector::InspectorProtocol;
 use crate::faces::native;
 use crate::route::Endpoint;
-use crate::stream::event_forms::{ProtocolView, ProtocolViews};
+use crate::stream::event_forms::{FormView, ProtocolPlaces, ProtocolView, ProtocolViews};
 
 const MAX_PREFIX_BYTES: usize = 256;
 
@@ -48,8 +48,11 @@ pub(crate) fn with_inspector(mounts: &[Mount], options: &Options) -> Result<Vec<
 /// How each protocol shows a log, with its addresses where it is served.
 #[derive(Debug)]
 pub(crate) struct MountedViews {
+    own: MountPoint,
     communication: MountPoint,
     connect: MountPoint,
+    /// The names of those that are served.
+    served: Vec<&'static str>,
     runtime: Runtime,
     max_inline_bytes: usize,
 }
@@ -215,8 +218,10 @@ impl MountedViews {
             MountPoint::new(&prefix, address, &services.options)
         };
         Self {
+            own: MountPoint::new("", address, &services.options),
             communication: place(CommunicationOptions::NAME),
             connect: place(ConnectOptions::NAME),
+            served: mounts.iter().map(|mount| mount.protocol.name()).collect(),
             runtime: services.ports.runtime.clone(),
             max_inline_bytes: services.options.max_output_bytes,
         }
@@ -228,21 +233,40 @@ impl ProtocolViews for MountedViews {
         let client = ProtocolView {
             protocol: ClientProtocol::NAME,
             title: "Agent Client Protocol: notifications",
-            view: Arc::new(EventForm(thread.clone())),
+            view: FormView::Events(Arc::new(EventForm(thread.clone()))),
         };
         let Some(run) = run else { return vec![client] };
         let (most, runtime) = (self.max_inline_bytes, &self.runtime);
         let communication = ProtocolView {
             protocol: CommunicationOptions::NAME,
             title: "Agent Communication Protocol: events of the run's stream",
-            view: Arc::new(CommunicationView::at(&self.communication, false, most)),
+            view: FormView::Events(Arc::new(CommunicationView::at(
+                &self.communication,
+                false,
+                most,
+            ))),
         };
-        let connect = ProtocolView {
+        let connect = Arc::new(ConnectView::at(&self.connect, runtime, run, false, most));
+        let values = ProtocolView {
             protocol: ConnectOptions::NAME,
-            title: "Agent Connect Protocol: events of the run's stream",
-            view: Arc::new(ConnectView::at(&self.connect, runtime, run, false, most)),
+            title: "Agent Connect Protocol: `values` of the run's stream",
+            view: FormView::Samples(Arc::clone(&connect) as _),
         };
-        vec![client, communication, connect]
+        let custom = ProtocolView {
+            protocol: ConnectOptions::NAME,
+            title: "Agent Connect Protocol: `custom` events of the run's stream",
+            view: FormView::Events(connect),
+        };
+        vec![client, communication, values, custom]
+    }
+
+    fn places(&self) -> ProtocolPlaces<'_> {
+        let served = |name, place| self.served.contains(&name).then_some(place);
+        ProtocolPlaces {
+            own: &self.own,
+            communication: served(CommunicationOptions::NAME, &self.communication),
+            connect: served(ConnectOptions::NAME, &self.connect),
+        }
     }
 }
 

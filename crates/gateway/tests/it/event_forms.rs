@@ -25,13 +25,14 @@ async fn every_event_has_the_forms_that_the_streams_send() {
     let rig = Rig::start().await;
     let run = rig.run_on("told", "large").await;
     let run = text(&run, "/id");
-    let mut communication = Vec::new();
+    let (mut communication, mut connect) = (Vec::new(), Vec::new());
     for event in events(&rig, "told").await {
         let forms = forms(&rig, "told", event["number"].as_u64().unwrap()).await;
         assert_eq!(forms["event"]["type"], event["type"]);
         assert_eq!(forms["event"]["number"], event["number"]);
         if event["run_id"].is_string() {
             communication.extend_from_slice(frames(&forms, "communication"));
+            connect.extend_from_slice(frames(&forms, "connect"));
         }
         for frame in frames(&forms, "client") {
             assert_eq!(frame["jsonrpc"], "2.0", "{frame}");
@@ -45,6 +46,11 @@ async fn every_event_has_the_forms_that_the_streams_send() {
         events.iter().map(|event| text(event, "/type").to_owned()).collect()
     };
     assert_eq!(kinds(&communication), kinds(listed["events"].as_array().unwrap()));
+    // Each event that changes the output brings a sample, and the last one is what the run came to.
+    let path = format!("/connect/threads/told/runs/{run}/wait");
+    let output = rig.alice().get(&path).await.unwrap().ok().unwrap();
+    assert!(connect.len() > 1 && connect.iter().all(|it| it["type"] == "values"), "{connect:?}");
+    assert_eq!(connect.last().unwrap()["values"], output["output"]["values"]);
 }
 
 #[tokio::test]
@@ -60,6 +66,23 @@ async fn a_form_says_what_becomes_of_the_event() {
         assert!(rows.iter().all(|row| row["protocol"] == form["protocol"]), "{form}");
     }
     assert_eq!(frames(&forms, "communication").last().unwrap()["type"], "run.awaiting");
+    assert_eq!(frames(&forms, "connect").last().unwrap()["type"], "interrupt");
+}
+
+#[tokio::test]
+async fn the_request_of_a_run_is_code() {
+    let rig = Rig::start().await;
+    let run = rig.run_on("asked", "it's").await;
+    let path = format!("/api/v1/runs/{}/requests", text(&run, "/id"));
+    let requests = rig.alice().get(&path).await.unwrap().ok().unwrap();
+    let items = requests["items"].as_array().unwrap();
+    let names: Vec<_> = items.iter().map(|item| text(item, "/name")).collect();
+    assert_eq!(names, ["curl", "acp-sdk", "agntcy-acp", "JSON-RPC"]);
+    assert!(text(&items[0], "/code").contains("/api/v1/runs' "), "{requests}");
+    let large = "x".repeat(256 * 1024);
+    let run = rig.run_on("large", &large).await;
+    let path = format!("/api/v1/runs/{}/requests", text(&run, "/id"));
+    assert_eq!(rig.alice().get(&path).await.unwrap().code(), "body_too_large");
 }
 
 #[tokio::test]

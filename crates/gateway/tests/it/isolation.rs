@@ -114,6 +114,7 @@ impl Things {
             "get_run" | "delete_run" => plain(format!("/api/v1/runs/{run}")),
             "wait_for_run" => plain(format!("/api/v1/runs/{run}/wait")),
             "cancel_run" => plain(format!("/api/v1/runs/{}/cancel", self.waiting)),
+            "get_run_requests" => plain(format!("/api/v1/runs/{run}/requests")),
             "list_run_events" => plain(format!("/api/v1/runs/{run}/events?after=1")),
             "list_interrupts" => vec![
                 (format!("/api/v1/interrupts?thread_id={thread}"), Value::Null),

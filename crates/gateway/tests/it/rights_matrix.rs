@@ -32,6 +32,7 @@ const NEEDS: &[(Option<Right>, &[&str])] = &[
             "get_caller",
             "watch_changes",
             "get_event_forms",
+            "get_run_requests",
             "get_thread_state",
             "create_sign_in_link",
             "sign_out",

@@ -70,7 +70,7 @@ pub(super) fn clean(html: &str) -> String {
 }
 
 /// Whether a character is a control character, is invisible, or turns the direction of its neighbours.
-pub(super) fn is_unseen(letter: char) -> bool {
+pub(crate) fn is_unseen(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'

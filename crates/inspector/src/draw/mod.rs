@@ -4,6 +4,7 @@ mod clean;
 mod difference;
 mod markdown;
 
+pub(crate) use clean::is_unseen;
 pub use difference::difference;
 pub use markdown::markdown;
 

@@ -73,6 +73,11 @@ fn every_event_is_found_and_shown_in_every_form() {
 }
 
 #[test]
+fn a_run_is_made_again_by_programs() {
+    passes("programs");
+}
+
+#[test]
 fn nothing_hostile_does_anything() {
     passes("security");
 }

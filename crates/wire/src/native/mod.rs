@@ -21,6 +21,7 @@ mod message;
 mod metadata;
 mod problem;
 mod run;
+mod run_request;
 mod status;
 mod thread;
 mod token;
@@ -50,6 +51,7 @@ pub use problem::Problem;
 pub use run::{
     Outcome, ParentRun, Run, RunCreate, RunError, RunMode, RunStatus, Strategy, WhenWaiting,
 };
+pub use run_request::{RequestCode, RunRequests};
 pub use status::{AgentProcess, AgentState, ConnectedClient, RuntimeState, Status, StoreState};
 pub use thread::{Thread, ThreadCopy, ThreadCreate, ThreadPatch, ThreadState};
 pub use token::{Caller, RightName, SignIn, SignInLink, Token, TokenCreate, TokenCreated};

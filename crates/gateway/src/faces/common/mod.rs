@@ -7,6 +7,7 @@ pub(super) mod look_up;
 pub(super) mod negotiation;
 pub(super) mod openapi;
 pub(super) mod provenance;
+pub(super) mod run_input;
 pub(super) mod shared_documents;
 pub(super) mod thread_title;
 pub(super) mod turns;

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use trilogue_domain::error::Result;
-use trilogue_domain::event::{Body, RunEvent};
-use trilogue_domain::{Code, Error, Event, Json, ThreadKey, Transcript};
+use trilogue_domain::{Code, Error, Event, ThreadKey};
 use trilogue_mapping::connect::{self as mapping, Links, Values, ValuesOptions};
 use trilogue_store::Frame;
 use trilogue_store::rows::RunRow;
@@ -12,12 +11,6 @@ use trilogue_store::rows::RunRow;
 use super::{ConnectCall, look_up, request};
 use crate::stream::inline::inlined;
 use crate::stream::log_reader::LogReader;
-
-#[derive(Debug)]
-pub(super) enum RunInput {
-    Value(Json),
-    Messages(Vec<trilogue_domain::Message>),
-}
 
 /// What came of a run by the time at which its row stood so.
 /// Errors: When the log cannot be read, or holds more than fits one response.
@@ -54,35 +47,6 @@ pub(super) async fn of_frames(
         }
     }
     Ok(values)
-}
-
-/// What a run was given, as its log has it; `None` where that is nothing.
-pub(super) async fn input(call: &ConnectCall, run: &RunRow) -> Result<Option<RunInput>> {
-    let read = &call.state.read;
-    let mut transcript = Transcript::default();
-    let mut log = LogReader::new(read.as_ref(), run.thread, Some(run.key));
-    while let Some(page) = log.next().await? {
-        for event in page.events()? {
-            match &event.body {
-                Body::Run(RunEvent::Created { input: Some(value), .. }) => {
-                    return Ok(Some(RunInput::Value(value.clone())));
-                }
-                Body::Run(RunEvent::Started | RunEvent::Ended(_)) => {
-                    return Ok(messages(transcript));
-                }
-                _ => {
-                    let event = inlined(read, run.thread, event, |_| true).await?;
-                    transcript.push(&event);
-                }
-            }
-        }
-    }
-    Ok(messages(transcript))
-}
-
-fn messages(transcript: Transcript) -> Option<RunInput> {
-    let messages = transcript.into_messages();
-    (!messages.is_empty()).then_some(RunInput::Messages(messages))
 }
 
 pub(super) fn links(call: &ConnectCall, thread: &trilogue_domain::ThreadId) -> Links {

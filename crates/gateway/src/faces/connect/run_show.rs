@@ -9,14 +9,16 @@ use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, Failure, InterruptId, Json, Outcome, RunStatus, Timestamp};
+use trilogue_domain::{
+    Code, Error, Failure, Input, InterruptId, Json, Outcome, RunStatus, Timestamp,
+};
 use trilogue_mapping::connect::{self as mapping, RunFields};
 use trilogue_mapping::native::message::PATH_SEGMENT;
 use trilogue_store::Frame;
 use trilogue_store::rows::{InterruptFilter, Page, RunRow};
 
-use super::fold::{self, RunInput};
-use super::{ConnectCall, fault, look_up, request};
+use super::{ConnectCall, fault, fold, look_up, request};
+use crate::faces::common::run_input;
 use crate::http::reply::Reply;
 
 /// Names the run that a request created or joined.
@@ -192,12 +194,12 @@ async fn creation(call: &ConnectCall, row: &RunRow) -> Result<Bytes> {
 }
 
 async fn input(call: &ConnectCall, row: &RunRow) -> Result<Option<Vec<u8>>> {
-    Ok(match fold::input(call, row).await? {
+    Ok(match run_input::read(&call.state.read, row).await? {
         None => None,
-        Some(RunInput::Value(value)) => {
+        Some(Input::Value(value)) => {
             Some(value.as_bytes().to_vec()).filter(|value| value.trim_ascii() != b"null")
         }
-        Some(RunInput::Messages(messages)) => {
+        Some(Input::Messages(messages)) => {
             let links = fold::links(call, &row.thread_id);
             Some(mapping::state(mapping::State::Messages(&messages), &links))
         }

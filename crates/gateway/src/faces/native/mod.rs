@@ -15,6 +15,7 @@ mod page;
 mod rows;
 mod run_create;
 mod run_log;
+mod run_requests;
 mod runs;
 mod short_ids;
 mod sign_in;
@@ -131,6 +132,7 @@ fn routes() -> Vec<NativeRoute> {
         run_create::ROUTES,
         runs::ROUTES,
         run_log::ROUTES,
+        run_requests::ROUTES,
         interrupts::ROUTES,
         deliveries::ROUTES,
         tokens::ROUTES,

@@ -37,6 +37,7 @@ export class RosettaView {
   forms({ event, forms = [] }) {
     const { original, ...own } = event;
     return [
+      event.run_id && requestsView(event.run_id),
       formCard("Trilogue", "/api/v1", [own], []),
       forms.map((/** @type {any} */ { title, protocol, frames, fidelity }) => {
         const [name, detail] = String(title ?? TITLES[protocol] ?? protocol).split(": ");
@@ -45,6 +46,21 @@ export class RosettaView {
       original && formCard("As the agent sent it", `${original.dialect} ${original.version}`, [original.value ?? original.base64], []),
     ];
   }
+}
+
+/** The run's request as code, fetched when somebody looks. @param {string} run */
+function requestsView(run) {
+  const body = h("div");
+  const load = async () => {
+    if (body.hasChildNodes()) return;
+    try {
+      const { items } = await get(`runs/${segment(run)}/requests`);
+      fill(body, items.map((/** @type {any} */ { name, about, code }) => h("div.labelled", null, h("h5", null, name), h("p.muted", null, about), textBlock(code, name))));
+    } catch (error) {
+      fill(body, problemView(error));
+    }
+  };
+  return h("details.form-card", { on: { toggle: load } }, h("summary", null, "Run again from a program"), body);
 }
 
 const VERDICTS = /** @type {Record<string, string>} */ ({ carried: "Carried", extension: "In an extension", lost: "Lost" });
