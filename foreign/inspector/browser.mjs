@@ -12,7 +12,7 @@ const ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-qui
 const LIMIT_MS = 20_000;
 
 const text = { type: "string" };
-export const { values: options } = parseArgs({ options: { modules: text, url: text, token: text, elsewhere: text, only: text } });
+export const { values: options } = parseArgs({ options: { modules: text, url: text, token: text, elsewhere: text, folder: text, only: text } });
 
 export const load = createRequire(`${options.modules}/`);
 const { chromium } = load("playwright-core");

@@ -57,9 +57,14 @@ await check({
   },
 
   async tools_show_what_they_changed_and_ask_first(browser) {
-    const page = await openPage(browser);
+    const page = await openPage(browser, { viewport: { width: 1280, height: 600 } });
     await newThread(page, "coder", "code");
     await page.waitForSelector(".question[data-open] .difference .added");
+    // What is drawn late moves nothing out of sight.
+    await page.waitForFunction(() => {
+      const { scrollTop, scrollHeight, clientHeight } = document.querySelector(".conversation");
+      return scrollTop > 0 && scrollHeight - scrollTop - clientHeight < 2;
+    });
     assert.match(await page.textContent(".question .difference .added"), /Hello, \$\{name\}/);
     await page.click(".question >> text=Allow once");
     await isDone(page);

@@ -11,6 +11,9 @@ use trilogue_testkit::inspector_packages;
 
 use crate::harness::{Home, Server, lasting_address};
 
+/// The largest picture that the repository keeps, in bytes.
+const MAX_PICTURE_BYTES: usize = 120 * 1024;
+
 fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../foreign/inspector")
 }
@@ -48,9 +51,16 @@ fn script(home: &Home, server: &Server, elsewhere: &Elsewhere, name: &str) -> Co
 
 /// Runs every check of a script.
 fn passes(name: &str) {
-    let (home, elsewhere) = (Home::new(), Elsewhere::listen());
-    let server = serve(&home, &elsewhere);
-    let ended = script(&home, &server, &elsewhere, name).stdin(Stdio::null()).output().unwrap();
+    passes_in(&Home::new(), name);
+}
+
+/// The same in a home where the script may leave files: in the folder `made`.
+fn passes_in(home: &Home, name: &str) {
+    let elsewhere = Elsewhere::listen();
+    let server = serve(home, &elsewhere);
+    let mut command = script(home, &server, &elsewhere, name);
+    command.arg("--folder").arg(home.work().join("made"));
+    let ended = command.stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&ended.stdout);
     let complained = String::from_utf8_lossy(&ended.stderr);
     assert!(ended.status.success() && said.contains("0 failed"), "{said}{complained}");
@@ -105,6 +115,43 @@ fn the_page_goes_on_when_the_server_comes_back() {
         said.push(line);
     }
     assert!(browser.wait().unwrap().success(), "{}", said.join("\n"));
+}
+
+/// Every picture of the documentation can be made, and has the size that it is made with. `TRILOGUE_BLESS=1` makes them anew.
+#[test]
+fn the_pictures_of_the_documentation_can_be_made() {
+    let home = Home::new();
+    passes_in(&home, "pictures");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let mut made = Vec::new();
+    for entry in fs::read_dir(home.work().join("made")).unwrap() {
+        let (path, name) =
+            entry.map(|it| (it.path(), it.file_name().into_string().unwrap())).unwrap();
+        let shown = docs.join("images").join(&name);
+        if std::env::var_os("TRILOGUE_BLESS").is_some() {
+            fs::copy(&path, &shown).unwrap();
+        }
+        let picture = fs::read(&shown).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(png_size(&picture), png_size(&fs::read(&path).unwrap()), "{name}");
+        assert!(picture.len() <= MAX_PICTURE_BYTES, "{name} has {} bytes", picture.len());
+        made.push(name);
+    }
+    let pages =
+        ["inspector.md", "../README.md"].map(|page| fs::read_to_string(docs.join(page)).unwrap());
+    let text = pages.concat();
+    let named =
+        text.split("images/").skip(1).filter_map(|rest| rest.split_once(')')).map(|it| it.0);
+    let mut named: Vec<_> = named.map(str::to_owned).collect();
+    named.sort();
+    named.dedup();
+    made.sort();
+    assert_eq!(named, made, "the pictures that are shown, and those that are made");
+}
+
+/// Width and height in pixels, which stand at the beginning of a PNG.
+fn png_size(picture: &[u8]) -> [&[u8]; 2] {
+    assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n"));
+    [&picture[16..20], &picture[20..24]]
 }
 
 impl Elsewhere {

@@ -39,9 +39,13 @@ export class ConversationView {
     /** @type {import("../log/conversation.js").Conversation | undefined} */
     this.conversation = undefined;
     this.follows = true;
+    this.top = 0;
     this.element.addEventListener("scroll", () => {
       const { scrollTop, scrollHeight, clientHeight } = this.element;
-      this.follows = scrollHeight - scrollTop - clientHeight < NEAR_END;
+      const isNear = scrollHeight - scrollTop - clientHeight < NEAR_END;
+      // Only a reader scrolls up: content that grew meanwhile does not end the following.
+      if (isNear || scrollTop < this.top) this.follows = isNear;
+      this.top = scrollTop;
     }, { passive: true });
     // Content that comes late, such as images, must not lose the end.
     new ResizeObserver(() => this.follow()).observe(this.list);

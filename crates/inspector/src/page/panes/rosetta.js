@@ -60,7 +60,7 @@ function requestsView(run) {
       fill(body, problemView(error));
     }
   };
-  return h("details.form-card", { on: { toggle: load } }, h("summary", null, "Run again from a program"), body);
+  return h("details.form-card.whole", { on: { toggle: load } }, h("summary", null, "Run again from a program"), body);
 }
 
 const VERDICTS = /** @type {Record<string, string>} */ ({ carried: "Carried", extension: "In an extension", lost: "Lost" });
