@@ -31,6 +31,7 @@ async function visit(page, look) {
     ["sources", `#/threads/${cited.thread_id}`, ".sources"],
     ["tools", `#/threads/${coded.thread_id}`, ".question .difference"],
     ["timeline", `#/threads/${cited.thread_id}?view=timeline&event=30`, ".form-card"],
+    ["difference", `#/threads/${cited.thread_id}?beside=${coded.thread_id}&difference=1`, ".differences .added"],
     ["inbox", "#/inbox", `[data-id="${mail.interrupts[0].id}"]`],
     ["agents", "#/agents", ".list-pane .row"],
     ["agent", "#/agents/mailcomposer", "#try-it"],

@@ -181,4 +181,37 @@ await check({
     assert.ok(states.every((state) => state === "failed"), states.join());
     quiet(page);
   },
+
+  async two_threads_and_two_runs_are_compared(browser) {
+    const [one, two] = [await run("coder", "say:same\nold"), await run("coder", "say:same\nnew")];
+    const page = await openPage(browser, { path: `#/threads/${one.thread_id}` });
+    await page.click("text=Side by side");
+    await page.click(`[data-thread="${two.thread_id}"]`);
+    await page.click("text=Difference");
+    const lines = async (kind, last) => {
+      await page.waitForSelector(`.differences .${kind} >> text=${last}`);
+      return page.locator(`.differences .${kind} code`).allTextContents();
+    };
+    assert.deepEqual(await lines("removed", "old"), ["old", "old"]);
+    assert.deepEqual(await lines("added", "new"), ["new", "new"]);
+    assert.ok((await page.locator(".differences .same code").allTextContents()).includes("same"));
+    // A run that comes later is in the difference without a reload.
+    await run("coder", "say:later", { thread_id: two.thread_id, create_thread: undefined });
+    await lines("added", "later");
+    // Any run of both threads is a side.
+    const second = (await api(`runs?thread_id=${two.thread_id}`)).items[0];
+    await page.selectOption("[aria-label=Left]", `${two.thread_id} ${two.id}`);
+    await page.selectOption("[aria-label=Right]", `${two.thread_id} ${second.id}`);
+    await page.waitForFunction(() => document.querySelectorAll(".differences .removed").length === 4);
+    await page.selectOption("[aria-label=Right]", `${two.thread_id} ${two.id}`);
+    await page.waitForSelector("text=Both say the same.");
+    await page.click("text=Show the threads");
+    await page.waitForSelector(".thread >> nth=1 >> text=later");
+    await page.click("[aria-label='Close this thread']");
+    // One thread beside itself: its last two runs.
+    await page.goto(`${url}/#/threads/${two.thread_id}?beside=${two.thread_id}&difference=1`);
+    assert.deepEqual((await lines("added", "later")).at(-1), "later");
+    assert.ok((await lines("removed", "new")).includes("new"));
+    quiet(page);
+  },
 });

@@ -10,6 +10,7 @@ const MEDIUM = { width: 1100, height: 680 };
 const NARROW = { width: 380, height: 760 };
 
 const bees = await run("researcher", "honey bees");
+const wasps = await run("researcher", "wasps");
 const state = await run("echo", "Plan the release");
 await api(`threads/${state.thread_id}`, { values: { stage: "draft", checked: ["tests", "docs"] } }, "PATCH");
 await run("echo", "Publish it", { thread_id: state.thread_id, create_thread: undefined });
@@ -48,5 +49,6 @@ await check(Object.fromEntries([
     await page.waitForSelector(".state-as-of pre");
   } }),
   picture("rosetta", `#/threads/${state.thread_id}?view=timeline&event=${answer}`, ".fidelity", { viewport: WIDE }),
+  picture("difference", `#/threads/${bees.thread_id}?beside=${wasps.thread_id}&difference=1`, ".differences .added", { viewport: { width: 1100, height: 560 } }),
   picture("status", "#/status", ".histogram svg"),
 ]));

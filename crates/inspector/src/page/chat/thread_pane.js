@@ -21,7 +21,7 @@ const WORDS = /** @type {Record<string, string>} */ ({ queued: "Waiting for its 
 export class ThreadPane {
   /**
    * @param {string} id
-   * @param {{ agents: any[], isBeside: boolean, onClose?: () => void, onBeside?: () => void }} options
+   * @param {{ agents: any[], isBeside: boolean, onClose?: () => void, onBeside?: () => void, onDifference?: () => void }} options
    */
   constructor(id, options) {
     this.id = id;
@@ -53,7 +53,7 @@ export class ThreadPane {
   }
 
   head() {
-    const { isBeside, onClose, onBeside } = this.options;
+    const { isBeside, onClose, onBeside, onDifference } = this.options;
     return h("header.thread-head", null,
       isBeside ? null : h("a.back.icon-button", { href: "#/threads", "aria-label": "All threads" }, icon("back")),
       h("div.titles", null, this.title, this.state),
@@ -61,6 +61,7 @@ export class ThreadPane {
         connectionButton(this.log, this.life.signal),
         isBeside ? null : this.timelineButton,
         onBeside && h("button.quiet.wide-only", { type: "button", on: { click: onBeside } }, "Side by side"),
+        onDifference && h("button.quiet", { type: "button", on: { click: onDifference } }, "Difference"),
         onClose && h("button.quiet.icon-button", { type: "button", "aria-label": "Close this thread", on: { click: onClose } }, icon("close")),
       ),
     );

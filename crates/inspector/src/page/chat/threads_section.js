@@ -6,6 +6,7 @@ import { listAgents } from "../base/agents_list.js";
 import { problemView } from "../base/problem_view.js";
 import { go, placeOf, setQuery } from "../base/router.js";
 import { ThreadsList } from "../panes/threads_list.js";
+import { DifferenceView } from "./difference_view.js";
 import { Composer } from "./composer.js";
 import { ThreadPane } from "./thread_pane.js";
 
@@ -26,6 +27,8 @@ class ThreadsSection {
     root.append(this.root);
     /** @type {ThreadPane[]} */
     this.panes = [];
+    /** @type {{ view: DifferenceView, life: AbortController } | undefined} */
+    this.difference = undefined;
     this.shown = "";
     signal.addEventListener("abort", () => this.panes.forEach((pane) => pane.close()));
     this.signal = signal;
@@ -51,6 +54,7 @@ class ThreadsSection {
       if (this.signal.aborted || wanted !== this.shown) return;
       this.open(id, beside, agents, query.get("agent") ?? undefined);
     }
+    this.compare(beside !== undefined && query.has("difference"));
     this.panes[0]?.setQuery(new URLSearchParams(location.hash.split("?")[1] ?? ""));
   }
 
@@ -61,6 +65,7 @@ class ThreadsSection {
    * @param {string | undefined} agent
    */
   open(id, beside, agents, agent) {
+    this.compare(false);
     const kept = id ? this.panes.find((pane) => pane.id === id && !pane.options.isBeside) : undefined;
     for (const pane of this.panes) if (pane !== kept) pane.close();
     this.panes = [];
@@ -74,9 +79,26 @@ class ThreadsSection {
     this.panes.push(main);
     if (!kept) fill(this.content, main.element);
     if (beside) {
-      const pane = new ThreadPane(beside, { agents, isBeside: true, onClose: () => setQuery({ beside: undefined }) });
+      const pane = new ThreadPane(beside, { agents, isBeside: true, onClose: () => setQuery({ beside: undefined, difference: undefined }), onDifference: () => setQuery({ difference: 1 }) });
       this.panes.push(pane);
       this.content.append(pane.element);
+    }
+  }
+
+  /** Shows how the two threads differ in place of them. @param {boolean} isWanted */
+  compare(isWanted) {
+    if (isWanted === (this.difference !== undefined)) return;
+    this.content.toggleAttribute("data-difference", isWanted);
+    if (this.difference) {
+      this.difference.life.abort();
+      this.difference.view.element.remove();
+      this.difference = undefined;
+    } else {
+      const life = new AbortController();
+      this.signal.addEventListener("abort", () => life.abort());
+      const view = new DifferenceView(this.panes.map((pane) => pane.log), life.signal, () => setQuery({ difference: undefined }));
+      this.difference = { view, life };
+      this.content.append(view.element);
     }
   }
 

@@ -103,7 +103,7 @@ export class ThreadsList {
       h("span.row-details.muted", null, details),
     );
     link.addEventListener("click", (event) => {
-      if (!this.onBeside || thread.id === this.current) return;
+      if (!this.onBeside) return;
       event.preventDefault();
       const choose = this.onBeside;
       this.stopChoosing();
