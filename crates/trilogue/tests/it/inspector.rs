@@ -88,6 +88,11 @@ fn a_run_is_made_again_by_programs() {
 }
 
 #[test]
+fn a_question_on_two_pages_and_in_an_editor_is_answered_in_one() {
+    passes("editor");
+}
+
+#[test]
 fn nothing_hostile_does_anything() {
     passes("security");
 }
