@@ -6,6 +6,7 @@
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
+import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 
 const ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
@@ -14,7 +15,7 @@ const LIMIT_MS = 20_000;
 const text = { type: "string" };
 export const { values: options } = parseArgs({ options: { modules: text, url: text, token: text, elsewhere: text, folder: text, only: text } });
 
-export const load = createRequire(`${options.modules}/`);
+export const load = createRequire(`${resolve(options.modules)}/`);
 const { chromium } = load("playwright-core");
 
 export const { url, elsewhere } = options;
@@ -62,7 +63,7 @@ export async function openPage(browser, { path = "#/threads", signIn = true, all
   page.on("requestfailed", (request) => request.failure()?.errorText === "csp" || note(request));
   if (signIn) {
     await page.goto(await signInLink());
-    await page.waitForSelector(".sidebar");
+    await page.waitForSelector("nav.sidebar");
     await page.goto(`${url}/${path}`);
   }
   return page;
@@ -73,9 +74,11 @@ export function quiet(page) {
   assert.deepEqual(page.elsewhere, [], "requests to elsewhere");
 }
 
+export const launch = () => chromium.launch({ executablePath: "/usr/bin/chromium", args: ARGUMENTS });
+
 /** Runs checks one after the other, each by itself, and says how they went. */
 export async function check(checks) {
-  const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ARGUMENTS });
+  const browser = await launch();
   let failed = 0;
   for (const [name, body] of Object.entries(checks)) {
     if (options.only && !name.includes(options.only)) continue;

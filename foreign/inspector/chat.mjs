@@ -18,7 +18,7 @@ await check({
     const link = await signInLink();
     await page.goto(link);
     await page.reload();
-    await page.waitForSelector(".sidebar");
+    await page.waitForSelector("nav.sidebar");
     assert.ok(!page.url().includes("sign-in"), page.url());
     const kept = await page.evaluate(() => [document.cookie, localStorage.length, sessionStorage.length]);
     assert.deepEqual(kept, ["", 0, 0], "scripts see no session");

@@ -18,6 +18,8 @@ include!(concat!(env!("OUT_DIR"), "/files.rs"));
 const DOCUMENT: &str = "index.html";
 /// What stands in the document for the place of the page's files.
 const ASSETS: &str = "{assets}";
+/// What stands in the document for links to all modules, so that a browser does not find them one import after the other.
+const MODULES: &str = "{modules}";
 
 /// What all files together are called: it changes whenever one of them does, so that browsers may keep them for ever.
 #[must_use]
@@ -36,7 +38,11 @@ pub fn find(name: &str) -> Option<&'static File> {
 pub fn document(assets: &str) -> String {
     let file = FILES.iter().find(|file| file.name == DOCUMENT);
     let text = file.map_or(Cow::Borrowed(""), |it| String::from_utf8_lossy(it.plain));
-    text.replace(ASSETS, assets)
+    let modules = FILES.iter().filter(|file| file.name.ends_with(".js"));
+    let link =
+        |file: &File| format!("<link rel=\"modulepreload\" href=\"{ASSETS}/{}\">", file.name);
+    let links: String = modules.map(link).collect();
+    text.replace(MODULES, &links).replace(ASSETS, assets)
 }
 
 // === impl File ===
@@ -74,7 +80,11 @@ mod tests {
     fn the_document_names_its_files_where_they_are() {
         let document = document("/x/assets/1");
         assert!(document.contains("\"/x/assets/1/main.js\""), "{document}");
-        assert!(!document.contains(ASSETS));
+        assert!(
+            document.contains("modulepreload\" href=\"/x/assets/1/base/dom.js\""),
+            "{document}"
+        );
+        assert!(!document.contains(ASSETS) && !document.contains(MODULES));
     }
 
     /// The promise of the page: it is small.

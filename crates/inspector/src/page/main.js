@@ -32,6 +32,7 @@ async function start() {
     await get("agents");
   } catch (error) {
     if (code !== undefined || (error instanceof Problem && error.status === 401)) {
+      removeFrame();
       document.body.append(signInCard(code === undefined ? undefined : error));
       return;
     }
@@ -40,6 +41,9 @@ async function start() {
   session.addEventListener("signed-out", () => location.reload(), { once: true });
   build();
 }
+
+/** Removes what the document paints before any script is there. */
+const removeFrame = () => document.querySelector("body > .frame")?.remove();
 
 /** @type {Map<string, HTMLElement>} */
 const links = new Map();
@@ -54,6 +58,7 @@ function build() {
   const signOut = h("button.quiet", { type: "button", hidden: true, on: { click: () => post("sign-out", undefined).finally(() => location.reload()) } }, "Sign out");
   const keys = h("button.quiet", { type: "button", title: "Keys (?)", on: { click: showKeys } }, "Keys");
   const who = h("p.who.muted");
+  removeFrame();
   document.body.append(
     h("a.skip", { href: "#main", on: { click: (/** @type {Event} */ event) => (event.preventDefault(), main.focus()) } }, "Skip to the content"),
     h("div.frame", null, h("nav.sidebar", { "aria-label": "Sections" }, h("p.brand", null, "Trilogue"), h("ul", null, items), h("div.sidebar-end", null, who, signOut, keys)), main),
