@@ -178,6 +178,8 @@ codes! {
     DiskFull = "disk_full", NoSpace;
     /// The store saw an I/O error and takes no more writes until the next start.
     StoreReadOnly = "store_read_only", Unavailable;
+    /// The store's database cannot be reached; whether a change was stored may not be known.
+    StoreUnavailable = "store_unavailable", Unavailable;
     /// The store's own structures are damaged.
     StoreCorrupt = "store_corrupt", Unavailable;
     /// Another process holds the store.

@@ -15,6 +15,7 @@ mod open;
 mod options;
 mod path_reader;
 pub mod port;
+pub mod postgres;
 pub mod record;
 pub mod rows;
 pub mod sqlite;
@@ -23,8 +24,8 @@ pub mod sqlite;
 #[cfg(test)]
 extern crate self as trilogue_store;
 
-pub use open::open;
-pub use options::{Durability, Options};
+pub use open::{check_url, open, shown_url};
+pub use options::{Durability, Options, Password};
 pub use path_reader::PathReader;
 pub use port::{
     Admin, Append, Batch, Change, Configurations, Housekeeping, OwnedThread, Queue, Range, Read,

@@ -6,10 +6,11 @@ use trilogue_domain::error::{Code, Error, Result};
 use crate::memory::{self, MemoryStore};
 use crate::options::Options;
 use crate::port::Store;
+use crate::postgres::{self, PostgresStore};
 use crate::sqlite::SqliteStore;
 
-/// Opens the store that a URL names: `memory:` or `sqlite:PATH`.
-/// Errors: `invalid_request` for another URL; `store_locked` when another process holds the file, `store_too_new`, `store_corrupt`, `disk_full`, `store_read_only` when it cannot be read or written.
+/// Opens the store that a URL names: `memory:`, `sqlite:PATH` or `postgres://…`.
+/// Errors: `invalid_request` for another URL; `store_locked` when another process holds the file, `store_unavailable` when the database cannot be reached; `store_too_new`, `store_corrupt`, `disk_full`, `store_read_only` when it cannot be read or written.
 pub async fn open(url: &str, options: Options) -> Result<Arc<dyn Store>> {
     match StoreUrl::parse(url)? {
         StoreUrl::Memory => Ok(Arc::new(MemoryStore::new(memory::Options {
@@ -17,6 +18,25 @@ pub async fn open(url: &str, options: Options) -> Result<Arc<dyn Store>> {
             max_bytes: options.memory_bytes,
         }))),
         StoreUrl::Sqlite(path) => Ok(Arc::new(SqliteStore::open(path, options).await?)),
+        StoreUrl::Postgres => Ok(Arc::new(PostgresStore::open(url, options).await?)),
+    }
+}
+
+/// Checks a store's URL without opening anything. Fails with `invalid_request`.
+pub fn check_url(url: &str) -> Result<()> {
+    match StoreUrl::parse(url)? {
+        StoreUrl::Memory | StoreUrl::Sqlite(_) => Ok(()),
+        StoreUrl::Postgres => postgres::check_url(url),
+    }
+}
+
+/// A store's URL without the secrets that it may hold, for people.
+#[must_use]
+pub fn shown_url(url: &str) -> String {
+    match StoreUrl::parse(url) {
+        Ok(StoreUrl::Postgres) => postgres::shown_url(url),
+        Ok(StoreUrl::Memory | StoreUrl::Sqlite(_)) => url.to_owned(),
+        Err(_) => "(not a store)".to_owned(),
     }
 }
 
@@ -24,6 +44,7 @@ pub async fn open(url: &str, options: Options) -> Result<Arc<dyn Store>> {
 enum StoreUrl {
     Memory,
     Sqlite(PathBuf),
+    Postgres,
 }
 
 // === impl StoreUrl ===
@@ -36,7 +57,7 @@ impl StoreUrl {
             Some(("sqlite", "" | ":memory:")) => "a SQLite store needs the path of a file",
             Some(("sqlite", path)) if path.contains('\0') => "its path contains a null character",
             Some(("sqlite", path)) => return Ok(Self::Sqlite(PathBuf::from(path))),
-            Some(("postgres" | "postgresql", _)) => "PostgreSQL is not supported yet",
+            Some(("postgres" | "postgresql", _)) => return Ok(Self::Postgres),
             _ => "the engine is unknown",
         };
         // Only the kind is shown: the rest of a URL may hold a password.
@@ -46,7 +67,7 @@ impl StoreUrl {
             Code::InvalidRequest,
             format!("the store URL '{}:…' cannot be opened: {problem}", shown.escape_debug()),
         )
-        .hint("use 'memory:' or 'sqlite:PATH', for example 'sqlite:trilogue.db'"))
+        .hint("use 'memory:', 'sqlite:PATH' or 'postgres://USER@HOST/DATABASE', for example 'sqlite:trilogue.db'"))
     }
 }
 
@@ -62,12 +83,12 @@ mod tests {
             StoreUrl::parse("sqlite:/x/a.db"),
             Ok(StoreUrl::Sqlite(PathBuf::from("/x/a.db")))
         );
+        assert_eq!(StoreUrl::parse("postgres://user:secret@host/db"), Ok(StoreUrl::Postgres));
         for (url, says) in [
-            ("postgres://user:secret@host/db", "not supported yet"),
             ("sqlite:", "needs the path"),
             ("sqlite::memory:", "needs the path"),
             ("memory:x", "no path"),
-            ("mysql://host", "unknown"),
+            ("mysql://user:secret@host", "unknown"),
             ("trilogue.db", "unknown"),
         ] {
             let error = StoreUrl::parse(url).expect_err(url);

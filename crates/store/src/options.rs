@@ -26,11 +26,21 @@ pub struct Options {
     pub write_queue_bytes: usize,
     /// The longest that opening waits until a long write-ahead log of the last life was moved into the database. Then the store opens and moves the rest beside its first work.
     pub start_wait: Duration,
+    /// PostgreSQL only: the password, where the URL holds none.
+    pub password: Option<Password>,
+    /// PostgreSQL only: the longest wait for a connection.
+    pub connect_wait: Duration,
+    /// PostgreSQL only: how long a change is tried again while the database cannot be reached. Whether it was stored by an earlier try is found out, never guessed.
+    pub retry_for: Duration,
     /// `memory:` only: the most runs that are kept; then the oldest finished ones go.
     pub memory_runs: usize,
     /// `memory:` only: the most bytes that are kept; then the oldest finished runs go.
     pub memory_bytes: usize,
 }
+
+/// A password, which is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(String);
 
 /// What an append has survived when it returns.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -58,9 +68,31 @@ impl Options {
             write_queue: 1_024,
             write_queue_bytes: 64 * 1024 * 1024,
             start_wait: Duration::from_secs(30),
+            password: None,
+            connect_wait: Duration::from_secs(5),
+            retry_for: Duration::from_secs(30),
             memory_runs: 10_000,
             memory_bytes: 64 * 1024 * 1024,
         }
+    }
+}
+
+// === impl Password ===
+
+impl Password {
+    #[must_use]
+    pub fn new(text: String) -> Self {
+        Self(text)
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(…)")
     }
 }
 

@@ -22,6 +22,9 @@ pub struct PathReader<'a> {
     ready: VecDeque<CheckpointRow>,
     next: NextPart,
     part: usize,
+    read_count: usize,
+    /// A checkpoint that was read, and how many were read when it is replaced: meeting it again is a damaged link that leads in a circle.
+    mark: (Option<CheckpointKey>, usize),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +46,19 @@ impl<'a> PathReader<'a> {
         from: Option<CheckpointKey>,
     ) -> Self {
         let (ready, next) = (VecDeque::new(), NextPart::From(from));
-        Self { read, scope, thread, ready, next, part: 1 }
+        Self { read, scope, thread, ready, next, part: 1, read_count: 0, mark: (None, 1) }
+    }
+
+    /// Whether the path goes on there, and not in a circle. Keys do not tell: a newer checkpoint may have the smaller one.
+    fn is_ahead(&mut self, parent: CheckpointKey, count: usize) -> bool {
+        if self.mark.0 == Some(parent) {
+            return false;
+        }
+        self.read_count += count;
+        if self.read_count >= self.mark.1 {
+            self.mark = (Some(parent), self.read_count * 2);
+        }
+        true
     }
 
     /// The next older checkpoint; `None` behind the first of the thread. Fails as reading the store.
@@ -52,9 +67,11 @@ impl<'a> PathReader<'a> {
             && let NextPart::From(from) = self.next
         {
             let part = self.read.path(self.scope, self.thread, from, self.part).await?;
-            let parent = part.last().and_then(|row| row.parent.filter(|parent| *parent < row.key));
+            let parent = part.last().and_then(|row| row.parent);
             self.next = match parent {
-                Some(_) if part.len() == self.part => NextPart::From(parent),
+                Some(parent) if part.len() == self.part && self.is_ahead(parent, part.len()) => {
+                    NextPart::From(Some(parent))
+                }
                 _ => NextPart::End,
             };
             self.part = (self.part * GROWTH).min(MAX_PART);

@@ -68,7 +68,7 @@ pub enum Change {
 
 #[async_trait]
 pub trait Append: Send + Sync + fmt::Debug {
-    /// A new thread key, never reused.
+    /// A new thread key, never reused. Keys tell nothing of age: a later one may be smaller, from another process.
     fn next_thread_key(&self) -> ThreadKey;
     /// A new run key, never reused.
     fn next_run_key(&self) -> RunKey;
@@ -128,6 +128,8 @@ pub trait Read: Send + Sync + fmt::Debug {
     async fn activities(&self, scope: &Scope, threads: &[ThreadKey])
     -> Result<Vec<ThreadActivity>>;
     async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>>;
+    /// A run by key, as an event that names it has it.
+    async fn run_of(&self, scope: &Scope, key: RunKey) -> Result<Option<RunRow>>;
     /// Runs, newest first.
     /// Errors: `filter_too_broad`.
     async fn runs(&self, scope: &Scope, filter: &RunFilter, page: &Page)

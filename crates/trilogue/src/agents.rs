@@ -23,7 +23,7 @@ use crate::config::{self, AgentKind, AllAgents, Mount, Protocol};
 use crate::descriptor::Descriptors;
 
 pub(crate) use refresh::{RefreshSchedule, RefreshTasks};
-pub(crate) use remote::{Elsewhere, read_token};
+pub(crate) use remote::Elsewhere;
 
 /// Agents to serve. Collects agents of different types.
 #[derive(Clone, Default)]

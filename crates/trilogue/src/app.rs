@@ -101,16 +101,7 @@ pub fn check(options: &Options) -> Result<()> {
     agents::schemes(options)?;
     logging::check(&options.log)?;
     Tracing::of(&options.telemetry.otlp)?;
-    let store = options.store.url.as_str();
-    if store != "memory:" && store.strip_prefix("sqlite:").is_none_or(str::is_empty) {
-        // The rest of the URL may hold a password.
-        let kind = store.split(':').next().unwrap_or_default().escape_debug();
-        return Err(Error::new(
-            Code::InvalidRequest,
-            format!("`store.url` has an unknown kind of store: '{kind}:…'"),
-        )
-        .hint("use \"memory:\" or \"sqlite:PATH\", such as \"sqlite:trilogue.db\""));
-    }
+    trilogue_store::check_url(&options.store.url)?;
     let url = options.server.public_url.as_deref();
     if let Some(text) = url.filter(|text| !is_web_address(text) || text.contains(['?', '#'])) {
         return Err(Error::new(
@@ -193,7 +184,7 @@ impl App {
         let originals: Arc<dyn ReadOriginal> = Arc::new(Originals);
         let store_options = trilogue_store::Options {
             reader: Arc::clone(&originals),
-            ..options.store.to_options()
+            ..options.store.to_options()?
         };
         let store = trilogue_store::open(&options.store.url, store_options).await?;
         let token_files = match options.server.no_auth {
@@ -252,7 +243,7 @@ impl App {
         let gateway = trilogue_gateway::Options {
             agent_schemes,
             callback_secrets: callback_secrets.clone(),
-            store_url: options.store.url.clone(),
+            store_url: trilogue_store::shown_url(&options.store.url),
             inspector,
             anonymous: takes_anybody.then_some(anonymous),
             ..options.server.to_options(owner.clone(), config::overrides(options))
@@ -273,7 +264,8 @@ impl App {
         let delivery =
             CallbackDelivery::new(&gateway, &listeners.addresses, &prefix, &ports, sender);
         ports.runtime.deliver_with(Arc::new(delivery.as_documented(as_documented)));
-        local_listener.announce(&listeners.addresses, &options.store.url);
+        local_listener
+            .announce(&listeners.addresses, &trilogue_store::shown_url(&options.store.url));
         let idle_exit = idle_exit(&options.server, &local_listener);
         let shutdown_deadline = options.server.shutdown_deadline.0;
         Ok(Self {

@@ -10,7 +10,6 @@ use trilogue_egress::{Client, Policy};
 use trilogue_gateway::{TraceCollector, TraceOptions};
 use trilogue_wire::otlp::TRACES_PATH;
 
-use crate::agents::read_token;
 use crate::config::{Otlp, Ratio, Span};
 
 const DEFAULT_SERVICE: &str = "trilogue";
@@ -163,7 +162,8 @@ fn headers(otlp: &Otlp, env: Environment<'_>) -> Result<HeaderMap> {
     }
     for (name, file) in &otlp.header_files {
         let key = "telemetry.otlp.header_files";
-        let value = read_token(Path::new(file)).map_err(|why| wrong(format!("`{key}`: {why}")))?;
+        let value = crate::config::secret_of_file(Path::new(file))
+            .map_err(|why| wrong(format!("`{key}`: {why}")))?;
         put(&mut headers, key, name, value.trim())?;
     }
     if headers.is_empty() {

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::Event;
 use trilogue_domain::{InterruptId, RunId, RunKey, ThreadKey, lock};
-use trilogue_store::rows::{Page, RunFilter, RunRow};
+use trilogue_store::rows::RunRow;
 use trilogue_store::{Frame, Read, Tail};
 
 use super::Streams;
@@ -373,19 +373,8 @@ pub(crate) async fn run_row(
     thread: &LogRef,
     key: RunKey,
 ) -> Result<Option<RunRow>> {
-    let scope = thread.scope();
-    let filter = RunFilter { thread: Some(thread.id.clone()), ..RunFilter::default() };
-    // Listings are newest first by key, so the page behind the next key begins with this run.
-    let mut page = Page { limit: 1, after: Some(key.0.saturating_add(1)), skip: 0 };
-    loop {
-        let listing = read.runs(&scope, &filter, &page).await?;
-        let is_passed = listing.rows.iter().any(|run| run.key < key);
-        if let Some(run) = listing.rows.into_iter().find(|run| run.key == key) {
-            return Ok(Some(run));
-        }
-        let (false, Some(next)) = (is_passed, listing.next) else { return Ok(None) };
-        page.after = Some(next);
-    }
+    let run = read.run_of(&thread.scope(), key).await?;
+    Ok(run.filter(|run| run.thread_id == thread.id))
 }
 
 #[cfg(test)]

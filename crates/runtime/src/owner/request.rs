@@ -65,7 +65,7 @@ impl Owner {
             }
             Envelope::Change { mut command, reply } => {
                 if let Command::Patch { checkpoint, .. } = &mut *command {
-                    // Since the command was sent a run may have made the head, under a newer key; a path ends at a parent that is not older than its child.
+                    // Since the command was sent a run may have made the head: within one process, keys grow along a path.
                     *checkpoint = self.services.new_checkpoint();
                 }
                 let prepared = match &mut *command {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::{RunKey, TenantId, ThreadKey, limits};
@@ -12,6 +13,9 @@ use trilogue_domain::{RunKey, TenantId, ThreadKey, limits};
 use crate::port::{Batch, Change};
 use crate::record::{Frame, blobs_in};
 use crate::rows::ThreadRow;
+
+/// The room that a change takes in a writer's queue is counted in permits of this many bytes.
+pub(crate) const PERMIT_BYTES: usize = 1_024;
 
 /// The end of a thread's log, and the epoch of the writer that may continue it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,7 +123,7 @@ impl Batch {
         Error::new(Code::Internal, message)
     }
 
-    fn lost(&self, why: &str) -> Error {
+    pub(crate) fn lost(&self, why: &str) -> Error {
         let message = format!(
             "an append to thread {} at epoch {}, number {} came too late: {why}",
             self.thread, self.epoch, self.expected_last
@@ -158,6 +162,12 @@ impl Change {
             }
         }
     }
+}
+
+/// Permits of a write queue of this many bytes; never fewer than the largest change needs.
+pub(crate) fn queue_permits(bytes: usize) -> usize {
+    let least = limits::MAX_BLOB_BYTES.max(Batch::MAX_BYTES) / PERMIT_BYTES;
+    (bytes / PERMIT_BYTES).clamp(least, Semaphore::MAX_PERMITS)
 }
 
 /// Names content before it is stored; fails with `blob_too_large`.

@@ -3,6 +3,7 @@
 //! | file | decides |
 //! |---|---|
 //! | `batch` | whether a batch makes sense, whether its writer still owns the thread, whose its blobs are |
+//! | `continuity` | whether frames that were read follow each other |
 //! | `page`, `search` | what a page holds, which rows a filter selects, when a filter is too broad |
 //! | `queue` | how a queue item changes when it is offered, claimed, finished, retried or given up |
 //! | `retention` | which ended runs a policy removes |
@@ -11,6 +12,7 @@
 //! | `table` | the tables, and the columns that a row is searched by |
 
 pub(crate) mod batch;
+pub(crate) mod continuity;
 pub(crate) mod health;
 pub(crate) mod page;
 pub(crate) mod queue;

@@ -9,6 +9,9 @@
 //!
 //! An item that is in line and held is not replaced by what is offered under its key: that waits as `next` until the worker is done, or its lease ends.
 
+use std::sync::Arc;
+
+use tokio::sync::Notify;
 use trilogue_domain::{RunKey, Timestamp};
 
 use crate::rows::{Claim, QueueItem, QueueKind, RetryDecision};
@@ -50,6 +53,10 @@ pub(crate) struct LineChange {
     pub(crate) freed: Option<i64>,
 }
 
+/// Wakes workers that wait for an item.
+#[derive(Debug, Default)]
+pub(crate) struct QueueSignal(pub(crate) Arc<Notify>);
+
 /// Frees the first live item of a line, unless another is held: `free` is the id of the one that is free and whether it is held.
 pub(crate) fn settle_line(free: Option<(i64, bool)>, first: Option<i64>) -> Option<LineChange> {
     let blocked = match free {
@@ -57,6 +64,15 @@ pub(crate) fn settle_line(free: Option<(i64, bool)>, first: Option<i64>) -> Opti
         free => free.map(|(id, _)| id),
     };
     (blocked != first).then_some(LineChange { blocked, freed: first })
+}
+
+// === impl QueueSignal ===
+
+impl QueueSignal {
+    pub(crate) fn wake(&self) {
+        self.0.notify_waiters();
+        self.0.notify_one();
+    }
 }
 
 // === impl QueueEntry ===

@@ -96,6 +96,14 @@ impl Read for MemoryStore {
         Ok(pages.finish().map(Arc::unwrap_or_clone))
     }
 
+    async fn run_of(&self, scope: &Scope, key: RunKey) -> Result<Option<RunRow>> {
+        let state = self.open()?;
+        let found = state.runs.get(&key).map(|run| Arc::clone(&run.row));
+        let found = state.quarantine.visible(scope, found)?;
+        drop(state);
+        Ok(found.map(Arc::unwrap_or_clone))
+    }
+
     async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>> {
         let state = self.open()?;
         let key = state.tenants.get(&scope.tenant).and_then(|tenant| tenant.runs.get(id));

@@ -8,7 +8,7 @@ use trilogue_domain::ThreadKey;
 use super::Context;
 use super::error::SqliteError;
 use super::heads::stored_frame;
-use crate::core::damaged;
+use crate::core::continuity::{RunContinuity, hole};
 use crate::port::Range;
 use crate::record::Frame;
 
@@ -33,7 +33,7 @@ pub(super) fn read(
     match range.run {
         None => of_thread(&snapshot, context, thread, range),
         Some(run) => {
-            let mut check = RunContinuity { thread, next: None, after: range.after };
+            let mut check = RunContinuity::new(thread, range.after);
             let from = first_of_run(&snapshot, run.0, range.after)?;
             let sql = concat!(
                 "SELECT thread, run, first, last, first_run, body FROM frames",
@@ -42,7 +42,7 @@ pub(super) fn read(
                 " ORDER BY first_run"
             );
             collect(&snapshot, context, thread, sql, [run.0, from], range.max_bytes, |frame| {
-                check.pass(frame)
+                check.pass(frame).map_err(|error| SqliteError::Damaged(Some(thread), error))
             })
         }
     }
@@ -75,7 +75,7 @@ fn of_thread(
     let mut next = range.after.saturating_add(1);
     collect(conn, context, thread, sql, [thread.0, from], range.max_bytes, |frame| {
         if frame.first() > next && !is_removed(conn, thread, next, frame.first() - 1)? {
-            return Err(hole(thread, next));
+            return Err(SqliteError::Damaged(Some(thread), hole(thread, next)));
         }
         next = frame.last().saturating_add(1);
         Ok(())
@@ -145,28 +145,4 @@ fn is_removed(
         .query_row([thread.0, first.cast_signed()], |row| row.get(0))
         .optional()?;
     Ok(gap.is_some_and(|gap| gap.cast_unsigned() >= last))
-}
-
-fn hole(thread: ThreadKey, number: u64) -> SqliteError {
-    let error = damaged(format!("the log of thread {thread} has a hole at number {number}"));
-    SqliteError::Damaged(Some(thread), error)
-}
-
-/// Run numbers have no holes: a run is removed whole.
-#[derive(Debug)]
-struct RunContinuity {
-    thread: ThreadKey,
-    after: u64,
-    next: Option<u64>,
-}
-
-impl RunContinuity {
-    fn pass(&mut self, frame: &Frame) -> Result<(), SqliteError> {
-        let fits = match self.next {
-            None => frame.first_run() <= self.after.saturating_add(1),
-            Some(next) => frame.first_run() == next,
-        };
-        self.next = Some(frame.last_run().saturating_add(1));
-        if fits { Ok(()) } else { Err(hole(self.thread, frame.first())) }
-    }
 }

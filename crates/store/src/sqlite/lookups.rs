@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use rusqlite::{Connection, params};
 use trilogue_domain::{CheckpointKey, MessageId, PrincipalId, Scope, ThreadId, ThreadKey};
 
@@ -72,14 +74,14 @@ pub(super) fn path(
     let Some(thread) = by_id::<ThreadRow>(&snapshot, context, scope, id.as_str())? else {
         return Ok(Vec::new());
     };
-    let mut path = Vec::new();
+    // A damaged link can lead in a circle.
+    let (mut path, mut passed) = (Vec::new(), HashSet::new());
     let mut next = from.or(thread.head);
-    while let Some(key) = next.filter(|_| path.len() < limit) {
+    while let Some(key) = next.filter(|key| path.len() < limit && passed.insert(*key)) {
         let rest = "WHERE key = ?1 AND thread = ?2";
         let found = one::<CheckpointRow>(&snapshot, rest, [key.0, thread.key.0])?;
         let Some(row) = found else { break };
-        // A parent is older than its child; a damaged link could make an endless loop.
-        next = row.parent.filter(|parent| *parent < row.key);
+        next = row.parent;
         path.push(row);
     }
     Ok(path)

@@ -64,7 +64,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use rusqlite::Connection;
-use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Error, Result};
 use trilogue_domain::port::ReadOriginal;
@@ -79,13 +79,13 @@ use self::heads::DurableHeads;
 use self::job::{Job, QueuedJob, WorkKind, WriteContext, task};
 use self::retention::RetentionBacklog;
 use self::row_cache::RowCache;
+use crate::core::batch::PERMIT_BYTES;
 use crate::core::closed;
+use crate::core::queue::QueueSignal;
 use crate::core::tail::{SharedReads, Tails};
 use crate::options::Durability;
 use crate::port::Range;
 use crate::record::Frame;
-
-const PERMIT_BYTES: usize = 1_024;
 
 #[derive(Debug)]
 pub struct SqliteStore {
@@ -121,9 +121,6 @@ struct KeyCounters {
     run: AtomicI64,
     checkpoint: AtomicI64,
 }
-
-#[derive(Debug, Default)]
-struct QueueSignal(Arc<Notify>);
 
 // === impl SqliteStore ===
 
@@ -212,14 +209,5 @@ impl Context {
 impl KeyCounters {
     fn next(counter: &AtomicI64) -> i64 {
         counter.fetch_add(1, Ordering::Relaxed)
-    }
-}
-
-// === impl QueueSignal ===
-
-impl QueueSignal {
-    fn wake(&self) {
-        self.0.notify_waiters();
-        self.0.notify_one();
     }
 }

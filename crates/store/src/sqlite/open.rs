@@ -8,7 +8,6 @@ use rusqlite::Connection;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 use trilogue_domain::error::{Error, Result};
-use trilogue_domain::limits;
 
 use super::checkpoint::{Checkpointer, InheritedLog};
 use super::connection::{self, Readers};
@@ -20,13 +19,11 @@ use super::retention::RetentionBacklog;
 use super::row_cache::RowCache;
 use super::schema;
 use super::writer::{DiskUpkeep, WriterThread};
-use super::{
-    Context, KeyCounters, PERMIT_BYTES, QueueSignal, SqliteStore, backup, blob, inspect, remove,
-    thread_removal,
-};
+use super::{Context, KeyCounters, SqliteStore, backup, blob, inspect, remove, thread_removal};
+use crate::core::batch::queue_permits;
+use crate::core::queue::QueueSignal;
 use crate::core::tail::{SharedReads, Tails};
 use crate::options::Options;
-use crate::port::Batch;
 
 impl SqliteStore {
     /// Opens the store in this file, which is created when it does not exist. Fails as [`crate::open()`].
@@ -81,7 +78,7 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
         retention: RetentionBacklog::default(),
         keys,
         offered: QueueSignal::default(),
-        queue_room: Arc::new(Semaphore::new(queue_permits(options))),
+        queue_room: Arc::new(Semaphore::new(queue_permits(options.write_queue_bytes))),
         commits: AtomicU64::new(0),
         frames: AtomicU64::new(0),
         inherited,
@@ -104,12 +101,6 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
 
 fn opening_error(health: &Health, fail: SqliteError) -> Error {
     health.settle(fail)
-}
-
-/// Permits of the write queue; never fewer than the largest job needs.
-fn queue_permits(options: &Options) -> usize {
-    let least = limits::MAX_BLOB_BYTES.max(Batch::MAX_BYTES) / PERMIT_BYTES;
-    (options.write_queue_bytes / PERMIT_BYTES).clamp(least, Semaphore::MAX_PERMITS)
 }
 
 // === impl KeyCounters ===

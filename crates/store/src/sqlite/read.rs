@@ -6,8 +6,8 @@ use rusqlite::params;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    AgentName, CheckpointId, CheckpointKey, IdKind, InterruptId, MessageId, RunId, Scope, ShortId,
-    ThreadActivity, ThreadId, ThreadKey,
+    AgentName, CheckpointId, CheckpointKey, IdKind, InterruptId, MessageId, RunId, RunKey, Scope,
+    ShortId, ThreadActivity, ThreadId, ThreadKey,
 };
 
 use super::lookups::{BY_ALIAS, by_id};
@@ -66,6 +66,15 @@ impl Read for SqliteStore {
     async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>> {
         let (scope, id) = (scope.clone(), id.clone());
         self.read(move |conn, context| by_id(conn, context, &scope, id.as_str())).await
+    }
+
+    async fn run_of(&self, scope: &Scope, key: RunKey) -> Result<Option<RunRow>> {
+        let scope = scope.clone();
+        self.read(move |conn, context| {
+            let found = one::<RunRow>(conn, "WHERE key = ?1", [key.0])?;
+            Ok(context.health.visible(&scope, found)?)
+        })
+        .await
     }
 
     async fn runs(

@@ -106,6 +106,7 @@ fn value_at_head(
     let (mut looked_at, mut candidates) = (0, Candidates::default());
     while let Some(key) = next {
         looked_at += 1;
+        // A damaged link that leads in a circle ends here too.
         candidates.add(1)?;
         let rest = "WHERE key = ?1 AND thread = ?2";
         let found = one::<CheckpointRow>(conn, rest, [key.0, thread.key.0])?;
@@ -113,7 +114,7 @@ fn value_at_head(
         if row.ends_state_search() {
             return Ok((row.value, looked_at));
         }
-        next = row.parent.filter(|parent| *parent < row.key);
+        next = row.parent;
     }
     Ok((None, looked_at))
 }

@@ -40,6 +40,12 @@ macro_rules! contract {
                 super::$case(crate::harness::World::sqlite().await).await;
             })+
         }
+        mod postgres {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(crate::harness::World::postgres().await).await;
+            })+
+        }
     };
 }
 pub(crate) use contract;
@@ -48,6 +54,8 @@ pub(crate) use contract;
 pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
     folder: Option<TempDir>,
+    /// The URL of a store in PostgreSQL.
+    database: Option<String>,
 }
 
 /// A thread to write to, with the numbers that a writer keeps.
@@ -71,18 +79,25 @@ pub(crate) struct Step<'a> {
 
 impl World {
     pub(crate) async fn memory() -> Self {
-        Self { store: open("memory:", options()).await.unwrap(), folder: None }
+        Self { store: open("memory:", options()).await.unwrap(), folder: None, database: None }
     }
 
     /// Another store in memory.
     pub(crate) fn of(store: Arc<dyn Store>) -> Self {
-        Self { store, folder: None }
+        Self { store, folder: None, database: None }
     }
 
     pub(crate) async fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("store.db").display());
-        Self { store: open(&url, options()).await.unwrap(), folder: Some(folder) }
+        Self { store: open(&url, options()).await.unwrap(), folder: Some(folder), database: None }
+    }
+
+    /// A store in a schema of its own.
+    pub(crate) async fn postgres() -> Self {
+        let url = postgres_url().await;
+        let store = open(&url, options()).await.unwrap();
+        Self { store, folder: None, database: Some(url) }
     }
 
     pub(crate) fn file(&self) -> PathBuf {
@@ -90,14 +105,17 @@ impl World {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("sqlite:{}", self.file().display())
+        match &self.database {
+            Some(url) => url.clone(),
+            None => format!("sqlite:{}", self.file().display()),
+        }
     }
 
     pub(crate) async fn reopen(self) -> Self {
         self.store.close().await.unwrap();
-        let (url, Self { store, folder }) = (self.url(), self);
+        let (url, Self { store, folder, database }) = (self.url(), self);
         drop(store);
-        Self { store: open(&url, options()).await.unwrap(), folder }
+        Self { store: open(&url, options()).await.unwrap(), folder, database }
     }
 
     /// A new thread of `alice` in the tenant `default`.
@@ -245,6 +263,22 @@ impl Step<'_> {
         (log.last, log.runs) = (last, runs);
         Ok(())
     }
+}
+
+/// The URL of a new schema in the private PostgreSQL of the tests.
+pub(crate) async fn postgres_url() -> String {
+    let server = std::env::var("TRILOGUE_POSTGRES").expect(
+        "TRILOGUE_POSTGRES is not set; start the services of the tests with: eval \"$(scripts/services start)\"",
+    );
+    let (client, connection) =
+        tokio_postgres::connect(&server, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    static COUNT: AtomicI64 = AtomicI64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let nanos = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos();
+    let schema = format!("test_{}_{nanos}_{number}", std::process::id());
+    client.batch_execute(&format!("CREATE SCHEMA {schema}")).await.unwrap();
+    format!("{server}?options=-csearch_path%3D{schema}")
 }
 
 /// A point in time later than any that was given before.

@@ -21,6 +21,7 @@ mod large;
 mod memory;
 mod model;
 mod paging;
+mod postgres;
 mod queue;
 mod queue_line;
 mod reading;

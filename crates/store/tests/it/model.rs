@@ -29,6 +29,7 @@ use crate::harness::{
 use crate::rows;
 
 const KINDS: [QueueKind; 2] = [QueueKind::ScheduledRun, QueueKind::Callback];
+const ENGINES: usize = 3;
 const THREADS: usize = 3;
 const AGENTS: [&str; 2] = ["echo", "other"];
 
@@ -111,11 +112,12 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-struct Pair {
-    worlds: [World; 2],
-    /// As the first engine sees them: rows and numbers are the same in both.
+/// Every engine, the one in memory first: the others are compared with it.
+struct Engines {
+    worlds: [World; ENGINES],
+    /// As the first engine sees them: rows and numbers are the same in all.
     threads: HashMap<usize, Live>,
-    claims: Vec<[Claim; 2]>,
+    claims: Vec<[Claim; ENGINES]>,
     next_key: i64,
 }
 
@@ -126,11 +128,11 @@ struct Live {
     head: Option<CheckpointKey>,
 }
 
-// === impl Pair ===
+// === impl Engines ===
 
-impl Pair {
+impl Engines {
     async fn new() -> Self {
-        let worlds = [World::memory().await, World::sqlite().await];
+        let worlds = [World::memory().await, World::sqlite().await, World::postgres().await];
         Self { worlds, threads: HashMap::new(), claims: Vec::new(), next_key: 1 }
     }
 
@@ -140,11 +142,26 @@ impl Pair {
     }
 
     async fn append(&self, batch: &Batch) -> bool {
-        let [memory, sqlite] = &self.worlds;
-        let memory = memory.store.append(batch.clone()).await;
-        let sqlite = sqlite.store.append(batch.clone()).await;
-        assert_eq!(codes(&memory), codes(&sqlite), "{batch:?}\n{memory:?}\n{sqlite:?}");
-        memory.is_ok()
+        let [first, others @ ..] = self.each(async |store| store.append(batch.clone()).await).await;
+        for other in others {
+            assert_eq!(codes(&first), codes(&other), "{batch:?}\n{first:?}\n{other:?}");
+        }
+        first.is_ok()
+    }
+
+    /// Asks every engine, one after the other.
+    async fn each<T>(&self, ask: impl AsyncFn(&dyn Store) -> T) -> [T; ENGINES] {
+        let [memory, sqlite, postgres] = &self.worlds;
+        [ask(&*memory.store).await, ask(&*sqlite.store).await, ask(&*postgres.store).await]
+    }
+
+    /// Asks every engine, and returns what all answer.
+    async fn alike<T: PartialEq + std::fmt::Debug>(&self, ask: impl AsyncFn(&dyn Store) -> T) -> T {
+        let [first, others @ ..] = self.each(ask).await;
+        for other in others {
+            assert_eq!(first, other);
+        }
+        first
     }
 
     async fn apply(&mut self, op: &Op) {
@@ -160,14 +177,16 @@ impl Pair {
             Op::TakeOver { thread, node } => self.take_over(*thread, *node).await,
             Op::Claim { kind, now, until, limit } => {
                 let (kind, now, until) = (KINDS[*kind], at(*now), at(*until));
-                let [memory, sqlite] = &self.worlds;
-                let memory = memory.store.claim(kind, now, until, *limit).await.unwrap();
-                let sqlite = sqlite.store.claim(kind, now, until, *limit).await.unwrap();
+                let claim =
+                    async |store: &dyn Store| store.claim(kind, now, until, *limit).await.unwrap();
+                let [memory, sqlite, postgres] = self.each(claim).await;
                 let shown = |claims: &[Claim]| -> Vec<_> {
                     claims.iter().map(|claim| (claim.attempts, claim.item.clone())).collect()
                 };
                 assert_eq!(shown(&memory), shown(&sqlite));
-                self.claims.extend(memory.into_iter().zip(sqlite).map(|(a, b)| [a, b]));
+                assert_eq!(shown(&memory), shown(&postgres));
+                let claims = memory.into_iter().zip(sqlite).zip(postgres);
+                self.claims.extend(claims.map(|((a, b), c)| [a, b, c]));
             }
             Op::Finish { claim } => {
                 self.settle(*claim, async |store, claim| store.finish(claim).await).await;
@@ -185,9 +204,7 @@ impl Pair {
             }
             Op::Revive { now } => self.revive(*now).await,
             Op::Configure { .. } | Op::Reconfigure { .. } | Op::Forget { .. } => {
-                let [memory, sqlite] = &self.worlds;
-                let memory = configure(&*memory.store, op).await;
-                assert_eq!(memory, configure(&*sqlite.store, op).await, "{op:?}");
+                self.alike(async |store| configure(store, op).await).await;
             }
         }
     }
@@ -206,15 +223,18 @@ impl Pair {
     }
 
     async fn take_over(&mut self, thread: usize, node: usize) {
-        let Some(live) = self.threads.get_mut(&thread) else { return };
+        let Some(live) = self.threads.get(&thread) else { return };
         let node = format!("node-{node}");
-        let [memory, sqlite] = &self.worlds;
-        let key = live.log.row.key;
-        let memory = memory.store.acquire(key, &node).await.unwrap();
-        let sqlite = sqlite.store.acquire(key, &node).await.unwrap();
-        assert_eq!(format!("{memory:?}"), format!("{sqlite:?}"));
-        assert_eq!(memory.last, live.log.last);
-        live.log.row = memory.thread;
+        let (key, last) = (live.log.row.key, live.log.last);
+        let acquire = async |store: &dyn Store| store.acquire(key, &node).await.unwrap();
+        let [memory, others @ ..] = self.each(acquire).await;
+        for other in others {
+            assert_eq!(format!("{memory:?}"), format!("{other:?}"));
+        }
+        assert_eq!(memory.last, last);
+        if let Some(live) = self.threads.get_mut(&thread) {
+            live.log.row = memory.thread;
+        }
     }
 
     async fn settle(
@@ -222,10 +242,12 @@ impl Pair {
         index: usize,
         ask: impl AsyncFn(&dyn Store, &Claim) -> Result<bool>,
     ) {
-        let Some([memory, sqlite]) = self.claims.get(index) else { return };
-        let memory = ask(&*self.worlds[0].store, memory).await.unwrap();
-        let sqlite = ask(&*self.worlds[1].store, sqlite).await.unwrap();
-        assert_eq!(memory, sqlite);
+        let Some(claims) = self.claims.get(index) else { return };
+        let mut held = Vec::new();
+        for (world, claim) in self.worlds.iter().zip(claims) {
+            held.push(ask(&*world.store, claim).await.unwrap());
+        }
+        assert!(held.iter().all(|one| *one == held[0]), "{held:?}");
     }
 
     async fn revive(&mut self, now: i64) {
@@ -235,7 +257,7 @@ impl Pair {
             let Some(first) = dead.rows.first() else { continue };
             revived.push(world.store.revive(&alice(), first.id, at(now)).await.unwrap());
         }
-        assert!(revived.is_empty() || revived == [true, true], "{revived:?}");
+        assert!(revived.is_empty() || revived == [true; ENGINES], "{revived:?}");
     }
 
     async fn batch(&mut self, thread: usize, acts: &[Act], stale: u8) {
@@ -340,21 +362,19 @@ impl Pair {
 
     async fn put_blob(&self, log: &Log, text: usize) -> BlobRef {
         let bytes = Bytes::from(format!("blob {text}"));
-        let [memory, sqlite] = &self.worlds;
         let tenant = &log.row.tenant;
-        let blob = memory.store.put_blob(tenant, bytes.clone(), true).await.unwrap();
-        assert_eq!(sqlite.store.put_blob(tenant, bytes, true).await.unwrap(), blob);
-        blob
+        self.alike(async |store| store.put_blob(tenant, bytes.clone(), true).await.unwrap()).await
     }
 
     async fn compare(&self) {
         let rows: Vec<_> = self.threads.values().map(|live| live.log.row.clone()).collect();
         let runs: Vec<_> = self.threads.values().flat_map(|live| live.runs.clone()).collect();
-        let [memory, sqlite] = &self.worlds;
-        let memory = answers(&*memory.store, &rows, &runs).await;
-        let sqlite = answers(&*sqlite.store, &rows, &runs).await;
-        for (memory, sqlite) in memory.iter().zip(&sqlite) {
-            assert_eq!(memory, sqlite);
+        let [first, others @ ..] =
+            self.each(async |store| answers(store, &rows, &runs).await).await;
+        for (index, first) in first.iter().enumerate() {
+            for other in &others {
+                assert_eq!(first, &other[index]);
+            }
         }
         for live in self.threads.values() {
             let world = &self.worlds[0];
@@ -450,7 +470,8 @@ async fn listings(store: &dyn Store, scope: &Scope) -> String {
         let mut after = None;
         loop {
             let listing = store.threads(scope, &filter, &page(2, after)).await.unwrap();
-            writeln!(text, "{listing:?}").unwrap();
+            // Where a page ends is the engine's own integer.
+            writeln!(text, "{:?} {}", listing.rows, listing.next.is_some()).unwrap();
             after = listing.next;
             if after.is_none() {
                 break;
@@ -472,7 +493,8 @@ async fn listings(store: &dyn Store, scope: &Scope) -> String {
     ] {
         for skip in [0, 1, 4] {
             let page = Page { skip, ..page(3, None) };
-            writeln!(text, "{:?}", store.runs(scope, &filter, &page).await.unwrap()).unwrap();
+            let listing = store.runs(scope, &filter, &page).await.unwrap();
+            writeln!(text, "{:?} {}", listing.rows, listing.next.is_some()).unwrap();
         }
     }
     let other = Some(agent(AGENTS[1]));
@@ -488,7 +510,8 @@ async fn listings(store: &dyn Store, scope: &Scope) -> String {
         let filter = ThreadFilter { values, activity, agent, ..ThreadFilter::default() };
         for skip in [0, 1] {
             let page = Page { skip, ..page(2, None) };
-            writeln!(text, "{:?}", store.threads(scope, &filter, &page).await.unwrap()).unwrap();
+            let listing = store.threads(scope, &filter, &page).await.unwrap();
+            writeln!(text, "{:?} {}", listing.rows, listing.next.is_some()).unwrap();
         }
     }
     writeln!(text, "{}", configurations(store, scope).await).unwrap();
@@ -497,7 +520,6 @@ async fn listings(store: &dyn Store, scope: &Scope) -> String {
         InterruptFilter { pending: true, ..InterruptFilter::default() },
         InterruptFilter { run: Some(run_id("r1")), ..InterruptFilter::default() },
     ] {
-        // Where a page ends is the engine's own integer.
         let listing = store.interrupts(scope, &filter, &page(99, None)).await.unwrap();
         writeln!(text, "{:?}", listing.rows).unwrap();
     }
@@ -547,21 +569,21 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn both_engines_answer_alike(ops in prop::collection::vec(op(), 1..80)) {
+    fn all_engines_answer_alike(ops in prop::collection::vec(op(), 1..80)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let mut pair = Pair::new().await;
+            let mut engines = Engines::new().await;
             for thread in 0..THREADS {
-                pair.create(thread, thread == 2).await;
+                engines.create(thread, thread == 2).await;
             }
             for (index, op) in ops.iter().enumerate() {
-                pair.apply(op).await;
+                engines.apply(op).await;
                 if index % 8 == 0 {
-                    pair.compare().await;
+                    engines.compare().await;
                 }
             }
-            pair.compare().await;
-            for world in &pair.worlds {
+            engines.compare().await;
+            for world in &engines.worlds {
                 world.store.close().await.unwrap();
             }
         });

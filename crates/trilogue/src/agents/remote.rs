@@ -1,7 +1,6 @@
 //! Agents of the kinds `agent-communication` and `agent-connect`, by their settings.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::future::{join_all, join3};
@@ -11,7 +10,7 @@ use trilogue_backends::child::Children;
 use trilogue_backends::remote::{Directory, Refresh, RemoteTransport};
 use trilogue_backends::{AgentCommunication, AgentConnect, Remote};
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentCard, AgentName, Code, Error, Json};
+use trilogue_domain::{AgentCard, AgentName, Json};
 use trilogue_mapping::connect as mapping;
 use trilogue_runtime::Backend;
 use trilogue_sdk::client::Credential;
@@ -21,9 +20,6 @@ use super::agent_servers::AgentServers;
 use super::of_setting;
 use super::refresh::RefreshSchedule;
 use crate::config::{self, AgentKind, TokenAs};
-
-/// The longest token, in bytes.
-const MAX_TOKEN_BYTES: u64 = 64 * 1024;
 
 /// Agents elsewhere: their servers, and what these say of them.
 #[derive(Debug, Default)]
@@ -219,40 +215,13 @@ fn written(
 }
 
 fn credential(name: &AgentName, agent: &config::Agent) -> Result<Option<Credential>> {
-    let wrong = |key: &str, why: String| {
-        Error::new(Code::InvalidRequest, format!("`agents.{name}.{key}`: {why}"))
+    let setting = format!("agents.{name}.token");
+    let Some(token) = config::secret_text(&setting, &agent.token_env, &agent.token_file)? else {
+        return Ok(None);
     };
-    let token = match (&agent.token_env, &agent.token_file) {
-        (Some(_), Some(_)) => {
-            let why = "`token_env` names a token too".to_owned();
-            return Err(wrong("token_file", why).hint("set one of the two"));
-        }
-        (Some(variable), None) => std::env::var(variable).map_err(|_| {
-            wrong("token_env", format!("the variable '{}' is not set", variable.escape_debug()))
-                .hint("set it where the server starts")
-        })?,
-        (None, Some(file)) => {
-            read_token(Path::new(file)).map_err(|why| wrong("token_file", why))?
-        }
-        (None, None) => return Ok(None),
-    };
-    let token = token.trim().to_owned();
     Ok(Some(match &agent.token_as {
         TokenAs::Bearer => Credential::Bearer(token),
         TokenAs::ApiKey => Credential::ApiKey(token),
         TokenAs::Header(name) => Credential::Header(name.clone(), token),
     }))
-}
-
-/// The text of a file with a secret.
-pub(crate) fn read_token(path: &Path) -> Result<String, String> {
-    let told = |error: std::io::Error| format!("'{}' cannot be read: {error}", path.display());
-    let length = std::fs::metadata(path).map_err(told)?.len();
-    if length > MAX_TOKEN_BYTES {
-        return Err(format!(
-            "'{}' has {length} bytes; {MAX_TOKEN_BYTES} is the most",
-            path.display()
-        ));
-    }
-    std::fs::read_to_string(path).map_err(told)
 }

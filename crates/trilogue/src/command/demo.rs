@@ -53,7 +53,8 @@ impl Demo {
         };
         let keeps = match options.store.url.strip_prefix("sqlite:") {
             Some(path) => format!("Threads stay in {}", from_home(Path::new(path))),
-            None => "Threads are kept in memory".to_owned(),
+            None if options.store.url == "memory:" => "Threads are kept in memory".to_owned(),
+            None => format!("Threads stay in {}", trilogue_store::shown_url(&options.store.url)),
         };
         let say = |app: &App| print::out(&welcome(app, &keeps));
         overrides.serve(&options, place, globals.json, say).await

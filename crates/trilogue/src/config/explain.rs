@@ -37,7 +37,11 @@ pub fn settings(
     flags: &[(&str, &'static str)],
 ) -> Vec<Setting> {
     let mut flat = Vec::new();
-    let value = serde_json::to_value(options).unwrap_or_default();
+    let mut value = serde_json::to_value(options).unwrap_or_default();
+    if let Some(url) = value.pointer_mut("/store/url") {
+        // It may hold a password.
+        *url = trilogue_store::shown_url(&options.store.url).into();
+    }
     flatten(&value, "", &mut flat);
     flat.into_iter()
         .map(|(key, value)| {

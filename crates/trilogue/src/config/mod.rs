@@ -18,6 +18,7 @@ mod quantity;
 mod reference;
 mod scheme;
 mod secret;
+mod secret_text;
 mod starter;
 mod telemetry;
 mod token_as;
@@ -58,6 +59,7 @@ pub use quantity::{NotAQuantity, Size, Span};
 pub use reference::reference;
 pub use scheme::Scheme;
 pub use secret::Secret;
+pub(crate) use secret_text::{secret_of_file, secret_text};
 pub use starter::starter;
 pub use telemetry::{Otlp, Ratio, Telemetry};
 pub use token_as::{NotATokenForm, TokenAs};
@@ -191,8 +193,20 @@ pub struct Callbacks {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Store {
-    /// `memory:` or `sqlite:PATH`. A relative path starts at the working directory.
+    /// `memory:`, `sqlite:PATH` or `postgres://USER@HOST:PORT/DATABASE`. A relative path starts at the working directory. For PostgreSQL, `sslmode=verify-full` (the default beyond this machine) encrypts and verifies, with the authorities of the system or those in the file `sslrootcert`; `sslmode=disable` does neither.
     pub url: String,
+    /// PostgreSQL only: the environment variable with the password, where the URL holds none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password_env: Option<String>,
+    /// PostgreSQL only: the file with the password, in place of `password_env`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password_file: Option<String>,
+    /// PostgreSQL only: how many connections look things up at once. Two more write.
+    pub connections: usize,
+    /// PostgreSQL only: the longest wait for a connection.
+    pub connect_timeout: Span,
+    /// PostgreSQL only: how long the server tries a change again while the database cannot be reached, before it fails with `store_unavailable`.
+    pub retry_for: Span,
     /// When a change counts as stored: `fsync` means it is on the disk; `buffered` means the operating system has it, so a power cut can lose the last moments.
     pub durability: Durability,
     /// The size of the memory cache for the newest events of all threads.
@@ -387,6 +401,11 @@ impl Default for Store {
         let options = trilogue_store::Options::new(Arc::new(NoOriginals));
         Self {
             url: "sqlite:trilogue.db".to_owned(),
+            password_env: None,
+            password_file: None,
+            connections: options.readers,
+            connect_timeout: Span(options.connect_wait),
+            retry_for: Span(options.retry_for),
             durability: Durability::Fsync,
             tail_cache: Size::of(options.tail_cache_bytes),
             max_size: options.max_bytes.map(Size),
@@ -399,9 +418,16 @@ impl Default for Store {
 
 impl Store {
     /// The store's own options.
-    #[must_use]
-    pub fn to_options(&self) -> trilogue_store::Options {
-        trilogue_store::Options {
+    ///
+    /// # Errors
+    /// When the password cannot be read.
+    pub fn to_options(&self) -> trilogue_domain::error::Result<trilogue_store::Options> {
+        let password = secret_text("store.password", &self.password_env, &self.password_file)?;
+        Ok(trilogue_store::Options {
+            password: password.map(trilogue_store::Password::new),
+            readers: self.connections.max(1),
+            connect_wait: self.connect_timeout.0,
+            retry_for: self.retry_for.0,
             durability: match self.durability {
                 Durability::Fsync => trilogue_store::Durability::Fsync,
                 Durability::Buffered => trilogue_store::Durability::Buffered,
@@ -412,7 +438,7 @@ impl Store {
             memory_runs: self.memory_runs,
             memory_bytes: self.memory_size.to_usize(),
             ..trilogue_store::Options::new(Arc::new(NoOriginals))
-        }
+        })
     }
 }
 

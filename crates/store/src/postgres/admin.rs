@@ -1,0 +1,66 @@
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use async_trait::async_trait;
+use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::lock;
+
+use super::schema::SCHEMA_VERSION;
+use super::{PostgresStore, row};
+use crate::core::health::StoreState;
+use crate::port::{Admin, Stats};
+
+/// The figures of `status`.
+const COUNTS: &str = concat!(
+    "SELECT (SELECT count(*) FROM threads), (SELECT count(*) FROM runs),",
+    " pg_database_size(current_database())"
+);
+
+#[async_trait]
+impl Admin for PostgresStore {
+    fn durability(&self) -> &'static str {
+        self.database.durability.as_str()
+    }
+
+    fn health(&self) -> Result<()> {
+        self.database.health.check_write(false)?;
+        match self.database.outage.reason() {
+            Some(why) => Err(self.database.unavailable(&why)),
+            None => Ok(()),
+        }
+    }
+
+    async fn stats(&self) -> Result<Stats> {
+        let database = &self.database;
+        let found =
+            database.read(|conn| async move { row::query_opt(&conn, COUNTS, &[]).await }).await?;
+        let count =
+            |index| found.as_ref().map_or(0, |row| row.get::<_, i64>(index)).cast_unsigned();
+        Ok(Stats {
+            threads: count(0),
+            runs: count(1),
+            bytes: count(2),
+            cache_bytes: database.tails.bytes() as u64,
+            quarantined: database.health.quarantine.len(),
+            commits: database.commits.load(Ordering::Relaxed),
+            frames: database.frames.load(Ordering::Relaxed),
+            schema_version: SCHEMA_VERSION,
+        })
+    }
+
+    async fn backup(&self, _to: &Path) -> Result<()> {
+        Err(Error::new(Code::InvalidRequest, "a store in PostgreSQL has no file to copy")
+            .hint("back it up with PostgreSQL's own tools, for example pg_dump or pg_basebackup"))
+    }
+
+    async fn close(&self) -> Result<()> {
+        lock(&self.writers).clear();
+        let mut tasks = std::mem::take(&mut *lock(&self.tasks));
+        // What was accepted is written first.
+        while tasks.join_next().await.is_some() {}
+        self.database.health.worsen(StoreState::Closed, "");
+        self.database.room.close();
+        self.database.pool.close();
+        Ok(())
+    }
+}

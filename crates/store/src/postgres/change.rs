@@ -1,0 +1,314 @@
+//! The rows of a batch as statements.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use tokio_postgres::Row;
+use trilogue_domain::limits::IDEMPOTENCY_KEPT;
+use trilogue_domain::{AgentName, MessageId, ThreadKey};
+
+use super::connection::Connection;
+use super::database::Database;
+use super::error::PostgresError;
+use super::row::{self, Param, bind, insert, refs};
+use super::{blob, queue, remove, search};
+use crate::core::already_exists;
+use crate::core::table::{Column, TableRow};
+use crate::port::{Batch, Change};
+use crate::rows::{
+    BindingRow, CheckpointRow, IdempotencyRow, InterruptRow, MessageRow, QueueItem, QueueKind,
+    RunRow, ThreadRow,
+};
+
+/// A statement with its values, and what its rows are looked at for.
+#[derive(Debug)]
+pub(super) struct Query<'a> {
+    sql: &'a str,
+    params: Vec<Param<'a>>,
+    row: Written<'a>,
+}
+
+/// The row that a statement writes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Written<'a> {
+    Thread(&'a ThreadRow),
+    Run(&'a RunRow),
+    Checkpoint(&'a CheckpointRow),
+    Interrupt(&'a InterruptRow),
+    Idempotency(&'a IdempotencyRow),
+    /// The names of a blob by this batch.
+    Blob(&'a Batch, &'a trilogue_domain::content::BlobRef),
+    Other,
+}
+
+static THREAD: LazyLock<String> = LazyLock::new(|| {
+    insert::<ThreadRow>(
+        false,
+        concat!(
+            "ON CONFLICT (key) DO UPDATE SET tenant = excluded.tenant, id = excluded.id,",
+            " owner = excluded.owner, owner_node = excluded.owner_node, epoch = excluded.epoch,",
+            " ephemeral = excluded.ephemeral, body = excluded.body RETURNING searched"
+        ),
+    )
+});
+// A row that was just inserted has no older version.
+static RUN: LazyLock<String> = LazyLock::new(|| {
+    insert::<RunRow>(
+        true,
+        concat!(
+            "ON CONFLICT (key) DO UPDATE SET thread = excluded.thread, tenant = excluded.tenant,",
+            " id = excluded.id, principal = excluded.principal, agent = excluded.agent,",
+            " status = excluded.status, ended_at = excluded.ended_at,",
+            " stateless = excluded.stateless, body = excluded.body",
+            " RETURNING searched, xmax = 0"
+        ),
+    )
+});
+static MESSAGE: LazyLock<String> = LazyLock::new(|| {
+    insert::<MessageRow>(
+        false,
+        concat!(
+            "ON CONFLICT (thread, id) DO UPDATE SET alias = excluded.alias, body = excluded.body",
+            " WHERE messages.run = excluded.run"
+        ),
+    )
+});
+static CHECKPOINT: LazyLock<String> = LazyLock::new(|| {
+    insert::<CheckpointRow>(
+        true,
+        concat!(
+            "ON CONFLICT (key) DO UPDATE SET thread = excluded.thread, id = excluded.id,",
+            " parent = excluded.parent, run = excluded.run, body = excluded.body"
+        ),
+    )
+});
+static INTERRUPT: LazyLock<String> = LazyLock::new(|| {
+    insert::<InterruptRow>(
+        false,
+        concat!(
+            "ON CONFLICT (tenant, id) DO UPDATE SET principal = excluded.principal,",
+            " pending = excluded.pending, body = excluded.body",
+            " WHERE interrupts.thread = excluded.thread AND interrupts.run = excluded.run",
+            " RETURNING 1"
+        ),
+    )
+});
+static BINDING: LazyLock<String> = LazyLock::new(|| {
+    insert::<BindingRow>(false, "ON CONFLICT (thread, agent) DO UPDATE SET body = excluded.body")
+});
+static IDEMPOTENCY: LazyLock<String> = LazyLock::new(|| {
+    insert::<IdempotencyRow>(
+        false,
+        concat!(
+            "ON CONFLICT (tenant, principal, agent, text) DO UPDATE SET thread = excluded.thread,",
+            " run = excluded.run, created_at = excluded.created_at, body = excluded.body",
+            " WHERE idempotency.created_at < $9",
+            " OR (idempotency.thread = excluded.thread AND idempotency.run = excluded.run)",
+            " RETURNING 1"
+        ),
+    )
+});
+
+// === impl Change ===
+
+impl Change {
+    /// Whether it is one statement, whatever is stored.
+    pub(super) fn is_plain(&self) -> bool {
+        match self {
+            Self::Offer(item) => item.kind != QueueKind::Callback,
+            Self::Alias(..) | Self::Withdraw(..) | Self::RemoveRun(_) | Self::RemoveThread => false,
+            _ => true,
+        }
+    }
+}
+
+/// The statements of a batch whose changes are all plain.
+pub(super) fn plain<'a>(database: &Database, batch: &'a Batch) -> Vec<Query<'a>> {
+    let rows = batch.changes.iter().filter_map(Query::of);
+    rows.chain(blob::references(database.keys.opening, batch)).collect()
+}
+
+/// Writes the rows of a batch one after the other: some need a look at what is stored.
+pub(super) async fn in_order(
+    database: &Database,
+    conn: &Connection,
+    batch: &Batch,
+) -> Result<(), PostgresError> {
+    // A thread's first row must precede its blob references, and these must precede a removal.
+    let mut references = Some(blob::references(database.keys.opening, batch));
+    let mut noted = HashSet::new();
+    for change in &batch.changes {
+        if matches!(change, Change::RemoveRun(_) | Change::RemoveThread) {
+            for query in references.take().into_iter().flatten() {
+                query.run(conn, &mut noted).await?;
+            }
+        }
+        match change {
+            Change::Alias(message, alias) => {
+                write_alias(conn, batch.thread, message, alias).await?
+            }
+            Change::Withdraw(kind, key) => queue::withdraw(conn, batch.thread, *kind, key).await?,
+            Change::Offer(item) if !change.is_plain() => queue::offer_callback(conn, item).await?,
+            Change::RemoveRun(run) => remove::run(conn, batch.thread, *run).await?,
+            Change::RemoveThread => remove::threads(conn, &[batch.thread]).await?,
+            change => {
+                if let Some(query) = Query::of(change) {
+                    query.run(conn, &mut noted).await?;
+                }
+            }
+        }
+    }
+    for query in references.take().into_iter().flatten() {
+        query.run(conn, &mut noted).await?;
+    }
+    Ok(())
+}
+
+async fn write_alias(
+    conn: &Connection,
+    thread: ThreadKey,
+    message: &MessageId,
+    alias: &MessageId,
+) -> Result<(), PostgresError> {
+    let rest = "WHERE thread = $1 AND id = $2";
+    let found = row::one::<MessageRow>(conn, rest, &[&thread.0, &message.as_str()]).await?;
+    let Some(row) = found else { return Ok(()) };
+    let row = MessageRow { alias: Some(alias.clone()), ..row };
+    let query = Query::row(&MESSAGE, &row, row.columns().as_ref(), Written::Other);
+    query.run(conn, &mut HashSet::new()).await
+}
+
+pub(super) async fn write_checkpoint(
+    conn: &Connection,
+    row: &CheckpointRow,
+) -> Result<(), PostgresError> {
+    let query = Query::row(&CHECKPOINT, row, row.columns().as_ref(), Written::Checkpoint(row));
+    query.run(conn, &mut HashSet::new()).await
+}
+
+// === impl Query ===
+
+impl<'a> Query<'a> {
+    pub(super) fn new(sql: &'a str, params: Vec<Param<'a>>) -> Self {
+        Self { sql, params, row: Written::Other }
+    }
+
+    pub(super) fn about(self, row: Written<'a>) -> Self {
+        Self { row, ..self }
+    }
+
+    fn row<R: TableRow>(
+        sql: &'a str,
+        row: &'a R,
+        columns: &[Column<'a>],
+        written: Written<'a>,
+    ) -> Self {
+        Self { sql, params: bind(row, columns), row: written }
+    }
+
+    /// The statement of a plain change.
+    fn of(change: &'a Change) -> Option<Self> {
+        Some(match change {
+            Change::Thread(row) => {
+                Self::row(&THREAD, row, row.columns().as_ref(), Written::Thread(row))
+            }
+            Change::Run(row) => Self::row(&RUN, &**row, row.columns().as_ref(), Written::Run(row)),
+            Change::Message(row) => {
+                Self::row(&MESSAGE, row, row.columns().as_ref(), Written::Other)
+            }
+            Change::Checkpoint(row) => {
+                Self::row(&CHECKPOINT, row, row.columns().as_ref(), Written::Checkpoint(row))
+            }
+            Change::Interrupt(row) => {
+                Self::row(&INTERRUPT, &**row, row.columns().as_ref(), Written::Interrupt(row))
+            }
+            Change::Binding(row) => {
+                Self::row(&BINDING, row, row.columns().as_ref(), Written::Other)
+            }
+            Change::Idempotency(row) => {
+                let written = Written::Idempotency(row);
+                let mut query = Self::row(&IDEMPOTENCY, row, row.columns().as_ref(), written);
+                let forgotten = row.created_at.before(IDEMPOTENCY_KEPT).as_micros();
+                query.params.push(Param::Column(Column::Integer(forgotten)));
+                query
+            }
+            Change::Offer(item) => Self::offer(item),
+            Change::Alias(..)
+            | Change::Withdraw(..)
+            | Change::RemoveRun(_)
+            | Change::RemoveThread => return None,
+        })
+    }
+
+    /// Only callbacks are in line; any other item replaces what is there.
+    fn offer(item: &'a QueueItem) -> Self {
+        let mut query = Self::row(queue::OFFER, item, item.columns().as_ref(), Written::Other);
+        let (about, _) = item.run_and_line();
+        query.params.push(Param::Column(Column::integer(about.map(|run| run.0))));
+        query
+    }
+
+    pub(super) fn sql(&self) -> &str {
+        self.sql
+    }
+
+    pub(super) fn params(&self) -> &[Param<'a>] {
+        &self.params
+    }
+
+    /// Names what a unique index refuses.
+    pub(super) fn blame(&self, fail: PostgresError) -> PostgresError {
+        match (fail.violated_index(), self.row) {
+            (Some(_), Written::Thread(row)) => already_exists("thread", row.id.as_str()).into(),
+            (Some(_), Written::Run(row)) => already_exists("run", row.id.as_str()).into(),
+            (Some(_), Written::Checkpoint(row)) => {
+                already_exists("checkpoint", row.id.as_str()).into()
+            }
+            _ => fail,
+        }
+    }
+
+    /// What has to be written after it; fails when it wrote nothing and had to. `noted` are the agents of threads that are noted already.
+    pub(super) fn follow(
+        &self,
+        rows: &[Row],
+        noted: &mut HashSet<(ThreadKey, &'a AgentName)>,
+    ) -> Result<Vec<Query<'a>>, PostgresError> {
+        match self.row {
+            Written::Thread(row) => {
+                let searched = rows.first().map_or(0, |found| found.get(0));
+                Ok(search::of_thread(row, searched))
+            }
+            Written::Run(row) => {
+                let searched = rows.first().map_or(0, |found| found.get(0));
+                let mut follow = search::of_run(row, searched);
+                let is_new = rows.first().is_some_and(|found| found.get(1));
+                if is_new && !row.stateless && noted.insert((row.thread, &row.agent)) {
+                    follow.push(search::note_agent(row.thread, &row.agent));
+                }
+                Ok(follow)
+            }
+            Written::Interrupt(row) if rows.is_empty() => {
+                Err(already_exists("interrupt", row.interrupt.id.as_str()).into())
+            }
+            Written::Idempotency(row) if rows.is_empty() => {
+                Err(already_exists("idempotency key", &row.key.text).into())
+            }
+            Written::Blob(batch, blob) if rows.is_empty() => Err(batch.blob_missing(blob).into()),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    async fn run(
+        &self,
+        conn: &Connection,
+        noted: &mut HashSet<(ThreadKey, &'a AgentName)>,
+    ) -> Result<(), PostgresError> {
+        let rows = row::query(conn, self.sql, &refs(&self.params)).await;
+        let rows = rows.map_err(|fail| self.blame(fail))?;
+        for more in self.follow(&rows, noted)? {
+            row::query(conn, more.sql, &refs(&more.params)).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,234 @@
+//! Connections: their settings, the pool, and the encryption.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres::{Config, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+use trilogue_domain::error::{Code, Error, Result};
+
+use crate::options::{Durability, Options};
+
+pub(super) type Connection = Object;
+
+/// How many appends' transactions are under way at once: while one waits for the disk, the other is filled.
+pub(super) const GROUP_WRITERS: usize = 2;
+/// The longest that a look-up takes.
+pub(super) const READ_TIME: Duration = Duration::from_secs(30);
+/// How long a transaction may be open without a statement: a node that stands still must not keep others from taking its threads over.
+const IDLE_TRANSACTION: Duration = Duration::from_secs(2);
+/// The longest wait for a lock that another transaction holds.
+const LOCK_WAIT: Duration = Duration::from_secs(10);
+/// After this long without a word of the server, the connection is probed, and given up after as long again.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+
+/// What a URL says, checked.
+#[derive(Debug)]
+pub(super) struct Address {
+    config: Config,
+    tls: Tls,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Tls {
+    /// Nothing is encrypted.
+    Off,
+    /// The server shows a certificate for its name, from the system's authorities or from those in a file.
+    Verified(Option<PathBuf>),
+}
+
+// === impl Address ===
+
+impl Address {
+    /// Reads `postgres://USER:PASSWORD@HOST:PORT/DATABASE?…`. `sslmode` and `sslrootcert` are as in PostgreSQL's own programs; without `sslmode`, a connection to another machine is encrypted and verified.
+    /// Errors: `invalid_request`.
+    pub(super) fn parse(url: &str) -> Result<Self> {
+        let (base, query) = url.split_once('?').unwrap_or((url, ""));
+        let (mut rest, mut mode, mut authorities) = (Vec::new(), None, None);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                Some(("sslmode", value)) => mode = Some(value.to_owned()),
+                Some(("sslrootcert", value)) => authorities = Some(PathBuf::from(value)),
+                _ => rest.push(pair),
+            }
+        }
+        let plain =
+            if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
+        // The parser's message names a key or what is missing, never a value.
+        let config: Config = plain.parse().map_err(|error: tokio_postgres::Error| {
+            refused(&super::error::explain(&error)).hint(
+                "write it as postgres://USER@HOST:5432/DATABASE; percent-encode special characters",
+            )
+        })?;
+        let is_local = config.get_hosts().iter().all(is_local);
+        let tls = match mode.as_deref() {
+            Some("disable") => Tls::Off,
+            Some("verify-full") => Tls::Verified(authorities),
+            None if is_local && authorities.is_none() => Tls::Off,
+            None => Tls::Verified(authorities),
+            Some(other) => {
+                let message = format!("its sslmode '{}' is not supported", other.escape_debug());
+                return Err(refused(&message).hint("use 'verify-full' or 'disable'"));
+            }
+        };
+        if config.get_hosts().is_empty() {
+            return Err(
+                refused("it names no host").hint("write it as postgres://USER@HOST:5432/DATABASE")
+            );
+        }
+        Ok(Self { config, tls })
+    }
+
+    /// The address without anything secret, for people.
+    pub(super) fn shown(&self) -> String {
+        let hosts: Vec<_> = self
+            .config
+            .get_hosts()
+            .iter()
+            .map(|host| match host {
+                Host::Tcp(name) => name.clone(),
+                #[cfg(unix)]
+                Host::Unix(path) => path.display().to_string(),
+            })
+            .collect();
+        let port = self.config.get_ports().first().copied().unwrap_or(5432);
+        let database = self.config.get_dbname().or(self.config.get_user()).unwrap_or_default();
+        format!("postgres://{}:{port}/{database}", hosts.join(","))
+    }
+
+    /// Makes a pool. Nothing is connected yet.
+    pub(super) fn into_pool(self, options: &Options) -> Result<Pool> {
+        let Self { mut config, tls } = self;
+        if let Some(password) = &options.password {
+            config.password(password.text());
+        }
+        let commits = match options.durability {
+            Durability::Fsync => "on",
+            Durability::Buffered => "off",
+        };
+        let given = config.get_options().map(|given| format!("{given} ")).unwrap_or_default();
+        if config.get_application_name().is_none() {
+            config.application_name("trilogue");
+        }
+        config
+            .connect_timeout(options.connect_wait)
+            .keepalives_idle(KEEP_ALIVE)
+            .tcp_user_timeout(KEEP_ALIVE * 2)
+            // A replica that only reads is refused at once, not at the first write.
+            .target_session_attrs(TargetSessionAttrs::ReadWrite)
+            .options(format!(
+                "{given}-c synchronous_commit={commits} -c statement_timeout={} -c lock_timeout={} -c idle_in_transaction_session_timeout={}",
+                READ_TIME.as_millis(),
+                LOCK_WAIT.as_millis(),
+                IDLE_TRANSACTION.as_millis(),
+            ));
+        let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = match &tls {
+            Tls::Off => {
+                config.ssl_mode(SslMode::Disable);
+                Manager::from_config(config, NoTls, recycling)
+            }
+            Tls::Verified(authorities) => {
+                config.ssl_mode(SslMode::Require);
+                let tls = MakeRustlsConnect::new(client_config(authorities.as_ref())?);
+                Manager::from_config(config, tls, recycling)
+            }
+        };
+        Pool::builder(manager)
+            .max_size(options.readers.max(1) + GROUP_WRITERS)
+            .runtime(Runtime::Tokio1)
+            .wait_timeout(Some(options.connect_wait))
+            .create_timeout(Some(options.connect_wait))
+            .build()
+            .map_err(|error| Error::new(Code::Internal, format!("no pool of connections: {error}")))
+    }
+}
+
+fn client_config(authorities: Option<&PathBuf>) -> Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    match authorities {
+        Some(path) => {
+            let unreadable = |error: &dyn std::fmt::Display| {
+                refused(&format!(
+                    "the file '{}' of its sslrootcert cannot be read: {error}",
+                    path.display()
+                ))
+            };
+            for certificate in
+                CertificateDer::pem_file_iter(path).map_err(|error| unreadable(&error))?
+            {
+                let certificate = certificate.map_err(|error| unreadable(&error))?;
+                roots.add(certificate).map_err(|error| unreadable(&error))?;
+            }
+        }
+        None => {
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::new(Code::Internal, format!("no encryption: {error}")))?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+fn is_local(host: &Host) -> bool {
+    match host {
+        Host::Tcp(name) => {
+            name == "localhost"
+                || name
+                    .trim_matches(['[', ']'])
+                    .parse()
+                    .is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+        }
+        #[cfg(unix)]
+        Host::Unix(_) => true,
+    }
+}
+
+fn refused(why: &str) -> Error {
+    Error::new(Code::InvalidRequest, format!("the store URL 'postgres:…' cannot be used: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_says_where_and_how_secure() {
+        let tls = |url: &str| Address::parse(url).unwrap().tls;
+        assert_eq!(tls("postgres://me@localhost/db"), Tls::Off);
+        assert_eq!(tls("postgres://me@127.0.0.1:1/db"), Tls::Off);
+        assert_eq!(tls("postgres:///db?host=/var/run/postgresql"), Tls::Off);
+        assert_eq!(tls("postgres://me@db.example.com/db"), Tls::Verified(None));
+        assert_eq!(tls("postgres://me@db.example.com/db?sslmode=disable"), Tls::Off);
+        let path = Some(PathBuf::from("/ca.pem"));
+        assert_eq!(tls("postgresql://me@localhost/db?sslrootcert=/ca.pem"), Tls::Verified(path));
+    }
+
+    #[test]
+    fn what_is_shown_holds_no_secret() {
+        let address = Address::parse("postgres://me:secret@db.example.com:6543/agents").unwrap();
+        assert_eq!(address.shown(), "postgres://db.example.com:6543/agents");
+    }
+
+    #[test]
+    fn a_wrong_url_is_refused_without_its_secret() {
+        for url in [
+            "postgres://me:secret@localhost/db?sslmode=prefer",
+            "postgres://me:secret@localhost/db?colour=red",
+            "postgres://me:secret@localhost:99999/db",
+            "postgres:///db",
+        ] {
+            let error = Address::parse(url).expect_err(url);
+            assert_eq!(error.code(), Code::InvalidRequest);
+            assert!(!error.to_string().contains("secret"), "{error}");
+        }
+    }
+}

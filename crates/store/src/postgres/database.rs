@@ -1,0 +1,305 @@
+//! The database of a store: its connections, what is known of its state, and how a look-up or a change of its own is done.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use deadpool_postgres::Pool;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_postgres::error::SqlState;
+use trilogue_domain::ThreadKey;
+use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::lock;
+use trilogue_domain::port::ReadOriginal;
+
+use super::connection::{Connection, READ_TIME};
+use super::error::{PostgresError, Remedy, explain, takes_no_writes};
+use crate::core::closed;
+use crate::core::health::Health;
+use crate::core::queue::QueueSignal;
+use crate::core::tail::Tails;
+use crate::options::Durability;
+use crate::port::{Batch, Change};
+
+/// How often a transaction is tried again that others were in the way of.
+pub(super) const MAX_CONFLICTS: usize = 10;
+
+#[derive(Debug)]
+pub(super) struct Database {
+    pub(super) pool: Pool,
+    pub(super) reader: Arc<dyn ReadOriginal>,
+    pub(super) durability: Durability,
+    pub(super) health: Health,
+    pub(super) outage: Outage,
+    pub(super) tails: Arc<Tails>,
+    pub(super) keys: KeyBlock,
+    pub(super) offered: QueueSignal,
+    /// Room in the queues of the writers, in permits.
+    pub(super) room: Arc<Semaphore>,
+    pub(super) retry_for: Duration,
+    pub(super) is_opening: AtomicBool,
+    pub(super) commits: AtomicU64,
+    pub(super) frames: AtomicU64,
+}
+
+/// The keys of one opening of the store: a block that no other opening has.
+#[derive(Debug)]
+pub(super) struct KeyBlock {
+    pub(super) opening: i64,
+    pub(super) thread: AtomicI64,
+    pub(super) run: AtomicI64,
+    pub(super) checkpoint: AtomicI64,
+    pub(super) stamp: AtomicI64,
+}
+
+/// A connection with a transaction under way. Where that is not ended, the connection is closed: it must not come back from the pool.
+#[derive(Debug)]
+pub(super) struct OpenTransaction(Option<Connection>);
+
+/// Since when and why the database cannot be reached.
+#[derive(Debug, Default)]
+pub(super) struct Outage(Mutex<Option<(String, Instant)>>);
+
+// === impl Database ===
+
+impl Database {
+    pub(super) async fn connect(&self) -> Result<Connection, PostgresError> {
+        let conn = self.pool.get().await?;
+        self.outage.end();
+        Ok(conn)
+    }
+
+    pub(super) fn is_opening(&self) -> bool {
+        self.is_opening.load(Ordering::Relaxed)
+    }
+
+    /// Runs a look-up; once more on another connection when the first one was broken.
+    pub(super) async fn read<T, F>(&self, look_up: impl Fn(Connection) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T, PostgresError>>,
+    {
+        self.health.check_read()?;
+        let mut is_second = false;
+        loop {
+            let found = match self.connect().await {
+                Ok(conn) => look_up(conn).await,
+                Err(fail) => Err(fail),
+            };
+            match found {
+                Ok(found) => return Ok(found),
+                Err(fail) if fail.remedy() == Remedy::Reconnect && !is_second => is_second = true,
+                Err(fail) => return Err(self.settle(fail)),
+            }
+        }
+    }
+
+    /// Runs a change in a transaction of its own; again when another one was in the way, and once when the connection broke.
+    ///
+    /// When the connection breaks at the end, the change may have been stored: only one that may be done twice is given here.
+    pub(super) async fn write<T, F>(&self, change: impl Fn(Arc<OpenTransaction>) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T, PostgresError>>,
+    {
+        self.health.check_write(true)?;
+        let (mut conflicts, mut is_second) = (0, false);
+        loop {
+            let fail = match self.transact(&change).await {
+                Ok(value) => return Ok(value),
+                Err(fail) => fail,
+            };
+            match fail.remedy() {
+                Remedy::Retry if conflicts < MAX_CONFLICTS => conflicts += 1,
+                Remedy::Reconnect if !is_second => is_second = true,
+                _ => return Err(self.settle(fail)),
+            }
+        }
+    }
+
+    pub(super) async fn transact<T, F>(
+        &self,
+        change: &impl Fn(Arc<OpenTransaction>) -> F,
+    ) -> Result<T, PostgresError>
+    where
+        F: Future<Output = Result<T, PostgresError>>,
+    {
+        let transaction = Arc::new(OpenTransaction(Some(self.connect().await?)));
+        transaction.batch_execute("BEGIN").await?;
+        let value = change(Arc::clone(&transaction)).await;
+        let end = if value.is_ok() { "COMMIT" } else { "ROLLBACK" };
+        let ended = transaction.batch_execute(end).await;
+        if let (Ok(()), Some(mut transaction)) = (&ended, Arc::into_inner(transaction)) {
+            // The pool takes the connection back.
+            drop(transaction.0.take());
+        }
+        let value = value?;
+        ended?;
+        Ok(value)
+    }
+
+    /// Notes what a failure means for the whole store, and returns the error for the caller.
+    pub(super) fn settle(&self, fail: PostgresError) -> Error {
+        let is_outage = fail.remedy() == Remedy::Reconnect;
+        match fail {
+            PostgresError::Refused(error) => error,
+            PostgresError::Damaged(thread, error) => {
+                if let Some(thread) = thread {
+                    self.health.quarantine.add(thread, error.message());
+                }
+                error
+            }
+            PostgresError::Closed => closed(),
+            PostgresError::Unreachable(why) => self.unreachable(&why),
+            PostgresError::Sql(error) if takes_no_writes(&error) => {
+                self.read_only(&explain(&error))
+            }
+            PostgresError::Sql(error) if is_outage => self.unreachable(&explain(&error)),
+            PostgresError::Sql(error) => self.settle_sql(&error),
+        }
+    }
+
+    pub(super) fn unreachable(&self, why: &str) -> Error {
+        self.outage.begin(why);
+        self.unavailable(why)
+    }
+
+    pub(super) fn unavailable(&self, why: &str) -> Error {
+        let store = self.health.path().display();
+        Error::new(Code::StoreUnavailable, format!("the store '{store}' cannot be reached: {why}"))
+            .hint("check that the database runs and can be reached; the server goes on by itself when it is back")
+    }
+
+    pub(super) fn read_only(&self, why: &str) -> Error {
+        let store = self.health.path().display();
+        let message = format!("the database of the store '{store}' takes no writes: {why}");
+        Error::new(Code::StoreReadOnly, message)
+            .hint("name the primary server in [store] url, not a replica")
+    }
+
+    pub(super) fn settle_sql(&self, error: &tokio_postgres::Error) -> Error {
+        let store = self.health.path().display();
+        let text = explain(error);
+        match error.code() {
+            Some(code) if *code == SqlState::DISK_FULL => Error::new(
+                Code::DiskFull,
+                format!("there is no room in the database of the store '{store}'"),
+            )
+            .hint("free some disk space on the database's machine"),
+            Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => self.read_only(&text),
+            Some(code) if *code == SqlState::QUERY_CANCELED => Error::new(
+                Code::FilterTooBroad,
+                format!("the look-up took longer than {} s", READ_TIME.as_secs()),
+            )
+            .hint("add a condition that fewer rows fulfil"),
+            Some(code) if *code == SqlState::UNIQUE_VIOLATION => {
+                Error::new(Code::AlreadyExists, "another row has an id of the change")
+            }
+            Some(code) if [SqlState::DATA_CORRUPTED, SqlState::INDEX_CORRUPTED].contains(code) => {
+                Error::new(Code::StoreCorrupt, format!("the store '{store}' is damaged: {text}"))
+                    .hint("restore the database from its backup")
+            }
+            _ if self.is_opening() => {
+                Error::new(
+                    Code::InvalidRequest,
+                    format!("the store '{store}' cannot be opened: {text}"),
+                )
+                .hint("check user, password, database and rights: the user needs to create tables in its schema")
+            }
+            _ => {
+                tracing::error!(store = %store, error = text, "a statement failed");
+                Error::new(
+                    Code::Internal,
+                    "the store failed in a way it should not; see the server's log",
+                )
+            }
+        }
+    }
+
+    /// Keeps what is durable for its readers, and wakes them.
+    pub(super) fn publish(&self, batch: &Batch) {
+        let last = batch.last();
+        if batch.changes.iter().any(|change| matches!(change, Change::RemoveRun(_))) {
+            // Readers never see frames of a batch that also removed their run.
+            self.tails.removed(batch.thread, last);
+        } else if !batch.frames.is_empty() {
+            self.tails.committed(batch.thread, last, &batch.frames);
+        }
+        for change in &batch.changes {
+            match change {
+                Change::Offer(_) => self.offered.wake(),
+                Change::RemoveThread => self.forget(batch.thread),
+                _ => {}
+            }
+        }
+    }
+
+    /// Forgets a thread that is gone.
+    pub(super) fn forget(&self, thread: ThreadKey) {
+        self.tails.ended(thread);
+        self.health.quarantine.remove(thread);
+    }
+}
+
+// === impl OpenTransaction ===
+
+impl Deref for OpenTransaction {
+    type Target = Connection;
+
+    #[expect(
+        clippy::expect_used,
+        reason = "it is taken when the transaction has ended, by its last owner"
+    )]
+    fn deref(&self) -> &Connection {
+        self.0.as_ref().expect("the transaction is open")
+    }
+}
+
+impl Drop for OpenTransaction {
+    fn drop(&mut self) {
+        if let Some(conn) = self.0.take() {
+            drop(Connection::take(conn));
+        }
+    }
+}
+
+// === impl Outage ===
+
+impl Outage {
+    pub(super) fn begin(&self, why: &str) {
+        let mut since = lock(&self.0);
+        if since.is_none() {
+            tracing::error!(why, "the database cannot be reached");
+            *since = Some((why.to_owned(), Instant::now()));
+        }
+    }
+
+    pub(super) fn end(&self) {
+        if let Some((_, since)) = lock(&self.0).take() {
+            let seconds = since.elapsed().as_secs();
+            tracing::info!(seconds, "the database can be reached again");
+        }
+    }
+
+    pub(super) fn reason(&self) -> Option<String> {
+        lock(&self.0).as_ref().map(|(why, _)| why.clone())
+    }
+}
+
+// === impl KeyBlock ===
+
+impl KeyBlock {
+    /// Bits of a key that count within one opening.
+    const BITS: u32 = 40;
+    /// The last opening whose keys are positive.
+    pub(super) const MAX_OPENING: i64 = i64::MAX >> Self::BITS;
+
+    pub(super) fn new(opening: i64) -> Self {
+        let counter = || AtomicI64::new((opening << Self::BITS) + 1);
+        Self { opening, thread: counter(), run: counter(), checkpoint: counter(), stamp: counter() }
+    }
+
+    pub(super) fn next(counter: &AtomicI64) -> i64 {
+        counter.fetch_add(1, Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,137 @@
+//! Errors of the engine: what they mean for the change, and for the whole store.
+
+use std::error::Error as _;
+
+use deadpool_postgres::PoolError;
+use tokio_postgres::error::SqlState;
+use trilogue_domain::ThreadKey;
+use trilogue_domain::error::Error;
+
+#[derive(Debug)]
+pub(super) enum PostgresError {
+    Sql(tokio_postgres::Error),
+    /// No connection could be had; why.
+    Unreachable(String),
+    /// The change breaks a rule; the store is healthy.
+    Refused(Error),
+    Damaged(Option<ThreadKey>, Error),
+    Closed,
+}
+
+/// What a writer does after a failure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Remedy {
+    /// The batch of the failed statement is to blame, and fails alone.
+    Refuse,
+    /// Another transaction was in the way: try again at once.
+    Retry,
+    /// The connection or the database is gone: try again on a new connection.
+    Reconnect,
+    /// Nothing helps.
+    Fail,
+}
+
+// === impl PostgresError ===
+
+impl From<tokio_postgres::Error> for PostgresError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<Error> for PostgresError {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<PoolError> for PostgresError {
+    fn from(error: PoolError) -> Self {
+        match error {
+            PoolError::Backend(error) => Self::Sql(error),
+            PoolError::Closed => Self::Closed,
+            PoolError::Timeout(_) => Self::Unreachable("no connection was free in time".to_owned()),
+            error => Self::Unreachable(error.to_string()),
+        }
+    }
+}
+
+impl PostgresError {
+    pub(super) fn remedy(&self) -> Remedy {
+        match self {
+            Self::Refused(_) | Self::Damaged(..) => Remedy::Refuse,
+            Self::Unreachable(_) => Remedy::Reconnect,
+            Self::Closed => Remedy::Fail,
+            Self::Sql(error) => match error.code() {
+                None if error.is_closed() || is_io(error) => Remedy::Reconnect,
+                Some(code) if is_conflict(code) => Remedy::Retry,
+                Some(code) if is_outage(code) => Remedy::Reconnect,
+                Some(code) if is_of_batch(code) => Remedy::Refuse,
+                _ => Remedy::Fail,
+            },
+        }
+    }
+
+    /// The name of the unique index that a row violates.
+    pub(super) fn violated_index(&self) -> Option<&str> {
+        match self {
+            Self::Sql(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
+                error.as_db_error()?.constraint()
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Another transaction was faster, or holds what this one needs.
+fn is_conflict(code: &SqlState) -> bool {
+    [
+        SqlState::T_R_SERIALIZATION_FAILURE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::LOCK_NOT_AVAILABLE,
+    ]
+    .contains(code)
+}
+
+/// The server ends, starts, or has ended this connection.
+fn is_outage(code: &SqlState) -> bool {
+    [
+        SqlState::ADMIN_SHUTDOWN,
+        SqlState::CRASH_SHUTDOWN,
+        SqlState::CANNOT_CONNECT_NOW,
+        SqlState::TOO_MANY_CONNECTIONS,
+        SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+    ]
+    .contains(code)
+        || code.code().starts_with("08")
+}
+
+fn is_of_batch(code: &SqlState) -> bool {
+    // Integrity and data errors.
+    code.code().starts_with("23") || code.code().starts_with("22")
+}
+
+fn is_io(error: &tokio_postgres::Error) -> bool {
+    error.source().is_some_and(<dyn std::error::Error>::is::<std::io::Error>)
+}
+
+/// Whether a server was refused because it only reads, as a replica does.
+pub(super) fn takes_no_writes(error: &tokio_postgres::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::PermissionDenied)
+}
+
+/// What went wrong, with its causes, in one line.
+pub(super) fn explain(error: &tokio_postgres::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,149 @@
+//! Reading frames, and checking that none is missing.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio_postgres::Row;
+use trilogue_domain::port::ReadOriginal;
+use trilogue_domain::{RunKey, ThreadKey};
+
+use super::connection::Connection;
+use super::error::PostgresError;
+use super::row;
+use crate::core::continuity::{RunContinuity, hole};
+use crate::port::Range;
+use crate::record::Frame;
+
+/// The columns of a frame, for [`stored`].
+macro_rules! columns {
+    () => {
+        "thread, run, first, last, first_run, body"
+    };
+}
+
+/// Frames up to the one with which the sum of their sizes passes a bound, at most 256. One statement sees one moment: a removal beside it looks like no hole.
+macro_rules! bounded {
+    ($from:expr, $order:literal) => {
+        concat!(
+            "SELECT ",
+            columns!(),
+            " FROM (SELECT *, sum(octet_length(body)) OVER (ORDER BY ",
+            $order,
+            ") - octet_length(body) AS before FROM (SELECT * FROM frames WHERE ",
+            $from,
+            " ORDER BY ",
+            $order,
+            " LIMIT 256) AS first_ones) AS summed WHERE before <= $3::bigint ORDER BY ",
+            $order
+        )
+    };
+}
+
+const OF_THREAD: &str = bounded!(
+    concat!(
+        "thread = $1 AND first >= coalesce((SELECT f.first FROM (SELECT first, last FROM frames",
+        " WHERE thread = $1 AND first <= $2::bigint + 1 ORDER BY first DESC LIMIT 1) AS f",
+        " WHERE f.last > $2), $2 + 1)"
+    ),
+    "first"
+);
+const OF_RUN: &str = bounded!(
+    concat!(
+        "run = $1 AND first_run >= coalesce((SELECT f.first_run FROM",
+        " (SELECT first_run, first, last FROM frames WHERE run = $1 AND first_run <= $2::bigint + 1",
+        " ORDER BY first_run DESC LIMIT 1) AS f",
+        " WHERE f.first_run + f.last - f.first > $2), $2 + 1)"
+    ),
+    "first_run"
+);
+
+pub(super) async fn read(
+    conn: &Connection,
+    reader: &Arc<dyn ReadOriginal>,
+    thread: ThreadKey,
+    range: Range,
+) -> Result<Vec<Arc<Frame>>, PostgresError> {
+    // The largest number is no number of a frame.
+    let after = i64::try_from(range.after).unwrap_or(i64::MAX).min(i64::MAX - 1);
+    let most = i64::try_from(range.max_bytes).unwrap_or(i64::MAX);
+    let (sql, key) = match range.run {
+        None => (OF_THREAD, thread.0),
+        Some(run) => (OF_RUN, run.0),
+    };
+    let rows = row::query(conn, sql, &[&key, &after, &most]).await?;
+    let damaged = |error| PostgresError::Damaged(Some(thread), error);
+    let mut of_run = RunContinuity::new(thread, range.after);
+    let mut next = range.after.saturating_add(1);
+    let mut frames = Vec::with_capacity(rows.len());
+    for found in &rows {
+        let frame = stored(found, thread, reader)?;
+        if frame.thread() != thread {
+            // The caller named a run of another thread.
+            return Ok(Vec::new());
+        }
+        if range.run.is_some() {
+            of_run.pass(&frame).map_err(damaged)?;
+        } else if frame.first() > next && !is_removed(conn, thread, next, frame.first() - 1).await?
+        {
+            return Err(damaged(hole(thread, next)));
+        }
+        next = frame.last().saturating_add(1);
+        frames.push(Arc::new(frame));
+    }
+    Ok(frames)
+}
+
+/// The last number of a run of this thread, as its newest frame has it.
+pub(super) async fn last_of_run(
+    conn: &Connection,
+    reader: &Arc<dyn ReadOriginal>,
+    thread: ThreadKey,
+    run: RunKey,
+) -> Result<u64, PostgresError> {
+    let sql = concat!(
+        "SELECT ",
+        columns!(),
+        " FROM frames WHERE run = $1 ORDER BY first_run DESC LIMIT 1"
+    );
+    let newest = row::query_opt(conn, sql, &[&run.0]).await?;
+    let newest = newest.map(|found| stored(&found, thread, reader)).transpose()?;
+    Ok(newest.filter(|frame| frame.thread() == thread).map_or(0, |frame| frame.last_run()))
+}
+
+/// Whether these numbers belonged to runs that were removed, or the whole thread was meanwhile.
+async fn is_removed(
+    conn: &Connection,
+    thread: ThreadKey,
+    first: u64,
+    last: u64,
+) -> Result<bool, PostgresError> {
+    let sql = concat!(
+        "SELECT last FROM gaps WHERE thread = $1 AND first <= $2",
+        " ORDER BY first DESC LIMIT 1"
+    );
+    let gap = row::query_opt(conn, sql, &[&thread.0, &first.cast_signed()]).await?;
+    if gap.is_some_and(|gap| gap.get::<_, i64>(0).cast_unsigned() >= last) {
+        return Ok(true);
+    }
+    Ok(!row::exists(conn, "SELECT 1 FROM heads WHERE thread = $1", &[&thread.0]).await?)
+}
+
+/// Reads a frame and checks it.
+fn stored(
+    row: &Row,
+    thread: ThreadKey,
+    reader: &Arc<dyn ReadOriginal>,
+) -> Result<Frame, PostgresError> {
+    let number = |index| row.get::<_, i64>(index).cast_unsigned();
+    let frame = Frame::from_stored(
+        ThreadKey(row.get(0)),
+        row.get::<_, Option<i64>>(1).map(RunKey),
+        number(2),
+        number(3),
+        number(4),
+        Bytes::copy_from_slice(row.get(5)),
+        reader,
+    );
+    // Blame the requested thread even when the column names another.
+    frame.map_err(|error| PostgresError::Damaged(Some(thread), error))
+}

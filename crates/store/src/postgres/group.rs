@@ -1,0 +1,255 @@
+//! The transaction of a group of appends.
+//!
+//! 1. One statement moves the heads that are as their writers expect them, and writes the frames of those.
+//! 2. The rows of those are written, all statements sent at once.
+//! 3. What follows from them is written: search rows, then the commit.
+//!
+//! A group without rows is one statement, which commits by itself.
+
+use std::collections::{HashMap, HashSet};
+use std::task::Poll;
+
+use futures_util::FutureExt;
+use futures_util::future::{join, maybe_done, poll_fn};
+use tokio_postgres::Row;
+use trilogue_domain::ThreadKey;
+use trilogue_domain::error::Result;
+
+use super::change::{self, Query};
+use super::connection::Connection;
+use super::database::Database;
+use super::error::PostgresError;
+use super::group_writer::StampedBatch;
+use super::row::{self, Param, refs};
+use crate::core::batch::Head;
+use crate::port::{Batch, Change};
+
+#[derive(Debug)]
+pub(super) enum GroupFailure {
+    /// This append alone is to blame.
+    Culprit(usize, PostgresError),
+    Whole(PostgresError),
+}
+
+/// Moves heads and writes frames. An append of a new thread makes its head.
+const WRITE: &str = concat!(
+    "WITH given AS (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[],",
+    " $5::bigint[], $6::bigint[], $7::boolean[], $8::text[])",
+    " AS g(thread, epoch, expected, new_epoch, last, stamp, may_create, node)),",
+    " created AS (INSERT INTO heads (thread, owner_node, epoch, last, stamp)",
+    " SELECT thread, node, new_epoch, last, stamp FROM given WHERE may_create",
+    " ON CONFLICT DO NOTHING RETURNING thread),",
+    " moved AS (UPDATE heads SET epoch = given.new_epoch, last = given.last, stamp = given.stamp",
+    " FROM given WHERE heads.thread = given.thread AND heads.epoch = given.epoch",
+    " AND heads.last = given.expected RETURNING heads.thread),",
+    " won AS (SELECT thread, TRUE AS is_new FROM created UNION ALL SELECT thread, FALSE FROM moved),",
+    " written AS (INSERT INTO frames (thread, run, first, last, first_run, body)",
+    " SELECT f.thread, f.run, f.first, f.last, f.first_run, f.body",
+    " FROM unnest($9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bytea[])",
+    " AS f(thread, run, first, last, first_run, body) JOIN won ON won.thread = f.thread)",
+    " SELECT thread, is_new FROM won"
+);
+const HEADS: &str = "SELECT thread, epoch, last, stamp FROM heads WHERE thread = ANY($1)";
+
+/// Writes a group, and returns what became of each append. `is_again` says that an earlier try may have been stored.
+pub(super) async fn write(
+    database: &Database,
+    conn: &Connection,
+    appends: &[StampedBatch],
+    is_again: bool,
+) -> Result<Vec<Result<()>>, GroupFailure> {
+    let has_rows = appends.iter().any(|append| append.batch.has_rows());
+    let mut outcomes: Vec<Result<()>> = appends.iter().map(|_| Ok(())).collect();
+    let won = move_heads(conn, appends, has_rows).await.map_err(GroupFailure::Whole)?;
+    let mut writers: Vec<usize> = (0..appends.len()).collect();
+    if won.len() < appends.len() {
+        let lost: Vec<_> = (0..appends.len())
+            .filter(|index| !won.contains_key(&appends[*index].batch.thread))
+            .collect();
+        let heads = heads(conn, appends, &lost).await.map_err(GroupFailure::Whole)?;
+        for index in &lost {
+            let append = &appends[*index];
+            outcomes[*index] = verdict(append, heads.get(&append.batch.thread), is_again);
+        }
+        writers.retain(|index| !lost.contains(index));
+    }
+    if !has_rows {
+        return Ok(outcomes);
+    }
+    let mut follow = Vec::new();
+    match appends {
+        [alone] if !alone.batch.changes.iter().all(Change::is_plain) => {
+            if !writers.is_empty() {
+                change::in_order(database, conn, &alone.batch)
+                    .await
+                    .map_err(|fail| GroupFailure::of(0, fail))?;
+            }
+        }
+        _ => follow = write_rows(database, conn, appends, &writers).await?,
+    }
+    commit(conn, follow).await.map_err(GroupFailure::Whole)?;
+    Ok(outcomes)
+}
+
+/// The threads whose heads were as expected, and whether they are new.
+async fn move_heads(
+    conn: &Connection,
+    appends: &[StampedBatch],
+    has_rows: bool,
+) -> Result<HashMap<ThreadKey, bool>, PostgresError> {
+    let batches = || appends.iter().map(|append| &append.batch);
+    let integers = |of: &dyn Fn(&Batch) -> i64| Param::Integers(batches().map(of).collect());
+    let frames = || batches().flat_map(|batch| batch.frames.iter());
+    let params = [
+        integers(&|batch| batch.thread.0),
+        integers(&|batch| batch.epoch.cast_signed()),
+        integers(&|batch| batch.expected_last.cast_signed()),
+        integers(&|batch| batch.last_epoch().cast_signed()),
+        integers(&|batch| batch.last().cast_signed()),
+        Param::Integers(appends.iter().map(|append| append.stamp).collect()),
+        Param::Flags(batches().map(Batch::may_create).collect()),
+        Param::Texts(
+            batches()
+                .map(|batch| batch.new_thread().map_or("", |row| row.owner_node.as_str()))
+                .collect(),
+        ),
+        Param::Integers(frames().map(|frame| frame.thread().0).collect()),
+        Param::Nullable(frames().map(|frame| frame.run().map(|run| run.0)).collect()),
+        Param::Integers(frames().map(|frame| frame.first().cast_signed()).collect()),
+        Param::Integers(frames().map(|frame| frame.last().cast_signed()).collect()),
+        Param::Integers(frames().map(|frame| frame.first_run().cast_signed()).collect()),
+        Param::Bodies(frames().map(|frame| frame.bytes().as_ref()).collect()),
+    ];
+    let params = refs(&params);
+    let statement = conn.prepare_cached(WRITE).await?;
+    let write = conn.query(&statement, &params);
+    let won = if has_rows {
+        // Both are sent at once: the first is polled first.
+        let (begun, won) = join(conn.batch_execute("BEGIN"), write).await;
+        begun?;
+        won?
+    } else {
+        write.await?
+    };
+    Ok(won.iter().map(|row| (ThreadKey(row.get(0)), row.get(1))).collect())
+}
+
+async fn heads(
+    conn: &Connection,
+    appends: &[StampedBatch],
+    of: &[usize],
+) -> Result<HashMap<ThreadKey, (Head, i64)>, PostgresError> {
+    let threads: Vec<i64> = of.iter().map(|index| appends[*index].batch.thread.0).collect();
+    let found = row::query(conn, HEADS, &[&threads]).await?;
+    let head = |row: &Row| {
+        let number = |index| row.get::<_, i64>(index).cast_unsigned();
+        (ThreadKey(row.get(0)), (Head { epoch: number(1), last: number(2) }, row.get(3)))
+    };
+    Ok(found.iter().map(head).collect())
+}
+
+/// What an append without its head became: stored by an earlier try, or too late.
+fn verdict(append: &StampedBatch, head: Option<&(Head, i64)>, is_again: bool) -> Result<()> {
+    match head {
+        Some((_, stamp)) if *stamp == append.stamp => return Ok(()),
+        None if is_again && append.batch.removes_thread() => return Ok(()),
+        _ => append.batch.check_head(head.map(|(head, _)| *head))?,
+    }
+    // It fits now, and did not a moment ago.
+    Err(append.batch.lost("its owner changed meanwhile"))
+}
+
+/// Writes the rows of these appends, all statements sent at once. Returns what follows from them.
+async fn write_rows<'a>(
+    database: &Database,
+    conn: &Connection,
+    appends: &'a [StampedBatch],
+    writers: &[usize],
+) -> Result<Vec<Query<'a>>, GroupFailure> {
+    let mut queries = Vec::new();
+    for index in writers {
+        let batch = &appends[*index].batch;
+        queries.extend(change::plain(database, batch).into_iter().map(|query| (*index, query)));
+    }
+    let results = send(conn, queries.iter().map(|(_, query)| query)).await;
+    let results = results.map_err(GroupFailure::Whole)?;
+    let (mut follow, mut noted) = (Vec::new(), HashSet::new());
+    for ((index, query), rows) in queries.into_iter().zip(results) {
+        let rows = match rows {
+            Ok(rows) => rows,
+            Err(fail) => return Err(GroupFailure::of(index, query.blame(fail))),
+        };
+        let more = query.follow(&rows, &mut noted);
+        follow.extend(more.map_err(|fail| GroupFailure::of(index, fail))?);
+    }
+    Ok(follow)
+}
+
+async fn commit(conn: &Connection, follow: Vec<Query<'_>>) -> Result<(), PostgresError> {
+    for result in send(conn, follow.iter()).await? {
+        result?;
+    }
+    Ok(conn.batch_execute("COMMIT").await?)
+}
+
+/// Sends statements in their order without waiting in between. Returns the rows of each; a failure of one makes all behind it fail.
+async fn send<'q, 'a: 'q>(
+    conn: &Connection,
+    queries: impl Iterator<Item = &'q Query<'a>>,
+) -> Result<Vec<Result<Vec<Row>, PostgresError>>, PostgresError> {
+    let mut sent = Vec::new();
+    for query in queries {
+        let statement = conn.prepare_cached(query.sql()).await?;
+        sent.push(Box::pin(maybe_done(async move {
+            conn.query(&statement, &refs(query.params())).await.map_err(PostgresError::from)
+        })));
+    }
+    // A statement is sent when it is polled first.
+    poll_fn(|cx| {
+        for one in &mut sent {
+            let _sent = one.poll_unpin(cx);
+        }
+        Poll::Ready(())
+    })
+    .await;
+    let mut results = Vec::with_capacity(sent.len());
+    for mut one in sent {
+        one.as_mut().await;
+        results.extend(one.as_mut().take_output());
+    }
+    Ok(results)
+}
+
+// === impl GroupFailure ===
+
+impl GroupFailure {
+    /// Blames the append where its statement is to blame.
+    pub(super) fn of(index: usize, fail: PostgresError) -> Self {
+        match fail.remedy() {
+            super::error::Remedy::Refuse => Self::Culprit(index, fail),
+            _ => Self::Whole(fail),
+        }
+    }
+}
+
+// === impl Batch ===
+
+impl Batch {
+    fn has_rows(&self) -> bool {
+        !self.changes.is_empty() || !self.blobs.is_empty()
+    }
+
+    /// The epoch behind it.
+    fn last_epoch(&self) -> u64 {
+        let epochs = self.changes.iter().filter_map(|change| match change {
+            Change::Thread(row) => Some(row.epoch),
+            _ => None,
+        });
+        epochs.last().unwrap_or(self.epoch)
+    }
+
+    /// Whether it makes its thread where there is none.
+    fn may_create(&self) -> bool {
+        self.expected_last == 0 && self.new_thread().is_some_and(|row| row.epoch == self.epoch)
+    }
+}

@@ -1,0 +1,169 @@
+use async_trait::async_trait;
+use trilogue_domain::error::Result;
+use trilogue_domain::limits::IDEMPOTENCY_KEPT;
+use trilogue_domain::{CheckpointKey, RunId, RunKey, Scope, ThreadId, ThreadKey, Timestamp};
+
+use super::error::PostgresError;
+use super::{PostgresStore, remove, retention, row};
+use crate::port::Housekeeping;
+use crate::rows::{
+    CheckpointRow, IdempotencyKey, IdempotencyRow, RetentionPolicy, RunRow, ThreadRow,
+};
+
+/// Those of these threads that are ephemeral and have no open run. Their heads are locked, so that no run begins.
+const ENDED: &str = concat!(
+    "SELECT h.thread FROM heads h JOIN threads t ON t.key = h.thread",
+    " WHERE h.thread = ANY($1) AND t.ephemeral AND NOT EXISTS (SELECT 1 FROM runs",
+    " WHERE runs.thread = h.thread AND runs.ended_at IS NULL) ORDER BY h.thread FOR UPDATE OF h"
+);
+
+#[async_trait]
+impl Housekeeping for PostgresStore {
+    async fn open_threads(&self) -> Result<Vec<ThreadKey>> {
+        let database = &self.database;
+        let sql = "SELECT DISTINCT thread FROM runs WHERE ended_at IS NULL ORDER BY thread";
+        let found = database.read(|conn| async move { row::query(&conn, sql, &[]).await }).await?;
+        let keys = found.iter().map(|row| ThreadKey(row.get(0)));
+        Ok(keys.filter(|key| database.health.check_thread(*key).is_ok()).collect())
+    }
+
+    async fn thread_by_key(&self, key: ThreadKey) -> Result<Option<ThreadRow>> {
+        self.database.health.quarantine.check(key)?;
+        self.database
+            .read(|conn| async move { row::one(&conn, "WHERE key = $1", &[&key.0]).await })
+            .await
+    }
+
+    async fn run_by_key(&self, key: RunKey) -> Result<Option<RunRow>> {
+        let rest = "WHERE key = $1";
+        let run = self
+            .database
+            .read(|conn| async move { row::one::<RunRow>(&conn, rest, &[&key.0]).await });
+        self.unless_quarantined(run.await?, |run| run.thread)
+    }
+
+    async fn checkpoint_by_key(&self, key: CheckpointKey) -> Result<Option<CheckpointRow>> {
+        let rest = "WHERE key = $1";
+        let found = self
+            .database
+            .read(|conn| async move { row::one::<CheckpointRow>(&conn, rest, &[&key.0]).await });
+        self.unless_quarantined(found.await?, |checkpoint| checkpoint.thread)
+    }
+
+    async fn idempotency(
+        &self,
+        key: &IdempotencyKey,
+        now: Timestamp,
+    ) -> Result<Option<IdempotencyRow>> {
+        let oldest = now.before(IDEMPOTENCY_KEPT).as_micros();
+        let rest = concat!(
+            "WHERE tenant = $1 AND principal = $2 AND agent = $3 AND text = $4",
+            " AND created_at >= $5"
+        );
+        let found = self.database.read(|conn| async move {
+            let (tenant, principal) = (key.tenant.as_str(), key.principal.as_str());
+            let (agent, text) = (key.agent.as_str(), key.text.as_bytes());
+            row::one::<IdempotencyRow>(&conn, rest, &[&tenant, &principal, &agent, &text, &oldest])
+                .await
+        });
+        self.unless_quarantined(found.await?, |row| row.thread)
+    }
+
+    async fn idempotency_of_run(
+        &self,
+        thread: ThreadKey,
+        run: &RunId,
+    ) -> Result<Vec<IdempotencyRow>> {
+        let rest = "WHERE thread = $1 AND run = $2";
+        self.database
+            .read(|conn| async move { row::many(&conn, rest, &[&thread.0, &run.as_str()]).await })
+            .await
+    }
+
+    async fn expired_runs(
+        &self,
+        policy: &RetentionPolicy,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<RunRow>> {
+        let database = &self.database;
+        let forgotten = now.before(IDEMPOTENCY_KEPT).as_micros();
+        let sql = "DELETE FROM idempotency WHERE created_at < $1";
+        database.write(|conn| async move { row::execute(&conn, sql, &[&forgotten]).await }).await?;
+        database
+            .read(|conn| async move {
+                let keys = retention::expired(&conn, policy, now, limit).await?;
+                let mut runs = Vec::with_capacity(keys.len());
+                for key in keys {
+                    match row::one::<RunRow>(&conn, "WHERE key = $1", &[&key]).await {
+                        Ok(run) => runs.extend(run),
+                        // A damaged run is not removed: its thread needs a person.
+                        Err(fail @ PostgresError::Damaged(..)) => drop(database.settle(fail)),
+                        Err(fail) => return Err(fail),
+                    }
+                }
+                runs.retain(|run| database.health.check_thread(run.thread).is_ok());
+                Ok(runs)
+            })
+            .await
+    }
+
+    async fn erase_quarantined(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadKey>> {
+        let database = &self.database;
+        let sql = concat!(
+            "SELECT key FROM threads WHERE tenant = $1 AND id = $2",
+            " AND ($3::text IS NULL OR owner = $3)"
+        );
+        let erased = database
+            .write(|conn| async move {
+                // Only the key columns are read: the row itself may be damaged.
+                let owner = scope.owner.as_ref().map(|owner| owner.as_str().to_owned());
+                let params: &row::Params<'_> = &[&scope.tenant.as_str(), &id.as_str(), &owner];
+                let found = row::query_opt(&conn, sql, params).await?;
+                let Some(key) = found.map(|row| ThreadKey(row.get(0))) else { return Ok(None) };
+                if database.health.quarantine.check(key).is_ok() {
+                    return Ok(None);
+                }
+                remove::threads(&conn, &[key]).await?;
+                Ok(Some(key))
+            })
+            .await?;
+        if let Some(thread) = erased {
+            database.forget(thread);
+        }
+        Ok(erased)
+    }
+
+    async fn remove_ephemeral(&self, threads: &[ThreadKey]) -> Result<Vec<ThreadKey>> {
+        let database = &self.database;
+        let keys: &Vec<i64> = &threads.iter().map(|thread| thread.0).collect();
+        let ended = database
+            .write(|conn| async move {
+                let found = row::query(&conn, ENDED, &[keys]).await?;
+                let mut ended: Vec<_> = found.iter().map(|row| ThreadKey(row.get(0))).collect();
+                ended.retain(|key| database.health.check_thread(*key).is_ok());
+                remove::threads(&conn, &ended).await?;
+                Ok(ended)
+            })
+            .await?;
+        ended.iter().for_each(|thread| database.forget(*thread));
+        Ok(ended)
+    }
+
+    fn quarantine(&self, thread: ThreadKey, why: &str) {
+        self.database.health.quarantine.add(thread, why);
+    }
+}
+
+impl PostgresStore {
+    fn unless_quarantined<T>(
+        &self,
+        found: Option<T>,
+        thread: impl Fn(&T) -> ThreadKey,
+    ) -> Result<Option<T>> {
+        if let Some(row) = &found {
+            self.database.health.quarantine.check(thread(row))?;
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,366 @@
+//! Listings: the database checks every condition that columns and search rows answer; conditions on other content are checked on what it finds.
+
+use std::marker::PhantomData;
+
+use tokio_postgres::types::ToSql;
+use trilogue_domain::{Json, RunStatus, Scope, ThreadActivity, ThreadKey};
+
+use super::connection::Connection;
+use super::database::Database;
+use super::error::PostgresError;
+use super::row::{self, Param};
+use super::search;
+use crate::core::page::PageBuilder;
+use crate::core::search::{Candidates, Condition, activity_of, is_composite, matches, value_hash};
+use crate::core::table::{Column, TableRow};
+use crate::rows::{
+    CheckpointRow, InterruptFilter, InterruptRow, Listing, Page, RunFilter, RunRow, ThreadFilter,
+    ThreadRow,
+};
+
+/// The most rows of one statement where some of them may not fulfil a condition.
+const PART: usize = 512;
+
+/// A statement that grows from fixed fragments, with its bound values.
+#[derive(Debug)]
+struct Conditions<'a> {
+    sql: String,
+    bound: Vec<Param<'a>>,
+}
+
+/// The rows that fulfil conditions, newest first, in parts.
+#[derive(Debug)]
+struct Parts<'a, R> {
+    sql: String,
+    bound: Vec<Param<'a>>,
+    before: i64,
+    part: i64,
+    is_last: bool,
+    row: PhantomData<fn() -> R>,
+}
+
+/// What a filter asks for beyond the conditions that the database checks.
+trait Residual {
+    type Row: TableRow;
+
+    /// Whether the database checks all of it.
+    fn is_empty(&self) -> bool;
+
+    /// Whether a row fulfils it, and how many further rows were looked at.
+    async fn fits(
+        &self,
+        conn: &Connection,
+        row: &Self::Row,
+    ) -> Result<(bool, usize), PostgresError>;
+}
+
+pub(super) async fn runs(
+    conn: &Connection,
+    database: &Database,
+    scope: &Scope,
+    filter: &RunFilter,
+    page: &Page,
+) -> Result<Listing<RunRow>, PostgresError> {
+    let mut conditions = Conditions::of_tenant(scope);
+    if let Some(owner) = &scope.owner {
+        conditions.and("principal = ", Param::text(owner.as_str()), "");
+    }
+    if let Some(id) = &filter.thread {
+        // The tenant is the first value.
+        let of = "thread = (SELECT key FROM threads WHERE tenant = $1 AND id = ";
+        conditions.and(of, Param::text(id.as_str()), ")");
+    }
+    if let Some(agent) = &filter.agent {
+        conditions.and("agent = ", Param::text(agent.as_str()), "");
+    }
+    if !filter.statuses.is_empty() {
+        let statuses = filter.statuses.iter().map(|status| status.as_str()).collect();
+        conditions.and("status = ANY(", Param::Texts(statuses), ")");
+    }
+    conditions.metadata(search::RUNS, "runs", &filter.metadata);
+    list(conn, database, conditions, filter, page).await
+}
+
+pub(super) async fn threads(
+    conn: &Connection,
+    database: &Database,
+    scope: &Scope,
+    filter: &ThreadFilter,
+    page: &Page,
+) -> Result<Listing<ThreadRow>, PostgresError> {
+    let mut conditions = Conditions::of_tenant(scope);
+    conditions.sql.push_str(" AND NOT ephemeral");
+    if let Some(owner) = &scope.owner {
+        conditions.and("owner = ", Param::text(owner.as_str()), "");
+    }
+    if let Some(agent) = &filter.agent {
+        let of =
+            "key IN (SELECT id FROM search WHERE tenant = $1 AND kind = 3 AND hash = 0 AND name = ";
+        conditions.and(of, Param::bytes(agent.as_str().as_bytes()), ")");
+    }
+    if matches!(filter.activity, Some(ThreadActivity::Busy | ThreadActivity::Interrupted)) {
+        let open = " AND key IN (SELECT thread FROM runs WHERE ended_at IS NULL)";
+        conditions.sql.push_str(open);
+    }
+    conditions.metadata(search::THREADS, "threads", &filter.metadata);
+    list(conn, database, conditions, filter, page).await
+}
+
+pub(super) async fn interrupts(
+    conn: &Connection,
+    database: &Database,
+    scope: &Scope,
+    filter: &InterruptFilter,
+    page: &Page,
+) -> Result<Listing<InterruptRow>, PostgresError> {
+    let mut conditions = Conditions::of_tenant(scope);
+    if let Some(owner) = &scope.owner {
+        conditions.and("principal = ", Param::text(owner.as_str()), "");
+    }
+    if let Some(id) = &filter.thread {
+        let of = "thread = (SELECT key FROM threads WHERE tenant = $1 AND id = ";
+        conditions.and(of, Param::text(id.as_str()), ")");
+    }
+    if let Some(id) = &filter.run {
+        let of = "(thread, run) = (SELECT thread, key FROM runs WHERE tenant = $1 AND id = ";
+        conditions.and(of, Param::text(id.as_str()), ")");
+    }
+    if filter.pending {
+        conditions.sql.push_str(" AND pending");
+    }
+    let mut pages = PageBuilder::new(page);
+    let mut rows = Parts::<InterruptRow>::of(conditions, "key", page, page.rows_read());
+    while let Some(part) = rows.next(conn, database).await? {
+        for (key, row) in part {
+            let bytes = row.interrupt.payload.as_bytes().len();
+            if scope.sees(&row.tenant, &row.principal) && !pages.add_sized(key, row, bytes) {
+                return Ok(pages.finish());
+            }
+        }
+    }
+    Ok(pages.finish())
+}
+
+/// Reads a page of the rows that fulfil the conditions and the rest of the filter.
+async fn list<F: Residual>(
+    conn: &Connection,
+    database: &Database,
+    conditions: Conditions<'_>,
+    filter: &F,
+    page: &Page,
+) -> Result<Listing<F::Row>, PostgresError> {
+    let is_exact = filter.is_empty();
+    let part = if is_exact { page.rows_read() } else { PART };
+    let (mut pages, mut candidates) = (PageBuilder::new(page), Candidates::default());
+    let mut rows = Parts::of(conditions, "position", page, part);
+    while let Some(part) = rows.next(conn, database).await? {
+        for (position, row) in part {
+            if !is_exact {
+                let (fits, looked_at) = filter.fits(conn, &row).await?;
+                candidates.add(1 + looked_at)?;
+                if !fits {
+                    continue;
+                }
+            }
+            if !pages.add(position, row) {
+                return Ok(pages.finish());
+            }
+        }
+    }
+    Ok(pages.finish())
+}
+
+/// The activity of visible threads, in the order of the keys.
+pub(super) async fn activities(
+    conn: &Connection,
+    database: &Database,
+    scope: &Scope,
+    threads: &[ThreadKey],
+) -> Result<Vec<ThreadActivity>, PostgresError> {
+    let mut found = Vec::with_capacity(threads.len());
+    for key in threads {
+        found.push(match super::lookups::thread_of(conn, database, scope, *key).await {
+            Ok(Some(_)) => activity(conn, *key).await?,
+            Ok(None) | Err(PostgresError::Refused(_) | PostgresError::Damaged(..)) => {
+                ThreadActivity::Idle
+            }
+            Err(fail) => return Err(fail),
+        });
+    }
+    Ok(found)
+}
+
+async fn activity(conn: &Connection, thread: ThreadKey) -> Result<ThreadActivity, PostgresError> {
+    let sql = concat!(
+        "SELECT EXISTS (SELECT 1 FROM runs WHERE thread = $1 AND ended_at IS NULL AND status <> $2),",
+        " (SELECT status FROM runs WHERE thread = $1 ORDER BY position DESC LIMIT 1)"
+    );
+    let found = row::query_opt(conn, sql, &[&thread.0, &RunStatus::Interrupted.as_str()]).await?;
+    let Some(found) = found else { return Ok(ThreadActivity::Idle) };
+    if found.get(0) {
+        return Ok(ThreadActivity::Busy);
+    }
+    let newest: Option<String> = found.get(1);
+    Ok(activity_of(newest.and_then(|status| RunStatus::from_text(&status))))
+}
+
+/// The state that was set last on the path to a thread's head, and how many checkpoints were looked at for it.
+async fn value_at_head(
+    conn: &Connection,
+    thread: &ThreadRow,
+) -> Result<(Option<Json>, usize), PostgresError> {
+    let mut next = thread.head;
+    let (mut looked_at, mut candidates) = (0, Candidates::default());
+    while let Some(key) = next {
+        looked_at += 1;
+        // A damaged link that leads in a circle ends here too.
+        candidates.add(1)?;
+        let rest = "WHERE key = $1 AND thread = $2";
+        let found = row::one::<CheckpointRow>(conn, rest, &[&key.0, &thread.key.0]).await?;
+        let Some(row) = found else { break };
+        if row.ends_state_search() {
+            return Ok((row.value, looked_at));
+        }
+        next = row.parent;
+    }
+    Ok((None, looked_at))
+}
+
+// === impl Residual ===
+
+impl Residual for RunFilter {
+    type Row = RunRow;
+
+    fn is_empty(&self) -> bool {
+        self.metadata.is_empty()
+    }
+
+    async fn fits(&self, _: &Connection, row: &RunRow) -> Result<(bool, usize), PostgresError> {
+        Ok((matches(&row.metadata, &self.metadata), 0))
+    }
+}
+
+impl Residual for ThreadFilter {
+    type Row = ThreadRow;
+
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    async fn fits(
+        &self,
+        conn: &Connection,
+        row: &ThreadRow,
+    ) -> Result<(bool, usize), PostgresError> {
+        const NO: (bool, usize) = (false, 0);
+        if !matches(&row.metadata, &self.metadata) {
+            return Ok(NO);
+        }
+        if let Some(agent) = &self.agent
+            && row.agent().as_ref() != Some(agent)
+        {
+            let sql = "SELECT 1 FROM runs WHERE thread = $1 AND agent = $2 LIMIT 1";
+            if !row::exists(conn, sql, &[&row.key.0, &agent.as_str()]).await? {
+                return Ok(NO);
+            }
+        }
+        if let Some(wanted) = self.activity
+            && activity(conn, row.key).await? != wanted
+        {
+            return Ok(NO);
+        }
+        if self.values.is_empty() {
+            return Ok((true, 0));
+        }
+        let (value, looked_at) = value_at_head(conn, row).await?;
+        Ok((value.is_some_and(|value| matches(&value, &self.values)), looked_at))
+    }
+}
+
+// === impl Parts ===
+
+impl<'a, R: TableRow> Parts<'a, R> {
+    /// `order` is the column that grows with age; each part has this many rows.
+    fn of(conditions: Conditions<'a>, order: &str, page: &Page, part: usize) -> Self {
+        let Conditions { sql, bound } = conditions;
+        let (table, columns, count) = (R::TABLE, row::columns::<R>(), bound.len());
+        let sql = format!(
+            "SELECT {columns}, {table}.{order} FROM {table} WHERE {sql} AND {order} < ${} ORDER BY {order} DESC LIMIT ${}",
+            count + 1,
+            count + 2,
+        );
+        let part = i64::try_from(part).unwrap_or(i64::MAX);
+        Self { sql, bound, before: page.before(), part, is_last: false, row: PhantomData }
+    }
+
+    /// The next part; `None` behind the last. A damaged row is left out and quarantines its thread.
+    async fn next(
+        &mut self,
+        conn: &Connection,
+        database: &Database,
+    ) -> Result<Option<Vec<(i64, R)>>, PostgresError> {
+        if self.is_last {
+            return Ok(None);
+        }
+        let mut params = row::refs(&self.bound);
+        params.extend([&self.before as &(dyn ToSql + Sync), &self.part]);
+        let rows = row::query(conn, &self.sql, &params).await?;
+        self.is_last = (rows.len() as i64) < self.part;
+        let mut found = Vec::with_capacity(rows.len());
+        for row in &rows {
+            self.before = row.get(row.len() - 1);
+            if row::thread_of(row).is_some_and(|key| database.health.check_thread(key).is_err()) {
+                continue;
+            }
+            match row::take::<R>(row) {
+                Ok(row) => found.push((self.before, row)),
+                Err(fail @ PostgresError::Damaged(..)) => drop(database.settle(fail)),
+                Err(fail) => return Err(fail),
+            }
+        }
+        Ok(Some(found))
+    }
+}
+
+// === impl Conditions ===
+
+impl<'a> Conditions<'a> {
+    fn of_tenant(scope: &'a Scope) -> Self {
+        Self { sql: "tenant = $1".to_owned(), bound: vec![Param::text(scope.tenant.as_str())] }
+    }
+
+    /// Adds a condition: the value is bound between two fragments of ours.
+    fn and(&mut self, before: &str, value: Param<'a>, behind: &str) {
+        self.bound.push(value);
+        let number = self.bound.len();
+        self.sql.push_str(&format!(" AND {before}${number}{behind}"));
+    }
+
+    /// Adds those conditions on metadata that search rows answer. The metadata itself is compared later: a hash may be that of another value.
+    fn metadata(&mut self, kind: i64, table: &str, conditions: &'a [Condition]) {
+        for (name, value) in conditions.iter().filter(|(_, value)| !is_composite(value)) {
+            let of = format!(
+                "EXISTS (SELECT 1 FROM search WHERE tenant = $1 AND kind = {kind} AND id = {table}.key AND name = "
+            );
+            self.bound.push(Param::bytes(name.as_bytes()));
+            let name = self.bound.len();
+            self.and(&format!("{of}${name} AND hash = "), Param::integer(value_hash(value)), ")");
+        }
+    }
+}
+
+// === impl Param ===
+
+impl<'a> Param<'a> {
+    pub(super) fn text(text: &'a str) -> Self {
+        Self::Column(Column::Text(text))
+    }
+
+    pub(super) fn bytes(bytes: &'a [u8]) -> Self {
+        Self::Column(Column::Bytes(bytes))
+    }
+
+    pub(super) fn integer(value: i64) -> Self {
+        Self::Column(Column::Integer(value))
+    }
+}

@@ -1,0 +1,115 @@
+//! Opening the database: schema, keys, sweep, writers.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_postgres::error::SqlState;
+use trilogue_domain::error::{Code, Error, Result};
+
+use super::connection::Address;
+use super::connection::GROUP_WRITERS;
+use super::database::{Database, KeyBlock, Outage};
+use super::error::PostgresError;
+use super::group_writer::GroupWriter;
+use super::{PostgresStore, blob, row, schema};
+use crate::core::batch::queue_permits;
+use crate::core::health::Health;
+use crate::core::queue::QueueSignal;
+use crate::core::tail::{SharedReads, Tails};
+use crate::options::Options;
+
+/// How long an opening waits before it looks again whether the server has started.
+const START_PAUSE: Duration = Duration::from_millis(250);
+
+impl PostgresStore {
+    /// Opens the store in the database that a URL names, and creates its tables where there are none. Fails as [`crate::open()`].
+    pub async fn open(url: &str, options: Options) -> Result<Self> {
+        let address = Address::parse(url)?;
+        let shown = address.shown();
+        let mut database = Database {
+            pool: address.into_pool(&options)?,
+            reader: Arc::clone(&options.reader),
+            durability: options.durability,
+            health: Health::new(Path::new(&shown)),
+            outage: Outage::default(),
+            tails: Arc::new(Tails::new(options.tail_cache_bytes)),
+            keys: KeyBlock::new(0),
+            offered: QueueSignal::default(),
+            room: Arc::new(Semaphore::new(queue_permits(options.write_queue_bytes))),
+            retry_for: options.retry_for,
+            is_opening: AtomicBool::new(true),
+            commits: AtomicU64::new(0),
+            frames: AtomicU64::new(0),
+        };
+        let opening = begin_when_up(&database).await.map_err(|fail| database.settle(fail))?;
+        database.keys = KeyBlock::new(opening);
+        database.is_opening.store(false, Ordering::Relaxed);
+        let database = Arc::new(database);
+        let (mut writers, mut tasks) = (Vec::new(), JoinSet::new());
+        for _ in 0..GROUP_WRITERS {
+            let (sender, inbox) = mpsc::channel(options.write_queue.max(1));
+            tasks.spawn(GroupWriter::new(Arc::clone(&database), inbox).run());
+            writers.push(sender);
+        }
+        Ok(Self {
+            database,
+            writers: Mutex::new(writers),
+            tasks: Mutex::new(tasks),
+            flights: SharedReads::new(),
+        })
+    }
+}
+
+/// Checks a URL without connecting. Fails with `invalid_request`.
+pub(crate) fn check_url(url: &str) -> Result<()> {
+    Address::parse(url).map(drop)
+}
+
+/// A URL without its secrets.
+pub(crate) fn shown_url(url: &str) -> String {
+    Address::parse(url)
+        .map_or_else(|_| "postgres:(not valid)".to_owned(), |address| address.shown())
+}
+
+/// As [`begin`], and waits while the server starts or recovers.
+async fn begin_when_up(database: &Database) -> Result<i64, PostgresError> {
+    let give_up = Instant::now() + database.retry_for;
+    loop {
+        match begin(database).await {
+            Err(PostgresError::Sql(error))
+                if error.code() == Some(&SqlState::CANNOT_CONNECT_NOW)
+                    && Instant::now() < give_up =>
+            {
+                tracing::warn!(store = %database.health.path().display(), "the database starts; waiting for it");
+                tokio::time::sleep(START_PAUSE).await;
+            }
+            begun => return begun,
+        }
+    }
+}
+
+/// Migrates, sweeps, and takes the number of this opening.
+async fn begin(database: &Database) -> Result<i64, PostgresError> {
+    let mut conn = database.connect().await?;
+    schema::migrate(&mut conn).await?;
+    let swept = blob::sweep(&conn).await?;
+    if swept > 0 {
+        tracing::info!(swept, "removed content that no frame names");
+    }
+    let opening: i64 = row::query(&conn, "SELECT nextval('openings')", &[])
+        .await?
+        .first()
+        .map_or(0, |row| row.get(0));
+    if !(1..=KeyBlock::MAX_OPENING).contains(&opening) {
+        let message = format!("the store was opened {opening} times, and its keys are used up");
+        return Err(Error::new(Code::StoreReadOnly, message)
+            .hint("copy it into a new database with: trilogue copy FROM TO")
+            .into());
+    }
+    Ok(opening)
+}

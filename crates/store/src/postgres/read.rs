@@ -1,0 +1,262 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::error::Result;
+use trilogue_domain::{
+    AgentName, CheckpointId, CheckpointKey, IdKind, InterruptId, MessageId, RunId, RunKey, Scope,
+    ShortId, ThreadActivity, ThreadId, ThreadKey,
+};
+
+use super::append::last_number;
+use super::lookups::by_id;
+use super::row::one;
+use super::{PostgresStore, blob, frames, listing, lookups, queue, short_id};
+use crate::core::page::PageBuilder;
+use crate::port::{Range, Read, Tail};
+use crate::record::Frame;
+use crate::rows::{
+    BindingRow, CheckpointRow, DeadLetter, InterruptFilter, InterruptRow, Listing, MessageRow,
+    Page, QueueKind, RunFilter, RunRow, ThreadFilter, ThreadRow,
+};
+
+/// How many dead deliveries are read for a page, at least: those that the scope does not see are left out.
+const DEAD_PART: i64 = 1_024;
+
+#[async_trait]
+impl Read for PostgresStore {
+    async fn thread(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadRow>> {
+        let database = &self.database;
+        database.read(|conn| async move { by_id(&conn, database, scope, id.as_str()).await }).await
+    }
+
+    async fn thread_of(&self, scope: &Scope, key: ThreadKey) -> Result<Option<ThreadRow>> {
+        let database = &self.database;
+        database
+            .read(|conn| async move { lookups::thread_of(&conn, database, scope, key).await })
+            .await
+    }
+
+    async fn activities(
+        &self,
+        scope: &Scope,
+        threads: &[ThreadKey],
+    ) -> Result<Vec<ThreadActivity>> {
+        let database = &self.database;
+        database
+            .read(|conn| async move { listing::activities(&conn, database, scope, threads).await })
+            .await
+    }
+
+    async fn threads(
+        &self,
+        scope: &Scope,
+        filter: &ThreadFilter,
+        page: &Page,
+    ) -> Result<Listing<ThreadRow>> {
+        let database = &self.database;
+        database
+            .read(
+                |conn| async move { listing::threads(&conn, database, scope, filter, page).await },
+            )
+            .await
+    }
+
+    async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>> {
+        let database = &self.database;
+        database.read(|conn| async move { by_id(&conn, database, scope, id.as_str()).await }).await
+    }
+
+    async fn run_of(&self, scope: &Scope, key: RunKey) -> Result<Option<RunRow>> {
+        let database = &self.database;
+        let rest = "WHERE key = $1";
+        let found =
+            database.read(|conn| async move { one::<RunRow>(&conn, rest, &[&key.0]).await });
+        database.health.visible(scope, found.await?)
+    }
+
+    async fn runs(
+        &self,
+        scope: &Scope,
+        filter: &RunFilter,
+        page: &Page,
+    ) -> Result<Listing<RunRow>> {
+        let database = &self.database;
+        database
+            .read(|conn| async move { listing::runs(&conn, database, scope, filter, page).await })
+            .await
+    }
+
+    async fn interrupt(&self, scope: &Scope, id: &InterruptId) -> Result<Option<InterruptRow>> {
+        let database = &self.database;
+        database.read(|conn| async move { by_id(&conn, database, scope, id.as_str()).await }).await
+    }
+
+    async fn interrupts(
+        &self,
+        scope: &Scope,
+        filter: &InterruptFilter,
+        page: &Page,
+    ) -> Result<Listing<InterruptRow>> {
+        let database = &self.database;
+        database
+            .read(|conn| async move { listing::interrupts(&conn, database, scope, filter, page).await })
+            .await
+    }
+
+    async fn meant_ids(
+        &self,
+        scope: &Scope,
+        kind: IdKind,
+        short: &ShortId,
+        limit: usize,
+    ) -> Result<Vec<String>> {
+        self.database
+            .read(|conn| async move { short_id::meant(&conn, scope, kind, short, limit).await })
+            .await
+    }
+
+    async fn message(&self, scope: &Scope, id: &MessageId) -> Result<Option<MessageRow>> {
+        let database = &self.database;
+        database
+            .read(|conn| async move { lookups::message(&conn, database, scope, id).await })
+            .await
+    }
+
+    async fn message_in(&self, thread: ThreadKey, id: &MessageId) -> Result<Option<MessageRow>> {
+        self.database.health.check_thread(thread)?;
+        let rest = concat!(
+            "WHERE thread = $1 AND (id = $2 OR alias = $2)",
+            " ORDER BY (id = $2) DESC, key LIMIT 1"
+        );
+        self.database
+            .read(|conn| async move { one(&conn, rest, &[&thread.0, &id.as_str()]).await })
+            .await
+    }
+
+    async fn checkpoint(
+        &self,
+        scope: &Scope,
+        thread: &ThreadId,
+        id: &CheckpointId,
+    ) -> Result<Option<CheckpointRow>> {
+        let database = &self.database;
+        database
+            .read(|conn| async move {
+                let thread = by_id::<ThreadRow>(&conn, database, scope, thread.as_str()).await?;
+                let Some(thread) = thread else { return Ok(None) };
+                let rest = "WHERE thread = $1 AND id = $2";
+                one(&conn, rest, &[&thread.key.0, &id.as_str()]).await
+            })
+            .await
+    }
+
+    async fn path(
+        &self,
+        scope: &Scope,
+        thread: &ThreadId,
+        from: Option<CheckpointKey>,
+        limit: usize,
+    ) -> Result<Vec<CheckpointRow>> {
+        let database = &self.database;
+        database
+            .read(|conn| async move { lookups::path(&conn, database, scope, thread, from, limit).await })
+            .await
+    }
+
+    async fn binding(
+        &self,
+        scope: &Scope,
+        thread: &ThreadId,
+        agent: &AgentName,
+    ) -> Result<Option<BindingRow>> {
+        let database = &self.database;
+        database
+            .read(|conn| async move {
+                let thread = by_id::<ThreadRow>(&conn, database, scope, thread.as_str()).await?;
+                let Some(thread) = thread else { return Ok(None) };
+                let rest = "WHERE thread = $1 AND agent = $2";
+                one(&conn, rest, &[&thread.key.0, &agent.as_str()]).await
+            })
+            .await
+    }
+
+    async fn frames(&self, thread: ThreadKey, range: Range) -> Result<Vec<Arc<Frame>>> {
+        let health = &self.database.health;
+        health.check_read()?;
+        health.check_thread(thread)?;
+        if let Some(frames) = self.database.tails.frames(thread, range) {
+            return Ok(frames);
+        }
+        let database = &self.database;
+        let read = database
+            .read(|conn| async move { frames::read(&conn, &database.reader, thread, range).await });
+        self.flights.join((thread, range), read).await
+    }
+
+    async fn last_number(&self, thread: ThreadKey) -> Result<u64> {
+        self.database.health.quarantine.check(thread)?;
+        self.database.read(|conn| async move { last_number(&conn, thread).await }).await
+    }
+
+    fn tail(&self, thread: ThreadKey) -> Tail {
+        let (tail, first) = self.database.tails.attach(thread);
+        // Only the first reader of a thread needs the end of its log.
+        let Some(entry) = first else { return tail };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let database = Arc::clone(&self.database);
+            runtime.spawn(async move {
+                let look_up = database.read(|conn| async move { last_number(&conn, thread).await });
+                // A thread that cannot be read wakes nobody; a read of it says why.
+                if let Ok(last) = look_up.await {
+                    database.tails.found(thread, entry, last);
+                }
+            });
+        }
+        tail
+    }
+
+    async fn blob(&self, thread: ThreadKey, blob: &BlobRef) -> Result<Option<Bytes>> {
+        self.database.health.check_thread(thread)?;
+        let (hash, length) = (&blob.hash, Some(blob.length));
+        let found = self
+            .database
+            .read(|conn| async move { blob::read(&conn, thread, hash, length).await })
+            .await?;
+        Ok(found.map(|(_, bytes)| bytes))
+    }
+
+    async fn blob_by_hash(
+        &self,
+        thread: ThreadKey,
+        hash: &[u8; 32],
+    ) -> Result<Option<(BlobRef, Bytes)>> {
+        self.database.health.check_thread(thread)?;
+        self.database.read(|conn| async move { blob::read(&conn, thread, hash, None).await }).await
+    }
+
+    async fn dead_deliveries(&self, scope: &Scope, page: &Page) -> Result<Listing<DeadLetter>> {
+        let (tenant, kind) = (&scope.tenant, QueueKind::Callback);
+        self.database
+            .read(|conn| async move {
+                let mut pages = PageBuilder::new(page);
+                let mut before = page.before();
+                loop {
+                    let part = queue::dead(&conn, tenant, kind, before, DEAD_PART).await?;
+                    let is_last = part.len() < DEAD_PART as usize;
+                    for dead in part {
+                        before = dead.id;
+                        let is_seen = scope.sees(&dead.item.tenant, &dead.item.principal);
+                        if is_seen && !pages.add(dead.id, dead) {
+                            return Ok(pages.finish());
+                        }
+                    }
+                    if is_last {
+                        return Ok(pages.finish());
+                    }
+                }
+            })
+            .await
+    }
+}

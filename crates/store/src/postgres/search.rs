@@ -1,0 +1,102 @@
+//! Search rows: the threads and runs with a metadata member of a value, and the agents of threads.
+//!
+//! The row of a thread's agent may outlive its membership, but never miss it: a listing compares before it shows.
+
+use trilogue_domain::{AgentName, Json, TenantId, ThreadKey};
+
+use super::change::Query;
+use super::row::Param;
+use crate::core::search::value_hash;
+use crate::core::table::Column;
+use crate::rows::{RunRow, ThreadRow};
+
+pub(super) const THREADS: i64 = 1;
+pub(super) const RUNS: i64 = 2;
+
+/// Makes the search rows of a row match its metadata. Those that stay are left alone: what one statement removes, it cannot add.
+macro_rules! rewrite {
+    ($table:literal) => {
+        concat!(
+            "WITH wanted AS (SELECT DISTINCT * FROM unnest($4::bytea[], $5::bigint[]) AS w(name, hash)),",
+            " gone AS (DELETE FROM search WHERE kind = $2 AND id = $3 AND NOT EXISTS",
+            " (SELECT 1 FROM wanted WHERE wanted.name = search.name AND wanted.hash = search.hash)),",
+            " marked AS (UPDATE ",
+            $table,
+            " SET searched = $6 WHERE key = $3)",
+            " INSERT INTO search (tenant, kind, name, hash, id)",
+            " SELECT $1, $2, name, hash, $3 FROM wanted ON CONFLICT DO NOTHING"
+        )
+    };
+}
+
+const FORGET_AGENTS: &str = concat!(
+    "DELETE FROM search WHERE kind = 3 AND id = $1 AND NOT EXISTS (SELECT 1 FROM runs",
+    " WHERE runs.thread = $1 AND convert_to(runs.agent, 'UTF8') = search.name)"
+);
+/// Listings show no ephemeral threads, so these have no rows.
+const NOTE_AGENT: &str = concat!(
+    "INSERT INTO search (tenant, kind, name, hash, id)",
+    " SELECT tenant, 3, $2, 0, key FROM threads WHERE key = $1 AND NOT ephemeral",
+    " ON CONFLICT DO NOTHING"
+);
+
+/// The statements that follow a thread's row; `searched` is what its search rows were made from.
+pub(super) fn of_thread(row: &ThreadRow, searched: i64) -> Vec<Query<'_>> {
+    let change =
+        rewrite(rewrite!("threads"), THREADS, row.key.0, &row.tenant, &row.metadata, searched);
+    let Some(query) = change else { return Vec::new() };
+    let forget = Query::new(FORGET_AGENTS, vec![integer(row.key.0)]);
+    let mut queries = vec![query, forget];
+    if let Some(agent) = row.agent() {
+        let name = agent.as_str().as_bytes().to_vec();
+        queries.push(Query::new(NOTE_AGENT, vec![integer(row.key.0), Param::Body(name)]));
+    }
+    queries
+}
+
+/// As [`of_thread`], for a run.
+pub(super) fn of_run(row: &RunRow, searched: i64) -> Vec<Query<'_>> {
+    rewrite(rewrite!("runs"), RUNS, row.key.0, &row.tenant, &row.metadata, searched)
+        .into_iter()
+        .collect()
+}
+
+/// Notes an agent of a thread.
+pub(super) fn note_agent<'a>(thread: ThreadKey, agent: &'a AgentName) -> Query<'a> {
+    let name = Param::Column(Column::Bytes(agent.as_str().as_bytes()));
+    Query::new(NOTE_AGENT, vec![integer(thread.0), name])
+}
+
+fn rewrite<'a>(
+    sql: &'static str,
+    kind: i64,
+    id: i64,
+    tenant: &'a TenantId,
+    metadata: &Json,
+    searched: i64,
+) -> Option<Query<'a>> {
+    // Zero means "never made"; an object without members needs no rows.
+    let sum = i64::from(crc32c::crc32c(metadata.as_bytes())) + 1;
+    let is_empty = metadata.as_bytes().as_ref() == b"{}";
+    if searched == sum || (searched == 0 && is_empty) {
+        return None;
+    }
+    let (names, hashes) = metadata
+        .scalars()
+        .into_iter()
+        .map(|(name, value)| (name.into_bytes(), value_hash(&value)))
+        .unzip();
+    let params = vec![
+        Param::Column(Column::Text(tenant.as_str())),
+        integer(kind),
+        integer(id),
+        Param::Names(names),
+        Param::Integers(hashes),
+        integer(sum),
+    ];
+    Some(Query::new(sql, params))
+}
+
+fn integer(value: i64) -> Param<'static> {
+    Param::Column(Column::Integer(value))
+}
