@@ -19,6 +19,7 @@ struct Inner {
     message: Cow<'static, str>,
     hint: Option<Cow<'static, str>>,
     pending: Option<crate::InterruptId>,
+    node: Option<String>,
     violations: Vec<Violation>,
 }
 
@@ -188,6 +189,8 @@ codes! {
     StoreTooNew = "store_too_new", Conflict;
     /// The thread's stored data is damaged; only this thread is affected.
     ThreadQuarantined = "thread_quarantined", Unavailable;
+    /// Another node of the cluster owns the thread.
+    ThreadElsewhere = "thread_elsewhere", Unavailable;
     /// Another owner has taken the thread over.
     OwnershipLost = "ownership_lost", Unavailable;
     /// The server is shutting down.
@@ -246,6 +249,7 @@ impl Error {
             message: message.into(),
             hint: None,
             pending: None,
+            node: None,
             violations: Vec::new(),
         }))
     }
@@ -261,6 +265,13 @@ impl Error {
     #[must_use]
     pub fn pending(mut self, interrupt: crate::InterruptId) -> Self {
         self.0.pending = Some(interrupt);
+        self
+    }
+
+    /// The same error naming the address of the node that can serve the request.
+    #[must_use]
+    pub fn node(mut self, address: String) -> Self {
+        self.0.node = Some(address);
         self
     }
 
@@ -300,6 +311,12 @@ impl Error {
     #[must_use]
     pub fn pending_interrupt(&self) -> Option<&crate::InterruptId> {
         self.0.pending.as_ref()
+    }
+
+    /// The address of the node that can serve the request instead.
+    #[must_use]
+    pub fn other_node(&self) -> Option<&str> {
+        self.0.node.as_deref()
     }
 }
 

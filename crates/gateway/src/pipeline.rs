@@ -9,7 +9,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::request::Parts;
-use http::{HeaderValue, Method, header};
+use http::{HeaderValue, Method, Uri, header};
 use hyper::body::Incoming;
 use tracing::Instrument;
 use trilogue_domain::error::Result;
@@ -27,6 +27,7 @@ use crate::core::ports::AgentProcesses;
 use crate::face::{UnknownCaller, challenged};
 use crate::http::body::ReplyBody;
 use crate::http::connection::Answer;
+use crate::http::forward::{self, FORWARDED, ForwardedRequest, Forwarder, TakeOverWait};
 use crate::http::receive::BodyBudget;
 use crate::http::reply::{DURABILITY, REQUEST_ID, Reply};
 use crate::http::request::Request;
@@ -52,6 +53,8 @@ pub(crate) struct Pipeline {
     pub(crate) failures: FailureLimit,
     pub(crate) agent_refusals: FailureLimit,
     pub(crate) body_budget: Arc<BodyBudget>,
+    /// Where several nodes share the store.
+    pub(crate) forwarder: Option<Forwarder>,
 }
 
 /// Makes request ids: random at the start, then counted.
@@ -213,17 +216,23 @@ impl Pipeline {
             Access::Open => (Bytes::new(), None),
             _ => receive::body(body, &self.options, &self.body_budget).await?,
         };
-        (endpoint.handler)(Request {
+        let authority = head.uri.authority().cloned();
+        let request = Request {
             authenticator: Arc::clone(&self.authenticator),
             caller,
-            authority: head.uri.authority().cloned(),
+            authority,
             headers: head.headers,
             params: found.params,
             query,
             body,
             challenge: Arc::clone(challenge),
-        })
-        .await
+        };
+        match &self.forwarder {
+            Some(forwarder) if !request.headers.contains_key(FORWARDED) => {
+                Box::pin(handle_anywhere(forwarder, endpoint, request, head.method, head.uri)).await
+            }
+            _ => (endpoint.handler)(request).await,
+        }
     }
 
     /// Refuses the answer of an agent that this server hosts, whatever token it has found.
@@ -278,6 +287,36 @@ impl Pipeline {
         }
         drop(challenge.set(ways));
         error.hint(hint)
+    }
+}
+
+/// Handles a request here, or has the node do it that owns its thread. Where that cannot be reached, its thread is taken over soon.
+async fn handle_anywhere(
+    forwarder: &Forwarder,
+    endpoint: &Endpoint,
+    request: Request,
+    method: Method,
+    uri: Uri,
+) -> Result<Reply> {
+    let onward = ForwardedRequest {
+        method,
+        uri,
+        headers: request.headers.clone(),
+        body: request.body.clone(),
+    };
+    let wait = TakeOverWait::begin();
+    loop {
+        let refused = match (endpoint.handler)(request.again()).await {
+            Err(error) if error.other_node().is_some() => error,
+            reply => return reply,
+        };
+        let address = refused.other_node().unwrap_or_default();
+        if let Some(reply) = forwarder.send(&onward, address).await? {
+            return Ok(reply);
+        }
+        if !wait.pause().await {
+            return Err(forward::unreachable(address));
+        }
     }
 }
 

@@ -30,6 +30,7 @@ use crate::face::{Protocol, Services};
 use crate::faces::native;
 use crate::http::connection::{self, ConnectionServer};
 use crate::http::connections::Connections;
+use crate::http::forward::Forwarder;
 use crate::http::receive::BodyBudget;
 use crate::local::LocalAcceptor;
 use crate::mounts::{self, Mount, MountedViews, Router, open_local};
@@ -290,5 +291,6 @@ fn pipeline(
         agent_refusals: FailureLimit::default(),
         options: Arc::clone(options),
         body_budget: Arc::clone(body_budget),
+        forwarder: options.has_nodes.then(Forwarder::new).transpose()?,
     })
 }

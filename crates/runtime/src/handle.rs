@@ -480,8 +480,8 @@ impl WeakRuntime {
     }
 }
 
-/// Has a thread that a previous process left open loaded and decided about.
-async fn recover(services: &Arc<Services>, thread: ThreadKey) {
+/// Has a thread that a process left open loaded and decided about.
+pub(crate) async fn recover(services: &Arc<Services>, thread: ThreadKey) {
     let (reply, looked_at) = oneshot::channel();
     let request = Envelope::Settled { run: trilogue_domain::RunKey(0), reply };
     let recovered = async {
@@ -490,8 +490,8 @@ async fn recover(services: &Arc<Services>, thread: ThreadKey) {
     };
     match tokio::time::timeout(RECOVERY_LIMIT, recovered).await {
         Ok(Ok(_)) => {}
-        // A thread that was to go with its run is gone now.
-        Ok(Err(error)) if error.code() == Code::ThreadNotFound => {}
+        // A thread that was to go with its run is gone now; another node may have been faster.
+        Ok(Err(error)) if matches!(error.code(), Code::ThreadNotFound | Code::ThreadElsewhere) => {}
         // A damaged thread stays as it is and does not keep the others from starting.
         Ok(Err(error)) => tracing::error!(%thread, %error, "a thread could not be recovered"),
         Err(_) => tracing::warn!(%thread, "a thread takes long to be recovered"),

@@ -80,6 +80,8 @@ impl Services {
         spawn_owner: Box<SpawnOwner>,
     ) -> Arc<Self> {
         Arc::new(Self {
+            // A store that several processes share knows this one by an id.
+            node: store.node().map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned),
             running: Semaphore::new(options.max_running.min(Semaphore::MAX_PERMITS)),
             monitor: RunMonitor::new(options.ended_runs.clone()),
             options,
@@ -91,7 +93,6 @@ impl Services {
             run_references: RunReferences::default(),
             call_chains: Arc::default(),
             row_changes: RowChanges::default(),
-            node: uuid::Uuid::new_v4().to_string(),
             tasks: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             recovered: AtomicBool::new(false),

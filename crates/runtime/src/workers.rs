@@ -14,7 +14,7 @@ use trilogue_domain::{Code, Error, InterruptId, Right, RunKey, Scope, ThreadKey}
 use trilogue_store::rows::{Claim, QueueKind, RetryDecision, RunRow};
 
 use crate::callback::while_extending;
-use crate::handle::Runtime;
+use crate::handle::{MAX_OWNERS_AT_ONCE, Runtime, recover};
 use crate::step::Command;
 
 /// How long a worker holds an item before another may take it.
@@ -27,6 +27,8 @@ pub(crate) const MAX_SLEEP: Duration = Duration::from_secs(60);
 pub(crate) const REST: Duration = Duration::from_secs(1);
 /// How long an item that failed waits before it is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
+/// How often a node looks for threads that another has left.
+const TAKE_OVER_EVERY: Duration = Duration::from_secs(1);
 /// The most runs that retention looks up at once.
 const MAX_REMOVED: usize = 256;
 /// The most runs that retention removes at once, or in one transaction: fewer would make more commits, more would delay the appends that share one.
@@ -37,6 +39,24 @@ pub(crate) fn start(runtime: &Runtime) {
         tokio::spawn(until_closing(runtime.clone(), serve(runtime.clone(), kind)));
     }
     tokio::spawn(until_closing(runtime.clone(), retain(runtime.clone())));
+    if runtime.services().store.node().is_some() {
+        tokio::spawn(until_closing(runtime.clone(), take_over(runtime.clone())));
+    }
+}
+
+/// Takes over open threads of nodes that are gone, so that their runs end or go on. Others are taken over when they are asked for.
+async fn take_over(runtime: Runtime) {
+    let services = runtime.services();
+    loop {
+        tokio::time::sleep(TAKE_OVER_EVERY).await;
+        let abandoned = services.store.abandoned_threads().await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "threads of other nodes cannot be read");
+            Vec::new()
+        });
+        stream::iter(abandoned)
+            .for_each_concurrent(MAX_OWNERS_AT_ONCE, |thread| recover(services, thread))
+            .await;
+    }
 }
 
 pub(crate) async fn until_closing(runtime: Runtime, work: impl Future<Output = ()>) {
@@ -122,6 +142,10 @@ async fn handle(runtime: &Runtime, claim: &Claim) {
         Ok(None) => services.store.finish(claim).await,
         Ok(Some(later)) => {
             services.store.abandon(claim, RetryDecision::RetryAt(now.after(later)), "not yet").await
+        }
+        // Another node took the thread over meanwhile, and does the work when it is due there.
+        Err(error) if error.code() == Code::ThreadElsewhere => {
+            services.store.abandon(claim, RetryDecision::Postpone(now), error.message()).await
         }
         Err(error) if error.code().is_transient() => {
             let retry = RetryDecision::RetryAt(now.after(RETRY_AFTER));

@@ -32,10 +32,27 @@ pub struct Options {
     pub connect_wait: Duration,
     /// PostgreSQL only: how long a change is tried again while the database cannot be reached. Whether it was stored by an earlier try is found out, never guessed.
     pub retry_for: Duration,
+    /// PostgreSQL only: this process as a node beside others. `None` owns threads without a sign of life: for tools and tests.
+    pub node: Option<NodeOptions>,
     /// `memory:` only: the most runs that are kept; then the oldest finished ones go.
     pub memory_runs: usize,
     /// `memory:` only: the most bytes that are kept; then the oldest finished runs go.
     pub memory_bytes: usize,
+}
+
+/// A process among those that share a store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeOptions {
+    /// Its name; two live nodes cannot have the same.
+    pub name: String,
+    /// Where the other nodes reach it: a web address.
+    pub address: String,
+    /// How often it gives a sign of life.
+    pub heartbeat: Duration,
+    /// After this long without a sign of life it counts as dead, by the database's clock.
+    pub dead_after: Duration,
+    /// How often it looks for changes that others have made and nobody has told of.
+    pub poll: Duration,
 }
 
 /// A password, which is never shown.
@@ -71,8 +88,24 @@ impl Options {
             password: None,
             connect_wait: Duration::from_secs(5),
             retry_for: Duration::from_secs(30),
+            node: None,
             memory_runs: 10_000,
             memory_bytes: 64 * 1024 * 1024,
+        }
+    }
+}
+
+// === impl NodeOptions ===
+
+impl NodeOptions {
+    #[must_use]
+    pub fn new(name: String, address: String) -> Self {
+        Self {
+            name,
+            address,
+            heartbeat: Duration::from_secs(1),
+            dead_after: Duration::from_secs(4),
+            poll: Duration::from_secs(1),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -75,6 +76,11 @@ pub trait Append: Send + Sync + fmt::Debug {
     /// A new checkpoint key, never reused.
     fn next_checkpoint_key(&self) -> CheckpointKey;
 
+    /// The id under which this process owns threads, where the store lists its processes.
+    fn node(&self) -> Option<&str> {
+        None
+    }
+
     /// Appends atomically: the only compare-and-swap. When it returns, the batch is as durable as the store promises, and readers can see it.
     /// Errors: `ownership_lost` when epoch or expected number do not fit; `disk_full`, `store_read_only`, `store_corrupt`, `thread_quarantined`; `already_exists` when an id is taken. Nothing of the batch is stored then.
     async fn append(&self, batch: Batch) -> Result<()>;
@@ -84,7 +90,7 @@ pub trait Append: Send + Sync + fmt::Debug {
     async fn put_blob(&self, tenant: &TenantId, bytes: Bytes, is_text: bool) -> Result<BlobRef>;
 
     /// Takes a thread over for `node`: the epoch grows when another node held it.
-    /// Errors: `thread_not_found`, and as [`Append::append`].
+    /// Errors: `thread_not_found`; `thread_elsewhere`, naming the address, when a live node owns the thread; and as [`Append::append`].
     async fn acquire(&self, thread: ThreadKey, node: &str) -> Result<OwnedThread>;
 }
 
@@ -98,6 +104,8 @@ pub struct OwnedThread {
     pub open_runs: Vec<RunRow>,
     /// Its interrupts that are pending, oldest first.
     pub pending: Vec<InterruptRow>,
+    /// Whether another node owned it before.
+    pub is_taken_over: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -212,8 +220,12 @@ pub trait TailGuard: Send + Sync + fmt::Debug {}
 /// What recovery, queue workers and retention need: not bound to a scope, and handed to the runtime only.
 #[async_trait]
 pub trait Housekeeping: Send + Sync + fmt::Debug {
-    /// Threads that have a run which has not ended.
+    /// Threads that have a run which has not ended, and that no other live node owns.
     async fn open_threads(&self) -> Result<Vec<ThreadKey>>;
+    /// Those of [`Self::open_threads`] whose owner is gone: nobody carries their runs on.
+    async fn abandoned_threads(&self) -> Result<Vec<ThreadKey>> {
+        Ok(Vec::new())
+    }
     async fn thread_by_key(&self, key: ThreadKey) -> Result<Option<ThreadRow>>;
     async fn run_by_key(&self, key: RunKey) -> Result<Option<RunRow>>;
     async fn checkpoint_by_key(&self, key: CheckpointKey) -> Result<Option<CheckpointRow>>;
@@ -328,11 +340,32 @@ pub trait Admin: Send + Sync + fmt::Debug {
         None
     }
     async fn stats(&self) -> Result<Stats>;
+    /// The nodes that share the store, by name; none where one process holds it.
+    async fn nodes(&self) -> Result<Vec<NodeRow>> {
+        Ok(Vec::new())
+    }
     /// Writes a consistent copy to a new file while the store is in use.
     /// Errors: `invalid_request` where the engine has no file; `already_exists` when `to` exists.
     async fn backup(&self, to: &Path) -> Result<()>;
     /// Makes everything durable and closes. Later calls fail.
     async fn close(&self) -> Result<()>;
+}
+
+/// A node that shares the store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeRow {
+    /// Made anew at each start.
+    pub id: String,
+    /// Unique among live nodes.
+    pub name: String,
+    /// Where the other nodes reach it: a web address.
+    pub address: String,
+    pub version: String,
+    /// Since its last sign of life, by the database's clock.
+    pub silent_for: Duration,
+    pub is_alive: bool,
+    /// How many threads with an open run it owns.
+    pub open_threads: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

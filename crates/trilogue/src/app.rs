@@ -102,6 +102,7 @@ pub fn check(options: &Options) -> Result<()> {
     logging::check(&options.log)?;
     Tracing::of(&options.telemetry.otlp)?;
     trilogue_store::check_url(&options.store.url)?;
+    options.cluster.check()?;
     let url = options.server.public_url.as_deref();
     if let Some(text) = url.filter(|text| !is_web_address(text) || text.contains(['?', '#'])) {
         return Err(Error::new(
@@ -182,8 +183,10 @@ impl App {
             .map_err(|error| Error::new(Code::Internal, error.to_string()))?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let originals: Arc<dyn ReadOriginal> = Arc::new(Originals);
+        let node = options.cluster.to_node(listeners.addresses.first())?;
         let store_options = trilogue_store::Options {
             reader: Arc::clone(&originals),
+            node: Some(node),
             ..options.store.to_options()?
         };
         let store = trilogue_store::open(&options.store.url, store_options).await?;
@@ -240,13 +243,21 @@ impl App {
         let inspector = options.inspector.path(&mounts);
         let mounts = config::to_gateway(&mounts)?;
         let callback_secrets = callback_secrets(options, state.as_deref().ok())?;
+        let usual = options.server.to_options(owner.clone(), config::overrides(options));
         let gateway = trilogue_gateway::Options {
+            has_nodes: store.node().is_some(),
+            allowed_hosts: usual
+                .allowed_hosts
+                .iter()
+                .cloned()
+                .chain(options.cluster.host())
+                .collect(),
             agent_schemes,
             callback_secrets: callback_secrets.clone(),
             store_url: trilogue_store::shown_url(&options.store.url),
             inspector,
             anonymous: takes_anybody.then_some(anonymous),
-            ..options.server.to_options(owner.clone(), config::overrides(options))
+            ..usual
         };
         let ports = Ports {
             runtime,

@@ -33,6 +33,8 @@ pub struct Options {
     pub callback_secrets: CallbackSecrets,
     /// The store's URL; shown in the status.
     pub store_url: String,
+    /// Whether several nodes share the store: then a request for another's thread is sent there.
+    pub has_nodes: bool,
     /// Protections that were switched off, by the name of the option that did; shown in the status.
     pub dangerously: Vec<String>,
     pub max_body_bytes: usize,
@@ -109,6 +111,7 @@ impl Default for Options {
             inspector: None,
             callback_secrets: CallbackSecrets::default(),
             store_url: String::new(),
+            has_nodes: false,
             dangerously: Vec::new(),
             max_body_bytes: limits::DEFAULT_MAX_BODY_BYTES,
             max_part_metadata_bytes: limits::DEFAULT_MAX_PART_METADATA_BYTES,

@@ -5,6 +5,7 @@ pub(crate) mod body;
 pub(crate) mod connection;
 pub(crate) mod connections;
 pub(crate) mod cors;
+pub(crate) mod forward;
 pub(crate) mod keep_alive;
 pub(crate) mod outgoing;
 pub(crate) mod problem;

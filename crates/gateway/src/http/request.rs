@@ -34,6 +34,20 @@ pub struct Request {
 // === impl Request ===
 
 impl Request {
+    /// The same request, to be handled once more.
+    pub(crate) fn again(&self) -> Self {
+        Self {
+            authenticator: Arc::clone(&self.authenticator),
+            caller: self.caller.clone(),
+            authority: self.authority.clone(),
+            headers: self.headers.clone(),
+            params: self.params.clone(),
+            query: self.query.clone(),
+            body: self.body.clone(),
+            challenge: Arc::clone(&self.challenge),
+        }
+    }
+
     /// Passes when this agent takes callers who show what this one does. Asked before anything of the agent is said or done.
     ///
     /// # Errors

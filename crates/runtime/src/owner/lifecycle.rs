@@ -18,8 +18,8 @@ use crate::step::{Command, is_over, lost};
 impl Owner {
     /// Loads the thread and decides about its open runs.
     pub(super) async fn load(&mut self, draining: bool, failure: &Failure) -> Result<()> {
-        let restarted = !self.services.is_recovered();
         let acquired = self.services.store.acquire(self.thread, &self.services.node).await?;
+        let restarted = !self.services.is_recovered() || acquired.is_taken_over;
         let agents = &self.agents;
         let mut state = ThreadState::from_stored(
             acquired,
@@ -94,6 +94,10 @@ impl Owner {
             Ok(()) => self.wake_later(),
             // It was never created: its caller got the reason.
             Err(missing) if missing.code() == Code::ThreadNotFound => {}
+            // Another node has taken it over, while this one was silent.
+            Err(moved) if moved.code() == Code::ThreadElsewhere => {
+                tracing::warn!(thread = %self.thread, error = %moved, "the thread is another node's now");
+            }
             Err(_) => tracing::error!(thread = %self.thread, %error, "a thread cannot be stored"),
         }
         let waiting: Vec<RunKey> = self.waiters.keys().copied().collect();

@@ -191,6 +191,19 @@ impl Tails {
         log.committed.send_modify(|committed| *committed = last.max(*committed));
     }
 
+    /// The threads that somebody reads.
+    pub(crate) fn attached(&self) -> Vec<ThreadKey> {
+        lock(&self.threads).keys().copied().collect()
+    }
+
+    /// Wakes the readers of a log that another process has continued up to here. The kept frames end before that, and are forgotten: what follows would not join them.
+    pub(crate) fn continued(&self, thread: ThreadKey, last: u64) {
+        let Some(log) = self.log(thread) else { return };
+        if *log.committed.borrow() < last {
+            self.removed(thread, last);
+        }
+    }
+
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         lock(&self.threads).is_empty()

@@ -70,7 +70,8 @@ impl Append for MemoryStore {
         let Some(held) = state.threads.get_mut(&thread) else {
             return Err(no_thread(thread));
         };
-        if held.row.owner_node != node {
+        let is_taken_over = held.row.owner_node != node;
+        if is_taken_over {
             let row = Arc::make_mut(&mut held.row);
             row.epoch += 1;
             node.clone_into(&mut row.owner_node);
@@ -94,6 +95,7 @@ impl Append for MemoryStore {
             .filter(|row| row.resolution.is_none())
             .map(|row| InterruptRow::clone(row));
         Ok(OwnedThread {
+            is_taken_over,
             thread: row,
             last,
             open_runs: open_runs.collect(),

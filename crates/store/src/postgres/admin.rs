@@ -5,10 +5,11 @@ use async_trait::async_trait;
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::lock;
 
+use super::node::{self, Node};
 use super::schema::SCHEMA_VERSION;
 use super::{PostgresStore, row};
 use crate::core::health::StoreState;
-use crate::port::{Admin, Stats};
+use crate::port::{Admin, NodeRow, Stats};
 
 /// The figures of `status`.
 const COUNTS: &str = concat!(
@@ -24,6 +25,9 @@ impl Admin for PostgresStore {
 
     fn health(&self) -> Result<()> {
         self.database.health.check_write(false)?;
+        if let Some(problem) = self.database.node.as_ref().and_then(Node::problem) {
+            return Err(problem);
+        }
         match self.database.outage.reason() {
             Some(why) => Err(self.database.unavailable(&why)),
             None => Ok(()),
@@ -48,6 +52,11 @@ impl Admin for PostgresStore {
         })
     }
 
+    async fn nodes(&self) -> Result<Vec<NodeRow>> {
+        let database = &self.database;
+        database.read(|conn| async move { node::list(&conn, database.node.as_ref()).await }).await
+    }
+
     async fn backup(&self, _to: &Path) -> Result<()> {
         Err(Error::new(Code::InvalidRequest, "a store in PostgreSQL has no file to copy")
             .hint("back it up with PostgreSQL's own tools, for example pg_dump or pg_basebackup"))
@@ -58,6 +67,13 @@ impl Admin for PostgresStore {
         let mut tasks = std::mem::take(&mut *lock(&self.tasks));
         // What was accepted is written first.
         while tasks.join_next().await.is_some() {}
+        lock(&self.upkeep).abort_all();
+        if let Some(node) = &self.database.node
+            && let Ok(conn) = self.database.connect().await
+        {
+            // Otherwise the others find out by its silence.
+            drop(node::leave(&conn, node).await);
+        }
         self.database.health.worsen(StoreState::Closed, "");
         self.database.room.close();
         self.database.pool.close();

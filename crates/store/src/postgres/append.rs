@@ -32,6 +32,10 @@ impl Append for PostgresStore {
         CheckpointKey(KeyBlock::next(&self.database.keys.checkpoint))
     }
 
+    fn node(&self) -> Option<&str> {
+        self.database.node.as_ref().map(|node| node.id.as_str())
+    }
+
     async fn append(&self, batch: Batch) -> Result<()> {
         let database = &self.database;
         let bytes = batch.check_form()?;
@@ -73,7 +77,12 @@ impl Append for PostgresStore {
         if found.thread.owner_node == node {
             return Ok(found);
         }
-        database.write(|conn| async move { take_over(&conn, database, thread, node).await }).await
+        let taken = database
+            .write(|conn| async move { take_over(&conn, database, thread, node).await })
+            .await?;
+        // What is kept of its log may end before what others wrote.
+        database.tails.continued(thread, taken.last);
+        Ok(taken)
     }
 }
 
@@ -86,13 +95,17 @@ async fn take_over(
 ) -> Result<OwnedThread, PostgresError> {
     let sql = "SELECT owner_node FROM heads WHERE thread = $1 FOR UPDATE";
     let head = row::query_opt(conn, sql, &[&thread.0]).await?;
-    head.ok_or_else(|| no_thread(thread))?;
+    let head = head.ok_or_else(|| no_thread(thread))?;
+    if let Some(us) = &database.node {
+        us.check_owner(conn, head.get(0)).await?;
+    }
     let mut taken = acquired(conn, database, thread).await?;
     if taken.thread.owner_node == node {
         return Ok(taken);
     }
     node.clone_into(&mut taken.thread.owner_node);
     taken.thread.epoch += 1;
+    taken.is_taken_over = true;
     let epoch = taken.thread.epoch.cast_signed();
     let body = crate::record::Record::encode(&taken.thread);
     let sql = "UPDATE threads SET owner_node = $2, epoch = $3, body = $4 WHERE key = $1";
@@ -122,6 +135,7 @@ async fn acquired(
         thread: found,
         open_runs,
         pending: row::many::<InterruptRow>(conn, pending, &[&thread.0]).await?,
+        is_taken_over: false,
     })
 }
 

@@ -16,6 +16,7 @@ use trilogue_domain::port::ReadOriginal;
 
 use super::connection::{Connection, READ_TIME};
 use super::error::{PostgresError, Remedy, explain, takes_no_writes};
+use super::node::Node;
 use crate::core::closed;
 use crate::core::health::Health;
 use crate::core::queue::QueueSignal;
@@ -38,6 +39,8 @@ pub(super) struct Database {
     pub(super) offered: QueueSignal,
     /// Room in the queues of the writers, in permits.
     pub(super) room: Arc<Semaphore>,
+    /// This process among those that share the store.
+    pub(super) node: Option<Node>,
     pub(super) retry_for: Duration,
     pub(super) is_opening: AtomicBool,
     pub(super) commits: AtomicU64,

@@ -4,6 +4,7 @@ use trilogue_domain::limits::IDEMPOTENCY_KEPT;
 use trilogue_domain::{CheckpointKey, RunId, RunKey, Scope, ThreadId, ThreadKey, Timestamp};
 
 use super::error::PostgresError;
+use super::node::not_elsewhere;
 use super::{PostgresStore, remove, retention, row};
 use crate::port::Housekeeping;
 use crate::rows::{
@@ -17,12 +18,38 @@ const ENDED: &str = concat!(
     " WHERE runs.thread = h.thread AND runs.ended_at IS NULL) ORDER BY h.thread FOR UPDATE OF h"
 );
 
+const OPEN: &str = concat!(
+    "SELECT DISTINCT thread FROM runs WHERE ended_at IS NULL AND ",
+    not_elsewhere!("runs.thread", "$1", "$2"),
+    " ORDER BY thread"
+);
+/// Open threads of nodes that are dead or have left.
+const ABANDONED: &str = concat!(
+    "SELECT DISTINCT runs.thread FROM runs JOIN heads ON heads.thread = runs.thread",
+    " WHERE runs.ended_at IS NULL AND heads.owner_node <> $1 AND ",
+    not_elsewhere!("runs.thread", "$1", "$2"),
+    " ORDER BY runs.thread LIMIT 1024"
+);
+
 #[async_trait]
 impl Housekeeping for PostgresStore {
     async fn open_threads(&self) -> Result<Vec<ThreadKey>> {
         let database = &self.database;
-        let sql = "SELECT DISTINCT thread FROM runs WHERE ended_at IS NULL ORDER BY thread";
-        let found = database.read(|conn| async move { row::query(&conn, sql, &[]).await }).await?;
+        let (me, dead) = database.ownership();
+        let found = database
+            .read(|conn| async move { row::query(&conn, OPEN, &[&me, &dead]).await })
+            .await?;
+        let keys = found.iter().map(|row| ThreadKey(row.get(0)));
+        Ok(keys.filter(|key| database.health.check_thread(*key).is_ok()).collect())
+    }
+
+    async fn abandoned_threads(&self) -> Result<Vec<ThreadKey>> {
+        let database = &self.database;
+        let Some(node) = &database.node else { return Ok(Vec::new()) };
+        let (me, dead) = (&node.id, node.dead_after());
+        let found = database
+            .read(|conn| async move { row::query(&conn, ABANDONED, &[me, &dead]).await })
+            .await?;
         let keys = found.iter().map(|row| ThreadKey(row.get(0)));
         Ok(keys.filter(|key| database.health.check_thread(*key).is_ok()).collect())
     }
@@ -92,7 +119,7 @@ impl Housekeeping for PostgresStore {
         database.write(|conn| async move { row::execute(&conn, sql, &[&forgotten]).await }).await?;
         database
             .read(|conn| async move {
-                let keys = retention::expired(&conn, policy, now, limit).await?;
+                let keys = retention::expired(&conn, database, policy, now, limit).await?;
                 let mut runs = Vec::with_capacity(keys.len());
                 for key in keys {
                     match row::one::<RunRow>(&conn, "WHERE key = $1", &[&key]).await {

@@ -5,6 +5,7 @@
 //! | `schema` | the tables and their migrations |
 //! | `connection`, `error` | connections and encryption, failures |
 //! | `open`, `admin` | start and end, figures |
+//! | `node` | the processes that share the store |
 //! | `database` | its connections and its state |
 //! | `group_writer`, `group`, `change`, `search` | the transactions of appends |
 //! | `remove`, `blob`, `queue` | removing runs and threads, large content, work that falls due |
@@ -31,6 +32,7 @@ mod housekeeping;
 
 mod listing;
 mod lookups;
+mod node;
 mod open;
 mod queue;
 mod read;
@@ -60,5 +62,7 @@ pub struct PostgresStore {
     database: Arc<Database>,
     writers: Mutex<Vec<mpsc::Sender<QueuedAppend>>>,
     tasks: Mutex<JoinSet<()>>,
+    /// Signs of life, and a look at what others wrote.
+    upkeep: Mutex<JoinSet<()>>,
     flights: SharedReads<(ThreadKey, Range), Vec<Arc<Frame>>>,
 }

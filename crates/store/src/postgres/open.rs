@@ -16,6 +16,7 @@ use super::connection::GROUP_WRITERS;
 use super::database::{Database, KeyBlock, Outage};
 use super::error::PostgresError;
 use super::group_writer::GroupWriter;
+use super::node::{self, Node};
 use super::{PostgresStore, blob, row, schema};
 use crate::core::batch::queue_permits;
 use crate::core::health::Health;
@@ -41,6 +42,7 @@ impl PostgresStore {
             keys: KeyBlock::new(0),
             offered: QueueSignal::default(),
             room: Arc::new(Semaphore::new(queue_permits(options.write_queue_bytes))),
+            node: options.node.clone().map(Node::new),
             retry_for: options.retry_for,
             is_opening: AtomicBool::new(true),
             commits: AtomicU64::new(0),
@@ -56,7 +58,11 @@ impl PostgresStore {
             tasks.spawn(GroupWriter::new(Arc::clone(&database), inbox).run());
             writers.push(sender);
         }
+        let mut upkeep = JoinSet::new();
+        upkeep.spawn(node::live(Arc::clone(&database)));
+        upkeep.spawn(node::watch(Arc::clone(&database)));
         Ok(Self {
+            upkeep: Mutex::new(upkeep),
             database,
             writers: Mutex::new(writers),
             tasks: Mutex::new(tasks),
@@ -110,6 +116,9 @@ async fn begin(database: &Database) -> Result<i64, PostgresError> {
         return Err(Error::new(Code::StoreReadOnly, message)
             .hint("copy it into a new database with: trilogue copy FROM TO")
             .into());
+    }
+    if let Some(node) = &database.node {
+        node.register(&conn, opening).await?;
     }
     Ok(opening)
 }

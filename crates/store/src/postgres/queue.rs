@@ -6,7 +6,9 @@ use tokio_postgres::Row;
 use trilogue_domain::{RunKey, Scope, TenantId, ThreadKey, Timestamp};
 
 use super::connection::Connection;
+use super::database::Database;
 use super::error::PostgresError;
+use super::node::not_elsewhere;
 use super::row::{self, Param, Params, bind, refs};
 use crate::core::queue::{FinishOutcome, QueueEntry, settle_line};
 use crate::core::table::{Column, TableRow};
@@ -33,10 +35,11 @@ const STORE: &str = concat!(
     " free_at = $7, fence = $8, attempts = $9, held = $10, dead = $11, error = $12,",
     " next = $13, run = $14, place = $15, about = $16"
 );
-/// Items that are due and that no other worker claims at this moment.
+/// Items that are due, that no other worker claims at this moment, and whose thread no other live node owns.
 const CLAIMABLE: &str = concat!(
-    "SELECT id FROM queue WHERE kind = $1 AND NOT dead AND free_at <= $2",
-    " ORDER BY free_at, id LIMIT $3 FOR UPDATE SKIP LOCKED"
+    "SELECT id FROM queue WHERE kind = $1 AND NOT dead AND free_at <= $2 AND ",
+    not_elsewhere!("queue.thread", "$4", "$5"),
+    " ORDER BY free_at, id LIMIT $3 FOR UPDATE OF queue SKIP LOCKED"
 );
 /// The columns of an entry behind those of its item.
 const ENTRY_COLUMNS: &str = "free_at, fence, attempts, held, dead, error, next";
@@ -75,13 +78,16 @@ pub(super) async fn withdraw(
 
 pub(super) async fn claim(
     conn: &Connection,
+    database: &Database,
     kind: QueueKind,
     now: Timestamp,
     lease_until: Timestamp,
     limit: usize,
 ) -> Result<Vec<Claim>, PostgresError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let due = row::query(conn, CLAIMABLE, &[&kind.as_str(), &now.as_micros(), &limit]).await?;
+    let (me, dead) = database.ownership();
+    let params: &Params<'_> = &[&kind.as_str(), &now.as_micros(), &limit, &me, &dead];
+    let due = row::query(conn, CLAIMABLE, params).await?;
     let mut claims = Vec::with_capacity(due.len());
     for id in due.iter().map(|row| row.get(0)) {
         match claim_one(conn, id, now, lease_until).await {
@@ -158,10 +164,16 @@ pub(super) async fn abandon(
 
 pub(super) async fn next_due(
     conn: &Connection,
+    database: &Database,
     kind: QueueKind,
 ) -> Result<Option<Timestamp>, PostgresError> {
-    let sql = "SELECT free_at FROM queue WHERE kind = $1 AND NOT dead ORDER BY free_at LIMIT 1";
-    let found = row::query_opt(conn, sql, &[&kind.as_str()]).await?;
+    let sql = concat!(
+        "SELECT free_at FROM queue WHERE kind = $1 AND NOT dead AND ",
+        not_elsewhere!("queue.thread", "$2", "$3"),
+        " ORDER BY free_at LIMIT 1"
+    );
+    let (me, dead) = database.ownership();
+    let found = row::query_opt(conn, sql, &[&kind.as_str(), &me, &dead]).await?;
     Ok(found.map(|row| Timestamp::from_micros(row.get(0))))
 }
 

@@ -7,6 +7,18 @@
 -- Each opening of the store takes one number: the block of its keys.
 CREATE SEQUENCE openings;
 
+-- The processes that share the store. One that gives no sign of life is dead; its threads are taken over by whoever is asked for them.
+-- `id` is made anew at each start, and is the `owner_node` of threads.
+CREATE TABLE nodes (
+    id TEXT COLLATE "C" PRIMARY KEY,
+    name TEXT COLLATE "C" NOT NULL,
+    address TEXT NOT NULL,
+    version TEXT NOT NULL,
+    opening BIGINT NOT NULL,
+    seen_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
+);
+CREATE UNIQUE INDEX nodes_by_name ON nodes (name);
+
 CREATE TABLE threads (
     key BIGINT PRIMARY KEY,
     position BIGINT GENERATED ALWAYS AS IDENTITY,

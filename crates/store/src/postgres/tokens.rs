@@ -30,8 +30,11 @@ impl Queue for PostgresStore {
             Some(due) if due <= now => {}
             _ => return Ok(Vec::new()),
         }
-        self.database
-            .write(|conn| async move { queue::claim(&conn, kind, now, lease_until, limit).await })
+        let database = &self.database;
+        database
+            .write(|conn| async move {
+                queue::claim(&conn, database, kind, now, lease_until, limit).await
+            })
             .await
     }
 
@@ -58,7 +61,8 @@ impl Queue for PostgresStore {
     }
 
     async fn next_due(&self, kind: QueueKind) -> Result<Option<Timestamp>> {
-        self.database.read(|conn| async move { queue::next_due(&conn, kind).await }).await
+        let database = &self.database;
+        database.read(|conn| async move { queue::next_due(&conn, database, kind).await }).await
     }
 
     async fn revive(&self, scope: &Scope, id: i64, now: Timestamp) -> Result<bool> {

@@ -63,6 +63,7 @@ impl Append for SqliteStore {
             if taken.thread.owner_node != node {
                 taken.thread.owner_node.clone_from(&node);
                 taken.thread.epoch += 1;
+                taken.is_taken_over = true;
                 apply::write_thread(writer.conn, &taken.thread, false)?;
                 writer.threads.changed.push(thread);
                 let head = Head { epoch: taken.thread.epoch, last: taken.last };
@@ -97,5 +98,6 @@ fn acquired(
             "WHERE thread = ?1 AND pending = 1 ORDER BY key",
             [thread.0],
         )?,
+        is_taken_over: false,
     })
 }

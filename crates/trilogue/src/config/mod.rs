@@ -4,6 +4,7 @@
 
 mod agent;
 mod client;
+mod cluster;
 mod explain;
 mod exposure;
 mod inspector;
@@ -44,6 +45,7 @@ pub use trilogue_backends::workspace::Files;
 
 pub use agent::{Agent, AgentKind, AllAgents, Hidden, Permission};
 pub use client::{Client, MessageIdFormat, UserMessageId, WhenBusy};
+pub use cluster::Cluster;
 pub use explain::{Origin, Setting, settings};
 pub use exposure::{Exposed, check, overrides};
 pub use inspector::Inspector;
@@ -90,6 +92,8 @@ pub struct Options {
     pub client: Client,
     /// Where the server stores threads, and how durably.
     pub store: Store,
+    /// The server among others that share a store in PostgreSQL. Every client reaches every thread through every server: one owns a thread, and the others send requests for it there. With another store this table has no effect.
+    pub cluster: Cluster,
     /// How the server executes runs, and how long it keeps them.
     pub runtime: Runtime,
     /// What the server writes to standard error.

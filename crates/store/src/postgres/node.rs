@@ -1,0 +1,260 @@
+//! The processes that share a store: their signs of life, who owns which threads, and what each tells the others.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use trilogue_domain::ThreadKey;
+use trilogue_domain::error::{Code, Error};
+
+use super::connection::Connection;
+use super::database::Database;
+use super::error::PostgresError;
+use super::row;
+use crate::options::NodeOptions;
+use crate::port::NodeRow;
+
+/// This process among the nodes.
+#[derive(Debug)]
+pub(super) struct Node {
+    /// Made anew at each start: what it owned in a life before is another's.
+    pub(super) id: String,
+    pub(super) options: NodeOptions,
+    /// Whether another process has its name, because this one was silent for too long.
+    is_replaced: AtomicBool,
+}
+
+/// A thread whose log another node has continued.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct RemoteAppend {
+    pub(super) thread: ThreadKey,
+    pub(super) last: u64,
+}
+
+/// That no other live node owns a thread. The values are bound by [`Node::bound`] at these numbers: this node's id, and the seconds after which a node is dead.
+macro_rules! not_elsewhere {
+    ($thread:literal, $me:literal, $dead:literal) => {
+        concat!(
+            "NOT EXISTS (SELECT 1 FROM heads JOIN nodes ON nodes.id = heads.owner_node",
+            " WHERE heads.thread = ",
+            $thread,
+            " AND nodes.id <> ",
+            $me,
+            " AND nodes.seen_at > clock_timestamp() - make_interval(secs => ",
+            $dead,
+            "))"
+        )
+    };
+}
+pub(super) use not_elsewhere;
+
+const REGISTER: &str = concat!(
+    "INSERT INTO nodes (id, name, address, version, opening) VALUES ($1, $2, $3, $4, $5)",
+    " ON CONFLICT DO NOTHING"
+);
+/// Removes the row of a dead node of this name.
+const BURY: &str = concat!(
+    "DELETE FROM nodes WHERE name = $1",
+    " AND seen_at <= clock_timestamp() - make_interval(secs => $2)"
+);
+/// How old the rows of dead nodes become: one that comes back finds its own.
+const FORGET: &str = "DELETE FROM nodes WHERE seen_at <= clock_timestamp() - interval '1 day'";
+/// The address of the live owner of a thread.
+const OWNER: &str = concat!(
+    "SELECT nodes.name, nodes.address FROM nodes WHERE id = $1",
+    " AND seen_at > clock_timestamp() - make_interval(secs => $2)"
+);
+const NODES: &str = concat!(
+    "SELECT id, name, address, version,",
+    " extract(epoch FROM clock_timestamp() - seen_at)::float8,",
+    " seen_at > clock_timestamp() - make_interval(secs => $1),",
+    " (SELECT count(DISTINCT runs.thread) FROM runs JOIN heads ON heads.thread = runs.thread",
+    " WHERE runs.ended_at IS NULL AND heads.owner_node = nodes.id)",
+    " FROM nodes ORDER BY name"
+);
+
+// === impl Node ===
+
+impl Node {
+    pub(super) fn new(options: NodeOptions) -> Self {
+        Self { id: uuid::Uuid::new_v4().to_string(), options, is_replaced: AtomicBool::new(false) }
+    }
+
+    pub(super) fn dead_after(&self) -> f64 {
+        self.options.dead_after.as_secs_f64()
+    }
+
+    /// Lists the process among the nodes. Waits for a dead one of its name to be dead: a process that was killed is started again sooner than that.
+    /// Errors: `already_exists` when a live node has the name.
+    pub(super) async fn register(
+        &self,
+        conn: &Connection,
+        opening: i64,
+    ) -> Result<(), PostgresError> {
+        let options = &self.options;
+        let give_up = Instant::now() + options.dead_after + options.heartbeat * 2;
+        row::execute(conn, FORGET, &[]).await?;
+        loop {
+            row::execute(conn, BURY, &[&options.name, &self.dead_after()]).await?;
+            let version = env!("CARGO_PKG_VERSION");
+            let params: &row::Params<'_> =
+                &[&self.id, &options.name, &options.address, &version, &opening];
+            if row::execute(conn, REGISTER, params).await? > 0 {
+                return Ok(());
+            }
+            if Instant::now() >= give_up {
+                let message = format!(
+                    "another server with the name '{}' uses this store",
+                    options.name.escape_debug()
+                );
+                return Err(Error::new(Code::AlreadyExists, message)
+                    .hint("stop it, or give this one a name of its own with [cluster] name")
+                    .into());
+            }
+            tokio::time::sleep(options.heartbeat / 2).await;
+        }
+    }
+
+    /// Fails with `thread_elsewhere` when another live node owns threads under this id.
+    pub(super) async fn check_owner(
+        &self,
+        conn: &Connection,
+        owner: &str,
+    ) -> Result<(), PostgresError> {
+        if owner == self.id {
+            return Ok(());
+        }
+        let found = row::query_opt(conn, OWNER, &[&owner, &self.dead_after()]).await?;
+        let Some(found) = found else { return Ok(()) };
+        let (name, address): (String, String) = (found.get(0), found.get(1));
+        let message = format!("the node '{}' owns the thread", name.escape_debug());
+        Err(Error::new(Code::ThreadElsewhere, message)
+            .hint(format!("send the request to {address}"))
+            .node(address)
+            .into())
+    }
+
+    /// Why it is not a node any more.
+    pub(super) fn problem(&self) -> Option<Error> {
+        self.is_replaced.load(Ordering::Acquire).then(|| {
+            let message = format!(
+                "another server has taken the name '{}' while this one was silent",
+                self.options.name.escape_debug()
+            );
+            Error::new(Code::StoreUnavailable, message)
+                .hint("stop one of the two, or give it a name of its own with [cluster] name")
+        })
+    }
+}
+
+/// Gives signs of life until the store is closed.
+pub(super) async fn live(database: std::sync::Arc<Database>) {
+    let Some(node) = &database.node else { return };
+    let mut beat = tokio::time::interval(node.options.heartbeat);
+    beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        beat.tick().await;
+        if let Err(fail) = sign(&database, node).await {
+            let error = database.settle(fail);
+            tracing::debug!(%error, "a sign of life was not stored");
+        }
+    }
+}
+
+async fn sign(database: &Database, node: &Node) -> Result<(), PostgresError> {
+    let conn = database.connect().await?;
+    let sql = "UPDATE nodes SET seen_at = clock_timestamp() WHERE id = $1";
+    if row::execute(&conn, sql, &[&node.id]).await? > 0 {
+        return Ok(());
+    }
+    // It was silent for so long that its row is gone. What it owned is another's when that is asked for it.
+    let params: &row::Params<'_> = &[
+        &node.id,
+        &node.options.name,
+        &node.options.address,
+        &env!("CARGO_PKG_VERSION"),
+        &database.keys.opening,
+    ];
+    let is_back = row::execute(&conn, REGISTER, params).await? > 0;
+    if !is_back && !node.is_replaced.swap(true, Ordering::AcqRel) {
+        tracing::error!(name = node.options.name, "another server has this node's name");
+    }
+    if is_back {
+        node.is_replaced.store(false, Ordering::Release);
+    }
+    Ok(())
+}
+
+/// Looks at the ends of the logs that somebody reads here: what others told may have been lost.
+pub(super) async fn watch(database: std::sync::Arc<Database>) {
+    let Some(node) = &database.node else { return };
+    let mut look = tokio::time::interval(node.options.poll);
+    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        look.tick().await;
+        let threads = database.tails.attached();
+        if threads.is_empty() {
+            continue;
+        }
+        match ends(&database, &threads).await {
+            Ok(ends) => ends.into_iter().for_each(|end| database.hear(end)),
+            Err(fail) => drop(database.settle(fail)),
+        }
+    }
+}
+
+async fn ends(
+    database: &Database,
+    threads: &[ThreadKey],
+) -> Result<Vec<RemoteAppend>, PostgresError> {
+    let conn = database.connect().await?;
+    let keys: Vec<i64> = threads.iter().map(|thread| thread.0).collect();
+    let sql = "SELECT thread, last FROM heads WHERE thread = ANY($1)";
+    let found = row::query(&conn, sql, &[&keys]).await?;
+    let end = |row: &tokio_postgres::Row| RemoteAppend {
+        thread: ThreadKey(row.get(0)),
+        last: row.get::<_, i64>(1).cast_unsigned(),
+    };
+    Ok(found.iter().map(end).collect())
+}
+
+/// The nodes by name.
+pub(super) async fn list(
+    conn: &Connection,
+    node: Option<&Node>,
+) -> Result<Vec<NodeRow>, PostgresError> {
+    let dead_after = node.map_or(f64::MAX, Node::dead_after);
+    let found = row::query(conn, NODES, &[&dead_after.min(1e9)]).await?;
+    Ok(found
+        .iter()
+        .map(|row| NodeRow {
+            id: row.get(0),
+            name: row.get(1),
+            address: row.get(2),
+            version: row.get(3),
+            silent_for: Duration::try_from_secs_f64(row.get(4)).unwrap_or_default(),
+            is_alive: row.get(5),
+            open_threads: row.get::<_, i64>(6).cast_unsigned(),
+        })
+        .collect())
+}
+
+/// Takes the process off the list: its threads can be taken over at once.
+pub(super) async fn leave(conn: &Connection, node: &Node) -> Result<(), PostgresError> {
+    row::execute(conn, "DELETE FROM nodes WHERE id = $1", &[&node.id]).await?;
+    Ok(())
+}
+
+// === impl Database ===
+
+impl Database {
+    /// Wakes the readers of a log that another node has continued. The frames that are kept here do not reach as far, and are dropped.
+    pub(super) fn hear(&self, end: RemoteAppend) {
+        self.tails.continued(end.thread, end.last);
+    }
+
+    /// What [`not_elsewhere`] binds: this node's id, and the seconds after which a node is dead.
+    pub(super) fn ownership(&self) -> (&str, f64) {
+        self.node.as_ref().map_or(("", 1e9), |node| (node.id.as_str(), node.dead_after()))
+    }
+}

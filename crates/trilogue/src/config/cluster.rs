@@ -1,0 +1,140 @@
+//! The server among others that share its store.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error};
+use trilogue_store::NodeOptions;
+
+use super::Span;
+
+/// The longest name of a node, in bytes.
+const MAX_NAME_BYTES: usize = 64;
+
+/// The server among others that share a store in PostgreSQL. See [`super::Options::cluster`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Cluster {
+    /// The name of this server: each that shares the store has another. Letters, digits, `_`, `-` and `.`.
+    pub name: String,
+    /// Where the other servers reach this one, such as `http://10.0.0.5:7878`. Not set: its first listener.
+    pub address: Option<String>,
+    /// How often the server gives a sign of life.
+    pub heartbeat: Span,
+    /// After this long without a sign of life, by the database's clock, the others take over its threads.
+    pub dead_after: Span,
+    /// How often the server looks whether others have continued a thread that a client reads here. A stream here is at most this much later than at the thread's own server.
+    pub poll: Span,
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// What the store knows the server by; `first` is its first listener.
+    ///
+    /// # Errors
+    /// `invalid_request` for a name, address or time that cannot be.
+    pub fn to_node(&self, first: Option<&SocketAddr>) -> Result<NodeOptions> {
+        self.check()?;
+        let address = match (&self.address, first) {
+            (Some(address), _) => address.trim_end_matches('/').to_owned(),
+            (None, Some(first)) if first.ip().is_unspecified() => {
+                format!("http://localhost:{}", first.port())
+            }
+            (None, Some(first)) => format!("http://{first}"),
+            (None, None) => "http://localhost".to_owned(),
+        };
+        Ok(NodeOptions {
+            name: self.name.clone(),
+            address,
+            heartbeat: self.heartbeat.0,
+            dead_after: self.dead_after.0,
+            poll: self.poll.0,
+        })
+    }
+
+    /// The host by which the other servers name this one.
+    pub(crate) fn host(&self) -> Option<String> {
+        let address = url::Url::parse(self.address.as_deref()?).ok()?;
+        address.host_str().map(str::to_owned)
+    }
+
+    /// Checks the settings by themselves. Fails as [`Self::to_node`].
+    pub fn check(&self) -> Result<()> {
+        let wrong = |key: &str, why: String, hint: &'static str| {
+            let message = format!("`cluster.{key}`: {why}");
+            Err(Error::new(Code::InvalidRequest, message).hint(hint))
+        };
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
+        if self.name.is_empty()
+            || self.name.len() > MAX_NAME_BYTES
+            || !self.name.chars().all(is_plain)
+        {
+            let why = format!("'{}' is not a name", self.name.escape_debug());
+            return wrong("name", why, "use 1 to 64 letters, digits, '_', '-' and '.'");
+        }
+        if let Some(address) = &self.address
+            && !url::Url::parse(address).is_ok_and(|url| {
+                matches!(url.scheme(), "http" | "https") && url.has_host() && url.path() == "/"
+            })
+        {
+            let why = format!("'{}' is not the address of a server", address.escape_debug());
+            return wrong("address", why, "write it such as \"http://10.0.0.5:7878\"");
+        }
+        if self.heartbeat.0.is_zero() || self.poll.0.is_zero() {
+            return wrong("heartbeat", "zero is not a time".to_owned(), "leave it out for 1s");
+        }
+        if self.dead_after.0 < self.heartbeat.0 * 2 {
+            let why = "a server that is late once counts as dead".to_owned();
+            return wrong("dead_after", why, "set it to at least twice `cluster.heartbeat`");
+        }
+        Ok(())
+    }
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self {
+            name: "main".to_owned(),
+            address: None,
+            heartbeat: Span(Duration::from_secs(1)),
+            dead_after: Span(Duration::from_secs(4)),
+            poll: Span(Duration::from_secs(1)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_found_at_its_address_or_its_first_listener() {
+        let first: SocketAddr = "0.0.0.0:7878".parse().unwrap();
+        let cluster = Cluster::default();
+        assert_eq!(cluster.to_node(Some(&first)).unwrap().address, "http://localhost:7878");
+        let address = Some("http://10.0.0.5:7878/".to_owned());
+        let cluster = Cluster { address, ..Cluster::default() };
+        assert_eq!(cluster.to_node(Some(&first)).unwrap().address, "http://10.0.0.5:7878");
+        assert_eq!(cluster.host().as_deref(), Some("10.0.0.5"));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let usual = Cluster::default;
+        for (key, cluster) in [
+            ("name", Cluster { name: String::new(), ..usual() }),
+            ("name", Cluster { name: "a b".to_owned(), ..usual() }),
+            ("address", Cluster { address: Some("10.0.0.5:7878".to_owned()), ..usual() }),
+            ("address", Cluster { address: Some("http://a/path".to_owned()), ..usual() }),
+            ("heartbeat", Cluster { heartbeat: Span(Duration::ZERO), ..usual() }),
+            ("dead_after", Cluster { dead_after: Span(Duration::from_secs(1)), ..usual() }),
+        ] {
+            let error = cluster.check().unwrap_err();
+            assert!(error.message().starts_with(&format!("`cluster.{key}`")), "{error}");
+        }
+    }
+}
