@@ -53,6 +53,8 @@ pub struct NodeOptions {
     pub dead_after: Duration,
     /// How often it looks for changes that others have made and nobody has told of.
     pub poll: Duration,
+    /// The NATS server by which nodes tell each other of changes. `None`: they look only.
+    pub news: Option<String>,
 }
 
 /// A password, which is never shown.
@@ -106,6 +108,7 @@ impl NodeOptions {
             heartbeat: Duration::from_secs(1),
             dead_after: Duration::from_secs(4),
             poll: Duration::from_secs(1),
+            news: None,
         }
     }
 }

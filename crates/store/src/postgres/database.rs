@@ -16,7 +16,8 @@ use trilogue_domain::port::ReadOriginal;
 
 use super::connection::{Connection, READ_TIME};
 use super::error::{PostgresError, Remedy, explain, takes_no_writes};
-use super::node::Node;
+use super::news::News;
+use super::node::{Node, RemoteAppend};
 use crate::core::closed;
 use crate::core::health::Health;
 use crate::core::queue::QueueSignal;
@@ -41,6 +42,7 @@ pub(super) struct Database {
     pub(super) room: Arc<Semaphore>,
     /// This process among those that share the store.
     pub(super) node: Option<Node>,
+    pub(super) news: Option<News>,
     pub(super) retry_for: Duration,
     pub(super) is_opening: AtomicBool,
     pub(super) commits: AtomicU64,
@@ -216,6 +218,16 @@ impl Database {
                     "the store failed in a way it should not; see the server's log",
                 )
             }
+        }
+    }
+
+    /// Tells the other nodes of the logs that go on.
+    pub(super) fn announce<'b>(&self, batches: impl Iterator<Item = &'b Batch>) {
+        if let Some(news) = &self.news {
+            let with_frames = batches.filter(|batch| !batch.frames.is_empty());
+            let end = |batch: &Batch| RemoteAppend { thread: batch.thread, last: batch.last() };
+            let ends: Vec<_> = with_frames.map(end).collect();
+            news.tell(self.keys.opening, &ends);
         }
     }
 

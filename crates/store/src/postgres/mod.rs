@@ -5,7 +5,7 @@
 //! | `schema` | the tables and their migrations |
 //! | `connection`, `error` | connections and encryption, failures |
 //! | `open`, `admin` | start and end, figures |
-//! | `node` | the processes that share the store |
+//! | `node`, `news` | the processes that share the store, and what they tell each other |
 //! | `database` | its connections and its state |
 //! | `group_writer`, `group`, `change`, `search` | the transactions of appends |
 //! | `remove`, `blob`, `queue` | removing runs and threads, large content, work that falls due |
@@ -32,6 +32,7 @@ mod housekeeping;
 
 mod listing;
 mod lookups;
+mod news;
 mod node;
 mod open;
 mod queue;

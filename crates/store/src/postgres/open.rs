@@ -16,6 +16,7 @@ use super::connection::GROUP_WRITERS;
 use super::database::{Database, KeyBlock, Outage};
 use super::error::PostgresError;
 use super::group_writer::GroupWriter;
+use super::news::News;
 use super::node::{self, Node};
 use super::{PostgresStore, blob, row, schema};
 use crate::core::batch::queue_permits;
@@ -43,6 +44,7 @@ impl PostgresStore {
             offered: QueueSignal::default(),
             room: Arc::new(Semaphore::new(queue_permits(options.write_queue_bytes))),
             node: options.node.clone().map(Node::new),
+            news: None,
             retry_for: options.retry_for,
             is_opening: AtomicBool::new(true),
             commits: AtomicU64::new(0),
@@ -50,6 +52,15 @@ impl PostgresStore {
         };
         let opening = begin_when_up(&database).await.map_err(|fail| database.settle(fail))?;
         database.keys = KeyBlock::new(opening);
+        let told = match options.node.as_ref().and_then(|node| node.news.as_deref()) {
+            Some(url) => {
+                let store = store_id(&database).await.map_err(|fail| database.settle(fail))?;
+                let (news, connection) = News::connect(url, &store).await?;
+                database.news = Some(news);
+                Some(connection)
+            }
+            None => None,
+        };
         database.is_opening.store(false, Ordering::Relaxed);
         let database = Arc::new(database);
         let (mut writers, mut tasks) = (Vec::new(), JoinSet::new());
@@ -61,6 +72,9 @@ impl PostgresStore {
         let mut upkeep = JoinSet::new();
         upkeep.spawn(node::live(Arc::clone(&database)));
         upkeep.spawn(node::watch(Arc::clone(&database)));
+        if let Some(told) = told {
+            upkeep.spawn(told.run(Arc::clone(&database)));
+        }
         Ok(Self {
             upkeep: Mutex::new(upkeep),
             database,
@@ -69,6 +83,13 @@ impl PostgresStore {
             flights: SharedReads::new(),
         })
     }
+}
+
+/// What nodes of this store tell each other under.
+async fn store_id(database: &Database) -> Result<String, PostgresError> {
+    let conn = database.connect().await?;
+    let found = row::query(&conn, "SELECT id FROM store", &[]).await?;
+    Ok(found.first().map_or_else(String::new, |row| row.get(0)))
 }
 
 /// Checks a URL without connecting. Fails with `invalid_request`.

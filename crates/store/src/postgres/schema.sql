@@ -4,6 +4,12 @@
 
 -- `searched` is the checksum of the metadata that a row's search rows were made from, zero before there are any: they are rewritten only when it changes.
 
+-- What nodes of this store, and of no other, tell each other under.
+CREATE TABLE store (
+    id TEXT NOT NULL
+);
+INSERT INTO store VALUES (gen_random_uuid()::text);
+
 -- Each opening of the store takes one number: the block of its keys.
 CREATE SEQUENCE openings;
 

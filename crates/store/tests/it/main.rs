@@ -20,6 +20,7 @@ mod idempotency;
 mod large;
 mod memory;
 mod model;
+mod nodes;
 mod paging;
 mod postgres;
 mod queue;

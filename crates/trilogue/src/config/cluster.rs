@@ -9,7 +9,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error};
 use trilogue_store::NodeOptions;
 
-use super::Span;
+use super::{Span, secret_text};
 
 /// The longest name of a node, in bytes.
 const MAX_NAME_BYTES: usize = 64;
@@ -28,6 +28,12 @@ pub struct Cluster {
     pub dead_after: Span,
     /// How often the server looks whether others have continued a thread that a client reads here. A stream here is at most this much later than at the thread's own server.
     pub poll: Span,
+    /// The NATS server by which the servers tell each other of news at once, such as `nats://10.0.0.9:4222`; `tls://` encrypts. Not set, or while it is down, they look every `poll`: nothing is lost.
+    pub nats: Option<String>,
+    /// The environment variable with the address of the NATS server, where it holds a password.
+    pub nats_env: Option<String>,
+    /// The file with the address of the NATS server, in place of `nats_env`.
+    pub nats_file: Option<String>,
 }
 
 // === impl Cluster ===
@@ -47,12 +53,17 @@ impl Cluster {
             (None, Some(first)) => format!("http://{first}"),
             (None, None) => "http://localhost".to_owned(),
         };
+        let news = match secret_text("cluster.nats", &self.nats_env, &self.nats_file)? {
+            Some(url) => Some(url),
+            None => self.nats.clone(),
+        };
         Ok(NodeOptions {
             name: self.name.clone(),
             address,
             heartbeat: self.heartbeat.0,
             dead_after: self.dead_after.0,
             poll: self.poll.0,
+            news,
         })
     }
 
@@ -84,6 +95,15 @@ impl Cluster {
             let why = format!("'{}' is not the address of a server", address.escape_debug());
             return wrong("address", why, "write it such as \"http://10.0.0.5:7878\"");
         }
+        if let Some(nats) = &self.nats
+            && !url::Url::parse(nats).is_ok_and(|url| {
+                matches!(url.scheme(), "nats" | "tls") && url.has_host() && url.password().is_none()
+            })
+        {
+            let why = "it is not the address of a NATS server without a password".to_owned();
+            let hint = "write it such as \"nats://10.0.0.9:4222\"; one with a password belongs in `nats_env` or `nats_file`";
+            return wrong("nats", why, hint);
+        }
         if self.heartbeat.0.is_zero() || self.poll.0.is_zero() {
             return wrong("heartbeat", "zero is not a time".to_owned(), "leave it out for 1s");
         }
@@ -103,6 +123,9 @@ impl Default for Cluster {
             heartbeat: Span(Duration::from_secs(1)),
             dead_after: Span(Duration::from_secs(4)),
             poll: Span(Duration::from_secs(1)),
+            nats: None,
+            nats_env: None,
+            nats_file: None,
         }
     }
 }
@@ -130,6 +153,7 @@ mod tests {
             ("name", Cluster { name: "a b".to_owned(), ..usual() }),
             ("address", Cluster { address: Some("10.0.0.5:7878".to_owned()), ..usual() }),
             ("address", Cluster { address: Some("http://a/path".to_owned()), ..usual() }),
+            ("nats", Cluster { nats: Some("nats://me:secret@a".to_owned()), ..usual() }),
             ("heartbeat", Cluster { heartbeat: Span(Duration::ZERO), ..usual() }),
             ("dead_after", Cluster { dead_after: Span(Duration::from_secs(1)), ..usual() }),
         ] {

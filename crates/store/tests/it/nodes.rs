@@ -1,0 +1,203 @@
+//! What nodes that share a store in PostgreSQL promise each other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trilogue_domain::Code;
+use trilogue_store::rows::QueueKind;
+use trilogue_store::{NodeOptions, Options, Store, open};
+
+use crate::harness::{World, alice, at, code, options, postgres_url, read, thread_row};
+
+const LATE: Duration = Duration::from_secs(3_600);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn node(name: &str) -> NodeOptions {
+    NodeOptions {
+        heartbeat: Duration::from_millis(100),
+        dead_after: Duration::from_secs(1),
+        poll: LATE,
+        ..NodeOptions::new(name.to_owned(), format!("http://{name}:1"))
+    }
+}
+
+async fn opened(url: &str, node: NodeOptions) -> Arc<dyn Store> {
+    open(url, Options { node: Some(node), ..options() }).await.unwrap()
+}
+
+/// Takes a thread for a store's own node.
+async fn take(
+    store: &Arc<dyn Store>,
+    log: &crate::harness::Log,
+) -> trilogue_domain::error::Result<u64> {
+    let me = store.node().unwrap().to_owned();
+    store.acquire(log.row.key, &me).await.map(|taken| taken.thread.epoch)
+}
+
+#[tokio::test]
+async fn a_live_owner_is_never_robbed_and_one_that_left_is_replaced_at_once() {
+    let url = postgres_url().await;
+    let (a, b) = (opened(&url, node("a")).await, opened(&url, node("b")).await);
+    let log = World::of(Arc::clone(&a)).thread("t").await;
+    let epoch = take(&a, &log).await.unwrap();
+    assert_eq!(take(&a, &log).await.unwrap(), epoch, "it keeps what it has");
+    let refused = take(&b, &log).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ThreadElsewhere);
+    assert_eq!(refused.other_node(), Some("http://a:1"));
+    let names: Vec<_> =
+        b.nodes().await.unwrap().into_iter().map(|node| (node.name, node.is_alive)).collect();
+    assert_eq!(names, [("a".to_owned(), true), ("b".to_owned(), true)]);
+    a.close().await.unwrap();
+    assert_eq!(take(&b, &log).await.unwrap(), epoch + 1);
+    assert_eq!(b.nodes().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_silent_node_is_dead_and_writes_nothing_when_it_comes_back() {
+    let url = postgres_url().await;
+    // It signs once, when it begins.
+    let silent = NodeOptions { heartbeat: LATE, ..node("a") };
+    let (a, b) = (opened(&url, silent).await, opened(&url, node("b")).await);
+    let mut log = World::of(Arc::clone(&a)).thread("t").await;
+    log.row.epoch = take(&a, &log).await.unwrap();
+    let run = log.start("r").await;
+    log.step().say(Some(run.key), &["one"]).commit().await.unwrap();
+    let taking = async {
+        while b.abandoned_threads().await.unwrap() != [log.row.key] {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        take(&b, &log).await.unwrap()
+    };
+    let epoch = tokio::time::timeout(PATIENCE, taking).await.unwrap();
+    assert_eq!(epoch, log.row.epoch + 1);
+    assert_eq!(code(log.step().say(Some(run.key), &["late"]).commit().await), Code::OwnershipLost);
+    assert_eq!(take(&a, &log).await.unwrap_err().code(), Code::ThreadElsewhere, "it steps down");
+    assert_eq!(read(&*b, &log.row, None).await.last().unwrap().1, "one");
+}
+
+#[tokio::test]
+async fn two_live_nodes_have_two_names_and_a_dead_one_gives_its_name_back() {
+    let url = postgres_url().await;
+    let _a = opened(&url, node("a")).await;
+    let second = Options { node: Some(node("a")), ..options() };
+    let refused = open(&url, second.clone()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::AlreadyExists);
+    assert!(refused.hint_text().unwrap().contains("[cluster] name"), "{refused}");
+
+    let silent = NodeOptions { heartbeat: LATE, ..node("b") };
+    let url = postgres_url().await;
+    let first = opened(&url, silent.clone()).await;
+    let next = NodeOptions { heartbeat: Duration::from_millis(100), ..silent };
+    // It waits until the one before is dead.
+    let next = opened(&url, next).await;
+    assert_ne!(first.node(), next.node());
+    assert_eq!(next.nodes().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn work_that_falls_due_is_the_owners() {
+    let url = postgres_url().await;
+    let (a, b) = (opened(&url, node("a")).await, opened(&url, node("b")).await);
+    let mut log = World::of(Arc::clone(&a)).thread("t").await;
+    log.row.epoch = take(&a, &log).await.unwrap();
+    let item = log.item(QueueKind::ScheduledRun, "k", 5);
+    log.write([trilogue_store::Change::Offer(item)]).await;
+    let kind = QueueKind::ScheduledRun;
+    assert_eq!(b.next_due(kind).await.unwrap(), None);
+    assert!(b.claim(kind, at(9), at(20), 9).await.unwrap().is_empty());
+    assert_eq!(a.next_due(kind).await.unwrap(), Some(at(5)));
+    let claims = a.claim(kind, at(9), at(20), 9).await.unwrap();
+    assert_eq!(claims.len(), 1);
+    // Its lease ends, and so does the owner.
+    a.close().await.unwrap();
+    assert_eq!(b.claim(kind, at(30), at(40), 9).await.unwrap().len(), 1);
+}
+
+/// Reads a log on `reader` while `writer` appends to it, waiting for each event.
+async fn follow(writer: &Arc<dyn Store>, reader: &Arc<dyn Store>) {
+    let world = World::of(Arc::clone(writer));
+    let mut log = world.create(thread_row(writer.next_thread_key(), &alice(), "t")).await.unwrap();
+    let mut tail = reader.tail(log.row.key);
+    for number in 1..=20_u64 {
+        log.step().say(None, &[&format!("event {number}")]).commit().await.unwrap();
+        let reached = tail.committed.wait_for(|last| *last >= number);
+        tokio::time::timeout(PATIENCE, reached).await.unwrap().unwrap();
+        let events = read(&**reader, &log.row, None).await;
+        assert_eq!(events.len() as u64, number);
+    }
+}
+
+#[tokio::test]
+async fn a_reader_elsewhere_hears_of_each_append_by_news() {
+    let nats = std::env::var("TRILOGUE_NATS").expect(
+        "TRILOGUE_NATS is not set; start the services of the tests with: eval \"$(scripts/services start)\"",
+    );
+    let url = postgres_url().await;
+    let told = |name| NodeOptions { news: Some(nats.clone()), ..node(name) };
+    let (a, b) = (opened(&url, told("a")).await, opened(&url, told("b")).await);
+    let world = World::of(Arc::clone(&a));
+    let mut first = world.thread("first").await;
+    let mut heard = b.tail(first.row.key);
+    let hearing = async {
+        // Until both are connected, news may be lost.
+        loop {
+            first.step().say(None, &["again"]).commit().await.unwrap();
+            let reached = heard.committed.wait_for(|last| *last >= first.last);
+            if tokio::time::timeout(Duration::from_millis(200), reached).await.is_ok() {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, hearing).await.unwrap();
+    follow(&a, &b).await;
+}
+
+#[tokio::test]
+async fn a_reader_elsewhere_finds_each_append_without_news() {
+    let url = postgres_url().await;
+    let looking = NodeOptions { poll: Duration::from_millis(20), ..node("b") };
+    let (a, b) = (opened(&url, node("a")).await, opened(&url, looking).await);
+    follow(&a, &b).await;
+    // A NATS server that nobody runs stops nothing.
+    let deaf = NodeOptions {
+        news: Some("nats://127.0.0.1:1".to_owned()),
+        poll: Duration::from_millis(20),
+        ..node("c")
+    };
+    let c = opened(&url, deaf).await;
+    let world = World::of(Arc::clone(&c));
+    let mut log = world.thread("u").await;
+    log.step().say(None, &["one"]).commit().await.unwrap();
+    let mut tail = b.tail(log.row.key);
+    let reached = tail.committed.wait_for(|last| *last >= 1);
+    tokio::time::timeout(PATIENCE, reached).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn what_is_kept_of_a_log_that_came_back_has_no_hole() {
+    let url = postgres_url().await;
+    let silent = NodeOptions { heartbeat: LATE, ..node("a") };
+    let (a, b) = (opened(&url, silent).await, opened(&url, node("b")).await);
+    let mut log = World::of(Arc::clone(&a)).thread("t").await;
+    log.row.epoch = take(&a, &log).await.unwrap();
+    // A reader keeps what this node writes in memory.
+    let _reader = a.tail(log.row.key);
+    log.step().say(None, &["a1"]).commit().await.unwrap();
+    let taking = async {
+        loop {
+            match take(&b, &log).await {
+                Ok(epoch) => return epoch,
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    };
+    log.row.epoch = tokio::time::timeout(PATIENCE, taking).await.unwrap();
+    log.store = Arc::clone(&b);
+    log.step().say(None, &["b2"]).commit().await.unwrap();
+    b.close().await.unwrap();
+    log.store = Arc::clone(&a);
+    log.row.epoch = take(&a, &log).await.unwrap();
+    log.step().say(None, &["a3"]).commit().await.unwrap();
+    let texts: Vec<_> = read(&*a, &log.row, None).await.into_iter().map(|(_, text)| text).collect();
+    assert_eq!(texts, ["a1", "b2", "a3"]);
+}
