@@ -55,7 +55,7 @@ pub enum Class {
     NoSpace,
     /// The server cannot serve this now; the same request may succeed later.
     Unavailable,
-    /// A fault of ours.
+    /// A server error.
     Internal,
 }
 
@@ -223,7 +223,7 @@ codes! {
     EgressRefused = "egress_refused", Unprocessable;
     /// The peer could not be reached or broke its protocol.
     PeerUnavailable = "peer_unavailable", Unavailable;
-    /// A fault of ours; details are in the server's log.
+    /// A server error; details are in the server's log.
     Internal = "internal", Internal;
 }
 

@@ -92,7 +92,10 @@ impl AdHocArguments {
             (None, Some(name)) => {
                 let known = known_agents::find(name);
                 let known = known.filter(|_| globals.another_server().is_none());
-                let Some(known) = known else { return Ok(ChosenAgent::of_server(name)) };
+                let Some(known) = known else {
+                    refuse_slip(name, globals).await?;
+                    return Ok(ChosenAgent::of_server(name));
+                };
                 if is_served(name, globals).await? {
                     return Ok(ChosenAgent::of_server(name));
                 }
@@ -151,6 +154,22 @@ impl AdHocArguments {
 fn missing_agent() -> CliError {
     CliError::usage("the agent is missing")
         .hint("name an agent, or give its command with --command")
+}
+
+/// Refuses a name that nothing has and that is nearly the name of a known agent: the server knows only its own.
+async fn refuse_slip(name: &str, globals: &Globals) -> Result {
+    if globals.another_server().is_some() {
+        return Ok(());
+    }
+    let known: Vec<_> = known_agents::all().keys().map(String::as_str).collect();
+    let Some(near) = trilogue::config::nearest(name, &known) else { return Ok(()) };
+    if is_served(name, globals).await? {
+        return Ok(());
+    }
+    let message = format!("there is no agent '{}'", safe::visible(name));
+    Err(CliError::new(ExitStatus::NotFound, message).hint(format!(
+        "did you mean '{near}'? List agents with `trilogue agents` and `trilogue agents known`"
+    )))
 }
 
 /// Whether the running server has an agent of this name. A server that cannot be reached has none.

@@ -385,12 +385,25 @@ impl From<ClientError> for CliError {
             ClientError::Unexpected(_) => ExitStatus::Failed,
         };
         let mut converted = Self::new(exit, error.to_string());
+        let code = error.code().and_then(Code::from_text);
         if let Some(hint) = error.hint() {
             converted = converted.hint(hint.to_owned());
+        } else if let Some(hint) = code.and_then(where_to_look) {
+            converted = converted.hint(hint);
         } else if exit == ExitStatus::Denied {
             converted = converted.hint("pass a token with --token or TRILOGUE_TOKEN; the server keeps its own in the state folder of the user who runs it");
         }
         converted
+    }
+}
+
+/// What lists the things of which one was not found.
+const fn where_to_look(missing: Code) -> Option<&'static str> {
+    match missing {
+        Code::ThreadNotFound => Some("list the threads with `trilogue threads`"),
+        Code::RunNotFound => Some("list the runs with `trilogue runs`"),
+        Code::InterruptNotFound => Some("list the open questions with `trilogue inbox`"),
+        _ => None,
     }
 }
 

@@ -67,11 +67,26 @@ const USUAL: &[UsualCommand] = &[
     },
 ];
 
-/// Explains a command that does not exist. `None` for any other error of the command line.
+/// Explains a command that does not exist, and `serve` without its file. `None` for any other error of the command line.
 pub(crate) fn explain(error: &clap::Error) -> Option<CliError> {
-    if error.kind() != ErrorKind::InvalidSubcommand {
-        return None;
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => explain_command(error),
+        ErrorKind::MissingRequiredArgument => explain_serve(),
+        _ => None,
     }
+}
+
+/// `serve` names a file, because it is how others run the server; a person's own server needs none.
+fn explain_serve() -> Option<CliError> {
+    let is_serve = std::env::args().skip(1).find(|it| !it.starts_with('-'))? == "serve";
+    is_serve.then(|| {
+        CliError::usage("the configuration file is missing: `trilogue serve --config FILE`").hint(
+            "write one with `trilogue init --file trilogue.toml`; your own server needs none: `trilogue demo`",
+        )
+    })
+}
+
+fn explain_command(error: &clap::Error) -> Option<CliError> {
     let Some(ContextValue::String(written)) = error.get(ContextKind::InvalidSubcommand) else {
         return None;
     };

@@ -146,11 +146,8 @@ impl Request {
     pub fn page(&self) -> Result<Page> {
         let after = match self.query("after") {
             Some(text) => Some(text.parse().map_err(|_| {
-                Error::new(
-                    Code::InvalidCursor,
-                    format!("'{}' is no cursor of a listing", text.escape_debug()),
-                )
-                .hint("give the 'next' of the page before")
+                Error::new(Code::InvalidCursor, format!("unknown cursor '{}'", text.escape_debug()))
+                    .hint("give the 'next' of the page before")
             })?),
             None => None,
         };
@@ -164,7 +161,7 @@ impl Request {
             Ok(limit @ 1..=limits::MAX_PAGE_ROWS) => Ok(limit),
             _ => Err(Error::new(
                 Code::InvalidRequest,
-                format!("'{}' is no page length", text.escape_debug()),
+                format!("'{}' is not a page length", text.escape_debug()),
             )
             .hint(format!("'limit' is 1 to {}", limits::MAX_PAGE_ROWS))),
         }

@@ -245,7 +245,7 @@ async fn a_brought_history_stays_as_it_was_brought(world: World) {
     let path = world.store.path(&alice(), &thread_id("t"), None, 10).await.unwrap();
     assert_eq!(path, [b, a.clone()]);
     assert_eq!(world.store.checkpoint_by_key(a.key).await.unwrap(), Some(a.clone()));
-    // What it refers to may go; the reference stays.
+    // The run that it refers to disappears; the reference stays.
     log.write([Change::RemoveRun(run.key)]).await;
     let found = world.store.checkpoint(&alice(), &thread_id("t"), &a.id).await.unwrap();
     assert_eq!(found, Some(a));

@@ -153,6 +153,9 @@ fn an_agent_that_is_not_installed_says_how_to_install_it() {
     let ended = finish(command, "").expect(4);
     assert!(ended.err.contains("'goose' is not installed"), "{}", ended.err);
     assert!(ended.err.contains("hint: install it"), "{}", ended.err);
+    let mut slip = home.program(BINARY);
+    slip.args(["run", "claud", "hi"]);
+    finish(slip, "").complains(4, "did you mean 'claude'?");
 }
 
 #[test]

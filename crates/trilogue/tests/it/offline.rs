@@ -156,6 +156,7 @@ fn a_word_of_other_programs_is_explained() {
         assert_eq!(err, format!("error: there is no command '{word}'\nhint: {hint}\n"));
     }
     home.run(&["token", "ls"]).complains(2, "ls");
+    home.run(&["serve", "--check"]).complains(2, "hint: write one with `trilogue init --file");
     let (code, err) = check(&home, "[agents.a]\nkind = \"agent-client\"\nargs = [\"--acp\"]\n");
     assert_eq!(code, 2);
     assert!(err.contains("hint: write the arguments behind the program: command = ["), "{err}");

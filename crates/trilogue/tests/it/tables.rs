@@ -70,6 +70,20 @@ fn an_empty_list_says_so() {
 }
 
 #[test]
+fn what_is_not_found_says_what_lists_it() {
+    let (_home, server) = demo();
+    for (command, list) in [
+        (["threads", "show", "none"], "hint: list the threads with `trilogue threads`"),
+        (["runs", "show", "none"], "hint: list the runs with `trilogue runs`"),
+        (["approve", "none", "--yes"], "hint: list the open questions with `trilogue inbox`"),
+    ] {
+        server.run(&command).complains(4, list);
+    }
+    let waiting = ["runs", "--status", "waiting"];
+    server.run(&waiting).complains(2, "error: unknown run status 'waiting'\nhint: a status is one");
+}
+
+#[test]
 fn an_id_is_named_by_what_its_table_shows() {
     let (_home, server) = demo();
     let (run, interrupt) = waiting(&server);

@@ -79,7 +79,7 @@ async fn page(call: &CommunicationCall, listing: Listing<RunRow>) -> Result<Repl
 
 fn read_cursor(text: &str) -> Result<i64> {
     text.parse().map_err(|_| {
-        Error::new(Code::InvalidCursor, format!("'{}' is no cursor of a listing", shown(text)))
+        Error::new(Code::InvalidCursor, format!("unknown cursor '{}'", shown(text)))
             .hint("give the 'next' of the page before")
     })
 }
@@ -87,7 +87,7 @@ fn read_cursor(text: &str) -> Result<i64> {
 fn read_status(text: &str) -> Result<&'static [RunStatus]> {
     let status = WireStatus::parse(text).ok_or_else(|| {
         let names = WireStatus::ALL.map(WireStatus::as_str).join(", ");
-        Error::new(Code::InvalidRequest, format!("'{}' is no status of a run", shown(text)))
+        Error::new(Code::InvalidRequest, format!("unknown run status '{}'", shown(text)))
             .hint(format!("a status is one of: {names}"))
     })?;
     Ok(match status {

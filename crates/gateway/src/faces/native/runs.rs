@@ -107,7 +107,7 @@ async fn list(call: NativeCall) -> Result<Reply> {
 fn read_status(text: &str) -> Result<RunStatus> {
     RunStatus::from_text(text).ok_or_else(|| {
         let names = RunStatus::ALL.map(RunStatus::as_str).join(", ");
-        Error::new(Code::InvalidRequest, format!("'{}' is no status of a run", shown(text)))
+        Error::new(Code::InvalidRequest, format!("unknown run status '{}'", shown(text)))
             .hint(format!("a status is one of: {names}"))
     })
 }
