@@ -9,7 +9,7 @@ use trilogue::local::{
     LocalListener, LogFile, ServerRecord, StartedBy, UserServerDir, built_in_agents, user_options,
 };
 
-use super::init::{EditorAgent, on_one_line};
+use super::init::EditorAgent;
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
 use crate::server_command::{Overrides, ServerPlace, claim, user_server_dir};
@@ -118,14 +118,16 @@ fn welcome(app: &App, keeps: &str) -> String {
     text.push_str(&format!(
         "In another terminal:\n  {command} run echo Hello{to}\n  {command} ui{to}\n"
     ));
-    text.push_str("From a program:\n  curl -sS ");
+    text.push_str("From a program:\n  curl ");
     if let Some(file) = app.token_files().first() {
         text.push_str(&format!("-H \"x-api-key: $(cat {})\" \\\n    ", from_home(file)));
     }
     text.push_str(&format!("-d '{{\"agent\":\"echo\",\"input\":\"Hello\"}}' {url}/api/v1/runs\n"));
     if is_found {
-        let entry = on_one_line(&EditorAgent::new(&program, "echo").zed());
-        text.push_str(&format!("In an editor, for example in Zed's settings:\n  {entry}\n"));
+        let entry = EditorAgent::new(&program, "echo").zed_entry();
+        text.push_str(&format!(
+            "In an editor, for example under \"agent_servers\" in Zed's settings:\n  {entry}\n"
+        ));
     }
     text.push_str(&format!("Press Ctrl-C to stop. {keeps}.\n"));
     text

@@ -18,7 +18,7 @@ use crate::globals::Globals;
 use crate::server_command::user_server_dir;
 use crate::terminal::{print, safe, style};
 
-pub(crate) use self::editor::{EditorAgent, on_one_line};
+pub(crate) use self::editor::EditorAgent;
 
 /// Write a configuration file with comments, and show how to connect your editor.
 ///

@@ -231,7 +231,7 @@ impl Watch<'_> {
         let open = self.snapshot.questions.len();
         let count = |count: usize, noun| counted(count as u64, noun);
         let (at_work, open) = (count(at_work, "run"), count(open, "question"));
-        let mut text = format!("{server}  {at_work} at work, {open} open");
+        let mut text = format!("{server}  {at_work} at work, {open}");
         if let Some(status) = &self.snapshot.status {
             let processes = &status.agents.list;
             let memory: u64 = processes.iter().map(|process| process.memory_bytes).sum();

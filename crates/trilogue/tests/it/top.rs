@@ -27,7 +27,14 @@ fn the_screen_fits_and_answers_cancels_and_opens() {
         let rows = picture(&screen.seen());
         assert!(rows.iter().all(|row| row.width() <= columns.into()), "{rows:#?}");
         assert!(rows.len() <= 24, "{rows:#?}");
-        for text in ["1 question open", "Questions (1)", "Runs (2)", "Threads (2)", "streams"] {
+        for text in [
+            "1 question, 0 streams, ",
+            "connections",
+            "Questions (1)",
+            "Runs (2)",
+            "Threads (2)",
+            "streams",
+        ] {
             assert!(rows.iter().any(|row| row.contains(text)), "{text}: {rows:#?}");
         }
         let marked: Vec<_> = rows.iter().filter(|row| row.starts_with('›')).collect();

@@ -23,7 +23,7 @@ impl KnownCommand {
             let known = known.ok_or_else(|| crate::command::wrap::unknown(name))?;
             return match globals.json {
                 true => print::json(known),
-                false => print::out(&describe(name, known)),
+                false => print::report(&describe(name, known)),
             };
         }
         if globals.json {

@@ -67,6 +67,13 @@ impl EditorAgent {
         )
     }
 
+    /// The member of `agent_servers` in Zed's settings, in one line.
+    pub(crate) fn zed_entry(&self) -> String {
+        let whole = on_one_line(&self.zed());
+        let entry = whole.strip_prefix("{\"agent_servers\": {");
+        entry.and_then(|entry| entry.strip_suffix("}}")).unwrap_or(&whole).to_owned()
+    }
+
     pub(crate) fn zed(&self) -> String {
         self.agent_server("      \"type\": \"custom\",\n")
     }
@@ -174,7 +181,7 @@ pub(super) fn print_found(agent: &EditorAgent) -> Result {
 }
 
 /// An entry of JSON in one line.
-pub(crate) fn on_one_line(text: &str) -> String {
+fn on_one_line(text: &str) -> String {
     let text = text.lines().map(str::trim).collect::<Vec<_>>().join(" ");
     text.replace("{ ", "{").replace(" }", "}")
 }
