@@ -55,6 +55,11 @@ pub(crate) trait RemoteAgent: Sized {
     fn tail_command(&self, _run: &str, _globals: &Globals) -> Option<String> {
         None
     }
+
+    /// A thread's id in a note, as `--thread` takes it: whole, unless the server finds short ones.
+    fn noted_thread(&self, thread: &str) -> String {
+        safe::visible(thread)
+    }
 }
 
 pub(crate) trait RunReader {

@@ -70,7 +70,7 @@ impl Chat {
 
     async fn talk(&self, agent: &impl RemoteAgent, thread: &str, globals: &Globals) -> Result {
         agent.check().await?;
-        let thread = safe::line(thread);
+        let thread = agent.noted_thread(thread);
         print::note(&format!("thread: {thread}"));
         if print::can_ask() {
             print::note("/help shows what you can type");

@@ -13,7 +13,7 @@ use crate::exit::{CliError, Result};
 use crate::globals::{Globals, json};
 use crate::remote::{RemoteServer, ServerProtocol};
 use crate::run_settings::SettingArguments;
-use crate::terminal::{print, safe, table};
+use crate::terminal::{print, safe};
 
 /// Run an agent and show its answer.
 ///
@@ -87,7 +87,7 @@ impl Run {
         }
         let thread = Conversation::hold(agent, input, &self.view, globals).await?;
         if let (Some(thread), None, true) = (thread, &self.thread, print::can_ask()) {
-            print::hint(&format!("continue with --thread {}", table::noted_id(&thread)));
+            print::hint(&format!("continue with --thread {}", agent.noted_thread(&thread)));
         }
         Ok(())
     }

@@ -236,13 +236,12 @@ impl Watch<'_> {
             let processes = &status.agents.list;
             let memory: u64 = processes.iter().map(|process| process.memory_bytes).sum();
             text.push_str(&format!(
-                ", {}, {} and {}",
+                ", {}, {}",
                 counted(status.streams, "stream"),
                 counted(status.connections, "connection"),
-                count(processes.len(), "agent process"),
             ));
             if memory > 0 {
-                text.push_str(&format!(" with {}", panes::memory(memory)));
+                text.push_str(&format!(", agents use {}", panes::memory(memory)));
             }
         }
         text

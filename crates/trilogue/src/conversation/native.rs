@@ -82,6 +82,10 @@ impl RemoteAgent for NativeAgent {
     fn tail_command(&self, run: &str, globals: &Globals) -> Option<String> {
         Some(format!("trilogue tail {run} --follow{}", globals.elsewhere()))
     }
+
+    fn noted_thread(&self, thread: &str) -> String {
+        table::noted_id(thread)
+    }
 }
 
 // === impl NativeRunReader ===

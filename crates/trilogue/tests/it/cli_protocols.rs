@@ -57,6 +57,26 @@ fn an_answer_looks_the_same() {
 }
 
 #[test]
+fn the_thread_in_a_hint_continues_it() {
+    let (home, server) = demo();
+    for face in [NATIVE, COMMUNICATION] {
+        let first = Screen::start(face.command(&home, &server, &["run", "echo", "one"])).end_well();
+        let thread = first.split("--thread ").nth(1).unwrap().split_whitespace().next().unwrap();
+        assert_eq!(thread.len() == 8, face.0.is_empty(), "{first}");
+        face.run(&home, &server, &["run", "echo", "two", "--thread", thread]).expect(0);
+    }
+    let threads = server.run(&["threads", "-q"]).expect(0).out;
+    assert_eq!(threads.lines().count(), 2, "{threads}");
+    let mut screen = Screen::start(server.command(&["chat", "echo"]));
+    screen.answer("> ", "one\r");
+    screen.answer("> ", "/quit\r");
+    let chat = screen.end_well();
+    let thread = chat.split("thread: ").nth(1).unwrap().split_whitespace().next().unwrap();
+    assert!(thread.len() == 8 && chat.contains(&format!("--thread {thread}`")), "{chat}");
+    server.run(&["threads", "show", thread]).expect(0);
+}
+
+#[test]
 fn a_question_is_asked_member_by_member() {
     let (home, server) = demo();
     for face in [NATIVE, COMMUNICATION, CONNECT] {

@@ -37,6 +37,7 @@ fn the_screen_fits_and_answers_cancels_and_opens() {
         ] {
             assert!(rows.iter().any(|row| row.contains(text)), "{text}: {rows:#?}");
         }
+        assert!(!rows[0].contains('…'), "{}", rows[0]);
         let marked: Vec<_> = rows.iter().filter(|row| row.starts_with('›')).collect();
         assert!(marked.len() == 1 && marked[0].contains(&question[24..32]), "{rows:#?}");
         screen.press("q");
