@@ -25,7 +25,7 @@ fn main() -> io::Result<()> {
     for (place, name) in files.iter().enumerate() {
         let mut bytes = fs::read(root.join(name))?;
         if name.ends_with(".js") {
-            bytes = without_comments(&bytes);
+            bytes = shorter(&String::from_utf8_lossy(&bytes)).into_bytes();
         }
         hash.update(name.as_bytes());
         hash.update(bytes.len().to_le_bytes());
@@ -50,22 +50,78 @@ fn main() -> io::Result<()> {
     fs::write(out.join("files.rs"), table + &edition)
 }
 
-/// A script without the lines that are comments, and without indentation. Its lines keep their numbers, so that an error names the right one.
-fn without_comments(script: &[u8]) -> Vec<u8> {
-    let mut shorter = Vec::with_capacity(script.len());
-    for line in script.split_inclusive(|&byte| byte == b'\n') {
-        let text = line.trim_ascii();
-        let is_comment = text.starts_with(b"//")
-            || text.starts_with(b"* ")
-            || text == b"*"
-            || text == b"*/"
-            || (text.starts_with(b"/**") && (text == b"/**" || text.ends_with(b"*/")));
-        if !is_comment {
-            shorter.extend_from_slice(text);
+/// Punctuation of JavaScript that needs no space beside it.
+const PUNCTUATION: &str = ",;:{}()[]=?&|<>!";
+
+/// A script without its comments and without the spaces that it does not need. Its lines keep their numbers, so that an error names the right one.
+fn shorter(script: &str) -> String {
+    let mut all = String::with_capacity(script.len());
+    let mut is_in_template = false;
+    for line in script.split('\n') {
+        let text = line.trim();
+        let is_comment = text.starts_with("//")
+            || text.starts_with("* ")
+            || text == "*"
+            || text == "*/"
+            || (text.starts_with("/**") && (text == "/**" || text.ends_with("*/")));
+        if is_in_template {
+            all.push_str(line);
+        } else if !is_comment {
+            shorten_line(text, &mut all);
         }
-        shorter.push(b'\n');
+        is_in_template ^= line.matches('`').count() % 2 == 1;
+        all.push('\n');
     }
-    shorter
+    all
+}
+
+/// Adds a line that begins outside of strings. From a template, a regular expression or a division on, it stays as it is.
+fn shorten_line(line: &str, shorter: &mut String) {
+    let begins = shorter.len();
+    let mut rest = line;
+    let mut is_space = false;
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            '/' if rest.starts_with("/*") => {
+                let Some(end) = rest.find("*/") else { break };
+                rest = &rest[end + 2..];
+                is_space = true;
+                continue;
+            }
+            '`' | '/' => rest.len(),
+            '"' | '\'' => string_length(rest, first),
+            _ => first.len_utf8(),
+        };
+        let (piece, after) = rest.split_at(length);
+        rest = after;
+        if piece.trim().is_empty() {
+            is_space = true;
+            continue;
+        }
+        let needs_none = PUNCTUATION.contains(first) || shorter.ends_with(is_punctuation);
+        if is_space && !needs_none && shorter.len() > begins {
+            shorter.push(' ');
+        }
+        is_space = false;
+        shorter.push_str(piece);
+    }
+    shorter.push_str(rest);
+}
+
+fn is_punctuation(letter: char) -> bool {
+    PUNCTUATION.contains(letter)
+}
+
+/// The bytes of the string with which a text begins, quotes included.
+fn string_length(text: &str, quote: char) -> usize {
+    let mut is_escaped = false;
+    for (place, letter) in text.char_indices().skip(1) {
+        if letter == quote && !is_escaped {
+            return place + 1;
+        }
+        is_escaped = letter == '\\' && !is_escaped;
+    }
+    text.len()
 }
 
 /// The files below a folder, by their names from the root, with `/` between segments.
