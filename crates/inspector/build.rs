@@ -53,7 +53,7 @@ fn main() -> io::Result<()> {
 /// Punctuation of JavaScript that needs no space beside it.
 const PUNCTUATION: &str = ",;:{}()[]=?&|<>!";
 
-/// A script without its comments and without the spaces that it does not need. Its lines keep their numbers, so that an error names the right one.
+/// A script without its comments and without the spaces and empty lines that it does not need. What remains of a line is a line, so that an error shows where it is.
 fn shorter(script: &str) -> String {
     let mut all = String::with_capacity(script.len());
     let mut is_in_template = false;
@@ -70,12 +70,14 @@ fn shorter(script: &str) -> String {
             shorten_line(text, &mut all);
         }
         is_in_template ^= line.matches('`').count() % 2 == 1;
-        all.push('\n');
+        if is_in_template || !all.ends_with('\n') {
+            all.push('\n');
+        }
     }
     all
 }
 
-/// Adds a line that begins outside of strings. From a template, a regular expression or a division on, it stays as it is.
+/// Adds a line that begins outside of strings. From a regular expression or a template inside of a template on, it stays as it is.
 fn shorten_line(line: &str, shorter: &mut String) {
     let begins = shorter.len();
     let mut rest = line;
@@ -88,7 +90,9 @@ fn shorten_line(line: &str, shorter: &mut String) {
                 is_space = true;
                 continue;
             }
-            '`' | '/' => rest.len(),
+            '`' => template_length(rest),
+            '/' if rest.starts_with("/ ") => 1,
+            '/' => rest.len(),
             '"' | '\'' => string_length(rest, first),
             _ => first.len_utf8(),
         };
@@ -122,6 +126,15 @@ fn string_length(text: &str, quote: char) -> usize {
         is_escaped = letter == '\\' && !is_escaped;
     }
     text.len()
+}
+
+/// The bytes of the template with which a text begins; all of the text where another template is inside of it.
+fn template_length(text: &str) -> usize {
+    let Some(end) = text.match_indices('`').nth(1).map(|(end, _)| end + 1) else {
+        return text.len();
+    };
+    let count = |brace: char| text[..end].matches(brace).count();
+    if count('{') == count('}') { end } else { text.len() }
 }
 
 /// The files below a folder, by their names from the root, with `/` between segments.

@@ -35,6 +35,8 @@ async function visit(page, look) {
     ["inbox", "#/inbox", `[data-id="${mail.interrupts[0].id}"]`],
     ["agents", "#/agents", ".list-pane .row"],
     ["agent", "#/agents/mailcomposer", "#try-it"],
+    ["routes", "#/api", ".list-pane .row"],
+    ["route", "#/api/list_thread_events", "#try-it"],
     ["status", "#/status", ".tile"],
   ];
   for (const [name, place, ready] of places) {
@@ -63,6 +65,19 @@ await check({
     const page = await openPage(browser, { viewport: NARROW });
     await visit(page, (name) => fits(page, name));
     quiet(page);
+  },
+
+  async a_phone_has_room_for_forms_and_a_way_out(browser) {
+    const one = await run("echo", "small");
+    const page = await openPage(browser, { viewport: NARROW, path: `#/threads/${one.thread_id}?view=timeline&event=3` });
+    await page.waitForSelector(".form-card pre");
+    assert.ok((await page.locator(".forms").boundingBox()).height > NARROW.height / 3);
+    await page.click(".rosetta [aria-label=Close]");
+    await page.waitForSelector(".thread-column .message");
+    await page.goto(`${url}/#/status`);
+    await page.click("main >> text=Sign out");
+    await page.waitForSelector(".sign-in");
+    assert.ok(page.complaints.every((it) => /401/.test(it)), page.complaints.join());
   },
 
   async a_conversation_and_a_question_with_the_keyboard_alone(browser) {

@@ -2,6 +2,7 @@
 //
 //     say:TEXT      says it              many:N     N thoughts
 //     slow:N        N words, 30 ms apart code       a plan, tools, a difference, a permission
+//     warn:TEXT     writes it to standard error, with a variable of its own
 //     aside         says something that is not for the user
 //     hostile       puts every text of hostile.mjs into every field that an agent has
 
@@ -16,6 +17,11 @@ const MODES = {
     { id: "act", name: "Act", description: "Changes files without a question" },
   ],
 };
+const COMMANDS = [
+  { name: "review", description: "Reads the last change" },
+  { name: "report", description: "Says what was done" },
+  { name: "test", description: "Runs the tests" },
+];
 const ASKS = new Map();
 const CANCELLED = new Set();
 let sessions = 0;
@@ -103,7 +109,8 @@ async function prompt({ sessionId, prompt: blocks }) {
   else if (word === "aside") {
     turn.update({ sessionUpdate: "agent_message_chunk", content: { type: "text", text: "for the assistant", annotations: { audience: ["assistant"] } } });
     turn.say("for everybody");
-  } else if (word === "many") for (let n = 1; n <= Number(rest); n++) turn.think(`thought ${n}. `);
+  } else if (word === "warn") process.stderr.write(`${rest} ${process.env.AGENT_KEY}\n`);
+  else if (word === "many") for (let n = 1; n <= Number(rest); n++) turn.think(`thought ${n}. `);
   else if (word === "slow") {
     for (let n = 1; n <= Number(rest) && !CANCELLED.has(sessionId); n++) {
       turn.say(`word${n} `);
@@ -121,7 +128,11 @@ const METHODS = {
     agentInfo: { name: "coder", title: "Coder", version: "1.0.0" },
     authMethods: [],
   }),
-  "session/new": () => ({ sessionId: `session-${++sessions}`, modes: MODES }),
+  "session/new": () => {
+    const sessionId = `session-${++sessions}`;
+    setTimeout(() => new Turn(sessionId).update({ sessionUpdate: "available_commands_update", availableCommands: COMMANDS }));
+    return { sessionId, modes: MODES };
+  },
   "session/set_mode": () => ({}),
   "session/prompt": prompt,
 };

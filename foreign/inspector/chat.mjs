@@ -153,6 +153,30 @@ await check({
     quiet(page);
   },
 
+  async commands_of_the_agent_are_completed(browser) {
+    await run("coder", "say:hi");
+    const page = await openPage(browser, { path: "#/new?agent=coder" });
+    const names = () => page.locator(".commands [role=option] strong").allTextContents();
+    await page.click(".composer textarea");
+    await page.keyboard.press("/");
+    await page.waitForSelector(".commands [role=option] >> nth=2");
+    assert.deepEqual(await names(), ["/review", "/report", "/test"]);
+    await page.keyboard.type("re");
+    assert.deepEqual(await names(), ["/review", "/report"]);
+    await page.keyboard.press("ArrowDown");
+    assert.match(await page.textContent(`#${await page.getAttribute(".composer textarea", "aria-activedescendant")}`), /\/report/);
+    // Enter takes the command, and the next one sends it.
+    await page.keyboard.press("Enter");
+    assert.equal(await page.inputValue(".composer textarea"), "/report ");
+    await page.keyboard.type("to Ada");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector(".text >> text=You said: /report to Ada");
+    await page.keyboard.press("/");
+    await page.keyboard.press("Escape");
+    await page.waitForSelector(".commands", { state: "hidden" });
+    quiet(page);
+  },
+
   async the_status_shows_processes_runs_errors_and_latencies(browser) {
     await run("coder", "fail:no more paper");
     const page = await openPage(browser, { path: "#/status" });

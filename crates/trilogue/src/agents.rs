@@ -17,7 +17,7 @@ use trilogue_gateway::{AgentProcesses, Scheme};
 use trilogue_mapping::{communication, connect};
 use trilogue_runtime::Backend;
 use trilogue_sdk::Agent;
-use trilogue_wire::native::AgentProcess;
+use trilogue_wire::native::{AgentProcess, ProcessStderr};
 
 use crate::config::{self, AgentKind, AllAgents, Mount, Protocol};
 use crate::descriptor::Descriptors;
@@ -54,6 +54,11 @@ impl AgentProcesses for HostedProcesses {
             idle: is_idle,
         };
         self.0.usage().into_iter().map(process).collect()
+    }
+
+    fn stderr(&self, pid: u32) -> Option<ProcessStderr> {
+        let (agent, text) = self.0.stderr(pid)?;
+        Some(ProcessStderr { agent, pid, text })
     }
 }
 

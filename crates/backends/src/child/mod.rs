@@ -176,6 +176,13 @@ impl Children {
         }
     }
 
+    /// The name of the child with this process id, and the end of its standard error.
+    #[must_use]
+    pub fn stderr(&self, pid: u32) -> Option<(String, String)> {
+        let child = self.all().into_iter().find(|child| child.pid() == Some(pid))?;
+        Some((child.name().to_owned(), child.captured().tail(stderr::KEPT_BYTES)))
+    }
+
     fn all(&self) -> Vec<Child> {
         self.running.borrow().children.values().cloned().collect()
     }

@@ -10,7 +10,7 @@ use trilogue_domain::{lock, safe};
 use super::redact::Redactor;
 
 /// How much of the end is kept, in bytes.
-const KEPT_BYTES: usize = 64 * 1024;
+pub(super) const KEPT_BYTES: usize = 64 * 1024;
 const MAX_LINES_PER_SECOND: u32 = 20;
 const LOGGED_BYTES: usize = 2 * 1024;
 /// The longest character in UTF-8.

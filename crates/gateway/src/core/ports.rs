@@ -7,7 +7,7 @@ use std::sync::Arc;
 use trilogue_domain::port::Clock;
 use trilogue_runtime::Runtime;
 use trilogue_store::{Admin, Configurations, Queue, Read, Tokens};
-use trilogue_wire::native::AgentProcess;
+use trilogue_wire::native::{AgentProcess, ProcessStderr};
 
 /// What the gateway needs of the rest of the server.
 #[derive(Clone, Debug)]
@@ -38,6 +38,8 @@ pub trait AgentProcesses: fmt::Debug + Send + Sync {
     fn counts(&self) -> (usize, usize);
     /// What each of them uses.
     fn list(&self) -> Vec<AgentProcess>;
+    /// The end of what one of them wrote to its standard error; `None` where it is none of them.
+    fn stderr(&self, pid: u32) -> Option<ProcessStderr>;
 }
 
 /// A server without hosted agents.
@@ -56,5 +58,9 @@ impl AgentProcesses for () {
 
     fn list(&self) -> Vec<AgentProcess> {
         Vec::new()
+    }
+
+    fn stderr(&self, _: u32) -> Option<ProcessStderr> {
+        None
     }
 }

@@ -39,6 +39,7 @@ const NEEDS: &[(Option<Right>, &[&str])] = &[
             "draw",
             "list_agents",
             "get_agent",
+            "get_agent_forms",
             "list_fidelity",
             "list_interrupts",
             "get_interrupt",
@@ -148,7 +149,7 @@ const NEEDS: &[(Option<Right>, &[&str])] = &[
             "revoke_token",
         ],
     ),
-    (Some(Right::Server), &["back_up", "get_status"]),
+    (Some(Right::Server), &["back_up", "get_process_stderr", "get_status"]),
 ];
 
 struct RegisteredRoute {

@@ -2,16 +2,17 @@
 // The page begins here: signing in, the frame around every section, and the keys.
 
 import { h, fill } from "./base/dom.js";
-import { Problem, get, post, session } from "./base/api.js";
+import { Problem, get, session } from "./base/api.js";
 import { announce } from "./base/announce.js";
 import { keepFresh, startFeed } from "./base/feed.js";
 import { icon } from "./base/icons.js";
 import { addShortcut, moveFocus, showKeys, startKeys } from "./base/keys.js";
 import { go, startRouter } from "./base/router.js";
-import { signIn, signInCard, takeCode } from "./base/sign_in.js";
+import { signIn, signInCard, signOut, takeCode } from "./base/sign_in.js";
 import { openThreads } from "./chat/threads_section.js";
 import { hurryAll } from "./log/thread_log.js";
 import { openAgents } from "./panes/agents.js";
+import { openApi } from "./panes/api_section.js";
 import { openInbox } from "./panes/inbox.js";
 import { openStatus } from "./panes/status.js";
 import { pendingQuestions } from "./panes/threads_list.js";
@@ -20,6 +21,7 @@ const SECTIONS = [
   { name: "threads", label: "Chat", icon: "chat", key: "t" },
   { name: "inbox", label: "Inbox", icon: "inbox", key: "i" },
   { name: "agents", label: "Agents", icon: "agents", key: "a" },
+  { name: "api", label: "API", icon: "api", key: "p" },
   { name: "status", label: "Status", icon: "status", key: "s" },
 ];
 
@@ -55,17 +57,17 @@ function build() {
     links.set(section.name, link);
     return h("li", null, link);
   });
-  const signOut = h("button.quiet", { type: "button", hidden: true, on: { click: () => post("sign-out", undefined).finally(() => location.reload()) } }, "Sign out");
+  const leave = h("button.quiet", { type: "button", hidden: true, on: { click: signOut } }, "Sign out");
   const keys = h("button.quiet", { type: "button", title: "Keys (?)", on: { click: showKeys } }, "Keys");
   const who = h("p.who.muted");
   removeFrame();
   document.body.append(
     h("a.skip", { href: "#main", on: { click: (/** @type {Event} */ event) => (event.preventDefault(), main.focus()) } }, "Skip to the content"),
-    h("div.frame", null, h("nav.sidebar", { "aria-label": "Sections" }, h("p.brand", null, "Trilogue"), h("ul", null, items), h("div.sidebar-end", null, who, signOut, keys)), main),
+    h("div.frame", null, h("nav.sidebar", { "aria-label": "Sections" }, h("p.brand", null, "Trilogue"), h("ul", null, items), h("div.sidebar-end", null, who, leave, keys)), main),
   );
   startFeed();
   bindKeys();
-  startRouter(main, { threads: openThreads, inbox: openInbox, agents: openAgents, status: openStatus }, "#/threads", (name) => {
+  startRouter(main, { threads: openThreads, inbox: openInbox, agents: openAgents, api: openApi, status: openStatus }, "#/threads", (name) => {
     for (const [section, link] of links) link.toggleAttribute("aria-current", section === name), section === name && link.setAttribute("aria-current", "page");
     document.title = `${SECTIONS.find((it) => it.name === name)?.label ?? ""} · Trilogue`;
   });
@@ -73,7 +75,7 @@ function build() {
   addEventListener("online", hurryAll);
   get("caller").then((caller) => {
     fill(who, caller.principal);
-    signOut.hidden = !caller.session_expires_at;
+    leave.hidden = !caller.session_expires_at;
   }, () => undefined);
 }
 

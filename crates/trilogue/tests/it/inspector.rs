@@ -28,7 +28,8 @@ fn serve(home: &Home, elsewhere: &Elsewhere) -> Server {
     let elsewhere = elsewhere.url();
     let mut config = format!(
         "[server]\nlisten = \"{address}\"\n[store]\nurl = \"sqlite:inspector.db\"\n\
-         [agents.coder]\nkind = \"agent-client\"\ncommand = [\"node\", {agent:?}, {elsewhere:?}]\n"
+         [agents.coder]\nkind = \"agent-client\"\ncommand = [\"node\", {agent:?}, {elsewhere:?}]\n\
+         env = {{ AGENT_KEY = \"a-secret-of-the-agent\" }}\n"
     );
     for name in ["echo", "greeter", "mailcomposer", "researcher"] {
         config.push_str(&format!("[agents.{name}]\nkind = \"builtin\"\n"));
@@ -80,6 +81,11 @@ fn questions_are_answered_once_wherever_it_is() {
 #[test]
 fn every_event_is_found_and_shown_in_every_form() {
     passes("timeline");
+}
+
+#[test]
+fn agents_processes_and_routes_are_looked_at() {
+    passes("server");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! What we send leaves out members that have nothing to say; times are RFC 3339 in UTC with microseconds.
 
 mod agent;
+mod agent_form;
 mod answer;
 mod change;
 mod checkpoint;
@@ -28,6 +29,7 @@ mod token;
 
 pub use crate::json::Json;
 pub use agent::{Agent, AgentCommand, AgentInput, AgentInputKind, DeclaredInterrupt};
+pub use agent_form::AgentForm;
 pub use answer::{AnswerCreate, AnswerGiven};
 pub use change::{ListChange, ListChangeKind};
 pub use checkpoint::Checkpoint;
@@ -52,6 +54,8 @@ pub use run::{
     Outcome, ParentRun, Run, RunCreate, RunError, RunMode, RunStatus, Strategy, WhenWaiting,
 };
 pub use run_request::{RequestCode, RunRequests};
-pub use status::{AgentProcess, AgentState, ConnectedClient, RuntimeState, Status, StoreState};
+pub use status::{
+    AgentProcess, AgentState, ConnectedClient, ProcessStderr, RuntimeState, Status, StoreState,
+};
 pub use thread::{Thread, ThreadCopy, ThreadCreate, ThreadPatch, ThreadState};
 pub use token::{Caller, RightName, SignIn, SignInLink, Token, TokenCreate, TokenCreated};

@@ -103,6 +103,17 @@ pub struct AgentProcess {
     pub idle: bool,
 }
 
+/// What a process of a hosted agent wrote to its standard error.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessStderr {
+    /// The name of its agent.
+    pub agent: String,
+    /// Its process id.
+    pub pid: u32,
+    /// The end of it, at most 64 KiB: whole lines, without control characters and without the values of the agent's own variables.
+    pub text: String,
+}
+
 /// The runtime in numbers.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RuntimeState {

@@ -1,10 +1,12 @@
 //! Agents.
 
+use serde::Serialize;
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, AgentName, Code, Error};
 use trilogue_mapping::native::{self as mapping, shown};
+use trilogue_mapping::{communication, connect};
 use trilogue_runtime::{Availability, Runtime};
-use trilogue_wire::native::{Agent, List};
+use trilogue_wire::native::{Agent, AgentForm, Json, List};
 
 use super::{NativeCall, NativeRoute};
 use crate::http::reply::Reply;
@@ -20,6 +22,14 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         .named("get_agent", "One agent")
         .answers(&[json_response(200, "The agent.", of::<Agent>)])
         .errors(&[Code::AgentNotFound]),
+    NativeRoute::base(|call| Box::pin(async move { forms(&call) }))
+        .path("/api/v1/agents/{agent}/forms")
+        .named(
+            "get_agent_forms",
+            "One agent as the clients of each protocol that is served get it: its manifest, its descriptor and its capabilities",
+        )
+        .answers(&[json_response(200, "All forms, on one page.", of::<List<AgentForm>>)])
+        .errors(&[Code::AgentNotFound]),
 ];
 
 fn list(call: &NativeCall) -> Reply {
@@ -32,6 +42,33 @@ fn get(call: &NativeCall) -> Result<Reply> {
     let name = agent_name(call.param("agent"))?;
     let runtime = &call.state.runtime;
     Ok(Reply::ok(&shown_agent(runtime, runtime.agent(&name)?)))
+}
+
+fn forms(call: &NativeCall) -> Result<Reply> {
+    let runtime = &call.state.runtime;
+    let card = runtime.shown_card(runtime.agent(&agent_name(call.param("agent"))?)?);
+    let places = call.state.protocol_views.places();
+    let mut items = Vec::new();
+    if places.communication.is_some() {
+        let manifest = json(&communication::agent(&card));
+        items.push(form("communication", "Agent Communication Protocol: manifest", manifest));
+    }
+    if places.connect.is_some() {
+        let descriptor = mapping::json(&connect::descriptor(&card));
+        items.push(form("connect", "Agent Connect Protocol: descriptor", descriptor));
+        let capabilities = json(&connect::capabilities(&card));
+        items.push(form("connect", "Agent Connect Protocol: capabilities", capabilities));
+    }
+    Ok(Reply::ok(&List { items, next: None }))
+}
+
+fn form(protocol: &str, title: &str, value: Json) -> AgentForm {
+    AgentForm { protocol: protocol.to_owned(), title: title.to_owned(), value }
+}
+
+fn json(value: &impl Serialize) -> Json {
+    let text = serde_json::to_string(value).ok();
+    text.and_then(|text| Json::parse(text).ok()).unwrap_or_else(Json::null)
 }
 
 fn shown_agent(runtime: &Runtime, card: &AgentCard) -> Agent {

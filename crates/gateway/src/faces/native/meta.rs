@@ -7,9 +7,10 @@ use http::{HeaderValue, StatusCode, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Principal, Right};
 use trilogue_mapping::fidelity;
+use trilogue_mapping::native::shown;
 use trilogue_runtime::Availability;
 use trilogue_wire::native::{
-    AgentProcess, AgentState, FidelityRow, List, RuntimeState, Status, StoreState,
+    AgentProcess, AgentState, FidelityRow, List, ProcessStderr, RuntimeState, Status, StoreState,
 };
 
 use super::document::openapi_document;
@@ -43,6 +44,15 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         .access(Access::Right(Right::Server))
         .named("get_status", "What the server is and does")
         .answers(&[json_response(200, "The status.", of::<Status>)]),
+    read("/api/v1/processes/{pid}/stderr")
+        .handler(|call| Box::pin(stderr(call)))
+        .access(Access::Right(Right::Server))
+        .named(
+            "get_process_stderr",
+            "The end of what a process of a hosted agent wrote to its standard error, without secrets",
+        )
+        .answers(&[json_response(200, "The end.", of::<ProcessStderr>)])
+        .errors(&[Code::NotFound]),
     read("/api/v1/fidelity")
         .handler(|call| Box::pin(async move { fidelity_rows(&call) }))
         .named(
@@ -68,6 +78,18 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
 
 async fn metrics(call: NativeCall) -> Result<Reply> {
     metrics_text(&call.state, call.principal()).await
+}
+
+async fn stderr(call: NativeCall) -> Result<Reply> {
+    let text = call.param("pid");
+    let missing = || {
+        Error::new(Code::NotFound, format!("no agent has the process '{}'", shown(text)))
+            .hint("the status lists the processes that run")
+    };
+    let pid: u32 = text.parse().map_err(|_| missing())?;
+    let agent_processes = Arc::clone(&call.state.agent_processes);
+    let found = tokio::task::spawn_blocking(move || agent_processes.stderr(pid)).await;
+    Ok(Reply::ok(&found.ok().flatten().ok_or_else(missing)?))
 }
 
 /// The table, or what of it comes through from one protocol to another.

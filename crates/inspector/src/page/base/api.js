@@ -32,19 +32,20 @@ export class Problem extends Error {
 /** @param {unknown} error */
 export const isAbort = (error) => error instanceof DOMException && error.name === "AbortError";
 
+/** @typedef {{ method?: string, body?: unknown, headers?: Record<string, string>, signal?: AbortSignal }} Options */
+
 /**
- * Sends a request; throws a {@link Problem} unless it succeeds.
+ * Sends a request; throws a {@link Problem} if no response comes.
  * @param {string} path below `/api/v1`, or an absolute path of this server
- * @param {{ method?: string, body?: unknown, headers?: Record<string, string>, signal?: AbortSignal }} [options]
+ * @param {Options} [options]
  * @returns {Promise<Response>}
  */
-export async function request(path, { method = "GET", body, headers = {}, signal } = {}) {
+export async function send(path, { method = "GET", body, headers = {}, signal } = {}) {
   const all = { ...headers };
   if (method !== "GET") all["trilogue-page"] = "1";
   if (body !== undefined) all["content-type"] = "application/json";
-  let response;
   try {
-    response = await fetch(path.startsWith("/") ? path : `${ROOT}/${path}`, {
+    return await fetch(path.startsWith("/") ? path : `${ROOT}/${path}`, {
       method,
       headers: all,
       signal,
@@ -55,6 +56,15 @@ export async function request(path, { method = "GET", body, headers = {}, signal
     if (isAbort(error)) throw error;
     throw new Problem(0, { code: "unreachable", detail: "the server cannot be reached", hint: "check that it runs: trilogue status", transient: true });
   }
+}
+
+/**
+ * The same; throws a {@link Problem} unless it succeeds.
+ * @param {string} path
+ * @param {Options} [options]
+ */
+export async function request(path, options) {
+  const response = await send(path, options);
   if (response.ok) return response;
   const problem = new Problem(response.status, await response.json().catch(() => ({})));
   if (response.status === 401) session.dispatchEvent(new Event("signed-out"));

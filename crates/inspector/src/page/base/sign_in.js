@@ -17,6 +17,9 @@ export function takeCode() {
 /** @param {string} code */
 export const signIn = (code) => post("sign-in", { code: decodeURIComponent(code) });
 
+/** Ends the session, here and in every other page of this browser. */
+export const signOut = () => post("sign-out", undefined).finally(() => location.reload());
+
 /** What is shown instead of the page while nobody is signed in. @param {unknown} [error] */
 export function signInCard(error) {
   const retry = h("button.primary", { type: "button", on: { click: () => location.reload() } }, "Try again");

@@ -7,6 +7,7 @@ import { changed } from "../base/feed.js";
 import { icon } from "../base/icons.js";
 import { problemView } from "../base/problem_view.js";
 import { size } from "../base/time.js";
+import { CommandList } from "./command_list.js";
 import { Attachments, MAX_ATTACHMENT_BYTES } from "./attachments.js";
 import { schemaForm } from "./schema_form.js";
 
@@ -32,6 +33,7 @@ export class Composer {
     this.text = h("textarea", { rows: 1, "aria-label": "Message", placeholder: "Write a message", enterkeyhint: "send" });
     this.agent = h("select", { "aria-label": "Agent" }, options.agents.map((agent) => h("option", { value: agent.name }, agent.name)));
     if (options.agent) this.agent.value = options.agent;
+    this.commands = new CommandList(this.text, () => this.agent.value);
     this.form = h("div");
     this.settings = h("div.settings", { hidden: true });
     this.settingsButton = h("button.quiet.icon-button", { type: "button", "aria-label": "Settings of the agent", "aria-expanded": "false", title: "Settings", on: { click: () => this.toggleSettings() } }, icon("gear"));
@@ -40,6 +42,7 @@ export class Composer {
     this.stop = h("button.stop.icon-button", { type: "button", "aria-label": "Stop the agent", title: "Stop the agent", hidden: true, on: { click: () => this.options.onStop?.() } }, icon("stop"));
     this.element = h("form.composer", { "aria-label": "New message", novalidate: true },
       this.error, this.settings, this.form,
+      this.commands.element,
       h("div.composer-box", null, this.attachments.list, this.text,
         h("div.composer-row", null, this.agent, this.attach, this.attachments.input, this.settingsButton, h("span.spring"), this.stop, this.send)),
     );
@@ -54,6 +57,7 @@ export class Composer {
     });
     this.agent.addEventListener("change", () => this.agentChanged());
     this.text.addEventListener("keydown", (event) => {
+      if (this.commands.takesKey(event)) return;
       if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
       event.preventDefault();
       this.submit();

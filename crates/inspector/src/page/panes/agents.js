@@ -5,10 +5,11 @@ import { h, fill } from "../base/dom.js";
 import { listAgents } from "../base/agents_list.js";
 import { problemView } from "../base/problem_view.js";
 import { placeOf } from "../base/router.js";
-import { post } from "../base/api.js";
+import { get, post, segment } from "../base/api.js";
 import { changed } from "../base/feed.js";
 import { labelled, pretty, textBlock } from "../chat/json_view.js";
 import { schemaForm } from "../chat/schema_form.js";
+import { processTable } from "./processes.js";
 
 /** @type {import("../base/router.js").OpenSection} */
 export function openAgents(root, signal) {
@@ -53,9 +54,33 @@ function agentCard(agent) {
     h("dl.facts", null, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))),
     agent.commands?.length > 0 && h("section", null, h("h3", null, "Commands"), h("dl.facts", null, agent.commands.map((/** @type {any} */ it) => h("div", null, h("dt", null, `/${it.name}`), h("dd", null, it.description))))),
     tryForm(agent),
+    processesOf(agent.name),
     schemas.map(([name, schema]) => h("details", null, h("summary", null, name), textBlock(JSON.stringify(schema, null, 2), String(name)))),
+    formsView(agent.name),
     (agent.interrupts ?? []).map((/** @type {any} */ it) => h("details", null, h("summary", null, `Question ‘${it.kind}’`), labelled("Asks", it.payload_schema), labelled("Answer", it.answer_schema))),
   );
+}
+
+/** The agent's own processes, where the caller may see them. @param {string} name */
+function processesOf(name) {
+  const place = h("div");
+  get("status").then((status) => fill(place, processTable((status.agents.list ?? []).filter((/** @type {any} */ it) => it.agent === name))), () => undefined);
+  return place;
+}
+
+/** The agent as each protocol's clients get it, fetched when somebody looks. @param {string} name */
+function formsView(name) {
+  const body = h("div");
+  const load = async () => {
+    if (body.hasChildNodes()) return;
+    try {
+      const { items } = await get(`agents/${segment(name)}/forms`);
+      fill(body, items.length === 0 ? h("p.muted", null, "No other protocol is served.") : items.map((/** @type {any} */ { title, value }) => labelled(title, value)));
+    } catch (error) {
+      fill(body, problemView(error));
+    }
+  };
+  return h("details", { on: { toggle: load } }, h("summary", null, "As each protocol shows it"), body);
 }
 
 /** Runs the agent once, on a thread of its own. @param {any} agent */

@@ -6,8 +6,11 @@ import { Problem, get, request } from "../base/api.js";
 import { keepFresh } from "../base/feed.js";
 import { problemView } from "../base/problem_view.js";
 import { placeOf } from "../base/router.js";
+import { signOut } from "../base/sign_in.js";
 import { ago, duration, milliseconds, plural, size } from "../base/time.js";
+import { dataTable } from "./data_table.js";
 import { histogramsOf, quantile, samplesOf } from "./metrics.js";
+import { processTable } from "./processes.js";
 
 const REFRESH_MS = 2_000;
 const MAX_ROWS = 20;
@@ -19,7 +22,7 @@ export function openStatus(root, signal) {
   const tables = h("div");
   const latencies = h("div.histograms");
   const error = h("div", { role: "alert" });
-  root.append(h("div.page", null, h("h1", { tabindex: -1 }, "Status"), error, numbers, tables, h("section", null, h("h2", null, "Latencies"), latencies)));
+  root.append(h("div.page", null, h("h1", { tabindex: -1 }, "Status"), error, numbers, tables, h("section", null, h("h2", null, "Latencies"), latencies), h("p.narrow-only", null, h("button", { type: "button", on: { click: signOut } }, "Sign out"))));
   const refresh = async () => {
     try {
       const [status, runs, failed, metrics] = await Promise.all([
@@ -28,8 +31,8 @@ export function openStatus(root, signal) {
       ]);
       if (signal.aborted) return;
       fill(error);
-      fill(numbers, status ? tiles(status) : h("p.muted", null, "The server’s own numbers need the right ‘server’."));
-      fill(tables, status && [warnings(status), processTable(status), clientTable(status)], runTable("Open runs", runs), runTable("Last errors", failed.items));
+      fill(numbers, status ? tiles(status, runs) : h("p.muted", null, "The server’s own numbers need the right ‘server’."));
+      fill(tables, status && [warnings(status), processTable(status.agents.list ?? []), clientTable(status)], runTable("Open runs", runs), runTable("Last errors", failed.items));
       const samples = samplesOf(metrics ?? "");
       const histograms = histogramsOf(samples).sort((one, other) => other.count - one.count).slice(0, MAX_HISTOGRAMS);
       fill(latencies, histograms.length > 0 ? histograms.map(histogramView) : h("p.muted", null, metrics === undefined ? "Metrics are not for this caller, or only at /metrics." : "Nothing was measured yet."));
@@ -54,11 +57,17 @@ async function openRuns() {
   return lists.flatMap((list) => list.items);
 }
 
-/** @param {any} status */
-function tiles(status) {
+/** How many of the open runs are in a state; the list of them ends somewhere. @param {any[]} runs @param {string} state */
+function countOf(runs, state) {
+  const count = runs.filter((run) => run.status === state).length;
+  return count < MAX_ROWS ? count : `${MAX_ROWS} or more`;
+}
+
+/** @param {any} status @param {any[]} runs */
+function tiles(status, runs) {
   const { runtime, store, agents } = status;
   const facts = [
-    ["Running", runtime.running], ["Threads", store.threads], ["Runs", store.runs], ["Agent processes", agents.processes],
+    ["Running", runtime.running], ["In the queue", countOf(runs, "queued")], ["Wait for an answer", countOf(runs, "interrupted")], ["Threads", store.threads], ["Runs", store.runs], ["Agent processes", agents.processes],
     ["Streams", status.streams], ["Connections", status.connections], ["Store", size(store.bytes)], ["Up", duration(Date.now() - milliseconds(status.started_at))],
   ];
   return [
@@ -73,24 +82,11 @@ function warnings(status) {
   return lines.length > 0 && h("ul.warnings", { "aria-label": "Warnings" }, lines.map((line) => h("li", null, line)));
 }
 
-/**
- * @param {string} title
- * @param {string[]} columns
- * @param {any[][]} rows
- */
-function table(title, columns, rows) {
-  if (rows.length === 0) return null;
-  return h("section", null, h("h2", null, title), h("div.scroll", { tabindex: 0, role: "region", "aria-label": title }, h("table.data", null, h("thead", null, h("tr", null, columns.map((name) => h("th", { scope: "col" }, name)))), h("tbody", null, rows.map((row) => h("tr", null, row.map((cell) => h("td", null, cell))))))));
-}
-
 /** @param {any} status */
-const processTable = (status) => table("Processes", ["Agent", "Process", "Memory", "State"], (status.agents.list ?? []).slice(0, MAX_ROWS).map((/** @type {any} */ it) => [it.agent, it.pid, it.memory_bytes ? size(it.memory_bytes) : "", it.idle ? "idle" : "in use"]));
-
-/** @param {any} status */
-const clientTable = (status) => table("Connected programs", ["Program", "Agent", "Folder", "Since"], (status.clients ?? []).slice(0, MAX_ROWS).map((/** @type {any} */ it) => [[it.name, it.version].filter(Boolean).join(" ") || it.pid, it.agent, it.cwd ?? "", ago(it.since)]));
+const clientTable = (status) => dataTable("Connected programs", ["Program", "Agent", "Folder", "Since"], (status.clients ?? []).slice(0, MAX_ROWS).map((/** @type {any} */ it) => [[it.name, it.version].filter(Boolean).join(" ") || it.pid, it.agent, it.cwd ?? "", ago(it.since)]));
 
 /** @param {string} title @param {any[]} runs */
-const runTable = (title, runs) => table(title, ["Agent", "State", "Begun", "Details"], runs.slice(0, MAX_ROWS).map((run) => [h("a", { href: placeOf(["threads", run.thread_id]) }, run.agent), [h("span.dot", { "data-status": run.status }), ` ${run.status}`], ago(run.created_at), run.outcome?.error ? [h("code", null, run.outcome.error.code), ` ${run.outcome.error.message.slice(0, 200)}`] : duration(Date.now() - milliseconds(run.created_at))]));
+const runTable = (title, runs) => dataTable(title, ["Agent", "State", "Begun", "Details"], runs.slice(0, MAX_ROWS).map((run) => [h("a", { href: placeOf(["threads", run.thread_id]) }, run.agent), [h("span.dot", { "data-status": run.status }), ` ${run.status}`], ago(run.created_at), run.outcome?.error ? [h("code", null, run.outcome.error.code), ` ${run.outcome.error.message.slice(0, 200)}`] : duration(Date.now() - milliseconds(run.created_at))]));
 
 const WIDTH = 240;
 const HEIGHT = 48;
