@@ -364,6 +364,8 @@ pub struct NodeRow {
     /// Since its last sign of life, by the database's clock.
     pub silent_for: Duration,
     pub is_alive: bool,
+    /// Whether it is this process.
+    pub is_this: bool,
     /// How many threads with an open run it owns.
     pub open_threads: u64,
 }

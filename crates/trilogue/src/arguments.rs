@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::command::{
     agents, approve, backup, cancel, chat, completions, connect, demo, doctor, fidelity, inbox,
-    init, logs, new, restore, run, runs, serve, status, stop, tail, threads, token, top, ui,
+    init, logs, new, nodes, restore, run, runs, serve, status, stop, tail, threads, token, top, ui,
     user_server, webhooks, wrap,
 };
 use crate::globals::Globals;
@@ -78,6 +78,8 @@ pub(crate) enum CliCommand {
     Webhooks(webhooks::Webhooks),
     /// Show the state of the server.
     Status(status::Status),
+    /// List the servers that share the store.
+    Nodes(nodes::Nodes),
     /// Open the inspector in the browser.
     Ui(ui::Ui),
     /// Stop this user's server.

@@ -108,6 +108,7 @@ async fn dispatch(arguments: &Arguments) -> Result {
         CliCommand::Token(token) => token.execute(globals).await,
         CliCommand::Webhooks(webhooks) => webhooks.execute(globals).await,
         CliCommand::Status(status) => status.execute(globals).await,
+        CliCommand::Nodes(nodes) => nodes.execute(globals).await,
         CliCommand::Ui(ui) => ui.execute(globals).await,
         CliCommand::Stop(stop) => stop.execute(globals).await,
         CliCommand::Logs(logs) => logs.execute(globals).await,

@@ -21,7 +21,7 @@ pub(crate) struct Overrides {
     /// Listen at this address instead, such as 127.0.0.1:7878. May be given several times; port 0 takes any free port.
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<SocketAddr>,
-    /// Use this store instead: `memory:` or `sqlite:PATH`.
+    /// Use this store instead: `memory:`, `sqlite:PATH` or `postgres://…`.
     #[arg(long, value_name = "URL")]
     store: Option<String>,
     /// Serve without tokens. Only on loopback.

@@ -234,6 +234,7 @@ pub(super) async fn list(
             version: row.get(3),
             silent_for: Duration::try_from_secs_f64(row.get(4)).unwrap_or_default(),
             is_alive: row.get(5),
+            is_this: node.is_some_and(|node| node.id == row.get::<_, &str>(0)),
             open_threads: row.get::<_, i64>(6).cast_unsigned(),
         })
         .collect())

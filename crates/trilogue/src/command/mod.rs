@@ -15,6 +15,7 @@ pub(crate) mod inbox;
 pub(crate) mod init;
 pub(crate) mod logs;
 pub(crate) mod new;
+pub(crate) mod nodes;
 pub(crate) mod restore;
 pub(crate) mod run;
 pub(crate) mod runs;

@@ -3,7 +3,9 @@
 use clap::Args;
 use trilogue::local::{ServerRecord, start};
 use trilogue_sdk::client::{Filter, Page};
-use trilogue_wire::native::{Agent, ConnectedClient, Interrupt, List, Status as ServerStatus};
+use trilogue_wire::native::{
+    Agent, ConnectedClient, Interrupt, List, Node, Status as ServerStatus,
+};
 
 use crate::exit::Result;
 use crate::globals::Globals;
@@ -78,6 +80,10 @@ impl Overview {
         let names: Vec<_> = agents.items.iter().map(|agent| safe::line(&agent.name)).collect();
         let more = if agents.next.is_some() { ", …" } else { "" };
         lines.push(("agents", listed(&names) + more));
+        if !status.nodes.is_empty() {
+            let nodes: Vec<_> = status.nodes.iter().map(node).collect();
+            lines.push(("nodes", listed(&nodes)));
+        }
         let clients: Vec<_> = status.clients.iter().map(client).collect();
         lines.push(("editors", listed(&clients)));
         lines.push((
@@ -139,6 +145,15 @@ fn size(bytes: u64) -> String {
         MIB.. => format!("{} MiB", bytes / MIB),
         KIB.. => format!("{} KiB", bytes / KIB),
         _ => format!("{bytes} bytes"),
+    }
+}
+
+fn node(node: &Node) -> String {
+    let name = safe::line(&node.name);
+    match (node.this, node.alive) {
+        (true, _) => format!("{name} (this one)"),
+        (false, true) => name,
+        (false, false) => format!("{name} (silent for {} s)", node.silent_ms / 1_000),
     }
 }
 

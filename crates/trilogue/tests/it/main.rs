@@ -13,6 +13,7 @@ mod approval;
 mod audit;
 mod calls;
 mod cli_protocols;
+mod cluster;
 mod commands;
 mod communication;
 mod communication_foreign;

@@ -22,6 +22,9 @@ pub struct Status {
     pub runtime: RuntimeState,
     /// The processes of hosted agents.
     pub agents: AgentState,
+    /// The servers that share the store, by name; none where one process holds it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<Node>,
     /// Open connections over HTTP.
     pub connections: u64,
     /// The editors and other programs on this machine that are connected through the server's socket.
@@ -31,6 +34,25 @@ pub struct Status {
     pub streams: u64,
     /// Protections that were switched off, by the name of the option that did.
     pub dangerously: Vec<String>,
+}
+
+/// A server among those that share a store.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Node {
+    /// Its name, from its configuration.
+    pub name: String,
+    /// Where the others reach it.
+    pub address: String,
+    /// Its version.
+    pub version: String,
+    /// Whether it gives signs of life: the threads of one that does not are taken over.
+    pub alive: bool,
+    /// Whether it is the server that says this.
+    pub this: bool,
+    /// The time since its last sign of life, by the database's clock, in milliseconds.
+    pub silent_ms: u64,
+    /// How many threads with an open run it owns.
+    pub open_threads: u64,
 }
 
 /// A program on this machine that is connected through the server's socket, such as an editor.

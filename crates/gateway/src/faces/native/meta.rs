@@ -9,8 +9,10 @@ use trilogue_domain::{Code, Error, Principal, Right};
 use trilogue_mapping::fidelity;
 use trilogue_mapping::native::shown;
 use trilogue_runtime::Availability;
+use trilogue_store::NodeRow;
 use trilogue_wire::native::{
-    AgentProcess, AgentState, FidelityRow, List, ProcessStderr, RuntimeState, Status, StoreState,
+    AgentProcess, AgentState, FidelityRow, List, Node, ProcessStderr, RuntimeState, Status,
+    StoreState,
 };
 
 use super::document::openapi_document;
@@ -161,6 +163,18 @@ fn document() -> Reply {
     Reply::json_bytes(StatusCode::OK, document.clone())
 }
 
+fn node(row: NodeRow) -> Node {
+    Node {
+        name: row.name,
+        address: row.address,
+        version: row.version,
+        alive: row.is_alive,
+        this: row.is_this,
+        silent_ms: u64::try_from(row.silent_for.as_millis()).unwrap_or(u64::MAX),
+        open_threads: row.open_threads,
+    }
+}
+
 // === impl State ===
 
 impl State {
@@ -187,7 +201,9 @@ impl State {
         let (stats, runtime) = (self.admin.stats().await?, self.runtime.status());
         let (processes, idle) = self.agent_processes.counts();
         let list = self.agent_process_list().await;
+        let nodes = self.admin.nodes().await?;
         Ok(Status {
+            nodes: nodes.into_iter().map(node).collect(),
             agents: AgentState { processes: processes as u64, idle: idle as u64, list },
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: self.lifecycle.started_at.to_string(),
