@@ -19,7 +19,7 @@ use crate::disk;
 use crate::report::{self, Report, median};
 
 /// How many producers append, each to a thread of its own.
-const PRODUCERS: usize = 64;
+pub(crate) const PRODUCERS: usize = 64;
 /// How many frames each appends.
 const FRAMES: u64 = 250;
 /// How many events a frame has.
@@ -33,9 +33,9 @@ const GROUP: usize = 1_024;
 
 /// One producer's thread and its frames, made before the measurement.
 #[derive(Clone, Debug)]
-struct Work {
-    thread: ThreadKey,
-    frames: Vec<Arc<Frame>>,
+pub(crate) struct Work {
+    pub(crate) thread: ThreadKey,
+    pub(crate) frames: Vec<Arc<Frame>>,
 }
 
 /// A frame on its way to the peer's writer.
@@ -84,12 +84,12 @@ pub(crate) fn options() -> trilogue_store::Options {
     trilogue_store::Options::new(Arc::new(NoOriginals))
 }
 
-fn rate(elapsed: Duration) -> f64 {
+pub(crate) fn rate(elapsed: Duration) -> f64 {
     (PRODUCERS as u64 * FRAMES) as f64 / elapsed.as_secs_f64()
 }
 
 /// Makes the threads, and the frames that will be appended to them.
-async fn prepare(store: &dyn Store) -> Result<Vec<Work>> {
+pub(crate) async fn prepare(store: &dyn Store) -> Result<Vec<Work>> {
     let now = SystemClock.now();
     let mut all = Vec::new();
     for index in 0..PRODUCERS {
@@ -133,7 +133,12 @@ fn frame(thread: ThreadKey, run: RunKey, first: u64) -> Result<Arc<Frame>> {
     frames.into_iter().next().context("a draft of some events is a frame")
 }
 
-fn batch(thread: ThreadKey, last: u64, frames: Vec<Arc<Frame>>, changes: Vec<Change>) -> Batch {
+pub(crate) fn batch(
+    thread: ThreadKey,
+    last: u64,
+    frames: Vec<Arc<Frame>>,
+    changes: Vec<Change>,
+) -> Batch {
     Batch {
         thread,
         epoch: 1,
@@ -146,7 +151,7 @@ fn batch(thread: ThreadKey, last: u64, frames: Vec<Arc<Frame>>, changes: Vec<Cha
 }
 
 /// Every producer appends its frames, one after the other.
-async fn append(store: &Arc<dyn Store>, work: &[Work]) -> Result<Duration> {
+pub(crate) async fn append(store: &Arc<dyn Store>, work: &[Work]) -> Result<Duration> {
     let begun = Instant::now();
     let mut tasks = Vec::new();
     for Work { thread, frames } in work.iter().cloned() {

@@ -7,6 +7,7 @@
 
 mod appends;
 mod client;
+mod cluster;
 mod communication;
 mod connect;
 mod cost;
@@ -33,7 +34,7 @@ use anyhow::{Result, bail};
 use report::Report;
 
 /// Every figure, in the order in which it is measured.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "start",
     "appends",
     "stream",
@@ -46,6 +47,7 @@ const NAMES: [&str; 12] = [
     "search",
     "client",
     "hop",
+    "cluster",
 ];
 
 fn main() -> ExitCode {
@@ -104,6 +106,7 @@ async fn run(arguments: &[String]) -> Result<bool> {
             "connect" => connect::measure(&mut report).await?,
             "search" => search::measure(&mut report).await?,
             "hop" => hop::measure(&mut report).await?,
+            "cluster" => cluster::measure(&mut report).await?,
             _ => client::measure(&mut report).await?,
         }
     }

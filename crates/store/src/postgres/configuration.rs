@@ -29,7 +29,7 @@ impl Configurations for PostgresStore {
         row.check()?;
         let row = &row;
         self.database
-            .write(|conn| async move {
+            .write_once(|conn| async move {
                 let sql = concat!(
                     "DELETE FROM configurations",
                     " WHERE tenant = $1 AND id = $2 AND expires_at <= $3"
@@ -55,7 +55,7 @@ impl Configurations for PostgresStore {
             " WHERE tenant = $1 AND id = $2"
         );
         self.database
-            .write(|conn| async move {
+            .write_once(|conn| async move {
                 let rest = "WHERE tenant = $1 AND id = $2 FOR UPDATE";
                 let found = visible(&conn, rest, scope, &row.id, row.updated_at).await?;
                 if found.is_none() || row.tenant != scope.tenant {
@@ -97,7 +97,7 @@ impl Configurations for PostgresStore {
             " AND ($3::text IS NULL OR owner = $3)"
         );
         self.database
-            .write(|conn| async move {
+            .write_once(|conn| async move {
                 let owner = scope.owner.as_ref().map(|owner| owner.as_str());
                 let params: &row::Params<'_> = &[&scope.tenant.as_str(), &id.as_str(), &owner];
                 Ok(row::execute(&conn, sql, params).await? > 0)

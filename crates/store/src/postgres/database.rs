@@ -63,6 +63,12 @@ pub(super) struct KeyBlock {
 #[derive(Debug)]
 pub(super) struct OpenTransaction(Option<Connection>);
 
+/// A transaction that failed: before its end nothing is stored, at its end nobody knows.
+enum Unfinished {
+    Before(PostgresError),
+    AtCommit(PostgresError),
+}
+
 /// Since when and why the database cannot be reached.
 #[derive(Debug, Default)]
 pub(super) struct Outage(Mutex<Option<(String, Instant)>>);
@@ -100,6 +106,37 @@ impl Database {
         }
     }
 
+    /// As [`Self::write`], for a change that must not be done twice: where the connection breaks at its end, nobody knows whether it was stored, and the error says so.
+    pub(super) async fn write_once<T, F>(
+        &self,
+        change: impl Fn(Arc<OpenTransaction>) -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T, PostgresError>>,
+    {
+        self.health.check_write(true)?;
+        let mut conflicts = 0;
+        loop {
+            match self.transact(&change).await {
+                Ok(value) => return Ok(value),
+                Err(Unfinished::Before(fail))
+                    if fail.remedy() == Remedy::Retry && conflicts < MAX_CONFLICTS =>
+                {
+                    conflicts += 1;
+                }
+                Err(Unfinished::Before(fail)) => return Err(self.settle(fail)),
+                Err(Unfinished::AtCommit(fail)) if fail.remedy() == Remedy::Reconnect => {
+                    let why = match &fail {
+                        PostgresError::Sql(error) => explain(error),
+                        fail => format!("{fail:?}"),
+                    };
+                    return Err(self.settle(PostgresError::Uncertain(why)));
+                }
+                Err(Unfinished::AtCommit(fail)) => return Err(self.settle(fail)),
+            }
+        }
+    }
+
     /// Runs a change in a transaction of its own; again when another one was in the way, and once when the connection broke.
     ///
     /// When the connection breaks at the end, the change may have been stored: only one that may be done twice is given here.
@@ -112,7 +149,7 @@ impl Database {
         loop {
             let fail = match self.transact(&change).await {
                 Ok(value) => return Ok(value),
-                Err(fail) => fail,
+                Err(Unfinished::Before(fail) | Unfinished::AtCommit(fail)) => fail,
             };
             match fail.remedy() {
                 Remedy::Retry if conflicts < MAX_CONFLICTS => conflicts += 1,
@@ -122,15 +159,19 @@ impl Database {
         }
     }
 
-    pub(super) async fn transact<T, F>(
+    async fn transact<T, F>(
         &self,
         change: &impl Fn(Arc<OpenTransaction>) -> F,
-    ) -> Result<T, PostgresError>
+    ) -> Result<T, Unfinished>
     where
         F: Future<Output = Result<T, PostgresError>>,
     {
-        let transaction = Arc::new(OpenTransaction(Some(self.connect().await?)));
-        transaction.batch_execute("BEGIN").await?;
+        let begin = async {
+            let transaction = Arc::new(OpenTransaction(Some(self.connect().await?)));
+            transaction.batch_execute("BEGIN").await?;
+            Ok::<_, PostgresError>(transaction)
+        };
+        let transaction = begin.await.map_err(Unfinished::Before)?;
         let value = change(Arc::clone(&transaction)).await;
         let end = if value.is_ok() { "COMMIT" } else { "ROLLBACK" };
         let ended = transaction.batch_execute(end).await;
@@ -138,8 +179,8 @@ impl Database {
             // The pool takes the connection back.
             drop(transaction.0.take());
         }
-        let value = value?;
-        ended?;
+        let value = value.map_err(Unfinished::Before)?;
+        ended.map_err(|error| Unfinished::AtCommit(error.into()))?;
         Ok(value)
     }
 
@@ -155,6 +196,12 @@ impl Database {
                 error
             }
             PostgresError::Closed => closed(),
+            PostgresError::Uncertain(why) => {
+                self.outage.begin(&why);
+                let message = format!("the change may have been stored, or not: {why}");
+                Error::new(Code::StoreUnavailable, message)
+                    .hint("look whether it was before you send it again")
+            }
             PostgresError::Unreachable(why) => self.unreachable(&why),
             PostgresError::Sql(error) if takes_no_writes(&error) => {
                 self.read_only(&explain(&error))

@@ -16,6 +16,8 @@ pub(super) enum PostgresError {
     Refused(Error),
     Damaged(Option<ThreadKey>, Error),
     Closed,
+    /// The connection broke at the end of a change that must not be done twice; why.
+    Uncertain(String),
 }
 
 /// What a writer does after a failure.
@@ -61,7 +63,7 @@ impl PostgresError {
         match self {
             Self::Refused(_) | Self::Damaged(..) => Remedy::Refuse,
             Self::Unreachable(_) => Remedy::Reconnect,
-            Self::Closed => Remedy::Fail,
+            Self::Closed | Self::Uncertain(_) => Remedy::Fail,
             Self::Sql(error) => match error.code() {
                 None if error.is_closed() || is_io(error) => Remedy::Reconnect,
                 Some(code) if is_conflict(code) => Remedy::Retry,

@@ -86,7 +86,7 @@ impl Tokens for PostgresStore {
     async fn put_token(&self, token: TokenRow) -> Result<()> {
         let token = &token;
         self.database
-            .write(|conn| async move {
+            .write_once(|conn| async move {
                 let columns = token.columns();
                 let params = bind(token, columns.as_ref());
                 if row::execute(&conn, &PUT, &refs(&params)).await? == 0 {
@@ -110,7 +110,7 @@ impl Tokens for PostgresStore {
 
     async fn revoke_token(&self, tenant: &TenantId, id: &TokenId) -> Result<Option<TokenRow>> {
         self.database
-            .write(|conn| async move {
+            .write_once(|conn| async move {
                 // A damaged token can be removed too.
                 let sql = format!(
                     "DELETE FROM tokens WHERE tenant = $1 AND id = $2 RETURNING {}",

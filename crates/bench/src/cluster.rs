@@ -1,0 +1,314 @@
+//! Servers on PostgreSQL: appends beside the same frames as rows in bare PostgreSQL, runs through one server and through two, what a request for another server's thread costs more, and when a reader elsewhere knows of an append.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use tokio::sync::{mpsc, oneshot};
+use tokio_postgres::NoTls;
+use trilogue_store::{NodeOptions, Options};
+use trilogue_testkit::{Server, ServerOptions};
+
+use crate::appends::{self, PRODUCERS, Work};
+use crate::load;
+use crate::report::{self, Report, median, millis, percentile};
+
+/// The least share of what PostgreSQL itself takes.
+const SHARE: f64 = 0.7;
+/// The most frames in one commit of the peer, and how many connections it writes on: as many as the store.
+const GROUP: usize = 256;
+const WRITERS: usize = 2;
+/// How many connections ask at once, and for how many runs.
+const CONNECTIONS: usize = 16;
+const REQUESTS: u64 = 4_000;
+/// How many requests and appends are timed one by one.
+const SINGLE: usize = 400;
+
+/// A private PostgreSQL that waits for the disk, and a NATS server. Stopped when dropped.
+struct Services {
+    state: tempfile::TempDir,
+    postgres: String,
+    nats: String,
+}
+
+/// A frame on its way to one of the peer's writers.
+struct Insert {
+    thread: i64,
+    frame: Arc<trilogue_store::Frame>,
+    done: oneshot::Sender<()>,
+}
+
+// === impl Services ===
+
+impl Services {
+    fn start() -> Result<Self> {
+        let state = tempfile::tempdir_in(report::folder())?;
+        let output = script(state.path()).args(["start", "--durable"]).output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let said = String::from_utf8(output.stdout)?;
+        let of = |name: &str| {
+            let line = said.lines().find_map(|line| line.strip_prefix(&format!("export {name}=")));
+            line.map(str::to_owned).with_context(|| format!("scripts/services names no {name}"))
+        };
+        Ok(Self { postgres: of("TRILOGUE_POSTGRES")?, nats: of("TRILOGUE_NATS")?, state })
+    }
+
+    /// A database of its own.
+    async fn database(&self, name: &str) -> Result<String> {
+        let (client, connection) = tokio_postgres::connect(&self.postgres, NoTls).await?;
+        tokio::spawn(connection);
+        client.batch_execute(&format!("CREATE DATABASE {name}")).await?;
+        let (server, _) = self.postgres.rsplit_once('/').context("the URL names a database")?;
+        Ok(format!("{server}/{name}"))
+    }
+}
+
+impl Drop for Services {
+    fn drop(&mut self) {
+        // What is left shows in the list of processes.
+        let _ = script(self.state.path()).arg("stop").status();
+    }
+}
+
+fn script(state: &Path) -> Command {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/services");
+    let mut command = Command::new(path);
+    command.env("CARGO_TARGET_DIR", state);
+    command
+}
+
+pub(crate) async fn measure(report: &mut Report) -> Result<()> {
+    let services = Services::start()?;
+    compare_appends(report, &services).await?;
+    runs(report, &services).await?;
+    news(report, &services).await
+}
+
+async fn compare_appends(report: &mut Report, services: &Services) -> Result<()> {
+    let (mut ours, mut theirs, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..report.runs {
+        let url = services.database(&format!("ours{round}")).await?;
+        let store = trilogue_store::open(&url, appends::options()).await?;
+        let work = appends::prepare(store.as_ref()).await?;
+        let url = services.database(&format!("theirs{round}")).await?;
+        let them = appends::rate(bare(&url, &work).await?);
+        let us = appends::rate(appends::append(&store, &work).await?);
+        store.close().await?;
+        ours.push(us);
+        theirs.push(them);
+        ratios.push(us / them);
+    }
+    let what = format!("bare PostgreSQL, frames a second, {PRODUCERS} producers");
+    report.line(&what, &format!("{:.0}", median(theirs)));
+    report.line("the store, the same frames a second", &format!("{:.0}", median(ours)));
+    let ratio = median(ratios);
+    let is_reached = ratio >= SHARE;
+    report.target(
+        "the store's share of bare PostgreSQL",
+        &format!("{ratio:.2}"),
+        is_reached,
+        ">= 0.70",
+    );
+    Ok(())
+}
+
+/// The same frames in bare PostgreSQL: as many writers as the store has, each of which inserts whatever has come in one statement.
+async fn bare(url: &str, work: &[Work]) -> Result<Duration> {
+    let mut senders = Vec::new();
+    let mut writers = Vec::new();
+    for place in 0..WRITERS {
+        let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+        tokio::spawn(connection);
+        if place == 0 {
+            let table = concat!(
+                "CREATE TABLE frames (thread BIGINT NOT NULL, run BIGINT, first BIGINT NOT NULL,",
+                " last BIGINT NOT NULL, first_run BIGINT NOT NULL, body BYTEA NOT NULL,",
+                " PRIMARY KEY (thread, first));",
+                " ALTER TABLE frames ALTER COLUMN body SET STORAGE EXTERNAL;",
+                " CREATE INDEX frames_by_run ON frames (run, first_run) WHERE run IS NOT NULL"
+            );
+            client.batch_execute(table).await?;
+        }
+        let (sender, inbox) = mpsc::channel(GROUP);
+        senders.push(sender);
+        writers.push(tokio::spawn(write(client, inbox)));
+    }
+    let begun = Instant::now();
+    let mut tasks = Vec::new();
+    for (index, work) in work.iter().enumerate() {
+        let (sender, frames) = (senders[index % WRITERS].clone(), work.frames.clone());
+        let thread = i64::try_from(index)?;
+        tasks.push(tokio::spawn(async move {
+            for frame in frames {
+                let (done, committed) = oneshot::channel();
+                sender.send(Insert { thread, frame, done }).await.ok();
+                committed.await?;
+            }
+            anyhow::Ok(())
+        }));
+    }
+    for task in tasks {
+        task.await??;
+    }
+    let elapsed = begun.elapsed();
+    drop(senders);
+    for writer in writers {
+        writer.await??;
+    }
+    Ok(elapsed)
+}
+
+async fn write(client: tokio_postgres::Client, mut inbox: mpsc::Receiver<Insert>) -> Result<()> {
+    let sql = concat!(
+        "INSERT INTO frames SELECT * FROM",
+        " unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[])"
+    );
+    let statement = client.prepare(sql).await?;
+    let mut group: Vec<Insert> = Vec::with_capacity(GROUP);
+    while inbox.recv_many(&mut group, GROUP).await > 0 {
+        let number = |of: &dyn Fn(&Insert) -> u64| -> Vec<i64> {
+            group.iter().map(|insert| of(insert).cast_signed()).collect()
+        };
+        let threads: Vec<i64> = group.iter().map(|insert| insert.thread).collect();
+        let runs: Vec<Option<i64>> =
+            group.iter().map(|insert| insert.frame.run().map(|run| run.0)).collect();
+        let first = number(&|insert| insert.frame.first());
+        let last = number(&|insert| insert.frame.last());
+        let first_run = number(&|insert| insert.frame.first_run());
+        let bodies: Vec<&[u8]> = group.iter().map(|insert| insert.frame.bytes().as_ref()).collect();
+        client.execute(&statement, &[&threads, &runs, &first, &last, &first_run, &bodies]).await?;
+        for insert in group.drain(..) {
+            // A producer that is gone needs no answer.
+            let _ = insert.done.send(());
+        }
+    }
+    Ok(())
+}
+
+fn node(name: &str, services: &Services) -> String {
+    format!(
+        "[cluster]\nname = \"{name}\"\nnats = \"{}\"\n[agents.echo]\nkind = \"builtin\"\n",
+        services.nats
+    )
+}
+
+/// Runs of `echo` through one server and through two, and requests for a thread of the other.
+async fn runs(report: &mut Report, services: &Services) -> Result<()> {
+    let url = services.database("servers").await?;
+    let dirs = [tempfile::tempdir_in(report::folder())?, tempfile::tempdir_in(report::folder())?];
+    let mut servers = Vec::new();
+    for (name, dir) in ["a", "b"].into_iter().zip(&dirs) {
+        let options =
+            ServerOptions { settings: node(name, services), ..report::server_options(&url)? };
+        servers.push(Server::start(dir.path(), &options).await?);
+    }
+    let body =
+        json!({"agent": "echo", "input": "hello, who is there?", "mode": "wait"}).to_string();
+    let path = "/api/v1/runs";
+    let request = |server: &Server, body: &str| {
+        load::post(server.home().address(), path, server.token(), body)
+    };
+    let (mut one, mut two) = (Vec::new(), Vec::new());
+    for _ in 0..report.runs {
+        let [a, b] = [&servers[0], &servers[1]];
+        let alone =
+            load::hammer(a.home().address(), request(a, &body), CONNECTIONS, REQUESTS).await?;
+        one.push(alone.per_second());
+        let half = (CONNECTIONS / 2, REQUESTS / 2);
+        let (left, right) = tokio::try_join!(
+            load::hammer(a.home().address(), request(a, &body), half.0, half.1),
+            load::hammer(b.home().address(), request(b, &body), half.0, half.1),
+        )?;
+        two.push(left.per_second() + right.per_second());
+    }
+    report.line("echo through one server, runs a second", &format!("{:.0}", median(one)));
+    report.line("echo through two servers, runs a second", &format!("{:.0}", median(two)));
+
+    let on = json!({"agent": "echo", "input": "hello", "mode": "wait", "thread_id": "t", "create_thread": true});
+    let on = on.to_string();
+    let mut here = Vec::new();
+    let mut there = Vec::new();
+    let mut connections = Vec::new();
+    for server in &servers {
+        connections.push(load::Connection::open(server.home().address()).await?);
+    }
+    for _ in 0..SINGLE {
+        for (place, times) in [(0, &mut here), (1, &mut there)] {
+            let begun = Instant::now();
+            let (status, _) = connections[place].ask(&request(&servers[place], &on)).await?;
+            times.push(begun.elapsed());
+            ensure!(status == 200, "a run was answered with {status}");
+        }
+    }
+    for (what, times) in [("at its owner", &mut here), ("at another server", &mut there)] {
+        let value =
+            format!("{} / {}", millis(percentile(times, 0.50)), millis(percentile(times, 0.99)));
+        report.line(&format!("a run on a thread, {what}, p50 / p99"), &value);
+    }
+    for server in servers {
+        server.stop().await?;
+    }
+    Ok(())
+}
+
+/// From an append that has returned until a reader of another server knows of it.
+async fn news(report: &mut Report, services: &Services) -> Result<()> {
+    let url = services.database("news").await?;
+    let open = async |name: &str| {
+        let node = NodeOptions {
+            news: Some(services.nats.clone()),
+            ..NodeOptions::new(name.to_owned(), format!("http://{name}"))
+        };
+        trilogue_store::open(&url, Options { node: Some(node), ..appends::options() }).await
+    };
+    let (writer, reader) = (open("a").await?, open("b").await?);
+    let work = appends::prepare(writer.as_ref()).await?;
+    let mut times = Vec::new();
+    for work in &work {
+        let mut tail = reader.tail(work.thread);
+        for frame in work.frames.iter().take(SINGLE / PRODUCERS + 1) {
+            let last = frame.last();
+            writer
+                .append(appends::batch(
+                    work.thread,
+                    frame.first() - 1,
+                    vec![Arc::clone(frame)],
+                    Vec::new(),
+                ))
+                .await?;
+            let begun = Instant::now();
+            tail.committed.wait_for(|committed| *committed >= last).await?;
+            times.push(begun.elapsed());
+        }
+    }
+    let value =
+        format!("{} / {}", millis(percentile(&times, 0.50)), millis(percentile(&times, 0.99)));
+    report.line("an append known at another server, p50 / p99", &value);
+    let trips = round_trips(services).await?;
+    let value =
+        format!("{} / {}", millis(percentile(&trips, 0.50)), millis(percentile(&trips, 0.99)));
+    report.line("a message through NATS itself, p50 / p99", &value);
+    writer.close().await?;
+    reader.close().await?;
+    Ok(())
+}
+
+/// How long a message of the same size takes from one client of NATS to another.
+async fn round_trips(services: &Services) -> Result<Vec<Duration>> {
+    use futures_util::StreamExt as _;
+    let (sender, receiver) =
+        (async_nats::connect(&services.nats).await?, async_nats::connect(&services.nats).await?);
+    let mut heard = receiver.subscribe("bench").await?;
+    receiver.flush().await?;
+    let mut times = Vec::new();
+    for _ in 0..SINGLE {
+        let begun = Instant::now();
+        sender.publish("bench", vec![0_u8; 25].into()).await?;
+        heard.next().await.context("the subscription ended")?;
+        times.push(begun.elapsed());
+    }
+    Ok(times)
+}
