@@ -1,7 +1,8 @@
-//! Draws images on terminals that take them as files, so that nothing is decoded here.
+//! Draws images on terminals that take them as files, or as pixels.
 //!
-//! The file travels in base64 inside one control sequence of ours: nothing of it is obeyed as anything but an image.
+//! A file travels in base64 inside one control sequence of ours: nothing of it is obeyed as anything but an image.
 
+mod sixel;
 mod tmux;
 
 use base64::Engine as _;
@@ -29,6 +30,8 @@ pub(crate) enum ImageProtocol {
     KittyInTmux,
     /// iTerm2's, which takes PNG, JPEG and GIF.
     Iterm,
+    /// Sixel, which takes pixels: those of a PNG.
+    Sixel,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +59,7 @@ impl ImageProtocol {
             Some("kitty") if is_tmux => return tmux_passes().then_some(Self::KittyInTmux),
             Some("kitty") => return Some(Self::Kitty),
             Some("iterm2") => return Some(Self::Iterm),
+            Some("sixel") => return Some(Self::Sixel),
             Some(_) => return None,
             None => {}
         }
@@ -76,9 +80,12 @@ impl ImageProtocol {
             || variable("KONSOLE_VERSION").is_some();
         let is_iterm = matches!(program.as_str(), "iTerm.app" | "WezTerm" | "mintty")
             || variable("LC_TERMINAL").as_deref() == Some("iTerm2");
-        match (is_kitty, is_iterm) {
-            (true, _) => Some(Self::Kitty),
-            (_, true) => Some(Self::Iterm),
+        let is_sixel =
+            ["foot", "mlterm", "contour", "yaft"].iter().any(|name| term.starts_with(name));
+        match (is_kitty, is_iterm, is_sixel) {
+            (true, ..) => Some(Self::Kitty),
+            (_, true, _) => Some(Self::Iterm),
+            (.., true) => Some(Self::Sixel),
             _ => None,
         }
     }
@@ -102,7 +109,8 @@ impl ImageProtocol {
             (Self::KittyInTmux, ImageFormat::Png(width, height)) => {
                 Some(tmux::draw(file, (width, height), columns, cell_pixels))
             }
-            (Self::Kitty | Self::KittyInTmux, ImageFormat::JpegOrGif) => None,
+            (Self::Sixel, ImageFormat::Png(..)) => sixel::draw(file, usize::try_from(room).ok()?),
+            (Self::Kitty | Self::KittyInTmux | Self::Sixel, ImageFormat::JpegOrGif) => None,
             (Self::Iterm, format) => {
                 let fits = matches!(format, ImageFormat::Png(width, _) if width <= room);
                 let width = if fits { "auto" } else { "100%" };
@@ -207,6 +215,8 @@ mod tests {
         assert_eq!(find(&[("TERM", "xterm-256color")]), None);
         assert_eq!(find(&[("TERM", "xterm-kitty")]), Some(ImageProtocol::Kitty));
         assert_eq!(find(&[("TERM_PROGRAM", "iTerm.app")]), Some(ImageProtocol::Iterm));
+        assert_eq!(find(&[("TERM", "foot-extra")]), Some(ImageProtocol::Sixel));
+        assert_eq!(find(&[("TERM", "xterm"), (VARIABLE, "sixel")]), Some(ImageProtocol::Sixel));
         assert_eq!(find(&[("TERM", "xterm-kitty"), ("TMUX", "x")]), None);
         let kitty = [("TERM", "tmux-256color"), ("TMUX", "x"), ("KITTY_WINDOW_ID", "1")];
         assert_eq!((find(&kitty), find_in(&kitty, true)), (None, Some(ImageProtocol::KittyInTmux)));
