@@ -311,7 +311,7 @@ async fn handle_anywhere(
             reply => return reply,
         };
         let address = refused.other_node().unwrap_or_default();
-        if let Some(reply) = forwarder.send(&onward, address).await? {
+        if let Some(reply) = forwarder.send(&onward, address, refused.pending_interrupt()).await? {
             return Ok(reply);
         }
         if !wait.pause().await {

@@ -303,10 +303,19 @@ impl Runtime {
             })
         });
         let by = by.clone();
+        let named = match &target {
+            AnswerTarget::Interrupt(id) => Some(id.clone()),
+            AnswerTarget::FirstOf(_) => None,
+        };
         let command = Command::Answer { to: target, answer, extra, said, idempotency, by };
         match self.change(thread, command).await {
             Ok(Reply::Interrupt(row)) => Ok(*row),
             Ok(_) => Err(unexpected()),
+            // What was shown here is not known there.
+            Err(error) if error.code() == Code::ThreadElsewhere => Err(match named {
+                Some(id) => error.pending(id),
+                None => error,
+            }),
             Err(error) if error.code() == Code::InterruptResolved => {
                 Err(self.name_pending(&scope, &run, error).await)
             }

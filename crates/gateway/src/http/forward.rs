@@ -9,11 +9,11 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error};
+use trilogue_domain::{Code, Error, InterruptId};
 use trilogue_egress::{Client, Policy};
 
 use super::body::ReplyBody;
-use super::reply::Reply;
+use super::reply::{INTERRUPT_ID, Reply};
 
 /// Marks a request that a node has sent on.
 pub(crate) const FORWARDED: HeaderName = HeaderName::from_static("trilogue-forwarded");
@@ -80,11 +80,12 @@ impl Forwarder {
         Ok(Self { client })
     }
 
-    /// Sends a request to a node. Fails with `peer_unavailable`; `Ok(None)` where the node was not reached, so that nothing was taken.
+    /// Sends a request to the node that an error names, with the question that was shown here. Fails with `peer_unavailable`; `Ok(None)` where the node was not reached, so that nothing was taken.
     pub(crate) async fn send(
         &self,
         request: &ForwardedRequest,
         address: &str,
+        shown: Option<&InterruptId>,
     ) -> Result<Option<Reply>> {
         let ForwardedRequest { method, uri, headers, body } = request;
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
@@ -100,6 +101,10 @@ impl Forwarder {
         *onward.headers_mut() = headers.clone();
         LEFT_OUT.iter().for_each(|name| drop(onward.headers_mut().remove(name)));
         onward.headers_mut().insert(FORWARDED, YES);
+        if let Some(shown) = shown.and_then(|id| HeaderValue::from_str(id.as_str()).ok()) {
+            // One that the client names stays.
+            onward.headers_mut().entry(INTERRUPT_ID).or_insert(shown);
+        }
         let (status, headers, body) = match self.client.send(onward).await {
             Ok(answer) => answer,
             Err(error) if error.is_unreached() => return Ok(None),
