@@ -73,7 +73,9 @@ pub(crate) struct StartingRun<'a> {
 
 impl RunMonitor {
     pub(crate) fn new(export: Option<Arc<dyn EndedRuns>>) -> Self {
-        for code in [Code::DiskFull, Code::StoreReadOnly, Code::StoreCorrupt] {
+        let codes =
+            [Code::DiskFull, Code::StoreReadOnly, Code::StoreUnavailable, Code::StoreCorrupt];
+        for code in codes {
             // Registered, they show zero: an alarm sees the first failure.
             drop(counter!(metric_names::COMMIT_FAILURES, "code" => code.as_str()));
         }
