@@ -170,6 +170,13 @@ pub(crate) fn queue_permits(bytes: usize) -> usize {
     (bytes / PERMIT_BYTES).clamp(least, Semaphore::MAX_PERMITS)
 }
 
+/// Whether stored content is what its name says.
+pub(crate) fn is_blob_whole(hash: &[u8], length: i64, crc: i64, data: &[u8]) -> bool {
+    data.len() as u64 == length.cast_unsigned()
+        && i64::from(crc32c::crc32c(data)) == crc
+        && Sha256::digest(data).as_slice() == hash
+}
+
 /// Names content before it is stored; fails with `blob_too_large`.
 pub(crate) fn blob_ref(bytes: &Bytes, is_text: bool) -> Result<BlobRef> {
     let length = bytes.len();

@@ -14,9 +14,12 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use trilogue_domain::{RunKey, Timestamp};
 
+use crate::core::table::Column;
 use crate::rows::{Claim, QueueItem, QueueKind, RetryDecision};
 
 const MAX_ERROR_BYTES: usize = 4 * 1024;
+/// The `free_at` of an item that cannot be claimed.
+pub(crate) const BLOCKED: i64 = i64::MAX;
 
 /// An item with its state in the queue. An engine stores it whole.
 #[derive(Clone, PartialEq, Debug)]
@@ -95,6 +98,21 @@ impl QueueEntry {
         }
         entry.fence = old.fence + 1;
         entry
+    }
+
+    /// Its columns behind those of its item, but the encoded `next`: `free_at, fence, attempts, held, dead, error, run, place, about`.
+    pub(crate) fn state_columns(&self) -> [Column<'_>; 9] {
+        [
+            Column::Integer(self.free_at.map_or(BLOCKED, Timestamp::as_micros)),
+            Column::Integer(self.fence.cast_signed()),
+            Column::Integer(i64::from(self.attempts)),
+            Column::Integer(i64::from(self.is_held)),
+            Column::Integer(i64::from(self.is_dead)),
+            Column::Text(&self.error),
+            Column::integer(self.line.map(|(run, _)| run.0)),
+            Column::Integer(self.line.map_or(0, |(_, place)| place.cast_signed())),
+            Column::integer(self.about.map(|run| run.0)),
+        ]
     }
 
     pub(crate) fn is_free(&self, now: Timestamp) -> bool {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use sha2::{Digest, Sha256};
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::{TenantId, ThreadKey};
 
@@ -11,6 +10,7 @@ use super::change::{Query, Written};
 use super::connection::Connection;
 use super::error::PostgresError;
 use super::row::{self, Param};
+use crate::core::batch::is_blob_whole;
 use crate::core::damaged;
 use crate::core::table::Column;
 use crate::port::Batch;
@@ -128,11 +128,9 @@ pub(super) async fn read(
     let found = row::query_opt(conn, sql, &[&thread.0, &hash.as_slice(), &wanted]).await?;
     let Some(found) = found else { return Ok(None) };
     let bytes = Bytes::from(found.get::<_, Vec<u8>>(3));
-    let length = found.get::<_, i64>(0).cast_unsigned();
-    let blob = BlobRef { hash: *hash, length, is_text: found.get(1) };
-    let crc: i64 = found.get(2);
-    let is_whole = bytes.len() as u64 == length && i64::from(crc32c::crc32c(&bytes)) == crc;
-    if !is_whole || <[u8; 32]>::from(Sha256::digest(&bytes)) != *hash {
+    let length: i64 = found.get(0);
+    let blob = BlobRef { hash: *hash, length: length.cast_unsigned(), is_text: found.get(1) };
+    if !is_blob_whole(hash, length, found.get(2), &bytes) {
         let error = damaged("a stored blob does not match its hash");
         return Err(PostgresError::Damaged(Some(thread), error));
     }

@@ -10,13 +10,10 @@ use super::database::Database;
 use super::error::PostgresError;
 use super::node::not_elsewhere;
 use super::row::{self, Param, Params, bind, refs};
-use crate::core::queue::{FinishOutcome, QueueEntry, settle_line};
+use crate::core::queue::{BLOCKED, FinishOutcome, QueueEntry, settle_line};
 use crate::core::table::{Column, TableRow};
 use crate::record::Record;
 use crate::rows::{Claim, DeadLetter, QueueItem, QueueKind, RetryDecision};
-
-/// The `free_at` of an item that cannot be claimed.
-const BLOCKED: i64 = i64::MAX;
 
 /// Adds an item that is in no line, or replaces what is there.
 pub(super) const OFFER: &str = concat!(
@@ -29,11 +26,11 @@ pub(super) const OFFER: &str = concat!(
 );
 const STORE: &str = concat!(
     "INSERT INTO queue (thread, kind, key, tenant, due, body, free_at, fence, attempts, held,",
-    " dead, error, next, run, place, about)",
+    " dead, error, run, place, about, next)",
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
     " ON CONFLICT (kind, tenant, key) DO UPDATE SET thread = $1, due = $5, body = $6,",
     " free_at = $7, fence = $8, attempts = $9, held = $10, dead = $11, error = $12,",
-    " next = $13, run = $14, place = $15, about = $16"
+    " run = $13, place = $14, about = $15, next = $16"
 );
 /// Items that are due, that no other worker claims at this moment, and whose thread no other live node owns.
 const CLAIMABLE: &str = concat!(
@@ -272,30 +269,23 @@ fn entry(row: &Row) -> Result<(i64, QueueEntry), PostgresError> {
     Ok((row.get(1), entry))
 }
 
+/// The values of an entry for [`STORE`].
+fn entry_params(entry: &QueueEntry) -> Vec<Param<'_>> {
+    let columns = entry.item.columns();
+    let mut params = bind(&entry.item, columns.as_ref());
+    params.extend(entry.state_columns().map(Param::Column));
+    let next = entry.next.as_ref().map(Record::encode);
+    params.push(next.map_or(Param::Column(Column::Null), Param::Body));
+    params
+}
+
 /// Writes an entry, and settles its line and the one in which it was before.
 async fn store(
     conn: &Connection,
     entry: &QueueEntry,
     before: Option<(RunKey, u64)>,
 ) -> Result<(), PostgresError> {
-    let columns = entry.item.columns();
-    let mut params = bind(&entry.item, columns.as_ref());
-    let next = entry.next.as_ref().map(Record::encode);
-    params.extend(
-        [
-            Column::Integer(entry.free_at.map_or(BLOCKED, Timestamp::as_micros)),
-            Column::Integer(entry.fence.cast_signed()),
-            Column::Integer(i64::from(entry.attempts)),
-            Column::Integer(i64::from(entry.is_held)),
-            Column::Integer(i64::from(entry.is_dead)),
-            Column::Text(&entry.error),
-            next.as_deref().map_or(Column::Null, Column::Bytes),
-            Column::integer(entry.line.map(|(run, _)| run.0)),
-            Column::Integer(entry.line.map_or(0, |(_, place)| place.cast_signed())),
-            Column::integer(entry.about.map(|run| run.0)),
-        ]
-        .map(Param::Column),
-    );
+    let params = entry_params(entry);
     row::execute(conn, STORE, &refs(&params)).await?;
     let (run, before) = (entry.line.map(|(run, _)| run), before.map(|(run, _)| run));
     if before != run {

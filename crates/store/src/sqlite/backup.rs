@@ -6,11 +6,10 @@ use trilogue_domain::error::{Code, Error, Result};
 
 use super::connection;
 use super::error::{Health, SqliteError};
-use super::file::{self, FileLock, beside, cannot, create_new, sync_directory};
+use super::file::{FileLock, beside, cannot, create_new, sync_directory};
+use super::scan::SCAN_CACHE_KIB;
 use super::verify::{VerifyReport, verify};
 
-/// The page cache of a connection that reads the whole file once, in KiB.
-pub(super) const COPY_CACHE_KIB: u32 = 1_024;
 /// Behind a store's name: a copy that is being written.
 const DRAFT: &str = ".restoring";
 /// Behind a store's name: a whole copy that takes the store's place, now or at the next start.
@@ -102,7 +101,7 @@ fn remove(path: &Path) -> Result<()> {
 }
 
 fn vacuum_into(path: &Path, to: &Path) -> Result<(), SqliteError> {
-    let conn = connection::reader(path, COPY_CACHE_KIB)?;
+    let conn = connection::reader(path, SCAN_CACHE_KIB)?;
     vacuum(&conn, to)
 }
 
@@ -130,8 +129,4 @@ fn backup_error(fail: SqliteError, to: &Path, health: &Health) -> Error {
         )
         .hint("check the disk it goes to"),
     }
-}
-
-pub(super) fn missing(path: &Path) -> Error {
-    file::cannot("open", path, &std::io::ErrorKind::NotFound.into())
 }

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Params, params};
-use sha2::{Digest, Sha256};
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::{TenantId, ThreadKey};
 
 use super::error::SqliteError;
+use crate::core::batch::is_blob_whole;
 use crate::core::damaged;
 use crate::port::Batch;
 
@@ -155,13 +155,12 @@ pub(super) fn read(
         ))?
         .query_row(params![thread.0, hash, length.map(u64::cast_signed)], |row| {
             let data = row.get_ref(3)?.as_blob().map(Bytes::copy_from_slice).unwrap_or_default();
-            Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get::<_, u32>(2)?, data))
+            Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?, data))
         })
         .optional()?;
     let Some((length, is_text, crc, bytes)) = found else { return Ok(None) };
     let blob = BlobRef { hash: *hash, length: length.cast_unsigned(), is_text };
-    let is_whole = bytes.len() as u64 == blob.length && crc32c::crc32c(&bytes) == crc;
-    if !is_whole || <[u8; 32]>::from(Sha256::digest(&bytes)) != *hash {
+    if !is_blob_whole(hash, length, crc, &bytes) {
         let error = damaged("a stored blob does not match its hash");
         return Err(SqliteError::Damaged(Some(thread), error));
     }
@@ -176,9 +175,7 @@ pub(super) fn is_whole(conn: &Connection, key: i64) -> Result<bool, SqliteError>
             let hash = row.get_ref(0)?.as_blob().unwrap_or_default();
             let data = row.get_ref(3)?.as_blob().unwrap_or_default();
             let (length, crc): (i64, i64) = (row.get(1)?, row.get(2)?);
-            Ok(data.len() as u64 == length.cast_unsigned()
-                && i64::from(crc32c::crc32c(data)) == crc
-                && Sha256::digest(data).as_slice() == hash)
+            Ok(is_blob_whole(hash, length, crc, data))
         })
         .optional()?;
     Ok(found.unwrap_or(false))

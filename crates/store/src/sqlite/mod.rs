@@ -10,7 +10,7 @@
 //! | `row`, `frames`, `lookups`, `access_path`, `listing`, `thread_listing` | look-ups on the readers' connections |
 //! | `row_cache` | look-ups without a connection |
 //! | `append`, `read`, `housekeeping`, `retention`, `tokens`, `configuration`, `admin` | the ports |
-//! | `backup`, `verify` | backup, restore, verification |
+//! | `backup`, `verify`, `scan` | backup, restore, verification |
 //!
 //! # Invariants
 //! - Only the writer's connection changes the database.
@@ -45,6 +45,7 @@ mod remove;
 mod retention;
 mod row;
 mod row_cache;
+mod scan;
 mod schema;
 mod search;
 mod short_id;

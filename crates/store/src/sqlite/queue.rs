@@ -1,16 +1,14 @@
 //! The queue's table: an entry is read, changed by the rules of [`crate::core::queue`], and written back whole.
 
-use rusqlite::{Connection, OptionalExtension, Params, Row, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row, ToSql, params};
 use trilogue_domain::{RunKey, Scope, TenantId, ThreadKey, Timestamp};
 
 use super::error::SqliteError;
 use super::row;
-use crate::core::queue::{FinishOutcome, QueueEntry, settle_line};
+use crate::core::queue::{BLOCKED, FinishOutcome, QueueEntry, settle_line};
 use crate::record::Record;
 use crate::rows::{Claim, DeadLetter, QueueItem, QueueKind, RetryDecision};
 
-/// The `free_at` of an item that cannot be claimed.
-const BLOCKED: i64 = i64::MAX;
 /// Items that are due. Those of a removed thread may still be there.
 pub(super) const CLAIMABLE: &str = concat!(
     "SELECT id FROM queue WHERE kind = ?1 AND dead = 0 AND free_at <= ?2",
@@ -254,29 +252,17 @@ fn store(
 ) -> Result<(), SqliteError> {
     let sql = concat!(
         "INSERT INTO queue (thread, kind, key, tenant, due, body, free_at, fence, attempts, held,",
-        " dead, error, next, run, place, about)",
+        " dead, error, run, place, about, next)",
         " VALUES (?1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
         " ON CONFLICT (kind, tenant, key) DO UPDATE SET thread = ?1, due = ?6, body = ?7,",
         " free_at = ?8, fence = ?9, attempts = ?10, held = ?11, dead = ?12, error = ?13,",
-        " next = ?14, run = ?15, place = ?16, about = ?17"
+        " run = ?14, place = ?15, about = ?16, next = ?17"
     );
-    row::write(
-        conn,
-        sql,
-        &entry.item,
-        params![
-            entry.free_at.map_or(BLOCKED, Timestamp::as_micros),
-            entry.fence.cast_signed(),
-            entry.attempts,
-            entry.is_held,
-            entry.is_dead,
-            entry.error,
-            entry.next.as_ref().map(Record::encode),
-            entry.line.map(|(run, _)| run.0),
-            entry.line.map_or(0, |(_, place)| place.cast_signed()),
-            entry.about.map(|run| run.0),
-        ],
-    )?;
+    let next = entry.next.as_ref().map(Record::encode);
+    let state = entry.state_columns();
+    let mut others: Vec<&dyn ToSql> = state.iter().map(|column| column as &dyn ToSql).collect();
+    others.push(&next);
+    row::write(conn, sql, &entry.item, &others)?;
     let (run, before) = (entry.line.map(|(run, _)| run), before.map(|(run, _)| run));
     if before != run {
         settle(conn, before)?;

@@ -8,9 +8,6 @@ use super::error::SqliteError;
 use crate::core::damaged;
 use crate::core::table::{Column, TableRow};
 
-/// Rows with their integers, in its order; damaged ones as errors.
-pub(super) type RowBatch<R> = Vec<(i64, Result<R, SqliteError>)>;
-
 /// Writes a row: `?1` is its thread, `?2` its integer if it is part of the row, then its columns, the body, and `others`.
 /// Returns the number of written rows.
 pub(super) fn write<R: TableRow>(
@@ -83,20 +80,17 @@ pub(super) fn many<R: TableRow>(
     Ok(found)
 }
 
-/// Reads a stretch of a whole table in the order of its integer, damaged rows included.
-pub(super) fn all<R: TableRow>(
+/// Reads a whole table in the order of its integer: each row with its integer, a damaged one as an error.
+pub(super) fn each<R: TableRow>(
     conn: &Connection,
-    after: i64,
-    limit: i64,
-) -> Result<RowBatch<R>, SqliteError> {
-    let rest = format!("WHERE {0} > ?1 ORDER BY {0} LIMIT ?2", R::KEY);
-    let mut statement = conn.prepare_cached(&select::<R>(&rest))?;
-    let mut rows = statement.query([after, limit])?;
-    let mut found = Vec::new();
+    mut visit: impl FnMut(i64, Result<R, SqliteError>) -> Result<(), SqliteError>,
+) -> Result<(), SqliteError> {
+    let mut statement = conn.prepare_cached(&select::<R>(&format!("ORDER BY {}", R::KEY)))?;
+    let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        found.push((row.get(1)?, take(row)));
+        visit(row.get(1)?, take(row))?;
     }
-    Ok(found)
+    Ok(())
 }
 
 /// The statement that reads rows of this kind: the thread, the integer, the body, the columns.

@@ -1,0 +1,74 @@
+//! Reading a whole store or backup, without an engine on it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use trilogue_domain::ThreadKey;
+use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::port::ReadOriginal;
+
+use super::error::SqliteError;
+use super::heads::stored_frame;
+use super::{connection, file, schema};
+use crate::core::continuity::hole;
+use crate::record::{Frame, NoOriginals};
+
+/// The page cache of a connection that reads the whole file once, in KiB.
+pub(super) const SCAN_CACHE_KIB: u32 = 1_024;
+
+/// The whole path of a file. Fails with `invalid_request` where there is none.
+pub(super) fn existing(path: &Path) -> Result<PathBuf> {
+    let missing = || file::cannot("open", path, &std::io::ErrorKind::NotFound.into());
+    let path = std::path::absolute(path).map_err(|_| missing())?;
+    if path.is_file() { Ok(path) } else { Err(missing()) }
+}
+
+/// Opens a file for reading. Returns the version of its schema too.
+/// Errors: `invalid_request` when it is no store, `store_too_new` when a newer version wrote it.
+pub(super) fn open(path: &Path) -> Result<(Connection, u32), SqliteError> {
+    let conn = connection::reader(path, SCAN_CACHE_KIB)?;
+    let version = schema::checked_version(&conn, schema::MIGRATIONS)?;
+    if version == 0 {
+        return Err(Error::new(Code::InvalidRequest, "the file holds no store")
+            .hint("name the file of a store, or one that 'trilogue backup' wrote")
+            .into());
+    }
+    Ok((conn, version))
+}
+
+/// Damage in SQLite's own structures; at most 100 findings.
+pub(super) fn structures(conn: &Connection) -> Result<Vec<String>, SqliteError> {
+    let mut statement = conn.prepare("PRAGMA integrity_check(100)")?;
+    let findings = statement.query_map([], |row| row.get(0))?;
+    let findings = findings.collect::<rusqlite::Result<Vec<String>>>()?;
+    Ok(findings.into_iter().filter(|finding| finding != "ok").collect())
+}
+
+/// Reads every frame that was not removed, thread by thread in order; a damaged one and a hole in a log as errors.
+pub(super) fn frames(
+    conn: &Connection,
+    mut visit: impl FnMut(Result<Frame, SqliteError>) -> Result<(), SqliteError>,
+) -> Result<(), SqliteError> {
+    let reader: Arc<dyn ReadOriginal> = Arc::new(NoOriginals);
+    let mut statement = conn.prepare(concat!(
+        "SELECT thread, run, first, last, first_run, body FROM frames WHERE NOT EXISTS",
+        " (SELECT 1 FROM removals WHERE removals.thread = frames.thread",
+        " AND removals.run IN (0, coalesce(frames.run, 0))) ORDER BY thread, first"
+    ))?;
+    let mut gap =
+        conn.prepare("SELECT 1 FROM gaps WHERE thread = ?1 AND first <= ?2 AND last >= ?3")?;
+    let mut rows = statement.query([])?;
+    let mut next = (0_i64, 1_i64);
+    while let Some(row) = rows.next()? {
+        let (thread, first, last): (i64, i64, i64) = (row.get(0)?, row.get(2)?, row.get(3)?);
+        visit(stored_frame(row, ThreadKey(thread), &reader))?;
+        let expected = if next.0 == thread { next.1 } else { 1 };
+        if first > expected && !gap.exists([thread, expected, first - 1])? {
+            let (thread, number) = (ThreadKey(thread), expected.cast_unsigned());
+            visit(Err(SqliteError::Damaged(Some(thread), hole(thread, number))))?;
+        }
+        next = (thread, last.saturating_add(1));
+    }
+    Ok(())
+}
