@@ -5,6 +5,7 @@
 //! - A batch that [`port::Append::append`] acknowledged is durable and visible; a refused one is neither.
 //! - Only this crate contains SQL, and only [`record`] knows the persisted form.
 
+mod copy;
 mod core;
 mod filter;
 #[cfg(test)]
@@ -24,6 +25,7 @@ pub mod sqlite;
 #[cfg(test)]
 extern crate self as trilogue_store;
 
+pub use copy::{CopyProgress, CopyReport, CopyStep, copy};
 pub use open::{check_url, open, shown_url};
 pub use options::{Durability, NodeOptions, Options, Password};
 pub use path_reader::PathReader;

@@ -41,7 +41,7 @@ pub fn shown_url(url: &str) -> String {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum StoreUrl {
+pub(crate) enum StoreUrl {
     Memory,
     Sqlite(PathBuf),
     Postgres,
@@ -50,7 +50,7 @@ enum StoreUrl {
 // === impl StoreUrl ===
 
 impl StoreUrl {
-    fn parse(url: &str) -> Result<Self> {
+    pub(crate) fn parse(url: &str) -> Result<Self> {
         let problem = match url.split_once(':') {
             Some(("memory", "")) => return Ok(Self::Memory),
             Some(("memory", _)) => "a memory store has no path",

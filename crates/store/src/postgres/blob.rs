@@ -35,6 +35,12 @@ const REMOVE_UNNAMED: &str = concat!(
     " AND since > now() - make_interval(secs => $2))"
 );
 
+/// Stores content, unless it is there.
+pub(super) const INSERT: &str = concat!(
+    "INSERT INTO blobs (tenant, hash, length, crc, data) VALUES ($1, $2, $3, $4, $5)",
+    " ON CONFLICT (tenant, hash, length) DO UPDATE SET crc = blobs.crc RETURNING key"
+);
+
 /// Stores content, and notes that this opening is about to name it.
 pub(super) async fn put(
     conn: &Connection,
@@ -49,10 +55,6 @@ pub(super) async fn put(
         // Until the wait is stored, no removal may take it.
         " FOR KEY SHARE"
     );
-    let insert = concat!(
-        "INSERT INTO blobs (tenant, hash, length, crc, data) VALUES ($1, $2, $3, $4, $5)",
-        " ON CONFLICT (tenant, hash, length) DO UPDATE SET crc = blobs.crc RETURNING key"
-    );
     let found = row::query_opt(conn, find, &[&tenant.as_str(), &hash, &length]).await?;
     let key: i64 = match found {
         Some(found) => found.get(0),
@@ -61,7 +63,7 @@ pub(super) async fn put(
             let data = bytes.as_ref();
             let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
                 [&tenant.as_str(), &hash, &length, &crc, &data];
-            row::query_opt(conn, insert, &params).await?.map_or(0, |made| made.get(0))
+            row::query_opt(conn, INSERT, &params).await?.map_or(0, |made| made.get(0))
         }
     };
     let wait = concat!(

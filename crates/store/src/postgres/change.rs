@@ -207,7 +207,7 @@ impl<'a> Query<'a> {
     }
 
     /// The statement of a plain change.
-    fn of(change: &'a Change) -> Option<Self> {
+    pub(super) fn of(change: &'a Change) -> Option<Self> {
         Some(match change {
             Change::Thread(row) => {
                 Self::row(&THREAD, row, row.columns().as_ref(), Written::Thread(row))

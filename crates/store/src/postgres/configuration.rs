@@ -18,7 +18,7 @@ use crate::rows::{ConfigurationFilter, ConfigurationRow, Listing, Page};
 /// The most rows of one statement of a listing.
 const PART: i64 = 256;
 
-static CREATE: LazyLock<String> =
+pub(super) static CREATE: LazyLock<String> =
     LazyLock::new(|| insert::<ConfigurationRow>(false, "ON CONFLICT DO NOTHING"));
 
 // === impl PostgresStore ===

@@ -117,24 +117,33 @@ impl Database {
         self.health.check_write(true)?;
         let mut conflicts = 0;
         loop {
-            match self.transact(&change).await {
+            match self.transact_once(&change).await {
                 Ok(value) => return Ok(value),
-                Err(Unfinished::Before(fail))
-                    if fail.remedy() == Remedy::Retry && conflicts < MAX_CONFLICTS =>
-                {
+                Err(fail) if fail.remedy() == Remedy::Retry && conflicts < MAX_CONFLICTS => {
                     conflicts += 1;
                 }
-                Err(Unfinished::Before(fail)) => return Err(self.settle(fail)),
-                Err(Unfinished::AtCommit(fail)) if fail.remedy() == Remedy::Reconnect => {
-                    let why = match &fail {
-                        PostgresError::Sql(error) => explain(error),
-                        fail => format!("{fail:?}"),
-                    };
-                    return Err(self.settle(PostgresError::Uncertain(why)));
-                }
-                Err(Unfinished::AtCommit(fail)) => return Err(self.settle(fail)),
+                Err(fail) => return Err(self.settle(fail)),
             }
         }
+    }
+
+    /// Runs a change in a transaction of its own, and tells a connection that broke at its end from one that broke before.
+    pub(super) async fn transact_once<T, F>(
+        &self,
+        change: &impl Fn(Arc<OpenTransaction>) -> F,
+    ) -> Result<T, PostgresError>
+    where
+        F: Future<Output = Result<T, PostgresError>>,
+    {
+        self.transact(change).await.map_err(|unfinished| match unfinished {
+            Unfinished::AtCommit(fail) if fail.remedy() == Remedy::Reconnect => {
+                PostgresError::Uncertain(match &fail {
+                    PostgresError::Sql(error) => explain(error),
+                    fail => format!("{fail:?}"),
+                })
+            }
+            Unfinished::Before(fail) | Unfinished::AtCommit(fail) => fail,
+        })
     }
 
     /// Runs a change in a transaction of its own; again when another one was in the way, and once when the connection broke.
@@ -353,6 +362,8 @@ impl Outage {
 impl KeyBlock {
     /// Bits of a key that count within one opening.
     const BITS: u32 = 40;
+    /// The least key of the first opening.
+    pub(super) const FIRST_KEY: i64 = 1 << Self::BITS;
     /// The last opening whose keys are positive.
     pub(super) const MAX_OPENING: i64 = i64::MAX >> Self::BITS;
 

@@ -9,7 +9,7 @@ use trilogue_domain::{RunKey, ThreadKey};
 
 use super::connection::Connection;
 use super::error::PostgresError;
-use super::row;
+use super::row::{self, Param};
 use crate::core::continuity::{RunContinuity, hole};
 use crate::port::Range;
 use crate::record::Frame;
@@ -56,6 +56,24 @@ const OF_RUN: &str = bounded!(
     ),
     "first_run"
 );
+
+/// Frames as values of six arrays, in the order of [`columns`].
+pub(super) fn values<'a>(frames: impl Iterator<Item = &'a Frame> + Clone) -> [Param<'a>; 6] {
+    let numbers = |number: fn(&Frame) -> u64| {
+        Param::Integers(frames.clone().map(|frame| number(frame).cast_signed()).collect())
+    };
+    [
+        Param::Integers(frames.clone().map(|frame| frame.thread().0).collect()),
+        Param::Nullable(frames.clone().map(|frame| frame.run().map(|run| run.0)).collect()),
+        numbers(Frame::first),
+        numbers(Frame::last),
+        numbers(Frame::first_run),
+        Param::Bodies(frames.map(|frame| frame.bytes().as_ref()).collect()),
+    ]
+}
+
+/// Reads every frame: the statement for [`stored`].
+pub(super) const ALL: &str = concat!("SELECT ", columns!(), " FROM frames");
 
 pub(super) async fn read(
     conn: &Connection,
@@ -129,7 +147,7 @@ async fn is_removed(
 }
 
 /// Reads a frame and checks it.
-fn stored(
+pub(super) fn stored(
     row: &Row,
     thread: ThreadKey,
     reader: &Arc<dyn ReadOriginal>,

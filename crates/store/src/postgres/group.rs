@@ -19,6 +19,7 @@ use super::change::{self, Query};
 use super::connection::Connection;
 use super::database::Database;
 use super::error::PostgresError;
+use super::frames;
 use super::group_writer::StampedBatch;
 use super::row::{self, Param, refs};
 use crate::core::batch::Head;
@@ -99,7 +100,8 @@ async fn move_heads(
 ) -> Result<HashMap<ThreadKey, bool>, PostgresError> {
     let batches = || appends.iter().map(|append| &append.batch);
     let integers = |of: &dyn Fn(&Batch) -> i64| Param::Integers(batches().map(of).collect());
-    let frames = || batches().flat_map(|batch| batch.frames.iter());
+    let [thread, run, first, last, first_run, body] =
+        frames::values(batches().flat_map(|batch| batch.frames.iter().map(AsRef::as_ref)));
     let params = [
         integers(&|batch| batch.thread.0),
         integers(&|batch| batch.epoch.cast_signed()),
@@ -113,12 +115,12 @@ async fn move_heads(
                 .map(|batch| batch.new_thread().map_or("", |row| row.owner_node.as_str()))
                 .collect(),
         ),
-        Param::Integers(frames().map(|frame| frame.thread().0).collect()),
-        Param::Nullable(frames().map(|frame| frame.run().map(|run| run.0)).collect()),
-        Param::Integers(frames().map(|frame| frame.first().cast_signed()).collect()),
-        Param::Integers(frames().map(|frame| frame.last().cast_signed()).collect()),
-        Param::Integers(frames().map(|frame| frame.first_run().cast_signed()).collect()),
-        Param::Bodies(frames().map(|frame| frame.bytes().as_ref()).collect()),
+        thread,
+        run,
+        first,
+        last,
+        first_run,
+        body,
     ];
     let params = refs(&params);
     let statement = conn.prepare_cached(WRITE).await?;
@@ -186,14 +188,23 @@ async fn write_rows<'a>(
 }
 
 async fn commit(conn: &Connection, follow: Vec<Query<'_>>) -> Result<(), PostgresError> {
-    for result in send(conn, follow.iter()).await? {
-        result?;
-    }
+    send_all(conn, &follow).await?;
     Ok(conn.batch_execute("COMMIT").await?)
 }
 
+/// As [`send`], where no rows come back and nothing may fail.
+pub(super) async fn send_all(
+    conn: &Connection,
+    queries: &[Query<'_>],
+) -> Result<(), PostgresError> {
+    for result in send(conn, queries.iter()).await? {
+        result?;
+    }
+    Ok(())
+}
+
 /// Sends statements in their order without waiting in between. Returns the rows of each; a failure of one makes all behind it fail.
-async fn send<'q, 'a: 'q>(
+pub(super) async fn send<'q, 'a: 'q>(
     conn: &Connection,
     queries: impl Iterator<Item = &'q Query<'a>>,
 ) -> Result<Vec<Result<Vec<Row>, PostgresError>>, PostgresError> {

@@ -10,6 +10,7 @@
 //! | `group_writer`, `group`, `change`, `search` | the transactions of appends |
 //! | `remove`, `blob`, `queue` | removing runs and threads, large content, work that falls due |
 //! | `row`, `frames`, `lookups`, `listing`, `short_id`, `retention` | look-ups |
+//! | `import` | what is copied from another engine |
 //! | `append`, `read`, `housekeeping`, `tokens`, `configuration` | the ports |
 //!
 //! # Invariants
@@ -29,7 +30,7 @@ mod frames;
 mod group;
 mod group_writer;
 mod housekeeping;
-
+mod import;
 mod listing;
 mod lookups;
 mod news;
@@ -53,6 +54,7 @@ use trilogue_domain::ThreadKey;
 
 use self::database::Database;
 use self::group_writer::QueuedAppend;
+pub(crate) use self::import::ImportEnd;
 pub(crate) use self::open::{check_url, shown_url};
 use crate::core::tail::SharedReads;
 use crate::port::Range;

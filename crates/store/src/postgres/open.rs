@@ -135,7 +135,7 @@ async fn begin(database: &Database) -> Result<i64, PostgresError> {
     if !(1..=KeyBlock::MAX_OPENING).contains(&opening) {
         let message = format!("the store was opened {opening} times, and its keys are used up");
         return Err(Error::new(Code::StoreReadOnly, message)
-            .hint("copy it into a new database with: trilogue copy FROM TO")
+            .hint("begin with a new database: name it in [store] url")
             .into());
     }
     if let Some(node) = &database.node {

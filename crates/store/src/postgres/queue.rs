@@ -5,6 +5,7 @@
 use tokio_postgres::Row;
 use trilogue_domain::{RunKey, Scope, TenantId, ThreadKey, Timestamp};
 
+use super::change::Query;
 use super::connection::Connection;
 use super::database::Database;
 use super::error::PostgresError;
@@ -247,7 +248,7 @@ async fn lock_line(conn: &Connection, run: Option<RunKey>) -> Result<(), Postgre
     Ok(())
 }
 
-fn entry(row: &Row) -> Result<(i64, QueueEntry), PostgresError> {
+pub(super) fn entry(row: &Row) -> Result<(i64, QueueEntry), PostgresError> {
     let item: QueueItem = row::take(row)?;
     let next: Option<Vec<u8>> = row.get(13);
     let damaged = |error| PostgresError::Damaged(item.thread, error);
@@ -267,6 +268,16 @@ fn entry(row: &Row) -> Result<(i64, QueueEntry), PostgresError> {
         error: String::from_utf8_lossy(row.get(12)).into_owned(),
     };
     Ok((row.get(1), entry))
+}
+
+/// Writes an entry that is settled with its line.
+pub(super) fn settled(entry: &QueueEntry) -> Query<'_> {
+    Query::new(STORE, entry_params(entry))
+}
+
+/// Reads every entry: the statement for [`entry`].
+pub(super) fn select_all() -> String {
+    select("")
 }
 
 /// The values of an entry for [`STORE`].

@@ -13,7 +13,7 @@ use crate::core::table::TableRow;
 use crate::port::{Queue, Tokens};
 use crate::rows::{Claim, QueueKind, RetryDecision, TokenRow};
 
-static PUT: LazyLock<String> =
+pub(super) static PUT: LazyLock<String> =
     LazyLock::new(|| insert::<TokenRow>(false, "ON CONFLICT DO NOTHING"));
 
 #[async_trait]

@@ -46,6 +46,11 @@ pub(super) fn put_checksum(out: &mut Vec<u8>) {
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
+/// A stored frame or row without its checksum. The checksum of the whole would be the same for all of them.
+pub(crate) fn without_checksum(bytes: &[u8]) -> &[u8] {
+    bytes.split_last_chunk::<CHECKSUM_BYTES>().map_or(bytes, |(content, _)| content)
+}
+
 /// Checks that the last bytes are the checksum of those before; returns the length without it.
 pub(super) fn check_checksum(bytes: &[u8]) -> DecodeResult<usize> {
     let Some((content, sum)) = bytes.split_last_chunk::<CHECKSUM_BYTES>() else {

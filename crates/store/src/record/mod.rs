@@ -26,6 +26,7 @@ use trilogue_domain::event::{Body, Original};
 use trilogue_domain::port::ReadOriginal;
 
 pub(crate) use body::blobs_in;
+pub(crate) use codec::without_checksum;
 pub use draft::Draft;
 pub use frame::{Frame, RawOriginal, RawRecord, RawRecords};
 pub(crate) use row::Record;

@@ -85,6 +85,11 @@ pub(super) fn finish_restore(to: &Path) -> Result<bool> {
     Ok(true)
 }
 
+/// Whether a restore was interrupted that the next start of the store finishes: the file is still the old store.
+pub(super) fn is_to_be_replaced(path: &Path) -> bool {
+    beside(path, READY).exists()
+}
+
 /// Renames durably.
 fn rename(from: &Path, to: &Path) -> Result<()> {
     fs::rename(from, to).map_err(|error| cannot("move", from, &error))?;

@@ -94,12 +94,21 @@ pub(super) fn last(
     if context.health.hidden.contains(thread) {
         return Ok(0);
     }
+    last_stored(conn, &context.reader, thread)
+}
+
+/// As [`last`], of a thread that is not hidden.
+pub(super) fn last_stored(
+    conn: &Connection,
+    reader: &Arc<dyn ReadOriginal>,
+    thread: ThreadKey,
+) -> Result<u64, SqliteError> {
     let newest = conn
         .prepare_cached(concat!(
             "SELECT thread, run, first, last, first_run, body FROM frames",
             " WHERE thread = ?1 ORDER BY first DESC LIMIT 1"
         ))?
-        .query_row([thread.0], |row| Ok(stored_frame(row, thread, &context.reader)))
+        .query_row([thread.0], |row| Ok(stored_frame(row, thread, reader)))
         .optional()?
         .transpose()?;
     let gap: Option<i64> = conn

@@ -10,11 +10,11 @@
 //! | `row`, `frames`, `lookups`, `access_path`, `listing`, `thread_listing` | look-ups on the readers' connections |
 //! | `row_cache` | look-ups without a connection |
 //! | `append`, `read`, `housekeeping`, `retention`, `tokens`, `configuration`, `admin` | the ports |
-//! | `backup`, `verify`, `scan` | backup, restore, verification |
+//! | `backup`, `verify`, `export`, `scan` | backup, restore, verification, copies to another engine |
 //!
 //! # Invariants
 //! - Only the writer's connection changes the database.
-//! - No read transaction is open while anything is awaited.
+//! - No read transaction is open while anything is awaited, but that of an export.
 //! - A string that a user chose reaches SQL as a bound parameter only.
 
 mod access_path;
@@ -28,6 +28,7 @@ mod configuration;
 mod connection;
 mod disk_space;
 mod error;
+mod export;
 mod file;
 mod frames;
 mod heads;
@@ -71,6 +72,7 @@ use trilogue_domain::error::{Error, Result};
 use trilogue_domain::port::ReadOriginal;
 
 pub use backup::restore;
+pub(crate) use export::StoreSnapshot;
 pub use verify::{VerifyReport, verify};
 
 use self::checkpoint::InheritedLog;

@@ -200,6 +200,19 @@ pub(super) fn dead(
     Ok(())
 }
 
+/// Reads every entry in the order of their ids, a damaged one as an error.
+pub(super) fn each(
+    conn: &Connection,
+    mut visit: impl FnMut(Result<QueueEntry, SqliteError>) -> Result<(), SqliteError>,
+) -> Result<(), SqliteError> {
+    let mut statement = conn.prepare(&select("ORDER BY id"))?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        visit(entry(row).map(|(_, entry)| entry))?;
+    }
+    Ok(())
+}
+
 fn select(rest: &str) -> String {
     format!("SELECT {}, {ENTRY_COLUMNS} FROM queue {rest}", row::columns::<QueueItem>())
 }

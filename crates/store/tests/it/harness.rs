@@ -95,7 +95,10 @@ impl World {
 
     /// A store in a schema of its own.
     pub(crate) async fn postgres() -> Self {
-        let url = postgres_url().await;
+        Self::in_database(postgres_url().await).await
+    }
+
+    pub(crate) async fn in_database(url: String) -> Self {
         let store = open(&url, options()).await.unwrap();
         Self { store, folder: None, database: Some(url) }
     }

@@ -12,6 +12,7 @@ mod append;
 mod blobs;
 mod concurrency;
 mod configurations;
+mod copy;
 mod erasure;
 mod filters;
 mod harness;

@@ -17,11 +17,12 @@ use trilogue_domain::{
 };
 use trilogue_store::rows::{
     Claim, InterruptFilter, Page, QueueItem, QueueKind, RetentionPolicy, RetryDecision, RunFilter,
-    RunRow, ThreadFilter,
+    RunRow, ThreadFilter, ThreadRow,
 };
 use trilogue_store::{Batch, Change, Draft, Range, Store};
 
 use self::configuration::{configurations, configure};
+use crate::copy::copied;
 use crate::harness::{
     Log, World, agent, alice, at, json, now, own_scope, page, reader, run_id, tenant_scope,
     thought, thread_id, thread_row,
@@ -366,9 +367,25 @@ impl Engines {
         self.alike(async |store| store.put_blob(tenant, bytes.clone(), true).await.unwrap()).await
     }
 
+    fn rows(&self) -> (Vec<ThreadRow>, Vec<RunRow>) {
+        let rows = self.threads.values().map(|live| live.log.row.clone()).collect();
+        (rows, self.threads.values().flat_map(|live| live.runs.clone()).collect())
+    }
+
+    /// A copy of the store in the file answers as the store.
+    async fn compare_copy(&self) {
+        let (rows, runs) = self.rows();
+        let [_, source, _] = &self.worlds;
+        let copy = copied(source).await;
+        assert_eq!(
+            answers(&*copy.store, &rows, &runs).await,
+            answers(&*source.store, &rows, &runs).await
+        );
+        copy.store.close().await.unwrap();
+    }
+
     async fn compare(&self) {
-        let rows: Vec<_> = self.threads.values().map(|live| live.log.row.clone()).collect();
-        let runs: Vec<_> = self.threads.values().flat_map(|live| live.runs.clone()).collect();
+        let (rows, runs) = self.rows();
         let [first, others @ ..] =
             self.each(async |store| answers(store, &rows, &runs).await).await;
         for (index, first) in first.iter().enumerate() {
@@ -415,11 +432,8 @@ fn codes(result: &Result<()>) -> Option<trilogue_domain::Code> {
     result.as_ref().err().map(trilogue_domain::Error::code)
 }
 
-async fn answers(
-    store: &dyn Store,
-    rows: &[trilogue_store::rows::ThreadRow],
-    runs: &[RunRow],
-) -> Vec<String> {
+/// What a store answers to every question about these threads and runs.
+pub(crate) async fn answers(store: &dyn Store, rows: &[ThreadRow], runs: &[RunRow]) -> Vec<String> {
     let mut answers = Vec::new();
     for scope in
         [alice(), own_scope("default", "alice"), own_scope("default", "bob"), tenant_scope("other")]
@@ -559,7 +573,7 @@ async fn look_ups(store: &dyn Store, scope: &Scope) -> String {
     text
 }
 
-async fn frames(store: &dyn Store, row: &trilogue_store::rows::ThreadRow, range: Range) -> String {
+async fn frames(store: &dyn Store, row: &ThreadRow, range: Range) -> String {
     let frames = store.frames(row.key, range).await.unwrap();
     let bytes: Vec<_> = frames.iter().map(|frame| (frame.first(), frame.bytes().clone())).collect();
     format!("{range:?} {bytes:?}")
@@ -583,6 +597,7 @@ proptest! {
                 }
             }
             engines.compare().await;
+            engines.compare_copy().await;
             for world in &engines.worlds {
                 world.store.close().await.unwrap();
             }

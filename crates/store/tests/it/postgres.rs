@@ -9,8 +9,14 @@ use trilogue_store::{Change, Options, open};
 use crate::erasure::{MARKER, furnish};
 use crate::harness::{World, alice, code, options, page, postgres_url, read};
 
+/// Ends the connections of a store whose URL names its application.
+pub(crate) const KILL: &str = concat!(
+    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity",
+    " WHERE application_name = $1"
+);
+
 /// A connection of the test's own to the server of a store.
-async fn client(url: &str) -> tokio_postgres::Client {
+pub(crate) async fn client(url: &str) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client
@@ -93,10 +99,6 @@ async fn a_path_leads_through_the_checkpoints_of_every_process() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn appends_survive_connections_that_are_killed() {
     const EVENTS: usize = 100;
-    const KILL: &str = concat!(
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity",
-        " WHERE application_name = $1"
-    );
     let url = postgres_url().await;
     let schema = url.rsplit("%3D").next().unwrap();
     // Only connections of this store have the name.

@@ -1,0 +1,231 @@
+//! What is copied from one engine to another, in parts, and the sums by which both are compared.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use trilogue_domain::TenantId;
+
+use super::queue::QueueEntry;
+use super::table::{Column, TableRow};
+use crate::port::Change;
+use crate::record::{Frame, Record, without_checksum};
+use crate::rows::{ConfigurationRow, QueueItem, TokenRow};
+
+/// How far a copy is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CopyProgress {
+    pub step: CopyStep,
+    /// The rows that are done in this step.
+    pub rows: u64,
+    /// The rows that the step has, about.
+    pub total: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CopyStep {
+    Write,
+    /// What was written is read again and compared, before it is committed.
+    Verify,
+}
+
+/// A part of a store. The parts come in the order of their variants.
+#[derive(Debug)]
+pub(crate) enum CopyPart {
+    /// Rows of threads, each as the change that writes it.
+    Rows(Vec<Change>),
+    Frames(Vec<Frame>),
+    /// A thread's key, epoch and last number each.
+    Heads(Vec<[i64; 3]>),
+    /// A thread's key and the first and last of its removed numbers each.
+    Gaps(Vec<[i64; 3]>),
+    Queue(Vec<QueueEntry>),
+    Tokens(Vec<TokenRow>),
+    Configurations(Vec<ConfigurationRow>),
+    Blobs(Vec<StoredBlob>),
+    BlobNames(Vec<BlobName>),
+    /// The store was read to its end; it has as many events.
+    End {
+        sums: Box<StoreSums>,
+        events: u64,
+    },
+}
+
+/// Large content with what is stored beside it.
+#[derive(Debug)]
+pub(crate) struct StoredBlob {
+    pub(crate) id: BlobId,
+    pub(crate) crc: i64,
+    pub(crate) data: Bytes,
+}
+
+/// What a blob is known by in every engine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct BlobId {
+    pub(crate) tenant: TenantId,
+    pub(crate) hash: Vec<u8>,
+    pub(crate) length: i64,
+}
+
+/// A run whose frames name a blob; `run` is zero for a frame of no run.
+#[derive(Debug)]
+pub(crate) struct BlobName {
+    pub(crate) thread: i64,
+    pub(crate) run: i64,
+    pub(crate) is_text: bool,
+    pub(crate) blob: BlobId,
+}
+
+/// The rows of each table, counted and summed in whatever order.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct StoreSums {
+    tables: BTreeMap<&'static str, TableSum>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct TableSum {
+    rows: u64,
+    /// The CRC-32C of every row, added up.
+    sum: u64,
+}
+
+// === impl CopyPart ===
+
+impl CopyPart {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Rows(rows) => rows.len(),
+            Self::Frames(rows) => rows.len(),
+            Self::Heads(rows) | Self::Gaps(rows) => rows.len(),
+            Self::Queue(rows) => rows.len(),
+            Self::Tokens(rows) => rows.len(),
+            Self::Configurations(rows) => rows.len(),
+            Self::Blobs(rows) => rows.len(),
+            Self::BlobNames(rows) => rows.len(),
+            Self::End { .. } => 0,
+        }
+    }
+}
+
+// === impl StoreSums ===
+
+impl StoreSums {
+    pub(crate) fn rows(&self, table: &str) -> u64 {
+        self.tables.get(table).map_or(0, |table| table.rows)
+    }
+
+    /// The rows of all tables.
+    pub(crate) fn total(&self) -> u64 {
+        self.tables.values().map(|table| table.rows).sum()
+    }
+
+    /// Adds a row, by its stored form.
+    pub(crate) fn row<R: TableRow>(&mut self, body: &[u8]) {
+        self.add(R::TABLE, without_checksum(body), &[]);
+    }
+
+    pub(crate) fn frame(&mut self, frame: &Frame) {
+        let number = |value: u64| Column::Integer(value.cast_signed());
+        let columns = [
+            Column::Integer(frame.thread().0),
+            Column::integer(frame.run().map(|run| run.0)),
+            number(frame.first()),
+            number(frame.last()),
+            number(frame.first_run()),
+        ];
+        self.add("frames", without_checksum(frame.bytes()), &columns);
+    }
+
+    pub(crate) fn entry(&mut self, entry: &QueueEntry) {
+        let (item, next) = (entry.item.encode(), entry.next.as_ref().map(Record::encode));
+        let mut columns = entry.state_columns().to_vec();
+        columns.push(next.as_deref().map_or(Column::Null, Column::Bytes));
+        self.add(QueueItem::TABLE, without_checksum(&item), &columns);
+    }
+
+    pub(crate) fn numbers(&mut self, table: &'static str, numbers: &[i64; 3]) {
+        self.add(table, &[], &numbers.map(Column::Integer));
+    }
+
+    pub(crate) fn blob(&mut self, blob: &StoredBlob) {
+        let mut columns = blob.id.columns().to_vec();
+        columns.push(Column::Integer(blob.crc));
+        self.add("blobs", &blob.data, &columns);
+    }
+
+    pub(crate) fn blob_name(&mut self, name: &BlobName) {
+        let mut columns = name.blob.columns().to_vec();
+        let numbers = [name.thread, name.run, i64::from(name.is_text)];
+        columns.extend(numbers.map(Column::Integer));
+        self.add("blob_refs", &[], &columns);
+    }
+
+    /// The first table in which another store differs, in words.
+    pub(crate) fn difference(&self, other: &Self) -> Option<String> {
+        let mut tables = self.tables.keys().chain(other.tables.keys());
+        let table = tables.find(|table| self.tables.get(*table) != other.tables.get(*table))?;
+        Some(match (self.rows(table), other.rows(table)) {
+            (all, some) if all != some => format!("the table '{table}' has {some} of {all} rows"),
+            _ => format!("rows of the table '{table}' have another content"),
+        })
+    }
+
+    fn add(&mut self, table: &'static str, content: &[u8], columns: &[Column<'_>]) {
+        let crc = columns.iter().fold(crc32c::crc32c(content), |crc, column| {
+            let crc = |bytes: &[u8]| crc32c::crc32c_append(crc, bytes);
+            match column {
+                Column::Null => crc(&[0]),
+                Column::Integer(value) => crc(&value.to_le_bytes()),
+                Column::Text(text) => crc(text.as_bytes()),
+                Column::Bytes(bytes) => crc(bytes),
+            }
+        });
+        let table = self.tables.entry(table).or_default();
+        table.rows += 1;
+        table.sum = table.sum.wrapping_add(u64::from(crc));
+    }
+}
+
+// === impl BlobId ===
+
+impl BlobId {
+    pub(crate) fn columns(&self) -> [Column<'_>; 3] {
+        [
+            Column::Text(self.tenant.as_str()),
+            Column::Bytes(&self.hash),
+            Column::Integer(self.length),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trilogue_domain::Rights;
+
+    use super::*;
+    use crate::fixtures::token_row;
+
+    fn sums(labels: &[&str]) -> StoreSums {
+        let mut sums = StoreSums::default();
+        for label in labels {
+            let row = token_row("default", "t", Rights::default());
+            sums.row::<TokenRow>(&TokenRow { label: (*label).to_owned(), ..row }.encode());
+        }
+        sums
+    }
+
+    #[test]
+    fn rows_are_summed_in_any_order_and_every_change_is_noticed() {
+        let all = sums(&["a", "b", "c"]);
+        assert_eq!(all, sums(&["c", "a", "b"]));
+        assert_eq!(all.difference(&all.clone()), None);
+        // The CRC of content with its own CRC is the same for all content.
+        let changed = all.difference(&sums(&["a", "b", "d"])).unwrap();
+        assert_eq!(changed, "rows of the table 'tokens' have another content");
+        let missing = all.difference(&sums(&["a", "b"])).unwrap();
+        assert_eq!(missing, "the table 'tokens' has 2 of 3 rows");
+        assert_eq!(
+            sums(&[]).difference(&sums(&["a"])).unwrap(),
+            "the table 'tokens' has 1 of 0 rows"
+        );
+    }
+}

@@ -1,0 +1,349 @@
+//! A store that is copied from a file to a database.
+
+use std::cell::Cell;
+
+use bytes::Bytes;
+use serde_json::json;
+use trilogue_domain::{CheckpointKey, Code, Right, Rights, RunKey};
+use trilogue_store::rows::{ConfigurationRow, QueueItem, QueueKind, RetryDecision, TokenRow};
+use trilogue_store::{Change, CopyProgress, CopyReport, CopyStep, copy, open};
+
+use crate::harness::{
+    Log, World, agent, alice, at, code, now, options, own_scope, page, postgres_url, read, run_id,
+    tenant_scope, thread_id,
+};
+use crate::model::answers;
+use crate::postgres::{KILL, client};
+use crate::rows;
+
+/// A copy of a world that is kept in a file, in a new database.
+pub(crate) async fn copied(source: &World) -> World {
+    let url = postgres_url().await;
+    copy(&source.url(), &url, options(), |_| {}).await.unwrap();
+    World::in_database(url).await
+}
+
+async fn copy_to(source: &World, url: &str) -> trilogue_domain::error::Result<CopyReport> {
+    copy(&source.url(), url, options(), |_| {}).await
+}
+
+fn token(id: &str, hash: u8) -> TokenRow {
+    let rights = Rights::from_iter([Right::Read]);
+    TokenRow { hash: [hash; 32], ..rows::token_row("default", id, rights) }
+}
+
+/// Everything that a store can hold: runs that ended, wait and were removed, questions, content, work of every state, tokens and configured instances.
+async fn furnish(world: &World) -> [Log; 2] {
+    let store = &world.store;
+    let mut log = world.thread("t0").await;
+    let ended = log.start("r0").await;
+    let gone = log.start("r1").await;
+    let ended = log.end(ended).await;
+    let open = log.start("r2").await;
+    let blob = store.put_blob(&log.row.tenant, Bytes::from("blob 1"), true).await.unwrap();
+    let lost = store.put_blob(&log.row.tenant, Bytes::from("blob 2"), true).await.unwrap();
+    let mut checkpoint = log.checkpoint("c0", None);
+    (checkpoint.run, checkpoint.value) = (Some(ended.key), Some(rows_json(1)));
+    log.row.head = Some(checkpoint.key);
+    log.row.metadata = crate::harness::json(&json!({"v": 1, "text": "a \u{0} b"}));
+    let [row, message, question, used] = [
+        Change::Thread(log.row.clone()),
+        Change::Message(log.message("m0", ended.key)),
+        Change::Interrupt(Box::new(log.interrupt("i0", &open))),
+        Change::Idempotency(log.idempotency("k \u{0}", &open)),
+    ];
+    let alias = Change::Alias(rows::message_id("m0"), rows::message_id("m5"));
+    let binding = Change::Binding(rows::binding_row(log.row.key, "remote"));
+    let step = log.step().say(Some(open.key), &["asked"]).change(row).change(message);
+    let step = step.change(question).change(used).change(alias).change(binding);
+    step.change(Change::Checkpoint(checkpoint)).blob(&blob).commit().await.unwrap();
+    log.step().say(Some(gone.key), &["gone"]).blob(&lost).commit().await.unwrap();
+    log.write([Change::RemoveRun(gone.key)]).await;
+    queue(world, &mut log, open.key).await;
+
+    let mut other = world.thread_of(&own_scope("other", "bob"), "t1").await;
+    other.start("r3").await;
+    for (id, hash) in [("k-1", 1), ("k-2", 2)] {
+        store.put_token(token(id, hash)).await.unwrap();
+    }
+    let configuration = rows::configuration_row("default", "k1");
+    let configuration = ConfigurationRow { expires_at: Some(at(30)), ..configuration };
+    store.create_configuration(configuration).await.unwrap();
+    [log, other]
+}
+
+/// Items that are due, dead, held, and in line: the first of them by number is neither the first nor the last that came.
+async fn queue(world: &World, log: &mut Log, run: RunKey) {
+    let store = &world.store;
+    let kind = QueueKind::ScheduledRun;
+    let item = log.item(kind, "dead", 1);
+    log.write([Change::Offer(item)]).await;
+    let dead = store.claim(kind, at(1), at(2), 9).await.unwrap().remove(0);
+    assert!(store.abandon(&dead, RetryDecision::Dead, "it \u{0} failed").await.unwrap());
+    let item = log.item(kind, "held", 1);
+    log.write([Change::Offer(item)]).await;
+    assert_eq!(store.claim(kind, at(1), at(40), 9).await.unwrap().len(), 1);
+    let item = log.item(kind, "due", 5);
+    log.write([Change::Offer(item)]).await;
+    for (key, number) in [("a", 5), ("b", 3), ("c", 9)] {
+        let reference = crate::harness::json(&json!({"run": run.0, "number": number}));
+        let item = QueueItem { reference, ..log.item(QueueKind::Callback, key, 1) };
+        log.write([Change::Offer(item)]).await;
+    }
+    // What is held is not replaced: what comes under its key waits.
+    let held = store.claim(QueueKind::Callback, at(1), at(40), 9).await.unwrap();
+    assert_eq!(held[0].item.key, "b");
+    let reference = crate::harness::json(&json!({"run": run.0, "number": 4}));
+    let next = QueueItem { reference, ..log.item(QueueKind::Callback, "b", 1) };
+    log.write([Change::Offer(next)]).await;
+}
+
+fn rows_json(number: i64) -> trilogue_domain::Json {
+    crate::harness::json(&json!({"n": number}))
+}
+
+async fn everything(world: &World, logs: &[Log]) -> Vec<String> {
+    let store = &*world.store;
+    let rows: Vec<_> = logs.iter().map(|log| log.row.clone()).collect();
+    let runs = store.runs(&alice(), &Default::default(), &page(9, None)).await.unwrap().rows;
+    let mut found = answers(store, &rows, &runs).await;
+    let binding = store.binding(&alice(), &thread_id("t0"), &agent("echo")).await.unwrap();
+    let run = store.run(&alice(), &run_id("r2")).await.unwrap().unwrap();
+    let used = logs[0].idempotency("k \u{0}", &run).key;
+    found.extend([
+        format!("{binding:?}"),
+        format!("{:?}", store.idempotency(&used, now()).await.unwrap().map(|row| row.run)),
+        format!("{:?}", store.tokens(&tenant_scope("default").tenant).await.unwrap()),
+        format!("{:?}", store.token(&[2; 32]).await.unwrap()),
+    ]);
+    found
+}
+
+#[tokio::test]
+async fn a_copy_answers_as_its_source_and_goes_on() {
+    let world = World::sqlite().await;
+    let logs = furnish(&world).await;
+    let url = postgres_url().await;
+    let steps = Cell::new((0, 0));
+    let progress = |progress: CopyProgress| {
+        let (write, verify) = steps.get();
+        assert!(progress.rows <= progress.total, "{progress:?}");
+        steps.set(match progress.step {
+            CopyStep::Write => (progress.rows, verify),
+            CopyStep::Verify => (write, progress.rows),
+        });
+    };
+    let report = copy(&world.url(), &url, options(), progress).await.unwrap();
+    assert_eq!((report.threads, report.runs, report.blobs), (2, 3, 1), "{report:?}");
+    assert!(report.frames >= 5 && report.events >= 5 && report.rows >= 10, "{report:?}");
+    assert!(steps.get().0 > report.rows, "{steps:?}");
+    assert_eq!(steps.get().0, steps.get().1, "everything was read again");
+    let source = everything(&world, &logs).await;
+    let copy = World::in_database(url).await;
+    assert_eq!(everything(&copy, &logs).await, source);
+
+    // New keys are no keys of the source, and what is held stays held until its lease ends.
+    assert!(copy.store.next_run_key() > world.store.next_run_key());
+    assert!(copy.store.next_checkpoint_key() > CheckpointKey(1 << 40));
+    for kind in [QueueKind::ScheduledRun, QueueKind::Callback] {
+        let mut claimed = Vec::new();
+        for world in [&world, &copy] {
+            let mut of_world = Vec::new();
+            for time in [4, 39, 40, 80] {
+                let claims = world.store.claim(kind, at(time), at(time + 10), 9).await.unwrap();
+                let shown = claims.iter().map(|claim| (claim.attempts, claim.item.clone()));
+                of_world.push(shown.collect::<Vec<_>>());
+            }
+            claimed.push(of_world);
+        }
+        assert_eq!(claimed[0], claimed[1]);
+        assert!(claimed[0].iter().any(|claims| !claims.is_empty()));
+    }
+    // The log goes on behind the last number, though its run was removed.
+    let taken = copy.store.acquire(logs[0].row.key, "another").await.unwrap();
+    assert_eq!((taken.last, taken.pending.len(), taken.open_runs.len()), (logs[0].last, 1, 1));
+    let mut log = Log::of(copy.store.clone(), taken.thread);
+    log.last = taken.last;
+    log.step().say(None, &["more"]).commit().await.unwrap();
+    let texts = read(&*copy.store, &log.row, None).await;
+    assert_eq!(texts.last(), Some(&(taken.last + 1, "more".to_owned())));
+}
+
+#[tokio::test]
+async fn a_backup_is_copied_as_the_store_that_it_was() {
+    let world = World::sqlite().await;
+    let logs = furnish(&world).await;
+    let backup = world.file().with_file_name("backup.db");
+    world.store.backup(&backup).await.unwrap();
+    let source = everything(&world, &logs).await;
+    world.thread("later").await;
+    let url = postgres_url().await;
+    let from = format!("sqlite:{}", backup.display());
+    copy(&from, &url, options(), |_| {}).await.unwrap();
+    assert_eq!(everything(&World::in_database(url).await, &logs).await, source);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_stored_after_the_beginning_stays_behind() {
+    let world = World::sqlite().await;
+    let logs = furnish(&world).await;
+    let source = everything(&world, &logs).await;
+    let url = postgres_url().await;
+    let mut later = 0;
+    let progress = |_| {
+        later += 1;
+        let create = async { drop(world.thread(&format!("later-{later}")).await) };
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(create));
+    };
+    copy(&world.url(), &url, options(), progress).await.unwrap();
+    assert!(later > 0);
+    assert_eq!(everything(&World::in_database(url).await, &logs).await, source);
+}
+
+#[tokio::test]
+async fn threads_that_are_being_removed_stay_behind() {
+    let world = World::sqlite().await;
+    let logs = furnish(&world).await;
+    world.store.close().await.unwrap();
+    // As a removal leaves a thread of many rows, before they are deleted.
+    let raw = rusqlite::Connection::open(world.file()).unwrap();
+    let key = logs[1].row.key.0;
+    raw.execute("INSERT INTO removals (thread, run) VALUES (?1, 0)", [key]).unwrap();
+    raw.execute("DELETE FROM threads WHERE key = ?1", [key]).unwrap();
+    drop(raw);
+    let copy = copied(&world).await;
+    let stats = copy.store.stats().await.unwrap();
+    assert_eq!((stats.threads, stats.runs), (1, 2));
+    let client = client(&copy.url()).await;
+    for table in ["frames", "runs", "heads"] {
+        let sql = format!("SELECT count(*) FROM {table} WHERE {} = $1", "thread");
+        let count: i64 = client.query_one(&sql, &[&key]).await.unwrap().get(0);
+        assert_eq!(count, 0, "{table}");
+    }
+}
+
+#[tokio::test]
+async fn damage_names_its_thread_and_nothing_is_copied() {
+    for (damage, id) in [
+        ("UPDATE runs SET status = 'failed' WHERE id = 'r3'", Some("'t1'")),
+        ("UPDATE frames SET body = zeroblob(30) WHERE first = 1 AND thread = 1", Some("'t0'")),
+        ("DELETE FROM frames WHERE first = 1 AND thread = 1", Some("'t0'")),
+        ("UPDATE blobs SET data = zeroblob(length)", Some("'t0'")),
+        ("DELETE FROM blobs", Some("'t0'")),
+        ("UPDATE tokens SET principal = 'mallory'", None),
+    ] {
+        let world = World::sqlite().await;
+        furnish(&world).await;
+        world.store.close().await.unwrap();
+        let raw = rusqlite::Connection::open(world.file()).unwrap();
+        assert!(raw.execute(damage, []).unwrap() > 0, "{damage}");
+        drop(raw);
+        let url = postgres_url().await;
+        let error = copy_to(&world, &url).await.unwrap_err();
+        assert_eq!(error.code(), Code::ThreadQuarantined, "{damage}: {error}");
+        assert!(error.message().contains(id.unwrap_or("the store")), "{damage}: {error}");
+        assert!(error.hint_text().is_some_and(|hint| hint.contains("backup")), "{error}");
+        assert_empty(&url).await;
+    }
+}
+
+async fn assert_empty(url: &str) {
+    let client = client(url).await;
+    for table in ["threads", "runs", "frames", "heads", "tokens", "queue", "blobs", "search"] {
+        let sql = format!("SELECT count(*) FROM {table}");
+        let count: i64 = client.query_one(&sql, &[]).await.unwrap().get(0);
+        assert_eq!(count, 0, "{table}");
+    }
+}
+
+#[tokio::test]
+async fn a_target_that_holds_anything_is_refused() {
+    let world = World::sqlite().await;
+    furnish(&world).await;
+    let target = World::postgres().await;
+    target.store.put_token(token("k-9", 9)).await.unwrap();
+    let error = copy_to(&world, &target.url()).await.unwrap_err();
+    assert_eq!(error.code(), Code::AlreadyExists, "{error}");
+    assert!(error.hint_text().is_some_and(|hint| hint.contains("empty")), "{error}");
+    assert_eq!(target.store.stats().await.unwrap().threads, 0);
+    let copy = copied(&world).await;
+    assert_eq!(code(copy_to(&world, &copy.url()).await), Code::AlreadyExists);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_target_that_becomes_unreachable_holds_nothing() {
+    let world = World::sqlite().await;
+    let logs = furnish(&world).await;
+    let url = postgres_url().await;
+    let schema = url.rsplit("%3D").next().unwrap();
+    // Only connections of this copy have the name.
+    let named = format!("{url}&application_name={schema}");
+    let killer = client(&std::env::var("TRILOGUE_POSTGRES").unwrap()).await;
+    for step in [CopyStep::Write, CopyStep::Verify] {
+        let mut killed = 0;
+        let progress = |progress: CopyProgress| {
+            if progress.step == step && killed == 0 {
+                let kill = async { killer.query_one(KILL, &[&schema]).await.unwrap().get(0) };
+                killed = tokio::task::block_in_place(|| {
+                    tokio::runtime::Handle::current().block_on(kill)
+                });
+            }
+        };
+        let error = copy(&world.url(), &named, options(), progress).await.unwrap_err();
+        assert!(killed > 0_i64, "{step:?}");
+        assert_eq!(error.code(), Code::StoreUnavailable, "{error}");
+        assert!(error.hint_text().is_some_and(|hint| hint.contains("copy again")), "{error}");
+        assert_empty(&url).await;
+    }
+    copy_to(&world, &url).await.unwrap();
+    let copy = World::in_database(url).await;
+    assert_eq!(everything(&copy, &logs).await, everything(&world, &logs).await);
+}
+
+#[tokio::test]
+async fn rows_that_the_database_drops_or_changes_are_noticed() {
+    let world = World::sqlite().await;
+    furnish(&world).await;
+    for (table, body, says) in [
+        ("messages", "RETURN NULL;", "the table 'messages' has 0 of 1 rows"),
+        ("gaps", "NEW.last = NEW.last + 1; RETURN NEW;", "rows of the table 'gaps'"),
+        ("queue", "NEW.fence = 0; RETURN NEW;", "rows of the table 'queue'"),
+    ] {
+        let url = postgres_url().await;
+        open(&url, options()).await.unwrap().close().await.unwrap();
+        let client = client(&url).await;
+        let trigger = format!(
+            "CREATE FUNCTION spoil() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN {body} END';
+             CREATE TRIGGER spoil BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION spoil()"
+        );
+        client.batch_execute(&trigger).await.unwrap();
+        let error = copy_to(&world, &url).await.unwrap_err();
+        assert!(error.message().contains(says), "{error}");
+        assert_empty(&url).await;
+    }
+}
+
+#[tokio::test]
+async fn other_pairs_of_stores_and_files_that_are_none_are_refused() {
+    let world = World::sqlite().await;
+    let (file, database) = (world.url(), postgres_url().await);
+    for (from, to) in [
+        (&*file, "memory:"),
+        ("memory:", &*database),
+        (&*database, &*file),
+        (&*database, &*database),
+        (&*file, "sqlite:other.db"),
+    ] {
+        let error = copy(from, to, options(), |_| {}).await.unwrap_err();
+        assert_eq!(error.code(), Code::InvalidRequest);
+        assert!(error.message().contains("from a SQLite store to a PostgreSQL store"), "{error}");
+    }
+    let restored = world.file().with_file_name("store.db.restored");
+    std::fs::write(&restored, "").unwrap();
+    let error = copy_to(&world, &database).await.unwrap_err();
+    assert!(error.message().contains("was interrupted"), "{error}");
+    let missing = world.file().with_file_name("missing.db");
+    let from = format!("sqlite:{}", missing.display());
+    assert_eq!(code(copy(&from, &database, options(), |_| {}).await), Code::InvalidRequest);
+    assert!(!missing.exists());
+}
