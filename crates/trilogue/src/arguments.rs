@@ -3,9 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    agents, approve, backup, cancel, chat, completions, connect, demo, doctor, fidelity, inbox,
-    init, logs, new, nodes, restore, run, runs, serve, status, stop, tail, threads, token, top, ui,
-    user_server, webhooks, wrap,
+    agents, approve, backup, cancel, chat, completions, connect, copy, demo, doctor, fidelity,
+    inbox, init, logs, new, nodes, restore, run, runs, serve, status, stop, tail, threads, token,
+    top, ui, user_server, webhooks, wrap,
 };
 use crate::globals::Globals;
 
@@ -92,6 +92,12 @@ pub(crate) enum CliCommand {
     Backup(backup::Backup),
     /// Verify a backup, or restore it. Needs no server.
     Restore(restore::Restore),
+    /// Copy a store from SQLite into an empty PostgreSQL database, and verify the copy. Needs no server.
+    ///
+    /// All threads, runs, tokens, questions and work that waits keep their ids and states. It is one transaction: an interrupted copy leaves nothing.
+    ///
+    /// A server that uses FROM goes on meanwhile, and what it stores after the copy began stays behind: stop it first for a final copy.
+    Copy(copy::Copy),
     /// Show what each protocol carries, or what comes through from one to another. Needs no server.
     Fidelity(fidelity::FidelityCommand),
     /// Print a completion script for a shell.

@@ -115,6 +115,7 @@ async fn dispatch(arguments: &Arguments) -> Result {
         CliCommand::Doctor(doctor) => doctor.execute(globals).await,
         CliCommand::Backup(backup) => backup.execute(globals).await,
         CliCommand::Restore(restore) => restore.execute(globals).await,
+        CliCommand::Copy(copy) => copy.execute(globals).await,
         CliCommand::Fidelity(fidelity) => fidelity.execute(globals),
         CliCommand::Completions(completions) => completions.execute(),
         CliCommand::ConfigDocs => print::out(&trilogue::config::reference()),

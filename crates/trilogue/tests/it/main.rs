@@ -26,6 +26,7 @@ mod connect_flows;
 mod connect_foreign;
 mod connect_sdk;
 mod consent;
+mod copy;
 #[cfg(target_os = "linux")]
 mod descriptors;
 mod docs;

@@ -1,0 +1,99 @@
+//! `trilogue copy`.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::json;
+use trilogue::config;
+use trilogue_store::{CopyProgress, CopyReport, CopyStep};
+
+use crate::exit::Result;
+use crate::globals::Globals;
+use crate::terminal::render::rich::Frame;
+use crate::terminal::rows::ScreenRow;
+use crate::terminal::{print, safe};
+
+/// How often the progress is drawn.
+const DRAW_EVERY: Duration = Duration::from_millis(100);
+
+/// Copy a store from SQLite into an empty PostgreSQL database, and verify the copy. Needs no server.
+#[derive(Args, Debug)]
+pub(crate) struct Copy {
+    /// The store: `sqlite:PATH`, also of a backup.
+    from: String,
+    /// The empty database: `postgres://USER@HOST:PORT/DATABASE`.
+    to: String,
+    /// Take the password and the time-outs of the database from `[store]` in this file.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// Draws how far the copy is, on a terminal.
+struct ProgressLine {
+    drawn: Option<Instant>,
+}
+
+// === impl Copy ===
+
+impl Copy {
+    pub(crate) async fn execute(&self, globals: &Globals) -> Result {
+        let store = match &self.config {
+            Some(file) => config::load(file)?.options.store,
+            None => config::Store::default(),
+        };
+        let mut line = ProgressLine { drawn: None };
+        let is_drawn = !globals.json && print::can_redraw();
+        let progress = |progress| {
+            if is_drawn {
+                line.draw(progress);
+            }
+        };
+        let report =
+            trilogue_store::copy(&self.from, &self.to, store.to_options()?, progress).await?;
+        self.tell(&report, globals)
+    }
+
+    fn tell(&self, report: &CopyReport, globals: &Globals) -> Result {
+        let to = trilogue_store::shown_url(&self.to);
+        let CopyReport { threads, runs, frames, events, rows, blobs } = report;
+        if globals.json {
+            return print::json(&json!({
+                "from": trilogue_store::shown_url(&self.from),
+                "to": to,
+                "threads": threads,
+                "runs": runs,
+                "frames": frames,
+                "events": events,
+                "rows": rows,
+                "blobs": blobs,
+            }));
+        }
+        print::out(&format!(
+            "copied: {threads} threads, {runs} runs, {events} events, {blobs} blobs, {rows} other rows\n"
+        ))?;
+        print::note(&format!("verified: everything was read again from {}", safe::visible(&to)));
+        print::hint("name this database in `store.url` of the configuration, and start the server");
+        Ok(())
+    }
+}
+
+// === impl ProgressLine ===
+
+impl ProgressLine {
+    fn draw(&mut self, progress: CopyProgress) {
+        if self.drawn.is_some_and(|drawn| drawn.elapsed() < DRAW_EVERY) {
+            return;
+        }
+        self.drawn = Some(Instant::now());
+        let step = match progress.step {
+            CopyStep::Write => "copying",
+            CopyStep::Verify => "verifying",
+        };
+        let percent = progress.rows.saturating_mul(100) / progress.total.max(1);
+        let text = format!("{step}: {} rows, {}%", progress.rows, percent.min(100));
+        let row = ScreenRow { width: text.len(), text };
+        // A terminal that cannot be written stops no copy.
+        let _ = print::frame(Frame { written: Vec::new(), live: vec![row] }, print::canvas());
+    }
+}

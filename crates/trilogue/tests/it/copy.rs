@@ -1,0 +1,86 @@
+//! A store that outgrows its machine: a server on a file, a copy, and a server on the database.
+
+use std::time::UNIX_EPOCH;
+
+use rustix::process::Signal;
+
+use crate::approval::waiting;
+use crate::harness::{Home, lasting_address};
+
+/// A new schema in the private PostgreSQL of the tests, with a password that no output may show.
+fn empty_database() -> String {
+    let server = std::env::var("TRILOGUE_POSTGRES").unwrap_or_else(|_| {
+        panic!("TRILOGUE_POSTGRES is not set; start the services of the tests with: eval \"$(scripts/services start)\"")
+    });
+    let nanos = UNIX_EPOCH.elapsed().unwrap().as_nanos();
+    let schema = format!("copy_{}_{nanos}", std::process::id());
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let (client, connection) =
+            tokio_postgres::connect(&server, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute(&format!("CREATE SCHEMA {schema}")).await.unwrap();
+    });
+    let server = server.replace('@', ":sesame@");
+    format!("{server}?options=-csearch_path%3D{schema}")
+}
+
+#[test]
+fn a_server_moves_to_postgresql_with_its_conversations_questions_and_tokens() {
+    let home = Home::new();
+    let address = lasting_address();
+    let server = home.start(&["demo", "--listen", &address]);
+    server.run(&["run", "echo", "remember", "--thread", "t"]).expect(0);
+    let (run, interrupt) = waiting(&server);
+    let threads = server.run(&["threads", "-q"]).expect(0).out;
+    let conversation = server.run(&["threads", "show", "t", "--json"]).expect(0).json();
+    let from = format!("sqlite:{}", home.state().join("trilogue.db").display());
+    let to = empty_database();
+
+    // A server may use the store meanwhile.
+    let rehearsal = home.run(&["copy", &from, &empty_database(), "--json"]).expect(0);
+    assert!(!rehearsal.out.contains("sesame"), "{}", rehearsal.out);
+    let report = rehearsal.json();
+    assert_eq!((&report["threads"], &report["runs"]), (&2.into(), &2.into()), "{report}");
+
+    assert!(server.stop(Signal::TERM).success());
+    let copied = home.run(&["copy", &from, &to]).expect(0);
+    assert!(copied.out.starts_with("copied: 2 threads, 2 runs, "), "{}", copied.out);
+    assert!(copied.err.contains("verified: ") && copied.err.contains("`store.url`"), "{copied:?}");
+    assert!(!copied.err.contains("sesame"), "{}", copied.err);
+    let again = home.run(&["copy", &from, &to]).expect(7);
+    assert!(again.err.contains("hint: name an empty database"), "{}", again.err);
+    assert!(!again.err.contains("sesame"), "{}", again.err);
+
+    let agents = "[agents.echo]\nkind = \"builtin\"\n[agents.mailcomposer]\nkind = \"builtin\"\n";
+    home.write("t.toml", &format!("[store]\nurl = \"{to}\"\n{agents}"));
+    let server = home.start(&["serve", "--config", "t.toml", "--listen", &address]);
+    assert_eq!(server.run(&["threads", "-q"]).expect(0).out, threads);
+    let shown = server.run(&["threads", "show", "t", "--json"]).expect(0).json();
+    assert_eq!(shown["messages"], conversation["messages"]);
+    assert!(conversation["messages"].as_array().is_some_and(|all| all.len() == 2), "{shown}");
+    assert_eq!(server.run(&["inbox", "-q"]).expect(0).out.trim(), interrupt);
+    server.run(&["approve", &interrupt, "--yes"]).expect(0);
+    let events = server.run(&["tail", &run, "--follow", "--json"]).expect(0).lines();
+    assert_eq!(events.last().unwrap()["outcome"]["status"], "completed");
+    server.run(&["run", "echo", "goes on", "--thread", "t"]).expect(0);
+    let shown = server.run(&["threads", "show", "t"]).expect(0).out;
+    assert!(shown.contains("remember") && shown.contains("goes on"), "{shown}");
+}
+
+#[test]
+fn a_copy_that_cannot_be_made_says_why() {
+    let home = Home::new();
+    let help = home.run(&["copy", "--help"]).expect(0).out;
+    assert!(help.contains("stop it first for a final copy"), "{help}");
+    let unreachable = "postgres://me:sesame@127.0.0.1:1/db";
+    home.write("t.toml", "[store]\nurl = \"memory:\"\npassword_env = \"NO_SUCH_VARIABLE\"\n");
+    home.run(&["copy", "sqlite:t.db", unreachable]).complains(2, "t.db");
+    home.run(&["copy", "memory:", unreachable]).complains(2, "from a SQLite store");
+    home.run(&["copy", "sqlite:t.db", unreachable, "--config", "t.toml"])
+        .complains(2, "NO_SUCH_VARIABLE");
+    home.write("not-a-store.db", "not a database");
+    let ended = home.run(&["copy", "sqlite:not-a-store.db", unreachable]);
+    assert!(ended.code != 0 && ended.err.contains("not-a-store.db"), "{ended:?}");
+    assert!(!ended.err.contains("sesame"), "{ended:?}");
+}
