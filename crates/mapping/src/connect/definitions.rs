@@ -135,7 +135,11 @@ pub fn of_code(code: Code) -> &'static Definition {
         }
         Code::Overloaded => "rate_limited",
         Code::DiskFull => "resource_exhausted",
-        Code::StoreReadOnly | Code::OwnershipLost | Code::ShuttingDown => "overloaded",
+        Code::StoreReadOnly
+        | Code::StoreUnavailable
+        | Code::ThreadElsewhere
+        | Code::OwnershipLost
+        | Code::ShuttingDown => "overloaded",
         Code::AgentFailed | Code::AgentPanicked | Code::OutputInvalid => "agent_error",
         Code::AgentLost => "worker_lost",
         Code::AwaitTimeout => "run_timeout",
