@@ -1,6 +1,6 @@
 //! State shared by all owners: the store, the agents, the registry of owners, and connected clients.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -50,6 +50,8 @@ pub(crate) struct Services {
     /// Woken when a task has ended, for a drain.
     pub(crate) task_ended: Notify,
     owners: Mutex<HashMap<ThreadKey, OwnerInbox>>,
+    /// Threads whose waiting work is looked at again later.
+    woken_later: Mutex<HashSet<ThreadKey>>,
     spawn_owner: Box<SpawnOwner>,
     present: Mutex<HashMap<ThreadKey, Connected>>,
 }
@@ -98,6 +100,7 @@ impl Services {
             recovered: AtomicBool::new(false),
             task_ended: Notify::new(),
             owners: Mutex::default(),
+            woken_later: Mutex::default(),
             spawn_owner,
             present: Mutex::default(),
         })
@@ -126,6 +129,19 @@ impl Services {
             tokio::task::yield_now().await;
         }
         Err(Error::new(Code::ShuttingDown, "the thread's owner takes no requests"))
+    }
+
+    /// Has the thread's next owner look at the waiting work again after a while, once however often it is asked for meanwhile.
+    pub(crate) fn wake_after(self: &Arc<Self>, thread: ThreadKey, pause: Duration) {
+        if !lock(&self.woken_later).insert(thread) {
+            return;
+        }
+        let services = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            lock(&services.woken_later).remove(&thread);
+            drop(services.send(thread, Envelope::Wake).await);
+        });
     }
 
     pub(crate) fn register(&self, thread: ThreadKey, owner: OwnerInbox) {

@@ -98,6 +98,8 @@ impl Owner {
             Err(moved) if moved.code() == Code::ThreadElsewhere => {
                 tracing::warn!(thread = %self.thread, error = %moved, "the thread is another node's now");
             }
+            // Nobody may ask for it again: its runs would stay as they are for ever.
+            Err(failed) if may_pass(&failed) => self.wake_later(),
             Err(_) => tracing::error!(thread = %self.thread, %error, "a thread cannot be stored"),
         }
         let waiting: Vec<RunKey> = self.waiters.keys().copied().collect();
@@ -109,12 +111,7 @@ impl Owner {
 
     /// Has the thread's next owner look at the waiting work again.
     pub(super) fn wake_later(&self) {
-        let services = Arc::clone(&self.services);
-        let thread = self.thread;
-        tokio::spawn(async move {
-            tokio::time::sleep(RETRY_AFTER).await;
-            drop(services.send(thread, Envelope::Wake).await);
-        });
+        self.services.wake_after(self.thread, RETRY_AFTER);
     }
 
     /// Tells agents with sessions of their own that the thread is erased.
@@ -203,4 +200,9 @@ impl Owner {
             }
         }
     }
+}
+
+/// Whether a thread that could not be loaded can be later, with nothing done here.
+pub(super) fn may_pass(error: &Error) -> bool {
+    matches!(error.code(), Code::DiskFull | Code::StoreUnavailable)
 }

@@ -149,7 +149,7 @@ impl Owner {
         if self.state.is_none()
             && let Err(error) = self.load(false, &lost()).await
         {
-            if error.code() == Code::DiskFull {
+            if lifecycle::may_pass(&error) {
                 self.wake_later();
             }
             self.leave(Some(&error)).await;
