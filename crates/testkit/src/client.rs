@@ -1,24 +1,37 @@
-//! A small HTTP client: one connection a request, nothing retried, nothing hidden.
+//! A small HTTP client: one connection a request, and nothing hidden. With one address nothing is retried.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Method, Request};
+use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 const REQUEST_LIMIT: Duration = Duration::from_secs(60);
+const CANNOT_NOW: [StatusCode; 3] =
+    [StatusCode::BAD_GATEWAY, StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];
 
 #[derive(Clone, Debug)]
 pub struct Client {
-    address: SocketAddr,
+    nodes: Arc<Nodes>,
     token: Option<String>,
+}
+
+/// The servers of a client, any of which takes any request.
+#[derive(Debug)]
+struct Nodes {
+    addresses: Vec<SocketAddr>,
+    next: AtomicUsize,
+    is_closed: watch::Sender<bool>,
 }
 
 #[derive(Clone, Debug)]
@@ -39,13 +52,32 @@ pub struct ServerSent {
 pub struct Stream {
     body: Incoming,
     buffer: BytesMut,
+    is_closed: watch::Receiver<bool>,
 }
 
 // === impl Client ===
 
 impl Client {
     pub fn new(address: SocketAddr) -> Self {
-        Self { address, token: None }
+        Self::of_any(vec![address])
+    }
+
+    /// Each request goes to another of several servers, and to the next where nobody listens. An answer that only says that a server cannot do it now is a failure, as behind a load balancer.
+    pub fn of_any(addresses: Vec<SocketAddr>) -> Self {
+        let is_closed = watch::Sender::new(false);
+        Self {
+            nodes: Arc::new(Nodes { addresses, next: AtomicUsize::new(0), is_closed }),
+            token: None,
+        }
+    }
+
+    /// Refuses further requests, and ends the streams of it and its clones.
+    pub fn close(&self) {
+        self.nodes.is_closed.send_replace(true);
+    }
+
+    pub fn is_closed(&self) -> bool {
+        *self.nodes.is_closed.borrow()
     }
 
     pub fn with_token(mut self, token: impl Into<String>) -> Self {
@@ -95,9 +127,10 @@ impl Client {
         let status = response.status();
         if !status.is_success() {
             let body = response.into_body().collect().await?.to_bytes();
-            anyhow::bail!("the stream was refused: {status} {}", String::from_utf8_lossy(&body));
+            bail!("the stream was refused: {status} {}", String::from_utf8_lossy(&body));
         }
-        Ok(Stream { body: response.into_body(), buffer: BytesMut::new() })
+        let is_closed = self.nodes.is_closed.subscribe();
+        Ok(Stream { body: response.into_body(), buffer: BytesMut::new(), is_closed })
     }
 
     async fn open(
@@ -107,7 +140,8 @@ impl Client {
         headers: &[(&str, &str)],
         body: Bytes,
     ) -> Result<http::Response<Incoming>> {
-        let stream = TcpStream::connect(self.address).await?;
+        ensure!(!self.is_closed(), "the client is closed");
+        let (stream, address) = self.nodes.connect().await?;
         stream.set_nodelay(true)?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
@@ -116,7 +150,7 @@ impl Client {
         let mut request = Request::builder().method(method).uri(path);
         let has = |name: &str| headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
         if !has("host") {
-            request = request.header("host", self.address.to_string());
+            request = request.header("host", address.to_string());
         }
         if !body.is_empty() && !has("content-type") {
             request = request.header("content-type", "application/json");
@@ -127,7 +161,28 @@ impl Client {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        Ok(sender.send_request(request.body(Full::new(body))?).await?)
+        let response = sender.send_request(request.body(Full::new(body))?).await?;
+        let status = response.status();
+        let is_elsewhere = self.nodes.addresses.len() > 1 && CANNOT_NOW.contains(&status);
+        ensure!(!is_elsewhere, "{address} cannot do it now: {status}");
+        Ok(response)
+    }
+}
+
+// === impl Nodes ===
+
+impl Nodes {
+    async fn connect(&self) -> Result<(TcpStream, SocketAddr)> {
+        let first = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut failure = anyhow::anyhow!("the client has no server");
+        for step in 0..self.addresses.len() {
+            let address = self.addresses[(first + step) % self.addresses.len()];
+            match TcpStream::connect(address).await {
+                Ok(stream) => return Ok((stream, address)),
+                Err(error) => failure = error.into(),
+            }
+        }
+        Err(failure)
     }
 }
 
@@ -165,7 +220,13 @@ impl Stream {
                     return Ok(Some(event));
                 }
             }
-            match self.body.frame().await {
+            let frame = tokio::select! {
+                frame = self.body.frame() => frame,
+                Ok(_) = self.is_closed.wait_for(|is_closed| *is_closed) => {
+                    bail!("the client was closed");
+                }
+            };
+            match frame {
                 Some(frame) => {
                     if let Ok(data) = frame?.into_data() {
                         self.buffer.extend_from_slice(&data);

@@ -1,6 +1,6 @@
 //! Test-only peers and starters of real services.
 //!
-//! Nothing here stands in for a part of ours: [`probe`] is a peer with a language of its own, [`callback`] and [`limited_server`] listen on real sockets, [`wait_only_server`] is a server as the first ones were, [`server`] starts the real binary, [`foreign`] and [`official`] run the official clients and agents of the protocols, [`editor`] is a client of the Agent Client Protocol that hides nothing, [`schema`] holds what is written in that protocol to its official schema, and [`model`] answers coding agents, [`parts`] makes cards, messages and runs, [`documents`] are the examples and rules of the protocols, [`disk_journal`] tells what a power cut leaves of a folder, [`faulty_server`] is a server of others that misbehaves, and [`port`] finds ports.
+//! Nothing here stands in for a part of ours: [`probe`] is a peer with a language of its own, [`callback`] and [`limited_server`] listen on real sockets, [`wait_only_server`] is a server as the first ones were, [`server`] starts the real binary, [`foreign`] and [`official`] run the official clients and agents of the protocols, [`editor`] is a client of the Agent Client Protocol that hides nothing, [`schema`] holds what is written in that protocol to its official schema, and [`model`] answers coding agents, [`parts`] makes cards, messages and runs, [`documents`] are the examples and rules of the protocols, [`disk_journal`] tells what a power cut leaves of a folder, [`faulty_server`] is a server of others that misbehaves, [`link`] is a network that can be cut, and [`port`] finds ports.
 
 pub mod callback;
 pub mod client;
@@ -11,6 +11,7 @@ pub mod faulty_server;
 pub mod folder;
 pub mod foreign;
 pub mod limited_server;
+pub mod link;
 mod loopback;
 pub mod model;
 pub mod official;
@@ -32,6 +33,7 @@ pub mod wait_only_server;
 pub use client::{Client, Reply};
 pub use editor::Editor;
 pub use folder::Folder;
+pub use link::Link;
 pub use official::Official;
 pub use port::reserve_address;
 pub use programs::{cargo, cyclonedx_schema, inspector_packages, xtask};

@@ -31,6 +31,8 @@ pub struct Home {
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     pub store: String,
+    /// Further lines of the store's table.
+    pub store_settings: String,
     pub settings: String,
     pub environment: Vec<(String, PathBuf)>,
     /// The binary; the one that belongs to the calling test when `None`.
@@ -51,6 +53,7 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             store: "sqlite:store/trilogue.db".to_owned(),
+            store_settings: String::new(),
             settings: String::new(),
             environment: Vec::new(),
             binary: None,
@@ -66,8 +69,8 @@ impl Home {
         let address = reserve_address()?;
         fs::create_dir_all(dir.join("store"))?;
         let mut config = format!(
-            "[server]\nlisten = \"{address}\"\n\n[store]\nurl = \"{}\"\n\n[log]\nlevel = \"info\"\n\n",
-            options.store
+            "[server]\nlisten = \"{address}\"\n\n[store]\nurl = \"{}\"\n{}\n\n[log]\nlevel = \"info\"\n\n",
+            options.store, options.store_settings
         );
         for agent in ["echo", "mailcomposer", "researcher"] {
             config.push_str(&format!("[agents.{agent}]\nkind = \"builtin\"\n\n"));
@@ -202,6 +205,16 @@ impl Server {
         self.child.id()
     }
 
+    /// Stops the process as it is: it keeps its connections, and does nothing.
+    pub fn pause(&self) -> Result<()> {
+        signal(&self.child, Signal::STOP)
+    }
+
+    /// Lets a paused process go on.
+    pub fn go_on(&self) -> Result<()> {
+        signal(&self.child, Signal::CONT)
+    }
+
     pub async fn kill(mut self) -> Result<Home> {
         ensure!(self.child.try_wait()?.is_none(), "the server was gone:\n{}", self.home.log_end());
         self.child.kill().await?;
@@ -224,7 +237,11 @@ impl Server {
 }
 
 pub(crate) async fn terminate(child: &mut Child) -> Result<ExitStatus> {
-    let pid = child.id().and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
-    kill_process(pid.context("the process was gone")?, Signal::TERM)?;
+    signal(child, Signal::TERM)?;
     Ok(timeout(STOP_LIMIT, child.wait()).await.context("the process did not stop")??)
+}
+
+fn signal(child: &Child, signal: Signal) -> Result<()> {
+    let pid = child.id().and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
+    Ok(kill_process(pid.context("the process was gone")?, signal)?)
 }

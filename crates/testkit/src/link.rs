@@ -1,0 +1,99 @@
+//! A way over TCP that can be cut: what a node has to its database, when the network fails.
+
+use std::net::SocketAddr;
+
+use anyhow::Result;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Passes connections on to an address until it is dropped.
+#[derive(Debug)]
+pub struct Link {
+    address: SocketAddr,
+    is_whole: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+// === impl Link ===
+
+impl Link {
+    /// Listens on a free port.
+    pub async fn to(target: SocketAddr) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let (is_whole, state) = watch::channel(true);
+        let task = tokio::spawn(async move {
+            while let Ok((near, _)) = listener.accept().await {
+                tokio::spawn(pass(near, target, state.clone()));
+            }
+        });
+        Ok(Self { address, is_whole, task })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends all connections, and every new one at once.
+    pub fn cut(&self) {
+        self.is_whole.send_replace(false);
+    }
+
+    pub fn mend(&self) {
+        self.is_whole.send_replace(true);
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn pass(mut near: TcpStream, target: SocketAddr, mut state: watch::Receiver<bool>) {
+    let passing = async {
+        let mut far = TcpStream::connect(target).await?;
+        near.set_nodelay(true)?;
+        far.set_nodelay(true)?;
+        copy_bidirectional(&mut near, &mut far).await
+    };
+    tokio::select! {
+        // Also when the link is gone.
+        _ = state.wait_for(|is_whole| !is_whole) => {}
+        // The ends see what became of their connection.
+        _ = passing => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_cut_ends_what_is_open_and_a_mended_link_passes_again() {
+        let far = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let link = Link::to(far.local_addr().unwrap()).await.unwrap();
+        let mut near = TcpStream::connect(link.address()).await.unwrap();
+        let (mut peer, _) = far.accept().await.unwrap();
+        peer.write_all(b"one").await.unwrap();
+        let mut word = [0; 3];
+        near.read_exact(&mut word).await.unwrap();
+        assert_eq!(&word, b"one");
+
+        link.cut();
+        assert!(matches!(near.read(&mut word).await, Ok(0) | Err(_)));
+        let mut refused = TcpStream::connect(link.address()).await.unwrap();
+        assert!(matches!(refused.read(&mut word).await, Ok(0) | Err(_)));
+
+        link.mend();
+        let mut near = TcpStream::connect(link.address()).await.unwrap();
+        let (mut peer, _) = far.accept().await.unwrap();
+        near.write_all(b"two").await.unwrap();
+        peer.read_exact(&mut word).await.unwrap();
+        assert_eq!(&word, b"two");
+    }
+}
