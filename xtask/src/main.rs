@@ -5,6 +5,7 @@
 //! cargo xtask bench [NAMES…]    measures, in a release build
 //! cargo xtask bench --against REV [NAMES…]    measures that revision too, round by round, and compares
 //! cargo xtask soak [--kills N]    cuts the power of a server's disk N times while clients use it, and counts what is lost
+//! cargo xtask soak --cluster [--kills N]    kills, stops and cuts off servers that share a store, N times, and compares what clients were told
 //! cargo xtask dist [--binary PATH] [--target TRIPLE] [--out DIR]    makes the packages of a release
 //! ```
 
@@ -28,6 +29,10 @@ fn main() -> ExitCode {
     }
 }
 
+/// The long forms of the kill tests.
+const POWER_CUTS: &str = "soak::power_cuts";
+const CLUSTER: &str = "soak::nodes";
+
 /// Whether everything is as it should be.
 fn run() -> Result<bool> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -36,21 +41,23 @@ fn run() -> Result<bool> {
         ["tidy", "--bless"] => tidy::run(&root()?, true),
         ["bench", "--against", revision, names @ ..] => bench::compare(&root()?, revision, names),
         ["bench", names @ ..] => bench::run(&root()?, names),
-        ["soak"] => soak(&root()?, None),
-        ["soak", "--kills", kills] => soak(&root()?, Some(kills)),
+        ["soak"] => soak(&root()?, POWER_CUTS, None),
+        ["soak", "--kills", kills] => soak(&root()?, POWER_CUTS, Some(kills)),
+        ["soak", "--cluster"] => soak(&root()?, CLUSTER, None),
+        ["soak", "--cluster", "--kills", kills] => soak(&root()?, CLUSTER, Some(kills)),
         ["dist", options @ ..] => dist::run(&root()?, options),
         _ => bail!(
-            "expected `tidy`, `tidy --bless`, `bench [--against REV] [NAMES…]`, `soak [--kills N]` or `dist [--binary PATH] [--target TRIPLE] [--out DIR]`"
+            "expected `tidy`, `tidy --bless`, `bench [--against REV] [NAMES…]`, `soak [--cluster] [--kills N]` or `dist [--binary PATH] [--target TRIPLE] [--out DIR]`"
         ),
     }
 }
 
-/// Runs the long form of the kill tests. `TRILOGUE_SEED` repeats one.
-fn soak(root: &Path, kills: Option<&str>) -> Result<bool> {
+/// Runs a long form of the kill tests. `TRILOGUE_SEED` repeats one.
+fn soak(root: &Path, test: &str, kills: Option<&str>) -> Result<bool> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["test", "--quiet", "--package", "trilogue-testkit", "--test", "it", "--"]);
-    command.args(["--ignored", "--nocapture", "soak::"]).current_dir(root);
+    command.args(["--ignored", "--nocapture", test]).current_dir(root);
     if let Some(kills) = kills {
         let kills: u64 = kills.parse().context("--kills takes a number")?;
         command.env("TRILOGUE_KILLS", kills.to_string());

@@ -13,13 +13,12 @@ use crate::kill_rounds::{
 };
 
 const PLAN: KillPlan =
-    KillPlan { rounds: 6, latest_kill_ms: 500, late_rounds: 3, late_kill_ms: 2_000 };
-const CLIENTS: usize = 3;
+    KillPlan { clients: 3, rounds: 6, latest_kill_ms: 500, late_rounds: 3, late_kill_ms: 2_000 };
 const BASE: &str = "/communication";
 
 /// What a client was told before the server was killed.
 #[derive(Default, Debug)]
-struct Told {
+pub(crate) struct Told {
     /// The events of one stream each.
     streams: Vec<Vec<ServerSent>>,
     /// Runs as `sync` and resume gave them, complete.
@@ -31,13 +30,13 @@ struct Told {
 }
 
 #[derive(Default, Debug)]
-struct Seen {
-    resumed: usize,
-    cut: usize,
-    missed: usize,
-    done: usize,
-    accepted: usize,
-    answered: usize,
+pub(crate) struct Seen {
+    pub(crate) resumed: usize,
+    pub(crate) cut: usize,
+    pub(crate) missed: usize,
+    pub(crate) done: usize,
+    pub(crate) accepted: usize,
+    pub(crate) answered: usize,
 }
 
 // === impl Seen ===
@@ -45,17 +44,27 @@ struct Seen {
 impl Scenario for Seen {
     type Told = Told;
 
-    fn play(&self, client: &Client, seed: &mut Seed, players: &mut JoinSet<Told>) {
-        for _ in 0..CLIENTS {
+    fn play(&self, client: &Client, seed: &mut Seed, clients: usize, players: &mut JoinSet<Told>) {
+        for _ in 0..clients {
             players.spawn(stream(client.clone()));
             players.spawn(wait(client.clone(), seed.fork()));
-            players.spawn(ask(client.clone()));
+            players.spawn(ask(client.clone(), seed.fork()));
         }
     }
 
-    async fn check(&mut self, client: &Client, told: Vec<Told>, seed: &mut Seed) -> Result<()> {
+    async fn check(&mut self, client: &Client, told: &[Told], seed: &mut Seed) -> Result<()> {
         for told in told {
             check(client, told, seed, self).await?;
+        }
+        Ok(())
+    }
+
+    async fn go_on(&mut self, client: &Client, told: Vec<Told>) -> Result<()> {
+        for run in told.iter().flat_map(|told| &told.waiting) {
+            let path = format!("{BASE}/runs/{}", id_of(run)?);
+            let run = client.post(&path, &approval("sync")).await?.ok()?;
+            ensure!(run["status"] == "completed", "the answered run is {run}");
+            self.answered += 1;
         }
         Ok(())
     }
@@ -153,6 +162,10 @@ fn kind(event: &ServerSent) -> String {
     data(event)["type"].as_str().unwrap_or_default().to_owned()
 }
 
+fn id_of(run: &Value) -> Result<&str> {
+    run["run_id"].as_str().with_context(|| format!("a run without an id: {run}"))
+}
+
 fn run_id(event: &ServerSent) -> Option<String> {
     data(event)["run"]["run_id"].as_str().map(str::to_owned)
 }
@@ -199,6 +212,7 @@ async fn wait(client: Client, mut seed: Seed) -> Told {
         let run = reply.ok().unwrap();
         match mode {
             "async" => told.accepted.push(run["run_id"].as_str().unwrap().to_owned()),
+            _ if is_lost(&run) => told.done.push(run),
             _ => {
                 assert_eq!(run["output"][0]["parts"][0]["content"], *text, "{run}");
                 told.done.push(run);
@@ -207,48 +221,56 @@ async fn wait(client: Client, mut seed: Seed) -> Told {
     }
 }
 
-async fn ask(client: Client) -> Told {
+/// Asks for runs that ask back. Some are answered, others wait.
+async fn ask(client: Client, mut seed: Seed) -> Told {
     let mut told = Told::default();
     while let Ok(reply) = client.post(&format!("{BASE}/runs"), &letter("sync")).await {
         let run = reply.ok().unwrap();
+        if is_lost(&run) {
+            told.done.push(run);
+            continue;
+        }
         assert_eq!(run["status"], "awaiting", "{run}");
-        told.waiting.push(run);
+        if seed.below(2) == 0 {
+            told.waiting.push(run);
+            continue;
+        }
+        let path = format!("{BASE}/runs/{}", id_of(&run).unwrap());
+        let Ok(reply) = client.post(&path, &approval("sync")).await else { break };
+        let run = reply.ok().unwrap();
+        assert!(run["status"] == "completed" || is_lost(&run), "{run}");
+        told.done.push(run);
     }
     told
 }
 
-/// Compares what a client was told with what the server says now, and goes on from there.
-async fn check(client: &Client, told: Told, seed: &mut Seed, seen: &mut Seen) -> Result<()> {
-    for events in told.streams {
+/// Compares what a client was told with what the server says now.
+async fn check(client: &Client, told: &Told, seed: &mut Seed, seen: &mut Seen) -> Result<()> {
+    for events in &told.streams {
         // A reader may have written down less than it was told.
         let kept = seed.below(events.len() as u64 + 1) as usize;
-        check_stream(client, events.get(..kept).unwrap_or_default().to_vec(), seen).await?;
+        check_stream(client, events.get(..kept).unwrap_or_default(), seen).await?;
         check_stream(client, events, seen).await?;
     }
-    for run in told.done {
-        let id = run["run_id"].as_str().context("a run without id")?;
-        let now = client.get(&format!("{BASE}/runs/{id}")).await?.ok()?;
-        ensure!(now == run, "the run was told as {run} and is {now}");
+    for run in &told.done {
+        let now = client.get(&format!("{BASE}/runs/{}", id_of(run)?)).await?.ok()?;
+        ensure!(now == *run, "the run was told as {run} and is {now}");
         seen.done += 1;
     }
-    for id in told.accepted {
-        let run = settled(client, &id).await?;
+    for id in &told.accepted {
+        let run = settled(client, id).await?;
         ensure!(run["status"] == "completed" || is_lost(&run), "the accepted run is {run}");
         seen.accepted += 1;
     }
-    for run in told.waiting {
-        let id = run["run_id"].as_str().context("a run without id")?;
-        let now = client.get(&format!("{BASE}/runs/{id}")).await?.ok()?;
-        ensure!(now == run, "the waiting run was told as {run} and is {now}");
-        let run = client.post(&format!("{BASE}/runs/{id}"), &approval("sync")).await?.ok()?;
-        ensure!(run["status"] == "completed", "the answered run is {run}");
-        seen.answered += 1;
+    for run in &told.waiting {
+        let now = client.get(&format!("{BASE}/runs/{}", id_of(run)?)).await?.ok()?;
+        ensure!(now == *run, "the waiting run was told as {run} and is {now}");
     }
     Ok(())
 }
 
 /// What a stream gave before the kill, and what it gives from there on, is the run's whole stream.
-async fn check_stream(client: &Client, told: Vec<ServerSent>, seen: &mut Seen) -> Result<()> {
+async fn check_stream(client: &Client, told: &[ServerSent], seen: &mut Seen) -> Result<()> {
     // A connection that broke before its first event names no run.
     let Some(run) = told.first().and_then(run_id) else { return Ok(()) };
     settled(client, &run).await?;
@@ -259,7 +281,7 @@ async fn check_stream(client: &Client, told: Vec<ServerSent>, seen: &mut Seen) -
     let mut all = client.stream(&path, None).await?;
     let all = rest(&mut all).await?;
     let missed_count = missed.len();
-    ensure_whole(told, missed, &all)?;
+    ensure_whole(told, &missed, &all)?;
     let list = client.get(&path).await?.ok()?;
     let listed: Vec<Value> = all.iter().map(data).collect();
     ensure!(list["events"] == Value::Array(listed), "the list differs from the stream");

@@ -17,15 +17,16 @@ use crate::kill_rounds::{
 };
 
 const PLAN: KillPlan =
-    KillPlan { rounds: 6, latest_kill_ms: 500, late_rounds: 3, late_kill_ms: 2_000 };
-const CLIENTS: usize = 2;
+    KillPlan { clients: 2, rounds: 6, latest_kill_ms: 500, late_rounds: 3, late_kill_ms: 2_000 };
 /// Every how many of its runs one that enqueues them waits for the last.
 const WAITED_FOR: usize = 32;
 const BASE: &str = "/connect";
+/// What a server needs to call the receiver.
+pub(crate) const SETTINGS: &str = "[egress]\nallow = [\"127.0.0.1/32\"]\n";
 
 /// What a client was told before the server was killed.
 #[derive(Default, Debug)]
-struct Told {
+pub(crate) struct Told {
     /// The events of one stream each.
     streams: Vec<Vec<ServerSent>>,
     /// Answers to waits, complete.
@@ -43,21 +44,20 @@ struct Told {
 }
 
 #[derive(Default, Debug)]
-struct Seen {
-    resumed: usize,
-    missed: usize,
-    done: usize,
-    accepted: usize,
-    answered: usize,
-    delivered: usize,
-    instances: usize,
-    states: usize,
+pub(crate) struct Seen {
+    pub(crate) resumed: usize,
+    pub(crate) missed: usize,
+    pub(crate) done: usize,
+    pub(crate) accepted: usize,
+    pub(crate) answered: usize,
+    pub(crate) delivered: usize,
+    pub(crate) instances: usize,
+    pub(crate) states: usize,
 }
 
-#[derive(Debug)]
-struct Clients {
+pub(crate) struct Clients {
     receiver: Arc<Receiver>,
-    seen: Seen,
+    pub(crate) seen: Seen,
     /// Runs whose end is to be delivered.
     called: Vec<Value>,
 }
@@ -71,11 +71,37 @@ struct Player {
 
 // === impl Clients ===
 
+impl Clients {
+    pub(crate) fn with(receiver: Arc<Receiver>) -> Self {
+        Self { receiver, seen: Seen::default(), called: Vec::new() }
+    }
+
+    /// The receiver hears of the end of every run that was asked for so. What was on its way when the server was killed is sent again once nobody can still be sending it.
+    pub(crate) async fn check_calls(&mut self, client: &Client) -> Result<()> {
+        for run in &self.called {
+            check_called(client, &self.receiver, id_of(run)?).await?;
+            self.seen.delivered += 1;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_deliveries(&self) {
+        check_deliveries(&self.receiver.deliveries());
+    }
+}
+
+/// Without what was delivered, which would fill a screen.
+impl std::fmt::Debug for Clients {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.seen.fmt(f)
+    }
+}
+
 impl Scenario for Clients {
     type Told = Told;
 
-    fn play(&self, client: &Client, seed: &mut Seed, players: &mut JoinSet<Told>) {
-        for _ in 0..CLIENTS {
+    fn play(&self, client: &Client, seed: &mut Seed, clients: usize, players: &mut JoinSet<Told>) {
+        for _ in 0..clients {
             let player = |seed: &mut Seed| Player {
                 client: client.clone(),
                 receiver: Arc::clone(&self.receiver),
@@ -90,10 +116,23 @@ impl Scenario for Clients {
         }
     }
 
-    async fn check(&mut self, client: &Client, told: Vec<Told>, seed: &mut Seed) -> Result<()> {
+    async fn check(&mut self, client: &Client, told: &[Told], seed: &mut Seed) -> Result<()> {
+        for told in told {
+            check(client, told, seed, &mut self.seen).await?;
+        }
+        Ok(())
+    }
+
+    async fn go_on(&mut self, client: &Client, told: Vec<Told>) -> Result<()> {
         for mut told in told {
             self.called.append(&mut told.called);
-            check(client, told, seed, &mut self.seen).await?;
+            for answer in told.waiting {
+                let path = format!("{BASE}/runs/{}", id_of(&answer["run"])?);
+                client.post(&path, &approval()).await?.ok()?;
+                let answer = client.get(&format!("{path}/wait")).await?.ok()?;
+                ensure!(answer["run"]["status"] == "success", "the answered run is {answer}");
+                self.seen.answered += 1;
+            }
         }
         Ok(())
     }
@@ -110,22 +149,17 @@ impl Scenario for Clients {
 async fn what_clients_were_told_survives_kill_9() {
     let receiver = Arc::new(Receiver::start().await.unwrap());
     let dir = Folder::new().unwrap();
-    let settings = "[egress]\nallow = [\"127.0.0.1/32\"]\n".to_owned();
+    let settings = SETTINGS.to_owned();
     let options = ServerOptions { settings, ..ServerOptions::default() };
     let home = Home::new(dir.path(), &options).unwrap();
-    let seen = Seen::default();
-    let mut clients = Clients { receiver: Arc::clone(&receiver), seen, called: Vec::new() };
+    let mut clients = Clients::with(Arc::clone(&receiver));
     let server = kill_rounds(&home, PLAN, &mut clients).await;
-    let Clients { mut seen, called, .. } = clients;
-    // What was on its way when the server was killed is sent again once nobody can still be sending it.
-    for run in &called {
-        check_called(&server.client(), &receiver, id_of(run).unwrap()).await.unwrap();
-        seen.delivered += 1;
-    }
+    clients.check_calls(&server.client()).await.unwrap();
+    clients.check_deliveries();
+    let seen = clients.seen;
     assert!(seen.resumed > 0 && seen.missed > 0, "no stream was resumed: {seen:?}");
     assert!(seen.done > 0 && seen.answered > 0, "the clients were told nothing: {seen:?}");
     assert!(seen.delivered > 0 && seen.instances > 0 && seen.states > 0, "{seen:?}");
-    check_deliveries(&receiver.deliveries());
     stop(server).await;
 }
 
@@ -136,6 +170,10 @@ fn run_of(agent: &str, text: &str) -> Value {
 
 fn letter() -> Value {
     run_of("mailcomposer", "Write to ada@example.com about the report: it is ready.")
+}
+
+fn approval() -> Value {
+    json!({"approved": true, "reason": "fine"})
 }
 
 fn data(event: &ServerSent) -> Value {
@@ -185,8 +223,9 @@ impl Player {
                     let path = format!("{BASE}/runs/wait");
                     let Ok(reply) = self.client.post(&path, &body).await else { return told };
                     let answer = reply.ok().unwrap();
-                    assert_eq!(answer["run"]["status"], "success", "{answer}");
-                    assert!(answer["output"]["values"].to_string().contains(&text), "{answer}");
+                    let has_text = answer["output"]["values"].to_string().contains(&text);
+                    let is_fine = answer["run"]["status"] == "success" && has_text;
+                    assert!(is_fine || is_lost(&answer), "{answer}");
                     told.done.push(answer);
                 }
             }
@@ -225,12 +264,30 @@ impl Player {
         }
     }
 
-    async fn ask(self) -> Told {
+    /// Asks for runs that ask back. Some are answered, others wait.
+    async fn ask(mut self) -> Told {
         let mut told = Told::default();
         while let Ok(reply) = self.client.post(&format!("{BASE}/runs/wait"), &letter()).await {
             let answer = reply.ok().unwrap();
+            if is_lost(&answer) {
+                told.done.push(answer);
+                continue;
+            }
             assert_eq!(answer["run"]["status"], "interrupted", "{answer}");
-            told.waiting.push(answer);
+            if self.seed.below(2) == 0 {
+                told.waiting.push(answer);
+                continue;
+            }
+            let path = format!("{BASE}/runs/{}", id_of(&answer["run"]).unwrap());
+            let Ok(reply) = self.client.post(&path, &approval()).await else { break };
+            let run = reply.ok().unwrap();
+            let Ok(reply) = self.client.get(&format!("{path}/wait")).await else {
+                told.accepted.push(run);
+                break;
+            };
+            let answer = reply.ok().unwrap();
+            assert!(answer["run"]["status"] == "success" || is_lost(&answer), "{answer}");
+            told.done.push(answer);
         }
         told
     }
@@ -257,58 +314,54 @@ impl Player {
     }
 }
 
-/// Compares what a client was told with what the server says now, and goes on from there.
-async fn check(client: &Client, told: Told, seed: &mut Seed, seen: &mut Seen) -> Result<()> {
-    for events in told.streams {
+/// Compares what a client was told with what the server says now.
+async fn check(client: &Client, told: &Told, seed: &mut Seed, seen: &mut Seen) -> Result<()> {
+    for events in &told.streams {
         // A reader may have written down less than it was told.
         let kept = seed.below(events.len() as u64 + 1) as usize;
-        check_stream(client, events.get(..kept).unwrap_or_default().to_vec(), seen).await?;
+        check_stream(client, events.get(..kept).unwrap_or_default(), seen).await?;
         check_stream(client, events, seen).await?;
     }
-    for answer in told.done {
+    for answer in &told.done {
         let path = format!("{BASE}/runs/{}/wait", id_of(&answer["run"])?);
         let now = client.get(&path).await?.ok()?;
-        ensure!(now == answer, "the answer was {answer} and is {now}");
+        ensure!(now == *answer, "the answer was {answer} and is {now}");
         seen.done += 1;
     }
-    for run in told.accepted {
-        let answer = ended(client, id_of(&run)?).await?;
+    for run in &told.accepted {
+        let answer = ended(client, id_of(run)?).await?;
         let fine = answer["run"]["status"] == "success" || is_lost(&answer);
         ensure!(fine, "the accepted run is {answer}");
         ensure!(answer["run"]["creation"] == run["creation"], "{run} was asked, and is {answer}");
         seen.accepted += 1;
     }
-    for answer in told.waiting {
+    for answer in &told.waiting {
         let path = format!("{BASE}/runs/{}", id_of(&answer["run"])?);
         let now = client.get(&format!("{path}/wait")).await?.ok()?;
-        ensure!(now == answer, "the waiting run was told as {answer} and is {now}");
-        client.post(&path, &json!({"approved": true, "reason": "fine"})).await?.ok()?;
-        let answer = client.get(&format!("{path}/wait")).await?.ok()?;
-        ensure!(answer["run"]["status"] == "success", "the answered run is {answer}");
-        seen.answered += 1;
+        ensure!(now == *answer, "the waiting run was told as {answer} and is {now}");
     }
-    for instance in told.instances {
+    for instance in &told.instances {
         let id = instance["configuration_id"].as_str().context("an instance without id")?;
         let path = format!("{BASE}/agents/mailcomposer/configurations/{id}");
         let now = client.get(&path).await?.ok()?;
-        ensure!(now == instance, "the instance was {instance} and is {now}");
+        ensure!(now == *instance, "the instance was {instance} and is {now}");
         seen.instances += 1;
     }
     let mut histories = BTreeMap::new();
-    for (thread, state) in told.states {
-        if !histories.contains_key(&thread) {
+    for (thread, state) in &told.states {
+        if !histories.contains_key(thread) {
             let path = format!("{BASE}/threads/{thread}/history?limit=1000");
             histories.insert(thread.clone(), client.get(&path).await?.ok()?);
         }
-        let now = histories.get(&thread).and_then(Value::as_array);
-        ensure!(now.is_some_and(|now| now.contains(&state)), "{thread} has lost {state}: {now:?}");
+        let now = histories.get(thread).and_then(Value::as_array);
+        ensure!(now.is_some_and(|now| now.contains(state)), "{thread} has lost {state}: {now:?}");
         seen.states += 1;
     }
     Ok(())
 }
 
 /// What a stream gave before the kill, and what it gives from there on, is the run's whole stream.
-async fn check_stream(client: &Client, told: Vec<ServerSent>, seen: &mut Seen) -> Result<()> {
+async fn check_stream(client: &Client, told: &[ServerSent], seen: &mut Seen) -> Result<()> {
     // A connection that broke before its first event names no run.
     let Some(first) = told.first().map(data) else { return Ok(()) };
     let run = id_of(&first)?.to_owned();
@@ -318,7 +371,7 @@ async fn check_stream(client: &Client, told: Vec<ServerSent>, seen: &mut Seen) -
     let missed = rest(&mut client.stream(&path, Some(&cursor)).await?).await?;
     let all = rest(&mut client.stream(&path, Some("0")).await?).await?;
     let missed_count = missed.len();
-    ensure_whole(told, missed, &all)?;
+    ensure_whole(told, &missed, &all)?;
     let ends = all.iter().filter(|event| data(event)["status"] != "pending").count();
     ensure!(ends == 1, "{ends} events end the stream of {run}: {all:#?}");
     seen.resumed += 1;

@@ -12,6 +12,8 @@ pub(crate) const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 /// When a server is killed, and how often.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KillPlan {
+    /// How many clients of each kind there are.
+    pub(crate) clients: usize,
     /// How often, unless `TRILOGUE_KILL_ROUNDS` says otherwise.
     pub(crate) rounds: u64,
     /// The latest moment after the clients began, in milliseconds.
@@ -24,15 +26,20 @@ pub(crate) struct KillPlan {
 pub(crate) trait Scenario: std::fmt::Debug {
     type Told: Send + 'static;
 
-    fn play(&self, client: &Client, seed: &mut Seed, players: &mut JoinSet<Self::Told>);
-
-    /// Compares what the clients were told with what the next server says.
-    async fn check(
-        &mut self,
+    /// Starts so many clients of each kind. Each ends with its connection.
+    fn play(
+        &self,
         client: &Client,
-        told: Vec<Self::Told>,
         seed: &mut Seed,
-    ) -> Result<()>;
+        clients: usize,
+        players: &mut JoinSet<Self::Told>,
+    );
+
+    /// Compares what the clients were told with what a server says now, and changes nothing.
+    async fn check(&mut self, client: &Client, told: &[Self::Told], seed: &mut Seed) -> Result<()>;
+
+    /// Goes on from there: answers what waits.
+    async fn go_on(&mut self, client: &Client, told: Vec<Self::Told>) -> Result<()>;
 
     /// Whether the rounds so far have shown something.
     fn has_seen_enough(&self) -> bool;
@@ -52,19 +59,25 @@ pub(crate) async fn kill_rounds(
             break;
         }
         let mut players = JoinSet::new();
-        scenario.play(&server.client(), &mut seed, &mut players);
+        scenario.play(&server.client(), &mut seed, plan.clients, &mut players);
         let least = if round < rounds { 0 } else { plan.late_kill_ms };
         kill_late(server, least + seed.below(plan.latest_kill_ms)).await;
         let mut told = Vec::new();
-        while let Some(player) = players.join_next().await {
-            // A player ends with its connection; an assertion inside one is a failure.
-            told.push(player.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())));
+        while let Some(one) = ended_player(&mut players).await {
+            told.push(one);
         }
         server = home.start().await.unwrap();
-        scenario.check(&server.client(), told, &mut seed).await.unwrap();
+        scenario.check(&server.client(), &told, &mut seed).await.unwrap();
+        scenario.go_on(&server.client(), told).await.unwrap();
         eprintln!("round {round}: {scenario:?}");
     }
     server
+}
+
+/// What the next client was told that ends. An assertion inside one is a failure.
+pub(crate) async fn ended_player<T: 'static>(players: &mut JoinSet<T>) -> Option<T> {
+    let player = players.join_next().await?;
+    Some(player.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())))
 }
 
 pub(crate) fn announced_seed() -> Seed {
@@ -99,11 +112,15 @@ pub(crate) async fn rest(stream: &mut Stream) -> Result<Vec<ServerSent>> {
     Ok(events)
 }
 
-/// The events up to the end of a stream or of its connection, and whether the connection broke.
+/// The events up to the end of a stream or of its connection, and whether it broke. Where the server has said that the stream breaks, that is no event of the run, and has no id.
 pub(crate) async fn until_cut(stream: &mut Stream) -> (Vec<ServerSent>, bool) {
     let mut events = Vec::new();
     loop {
         match stream.next().await {
+            Ok(Some(event)) if event.id.is_none() => {
+                assert!(event.data.contains("error"), "an event without id: {event:?}");
+                return (events, true);
+            }
             Ok(Some(event)) => events.push(event),
             Ok(None) => return (events, false),
             Err(_) => return (events, true),
@@ -113,8 +130,8 @@ pub(crate) async fn until_cut(stream: &mut Stream) -> (Vec<ServerSent>, bool) {
 
 /// Fails unless what a client was told and what it missed make up the whole stream.
 pub(crate) fn ensure_whole(
-    told: Vec<ServerSent>,
-    missed: Vec<ServerSent>,
+    told: &[ServerSent],
+    missed: &[ServerSent],
     all: &[ServerSent],
 ) -> Result<()> {
     let (told_count, missed_count) = (told.len(), missed.len());

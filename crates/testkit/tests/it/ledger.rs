@@ -14,7 +14,7 @@ use crate::events;
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// What clients were told. Nothing is ever taken out of it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Ledger(Mutex<Told>);
 
 #[derive(Clone, Debug, Default)]
@@ -24,8 +24,17 @@ struct Told {
     runs: BTreeMap<String, bool>,
     /// Runs whose end was told, with their status.
     ended: BTreeMap<String, String>,
-    answered: BTreeSet<String>,
+    questions: BTreeMap<String, Question>,
     erased: BTreeSet<String>,
+}
+
+/// How far a client came with a question.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Question {
+    Asked,
+    /// An answer was sent, and may have been taken.
+    Answering,
+    Answered,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -41,6 +50,7 @@ pub(crate) struct Differences {
     pub(crate) lost: Vec<String>,
     pub(crate) doubled: Vec<String>,
     pub(crate) reordered: Vec<String>,
+    pub(crate) made_up: Vec<String>,
 }
 
 // === impl Ledger ===
@@ -80,8 +90,24 @@ impl Ledger {
         }
     }
 
+    /// A client was asked something.
+    pub(crate) fn question(&self, interrupt: &str) {
+        self.reached(interrupt, Question::Asked);
+    }
+
+    /// A client is about to answer.
+    pub(crate) fn answering(&self, interrupt: &str) {
+        self.reached(interrupt, Question::Answering);
+    }
+
     pub(crate) fn answered(&self, interrupt: &str) {
-        self.told().answered.insert(interrupt.to_owned());
+        self.reached(interrupt, Question::Answered);
+    }
+
+    fn reached(&self, interrupt: &str, how_far: Question) {
+        let mut told = self.told();
+        let question = told.questions.entry(interrupt.to_owned()).or_insert(how_far);
+        *question = how_far.max(*question);
     }
 
     /// The server said that it erased a thread, of which the ledger has no events.
@@ -100,22 +126,30 @@ impl Ledger {
     pub(crate) async fn compare(&self, client: &Client) -> anyhow::Result<(Seen, Differences)> {
         let told = self.told().clone();
         let mut differences = Differences::default();
-        let mut seen =
-            Seen { runs: told.runs.len(), answers: told.answered.len(), ..Seen::default() };
+        let seen = told.seen();
         for (run, acknowledged) in told.runs {
             if !self.find_run(client, &run).await? && acknowledged {
                 differences.lost.push(format!("the acknowledged run {run}"));
             }
         }
-        for interrupt in told.answered {
+        for (interrupt, how_far) in told.questions {
             let row = client.get(&format!("/api/v1/interrupts/{interrupt}")).await?;
-            if row.status != 404 && row.ok()?["resolution"]["kind"] == "answered" {
+            if row.status == 404 {
+                differences.lost.push(format!("the question {interrupt}"));
                 continue;
             }
-            differences.lost.push(format!("the acknowledged answer to {interrupt}"));
+            let is_answered = row.ok()?["resolution"]["kind"] == "answered";
+            match how_far {
+                Question::Answered if !is_answered => {
+                    differences.lost.push(format!("the acknowledged answer to {interrupt}"));
+                }
+                Question::Asked if is_answered => {
+                    differences.made_up.push(format!("the answer to {interrupt}"));
+                }
+                _ => {}
+            }
         }
         for (thread, told) in told.events {
-            seen.events += told.len();
             compare_thread(client, &thread, &told, &mut differences).await?;
         }
         for thread in told.erased {
@@ -124,6 +158,26 @@ impl Ledger {
             }
         }
         Ok((seen, differences))
+    }
+
+    /// Fails unless every thread of the server is whole, also those that no client was told of.
+    pub(crate) async fn check_threads(client: &Client) -> anyhow::Result<usize> {
+        let (mut count, mut after) = (0, String::new());
+        let mut differences = Differences::default();
+        loop {
+            let page = client.get(&format!("/api/v1/threads?limit=1000{after}")).await?.ok()?;
+            for thread in page["items"].as_array().into_iter().flatten() {
+                let id = thread["id"].as_str().unwrap_or_default();
+                compare_thread(client, id, &BTreeMap::new(), &mut differences).await?;
+                count += 1;
+            }
+            match page["next"].as_str() {
+                Some(next) => after = format!("&after={next}"),
+                None => break,
+            }
+        }
+        assert!(differences.is_empty(), "{differences:#?}");
+        Ok(count)
     }
 
     /// Whether a run exists. Every run that does ends or waits, and as it was told.
@@ -147,17 +201,35 @@ impl Ledger {
     }
 }
 
+/// Its size: the whole of it would fill a screen for every round.
+impl std::fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.told().seen())
+    }
+}
+
+// === impl Told ===
+
+impl Told {
+    fn seen(&self) -> Seen {
+        let answers = self.questions.values().filter(|how_far| **how_far == Question::Answered);
+        let events = self.events.values().map(BTreeMap::len);
+        Seen { events: events.sum(), runs: self.runs.len(), answers: answers.count() }
+    }
+}
+
 // === impl Differences ===
 
 impl Differences {
     pub(crate) fn is_empty(&self) -> bool {
-        self.lost.is_empty() && self.doubled.is_empty() && self.reordered.is_empty()
+        [&self.lost, &self.doubled, &self.reordered, &self.made_up].iter().all(|all| all.is_empty())
     }
 
     pub(crate) fn extend(&mut self, other: Self) {
         self.lost.extend(other.lost);
         self.doubled.extend(other.doubled);
         self.reordered.extend(other.reordered);
+        self.made_up.extend(other.made_up);
     }
 }
 
@@ -174,6 +246,9 @@ async fn compare_thread(
     };
     let mut ended: BTreeSet<&str> = BTreeSet::new();
     let mut run_numbers: BTreeMap<&str, u64> = BTreeMap::new();
+    // What happens once in a run, however often it is taken over: its begin, and the word of an echo.
+    let mut once: BTreeSet<(&str, &str)> = BTreeSet::new();
+    let mut echoes: BTreeSet<&str> = BTreeSet::new();
     let mut last = 0;
     for event in &now {
         let next = event["number"].as_u64().unwrap_or_default();
@@ -187,7 +262,15 @@ async fn compare_thread(
         if ended.contains(run) {
             differences.doubled.push(format!("run {run} goes on after its end: {event}"));
         }
-        if event["type"] == "run.ended" {
+        let kind = event["type"].as_str().unwrap_or_default();
+        if kind == "run.created" && event["agent"] == "echo" {
+            echoes.insert(run);
+        }
+        let is_word = kind == "message.started" && event["role"] != "user" && echoes.contains(run);
+        if (kind == "run.started" || is_word) && !once.insert((run, kind)) {
+            differences.doubled.push(format!("run {run} was executed twice: {event}"));
+        }
+        if kind == "run.ended" {
             ended.insert(run);
         }
     }

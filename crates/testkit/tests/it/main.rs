@@ -17,6 +17,8 @@ mod client_coding;
 mod client_kill;
 mod client_large;
 mod client_official;
+mod cluster;
+mod cluster_chaos;
 mod communication_kill;
 mod connect_fuzz;
 mod connect_kill;

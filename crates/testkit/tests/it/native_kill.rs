@@ -13,8 +13,9 @@ use crate::kill_rounds::{KillPlan, Scenario, kill_rounds, stop};
 use crate::ledger::{Ledger, Seen};
 use crate::run_of;
 
-const PLAN: KillPlan = KillPlan { rounds: 8, latest_kill_ms: 700, late_rounds: 0, late_kill_ms: 0 };
-const CLIENTS: usize = 3;
+pub(crate) const CLIENTS: usize = 3;
+const PLAN: KillPlan =
+    KillPlan { clients: CLIENTS, rounds: 8, latest_kill_ms: 700, late_rounds: 0, late_kill_ms: 0 };
 
 #[derive(Clone)]
 struct Player {
@@ -44,8 +45,8 @@ impl Clients {
 impl Scenario for Clients {
     type Told = ();
 
-    fn play(&self, client: &Client, seed: &mut Seed, players: &mut JoinSet<()>) {
-        for index in 0..CLIENTS {
+    fn play(&self, client: &Client, seed: &mut Seed, clients: usize, players: &mut JoinSet<()>) {
+        for index in 0..clients {
             let player = |kind: usize, seed: &mut Seed| Player {
                 client: client.clone(),
                 ledger: Arc::clone(&self.ledger),
@@ -53,7 +54,7 @@ impl Scenario for Clients {
                 thread: format!(
                     "{}-{kind}-{}",
                     self.threads,
-                    (index + seed.below(2) as usize) % CLIENTS
+                    (index + seed.below(2) as usize) % clients
                 ),
             };
             players.spawn(player(0, seed).stream());
@@ -63,8 +64,12 @@ impl Scenario for Clients {
         }
     }
 
-    async fn check(&mut self, client: &Client, _: Vec<()>, _: &mut Seed) -> Result<()> {
+    async fn check(&mut self, client: &Client, _: &[()], _: &mut Seed) -> Result<()> {
         self.seen = self.ledger.check(client).await?;
+        Ok(())
+    }
+
+    async fn go_on(&mut self, _: &Client, _: Vec<()>) -> Result<()> {
         Ok(())
     }
 
@@ -82,7 +87,7 @@ async fn what_was_acknowledged_survives_kill_9() {
 
     // After all that the server is still one that works, and what waits can still be answered.
     let client = server.client();
-    let waiting = answer_all(&client).await.unwrap();
+    let waiting = answer_all(&client, &clients.ledger).await.unwrap();
     let seen = clients.ledger.check(&client).await.unwrap();
     eprintln!("{waiting} questions were answered at the end, {seen:?}");
     assert!(seen.events > 0 && seen.runs > 0, "the clients were told nothing: {seen:?}");
@@ -90,7 +95,7 @@ async fn what_was_acknowledged_survives_kill_9() {
 }
 
 /// Answers every question that waits, until none is left.
-async fn answer_all(client: &Client) -> Result<usize> {
+pub(crate) async fn answer_all(client: &Client, ledger: &Ledger) -> Result<usize> {
     let mut count = 0;
     loop {
         let page = client.get("/api/v1/interrupts?pending=true&limit=1000").await?.ok()?;
@@ -101,7 +106,9 @@ async fn answer_all(client: &Client) -> Result<usize> {
         for item in &items {
             let id = item["id"].as_str().unwrap_or_default();
             let answer = json!({"value": {"approved": true, "reason": "at the end"}});
+            ledger.answering(id);
             client.post(&format!("/api/v1/interrupts/{id}/answer"), &answer).await?.ok()?;
+            ledger.answered(id);
             count += 1;
         }
     }
@@ -168,12 +175,14 @@ impl Player {
         let run = self.client.post("/api/v1/runs", &request).await?.ok()?;
         self.ledger.run(&run);
         let Some(interrupt) = run["interrupts"][0]["id"].as_str() else { return Ok(()) };
+        self.ledger.question(interrupt);
         // Some questions are left to wait over the restart.
         if self.seed.below(3) == 0 {
             return Ok(());
         }
         let path = format!("/api/v1/interrupts/{interrupt}/answer");
         let answer = json!({"value": {"approved": true, "reason": "fine"}});
+        self.ledger.answering(interrupt);
         self.client.post(&path, &answer).await?.ok()?;
         self.ledger.answered(interrupt);
         Ok(())

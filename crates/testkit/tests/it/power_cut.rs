@@ -68,6 +68,7 @@ impl Workload<'_> {
         let interrupt = page["items"][0]["id"].as_str().context("nothing was asked")?.to_owned();
         let answer = json!({"value": {"approved": true, "reason": "fine"}});
         let path = format!("/api/v1/interrupts/{interrupt}/answer");
+        self.ledger.answering(&interrupt);
         self.client.post(&path, &answer).await?.ok()?;
         self.ledger.answered(&interrupt);
         self.note();
@@ -106,12 +107,8 @@ impl Workload<'_> {
 impl Recording {
     /// Records the first life of a store: its migration, a workload with an erasure and its checkpoint, and the checkpoint of a stop.
     async fn make(dir: &Path, settings: &str) -> Result<(Self, Shim)> {
-        let home = Home::new(dir, &ServerOptions::default())?;
-        if !settings.is_empty() {
-            let file = dir.join("trilogue.toml");
-            let config = std::fs::read_to_string(&file)?;
-            std::fs::write(file, config.replace("[store]\n", &format!("[store]\n{settings}\n")))?;
-        }
+        let store_settings = settings.to_owned();
+        let home = Home::new(dir, &ServerOptions { store_settings, ..ServerOptions::default() })?;
         let shim = Shim::build(dir, &home.store_dir())?;
         let start = shim.begin_journal(None)?;
         let server = home.clone().with_environment(shim.environment()).start().await?;

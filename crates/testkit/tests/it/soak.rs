@@ -1,4 +1,4 @@
-//! The long form of the kill tests: many power cuts while clients are at work, and what they cost.
+//! The long form of the kill tests: many power cuts of one server, or faults of several, while clients are at work, and what they cost.
 
 use std::time::Duration;
 
@@ -8,9 +8,10 @@ use trilogue_testkit::disk_journal::Loss;
 use trilogue_testkit::shim::Shim;
 use trilogue_testkit::{Folder, Home, Seed, ServerOptions};
 
+use crate::cluster_chaos::{ChaosPlan, survive};
 use crate::kill_rounds::{Scenario, announced_seed};
 use crate::ledger::{Differences, Seen};
-use crate::native_kill::Clients;
+use crate::native_kill::{CLIENTS, Clients};
 
 /// How many kills, unless `TRILOGUE_KILLS` says otherwise.
 const KILLS: u64 = 20;
@@ -36,13 +37,12 @@ struct Toll {
 #[ignore = "takes as long as one likes: cargo xtask soak --kills N"]
 async fn power_cuts_take_nothing_that_was_acknowledged() {
     let mut seed = announced_seed();
-    let kills = std::env::var("TRILOGUE_KILLS").ok().and_then(|text| text.parse().ok());
     let dir = Folder::new().unwrap();
     let home = Home::new(dir.path(), &ServerOptions::default()).unwrap();
     let shim = Shim::build(dir.path(), &home.store_dir()).unwrap();
     let mut toll = Toll::default();
     let mut all = Vec::new();
-    for kill in 0..kills.unwrap_or(KILLS) {
+    for kill in 0..kills() {
         if kill % LIVES_PER_LEDGER == 0 {
             all.push(Clients::on(format!("thread-{kill}")));
         }
@@ -67,6 +67,18 @@ async fn power_cuts_take_nothing_that_was_acknowledged() {
     assert!(toll.differences.is_empty(), "{:#?}", toll.differences);
 }
 
+/// Nodes of one store are killed, stopped and cut off.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes as long as one likes: cargo xtask soak --cluster --kills N"]
+async fn nodes_lose_nothing_that_one_acknowledged() {
+    survive(ChaosPlan { faults: kills(), awaits_calls: true }).await;
+}
+
+fn kills() -> u64 {
+    let kills = std::env::var("TRILOGUE_KILLS").ok().and_then(|text| text.parse().ok());
+    kills.unwrap_or(KILLS)
+}
+
 /// One life of a server with clients at work, up to a power cut.
 async fn live_and_die(
     home: &Home,
@@ -80,7 +92,7 @@ async fn live_and_die(
     match home.clone().with_environment(shim.environment()).start().await {
         Ok(server) => {
             let mut players = JoinSet::new();
-            clients.play(&server.client(), seed, &mut players);
+            clients.play(&server.client(), seed, CLIENTS, &mut players);
             server.end_within(LIFE_LIMIT).await?;
             while let Some(player) = players.join_next().await {
                 player?;
@@ -101,14 +113,15 @@ async fn live_and_die(
 
 impl Toll {
     fn line(&self) -> String {
-        let Differences { lost, doubled, reordered } = &self.differences;
+        let Differences { lost, doubled, reordered, made_up } = &self.differences;
         format!(
-            "{} kills ({} of them during a start), {} lost, {} doubled, {} reordered",
+            "{} kills ({} of them during a start), {} lost, {} doubled, {} reordered, {} made up",
             self.kills,
             self.while_starting,
             lost.len(),
             doubled.len(),
-            reordered.len()
+            reordered.len(),
+            made_up.len()
         )
     }
 }
