@@ -25,6 +25,9 @@ use crate::core::tail::Tails;
 use crate::options::Durability;
 use crate::port::{Batch, Change};
 
+/// How long a look-up is tried again while connections break, and how long it waits before each further try.
+const READ_PATIENCE: Duration = Duration::from_secs(2);
+const READ_PAUSE: Duration = Duration::from_millis(20);
 /// How often a transaction is tried again that others were in the way of.
 pub(super) const MAX_CONFLICTS: usize = 10;
 
@@ -86,13 +89,13 @@ impl Database {
         self.is_opening.load(Ordering::Relaxed)
     }
 
-    /// Runs a look-up; once more on another connection when the first one was broken.
+    /// Runs a look-up; again on another connection while the database is away for a moment.
     pub(super) async fn read<T, F>(&self, look_up: impl Fn(Connection) -> F) -> Result<T>
     where
         F: Future<Output = Result<T, PostgresError>>,
     {
         self.health.check_read()?;
-        let mut is_second = false;
+        let give_up = Instant::now() + READ_PATIENCE.min(self.retry_for);
         loop {
             let found = match self.connect().await {
                 Ok(conn) => look_up(conn).await,
@@ -100,7 +103,12 @@ impl Database {
             };
             match found {
                 Ok(found) => return Ok(found),
-                Err(fail) if fail.remedy() == Remedy::Reconnect && !is_second => is_second = true,
+                Err(fail)
+                    if fail.remedy() == Remedy::Reconnect
+                        && Instant::now() + READ_PAUSE < give_up =>
+                {
+                    tokio::time::sleep(READ_PAUSE).await;
+                }
                 Err(fail) => return Err(self.settle(fail)),
             }
         }

@@ -301,7 +301,8 @@ async fn settled(client: &Client, id: &str) -> Result<Value> {
     .await
 }
 
-/// Whether the run was at work when the server was killed.
+/// Whether the run was at work when the server was killed, or when its database was away for longer than changes are tried again.
 fn is_lost(run: &Value) -> bool {
-    run["status"] == "failed" && run["error"]["data"]["reason"] == "agent_lost"
+    let reason = &run["error"]["data"]["reason"];
+    run["status"] == "failed" && (reason == "agent_lost" || reason == "store_unavailable")
 }

@@ -422,5 +422,7 @@ async fn ended(client: &Client, run: &str) -> Result<Value> {
 
 /// Whether the run was at work when the server was killed.
 fn is_lost(answer: &Value) -> bool {
-    answer["run"]["status"] == "error" && answer["output"]["errcode"] == 7
+    let output = &answer["output"];
+    let is_lost = output["errcode"] == 7 || output["data"]["reason"] == "store_unavailable";
+    answer["run"]["status"] == "error" && is_lost
 }
