@@ -189,10 +189,7 @@ async fn write(client: tokio_postgres::Client, mut inbox: mpsc::Receiver<Insert>
 }
 
 fn node(name: &str, services: &Services) -> String {
-    format!(
-        "[cluster]\nname = \"{name}\"\nnats = \"{}\"\n[agents.echo]\nkind = \"builtin\"\n",
-        services.nats
-    )
+    format!("[cluster]\nname = \"{name}\"\nnats = \"{}\"\n", services.nats)
 }
 
 /// Runs of `echo` through one server and through two, and requests for a thread of the other.
