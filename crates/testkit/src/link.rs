@@ -60,6 +60,8 @@ async fn pass(mut near: TcpStream, target: SocketAddr, mut state: watch::Receive
         copy_bidirectional(&mut near, &mut far).await
     };
     tokio::select! {
+        // What comes while the link is cut must not reach the target.
+        biased;
         // Also when the link is gone.
         _ = state.wait_for(|is_whole| !is_whole) => {}
         // The ends see what became of their connection.
