@@ -14,7 +14,7 @@ use trilogue_testkit::{Server, ServerOptions};
 
 use crate::appends::{self, PRODUCERS, Work};
 use crate::load;
-use crate::report::{self, Report, median, millis, percentile};
+use crate::report::{self, Report, median, spread};
 
 /// The least share of what PostgreSQL itself takes.
 const SHARE: f64 = 0.7;
@@ -28,22 +28,22 @@ const REQUESTS: u64 = 4_000;
 const SINGLE: usize = 400;
 
 /// A private PostgreSQL that waits for the disk, and a NATS server. Stopped when dropped.
-struct Services {
+struct PrivateServers {
     state: tempfile::TempDir,
     postgres: String,
     nats: String,
 }
 
 /// A frame on its way to one of the peer's writers.
-struct Insert {
+struct PeerFrame {
     thread: i64,
     frame: Arc<trilogue_store::Frame>,
     done: oneshot::Sender<()>,
 }
 
-// === impl Services ===
+// === impl PrivateServers ===
 
-impl Services {
+impl PrivateServers {
     fn start() -> Result<Self> {
         let state = tempfile::tempdir_in(report::folder())?;
         let output = script(state.path()).args(["start", "--durable"]).output()?;
@@ -66,7 +66,7 @@ impl Services {
     }
 }
 
-impl Drop for Services {
+impl Drop for PrivateServers {
     fn drop(&mut self) {
         // What is left shows in the list of processes.
         let _ = script(self.state.path()).arg("stop").status();
@@ -81,13 +81,13 @@ fn script(state: &Path) -> Command {
 }
 
 pub(crate) async fn measure(report: &mut Report) -> Result<()> {
-    let services = Services::start()?;
+    let services = PrivateServers::start()?;
     compare_appends(report, &services).await?;
     runs(report, &services).await?;
     news(report, &services).await
 }
 
-async fn compare_appends(report: &mut Report, services: &Services) -> Result<()> {
+async fn compare_appends(report: &mut Report, services: &PrivateServers) -> Result<()> {
     let (mut ours, mut theirs, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..report.runs {
         let url = services.database(&format!("ours{round}")).await?;
@@ -144,7 +144,7 @@ async fn bare(url: &str, work: &[Work]) -> Result<Duration> {
         tasks.push(tokio::spawn(async move {
             for frame in frames {
                 let (done, committed) = oneshot::channel();
-                sender.send(Insert { thread, frame, done }).await.ok();
+                sender.send(PeerFrame { thread, frame, done }).await.ok();
                 committed.await?;
             }
             anyhow::Ok(())
@@ -161,39 +161,39 @@ async fn bare(url: &str, work: &[Work]) -> Result<Duration> {
     Ok(elapsed)
 }
 
-async fn write(client: tokio_postgres::Client, mut inbox: mpsc::Receiver<Insert>) -> Result<()> {
+async fn write(client: tokio_postgres::Client, mut inbox: mpsc::Receiver<PeerFrame>) -> Result<()> {
     let sql = concat!(
         "INSERT INTO frames SELECT * FROM",
         " unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[])"
     );
     let statement = client.prepare(sql).await?;
-    let mut group: Vec<Insert> = Vec::with_capacity(GROUP);
+    let mut group: Vec<PeerFrame> = Vec::with_capacity(GROUP);
     while inbox.recv_many(&mut group, GROUP).await > 0 {
-        let number = |of: &dyn Fn(&Insert) -> u64| -> Vec<i64> {
-            group.iter().map(|insert| of(insert).cast_signed()).collect()
+        let number = |of: &dyn Fn(&PeerFrame) -> u64| -> Vec<i64> {
+            group.iter().map(|sent| of(sent).cast_signed()).collect()
         };
-        let threads: Vec<i64> = group.iter().map(|insert| insert.thread).collect();
+        let threads: Vec<i64> = group.iter().map(|sent| sent.thread).collect();
         let runs: Vec<Option<i64>> =
-            group.iter().map(|insert| insert.frame.run().map(|run| run.0)).collect();
-        let first = number(&|insert| insert.frame.first());
-        let last = number(&|insert| insert.frame.last());
-        let first_run = number(&|insert| insert.frame.first_run());
-        let bodies: Vec<&[u8]> = group.iter().map(|insert| insert.frame.bytes().as_ref()).collect();
+            group.iter().map(|sent| sent.frame.run().map(|run| run.0)).collect();
+        let first = number(&|sent| sent.frame.first());
+        let last = number(&|sent| sent.frame.last());
+        let first_run = number(&|sent| sent.frame.first_run());
+        let bodies: Vec<&[u8]> = group.iter().map(|sent| sent.frame.bytes().as_ref()).collect();
         client.execute(&statement, &[&threads, &runs, &first, &last, &first_run, &bodies]).await?;
-        for insert in group.drain(..) {
+        for sent in group.drain(..) {
             // A producer that is gone needs no answer.
-            let _ = insert.done.send(());
+            let _ = sent.done.send(());
         }
     }
     Ok(())
 }
 
-fn node(name: &str, services: &Services) -> String {
+fn node(name: &str, services: &PrivateServers) -> String {
     format!("[cluster]\nname = \"{name}\"\nnats = \"{}\"\n", services.nats)
 }
 
 /// Runs of `echo` through one server and through two, and requests for a thread of the other.
-async fn runs(report: &mut Report, services: &Services) -> Result<()> {
+async fn runs(report: &mut Report, services: &PrivateServers) -> Result<()> {
     let url = services.database("servers").await?;
     let dirs = [tempfile::tempdir_in(report::folder())?, tempfile::tempdir_in(report::folder())?];
     let mut servers = Vec::new();
@@ -240,10 +240,8 @@ async fn runs(report: &mut Report, services: &Services) -> Result<()> {
             ensure!(status == 200, "a run was answered with {status}");
         }
     }
-    for (what, times) in [("at its owner", &mut here), ("at another server", &mut there)] {
-        let value =
-            format!("{} / {}", millis(percentile(times, 0.50)), millis(percentile(times, 0.99)));
-        report.line(&format!("a run on a thread, {what}, p50 / p99"), &value);
+    for (what, times) in [("at its owner", &here), ("at another server", &there)] {
+        report.line(&format!("a run on a thread, {what}, p50 / p99"), &spread(times));
     }
     for server in servers {
         server.stop().await?;
@@ -252,7 +250,7 @@ async fn runs(report: &mut Report, services: &Services) -> Result<()> {
 }
 
 /// From an append that has returned until a reader of another server knows of it.
-async fn news(report: &mut Report, services: &Services) -> Result<()> {
+async fn news(report: &mut Report, services: &PrivateServers) -> Result<()> {
     let url = services.database("news").await?;
     let open = async |name: &str| {
         let node = NodeOptions {
@@ -281,20 +279,16 @@ async fn news(report: &mut Report, services: &Services) -> Result<()> {
             times.push(begun.elapsed());
         }
     }
-    let value =
-        format!("{} / {}", millis(percentile(&times, 0.50)), millis(percentile(&times, 0.99)));
-    report.line("an append known at another server, p50 / p99", &value);
+    report.line("an append known at another server, p50 / p99", &spread(&times));
     let trips = round_trips(services).await?;
-    let value =
-        format!("{} / {}", millis(percentile(&trips, 0.50)), millis(percentile(&trips, 0.99)));
-    report.line("a message through NATS itself, p50 / p99", &value);
+    report.line("a message through NATS itself, p50 / p99", &spread(&trips));
     writer.close().await?;
     reader.close().await?;
     Ok(())
 }
 
 /// How long a message of the same size takes from one client of NATS to another.
-async fn round_trips(services: &Services) -> Result<Vec<Duration>> {
+async fn round_trips(services: &PrivateServers) -> Result<Vec<Duration>> {
     use futures_util::StreamExt as _;
     let (sender, receiver) =
         (async_nats::connect(&services.nats).await?, async_nats::connect(&services.nats).await?);

@@ -106,6 +106,11 @@ pub(crate) fn percentile(values: &[Duration], share: f64) -> Duration {
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
 }
 
+/// The median and the 99th percentile of times, for a line.
+pub(crate) fn spread(times: &[Duration]) -> String {
+    format!("{} / {}", millis(percentile(times, 0.50)), millis(percentile(times, 0.99)))
+}
+
 /// Milliseconds, with three digits.
 pub(crate) fn millis(duration: Duration) -> String {
     format!("{:.3} ms", duration.as_secs_f64() * 1e3)

@@ -27,7 +27,7 @@ use crate::core::ports::AgentProcesses;
 use crate::face::{UnknownCaller, challenged};
 use crate::http::body::ReplyBody;
 use crate::http::connection::Answer;
-use crate::http::forward::{self, FORWARDED, ForwardedRequest, Forwarder, TakeOverWait};
+use crate::http::forward::{self, FORWARDED, Forwarder, TakeOverWait};
 use crate::http::receive::BodyBudget;
 use crate::http::reply::{DURABILITY, REQUEST_ID, Reply};
 use crate::http::request::Request;
@@ -298,20 +298,16 @@ async fn handle_anywhere(
     method: Method,
     uri: Uri,
 ) -> Result<Reply> {
-    let onward = ForwardedRequest {
-        method,
-        uri,
-        headers: request.headers.clone(),
-        body: request.body.clone(),
-    };
     let wait = TakeOverWait::begin();
     loop {
-        let refused = match (endpoint.handler)(request.again()).await {
+        let refused = match (endpoint.handler)(request.clone()).await {
             Err(error) if error.other_node().is_some() => error,
             reply => return reply,
         };
         let address = refused.other_node().unwrap_or_default();
-        if let Some(reply) = forwarder.send(&onward, address, refused.pending_interrupt()).await? {
+        let shown = refused.pending_interrupt();
+        let sent = forwarder.send((&method, &uri), &request, address, shown).await?;
+        if let Some(reply) = sent {
             return Ok(reply);
         }
         if !wait.pause().await {

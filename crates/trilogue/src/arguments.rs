@@ -79,7 +79,7 @@ pub(crate) enum CliCommand {
     /// Show the state of the server.
     Status(status::Status),
     /// List the servers that share the store.
-    Nodes(nodes::Nodes),
+    Nodes(nodes::NodesCommand),
     /// Open the inspector in the browser.
     Ui(ui::Ui),
     /// Stop this user's server.
@@ -97,7 +97,7 @@ pub(crate) enum CliCommand {
     /// All threads, runs, tokens, questions and work that waits keep their ids and states. It is one transaction: an interrupted copy leaves nothing.
     ///
     /// A server that uses FROM goes on meanwhile, and what it stores after the copy began stays behind: stop it first for a final copy.
-    Copy(copy::Copy),
+    Copy(copy::CopyCommand),
     /// Show what each protocol carries, or what comes through from one to another. Needs no server.
     Fidelity(fidelity::FidelityCommand),
     /// Print a completion script for a shell.

@@ -5,15 +5,15 @@
 use std::io;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::stream;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
+use http::{HeaderName, HeaderValue, Method, Uri, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, InterruptId};
 use trilogue_egress::{Client, Policy};
 
 use super::body::ReplyBody;
 use super::reply::{INTERRUPT_ID, Reply};
+use super::request::Request;
 
 /// Marks a request that a node has sent on.
 pub(crate) const FORWARDED: HeaderName = HeaderName::from_static("trilogue-forwarded");
@@ -48,15 +48,6 @@ pub(crate) struct Forwarder {
     client: Client,
 }
 
-/// A request as it came.
-#[derive(Debug)]
-pub(crate) struct ForwardedRequest {
-    pub(crate) method: Method,
-    pub(crate) uri: Uri,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-}
-
 /// The tries of one request.
 #[derive(Debug)]
 pub(crate) struct TakeOverWait(tokio::time::Instant);
@@ -80,16 +71,16 @@ impl Forwarder {
         Ok(Self { client })
     }
 
-    /// Sends a request to the node that an error names, with the question that was shown here. Fails with `peer_unavailable`; `Ok(None)` where the node was not reached, so that nothing was taken.
+    /// Sends a request, with the method and address that it came with, to the node that an error names, and with the question that was shown here. Fails with `peer_unavailable`; `Ok(None)` where the node was not reached, so that nothing was taken.
     pub(crate) async fn send(
         &self,
-        request: &ForwardedRequest,
+        (method, uri): (&Method, &Uri),
+        request: &Request,
         address: &str,
         shown: Option<&InterruptId>,
     ) -> Result<Option<Reply>> {
-        let ForwardedRequest { method, uri, headers, body } = request;
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
-        let mut onward = http::Request::new(body.clone());
+        let mut onward = http::Request::new(request.body.clone());
         *onward.method_mut() = method.clone();
         let target = format!("{}{path}", address.trim_end_matches('/'));
         *onward.uri_mut() = target.parse().map_err(|_| {
@@ -98,7 +89,7 @@ impl Forwarder {
                 format!("a node has the address '{}'", address.escape_debug()),
             )
         })?;
-        *onward.headers_mut() = headers.clone();
+        *onward.headers_mut() = request.headers.clone();
         LEFT_OUT.iter().for_each(|name| drop(onward.headers_mut().remove(name)));
         onward.headers_mut().insert(FORWARDED, YES);
         if let Some(shown) = shown.and_then(|id| HeaderValue::from_str(id.as_str()).ok()) {

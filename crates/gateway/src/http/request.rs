@@ -17,7 +17,7 @@ use crate::core::audit::{AuditActor, AuditEvent, answer_detail, audit};
 use crate::core::not_found::{no_run, no_thread};
 
 /// A request that was let in.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Request {
     pub(crate) authenticator: Arc<Authenticator>,
     pub caller: Caller,
@@ -34,20 +34,6 @@ pub struct Request {
 // === impl Request ===
 
 impl Request {
-    /// The same request, to be handled once more.
-    pub(crate) fn again(&self) -> Self {
-        Self {
-            authenticator: Arc::clone(&self.authenticator),
-            caller: self.caller.clone(),
-            authority: self.authority.clone(),
-            headers: self.headers.clone(),
-            params: self.params.clone(),
-            query: self.query.clone(),
-            body: self.body.clone(),
-            challenge: Arc::clone(&self.challenge),
-        }
-    }
-
     /// Passes when this agent takes callers who show what this one does. Asked before anything of the agent is said or done.
     ///
     /// # Errors

@@ -6,13 +6,12 @@ use bytes::Bytes;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::{TenantId, ThreadKey};
 
-use super::change::{Query, Written};
+use super::change::{RowStatement, WrittenRow};
 use super::connection::Connection;
 use super::error::PostgresError;
 use super::row::{self, Param};
 use crate::core::batch::is_blob_whole;
 use crate::core::damaged;
-use crate::core::table::Column;
 use crate::port::Batch;
 
 /// How long content waits for the frame that names it, in seconds; then its writer has given up or is gone.
@@ -75,18 +74,18 @@ pub(super) async fn put(
 }
 
 /// The statements that note which runs of a batch name which blobs.
-pub(super) fn references(opening: i64, batch: &Batch) -> Vec<Query<'_>> {
+pub(super) fn references(opening: i64, batch: &Batch) -> Vec<RowStatement<'_>> {
     let reference = |blob| {
         let runs = batch.runs_naming(blob);
         let params = vec![
-            Param::Column(Column::Integer(batch.thread.0)),
-            Param::Column(Column::Bytes(&blob.hash)),
-            Param::Column(Column::Integer(blob.length.cast_signed())),
-            Param::Column(Column::Integer(i64::from(blob.is_text))),
+            Param::integer(batch.thread.0),
+            Param::bytes(&blob.hash),
+            Param::integer(blob.length.cast_signed()),
+            Param::integer(i64::from(blob.is_text)),
             Param::Integers(runs.into_iter().map(|run| run.map_or(0, |run| run.0)).collect()),
-            Param::Column(Column::Integer(opening)),
+            Param::integer(opening),
         ];
-        Query::new(REFER, params).about(Written::Blob(batch, blob))
+        RowStatement::new(REFER, params).about(WrittenRow::Blob(batch, blob))
     };
     batch.blobs.iter().map(reference).collect()
 }

@@ -22,15 +22,15 @@ use crate::rows::{
 
 /// A statement with its values, and what its rows are looked at for.
 #[derive(Debug)]
-pub(super) struct Query<'a> {
+pub(super) struct RowStatement<'a> {
     sql: &'a str,
     params: Vec<Param<'a>>,
-    row: Written<'a>,
+    row: WrittenRow<'a>,
 }
 
 /// The row that a statement writes.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Written<'a> {
+pub(super) enum WrittenRow<'a> {
     Thread(&'a ThreadRow),
     Run(&'a RunRow),
     Checkpoint(&'a CheckpointRow),
@@ -123,8 +123,8 @@ impl Change {
 }
 
 /// The statements of a batch whose changes are all plain.
-pub(super) fn plain<'a>(database: &Database, batch: &'a Batch) -> Vec<Query<'a>> {
-    let rows = batch.changes.iter().filter_map(Query::of);
+pub(super) fn plain<'a>(database: &Database, batch: &'a Batch) -> Vec<RowStatement<'a>> {
+    let rows = batch.changes.iter().filter_map(RowStatement::of);
     rows.chain(blob::references(database.keys.opening, batch)).collect()
 }
 
@@ -139,8 +139,8 @@ pub(super) async fn in_order(
     let mut noted = HashSet::new();
     for change in &batch.changes {
         if matches!(change, Change::RemoveRun(_) | Change::RemoveThread) {
-            for query in references.take().into_iter().flatten() {
-                query.run(conn, &mut noted).await?;
+            for statement in references.take().into_iter().flatten() {
+                statement.run(conn, &mut noted).await?;
             }
         }
         match change {
@@ -152,14 +152,14 @@ pub(super) async fn in_order(
             Change::RemoveRun(run) => remove::run(conn, batch.thread, *run).await?,
             Change::RemoveThread => remove::threads(conn, &[batch.thread]).await?,
             change => {
-                if let Some(query) = Query::of(change) {
-                    query.run(conn, &mut noted).await?;
+                if let Some(statement) = RowStatement::of(change) {
+                    statement.run(conn, &mut noted).await?;
                 }
             }
         }
     }
-    for query in references.take().into_iter().flatten() {
-        query.run(conn, &mut noted).await?;
+    for statement in references.take().into_iter().flatten() {
+        statement.run(conn, &mut noted).await?;
     }
     Ok(())
 }
@@ -174,26 +174,27 @@ async fn write_alias(
     let found = row::one::<MessageRow>(conn, rest, &[&thread.0, &message.as_str()]).await?;
     let Some(row) = found else { return Ok(()) };
     let row = MessageRow { alias: Some(alias.clone()), ..row };
-    let query = Query::row(&MESSAGE, &row, row.columns().as_ref(), Written::Other);
-    query.run(conn, &mut HashSet::new()).await
+    let statement = RowStatement::row(&MESSAGE, &row, row.columns().as_ref(), WrittenRow::Other);
+    statement.run(conn, &mut HashSet::new()).await
 }
 
 pub(super) async fn write_checkpoint(
     conn: &Connection,
     row: &CheckpointRow,
 ) -> Result<(), PostgresError> {
-    let query = Query::row(&CHECKPOINT, row, row.columns().as_ref(), Written::Checkpoint(row));
-    query.run(conn, &mut HashSet::new()).await
+    let statement =
+        RowStatement::row(&CHECKPOINT, row, row.columns().as_ref(), WrittenRow::Checkpoint(row));
+    statement.run(conn, &mut HashSet::new()).await
 }
 
-// === impl Query ===
+// === impl RowStatement ===
 
-impl<'a> Query<'a> {
+impl<'a> RowStatement<'a> {
     pub(super) fn new(sql: &'a str, params: Vec<Param<'a>>) -> Self {
-        Self { sql, params, row: Written::Other }
+        Self { sql, params, row: WrittenRow::Other }
     }
 
-    pub(super) fn about(self, row: Written<'a>) -> Self {
+    pub(super) fn about(self, row: WrittenRow<'a>) -> Self {
         Self { row, ..self }
     }
 
@@ -201,7 +202,7 @@ impl<'a> Query<'a> {
         sql: &'a str,
         row: &'a R,
         columns: &[Column<'a>],
-        written: Written<'a>,
+        written: WrittenRow<'a>,
     ) -> Self {
         Self { sql, params: bind(row, columns), row: written }
     }
@@ -210,27 +211,29 @@ impl<'a> Query<'a> {
     pub(super) fn of(change: &'a Change) -> Option<Self> {
         Some(match change {
             Change::Thread(row) => {
-                Self::row(&THREAD, row, row.columns().as_ref(), Written::Thread(row))
+                Self::row(&THREAD, row, row.columns().as_ref(), WrittenRow::Thread(row))
             }
-            Change::Run(row) => Self::row(&RUN, &**row, row.columns().as_ref(), Written::Run(row)),
+            Change::Run(row) => {
+                Self::row(&RUN, &**row, row.columns().as_ref(), WrittenRow::Run(row))
+            }
             Change::Message(row) => {
-                Self::row(&MESSAGE, row, row.columns().as_ref(), Written::Other)
+                Self::row(&MESSAGE, row, row.columns().as_ref(), WrittenRow::Other)
             }
             Change::Checkpoint(row) => {
-                Self::row(&CHECKPOINT, row, row.columns().as_ref(), Written::Checkpoint(row))
+                Self::row(&CHECKPOINT, row, row.columns().as_ref(), WrittenRow::Checkpoint(row))
             }
             Change::Interrupt(row) => {
-                Self::row(&INTERRUPT, &**row, row.columns().as_ref(), Written::Interrupt(row))
+                Self::row(&INTERRUPT, &**row, row.columns().as_ref(), WrittenRow::Interrupt(row))
             }
             Change::Binding(row) => {
-                Self::row(&BINDING, row, row.columns().as_ref(), Written::Other)
+                Self::row(&BINDING, row, row.columns().as_ref(), WrittenRow::Other)
             }
             Change::Idempotency(row) => {
-                let written = Written::Idempotency(row);
-                let mut query = Self::row(&IDEMPOTENCY, row, row.columns().as_ref(), written);
+                let written = WrittenRow::Idempotency(row);
+                let mut statement = Self::row(&IDEMPOTENCY, row, row.columns().as_ref(), written);
                 let forgotten = row.created_at.before(IDEMPOTENCY_KEPT).as_micros();
-                query.params.push(Param::Column(Column::Integer(forgotten)));
-                query
+                statement.params.push(Param::integer(forgotten));
+                statement
             }
             Change::Offer(item) => Self::offer(item),
             Change::Alias(..)
@@ -242,10 +245,11 @@ impl<'a> Query<'a> {
 
     /// Only callbacks are in line; any other item replaces what is there.
     fn offer(item: &'a QueueItem) -> Self {
-        let mut query = Self::row(queue::OFFER, item, item.columns().as_ref(), Written::Other);
+        let mut statement =
+            Self::row(queue::OFFER, item, item.columns().as_ref(), WrittenRow::Other);
         let (about, _) = item.run_and_line();
-        query.params.push(Param::Column(Column::integer(about.map(|run| run.0))));
-        query
+        statement.params.push(Param::Column(Column::integer(about.map(|run| run.0))));
+        statement
     }
 
     pub(super) fn sql(&self) -> &str {
@@ -259,9 +263,9 @@ impl<'a> Query<'a> {
     /// Names what a unique index refuses.
     pub(super) fn blame(&self, fail: PostgresError) -> PostgresError {
         match (fail.violated_index(), self.row) {
-            (Some(_), Written::Thread(row)) => already_exists("thread", row.id.as_str()).into(),
-            (Some(_), Written::Run(row)) => already_exists("run", row.id.as_str()).into(),
-            (Some(_), Written::Checkpoint(row)) => {
+            (Some(_), WrittenRow::Thread(row)) => already_exists("thread", row.id.as_str()).into(),
+            (Some(_), WrittenRow::Run(row)) => already_exists("run", row.id.as_str()).into(),
+            (Some(_), WrittenRow::Checkpoint(row)) => {
                 already_exists("checkpoint", row.id.as_str()).into()
             }
             _ => fail,
@@ -273,13 +277,13 @@ impl<'a> Query<'a> {
         &self,
         rows: &[Row],
         noted: &mut HashSet<(ThreadKey, &'a AgentName)>,
-    ) -> Result<Vec<Query<'a>>, PostgresError> {
+    ) -> Result<Vec<RowStatement<'a>>, PostgresError> {
         match self.row {
-            Written::Thread(row) => {
+            WrittenRow::Thread(row) => {
                 let searched = rows.first().map_or(0, |found| found.get(0));
                 Ok(search::of_thread(row, searched))
             }
-            Written::Run(row) => {
+            WrittenRow::Run(row) => {
                 let searched = rows.first().map_or(0, |found| found.get(0));
                 let mut follow = search::of_run(row, searched);
                 let is_new = rows.first().is_some_and(|found| found.get(1));
@@ -288,13 +292,15 @@ impl<'a> Query<'a> {
                 }
                 Ok(follow)
             }
-            Written::Interrupt(row) if rows.is_empty() => {
+            WrittenRow::Interrupt(row) if rows.is_empty() => {
                 Err(already_exists("interrupt", row.interrupt.id.as_str()).into())
             }
-            Written::Idempotency(row) if rows.is_empty() => {
+            WrittenRow::Idempotency(row) if rows.is_empty() => {
                 Err(already_exists("idempotency key", &row.key.text).into())
             }
-            Written::Blob(batch, blob) if rows.is_empty() => Err(batch.blob_missing(blob).into()),
+            WrittenRow::Blob(batch, blob) if rows.is_empty() => {
+                Err(batch.blob_missing(blob).into())
+            }
             _ => Ok(Vec::new()),
         }
     }

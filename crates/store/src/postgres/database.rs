@@ -67,7 +67,7 @@ pub(super) struct KeyBlock {
 pub(super) struct OpenTransaction(Option<Connection>);
 
 /// A transaction that failed: before its end nothing is stored, at its end nobody knows.
-enum Unfinished {
+enum TransactionFailure {
     Before(PostgresError),
     AtCommit(PostgresError),
 }
@@ -144,13 +144,13 @@ impl Database {
         F: Future<Output = Result<T, PostgresError>>,
     {
         self.transact(change).await.map_err(|unfinished| match unfinished {
-            Unfinished::AtCommit(fail) if fail.remedy() == Remedy::Reconnect => {
+            TransactionFailure::AtCommit(fail) if fail.remedy() == Remedy::Reconnect => {
                 PostgresError::Uncertain(match &fail {
                     PostgresError::Sql(error) => explain(error),
                     fail => format!("{fail:?}"),
                 })
             }
-            Unfinished::Before(fail) | Unfinished::AtCommit(fail) => fail,
+            TransactionFailure::Before(fail) | TransactionFailure::AtCommit(fail) => fail,
         })
     }
 
@@ -166,7 +166,7 @@ impl Database {
         loop {
             let fail = match self.transact(&change).await {
                 Ok(value) => return Ok(value),
-                Err(Unfinished::Before(fail) | Unfinished::AtCommit(fail)) => fail,
+                Err(TransactionFailure::Before(fail) | TransactionFailure::AtCommit(fail)) => fail,
             };
             match fail.remedy() {
                 Remedy::Retry if conflicts < MAX_CONFLICTS => conflicts += 1,
@@ -179,7 +179,7 @@ impl Database {
     async fn transact<T, F>(
         &self,
         change: &impl Fn(Arc<OpenTransaction>) -> F,
-    ) -> Result<T, Unfinished>
+    ) -> Result<T, TransactionFailure>
     where
         F: Future<Output = Result<T, PostgresError>>,
     {
@@ -188,7 +188,7 @@ impl Database {
             transaction.batch_execute("BEGIN").await?;
             Ok::<_, PostgresError>(transaction)
         };
-        let transaction = begin.await.map_err(Unfinished::Before)?;
+        let transaction = begin.await.map_err(TransactionFailure::Before)?;
         let value = change(Arc::clone(&transaction)).await;
         let end = if value.is_ok() { "COMMIT" } else { "ROLLBACK" };
         let ended = transaction.batch_execute(end).await;
@@ -196,8 +196,8 @@ impl Database {
             // The pool takes the connection back.
             drop(transaction.0.take());
         }
-        let value = value.map_err(Unfinished::Before)?;
-        ended.map_err(|error| Unfinished::AtCommit(error.into()))?;
+        let value = value.map_err(TransactionFailure::Before)?;
+        ended.map_err(|error| TransactionFailure::AtCommit(error.into()))?;
         Ok(value)
     }
 

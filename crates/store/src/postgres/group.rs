@@ -15,7 +15,7 @@ use tokio_postgres::Row;
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::Result;
 
-use super::change::{self, Query};
+use super::change::{self, RowStatement};
 use super::connection::Connection;
 use super::database::Database;
 use super::error::PostgresError;
@@ -167,27 +167,29 @@ async fn write_rows<'a>(
     conn: &Connection,
     appends: &'a [StampedBatch],
     writers: &[usize],
-) -> Result<Vec<Query<'a>>, GroupFailure> {
-    let mut queries = Vec::new();
+) -> Result<Vec<RowStatement<'a>>, GroupFailure> {
+    let mut statements = Vec::new();
     for index in writers {
         let batch = &appends[*index].batch;
-        queries.extend(change::plain(database, batch).into_iter().map(|query| (*index, query)));
+        statements.extend(
+            change::plain(database, batch).into_iter().map(|statement| (*index, statement)),
+        );
     }
-    let results = send(conn, queries.iter().map(|(_, query)| query)).await;
+    let results = send(conn, statements.iter().map(|(_, statement)| statement)).await;
     let results = results.map_err(GroupFailure::Whole)?;
     let (mut follow, mut noted) = (Vec::new(), HashSet::new());
-    for ((index, query), rows) in queries.into_iter().zip(results) {
+    for ((index, statement), rows) in statements.into_iter().zip(results) {
         let rows = match rows {
             Ok(rows) => rows,
-            Err(fail) => return Err(GroupFailure::of(index, query.blame(fail))),
+            Err(fail) => return Err(GroupFailure::of(index, statement.blame(fail))),
         };
-        let more = query.follow(&rows, &mut noted);
+        let more = statement.follow(&rows, &mut noted);
         follow.extend(more.map_err(|fail| GroupFailure::of(index, fail))?);
     }
     Ok(follow)
 }
 
-async fn commit(conn: &Connection, follow: Vec<Query<'_>>) -> Result<(), PostgresError> {
+async fn commit(conn: &Connection, follow: Vec<RowStatement<'_>>) -> Result<(), PostgresError> {
     send_all(conn, &follow).await?;
     Ok(conn.batch_execute("COMMIT").await?)
 }
@@ -195,9 +197,9 @@ async fn commit(conn: &Connection, follow: Vec<Query<'_>>) -> Result<(), Postgre
 /// As [`send`], where no rows come back and nothing may fail.
 pub(super) async fn send_all(
     conn: &Connection,
-    queries: &[Query<'_>],
+    statements: &[RowStatement<'_>],
 ) -> Result<(), PostgresError> {
-    for result in send(conn, queries.iter()).await? {
+    for result in send(conn, statements.iter()).await? {
         result?;
     }
     Ok(())
@@ -206,13 +208,13 @@ pub(super) async fn send_all(
 /// Sends statements in their order without waiting in between. Returns the rows of each; a failure of one makes all behind it fail.
 pub(super) async fn send<'q, 'a: 'q>(
     conn: &Connection,
-    queries: impl Iterator<Item = &'q Query<'a>>,
+    statements: impl Iterator<Item = &'q RowStatement<'a>>,
 ) -> Result<Vec<Result<Vec<Row>, PostgresError>>, PostgresError> {
     let mut sent = Vec::new();
-    for query in queries {
-        let statement = conn.prepare_cached(query.sql()).await?;
+    for statement in statements {
+        let prepared = conn.prepare_cached(statement.sql()).await?;
         sent.push(Box::pin(maybe_done(async move {
-            conn.query(&statement, &refs(query.params())).await.map_err(PostgresError::from)
+            conn.query(&prepared, &refs(statement.params())).await.map_err(PostgresError::from)
         })));
     }
     // A statement is sent when it is polled first.

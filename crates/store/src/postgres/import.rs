@@ -11,7 +11,7 @@ use tokio_postgres::types::ToSql;
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::{TenantId, ThreadKey};
 
-use super::change::Query;
+use super::change::RowStatement;
 use super::connection::Connection;
 use super::database::{Database, KeyBlock, OpenTransaction};
 use super::error::{PostgresError, Remedy};
@@ -20,7 +20,7 @@ use super::row::{self, Param, bind};
 use super::{PostgresStore, blob, configuration, frames, queue, tokens};
 use crate::core::batch::is_blob_whole;
 use crate::core::damaged;
-use crate::core::table::{Column, TableRow};
+use crate::core::table::TableRow;
 use crate::core::transfer::{
     BlobId, BlobName, CopyPart, CopyProgress, CopyStep, StoreSums, StoredBlob,
 };
@@ -218,24 +218,24 @@ async fn write(conn: &Connection, part: &CopyPart) -> Result<(), PostgresError> 
         CopyPart::Rows(changes) => write_rows(conn, changes).await,
         CopyPart::Frames(rows) => {
             let params = frames::values(rows.iter()).into();
-            send_all(conn, &[Query::new(FRAMES, params)]).await
+            send_all(conn, &[RowStatement::new(FRAMES, params)]).await
         }
-        CopyPart::Heads(rows) => send_all(conn, &[Query::new(HEADS, numbers(rows))]).await,
-        CopyPart::Gaps(rows) => send_all(conn, &[Query::new(GAPS, numbers(rows))]).await,
+        CopyPart::Heads(rows) => send_all(conn, &[RowStatement::new(HEADS, numbers(rows))]).await,
+        CopyPart::Gaps(rows) => send_all(conn, &[RowStatement::new(GAPS, numbers(rows))]).await,
         CopyPart::Queue(entries) => {
-            let queries: Vec<_> = entries.iter().map(queue::settled).collect();
-            send_all(conn, &queries).await
+            let statements: Vec<_> = entries.iter().map(queue::settled).collect();
+            send_all(conn, &statements).await
         }
         CopyPart::Tokens(rows) => send_all(conn, &inserts(&tokens::PUT, rows)).await,
         CopyPart::Configurations(rows) => {
             send_all(conn, &inserts(&configuration::CREATE, rows)).await
         }
         CopyPart::Blobs(blobs) => {
-            let queries: Vec<_> = blobs.iter().map(insert_blob).collect();
-            send_all(conn, &queries).await
+            let statements: Vec<_> = blobs.iter().map(insert_blob).collect();
+            send_all(conn, &statements).await
         }
         CopyPart::BlobNames(names) => {
-            send_all(conn, &[Query::new(BLOB_NAMES, blob_names(names))]).await
+            send_all(conn, &[RowStatement::new(BLOB_NAMES, blob_names(names))]).await
         }
         CopyPart::End { .. } => Ok(()),
     }
@@ -246,12 +246,12 @@ async fn write_rows(conn: &Connection, changes: &[Change]) -> Result<(), Postgre
     for change in changes {
         check_key(change)?;
     }
-    let queries: Vec<_> = changes.iter().filter_map(Query::of).collect();
-    let results = send(conn, queries.iter()).await?;
+    let statements: Vec<_> = changes.iter().filter_map(RowStatement::of).collect();
+    let results = send(conn, statements.iter()).await?;
     let (mut follow, mut noted) = (Vec::new(), HashSet::new());
-    for (query, rows) in queries.iter().zip(results) {
-        let rows = rows.map_err(|fail| query.blame(fail))?;
-        follow.extend(query.follow(&rows, &mut noted)?);
+    for (statement, rows) in statements.iter().zip(results) {
+        let rows = rows.map_err(|fail| statement.blame(fail))?;
+        follow.extend(statement.follow(&rows, &mut noted)?);
     }
     send_all(conn, &follow).await
 }
@@ -271,15 +271,15 @@ fn check_key(change: &Change) -> Result<()> {
     Err(Error::new(Code::InvalidRequest, message).hint("this store cannot be copied"))
 }
 
-fn inserts<'a, R: TableRow>(sql: &'a str, rows: &'a [R]) -> Vec<Query<'a>> {
-    rows.iter().map(|row| Query::new(sql, bind(row, row.columns().as_ref()))).collect()
+fn inserts<'a, R: TableRow>(sql: &'a str, rows: &'a [R]) -> Vec<RowStatement<'a>> {
+    rows.iter().map(|row| RowStatement::new(sql, bind(row, row.columns().as_ref()))).collect()
 }
 
-fn insert_blob(blob: &StoredBlob) -> Query<'_> {
+fn insert_blob(blob: &StoredBlob) -> RowStatement<'_> {
     let mut params: Vec<_> = blob.id.columns().map(Param::Column).into();
-    params.push(Param::Column(Column::Integer(blob.crc)));
-    params.push(Param::Column(Column::Bytes(&blob.data)));
-    Query::new(blob::INSERT, params)
+    params.push(Param::integer(blob.crc));
+    params.push(Param::bytes(&blob.data));
+    RowStatement::new(blob::INSERT, params)
 }
 
 fn numbers(rows: &[[i64; 3]]) -> Vec<Param<'_>> {

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use tokio_postgres::types::ToSql;
-use trilogue_domain::{Json, RunStatus, Scope, ThreadActivity, ThreadKey};
+use trilogue_domain::{Json, RunStatus, Scope, ThreadActivity, ThreadId, ThreadKey};
 
 use super::connection::Connection;
 use super::database::Database;
@@ -12,7 +12,7 @@ use super::row::{self, Param};
 use super::search;
 use crate::core::page::PageBuilder;
 use crate::core::search::{Candidates, Condition, activity_of, is_composite, matches, value_hash};
-use crate::core::table::{Column, TableRow};
+use crate::core::table::TableRow;
 use crate::rows::{
     CheckpointRow, InterruptFilter, InterruptRow, Listing, Page, RunFilter, RunRow, ThreadFilter,
     ThreadRow,
@@ -30,7 +30,7 @@ struct Conditions<'a> {
 
 /// The rows that fulfil conditions, newest first, in parts.
 #[derive(Debug)]
-struct Parts<'a, R> {
+struct RowParts<'a, R> {
     sql: String,
     bound: Vec<Param<'a>>,
     before: i64,
@@ -62,14 +62,8 @@ pub(super) async fn runs(
     page: &Page,
 ) -> Result<Listing<RunRow>, PostgresError> {
     let mut conditions = Conditions::of_tenant(scope);
-    if let Some(owner) = &scope.owner {
-        conditions.and("principal = ", Param::text(owner.as_str()), "");
-    }
-    if let Some(id) = &filter.thread {
-        // The tenant is the first value.
-        let of = "thread = (SELECT key FROM threads WHERE tenant = $1 AND id = ";
-        conditions.and(of, Param::text(id.as_str()), ")");
-    }
+    conditions.owner("principal", scope);
+    conditions.thread(filter.thread.as_ref());
     if let Some(agent) = &filter.agent {
         conditions.and("agent = ", Param::text(agent.as_str()), "");
     }
@@ -90,9 +84,7 @@ pub(super) async fn threads(
 ) -> Result<Listing<ThreadRow>, PostgresError> {
     let mut conditions = Conditions::of_tenant(scope);
     conditions.sql.push_str(" AND NOT ephemeral");
-    if let Some(owner) = &scope.owner {
-        conditions.and("owner = ", Param::text(owner.as_str()), "");
-    }
+    conditions.owner("owner", scope);
     if let Some(agent) = &filter.agent {
         let of =
             "key IN (SELECT id FROM search WHERE tenant = $1 AND kind = 3 AND hash = 0 AND name = ";
@@ -114,13 +106,8 @@ pub(super) async fn interrupts(
     page: &Page,
 ) -> Result<Listing<InterruptRow>, PostgresError> {
     let mut conditions = Conditions::of_tenant(scope);
-    if let Some(owner) = &scope.owner {
-        conditions.and("principal = ", Param::text(owner.as_str()), "");
-    }
-    if let Some(id) = &filter.thread {
-        let of = "thread = (SELECT key FROM threads WHERE tenant = $1 AND id = ";
-        conditions.and(of, Param::text(id.as_str()), ")");
-    }
+    conditions.owner("principal", scope);
+    conditions.thread(filter.thread.as_ref());
     if let Some(id) = &filter.run {
         let of = "(thread, run) = (SELECT thread, key FROM runs WHERE tenant = $1 AND id = ";
         conditions.and(of, Param::text(id.as_str()), ")");
@@ -129,7 +116,7 @@ pub(super) async fn interrupts(
         conditions.sql.push_str(" AND pending");
     }
     let mut pages = PageBuilder::new(page);
-    let mut rows = Parts::<InterruptRow>::of(conditions, "key", page, page.rows_read());
+    let mut rows = RowParts::<InterruptRow>::of(conditions, "key", page, page.rows_read());
     while let Some(part) = rows.next(conn, database).await? {
         for (key, row) in part {
             let bytes = row.interrupt.payload.as_bytes().len();
@@ -152,7 +139,7 @@ async fn list<F: Residual>(
     let is_exact = filter.is_empty();
     let part = if is_exact { page.rows_read() } else { PART };
     let (mut pages, mut candidates) = (PageBuilder::new(page), Candidates::default());
-    let mut rows = Parts::of(conditions, "position", page, part);
+    let mut rows = RowParts::of(conditions, "position", page, part);
     while let Some(part) = rows.next(conn, database).await? {
         for (position, row) in part {
             if !is_exact {
@@ -277,9 +264,9 @@ impl Residual for ThreadFilter {
     }
 }
 
-// === impl Parts ===
+// === impl RowParts ===
 
-impl<'a, R: TableRow> Parts<'a, R> {
+impl<'a, R: TableRow> RowParts<'a, R> {
     /// `order` is the column that grows with age; each part has this many rows.
     fn of(conditions: Conditions<'a>, order: &str, page: &Page, part: usize) -> Self {
         let Conditions { sql, bound } = conditions;
@@ -336,6 +323,22 @@ impl<'a> Conditions<'a> {
         self.sql.push_str(&format!(" AND {before}${number}{behind}"));
     }
 
+    /// Adds that the column names the one principal whom the scope sees, where it sees one only.
+    fn owner(&mut self, column: &str, scope: &'a Scope) {
+        if let Some(owner) = &scope.owner {
+            self.and(&format!("{column} = "), Param::text(owner.as_str()), "");
+        }
+    }
+
+    /// Adds that a row belongs to a thread.
+    fn thread(&mut self, id: Option<&'a ThreadId>) {
+        if let Some(id) = id {
+            // The tenant is the first value.
+            let of = "thread = (SELECT key FROM threads WHERE tenant = $1 AND id = ";
+            self.and(of, Param::text(id.as_str()), ")");
+        }
+    }
+
     /// Adds those conditions on metadata that search rows answer. The metadata itself is compared later: a hash may be that of another value.
     fn metadata(&mut self, kind: i64, table: &str, conditions: &'a [Condition]) {
         for (name, value) in conditions.iter().filter(|(_, value)| !is_composite(value)) {
@@ -346,21 +349,5 @@ impl<'a> Conditions<'a> {
             let name = self.bound.len();
             self.and(&format!("{of}${name} AND hash = "), Param::integer(value_hash(value)), ")");
         }
-    }
-}
-
-// === impl Param ===
-
-impl<'a> Param<'a> {
-    pub(super) fn text(text: &'a str) -> Self {
-        Self::Column(Column::Text(text))
-    }
-
-    pub(super) fn bytes(bytes: &'a [u8]) -> Self {
-        Self::Column(Column::Bytes(bytes))
-    }
-
-    pub(super) fn integer(value: i64) -> Self {
-        Self::Column(Column::Integer(value))
     }
 }

@@ -5,7 +5,7 @@
 use tokio_postgres::Row;
 use trilogue_domain::{RunKey, Scope, TenantId, ThreadKey, Timestamp};
 
-use super::change::Query;
+use super::change::RowStatement;
 use super::connection::Connection;
 use super::database::Database;
 use super::error::PostgresError;
@@ -271,8 +271,8 @@ pub(super) fn entry(row: &Row) -> Result<(i64, QueueEntry), PostgresError> {
 }
 
 /// Writes an entry that is settled with its line.
-pub(super) fn settled(entry: &QueueEntry) -> Query<'_> {
-    Query::new(STORE, entry_params(entry))
+pub(super) fn settled(entry: &QueueEntry) -> RowStatement<'_> {
+    RowStatement::new(STORE, entry_params(entry))
 }
 
 /// Reads every entry: the statement for [`entry`].

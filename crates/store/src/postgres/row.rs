@@ -139,7 +139,7 @@ pub(super) fn bind<'a, R: TableRow>(row: &'a R, columns: &[Column<'a>]) -> Vec<P
     if R::THREAD != "NULL" {
         values.push(Param::Column(Column::integer(row.thread().map(|key| key.0))));
     }
-    values.extend(row.key().map(|key| Param::Column(Column::Integer(key))));
+    values.extend(row.key().map(Param::integer));
     values.extend(columns.iter().map(|column| Param::Column(*column)));
     values.push(Param::Body(row.encode()));
     values
@@ -188,6 +188,20 @@ impl<'a> FromSql<'a> for RawColumn<'a> {
 }
 
 // === impl Param ===
+
+impl<'a> Param<'a> {
+    pub(super) fn text(text: &'a str) -> Self {
+        Self::Column(Column::Text(text))
+    }
+
+    pub(super) fn bytes(bytes: &'a [u8]) -> Self {
+        Self::Column(Column::Bytes(bytes))
+    }
+
+    pub(super) fn integer(value: i64) -> Self {
+        Self::Column(Column::Integer(value))
+    }
+}
 
 impl ToSql for Param<'_> {
     fn to_sql(

@@ -4,10 +4,9 @@
 
 use trilogue_domain::{AgentName, Json, TenantId, ThreadKey};
 
-use super::change::Query;
+use super::change::RowStatement;
 use super::row::Param;
 use crate::core::search::value_hash;
-use crate::core::table::Column;
 use crate::rows::{RunRow, ThreadRow};
 
 pub(super) const THREADS: i64 = 1;
@@ -41,30 +40,33 @@ const NOTE_AGENT: &str = concat!(
 );
 
 /// The statements that follow a thread's row; `searched` is what its search rows were made from.
-pub(super) fn of_thread(row: &ThreadRow, searched: i64) -> Vec<Query<'_>> {
+pub(super) fn of_thread(row: &ThreadRow, searched: i64) -> Vec<RowStatement<'_>> {
     let change =
         rewrite(rewrite!("threads"), THREADS, row.key.0, &row.tenant, &row.metadata, searched);
-    let Some(query) = change else { return Vec::new() };
-    let forget = Query::new(FORGET_AGENTS, vec![integer(row.key.0)]);
-    let mut queries = vec![query, forget];
+    let Some(statement) = change else { return Vec::new() };
+    let forget = RowStatement::new(FORGET_AGENTS, vec![Param::integer(row.key.0)]);
+    let mut statements = vec![statement, forget];
     if let Some(agent) = row.agent() {
         let name = agent.as_str().as_bytes().to_vec();
-        queries.push(Query::new(NOTE_AGENT, vec![integer(row.key.0), Param::Body(name)]));
+        statements.push(RowStatement::new(
+            NOTE_AGENT,
+            vec![Param::integer(row.key.0), Param::Body(name)],
+        ));
     }
-    queries
+    statements
 }
 
 /// As [`of_thread`], for a run.
-pub(super) fn of_run(row: &RunRow, searched: i64) -> Vec<Query<'_>> {
+pub(super) fn of_run(row: &RunRow, searched: i64) -> Vec<RowStatement<'_>> {
     rewrite(rewrite!("runs"), RUNS, row.key.0, &row.tenant, &row.metadata, searched)
         .into_iter()
         .collect()
 }
 
 /// Notes an agent of a thread.
-pub(super) fn note_agent<'a>(thread: ThreadKey, agent: &'a AgentName) -> Query<'a> {
-    let name = Param::Column(Column::Bytes(agent.as_str().as_bytes()));
-    Query::new(NOTE_AGENT, vec![integer(thread.0), name])
+pub(super) fn note_agent<'a>(thread: ThreadKey, agent: &'a AgentName) -> RowStatement<'a> {
+    let name = Param::bytes(agent.as_str().as_bytes());
+    RowStatement::new(NOTE_AGENT, vec![Param::integer(thread.0), name])
 }
 
 fn rewrite<'a>(
@@ -74,7 +76,7 @@ fn rewrite<'a>(
     tenant: &'a TenantId,
     metadata: &Json,
     searched: i64,
-) -> Option<Query<'a>> {
+) -> Option<RowStatement<'a>> {
     // Zero means "never made"; an object without members needs no rows.
     let sum = i64::from(crc32c::crc32c(metadata.as_bytes())) + 1;
     let is_empty = metadata.as_bytes().as_ref() == b"{}";
@@ -87,16 +89,12 @@ fn rewrite<'a>(
         .map(|(name, value)| (name.into_bytes(), value_hash(&value)))
         .unzip();
     let params = vec![
-        Param::Column(Column::Text(tenant.as_str())),
-        integer(kind),
-        integer(id),
+        Param::text(tenant.as_str()),
+        Param::integer(kind),
+        Param::integer(id),
         Param::Names(names),
         Param::Integers(hashes),
-        integer(sum),
+        Param::integer(sum),
     ];
-    Some(Query::new(sql, params))
-}
-
-fn integer(value: i64) -> Param<'static> {
-    Param::Column(Column::Integer(value))
+    Some(RowStatement::new(sql, params))
 }

@@ -60,7 +60,7 @@ pub(crate) struct StoreSnapshot {
 }
 
 /// Reads the tables one after the other and passes them on in parts.
-struct Export<'s> {
+struct StoreExport<'s> {
     conn: &'s Connection,
     /// Threads that are being removed: they exist for nobody.
     hidden: HashSet<ThreadKey>,
@@ -105,7 +105,7 @@ impl StoreSnapshot {
     /// Reads everything, in parts. Ends early, without an error, when a part is not taken.
     /// Errors: `thread_quarantined`, naming the thread, when something of it is damaged, and `store_corrupt`.
     pub(crate) fn read(&self, mut send: impl FnMut(CopyPart) -> bool) -> Result<()> {
-        let mut export = Export {
+        let mut export = StoreExport {
             conn: &self.conn,
             hidden: HashSet::new(),
             sums: StoreSums::default(),
@@ -141,9 +141,9 @@ impl StoreSnapshot {
     }
 }
 
-// === impl Export ===
+// === impl StoreExport ===
 
-impl Export<'_> {
+impl StoreExport<'_> {
     fn everything(&mut self) -> Result<(), SqliteError> {
         self.hidden = thread_removal::unfinished(self.conn)?.into_iter().collect();
         self.changes(Change::Thread)?;

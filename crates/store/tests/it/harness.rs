@@ -268,11 +268,18 @@ impl Step<'_> {
     }
 }
 
+/// The address of a private server of the tests.
+pub(crate) fn service(variable: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| {
+        panic!(
+            "{variable} is not set; start the services of the tests with: eval \"$(scripts/services start)\""
+        )
+    })
+}
+
 /// The URL of a new schema in the private PostgreSQL of the tests.
 pub(crate) async fn postgres_url() -> String {
-    let server = std::env::var("TRILOGUE_POSTGRES").expect(
-        "TRILOGUE_POSTGRES is not set; start the services of the tests with: eval \"$(scripts/services start)\"",
-    );
+    let server = service("TRILOGUE_POSTGRES");
     let (client, connection) =
         tokio_postgres::connect(&server, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);

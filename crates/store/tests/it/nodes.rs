@@ -7,7 +7,7 @@ use trilogue_domain::Code;
 use trilogue_store::rows::QueueKind;
 use trilogue_store::{NodeOptions, Options, Store, open};
 
-use crate::harness::{World, alice, at, code, options, postgres_url, read, thread_row};
+use crate::harness::{World, alice, at, code, options, postgres_url, read, service, thread_row};
 
 const LATE: Duration = Duration::from_secs(3_600);
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -129,9 +129,7 @@ async fn follow(writer: &Arc<dyn Store>, reader: &Arc<dyn Store>) {
 
 #[tokio::test]
 async fn a_reader_elsewhere_hears_of_each_append_by_news() {
-    let nats = std::env::var("TRILOGUE_NATS").expect(
-        "TRILOGUE_NATS is not set; start the services of the tests with: eval \"$(scripts/services start)\"",
-    );
+    let nats = service("TRILOGUE_NATS");
     let url = postgres_url().await;
     let told = |name| NodeOptions { news: Some(nats.clone()), ..node(name) };
     let (a, b) = (opened(&url, told("a")).await, opened(&url, told("b")).await);

@@ -1,10 +1,10 @@
 //! Servers as nodes of one store in PostgreSQL, and what happens to machines and networks.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use trilogue_testkit::services::{new_schema, service};
 use trilogue_testkit::{Client, Folder, Home, Link, Seed, Server, ServerOptions};
 
 use crate::kill_rounds::stop;
@@ -94,15 +94,8 @@ impl Cluster {
     /// Starts the nodes in a new schema. `settings` are added to the configuration of each.
     pub(crate) async fn start(settings: &str) -> Result<Self> {
         let folder = Folder::new()?;
-        let (postgres, nats) = (service("TRILOGUE_POSTGRES"), service("TRILOGUE_NATS"));
-        let (database, connection) =
-            tokio_postgres::connect(&postgres, tokio_postgres::NoTls).await?;
-        tokio::spawn(connection);
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let nanos = std::time::UNIX_EPOCH.elapsed()?.as_nanos();
-        let schema = format!("cluster_{}_{nanos}_{number}", std::process::id());
-        database.batch_execute(&format!("CREATE SCHEMA {schema}")).await?;
+        let (postgres, nats) = (service("TRILOGUE_POSTGRES")?, service("TRILOGUE_NATS")?);
+        let (database, schema) = new_schema("cluster").await?;
         let mut nodes = Vec::new();
         for name in NAMES {
             let application = format!("{schema}_{name}");
@@ -213,14 +206,6 @@ async fn cut(links: impl Iterator<Item = &Link> + Clone, outage: Duration) {
     links.clone().for_each(Link::cut);
     tokio::time::sleep(outage).await;
     links.for_each(Link::mend);
-}
-
-fn service(variable: &str) -> String {
-    std::env::var(variable).unwrap_or_else(|_| {
-        panic!(
-            "{variable} is not set; start the services of the tests with: eval \"$(scripts/services start)\""
-        )
-    })
 }
 
 /// A link to the server that a URL names, and the URL that leads through it.

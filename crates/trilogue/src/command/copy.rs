@@ -19,7 +19,7 @@ const DRAW_EVERY: Duration = Duration::from_millis(100);
 
 /// Copy a store from SQLite into an empty PostgreSQL database, and verify the copy. Needs no server.
 #[derive(Args, Debug)]
-pub(crate) struct Copy {
+pub(crate) struct CopyCommand {
     /// The store: `sqlite:PATH`, also of a backup.
     from: String,
     /// The empty database: `postgres://USER@HOST:PORT/DATABASE`.
@@ -34,9 +34,9 @@ struct ProgressLine {
     drawn: Option<Instant>,
 }
 
-// === impl Copy ===
+// === impl CopyCommand ===
 
-impl Copy {
+impl CopyCommand {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         let store = match &self.config {
             Some(file) => config::load(file)?.options.store,

@@ -78,10 +78,10 @@ impl PageArguments {
             let ids = rows.into_iter().filter_map(|row| row.into_iter().next());
             return print::out(&ids.map(|id| id + "\n").collect::<String>());
         }
-        if self.wide || !print::is_terminal() {
+        if self.wide {
             print::out(&table::wide(columns, &rows))?;
-        } else if !rows.is_empty() {
-            print::out(&table::fitting(columns, &rows, print::data_columns()))?;
+        } else if !rows.is_empty() || !print::is_terminal() {
+            print::table(columns, &rows)?;
         }
         if rows.is_empty() {
             print::note(none);

@@ -5,7 +5,7 @@ use clap::Args;
 use crate::exit::Result;
 use crate::globals::Globals;
 use crate::remote;
-use crate::terminal::table::{self, TableColumn};
+use crate::terminal::table::TableColumn;
 use crate::terminal::{print, safe};
 
 const COLUMNS: [TableColumn; 5] = [
@@ -18,11 +18,11 @@ const COLUMNS: [TableColumn; 5] = [
 
 /// List the servers that share the store.
 #[derive(Args, Debug)]
-pub(crate) struct Nodes {}
+pub(crate) struct NodesCommand {}
 
-// === impl Nodes ===
+// === impl NodesCommand ===
 
-impl Nodes {
+impl NodesCommand {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         let nodes = remote::open(globals)?.status().await?.nodes;
         if globals.json {
@@ -49,10 +49,6 @@ impl Nodes {
                 vec![name, state, open, address, version]
             })
             .collect();
-        let is_narrow = print::is_terminal();
-        print::out(&match is_narrow {
-            true => table::fitting(&COLUMNS, &rows, print::data_columns()),
-            false => table::wide(&COLUMNS, &rows),
-        })
+        print::table(&COLUMNS, &rows)
     }
 }

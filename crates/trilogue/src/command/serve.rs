@@ -12,7 +12,7 @@ use crate::globals::Globals;
 use crate::probe::{self, ProbeFinding, Severity};
 use crate::server_command::{Overrides, ServerPlace};
 use crate::terminal::table::TableColumn;
-use crate::terminal::{print, safe, table};
+use crate::terminal::{print, safe};
 
 /// Start the server that a configuration file describes.
 #[derive(Args, Debug)]
@@ -118,10 +118,7 @@ fn explain(
     });
     let rows: Vec<_> = rows.collect();
     let columns = ["SETTING", "VALUE", "FROM"].map(TableColumn::text);
-    print::out(&match print::is_terminal() {
-        true => table::fitting(&columns, &rows, print::data_columns()),
-        false => table::wide(&columns, &rows),
-    })?;
+    print::table(&columns, &rows)?;
     for mount in mounts {
         let prefix = shown_prefix(mount);
         let mode = match (mount.strict, mount.as_documented) {

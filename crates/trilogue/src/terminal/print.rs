@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::live::LiveRows;
 use super::render::rich::Frame;
 use super::rows::Canvas;
+use super::table::{self, TableColumn};
 use super::{safe, style, words};
 use crate::exit::{CliError, ExitStatus, Result};
 
@@ -127,6 +128,14 @@ fn size_of(stream: impl AsFd) -> (Option<usize>, Option<usize>) {
 /// A line for a person, broken between words where the terminal is narrower.
 pub(crate) fn note(text: &str) {
     aside(&format!("{}\n", words::fold(text, columns())));
+}
+
+/// Rows: fitting the terminal for a person, else with everything that is in them. The cells must already be safe for a terminal.
+pub(crate) fn table(columns: &[TableColumn], rows: &[Vec<String>]) -> Result {
+    out(&match is_terminal() {
+        true => table::fitting(columns, rows, data_columns()),
+        false => table::wide(columns, rows),
+    })
 }
 
 /// Writes lines for a person to standard output, broken between words where the terminal is narrower.

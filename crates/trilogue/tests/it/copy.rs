@@ -1,26 +1,16 @@
 //! A store that outgrows its machine: a server on a file, a copy, and a server on the database.
 
-use std::time::UNIX_EPOCH;
-
 use rustix::process::Signal;
+use trilogue_testkit::services::{new_schema, service};
 
 use crate::approval::waiting;
 use crate::harness::{Home, lasting_address};
 
 /// A new schema in the private PostgreSQL of the tests, with a password that no output may show.
 fn empty_database() -> String {
-    let server = std::env::var("TRILOGUE_POSTGRES").unwrap_or_else(|_| {
-        panic!("TRILOGUE_POSTGRES is not set; start the services of the tests with: eval \"$(scripts/services start)\"")
-    });
-    let nanos = UNIX_EPOCH.elapsed().unwrap().as_nanos();
-    let schema = format!("copy_{}_{nanos}", std::process::id());
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(async {
-        let (client, connection) =
-            tokio_postgres::connect(&server, tokio_postgres::NoTls).await.unwrap();
-        tokio::spawn(connection);
-        client.batch_execute(&format!("CREATE SCHEMA {schema}")).await.unwrap();
-    });
+    let (_, schema) = runtime.block_on(new_schema("copy")).unwrap();
+    let server = service("TRILOGUE_POSTGRES").unwrap();
     let server = server.replace('@', ":sesame@");
     format!("{server}?options=-csearch_path%3D{schema}")
 }

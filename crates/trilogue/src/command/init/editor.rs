@@ -40,6 +40,8 @@ pub(crate) enum EditorChoice {
     All,
 }
 
+const ZED_MEMBERS: &str = "      \"type\": \"custom\",\n";
+
 /// Programs that show that an editor is installed.
 const JETBRAINS: [&str; 8] =
     ["idea", "pycharm", "webstorm", "goland", "clion", "phpstorm", "rubymine", "rustrover"];
@@ -59,27 +61,25 @@ impl EditorAgent {
         Self { program: program.display().to_string(), agent: agent.to_owned() }
     }
 
-    /// The entry of an editor that reads `agent_servers`, with further members of it.
+    /// The member of `agent_servers` for this agent, with further members of its own.
     fn agent_server(&self, members: &str) -> String {
         let (program, agent) = (quoted(&self.program), quoted(&self.agent));
         format!(
-            "{{\n  \"agent_servers\": {{\n    {agent}: {{\n{members}      \"command\": {program},\n      \"args\": [\"connect\", {agent}]\n    }}\n  }}\n}}\n"
+            "    {agent}: {{\n{members}      \"command\": {program},\n      \"args\": [\"connect\", {agent}]\n    }}"
         )
     }
 
     /// The member of `agent_servers` in Zed's settings, in one line.
     pub(crate) fn zed_entry(&self) -> String {
-        let whole = on_one_line(&self.zed());
-        let entry = whole.strip_prefix("{\"agent_servers\": {");
-        entry.and_then(|entry| entry.strip_suffix("}}")).unwrap_or(&whole).to_owned()
+        on_one_line(&self.agent_server(ZED_MEMBERS))
     }
 
-    pub(crate) fn zed(&self) -> String {
-        self.agent_server("      \"type\": \"custom\",\n")
+    fn zed(&self) -> String {
+        agent_servers(&self.agent_server(ZED_MEMBERS))
     }
 
     fn jetbrains(&self) -> String {
-        self.agent_server("")
+        agent_servers(&self.agent_server(""))
     }
 
     fn codecompanion(&self) -> String {
@@ -178,6 +178,11 @@ pub(super) fn print_found(agent: &EditorAgent) -> Result {
         names.join(", ")
     ));
     Ok(())
+}
+
+/// The settings of an editor that reads `agent_servers`.
+fn agent_servers(entry: &str) -> String {
+    format!("{{\n  \"agent_servers\": {{\n{entry}\n  }}\n}}\n")
 }
 
 /// An entry of JSON in one line.
