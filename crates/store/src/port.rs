@@ -112,8 +112,7 @@ pub trait Nodes: Send + Sync + fmt::Debug {
     /// Errors: `invalid_request` where one process holds the store; and as [`Append::append`].
     async fn set_draining(&self, draining: bool) -> Result<()> {
         let _ = draining;
-        Err(Error::new(Code::InvalidRequest, "no other server shares this store")
-            .hint("several servers can share a store in PostgreSQL"))
+        Err(no_nodes())
     }
 
     /// Passes where this node may take a thread that nobody owns.
@@ -124,10 +123,10 @@ pub trait Nodes: Send + Sync + fmt::Debug {
     }
 
     /// Gives a thread up that this node owns under this epoch: to the live node of this name, or to whoever asks for it next.
-    /// Errors: `not_found` where no live node that takes threads has the name; `ownership_lost`; and as [`Append::append`].
+    /// Errors: `not_found` where no live node that takes threads has the name; `invalid_request` where one process holds the store; `ownership_lost`; and as [`Append::append`].
     async fn hand_over(&self, thread: ThreadKey, epoch: u64, to: Option<&str>) -> Result<()> {
-        let _ = (epoch, to);
-        Err(crate::core::no_thread(thread))
+        let _ = (thread, epoch, to);
+        Err(no_nodes())
     }
 
     /// Gives all threads up that this node owns, but for these. Returns how many.
@@ -136,6 +135,11 @@ pub trait Nodes: Send + Sync + fmt::Debug {
         let _ = but;
         Ok(0)
     }
+}
+
+fn no_nodes() -> Error {
+    Error::new(Code::InvalidRequest, "no other server shares this store")
+        .hint("several servers can share a store in PostgreSQL")
 }
 
 #[derive(Clone, Debug)]

@@ -78,6 +78,9 @@ impl Things {
             | "create_sign_in_link"
             | "sign_in"
             | "sign_out"
+            | "list_nodes"
+            | "drain_node"
+            | "undrain_node"
             | "draw" => nothing(),
             // Deliveries are numbered by the store; there is none here, so every number is unknown.
             "redeliver" => nothing(),
@@ -89,6 +92,9 @@ impl Things {
                     json!({"values": 1, "from": self.checkpoint}),
                 ),
             ],
+            "hand_over_thread" => {
+                vec![(format!("/api/v1/threads/{thread}/hand-over"), json!({"node": "a"}))]
+            }
             "copy_thread" => vec![(format!("/api/v1/threads/{thread}/copy"), json!({}))],
             "list_thread_events" => plain(format!("/api/v1/threads/{thread}/events?after=1")),
             "list_messages" | "list_checkpoints" => {
@@ -169,8 +175,15 @@ async fn check_stranger(rig: &Rig, mallory: &Client, theirs: &Things, unknown: &
             let foreign = theirs.requests(operation);
             let foreign = foreign.unwrap_or_else(|| panic!("{verb} {path} needs a case here"));
             let names_something = path.contains('{')
-                && !["get_agent", "get_agent_forms", "get_process_stderr", "redeliver"]
-                    .contains(&operation);
+                && ![
+                    "get_agent",
+                    "get_agent_forms",
+                    "get_process_stderr",
+                    "redeliver",
+                    "drain_node",
+                    "undrain_node",
+                ]
+                .contains(&operation);
             assert!(!(foreign.is_empty() && names_something), "{operation} has no request");
             let never = unknown.requests(operation).unwrap();
             cases.extend(Case::of(operation, verb, foreign, never));

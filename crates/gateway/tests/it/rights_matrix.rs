@@ -105,6 +105,7 @@ const NEEDS: &[(Option<Right>, &[&str])] = &[
             "create_thread",
             "patch_thread",
             "copy_thread",
+            "hand_over_thread",
             "list_callback_keys",
             "communication_create_run",
             "communication_cancel_run",
@@ -149,7 +150,17 @@ const NEEDS: &[(Option<Right>, &[&str])] = &[
             "revoke_token",
         ],
     ),
-    (Some(Right::Server), &["back_up", "get_process_stderr", "get_status"]),
+    (
+        Some(Right::Server),
+        &[
+            "back_up",
+            "get_process_stderr",
+            "get_status",
+            "list_nodes",
+            "drain_node",
+            "undrain_node",
+        ],
+    ),
 ];
 
 struct RegisteredRoute {

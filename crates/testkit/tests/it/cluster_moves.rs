@@ -15,8 +15,8 @@ use crate::{echo, run_of};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-async fn editor_at(cluster: &Cluster, node: &str, cwd: &Path) -> Editor {
-    let command = cluster.command_line(node, &["connect", "scripted"]).await.unwrap();
+async fn editor_at(cluster: &Cluster, node: &str, agent: &str, cwd: &Path) -> Editor {
+    let command = cluster.command_line(node, &["connect", agent]).await.unwrap();
     Editor::launch(&command, cwd).await
 }
 
@@ -29,12 +29,12 @@ async fn cluster_with_sessions(folder: &Folder) -> Cluster {
 async fn an_editor_goes_on_with_a_thread_of_another_node() {
     let (store, cwd) = (Folder::new().unwrap(), Folder::new().unwrap());
     let cluster = cluster_with_sessions(&store).await;
-    let mut first = editor_at(&cluster, "a", cwd.path()).await;
+    let mut first = editor_at(&cluster, "a", "scripted", cwd.path()).await;
     let session = first.session_in(cwd.path()).await;
     first.prompt(&session, "say:one").await;
     assert_eq!(cluster.owner(&session).await.unwrap().as_deref(), Some("a"));
 
-    let mut second = editor_at(&cluster, "b", cwd.path()).await;
+    let mut second = editor_at(&cluster, "b", "scripted", cwd.path()).await;
     second.load_in(&session, cwd.path()).await;
     assert_eq!(said(&second.updates_of(&session)), "one");
     assert_eq!(second.prompt(&session, "say:, two").await["stopReason"], "end_turn");
@@ -65,11 +65,35 @@ async fn an_editor_goes_on_with_a_thread_of_another_node() {
     first.prompt(&session, "say:, six").await;
     first.close().await;
     second.close().await;
-    let mut third = editor_at(&cluster, "c", cwd.path()).await;
+    let mut third = editor_at(&cluster, "c", "scripted", cwd.path()).await;
     third.load_in(&session, cwd.path()).await;
     let whole = said(&third.updates_of(&session));
     assert_eq!(whole, "one, two, threepermission: once, four, five, six");
     third.close().await;
+    cluster.stop().await.unwrap();
+}
+
+/// The question is asked as text: the next prompt is its answer, which goes to the owner of the thread.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_prompt_at_another_node_answers_the_question_of_a_thread() {
+    let cwd = Folder::new().unwrap();
+    let cluster = Cluster::start("").await.unwrap();
+    let [a, ..] = &cluster.clients()[..] else { panic!("there are three nodes") };
+    let mut editor = editor_at(&cluster, "b", "mailcomposer", cwd.path()).await;
+    let session = editor.session_in(cwd.path()).await;
+    let asked = editor.prompt(&session, "Write to ada@example.com saying hi").await;
+    assert_eq!(asked["stopReason"], "end_turn");
+    let taken = a.post(&format!("/api/v1/threads/{session}/hand-over"), &json!({ "node": "a" }));
+    assert_eq!(taken.await.unwrap().status, 204);
+    assert_eq!(cluster.owner(&session).await.unwrap().as_deref(), Some("a"));
+    assert_eq!(editor.prompt(&session, "yes").await["stopReason"], "end_turn");
+    let runs = a.get(&format!("/api/v1/runs?thread_id={session}")).await.unwrap().ok().unwrap();
+    let runs = runs["items"].as_array().unwrap();
+    assert_eq!((runs.len(), &runs[0]["status"]), (1, &json!("completed")), "{runs:?}");
+    let unknown = a.post(&format!("/api/v1/threads/{session}/hand-over"), &json!({ "node": "x" }));
+    let unknown = unknown.await.unwrap();
+    assert_eq!((unknown.status, unknown.code().as_str()), (404, "not_found"));
+    editor.close().await;
     cluster.stop().await.unwrap();
 }
 

@@ -96,6 +96,14 @@ fn a_client_of_a_cluster_does_not_notice_that_a_server_is_killed() {
     let questions = || cluster.json(&["inbox"])["items"].as_array().unwrap().len();
     assert_eq!(questions(), 1);
 
+    let drained = cluster.run(&["nodes", "drain", "b"]);
+    assert!(String::from_utf8_lossy(&drained.stdout).starts_with("b: draining"), "{drained:?}");
+    echo("meanwhile");
+    let back = cluster.run(&["nodes", "drain", "b", "--undo"]);
+    assert_eq!(String::from_utf8_lossy(&back.stdout), "b: takes threads\n");
+    let nobody = cluster.run(&["nodes", "drain", "nobody"]);
+    assert!(String::from_utf8_lossy(&nobody.stderr).contains("no server has the name 'nobody'"));
+
     let pid = fs::read_to_string(cluster.target.join("cluster/a.pid")).unwrap();
     let pid = Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
@@ -107,6 +115,6 @@ fn a_client_of_a_cluster_does_not_notice_that_a_server_is_killed() {
     until(|| (cluster.alive() == ["b"]).then_some(()));
     let runs = cluster.json(&["runs", "--thread", "t"]);
     let runs = runs["items"].as_array().unwrap();
-    assert_eq!(runs.len(), 5);
+    assert_eq!(runs.len(), 6);
     assert!(runs.iter().all(|run| run["status"] == "completed"), "{runs:?}");
 }

@@ -35,6 +35,9 @@ use super::request::{IncomingRequest, read, respond_when_done, session_error};
 use super::{cancel, open};
 use crate::stream::log_reader::LogReader;
 
+/// How often a prompt has its thread brought here.
+const MAX_TRIES: usize = 4;
+
 /// A prompt that becomes a run or an answer.
 struct Prompt<'a> {
     connection: &'a Arc<ClientConnection>,
@@ -194,8 +197,7 @@ impl Prompt<'_> {
         let message = self.message(chosen.message.clone());
         new.input = Input::Messages(vec![message]);
         self.session.state().own_messages.insert(chosen.message.clone());
-        let submitted =
-            self.connection.runtime().submit_unknown(&self.connection.principal, new).await;
+        let submitted = self.submit(new).await;
         if !submitted.as_ref().is_ok_and(|submitted| submitted.created) {
             self.session.state().own_messages.remove(&chosen.message);
         }
@@ -206,6 +208,22 @@ impl Prompt<'_> {
             }
             // The same prompt came on another connection meanwhile.
             known => Box::pin(self.join(known.run, known.message)).await.map(|()| None),
+        }
+    }
+
+    /// Another node may have asked for the thread since it was brought here.
+    async fn submit(&self, new: RunRequest) -> Result<Submitted> {
+        let (connection, mut tries) = (self.connection, 0);
+        loop {
+            tries += 1;
+            let submitted =
+                connection.runtime().submit_unknown(&connection.principal, new.clone()).await;
+            match submitted {
+                Err(error) if error.other_node().is_some() && tries < MAX_TRIES => {
+                    connection.bring(&self.session.thread).await?;
+                }
+                submitted => return submitted,
+            }
         }
     }
 
