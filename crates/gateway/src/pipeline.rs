@@ -27,7 +27,7 @@ use crate::core::ports::AgentProcesses;
 use crate::face::{UnknownCaller, challenged};
 use crate::http::body::ReplyBody;
 use crate::http::connection::Answer;
-use crate::http::forward::{self, FORWARDED, Forwarder, TakeOverWait};
+use crate::http::forward::{FORWARDED, Forwarder, TakeOverWait};
 use crate::http::receive::BodyBudget;
 use crate::http::reply::{DURABILITY, REQUEST_ID, Reply};
 use crate::http::request::Request;
@@ -306,13 +306,11 @@ async fn handle_anywhere(
         };
         let address = refused.other_node().unwrap_or_default();
         let shown = refused.pending_interrupt();
-        let sent = forwarder.send((&method, &uri), &request, address, shown).await?;
+        let sent = forwarder.send((&method, &uri), &request, address, shown, &wait).await?;
         if let Some(reply) = sent {
             return Ok(reply);
         }
-        if !wait.pause().await {
-            return Err(forward::unreachable(address));
-        }
+        wait.pause().await;
     }
 }
 

@@ -26,6 +26,7 @@ pub mod sqlite;
 extern crate self as trilogue_store;
 
 pub use copy::{CopyProgress, CopyReport, CopyStep, copy};
+pub use core::ownership;
 pub use open::{check_url, open, shown_url};
 pub use options::{Durability, NodeOptions, Options, Password};
 pub use path_reader::PathReader;

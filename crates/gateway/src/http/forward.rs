@@ -2,6 +2,7 @@
 //!
 //! The node checks the caller again: both know the same tokens. A request is sent on once: two nodes that each name the other do not pass it back and forth.
 
+use std::fmt::Display;
 use std::io;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use http::{HeaderName, HeaderValue, Method, Uri, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, InterruptId};
 use trilogue_egress::{Client, Policy};
+use trilogue_store::ownership::{Unanswered, unanswered};
 
 use super::body::ReplyBody;
 use super::reply::{INTERRUPT_ID, Reply};
@@ -71,13 +73,14 @@ impl Forwarder {
         Ok(Self { client })
     }
 
-    /// Sends a request, with the method and address that it came with, to the node that an error names, and with the question that was shown here. Fails with `peer_unavailable`; `Ok(None)` where the node was not reached, so that nothing was taken.
+    /// Sends a request, with the method and address that it came with, to the node that an error names, and with the question that was shown here. `Ok(None)` where the node was not reached, and the request can be tried again. Fails with `peer_unavailable`.
     pub(crate) async fn send(
         &self,
         (method, uri): (&Method, &Uri),
         request: &Request,
         address: &str,
         shown: Option<&InterruptId>,
+        wait: &TakeOverWait,
     ) -> Result<Option<Reply>> {
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let mut onward = http::Request::new(request.body.clone());
@@ -98,13 +101,12 @@ impl Forwarder {
         }
         let (status, headers, body) = match self.client.send(onward).await {
             Ok(answer) => answer,
-            Err(error) if error.is_unreached() => return Ok(None),
             Err(error) => {
-                let message = format!(
-                    "the node at {address} did not answer, and may have taken the request: {error}"
-                );
-                return Err(Error::new(Code::PeerUnavailable, message)
-                    .hint("look whether it did before you send the request again"));
+                return match unanswered(!error.is_unreached(), wait.is_over()) {
+                    Unanswered::TryAgain => Ok(None),
+                    Unanswered::NothingTaken => Err(unreachable(address)),
+                    Unanswered::MayBeTaken => Err(unknown(address, &error)),
+                };
             }
         };
         let pieces = stream::unfold(Some(body), |body| async move {
@@ -133,18 +135,27 @@ impl TakeOverWait {
         Self(tokio::time::Instant::now())
     }
 
-    /// Waits before the next try. `false` when the time for tries is over.
-    pub(crate) async fn pause(&self) -> bool {
-        if self.0.elapsed() >= TAKE_OVER {
-            return false;
-        }
+    /// Waits before the next try.
+    pub(crate) async fn pause(&self) {
         tokio::time::sleep(PAUSE).await;
-        true
+    }
+
+    /// Whether the time for tries is over.
+    fn is_over(&self) -> bool {
+        self.0.elapsed() >= TAKE_OVER
     }
 }
 
+/// The error where a node was reached and gave no answer.
+fn unknown(address: &str, error: &impl Display) -> Error {
+    let message =
+        format!("the node at {address} did not answer, and may have taken the request: {error}");
+    Error::new(Code::PeerUnavailable, message)
+        .hint("look whether it did before you send the request again")
+}
+
 /// The error where no try met a node that owns the thread.
-pub(crate) fn unreachable(address: &str) -> Error {
+fn unreachable(address: &str) -> Error {
     let message = format!("the node at {address} owns the thread and cannot be reached");
     Error::new(Code::PeerUnavailable, message).hint("nothing was taken; send the request again")
 }

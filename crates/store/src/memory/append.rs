@@ -14,6 +14,7 @@ use super::state::State;
 use super::{MemoryStore, REFUSING_FACTOR};
 use crate::core::batch::blob_ref;
 use crate::core::no_thread;
+use crate::core::ownership::{Acquisition, acquisition};
 use crate::port::{Append, Batch, Change, OwnedThread};
 use crate::rows::{InterruptRow, RunRow, ThreadRow};
 
@@ -70,12 +71,17 @@ impl Append for MemoryStore {
         let Some(held) = state.threads.get_mut(&thread) else {
             return Err(no_thread(thread));
         };
-        let is_taken_over = held.row.owner_node != node;
-        if is_taken_over {
-            let row = Arc::make_mut(&mut held.row);
-            row.epoch += 1;
-            node.clone_into(&mut row.owner_node);
-        }
+        // No other process shares it.
+        let is_owner = held.row.owner_node == node;
+        let is_taken_over = match acquisition(is_owner, false, held.row.epoch) {
+            Acquisition::TakeOver { epoch } => {
+                let row = Arc::make_mut(&mut held.row);
+                row.epoch = epoch;
+                node.clone_into(&mut row.owner_node);
+                true
+            }
+            Acquisition::Keep | Acquisition::Elsewhere => false,
+        };
         let (row, last) = (ThreadRow::clone(&held.row), held.last);
         let state = &*state;
         let held = state.threads.get(&thread);

@@ -12,8 +12,10 @@ use super::connection::GROUP_WRITERS;
 use super::database::{Database, KeyBlock};
 use super::error::PostgresError;
 use super::group_writer::{self, QueuedAppend};
+use super::node::elsewhere;
 use super::{PostgresStore, blob, frames, row};
 use crate::core::batch::{PERMIT_BYTES, blob_ref};
+use crate::core::ownership::{Acquisition, acquisition};
 use crate::core::{closed, no_thread};
 use crate::port::{Append, Batch, OwnedThread};
 use crate::rows::{InterruptRow, RunRow, ThreadRow};
@@ -96,15 +98,19 @@ async fn take_over(
     let sql = "SELECT owner_node FROM heads WHERE thread = $1 FOR UPDATE";
     let head = row::query_opt(conn, sql, &[&thread.0]).await?;
     let head = head.ok_or_else(|| no_thread(thread))?;
-    if let Some(us) = &database.node {
-        us.check_owner(conn, head.get(0)).await?;
-    }
+    let owner: &str = head.get(0);
+    let is_owner = owner == node;
+    let live = match &database.node {
+        Some(us) if !is_owner => us.live(conn, owner).await?,
+        _ => None,
+    };
     let mut taken = acquired(conn, database, thread).await?;
-    if taken.thread.owner_node == node {
-        return Ok(taken);
+    match (acquisition(is_owner, live.is_some(), taken.thread.epoch), live) {
+        (Acquisition::Elsewhere, Some(owner)) => return Err(elsewhere(&owner).into()),
+        (Acquisition::TakeOver { epoch }, _) => taken.thread.epoch = epoch,
+        _ => return Ok(taken),
     }
     node.clone_into(&mut taken.thread.owner_node);
-    taken.thread.epoch += 1;
     taken.is_taken_over = true;
     let epoch = taken.thread.epoch.cast_signed();
     let body = crate::record::Record::encode(&taken.thread);

@@ -1,0 +1,157 @@
+//! Who may continue a thread: the decisions of the nodes that share a store, as functions of what they know.
+//!
+//! A thread has an owner and an epoch. Appends compare the epoch and the last number with the thread's head, so that a node that was replaced writes nothing.
+//! Whether a node is alive is decided by the database, in the statement that looks it up.
+
+use trilogue_domain::error::Code;
+
+/// What a node may do with a thread that it is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Acquisition {
+    /// It owns the thread.
+    Keep,
+    /// It becomes the owner, in this epoch.
+    TakeOver { epoch: u64 },
+    /// A live node owns the thread: the request belongs there.
+    Elsewhere,
+}
+
+/// The end of a thread's log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogEnd {
+    /// The epoch of the writer that may continue it.
+    pub epoch: u64,
+    /// The last number; zero where the log is empty.
+    pub last: u64,
+    /// The mark of the append that was stored last.
+    pub stamp: i64,
+}
+
+/// An append that the end of its thread's log did not fit, or that is to be compared with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AppendAttempt {
+    pub epoch: u64,
+    /// The last number that its writer knows.
+    pub expected_last: u64,
+    /// The last number behind it.
+    pub last: u64,
+    /// No other append has it, however often this one is tried.
+    pub stamp: i64,
+    /// Whether it makes its thread.
+    pub creates: bool,
+    /// Whether it removes its thread.
+    pub removes: bool,
+    /// Whether an earlier try may have been stored: its connection broke before the answer.
+    pub is_again: bool,
+}
+
+/// What became of an append.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It continues the log.
+    Fits,
+    /// An earlier try was stored.
+    Stored,
+    /// Another writer was faster: nothing of it is stored.
+    Late,
+    /// The log went on, and an earlier try may be in it: its frames tell, see [`verdict_of_frames`].
+    Uncertain,
+}
+
+/// How an owner ends after a failed append, once it has looked at its thread again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Departure {
+    /// Waiting work is looked at again later: nobody may ask for it.
+    WakeLater,
+    /// There is no thread.
+    Gone,
+    /// Another node owns the thread now. It is not taken back.
+    StepDown,
+    /// The thread stays as it is until an operator has repaired the store.
+    Stuck,
+}
+
+/// What happens to a request that was sent to the owner of its thread and got no answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unanswered {
+    /// It is tried again: the thread may be taken over meanwhile.
+    TryAgain,
+    /// It fails; nothing was taken.
+    NothingTaken,
+    /// It fails, and is not sent again: it may have been taken.
+    MayBeTaken,
+}
+
+/// Decides about a thread in this epoch.
+#[must_use]
+pub fn acquisition(is_owner: bool, is_owner_alive: bool, epoch: u64) -> Acquisition {
+    match (is_owner, is_owner_alive) {
+        (true, _) => Acquisition::Keep,
+        (false, true) => Acquisition::Elsewhere,
+        (false, false) => Acquisition::TakeOver { epoch: epoch + 1 },
+    }
+}
+
+/// Compares an append with the end of its thread's log; `None` where there is no thread.
+#[must_use]
+pub fn verdict(append: &AppendAttempt, end: Option<LogEnd>) -> Verdict {
+    let Some(end) = end else {
+        return match append {
+            AppendAttempt { removes: true, is_again: true, .. } => Verdict::Stored,
+            AppendAttempt { creates: true, .. } => Verdict::Fits,
+            _ => Verdict::Late,
+        };
+    };
+    if end.stamp == append.stamp {
+        return Verdict::Stored;
+    }
+    if end.epoch == append.epoch && end.last == append.expected_last {
+        return Verdict::Fits;
+    }
+    // The end never moves back: an append that was stored has moved it at least to its own last number.
+    if append.is_again && end.last >= append.last { Verdict::Uncertain } else { Verdict::Late }
+}
+
+/// Decides about an append by the frame that has its first number: whether that is its own; `None` where there is no such frame.
+#[must_use]
+pub fn verdict_of_frames(is_own: Option<bool>) -> Verdict {
+    match is_own {
+        Some(true) => Verdict::Stored,
+        Some(false) => Verdict::Late,
+        None => Verdict::Uncertain,
+    }
+}
+
+/// Whether an owner looks at its thread again after an append that failed in this way.
+#[must_use]
+pub fn may_look_again(failed: Code) -> bool {
+    !matches!(failed, Code::StoreReadOnly | Code::StoreCorrupt | Code::ThreadQuarantined)
+}
+
+/// Whether a thread that could not be loaded can be later, with nothing done here.
+#[must_use]
+pub fn may_pass(failed: Code) -> bool {
+    matches!(failed, Code::DiskFull | Code::StoreUnavailable)
+}
+
+/// Decides how an owner ends that looked at its thread again.
+#[must_use]
+pub fn departure(looked: Result<(), Code>) -> Departure {
+    match looked {
+        Ok(()) => Departure::WakeLater,
+        Err(Code::ThreadNotFound) => Departure::Gone,
+        Err(Code::ThreadElsewhere) => Departure::StepDown,
+        Err(failed) if may_pass(failed) => Departure::WakeLater,
+        Err(_) => Departure::Stuck,
+    }
+}
+
+/// Decides about a request without an answer: whether its node was reached, and whether the time for a take-over has passed.
+#[must_use]
+pub fn unanswered(is_reached: bool, is_time_over: bool) -> Unanswered {
+    match (is_reached, is_time_over) {
+        (true, _) => Unanswered::MayBeTaken,
+        (false, false) => Unanswered::TryAgain,
+        (false, true) => Unanswered::NothingTaken,
+    }
+}
