@@ -27,7 +27,7 @@ use crate::core::ports::AgentProcesses;
 use crate::face::{UnknownCaller, challenged};
 use crate::http::body::ReplyBody;
 use crate::http::connection::Answer;
-use crate::http::forward::{FORWARDED, Forwarder, TakeOverWait};
+use crate::http::forward::{self, FORWARDED, Forwarder, TakeOverWait};
 use crate::http::receive::BodyBudget;
 use crate::http::reply::{DURABILITY, REQUEST_ID, Reply};
 use crate::http::request::Request;
@@ -310,7 +310,9 @@ async fn handle_anywhere(
         if let Some(reply) = sent {
             return Ok(reply);
         }
-        wait.pause().await;
+        if !wait.pause().await {
+            return Err(forward::unreachable(address));
+        }
     }
 }
 

@@ -19,6 +19,8 @@ pub mod port;
 pub mod postgres;
 pub mod record;
 pub mod rows;
+#[cfg(test)]
+mod simulation;
 pub mod sqlite;
 
 // Tests from outside this crate use the same fixtures.
@@ -31,7 +33,7 @@ pub use open::{check_url, open, shown_url};
 pub use options::{Durability, NodeOptions, Options, Password};
 pub use path_reader::PathReader;
 pub use port::{
-    Admin, Append, Batch, Change, Configurations, Housekeeping, NodeRow, OwnedThread, Queue, Range,
-    Read, Stats, Store, Tail, TailGuard, Tokens,
+    Admin, Append, Batch, Change, Configurations, Housekeeping, NodeRow, Nodes, OwnedThread, Queue,
+    Range, Read, Stats, Store, Tail, TailGuard, Tokens,
 };
 pub use record::{Draft, Frame, RawOriginal, RawRecord, RawRecords};

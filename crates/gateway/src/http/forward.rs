@@ -2,7 +2,6 @@
 //!
 //! The node checks the caller again: both know the same tokens. A request is sent on once: two nodes that each name the other do not pass it back and forth.
 
-use std::fmt::Display;
 use std::io;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use http::{HeaderName, HeaderValue, Method, Uri, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, InterruptId};
 use trilogue_egress::{Client, Policy};
-use trilogue_store::ownership::{Unanswered, unanswered};
+use trilogue_store::ownership::{NextTry, next_try};
 
 use super::body::ReplyBody;
 use super::reply::{INTERRUPT_ID, Reply};
@@ -19,7 +18,7 @@ use super::request::Request;
 
 /// Marks a request that a node has sent on.
 pub(crate) const FORWARDED: HeaderName = HeaderName::from_static("trilogue-forwarded");
-const YES: HeaderValue = HeaderValue::from_static("1");
+pub(super) const YES: HeaderValue = HeaderValue::from_static("1");
 
 /// How long a node that takes the request may say nothing: as long as a run without news.
 const SILENCE: Duration = Duration::from_secs(3_600);
@@ -73,6 +72,10 @@ impl Forwarder {
         Ok(Self { client })
     }
 
+    pub(super) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
     /// Sends a request, with the method and address that it came with, to the node that an error names, and with the question that was shown here. `Ok(None)` where the node was not reached, and the request can be tried again. Fails with `peer_unavailable`.
     pub(crate) async fn send(
         &self,
@@ -85,13 +88,7 @@ impl Forwarder {
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let mut onward = http::Request::new(request.body.clone());
         *onward.method_mut() = method.clone();
-        let target = format!("{}{path}", address.trim_end_matches('/'));
-        *onward.uri_mut() = target.parse().map_err(|_| {
-            Error::new(
-                Code::Internal,
-                format!("a node has the address '{}'", address.escape_debug()),
-            )
-        })?;
+        *onward.uri_mut() = target(address, path)?;
         *onward.headers_mut() = request.headers.clone();
         LEFT_OUT.iter().for_each(|name| drop(onward.headers_mut().remove(name)));
         onward.headers_mut().insert(FORWARDED, YES);
@@ -102,10 +99,10 @@ impl Forwarder {
         let (status, headers, body) = match self.client.send(onward).await {
             Ok(answer) => answer,
             Err(error) => {
-                return match unanswered(!error.is_unreached(), wait.is_over()) {
-                    Unanswered::TryAgain => Ok(None),
-                    Unanswered::NothingTaken => Err(unreachable(address)),
-                    Unanswered::MayBeTaken => Err(unknown(address, &error)),
+                return match next_try(!error.is_unreached(), wait.is_over()) {
+                    NextTry::Again => Ok(None),
+                    NextTry::NothingTaken => Err(unreachable(address)),
+                    NextTry::MayBeTaken => Err(unanswered(address, &error)),
                 };
             }
         };
@@ -135,9 +132,13 @@ impl TakeOverWait {
         Self(tokio::time::Instant::now())
     }
 
-    /// Waits before the next try.
-    pub(crate) async fn pause(&self) {
+    /// Waits before the next try. `false` when the time for tries is over.
+    pub(crate) async fn pause(&self) -> bool {
+        if self.is_over() {
+            return false;
+        }
         tokio::time::sleep(PAUSE).await;
+        true
     }
 
     /// Whether the time for tries is over.
@@ -146,8 +147,15 @@ impl TakeOverWait {
     }
 }
 
+pub(super) fn target(address: &str, path: &str) -> Result<Uri> {
+    let target = format!("{}{path}", address.trim_end_matches('/'));
+    target.parse().map_err(|_| {
+        Error::new(Code::Internal, format!("a node has the address '{}'", address.escape_debug()))
+    })
+}
+
 /// The error where a node was reached and gave no answer.
-fn unknown(address: &str, error: &impl Display) -> Error {
+pub(super) fn unanswered(address: &str, error: &trilogue_egress::Error) -> Error {
     let message =
         format!("the node at {address} did not answer, and may have taken the request: {error}");
     Error::new(Code::PeerUnavailable, message)
@@ -155,7 +163,7 @@ fn unknown(address: &str, error: &impl Display) -> Error {
 }
 
 /// The error where no try met a node that owns the thread.
-fn unreachable(address: &str) -> Error {
+pub(crate) fn unreachable(address: &str) -> Error {
     let message = format!("the node at {address} owns the thread and cannot be reached");
     Error::new(Code::PeerUnavailable, message).hint("nothing was taken; send the request again")
 }

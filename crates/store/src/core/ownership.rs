@@ -5,6 +5,18 @@
 
 use trilogue_domain::error::Code;
 
+/// What a node finds about the owner of a thread that it is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ownership {
+    /// Whether this node owns it. One that was handed over to it is taken over first.
+    pub is_ours: bool,
+    /// Whether another node that owns it is alive.
+    pub is_owner_alive: bool,
+    /// Whether this node drains, and another one takes threads.
+    pub has_stand_in: bool,
+    pub epoch: u64,
+}
+
 /// What a node may do with a thread that it is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Acquisition {
@@ -14,6 +26,8 @@ pub enum Acquisition {
     TakeOver { epoch: u64 },
     /// A live node owns the thread: the request belongs there.
     Elsewhere,
+    /// It gives the thread up, where it owns it: the request belongs to the node that stands in.
+    GiveUp,
 }
 
 /// The end of a thread's log.
@@ -73,22 +87,23 @@ pub enum Departure {
 
 /// What happens to a request that was sent to the owner of its thread and got no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unanswered {
+pub enum NextTry {
     /// It is tried again: the thread may be taken over meanwhile.
-    TryAgain,
+    Again,
     /// It fails; nothing was taken.
     NothingTaken,
     /// It fails, and is not sent again: it may have been taken.
     MayBeTaken,
 }
 
-/// Decides about a thread in this epoch.
+/// Decides what a node may do with a thread.
 #[must_use]
-pub fn acquisition(is_owner: bool, is_owner_alive: bool, epoch: u64) -> Acquisition {
-    match (is_owner, is_owner_alive) {
-        (true, _) => Acquisition::Keep,
-        (false, true) => Acquisition::Elsewhere,
-        (false, false) => Acquisition::TakeOver { epoch: epoch + 1 },
+pub fn acquisition(found: Ownership) -> Acquisition {
+    match found {
+        Ownership { is_ours: false, is_owner_alive: true, .. } => Acquisition::Elsewhere,
+        Ownership { has_stand_in: true, .. } => Acquisition::GiveUp,
+        Ownership { is_ours: true, .. } => Acquisition::Keep,
+        Ownership { epoch, .. } => Acquisition::TakeOver { epoch: epoch + 1 },
     }
 }
 
@@ -148,10 +163,19 @@ pub fn departure(looked: Result<(), Code>) -> Departure {
 
 /// Decides about a request without an answer: whether its node was reached, and whether the time for a take-over has passed.
 #[must_use]
-pub fn unanswered(is_reached: bool, is_time_over: bool) -> Unanswered {
+pub fn next_try(is_reached: bool, is_time_over: bool) -> NextTry {
     match (is_reached, is_time_over) {
-        (true, _) => Unanswered::MayBeTaken,
-        (false, false) => Unanswered::TryAgain,
-        (false, true) => Unanswered::NothingTaken,
+        (true, _) => NextTry::MayBeTaken,
+        (false, false) => NextTry::Again,
+        (false, true) => NextTry::NothingTaken,
+    }
+}
+
+// === impl Ownership ===
+
+impl Ownership {
+    /// Where no other process shares the store.
+    pub(crate) fn of_one_process(is_ours: bool, epoch: u64) -> Self {
+        Self { is_ours, is_owner_alive: false, has_stand_in: false, epoch }
     }
 }

@@ -14,11 +14,14 @@ use super::state::State;
 use super::{MemoryStore, REFUSING_FACTOR};
 use crate::core::batch::blob_ref;
 use crate::core::no_thread;
-use crate::core::ownership::{Acquisition, acquisition};
-use crate::port::{Append, Batch, Change, OwnedThread};
+use crate::core::ownership::{Acquisition, Ownership, acquisition};
+use crate::port::{Append, Batch, Change, Nodes, OwnedThread};
 use crate::rows::{InterruptRow, RunRow, ThreadRow};
 
 // === impl MemoryStore ===
+
+/// One process holds the store.
+impl Nodes for MemoryStore {}
 
 #[async_trait]
 impl Append for MemoryStore {
@@ -72,15 +75,15 @@ impl Append for MemoryStore {
             return Err(no_thread(thread));
         };
         // No other process shares it.
-        let is_owner = held.row.owner_node == node;
-        let is_taken_over = match acquisition(is_owner, false, held.row.epoch) {
+        let ownership = Ownership::of_one_process(held.row.owner_node == node, held.row.epoch);
+        let is_taken_over = match acquisition(ownership) {
             Acquisition::TakeOver { epoch } => {
                 let row = Arc::make_mut(&mut held.row);
                 row.epoch = epoch;
                 node.clone_into(&mut row.owner_node);
                 true
             }
-            Acquisition::Keep | Acquisition::Elsewhere => false,
+            _ => false,
         };
         let (row, last) = (ThreadRow::clone(&held.row), held.last);
         let state = &*state;

@@ -12,10 +12,11 @@ use super::connection::GROUP_WRITERS;
 use super::database::{Database, KeyBlock};
 use super::error::PostgresError;
 use super::group_writer::{self, QueuedAppend};
-use super::node::elsewhere;
+use super::handover::stand_in;
+use super::node::{LiveNode, elsewhere};
 use super::{PostgresStore, blob, frames, row};
 use crate::core::batch::{PERMIT_BYTES, blob_ref};
-use crate::core::ownership::{Acquisition, acquisition};
+use crate::core::ownership::{Acquisition, Ownership, acquisition};
 use crate::core::{closed, no_thread};
 use crate::port::{Append, Batch, OwnedThread};
 use crate::rows::{InterruptRow, RunRow, ThreadRow};
@@ -74,10 +75,9 @@ impl Append for PostgresStore {
     async fn acquire(&self, thread: ThreadKey, node: &str) -> Result<OwnedThread> {
         let database = &self.database;
         database.health.check_thread(thread)?;
-        let found =
-            database.read(|conn| async move { acquired(&conn, database, thread).await }).await?;
-        if found.thread.owner_node == node {
-            return Ok(found);
+        let found = database.read(|conn| async move { kept(&conn, database, thread, node).await });
+        if let Some(kept) = found.await? {
+            return Ok(kept);
         }
         let taken = database
             .write(|conn| async move { take_over(&conn, database, thread, node).await })
@@ -85,6 +85,54 @@ impl Append for PostgresStore {
         // What is kept of its log may end before what others wrote.
         database.tails.continued(thread, taken.last);
         Ok(taken)
+    }
+}
+
+/// The thread, where the node owns it. A node that drains gives up what it is asked for.
+async fn kept(
+    conn: &Connection,
+    database: &Database,
+    thread: ThreadKey,
+    node: &str,
+) -> Result<Option<OwnedThread>, PostgresError> {
+    let owner = head_owner(conn, thread).await?.ok_or_else(|| no_thread(thread))?;
+    if database.is_draining() {
+        let live = other(conn, database, &owner, node).await?;
+        let stand_in = stand_in(conn, database, thread).await?;
+        let found = Ownership {
+            is_ours: owner == node,
+            is_owner_alive: live.is_some(),
+            has_stand_in: stand_in.is_some(),
+            epoch: 0,
+        };
+        match (acquisition(found), live, stand_in) {
+            (Acquisition::Elsewhere, Some(owner), _) => return Err(elsewhere(&owner).into()),
+            (Acquisition::GiveUp, _, Some(elsewhere)) => {
+                let sql = "UPDATE heads SET owner_node = '' WHERE thread = $1 AND owner_node = $2";
+                row::execute(conn, sql, &[&thread.0, &node]).await?;
+                return Err(elsewhere.into());
+            }
+            _ => {}
+        }
+    }
+    if owner != node {
+        return Ok(None);
+    }
+    let found = acquired(conn, database, thread).await?;
+    // One that was handed over to this node is taken over first.
+    Ok(Some(found).filter(|found| found.thread.owner_node == node))
+}
+
+/// The owner of a thread, where that is another node than `node` and alive.
+async fn other(
+    conn: &Connection,
+    database: &Database,
+    owner: &str,
+    node: &str,
+) -> Result<Option<LiveNode>, PostgresError> {
+    match &database.node {
+        Some(us) if owner != node => us.live(conn, owner).await,
+        _ => Ok(None),
     }
 }
 
@@ -99,13 +147,15 @@ async fn take_over(
     let head = row::query_opt(conn, sql, &[&thread.0]).await?;
     let head = head.ok_or_else(|| no_thread(thread))?;
     let owner: &str = head.get(0);
-    let is_owner = owner == node;
-    let live = match &database.node {
-        Some(us) if !is_owner => us.live(conn, owner).await?,
-        _ => None,
-    };
+    let live = other(conn, database, owner, node).await?;
     let mut taken = acquired(conn, database, thread).await?;
-    match (acquisition(is_owner, live.is_some(), taken.thread.epoch), live) {
+    let found = Ownership {
+        is_ours: owner == node && taken.thread.owner_node == node,
+        is_owner_alive: live.is_some(),
+        has_stand_in: false,
+        epoch: taken.thread.epoch,
+    };
+    match (acquisition(found), live) {
         (Acquisition::Elsewhere, Some(owner)) => return Err(elsewhere(&owner).into()),
         (Acquisition::TakeOver { epoch }, _) => taken.thread.epoch = epoch,
         _ => return Ok(taken),
@@ -143,6 +193,15 @@ async fn acquired(
         pending: row::many::<InterruptRow>(conn, pending, &[&thread.0]).await?,
         is_taken_over: false,
     })
+}
+
+/// The id of the node that owns a thread, dead or alive; empty where none does.
+pub(super) async fn head_owner(
+    conn: &Connection,
+    thread: ThreadKey,
+) -> Result<Option<String>, PostgresError> {
+    let sql = "SELECT owner_node FROM heads WHERE thread = $1";
+    Ok(row::query_opt(conn, sql, &[&thread.0]).await?.map(|row| row.get(0)))
 }
 
 /// The last number of a thread's log; zero where there is none.

@@ -22,6 +22,8 @@ pub(super) struct Node {
     pub(super) options: NodeOptions,
     /// Whether another process has its name, because this one was silent for too long.
     is_replaced: AtomicBool,
+    /// Whether it hands its threads over.
+    pub(super) is_draining: AtomicBool,
 }
 
 /// A thread whose log another node has continued.
@@ -77,14 +79,20 @@ const NODES: &str = concat!(
     " seen_at > clock_timestamp() - make_interval(secs => $1),",
     " (SELECT count(DISTINCT runs.thread) FROM runs JOIN heads ON heads.thread = runs.thread",
     " WHERE runs.ended_at IS NULL AND heads.owner_node = nodes.id)",
-    " FROM nodes ORDER BY name"
+    ", draining FROM nodes ORDER BY name"
 );
+const SIGN: &str = "UPDATE nodes SET seen_at = clock_timestamp(), draining = $2 WHERE id = $1";
 
 // === impl Node ===
 
 impl Node {
     pub(super) fn new(options: NodeOptions) -> Self {
-        Self { id: uuid::Uuid::new_v4().to_string(), options, is_replaced: AtomicBool::new(false) }
+        Self {
+            id: uuid::Uuid::new_v4().to_string(),
+            options,
+            is_replaced: AtomicBool::new(false),
+            is_draining: AtomicBool::new(false),
+        }
     }
 
     pub(super) fn dead_after(&self) -> f64 {
@@ -168,10 +176,10 @@ pub(super) async fn live(database: std::sync::Arc<Database>) {
     }
 }
 
-async fn sign(database: &Database, node: &Node) -> Result<(), PostgresError> {
+pub(super) async fn sign(database: &Database, node: &Node) -> Result<(), PostgresError> {
     let conn = database.connect().await?;
-    let sql = "UPDATE nodes SET seen_at = clock_timestamp() WHERE id = $1";
-    if row::execute(&conn, sql, &[&node.id]).await? > 0 {
+    if row::execute(&conn, SIGN, &[&node.id, &node.is_draining.load(Ordering::Acquire)]).await? > 0
+    {
         return Ok(());
     }
     // It was silent for so long that its row is gone. What it owned is another's when that is asked for it.
@@ -243,6 +251,7 @@ pub(super) async fn list(
             is_alive: row.get(5),
             is_this: node.is_some_and(|node| node.id == row.get::<_, &str>(0)),
             open_threads: row.get::<_, i64>(6).cast_unsigned(),
+            is_draining: row.get(7),
         })
         .collect())
 }

@@ -33,10 +33,25 @@ const STORE: &str = concat!(
     " free_at = $7, fence = $8, attempts = $9, held = $10, dead = $11, error = $12,",
     " run = $13, place = $14, about = $15, next = $16"
 );
+/// That this node owns the item's thread, where the flag is set: one that drains leaves all other work to others.
+macro_rules! own_where {
+    ($flag:literal, $me:literal) => {
+        concat!(
+            " AND (NOT ",
+            $flag,
+            " OR EXISTS (SELECT 1 FROM heads WHERE heads.thread = queue.thread",
+            " AND heads.owner_node = ",
+            $me,
+            "))"
+        )
+    };
+}
+
 /// Items that are due, that no other worker claims at this moment, and whose thread no other live node owns.
 const CLAIMABLE: &str = concat!(
     "SELECT id FROM queue WHERE kind = $1 AND NOT dead AND free_at <= $2 AND ",
     not_elsewhere!("queue.thread", "$4", "$5"),
+    own_where!("$6", "$4"),
     " ORDER BY free_at, id LIMIT $3 FOR UPDATE OF queue SKIP LOCKED"
 );
 /// The columns of an entry behind those of its item.
@@ -84,7 +99,8 @@ pub(super) async fn claim(
 ) -> Result<Vec<Claim>, PostgresError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let (me, dead) = database.ownership();
-    let params: &Params<'_> = &[&kind.as_str(), &now.as_micros(), &limit, &me, &dead];
+    let only_own = database.leaves_work(conn).await?;
+    let params: &Params<'_> = &[&kind.as_str(), &now.as_micros(), &limit, &me, &dead, &only_own];
     let due = row::query(conn, CLAIMABLE, params).await?;
     let mut claims = Vec::with_capacity(due.len());
     for id in due.iter().map(|row| row.get(0)) {
@@ -168,10 +184,12 @@ pub(super) async fn next_due(
     let sql = concat!(
         "SELECT free_at FROM queue WHERE kind = $1 AND NOT dead AND ",
         not_elsewhere!("queue.thread", "$2", "$3"),
+        own_where!("$4", "$2"),
         " ORDER BY free_at LIMIT 1"
     );
     let (me, dead) = database.ownership();
-    let found = row::query_opt(conn, sql, &[&kind.as_str(), &me, &dead]).await?;
+    let only_own = database.leaves_work(conn).await?;
+    let found = row::query_opt(conn, sql, &[&kind.as_str(), &me, &dead, &only_own]).await?;
     Ok(found.map(|row| Timestamp::from_micros(row.get(0))))
 }
 

@@ -11,10 +11,13 @@ use super::heads;
 use super::job::{self, Job, WorkKind, WriteContext};
 use super::{KeyCounters, SqliteStore, blob, row};
 use crate::core::batch::{Head, blob_ref};
-use crate::core::ownership::{Acquisition, acquisition};
+use crate::core::ownership::{Acquisition, Ownership, acquisition};
 use crate::core::{closed, no_thread};
-use crate::port::{Append, Batch, OwnedThread};
+use crate::port::{Append, Batch, Nodes, OwnedThread};
 use crate::rows::{InterruptRow, RunRow, ThreadRow};
+
+/// One process holds the store.
+impl Nodes for SqliteStore {}
 
 #[async_trait]
 impl Append for SqliteStore {
@@ -63,9 +66,8 @@ impl Append for SqliteStore {
             let mut taken = acquired(writer.conn, writer.context, thread)?;
             // No other process shares it.
             let is_owner = taken.thread.owner_node == node;
-            if let Acquisition::TakeOver { epoch } =
-                acquisition(is_owner, false, taken.thread.epoch)
-            {
+            let ownership = Ownership::of_one_process(is_owner, taken.thread.epoch);
+            if let Acquisition::TakeOver { epoch } = acquisition(ownership) {
                 taken.thread.owner_node.clone_from(&node);
                 taken.thread.epoch = epoch;
                 taken.is_taken_over = true;

@@ -176,6 +176,22 @@ impl Cluster {
         Ok(())
     }
 
+    /// What a command of the binary with a node's state is run with.
+    pub(crate) async fn command_line(&self, node: &str, words: &[&str]) -> Result<Vec<String>> {
+        let place = NAMES.iter().position(|name| *name == node).context("no node has the name")?;
+        self.nodes[place].home.command_line(words).await
+    }
+
+    /// The name of the node that owns a thread; `None` where no live one does.
+    pub(crate) async fn owner(&self, thread: &str) -> Result<Option<String>> {
+        let schema = &self.schema;
+        let sql = format!(
+            "SELECT nodes.name FROM {schema}.heads JOIN {schema}.threads ON threads.key = heads.thread \
+             JOIN {schema}.nodes ON nodes.id = heads.owner_node WHERE threads.id = $1"
+        );
+        Ok(self.database.query_opt(&sql, &[&thread]).await?.map(|row| row.get(0)))
+    }
+
     /// How often a thread passed from one node to another.
     pub(crate) async fn take_overs(&self) -> Result<i64> {
         let sql = format!("SELECT coalesce(sum(epoch - 1), 0)::bigint FROM {}.heads", self.schema);

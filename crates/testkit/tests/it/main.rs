@@ -19,6 +19,7 @@ mod client_large;
 mod client_official;
 mod cluster;
 mod cluster_chaos;
+mod cluster_moves;
 mod communication_kill;
 mod connect_fuzz;
 mod connect_kill;
