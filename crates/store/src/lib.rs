@@ -20,6 +20,9 @@ pub mod postgres;
 pub mod record;
 pub mod rows;
 #[cfg(test)]
+#[path = "../tests/fixtures/services.rs"]
+mod services;
+#[cfg(test)]
 mod simulation;
 pub mod sqlite;
 

@@ -22,7 +22,8 @@ use crate::core::ownership::{
 };
 
 pub(crate) use self::register::Register;
-pub(crate) use self::schedule::{Failure, check};
+use self::schedule::Failure;
+pub(crate) use self::schedule::check;
 
 /// How many threads the nodes share.
 pub(crate) const THREADS: usize = 2;

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use proptest::prelude::RngCore as _;
+use proptest::prelude::Rng as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
 use super::ledger::Ledger;
@@ -176,7 +176,7 @@ impl<S: Shared> Schedule<S> {
                 self.steps.push(Step::Pause(process));
                 self.processes[process].state = ProcessState::Paused;
             }
-            (22..32, ProcessState::Paused) => self.resume(process),
+            (22..26 | 28..32, ProcessState::Paused) => self.resume(process),
             (26..28, ProcessState::Running | ProcessState::Paused) => self.crash(process).await?,
             (28..30, ProcessState::Running) => self.leave(process).await?,
             (30..34, _) => self.open(process).await,

@@ -98,13 +98,13 @@ fn it_is_noticed_when_an_append_that_may_be_stored_is_called_late() {
 #[test]
 fn it_is_noticed_when_the_frames_are_not_looked_at() {
     let verdict_of_frames = |_: Option<bool>| Verdict::Stored;
-    check_noticed(Rules { verdict_of_frames, ..Rules::STORE }, "");
+    check_noticed(Rules { verdict_of_frames, ..Rules::STORE }, "accepted: ");
 }
 
 #[test]
 fn it_is_noticed_when_a_request_is_sent_again_that_may_be_taken() {
     let next_try = |_: bool, is_time_over: bool| ownership::next_try(false, is_time_over);
-    check_noticed(Rules { next_try, ..Rules::STORE }, "was stored");
+    check_noticed(Rules { next_try, ..Rules::STORE }, "accepted: ");
 }
 
 #[test]
