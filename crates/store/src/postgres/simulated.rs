@@ -25,7 +25,7 @@ use crate::simulation::{
     Acquired, Appended, DEAD_AFTER, Entry, Register, Rules, SentAppend, Shared, THREADS, check,
 };
 
-const SCHEDULES: u64 = 60;
+const SCHEDULES: u64 = 30;
 /// A unit of the simulated time, in seconds: so long that the real time beside it does not count.
 const UNIT: f64 = 1_000.0;
 const NEVER: Duration = Duration::from_secs(1_000_000);
