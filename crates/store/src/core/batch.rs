@@ -10,7 +10,7 @@ use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::{RunKey, TenantId, ThreadKey, limits};
 
-use crate::core::ownership::{AppendAttempt, LogEnd, Verdict, verdict};
+use crate::core::ownership::{AppendAttempt, AppendVerdict, LogEnd, verdict};
 use crate::port::{Batch, Change};
 use crate::record::{Frame, blobs_in};
 use crate::rows::ThreadRow;
@@ -57,7 +57,7 @@ impl Batch {
         // Where one process writes, appends have no stamps and are tried once.
         let end = head.map(|Head { epoch, last }| LogEnd { epoch, last, stamp: 0 });
         match verdict(&self.attempt(1, false), end) {
-            Verdict::Fits => Ok(()),
+            AppendVerdict::Fits => Ok(()),
             _ => Err(self.late(head)),
         }
     }

@@ -61,7 +61,7 @@ pub struct AppendAttempt {
 
 /// What became of an append.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum AppendVerdict {
     /// It continues the log.
     Fits,
     /// An earlier try was stored.
@@ -109,31 +109,35 @@ pub fn acquisition(found: Ownership) -> Acquisition {
 
 /// Compares an append with the end of its thread's log; `None` where there is no thread.
 #[must_use]
-pub fn verdict(append: &AppendAttempt, end: Option<LogEnd>) -> Verdict {
+pub fn verdict(append: &AppendAttempt, end: Option<LogEnd>) -> AppendVerdict {
     let Some(end) = end else {
         return match append {
-            AppendAttempt { removes: true, is_again: true, .. } => Verdict::Stored,
-            AppendAttempt { creates: true, .. } => Verdict::Fits,
-            _ => Verdict::Late,
+            AppendAttempt { removes: true, is_again: true, .. } => AppendVerdict::Stored,
+            AppendAttempt { creates: true, .. } => AppendVerdict::Fits,
+            _ => AppendVerdict::Late,
         };
     };
     if end.stamp == append.stamp {
-        return Verdict::Stored;
+        return AppendVerdict::Stored;
     }
     if end.epoch == append.epoch && end.last == append.expected_last {
-        return Verdict::Fits;
+        return AppendVerdict::Fits;
     }
     // The end never moves back: an append that was stored has moved it at least to its own last number.
-    if append.is_again && end.last >= append.last { Verdict::Uncertain } else { Verdict::Late }
+    if append.is_again && end.last >= append.last {
+        AppendVerdict::Uncertain
+    } else {
+        AppendVerdict::Late
+    }
 }
 
 /// Decides about an append by the frame that has its first number: whether that is its own; `None` where there is no such frame.
 #[must_use]
-pub fn verdict_of_frames(is_own: Option<bool>) -> Verdict {
+pub fn verdict_of_frames(is_own: Option<bool>) -> AppendVerdict {
     match is_own {
-        Some(true) => Verdict::Stored,
-        Some(false) => Verdict::Late,
-        None => Verdict::Uncertain,
+        Some(true) => AppendVerdict::Stored,
+        Some(false) => AppendVerdict::Late,
+        None => AppendVerdict::Uncertain,
     }
 }
 

@@ -23,7 +23,7 @@ use super::frames;
 use super::group_writer::StampedBatch;
 use super::row::{self, Param, refs};
 use crate::core::batch::Head;
-use crate::core::ownership::{LogEnd, Verdict, verdict, verdict_of_frames};
+use crate::core::ownership::{AppendVerdict, LogEnd, verdict, verdict_of_frames};
 use crate::port::{Batch, Change};
 
 #[derive(Debug)]
@@ -162,15 +162,17 @@ async fn outcome(
 ) -> Result<Result<()>, PostgresError> {
     let batch = &append.batch;
     let verdict = match verdict(&batch.attempt(append.stamp, is_again), end) {
-        Verdict::Uncertain => verdict_of_frames(is_in_log(conn, batch).await?),
+        AppendVerdict::Uncertain => verdict_of_frames(is_in_log(conn, batch).await?),
         verdict => verdict,
     };
     Ok(match verdict {
-        Verdict::Stored => Ok(()),
+        AppendVerdict::Stored => Ok(()),
         // It fits now, and did not a moment ago.
-        Verdict::Fits => Err(batch.lost("its owner changed meanwhile")),
-        Verdict::Late => Err(batch.late(end.map(|end| Head { epoch: end.epoch, last: end.last }))),
-        Verdict::Uncertain => Err(batch.uncertain()),
+        AppendVerdict::Fits => Err(batch.lost("its owner changed meanwhile")),
+        AppendVerdict::Late => {
+            Err(batch.late(end.map(|end| Head { epoch: end.epoch, last: end.last })))
+        }
+        AppendVerdict::Uncertain => Err(batch.uncertain()),
     })
 }
 

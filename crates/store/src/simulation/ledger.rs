@@ -6,14 +6,14 @@ use super::{Appended, Checked, DEAD_AFTER, Entry, SentAppend, THREADS};
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     clock: u64,
-    nodes: Vec<Node>,
+    nodes: Vec<LedgerNode>,
     pub(crate) logs: [Vec<Entry>; THREADS],
     owners: [Ownership; THREADS],
-    commands: HashMap<u32, Command>,
+    commands: HashMap<u32, CommandTally>,
 }
 
 #[derive(Debug)]
-struct Node {
+struct LedgerNode {
     name: usize,
     seen: Option<u64>,
 }
@@ -32,7 +32,7 @@ struct Ownership {
 
 /// How often each happened to a command.
 #[derive(Debug, Default)]
-struct Command {
+struct CommandTally {
     accepted: u32,
     started: u32,
     executed: u32,
@@ -46,7 +46,7 @@ impl Ledger {
         for node in self.nodes.iter_mut().filter(|node| node.name == name) {
             node.seen = None;
         }
-        self.nodes.push(Node { name, seen: Some(self.clock) });
+        self.nodes.push(LedgerNode { name, seen: Some(self.clock) });
     }
 
     pub(crate) fn created(&mut self, process: usize) {
@@ -164,7 +164,7 @@ impl Ledger {
     /// A client was told that its command is not taken.
     pub(crate) fn refused(&mut self, id: u32) -> Checked {
         match self.commands.entry(id).or_default() {
-            Command { accepted: 0, .. } => Ok(()),
+            CommandTally { accepted: 0, .. } => Ok(()),
             command => Err(format!("command {id} was refused: {command:?}")),
         }
     }
@@ -174,7 +174,7 @@ impl Ledger {
         let command = self.commands.entry(id).or_default();
         command.executed += 1;
         match command {
-            Command { started: 1, executed: 1, .. } => Ok(()),
+            CommandTally { started: 1, executed: 1, .. } => Ok(()),
             command => Err(format!("command {id} was executed: {command:?}")),
         }
     }

@@ -2,13 +2,15 @@
 //!
 //! | file | purpose |
 //! |---|---|
-//! | `schedule` | the steps of a schedule, and how it ends |
+//! | `schedule` | the steps of a schedule |
+//! | `calm` | how it ends |
 //! | `process` | what a node does in a step |
 //! | `ledger` | what has to hold after each step, kept beside the nodes |
 //! | `register` | what the nodes share, in memory |
 //!
 //! What the nodes share is a [`Shared`]. The engine for PostgreSQL implements it too, and compares each step with the register.
 
+mod calm;
 mod ledger;
 mod process;
 mod register;
@@ -18,7 +20,7 @@ mod tests;
 use trilogue_domain::error::Code;
 
 use crate::core::ownership::{
-    self, Acquisition, AppendAttempt, Departure, LogEnd, NextTry, Ownership, Verdict,
+    self, Acquisition, AppendAttempt, AppendVerdict, Departure, LogEnd, NextTry, Ownership,
 };
 
 pub(crate) use self::register::Register;
@@ -103,8 +105,8 @@ pub(crate) trait Shared {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) acquisition: fn(Ownership) -> Acquisition,
-    pub(crate) verdict: fn(&AppendAttempt, Option<LogEnd>) -> Verdict,
-    pub(crate) verdict_of_frames: fn(Option<bool>) -> Verdict,
+    pub(crate) verdict: fn(&AppendAttempt, Option<LogEnd>) -> AppendVerdict,
+    pub(crate) verdict_of_frames: fn(Option<bool>) -> AppendVerdict,
     pub(crate) departure: fn(Result<(), Code>) -> Departure,
     pub(crate) next_try: fn(bool, bool) -> NextTry,
     /// Whether an owner forgets what it knows of a thread after a failed append.

@@ -50,7 +50,7 @@ pub(super) struct Request {
 
 /// An append whose answer its process waits for.
 #[derive(Debug)]
-pub(super) struct Message {
+pub(super) struct SentMessage {
     pub(super) append: SentAppend,
     pub(super) requests: Vec<Request>,
     pub(super) is_again: bool,
@@ -134,7 +134,7 @@ impl<S: Shared> Schedule<S> {
             entries,
             stamp: self.stamps,
         };
-        self.messages.push(Message { append, requests, is_again: false, answer: None });
+        self.messages.push(SentMessage { append, requests, is_again: false, answer: None });
     }
 
     /// An append arrives at what the nodes share.
@@ -146,7 +146,7 @@ impl<S: Shared> Schedule<S> {
     }
 
     /// The process gets the answer.
-    pub(super) async fn answer(&mut self, message: Message) -> Checked {
+    pub(super) async fn answer(&mut self, message: SentMessage) -> Checked {
         let SentAppend { process, thread, .. } = message.append;
         match message.answer {
             Some(Appended::Stored | Appended::StoredBefore) => self.stored(message),
@@ -158,7 +158,7 @@ impl<S: Shared> Schedule<S> {
         }
     }
 
-    fn stored(&mut self, message: Message) -> Checked {
+    fn stored(&mut self, message: SentMessage) -> Checked {
         let SentAppend { process, thread, entries, .. } = message.append;
         let Some(owner) = &mut self.processes[process].owners[thread] else { return Ok(()) };
         owner.is_sending = false;

@@ -1,5 +1,5 @@
 use super::{Acquired, Appended, DEAD_AFTER, Entry, Rules, SentAppend, Shared, THREADS};
-use crate::core::ownership::{Acquisition, AppendAttempt, LogEnd, Ownership, Verdict};
+use crate::core::ownership::{Acquisition, AppendAttempt, AppendVerdict, LogEnd, Ownership};
 
 /// What the nodes share, in memory: it does what the decisions say, right or wrong.
 #[derive(Debug)]
@@ -27,11 +27,11 @@ struct Thread {
     /// The process that took it last.
     taker: usize,
     end: LogEnd,
-    frames: Vec<Frame>,
+    frames: Vec<StoredFrame>,
 }
 
 #[derive(Debug)]
-struct Frame {
+struct StoredFrame {
     first: u64,
     stamp: i64,
     entries: Vec<Entry>,
@@ -181,20 +181,20 @@ impl Shared for Register {
             is_again,
         };
         let mut verdict = (self.rules.verdict)(&attempt, Some(held.end));
-        if verdict == Verdict::Uncertain {
+        if verdict == AppendVerdict::Uncertain {
             let first = append.expected_last + 1;
             let found = held.frames.iter().find(|frame| frame.first == first);
             let is_own = found.map(|frame| frame.stamp == append.stamp);
             verdict = (self.rules.verdict_of_frames)(is_own);
         }
         match verdict {
-            Verdict::Fits => {}
-            Verdict::Stored => return Appended::StoredBefore,
-            Verdict::Late => return Appended::Late,
-            Verdict::Uncertain => return Appended::Uncertain,
+            AppendVerdict::Fits => {}
+            AppendVerdict::Stored => return Appended::StoredBefore,
+            AppendVerdict::Late => return Appended::Late,
+            AppendVerdict::Uncertain => return Appended::Uncertain,
         }
         held.end = LogEnd { epoch: held.end.epoch, last: append.last(), stamp: append.stamp };
-        held.frames.push(Frame {
+        held.frames.push(StoredFrame {
             first: append.expected_last + 1,
             stamp: append.stamp,
             entries: append.entries.clone(),

@@ -4,21 +4,17 @@ use proptest::prelude::Rng as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
 use super::ledger::Ledger;
-use super::process::{Message, Process, ProcessState, Request};
-use super::{Checked, DEAD_AFTER, Rules, SentAppend, Shared, THREADS};
+use super::process::{Process, ProcessState, Request, SentMessage};
+use super::{Checked, Rules, SentAppend, Shared, THREADS};
 
 /// How many steps a schedule tries before its faults are over, and how many processes it begins with and has at most.
 const STEPS: usize = 70;
 const NODES: usize = 3;
 const MAX_PROCESSES: usize = 7;
-/// How many rounds of answers everything that is under way takes at most.
-const ROUNDS: usize = 64;
-/// How often a client sends a command once all faults are over.
-const TRIES: usize = 8;
 
 #[derive(Clone, Debug)]
 #[expect(dead_code, reason = "a failure prints the steps")]
-enum Step {
+pub(super) enum ScheduleStep {
     Pass(u64),
     Sign(usize),
     Pause(usize),
@@ -79,23 +75,23 @@ pub(crate) struct Schedule<S> {
     pub(super) processes: Vec<Process>,
     /// Requests on their way to a node.
     pub(super) requests: Vec<Request>,
-    pub(super) messages: Vec<Message>,
+    pub(super) messages: Vec<SentMessage>,
     /// Appends that nobody waits for any more, and that may still arrive.
-    strays: Vec<SentAppend>,
+    pub(super) strays: Vec<SentAppend>,
     /// Commands that a client may send again.
     pub(super) refused: Vec<(u32, usize)>,
     pub(super) stamps: i64,
-    commands: u32,
+    pub(super) commands: u32,
     names: usize,
     random: TestRng,
-    steps: Vec<Step>,
+    pub(super) steps: Vec<ScheduleStep>,
 }
 
 /// A schedule that broke a promise.
 pub(crate) struct Failure {
     pub(crate) seed: u64,
     pub(crate) what: String,
-    steps: Vec<Step>,
+    steps: Vec<ScheduleStep>,
 }
 
 impl fmt::Display for Failure {
@@ -149,10 +145,10 @@ impl<S: Shared> Schedule<S> {
         for _ in 0..STEPS {
             self.step().await?;
         }
-        self.end().await
+        self.calm().await
     }
 
-    fn below(&mut self, bound: usize) -> usize {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
         self.random.next_u32() as usize % bound.max(1)
     }
 
@@ -173,7 +169,7 @@ impl<S: Shared> Schedule<S> {
             }
             (10..22, ProcessState::Running) => self.sign(process).await,
             (22..26, ProcessState::Running) => {
-                self.steps.push(Step::Pause(process));
+                self.steps.push(ScheduleStep::Pause(process));
                 self.processes[process].state = ProcessState::Paused;
             }
             (22..26 | 28..32, ProcessState::Paused) => self.resume(process),
@@ -183,19 +179,17 @@ impl<S: Shared> Schedule<S> {
             (34..36, ProcessState::Running) => self.drain(process).await,
             (36..40, ProcessState::Running) => self.hand_over(process, thread).await,
             (40..52, ProcessState::Running | ProcessState::Paused) => self.ask(thread, process),
-            (52..54, ProcessState::Running) => {
-                if self.processes[process].owners[thread].is_none() {
-                    self.steps.push(Step::Look { process, thread });
-                    self.acquire(process, thread).await?;
-                }
+            (52..54, ProcessState::Running) if self.processes[process].owners[thread].is_none() => {
+                self.steps.push(ScheduleStep::Look { process, thread });
+                self.acquire(process, thread).await?;
             }
             (54..55, ProcessState::Running) => {
-                self.steps.push(Step::Forget { process, thread });
+                self.steps.push(ScheduleStep::Forget { process, thread });
                 let owner = &mut self.processes[process].owners[thread];
                 *owner = owner.take().filter(|owner| !owner.is_idle());
             }
             (55..68, ProcessState::Running) => {
-                self.steps.push(Step::Send { process, thread });
+                self.steps.push(ScheduleStep::Send { process, thread });
                 self.send(process, thread);
             }
             (68..80, _) => self.take_some().await?,
@@ -215,7 +209,7 @@ impl<S: Shared> Schedule<S> {
             return Ok(());
         }
         let request = self.requests.swap_remove(index);
-        self.steps.push(Step::Take(request.clone()));
+        self.steps.push(ScheduleStep::Take(request.clone()));
         self.take(request).await
     }
 
@@ -231,17 +225,17 @@ impl<S: Shared> Schedule<S> {
         let state = self.processes[message.append.process].state;
         match kind {
             80..88 if !has_arrived => {
-                self.steps.push(Step::Arrive(message.append.clone()));
+                self.steps.push(ScheduleStep::Arrive(message.append.clone()));
                 self.arrive(index).await
             }
             80..92 if has_arrived && state == ProcessState::Running => {
-                self.steps.push(Step::Answer(stamp));
+                self.steps.push(ScheduleStep::Answer(stamp));
                 let message = self.messages.swap_remove(index);
                 self.answer(message).await
             }
             92..95 => {
                 let is_still_on_its_way = !has_arrived && self.is_heads();
-                self.steps.push(Step::Break { stamp, is_still_on_its_way });
+                self.steps.push(ScheduleStep::Break { stamp, is_still_on_its_way });
                 let message = &mut self.messages[index];
                 (message.is_again, message.answer) = (true, None);
                 if is_still_on_its_way {
@@ -251,7 +245,7 @@ impl<S: Shared> Schedule<S> {
             }
             95..97 if state == ProcessState::Running => {
                 let is_still_on_its_way = !has_arrived && self.is_heads();
-                self.steps.push(Step::GiveUp { stamp, is_still_on_its_way });
+                self.steps.push(ScheduleStep::GiveUp { stamp, is_still_on_its_way });
                 let mut message = self.messages.swap_remove(index);
                 message.answer = None;
                 if is_still_on_its_way {
@@ -263,33 +257,33 @@ impl<S: Shared> Schedule<S> {
         }
     }
 
-    async fn stray(&mut self, index: usize) -> Checked {
+    pub(super) async fn stray(&mut self, index: usize) -> Checked {
         let append = self.strays.swap_remove(index);
-        self.steps.push(Step::Stray(append.clone()));
+        self.steps.push(ScheduleStep::Stray(append.clone()));
         let appended = self.shared.append(&append, false).await;
         self.ledger.appended(&append, appended)
     }
 
-    async fn pass(&mut self, time: u64) {
-        self.steps.push(Step::Pass(time));
+    pub(super) async fn pass(&mut self, time: u64) {
+        self.steps.push(ScheduleStep::Pass(time));
         self.shared.pass(time).await;
         self.ledger.passed(time);
     }
 
-    async fn sign(&mut self, process: usize) {
-        self.steps.push(Step::Sign(process));
+    pub(super) async fn sign(&mut self, process: usize) {
+        self.steps.push(ScheduleStep::Sign(process));
         self.shared.sign(process).await;
         self.ledger.signed(process);
     }
 
-    fn resume(&mut self, process: usize) {
-        self.steps.push(Step::Continue(process));
+    pub(super) fn resume(&mut self, process: usize) {
+        self.steps.push(ScheduleStep::Continue(process));
         self.processes[process].state = ProcessState::Running;
     }
 
     /// Its memory is lost. What it has sent may arrive.
-    async fn crash(&mut self, process: usize) -> Checked {
-        self.steps.push(Step::Crash(process));
+    pub(super) async fn crash(&mut self, process: usize) -> Checked {
+        self.steps.push(ScheduleStep::Crash(process));
         self.processes[process].state = ProcessState::Ended;
         self.shared.end(process, false).await;
         self.lose(process)
@@ -300,7 +294,7 @@ impl<S: Shared> Schedule<S> {
         if self.messages.iter().any(|message| message.append.process == process) {
             return Ok(());
         }
-        self.steps.push(Step::Leave(process));
+        self.steps.push(ScheduleStep::Leave(process));
         self.processes[process].state = ProcessState::Ended;
         self.shared.end(process, true).await;
         self.ledger.left(process);
@@ -315,7 +309,7 @@ impl<S: Shared> Schedule<S> {
             .into_iter()
             .partition(|message| message.append.process == process);
         self.messages = kept;
-        for Message { append, requests, answer, .. } in ended {
+        for SentMessage { append, requests, answer, .. } in ended {
             lost.extend(requests);
             if answer.is_none() && self.is_heads() {
                 self.strays.push(append);
@@ -332,7 +326,7 @@ impl<S: Shared> Schedule<S> {
         lost.into_iter().try_for_each(|request| self.next_try(request, true))
     }
 
-    async fn open_new(&mut self) {
+    pub(super) async fn open_new(&mut self) {
         let name = self.names;
         self.names += 1;
         self.open_as(name).await;
@@ -350,7 +344,7 @@ impl<S: Shared> Schedule<S> {
     }
 
     async fn open_as(&mut self, name: usize) {
-        self.steps.push(Step::Open { name });
+        self.steps.push(ScheduleStep::Open { name });
         if self.shared.open(name).await {
             self.ledger.opened(name);
             let (state, owners) = (ProcessState::Running, Default::default());
@@ -360,7 +354,7 @@ impl<S: Shared> Schedule<S> {
 
     async fn drain(&mut self, process: usize) {
         let draining = !self.processes[process].is_draining;
-        self.steps.push(Step::Drain { process, draining });
+        self.steps.push(ScheduleStep::Drain { process, draining });
         self.processes[process].is_draining = draining;
         self.shared.set_draining(process, draining).await;
         self.ledger.signed(process);
@@ -374,14 +368,14 @@ impl<S: Shared> Schedule<S> {
         if let Some(epoch) = held {
             let other = self.below(self.processes.len());
             let to = Some(self.processes[other].name).filter(|_| other != process);
-            self.steps.push(Step::HandOver { process, thread, to });
+            self.steps.push(ScheduleStep::HandOver { process, thread, to });
             if self.shared.hand_over(process, thread, epoch, to).await {
                 self.ledger.handed_over(process, thread, to);
                 self.processes[process].owners[thread] = None;
             }
         } else if self.processes[process].is_draining {
             let but: Vec<usize> = (0..THREADS).filter(|thread| owners[*thread].is_some()).collect();
-            self.steps.push(Step::HandOverIdle(process));
+            self.steps.push(ScheduleStep::HandOverIdle(process));
             self.shared.hand_over_all_but(process, &but).await;
             for thread in (0..THREADS).filter(|thread| !but.contains(thread)) {
                 self.ledger.handed_over(process, thread, None);
@@ -401,114 +395,8 @@ impl<S: Shared> Schedule<S> {
         self.request(command, thread, at);
     }
 
-    fn request(&mut self, command: u32, thread: usize, at: usize) {
-        self.steps.push(Step::Ask { command, thread, at });
+    pub(super) fn request(&mut self, command: u32, thread: usize, at: usize) {
+        self.steps.push(ScheduleStep::Ask { command, thread, at });
         self.requests.push(Request { command, thread, at, via: None, tries: 0, is_awaited: true });
-    }
-
-    /// All faults are over: every node that runs gets commands through, and then one alone does.
-    async fn end(&mut self) -> Checked {
-        self.steps.push(Step::FaultsEnd);
-        while !self.strays.is_empty() {
-            self.stray(0).await?;
-        }
-        for process in 0..self.processes.len() {
-            if self.processes[process].state == ProcessState::Paused {
-                self.resume(process);
-            }
-        }
-        if self.running().is_empty() {
-            self.open_new().await;
-        }
-        self.settle().await?;
-        self.wait_for_death().await;
-        for process in self.running() {
-            self.get_through(process).await?;
-        }
-        let running = self.running();
-        let survivor = running[self.below(running.len())];
-        self.steps.push(Step::Alone(survivor));
-        for process in running.into_iter().filter(|process| *process != survivor) {
-            self.crash(process).await?;
-        }
-        self.wait_for_death().await;
-        self.get_through(survivor).await?;
-        self.compare().await
-    }
-
-    fn running(&self) -> Vec<usize> {
-        let all = 0..self.processes.len();
-        all.filter(|process| self.processes[*process].state == ProcessState::Running).collect()
-    }
-
-    /// Who does not run is dead afterwards.
-    async fn wait_for_death(&mut self) {
-        for _ in 0..DEAD_AFTER {
-            self.pass(1).await;
-            for process in self.running() {
-                self.sign(process).await;
-            }
-        }
-    }
-
-    /// A process has a command of each thread taken, wherever the thread is.
-    async fn get_through(&mut self, process: usize) -> Checked {
-        for thread in 0..THREADS {
-            self.commands += 1;
-            let command = self.commands;
-            for _ in 0..TRIES {
-                if self.ledger.is_acknowledged(command) {
-                    break;
-                }
-                self.request(command, thread, process);
-                self.settle().await?;
-            }
-            if !self.ledger.is_acknowledged(command) {
-                return Err(format!("process {process} gets no command of thread {thread} taken"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Everything that is under way arrives.
-    async fn settle(&mut self) -> Checked {
-        for _ in 0..ROUNDS {
-            for request in std::mem::take(&mut self.requests) {
-                self.take(request).await?;
-            }
-            for process in self.running() {
-                (0..THREADS).for_each(|thread| self.send(process, thread));
-            }
-            while let Some(message) = self.messages.first() {
-                if message.answer.is_none() {
-                    self.arrive(0).await?;
-                }
-                let message = self.messages.swap_remove(0);
-                self.answer(message).await?;
-            }
-            let mut owners = self.processes.iter().flat_map(|process| process.owners.iter());
-            if self.requests.is_empty()
-                && owners.all(|owner| owner.as_ref().is_none_or(|owner| owner.is_idle()))
-            {
-                return Ok(());
-            }
-        }
-        Err("the nodes do not come to rest".to_owned())
-    }
-
-    /// What is stored is what the ledger says, and every command in it was started.
-    async fn compare(&mut self) -> Checked {
-        for thread in 0..THREADS {
-            let stored = self.shared.entries(thread).await;
-            if stored != self.ledger.logs[thread] {
-                let expected = &self.ledger.logs[thread];
-                return Err(format!("thread {thread} has {stored:?} and not {expected:?}"));
-            }
-            let waiting = self.ledger.waiting(thread);
-            if !waiting.is_empty() {
-                return Err(format!("nobody starts the commands {waiting:?}"));
-            }
-        }
-        Ok(())
     }
 }

@@ -97,7 +97,7 @@ fn it_is_noticed_when_an_append_that_may_be_stored_is_called_late() {
 
 #[test]
 fn it_is_noticed_when_the_frames_are_not_looked_at() {
-    let verdict_of_frames = |_: Option<bool>| Verdict::Stored;
+    let verdict_of_frames = |_: Option<bool>| AppendVerdict::Stored;
     check_noticed(Rules { verdict_of_frames, ..Rules::STORE }, "accepted: ");
 }
 
