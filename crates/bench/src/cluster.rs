@@ -13,6 +13,7 @@ use trilogue_store::{NodeOptions, Options};
 use trilogue_testkit::{Server, ServerOptions};
 
 use crate::appends::{self, PRODUCERS, Work};
+use crate::cluster_nodes::{self, Content, Measured};
 use crate::load;
 use crate::report::{self, Report, median, spread};
 
@@ -82,12 +83,40 @@ fn script(state: &Path) -> Command {
 
 pub(crate) async fn measure(report: &mut Report) -> Result<()> {
     let services = PrivateServers::start()?;
-    compare_appends(report, &services).await?;
-    runs(report, &services).await?;
-    news(report, &services).await
+    let appends = compare_appends(report, &services).await?;
+    let through = runs(report, &services).await?;
+    news(report, &services).await?;
+    let idle_bytes = nodes(report, &services).await?;
+    cluster_nodes::project(report, Measured { appends, idle_bytes, ..through });
+    Ok(())
 }
 
-async fn compare_appends(report: &mut Report, services: &PrivateServers) -> Result<()> {
+/// What two servers take in memory beside idle threads, and how long one takes over from the other. Returns the memory of an idle thread, in bytes.
+async fn nodes(report: &mut Report, services: &PrivateServers) -> Result<f64> {
+    let url = services.database("nodes").await?;
+    let dirs = [tempfile::tempdir_in(report::folder())?, tempfile::tempdir_in(report::folder())?];
+    let servers = start_two(&url, services, &dirs).await?;
+    let idle_bytes = cluster_nodes::idle(report, &servers).await?;
+    cluster_nodes::take_over(report, servers).await?;
+    Ok(idle_bytes)
+}
+
+async fn start_two(
+    url: &str,
+    services: &PrivateServers,
+    dirs: &[tempfile::TempDir; 2],
+) -> Result<Vec<Server>> {
+    let mut servers = Vec::new();
+    for (name, dir) in ["a", "b"].into_iter().zip(dirs) {
+        let options =
+            ServerOptions { settings: node(name, services), ..report::server_options(url)? };
+        servers.push(Server::start(dir.path(), &options).await?);
+    }
+    Ok(servers)
+}
+
+/// Returns the frames a second that the store takes.
+async fn compare_appends(report: &mut Report, services: &PrivateServers) -> Result<f64> {
     let (mut ours, mut theirs, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..report.runs {
         let url = services.database(&format!("ours{round}")).await?;
@@ -103,7 +132,8 @@ async fn compare_appends(report: &mut Report, services: &PrivateServers) -> Resu
     }
     let what = format!("bare PostgreSQL, frames a second, {PRODUCERS} producers");
     report.line(&what, &format!("{:.0}", median(theirs)));
-    report.line("the store, the same frames a second", &format!("{:.0}", median(ours)));
+    let ours = median(ours);
+    report.line("the store, the same frames a second", &format!("{ours:.0}"));
     let ratio = median(ratios);
     let is_reached = ratio >= SHARE;
     report.target(
@@ -112,7 +142,7 @@ async fn compare_appends(report: &mut Report, services: &PrivateServers) -> Resu
         is_reached,
         ">= 0.70",
     );
-    Ok(())
+    Ok(ours)
 }
 
 /// The same frames in bare PostgreSQL: as many writers as the store has, each of which inserts whatever has come in one statement.
@@ -192,16 +222,12 @@ fn node(name: &str, services: &PrivateServers) -> String {
     format!("[cluster]\nname = \"{name}\"\nnats = \"{}\"\n", services.nats)
 }
 
-/// Runs of `echo` through one server and through two, and requests for a thread of the other.
-async fn runs(report: &mut Report, services: &PrivateServers) -> Result<()> {
+/// Runs of `echo` through one server and through two, and requests for a thread of the other. Returns what is known of runs then.
+async fn runs(report: &mut Report, services: &PrivateServers) -> Result<Measured> {
     let url = services.database("servers").await?;
     let dirs = [tempfile::tempdir_in(report::folder())?, tempfile::tempdir_in(report::folder())?];
-    let mut servers = Vec::new();
-    for (name, dir) in ["a", "b"].into_iter().zip(&dirs) {
-        let options =
-            ServerOptions { settings: node(name, services), ..report::server_options(&url)? };
-        servers.push(Server::start(dir.path(), &options).await?);
-    }
+    let servers = start_two(&url, services, &dirs).await?;
+    let before = Content::of(&url).await?;
     let body =
         json!({"agent": "echo", "input": "hello, who is there?", "mode": "wait"}).to_string();
     let path = "/api/v1/runs";
@@ -219,9 +245,19 @@ async fn runs(report: &mut Report, services: &PrivateServers) -> Result<()> {
             load::hammer(a.home().address(), request(a, &body), half.0, half.1),
             load::hammer(b.home().address(), request(b, &body), half.0, half.1),
         )?;
-        two.push(left.per_second() + right.per_second());
+        let longer = left.elapsed.max(right.elapsed);
+        two.push((left.requests + right.requests) as f64 / longer.as_secs_f64());
     }
-    report.line("echo through one server, runs a second", &format!("{:.0}", median(one)));
+    let after = Content::of(&url).await?;
+    let events = after.events - before.events;
+    let through = Measured {
+        appends: 0.0,
+        runs: median(one),
+        run_events: events / (after.runs - before.runs),
+        event_bytes: (after.bytes - before.bytes) / events,
+        idle_bytes: 0.0,
+    };
+    report.line("echo through one server, runs a second", &format!("{:.0}", through.runs));
     report.line("echo through two servers, runs a second", &format!("{:.0}", median(two)));
 
     let on = json!({"agent": "echo", "input": "hello", "mode": "wait", "thread_id": "t", "create_thread": true});
@@ -246,7 +282,7 @@ async fn runs(report: &mut Report, services: &PrivateServers) -> Result<()> {
     for server in servers {
         server.stop().await?;
     }
-    Ok(())
+    Ok(through)
 }
 
 /// From an append that has returned until a reader of another server knows of it.
@@ -295,10 +331,19 @@ async fn round_trips(services: &PrivateServers) -> Result<Vec<Duration>> {
     let mut heard = receiver.subscribe("bench").await?;
     receiver.flush().await?;
     let mut times = Vec::new();
-    for _ in 0..SINGLE {
+    let mut trip = async |number: usize| -> Result<()> {
+        // As long as the news of one append.
+        let message: bytes::Bytes = format!("{number:025}").into();
+        sender.publish("bench", message.clone()).await?;
+        // One that came late is of an earlier trip.
+        while heard.next().await.context("the subscription ended")?.payload != message {}
+        Ok(())
+    };
+    // Until the server knows of the subscription, messages are lost.
+    while tokio::time::timeout(Duration::from_secs(1), trip(0)).await.is_err() {}
+    for number in 1..=SINGLE {
         let begun = Instant::now();
-        sender.publish("bench", vec![0_u8; 25].into()).await?;
-        heard.next().await.context("the subscription ended")?;
+        trip(number).await?;
         times.push(begun.elapsed());
     }
     Ok(times)

@@ -8,6 +8,7 @@
 mod appends;
 mod client;
 mod cluster;
+mod cluster_nodes;
 mod communication;
 mod connect;
 mod cost;

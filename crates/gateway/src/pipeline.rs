@@ -306,7 +306,7 @@ async fn handle_anywhere(
         };
         let address = refused.other_node().unwrap_or_default();
         let shown = refused.pending_interrupt();
-        let sent = forwarder.send((&method, &uri), &request, address, shown).await?;
+        let sent = forwarder.send((&method, &uri), &request, address, shown, &wait).await?;
         if let Some(reply) = sent {
             return Ok(reply);
         }

@@ -19,6 +19,11 @@ pub mod port;
 pub mod postgres;
 pub mod record;
 pub mod rows;
+#[cfg(test)]
+#[path = "../tests/fixtures/services.rs"]
+mod services;
+#[cfg(test)]
+mod simulation;
 pub mod sqlite;
 
 // Tests from outside this crate use the same fixtures.
@@ -26,6 +31,7 @@ pub mod sqlite;
 extern crate self as trilogue_store;
 
 pub use copy::{CopyProgress, CopyReport, CopyStep, copy};
+pub use core::ownership;
 pub use open::{check_url, open, shown_url};
 pub use options::{Durability, NodeOptions, Options, Password};
 pub use path_reader::PathReader;

@@ -10,6 +10,7 @@ use http::{HeaderName, HeaderValue, Method, Uri, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, InterruptId};
 use trilogue_egress::{Client, Policy};
+use trilogue_store::ownership::{NextTry, next_try};
 
 use super::body::ReplyBody;
 use super::reply::{INTERRUPT_ID, Reply};
@@ -75,13 +76,14 @@ impl Forwarder {
         self.client.clone()
     }
 
-    /// Sends a request, with the method and address that it came with, to the node that an error names, and with the question that was shown here. Fails with `peer_unavailable`; `Ok(None)` where the node was not reached, so that nothing was taken.
+    /// Sends a request, with the method and address that it came with, to the node that an error names, and with the question that was shown here. `Ok(None)` where the node was not reached, and the request can be tried again. Fails with `peer_unavailable`.
     pub(crate) async fn send(
         &self,
         (method, uri): (&Method, &Uri),
         request: &Request,
         address: &str,
         shown: Option<&InterruptId>,
+        wait: &TakeOverWait,
     ) -> Result<Option<Reply>> {
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let mut onward = http::Request::new(request.body.clone());
@@ -96,8 +98,13 @@ impl Forwarder {
         }
         let (status, headers, body) = match self.client.send(onward).await {
             Ok(answer) => answer,
-            Err(error) if error.is_unreached() => return Ok(None),
-            Err(error) => return Err(unanswered(address, &error)),
+            Err(error) => {
+                return match next_try(!error.is_unreached(), wait.is_over()) {
+                    NextTry::Again => Ok(None),
+                    NextTry::NothingTaken => Err(unreachable(address)),
+                    NextTry::MayBeTaken => Err(unanswered(address, &error)),
+                };
+            }
         };
         let pieces = stream::unfold(Some(body), |body| async move {
             let mut body = body?;
@@ -127,11 +134,16 @@ impl TakeOverWait {
 
     /// Waits before the next try. `false` when the time for tries is over.
     pub(crate) async fn pause(&self) -> bool {
-        if self.0.elapsed() >= TAKE_OVER {
+        if self.is_over() {
             return false;
         }
         tokio::time::sleep(PAUSE).await;
         true
+    }
+
+    /// Whether the time for tries is over.
+    fn is_over(&self) -> bool {
+        self.0.elapsed() >= TAKE_OVER
     }
 }
 

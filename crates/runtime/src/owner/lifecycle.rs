@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Failure, RunKey};
+use trilogue_store::ownership::{self, Departure};
 use trilogue_store::rows::RunRow;
 
 use super::{Acknowledgement, Envelope, HandOver, NextAppend, Owner, QueuedRequest, RETRY_AFTER};
@@ -84,23 +85,20 @@ impl Owner {
         self.pending = NextAppend::default();
         self.watched.clear();
         let failure = Failure::of(error.code(), error.message());
-        let recovered = match error.code() {
-            Code::StoreReadOnly | Code::StoreCorrupt | Code::ThreadQuarantined => {
-                Err(error.clone())
-            }
-            _ => self.load(true, &failure).await,
+        let looked = match ownership::may_look_again(error.code()) {
+            true => self.load(true, &failure).await.map_err(|failed| failed.code()),
+            false => Err(error.code()),
         };
-        match recovered {
-            Ok(()) => self.wake_later(),
-            // It was never created: its caller got the reason.
-            Err(missing) if missing.code() == Code::ThreadNotFound => {}
-            // Another node has taken it over, while this one was silent.
-            Err(moved) if moved.code() == Code::ThreadElsewhere => {
-                tracing::warn!(thread = %self.thread, error = %moved, "the thread is another node's now");
+        match ownership::departure(looked) {
+            Departure::WakeLater => self.wake_later(),
+            // Its caller got the reason.
+            Departure::Gone => {}
+            Departure::StepDown => {
+                tracing::warn!(thread = %self.thread, "the thread is another node's now");
             }
-            // Nobody may ask for it again: its runs would stay as they are for ever.
-            Err(failed) if may_pass(&failed) => self.wake_later(),
-            Err(_) => tracing::error!(thread = %self.thread, %error, "a thread cannot be stored"),
+            Departure::Stuck => {
+                tracing::error!(thread = %self.thread, %error, "a thread cannot be stored");
+            }
         }
         let waiting: Vec<RunKey> = self.waiters.keys().copied().collect();
         for run in waiting {
@@ -225,9 +223,4 @@ impl Owner {
             }
         }
     }
-}
-
-/// Whether a thread that could not be loaded can be later, with nothing done here.
-pub(super) fn may_pass(error: &Error) -> bool {
-    matches!(error.code(), Code::DiskFull | Code::StoreUnavailable)
 }

@@ -21,6 +21,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep, sleep_until};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, InterruptId, RunKey, ThreadKey};
+use trilogue_store::ownership::may_pass;
 use trilogue_store::rows::RunRow;
 use trilogue_store::{Batch, Frame};
 
@@ -152,7 +153,7 @@ impl Owner {
         if self.state.is_none()
             && let Err(error) = self.load(false, &lost()).await
         {
-            if lifecycle::may_pass(&error) {
+            if may_pass(error.code()) {
                 self.wake_later();
             }
             self.leave(Some(&error)).await;

@@ -10,6 +10,7 @@ use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::{RunKey, TenantId, ThreadKey, limits};
 
+use crate::core::ownership::{AppendAttempt, AppendVerdict, LogEnd, verdict};
 use crate::port::{Batch, Change};
 use crate::record::{Frame, blobs_in};
 use crate::rows::ThreadRow;
@@ -53,17 +54,39 @@ impl Batch {
 
     /// The compare of the compare-and-swap: `head` is the thread's, `None` when there is no such thread. Fails with `ownership_lost`.
     pub(crate) fn check_head(&self, head: Option<Head>) -> Result<()> {
+        // Where one process writes, appends have no stamps and are tried once.
+        let end = head.map(|Head { epoch, last }| LogEnd { epoch, last, stamp: 0 });
+        match verdict(&self.attempt(1, false), end) {
+            AppendVerdict::Fits => Ok(()),
+            _ => Err(self.late(head)),
+        }
+    }
+
+    /// What [`verdict`] compares of it. `is_again` says that an earlier try may have been stored.
+    pub(crate) fn attempt(&self, stamp: i64, is_again: bool) -> AppendAttempt {
+        AppendAttempt {
+            epoch: self.epoch,
+            expected_last: self.expected_last,
+            last: self.last(),
+            stamp,
+            creates: self.may_create(),
+            removes: self.removes_thread(),
+            is_again,
+        }
+    }
+
+    /// Whether it makes its thread where there is none.
+    pub(crate) fn may_create(&self) -> bool {
+        self.expected_last == 0 && self.new_thread().is_some_and(|row| row.epoch == self.epoch)
+    }
+
+    /// The error where another writer was faster, with the head that it left.
+    pub(crate) fn late(&self, head: Option<Head>) -> Error {
         match head {
-            Some(head) if head.epoch == self.epoch && head.last == self.expected_last => Ok(()),
             Some(Head { epoch, last }) => {
-                Err(self.lost(&format!("the thread is at epoch {epoch}, number {last}")))
+                self.lost(&format!("the thread is at epoch {epoch}, number {last}"))
             }
-            None if self.expected_last == 0
-                && self.new_thread().is_some_and(|row| row.epoch == self.epoch) =>
-            {
-                Ok(())
-            }
-            None => Err(self.lost("the thread does not exist")),
+            None => self.lost("the thread does not exist"),
         }
     }
 
@@ -129,6 +152,16 @@ impl Batch {
             self.thread, self.epoch, self.expected_last
         );
         Error::new(Code::OwnershipLost, message).hint("send the request again")
+    }
+
+    /// The error of an append that was tried again, and whose thread went on without a trace of it.
+    pub(crate) fn uncertain(&self) -> Error {
+        let message = format!(
+            "an append to thread {} at epoch {}, number {} may have been stored, or not: another node continued the thread",
+            self.thread, self.epoch, self.expected_last
+        );
+        Error::new(Code::OwnershipLost, message)
+            .hint("look whether it was before you send the request again")
     }
 
     /// The bytes of its frames; `None` when they are more than a batch has.

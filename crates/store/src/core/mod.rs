@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `batch` | whether a batch makes sense, whether its writer still owns the thread, whose its blobs are |
 //! | `continuity` | whether frames that were read follow each other |
+//! | `ownership` | who may continue a thread, and what became of an append |
 //! | `page`, `search` | what a page holds, which rows a filter selects, when a filter is too broad |
 //! | `queue` | how a queue item changes when it is offered, claimed, finished, retried or given up |
 //! | `retention` | which ended runs a policy removes |
@@ -15,6 +16,7 @@
 pub(crate) mod batch;
 pub(crate) mod continuity;
 pub(crate) mod health;
+pub mod ownership;
 pub(crate) mod page;
 pub(crate) mod queue;
 pub(crate) mod retention;

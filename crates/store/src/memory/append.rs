@@ -14,6 +14,7 @@ use super::state::State;
 use super::{MemoryStore, REFUSING_FACTOR};
 use crate::core::batch::blob_ref;
 use crate::core::no_thread;
+use crate::core::ownership::{Acquisition, Ownership, acquisition};
 use crate::port::{Append, Batch, Change, Nodes, OwnedThread};
 use crate::rows::{InterruptRow, RunRow, ThreadRow};
 
@@ -73,12 +74,17 @@ impl Append for MemoryStore {
         let Some(held) = state.threads.get_mut(&thread) else {
             return Err(no_thread(thread));
         };
-        let is_taken_over = held.row.owner_node != node;
-        if is_taken_over {
-            let row = Arc::make_mut(&mut held.row);
-            row.epoch += 1;
-            node.clone_into(&mut row.owner_node);
-        }
+        // No other process shares it.
+        let ownership = Ownership::of_one_process(held.row.owner_node == node, held.row.epoch);
+        let is_taken_over = match acquisition(ownership) {
+            Acquisition::TakeOver { epoch } => {
+                let row = Arc::make_mut(&mut held.row);
+                row.epoch = epoch;
+                node.clone_into(&mut row.owner_node);
+                true
+            }
+            _ => false,
+        };
         let (row, last) = (ThreadRow::clone(&held.row), held.last);
         let state = &*state;
         let held = state.threads.get(&thread);

@@ -13,8 +13,10 @@ use super::database::{Database, KeyBlock};
 use super::error::PostgresError;
 use super::group_writer::{self, QueuedAppend};
 use super::handover::stand_in;
+use super::node::{LiveNode, elsewhere};
 use super::{PostgresStore, blob, frames, row};
 use crate::core::batch::{PERMIT_BYTES, blob_ref};
+use crate::core::ownership::{Acquisition, Ownership, acquisition};
 use crate::core::{closed, no_thread};
 use crate::port::{Append, Batch, OwnedThread};
 use crate::rows::{InterruptRow, RunRow, ThreadRow};
@@ -94,14 +96,23 @@ async fn kept(
     node: &str,
 ) -> Result<Option<OwnedThread>, PostgresError> {
     let owner = head_owner(conn, thread).await?.ok_or_else(|| no_thread(thread))?;
-    if let Some(us) = database.node.as_ref().filter(|_| database.is_draining()) {
-        if owner != node {
-            us.check_owner(conn, &owner).await?;
-        }
-        if let Some(elsewhere) = stand_in(conn, database, thread).await? {
-            let sql = "UPDATE heads SET owner_node = '' WHERE thread = $1 AND owner_node = $2";
-            row::execute(conn, sql, &[&thread.0, &node]).await?;
-            return Err(elsewhere.into());
+    if database.is_draining() {
+        let live = other(conn, database, &owner, node).await?;
+        let stand_in = stand_in(conn, database, thread).await?;
+        let found = Ownership {
+            is_ours: owner == node,
+            is_owner_alive: live.is_some(),
+            has_stand_in: stand_in.is_some(),
+            epoch: 0,
+        };
+        match (acquisition(found), live, stand_in) {
+            (Acquisition::Elsewhere, Some(owner), _) => return Err(elsewhere(&owner).into()),
+            (Acquisition::GiveUp, _, Some(elsewhere)) => {
+                let sql = "UPDATE heads SET owner_node = '' WHERE thread = $1 AND owner_node = $2";
+                row::execute(conn, sql, &[&thread.0, &node]).await?;
+                return Err(elsewhere.into());
+            }
+            _ => {}
         }
     }
     if owner != node {
@@ -110,6 +121,19 @@ async fn kept(
     let found = acquired(conn, database, thread).await?;
     // One that was handed over to this node is taken over first.
     Ok(Some(found).filter(|found| found.thread.owner_node == node))
+}
+
+/// The owner of a thread, where that is another node than `node` and alive.
+async fn other(
+    conn: &Connection,
+    database: &Database,
+    owner: &str,
+    node: &str,
+) -> Result<Option<LiveNode>, PostgresError> {
+    match &database.node {
+        Some(us) if owner != node => us.live(conn, owner).await,
+        _ => Ok(None),
+    }
 }
 
 /// Makes a node the owner of a thread, unless it is. The head is locked first, as an append locks it.
@@ -122,15 +146,21 @@ async fn take_over(
     let sql = "SELECT owner_node FROM heads WHERE thread = $1 FOR UPDATE";
     let head = row::query_opt(conn, sql, &[&thread.0]).await?;
     let head = head.ok_or_else(|| no_thread(thread))?;
-    if let Some(us) = &database.node {
-        us.check_owner(conn, head.get(0)).await?;
-    }
+    let owner: &str = head.get(0);
+    let live = other(conn, database, owner, node).await?;
     let mut taken = acquired(conn, database, thread).await?;
-    if taken.thread.owner_node == node && head.get::<_, &str>(0) == node {
-        return Ok(taken);
+    let found = Ownership {
+        is_ours: owner == node && taken.thread.owner_node == node,
+        is_owner_alive: live.is_some(),
+        has_stand_in: false,
+        epoch: taken.thread.epoch,
+    };
+    match (acquisition(found), live) {
+        (Acquisition::Elsewhere, Some(owner)) => return Err(elsewhere(&owner).into()),
+        (Acquisition::TakeOver { epoch }, _) => taken.thread.epoch = epoch,
+        _ => return Ok(taken),
     }
     node.clone_into(&mut taken.thread.owner_node);
-    taken.thread.epoch += 1;
     taken.is_taken_over = true;
     let epoch = taken.thread.epoch.cast_signed();
     let body = crate::record::Record::encode(&taken.thread);

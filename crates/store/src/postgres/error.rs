@@ -16,7 +16,7 @@ pub(super) enum PostgresError {
     Refused(Error),
     Damaged(Option<ThreadKey>, Error),
     Closed,
-    /// The connection broke at the end of a change that must not be done twice; why.
+    /// The connection broke at the end of a change that is not done again; why.
     Uncertain(String),
 }
 
@@ -65,12 +65,33 @@ impl PostgresError {
             Self::Unreachable(_) => Remedy::Reconnect,
             Self::Closed | Self::Uncertain(_) => Remedy::Fail,
             Self::Sql(error) => match error.code() {
-                None if error.is_closed() || is_io(error) => Remedy::Reconnect,
+                _ if is_away(error) => Remedy::Reconnect,
                 Some(code) if is_conflict(code) => Remedy::Retry,
-                Some(code) if is_outage(code) => Remedy::Reconnect,
                 Some(code) if is_of_batch(code) => Remedy::Refuse,
                 _ => Remedy::Fail,
             },
+        }
+    }
+
+    /// The same failure where nothing was sent yet.
+    pub(super) fn before_sending(self) -> Self {
+        match self {
+            Self::Sql(error) if has_broken(&error) => Self::Unreachable(explain(&error)),
+            fail => fail,
+        }
+    }
+
+    /// Whether a connection broke on which something was sent: nobody knows whether that was stored.
+    pub(super) fn is_broken(&self) -> bool {
+        matches!(self, Self::Sql(error) if has_broken(error))
+    }
+
+    /// The failure of the last try of a change: uncertain where this try or an earlier one may have been stored.
+    pub(super) fn of_last_try(self, may_be_stored: bool) -> Self {
+        match self {
+            Self::Sql(error) if has_broken(&error) => Self::Uncertain(explain(&error)),
+            Self::Unreachable(why) if may_be_stored => Self::Uncertain(why),
+            fail => fail,
         }
     }
 
@@ -83,6 +104,19 @@ impl PostgresError {
             _ => None,
         }
     }
+}
+
+/// The connection or the database is gone.
+fn is_away(error: &tokio_postgres::Error) -> bool {
+    match error.code() {
+        None => error.is_closed() || is_io(error),
+        Some(code) => is_outage(code),
+    }
+}
+
+/// As [`is_away`], but for a server that was refused because it only reads.
+fn has_broken(error: &tokio_postgres::Error) -> bool {
+    is_away(error) && !takes_no_writes(error)
 }
 
 /// Another transaction was faster, or holds what this one needs.

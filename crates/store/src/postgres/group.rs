@@ -23,6 +23,7 @@ use super::frames;
 use super::group_writer::StampedBatch;
 use super::row::{self, Param, refs};
 use crate::core::batch::Head;
+use crate::core::ownership::{AppendVerdict, LogEnd, verdict, verdict_of_frames};
 use crate::port::{Batch, Change};
 
 #[derive(Debug)]
@@ -67,10 +68,12 @@ pub(super) async fn write(
         let lost: Vec<_> = (0..appends.len())
             .filter(|index| !won.contains_key(&appends[*index].batch.thread))
             .collect();
-        let heads = heads(conn, appends, &lost).await.map_err(GroupFailure::Whole)?;
+        let heads = ends(conn, appends, &lost).await.map_err(GroupFailure::Whole)?;
         for index in &lost {
             let append = &appends[*index];
-            outcomes[*index] = verdict(append, heads.get(&append.batch.thread), is_again);
+            let end = heads.get(&append.batch.thread).copied();
+            outcomes[*index] =
+                outcome(conn, append, end, is_again).await.map_err(GroupFailure::Whole)?;
         }
         writers.retain(|index| !lost.contains(index));
     }
@@ -136,29 +139,50 @@ async fn move_heads(
     Ok(won.iter().map(|row| (ThreadKey(row.get(0)), row.get(1))).collect())
 }
 
-async fn heads(
+async fn ends(
     conn: &Connection,
     appends: &[StampedBatch],
     of: &[usize],
-) -> Result<HashMap<ThreadKey, (Head, i64)>, PostgresError> {
+) -> Result<HashMap<ThreadKey, LogEnd>, PostgresError> {
     let threads: Vec<i64> = of.iter().map(|index| appends[*index].batch.thread.0).collect();
     let found = row::query(conn, HEADS, &[&threads]).await?;
-    let head = |row: &Row| {
+    let end = |row: &Row| {
         let number = |index| row.get::<_, i64>(index).cast_unsigned();
-        (ThreadKey(row.get(0)), (Head { epoch: number(1), last: number(2) }, row.get(3)))
+        (ThreadKey(row.get(0)), LogEnd { epoch: number(1), last: number(2), stamp: row.get(3) })
     };
-    Ok(found.iter().map(head).collect())
+    Ok(found.iter().map(end).collect())
 }
 
 /// What an append without its head became: stored by an earlier try, or too late.
-fn verdict(append: &StampedBatch, head: Option<&(Head, i64)>, is_again: bool) -> Result<()> {
-    match head {
-        Some((_, stamp)) if *stamp == append.stamp => return Ok(()),
-        None if is_again && append.batch.removes_thread() => return Ok(()),
-        _ => append.batch.check_head(head.map(|(head, _)| *head))?,
-    }
-    // It fits now, and did not a moment ago.
-    Err(append.batch.lost("its owner changed meanwhile"))
+async fn outcome(
+    conn: &Connection,
+    append: &StampedBatch,
+    end: Option<LogEnd>,
+    is_again: bool,
+) -> Result<Result<()>, PostgresError> {
+    let batch = &append.batch;
+    let verdict = match verdict(&batch.attempt(append.stamp, is_again), end) {
+        AppendVerdict::Uncertain => verdict_of_frames(is_in_log(conn, batch).await?),
+        verdict => verdict,
+    };
+    Ok(match verdict {
+        AppendVerdict::Stored => Ok(()),
+        // It fits now, and did not a moment ago.
+        AppendVerdict::Fits => Err(batch.lost("its owner changed meanwhile")),
+        AppendVerdict::Late => {
+            Err(batch.late(end.map(|end| Head { epoch: end.epoch, last: end.last })))
+        }
+        AppendVerdict::Uncertain => Err(batch.uncertain()),
+    })
+}
+
+/// Whether the frame with a batch's first number is its own; `None` where there is no such frame, or the batch has none.
+async fn is_in_log(conn: &Connection, batch: &Batch) -> Result<Option<bool>, PostgresError> {
+    let Some(own) = batch.frames.first() else { return Ok(None) };
+    let sql = "SELECT body FROM frames WHERE thread = $1 AND first = $2";
+    let params: &row::Params<'_> = &[&batch.thread.0, &own.first().cast_signed()];
+    let found = row::query_opt(conn, sql, params).await?;
+    Ok(found.map(|found| found.get::<_, &[u8]>(0) == own.bytes().as_ref()))
 }
 
 /// Writes the rows of these appends, all statements sent at once. Returns what follows from them.
@@ -259,10 +283,5 @@ impl Batch {
             _ => None,
         });
         epochs.last().unwrap_or(self.epoch)
-    }
-
-    /// Whether it makes its thread where there is none.
-    fn may_create(&self) -> bool {
-        self.expected_last == 0 && self.new_thread().is_some_and(|row| row.epoch == self.epoch)
     }
 }

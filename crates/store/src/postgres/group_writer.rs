@@ -97,15 +97,14 @@ impl GroupWriter {
 
     /// Commits appends in as few transactions as their failures allow, and replies.
     async fn commit(&mut self, mut appends: Vec<StampedBatch>, mut waiting: Waiting) {
-        let (mut conflicts, mut is_again) = (0, false);
+        let (mut conflicts, mut may_be_stored) = (0, false);
         let give_up = Instant::now() + self.database.retry_for;
         let mut pause = FIRST_PAUSE;
         while !appends.is_empty() {
-            let failure = match self.attempt(&appends, is_again).await {
+            let failure = match self.attempt(&appends, may_be_stored).await {
                 Ok(outcomes) => return self.finish(&appends, outcomes, waiting),
                 Err(failure) => failure,
             };
-            is_again = true;
             match failure {
                 GroupFailure::Culprit(index, fail) => {
                     drop(appends.remove(index));
@@ -116,13 +115,14 @@ impl GroupWriter {
                     Remedy::Retry if conflicts < MAX_CONFLICTS => conflicts += 1,
                     Remedy::Reconnect if Instant::now() + pause < give_up => {
                         self.conn = None;
+                        may_be_stored |= fail.is_broken();
                         self.database.settle(fail);
                         tokio::time::sleep(pause).await;
                         pause = (pause * 2).min(LONGEST_PAUSE);
                     }
                     _ => {
                         self.conn = None;
-                        let error = self.database.settle(fail);
+                        let error = self.database.settle(fail.of_last_try(may_be_stored));
                         return refuse(waiting, &error);
                     }
                 },
@@ -130,14 +130,18 @@ impl GroupWriter {
         }
     }
 
-    async fn attempt(
+    /// Writes appends in one transaction. `is_again` says that an earlier try may have been stored.
+    pub(super) async fn attempt(
         &mut self,
         appends: &[StampedBatch],
         is_again: bool,
     ) -> Result<Vec<Result<()>>, GroupFailure> {
         let conn = match self.conn.take() {
             Some(conn) => conn,
-            None => self.database.connect().await.map_err(GroupFailure::Whole)?,
+            None => {
+                let connected = self.database.connect().await;
+                connected.map_err(|fail| GroupFailure::Whole(fail.before_sending()))?
+            }
         };
         let outcomes = group::write(&self.database, &conn, appends, is_again).await;
         let is_whole = match &outcomes {

@@ -45,6 +45,8 @@ mod row;
 mod schema;
 mod search;
 mod short_id;
+#[cfg(test)]
+mod simulated;
 mod tokens;
 
 use std::sync::{Arc, Mutex};

@@ -33,6 +33,13 @@ pub(super) struct RemoteAppend {
     pub(super) last: u64,
 }
 
+/// A node that is alive.
+#[derive(Debug)]
+pub(super) struct LiveNode {
+    name: String,
+    address: String,
+}
+
 /// That no other live node owns a thread. The values are bound by [`Node::bound`] at these numbers: this node's id, and the seconds after which a node is dead.
 macro_rules! not_elsewhere {
     ($thread:literal, $me:literal, $dead:literal) => {
@@ -61,8 +68,8 @@ const BURY: &str = concat!(
 );
 /// How old the rows of dead nodes become: one that comes back finds its own.
 const FORGET: &str = "DELETE FROM nodes WHERE seen_at <= clock_timestamp() - interval '1 day'";
-/// The address of the live owner of a thread.
-const OWNER: &str = concat!(
+/// Name and address of a node that is alive.
+const LIVE: &str = concat!(
     "SELECT nodes.name, nodes.address FROM nodes WHERE id = $1",
     " AND seen_at > clock_timestamp() - make_interval(secs => $2)"
 );
@@ -123,23 +130,14 @@ impl Node {
         }
     }
 
-    /// Fails with `thread_elsewhere` when another live node owns threads under this id.
-    pub(super) async fn check_owner(
+    /// The node with this id, where it is alive.
+    pub(super) async fn live(
         &self,
         conn: &Connection,
-        owner: &str,
-    ) -> Result<(), PostgresError> {
-        if owner == self.id {
-            return Ok(());
-        }
-        let found = row::query_opt(conn, OWNER, &[&owner, &self.dead_after()]).await?;
-        let Some(found) = found else { return Ok(()) };
-        let (name, address): (String, String) = (found.get(0), found.get(1));
-        let message = format!("the node '{}' owns the thread", name.escape_debug());
-        Err(Error::new(Code::ThreadElsewhere, message)
-            .hint(format!("send the request to {address}"))
-            .node(address)
-            .into())
+        id: &str,
+    ) -> Result<Option<LiveNode>, PostgresError> {
+        let found = row::query_opt(conn, LIVE, &[&id, &self.dead_after()]).await?;
+        Ok(found.map(|found| LiveNode { name: found.get(0), address: found.get(1) }))
     }
 
     /// Why it is not a node any more.
@@ -153,6 +151,15 @@ impl Node {
                 .hint("stop one of the two, or give it a name of its own with [cluster] name")
         })
     }
+}
+
+/// The error of a request for a thread that a live node owns.
+pub(super) fn elsewhere(owner: &LiveNode) -> Error {
+    let LiveNode { name, address } = owner;
+    let message = format!("the node '{}' owns the thread", name.escape_debug());
+    Error::new(Code::ThreadElsewhere, message)
+        .hint(format!("send the request to {address}"))
+        .node(address.clone())
 }
 
 /// Gives signs of life until the store is closed.

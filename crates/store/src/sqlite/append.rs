@@ -11,6 +11,7 @@ use super::heads;
 use super::job::{self, Job, WorkKind, WriteContext};
 use super::{KeyCounters, SqliteStore, blob, row};
 use crate::core::batch::{Head, blob_ref};
+use crate::core::ownership::{Acquisition, Ownership, acquisition};
 use crate::core::{closed, no_thread};
 use crate::port::{Append, Batch, Nodes, OwnedThread};
 use crate::rows::{InterruptRow, RunRow, ThreadRow};
@@ -63,9 +64,12 @@ impl Append for SqliteStore {
         let node = node.to_owned();
         self.write(WorkKind::VITAL, move |writer: &mut WriteContext<'_>| {
             let mut taken = acquired(writer.conn, writer.context, thread)?;
-            if taken.thread.owner_node != node {
+            // No other process shares it.
+            let is_owner = taken.thread.owner_node == node;
+            let ownership = Ownership::of_one_process(is_owner, taken.thread.epoch);
+            if let Acquisition::TakeOver { epoch } = acquisition(ownership) {
                 taken.thread.owner_node.clone_from(&node);
-                taken.thread.epoch += 1;
+                taken.thread.epoch = epoch;
                 taken.is_taken_over = true;
                 apply::write_thread(writer.conn, &taken.thread, false)?;
                 writer.threads.changed.push(thread);

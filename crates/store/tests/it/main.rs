@@ -31,6 +31,8 @@ mod retention;
 #[path = "../fixtures/rows.rs"]
 mod rows;
 mod scope;
+#[path = "../fixtures/services.rs"]
+mod services;
 mod short_ids;
 mod sqlite;
 mod tail;

@@ -1,0 +1,196 @@
+use std::collections::HashMap;
+
+use super::{Appended, Checked, DEAD_AFTER, Entry, SentAppend, THREADS};
+
+/// What has happened, as somebody knows who sees everything. Each change is checked.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    clock: u64,
+    nodes: Vec<LedgerNode>,
+    pub(crate) logs: [Vec<Entry>; THREADS],
+    owners: [Ownership; THREADS],
+    commands: HashMap<u32, CommandTally>,
+}
+
+#[derive(Debug)]
+struct LedgerNode {
+    name: usize,
+    seen: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Ownership {
+    process: usize,
+    epoch: u64,
+    /// Whether the process has given it up, or was given it and has not taken it yet.
+    is_handed_over: bool,
+    /// `false` where it was given up to whoever asks next.
+    is_held: bool,
+    /// The process whose appends were stored in each epoch.
+    writers: HashMap<u64, usize>,
+}
+
+/// How often each happened to a command.
+#[derive(Debug, Default)]
+struct CommandTally {
+    accepted: u32,
+    started: u32,
+    executed: u32,
+    is_acknowledged: bool,
+}
+
+// === impl Ledger ===
+
+impl Ledger {
+    pub(crate) fn opened(&mut self, name: usize) {
+        for node in self.nodes.iter_mut().filter(|node| node.name == name) {
+            node.seen = None;
+        }
+        self.nodes.push(LedgerNode { name, seen: Some(self.clock) });
+    }
+
+    pub(crate) fn created(&mut self, process: usize) {
+        let owner = Ownership { process, epoch: 1, is_held: true, ..Ownership::default() };
+        self.owners.fill(owner);
+    }
+
+    pub(crate) fn signed(&mut self, process: usize) {
+        let name = self.nodes[process].name;
+        let mut others = self.nodes.iter().enumerate();
+        // Its name may be another's by now.
+        if !others.any(|(other, node)| other != process && node.name == name && node.seen.is_some())
+        {
+            self.nodes[process].seen = Some(self.clock);
+        }
+    }
+
+    pub(crate) fn left(&mut self, process: usize) {
+        self.nodes[process].seen = None;
+    }
+
+    pub(crate) fn is_alive(&self, process: usize) -> bool {
+        self.nodes[process].seen.is_some_and(|seen| self.clock - seen < DEAD_AFTER)
+    }
+
+    pub(crate) fn passed(&mut self, time: u64) {
+        self.clock += time;
+    }
+
+    /// A process was told that it owns a thread.
+    pub(crate) fn acquired(
+        &mut self,
+        process: usize,
+        thread: usize,
+        epoch: u64,
+        last: u64,
+    ) -> Checked {
+        let log_end = self.logs[thread].len() as u64;
+        let before = &self.owners[thread];
+        if last != log_end {
+            return Err(format!("the log ends at {log_end}, and its owner believes at {last}"));
+        }
+        let is_owner = process == before.process && before.is_held;
+        if is_owner && epoch == before.epoch && !before.is_handed_over {
+            return Ok(());
+        }
+        if before.is_held && !is_owner && self.is_alive(before.process) {
+            return Err(format!("process {process} robbed the live process {}", before.process));
+        }
+        if epoch <= before.epoch {
+            return Err(format!("epoch {epoch} of process {process} is not a new one"));
+        }
+        let owner = &mut self.owners[thread];
+        (owner.process, owner.epoch) = (process, epoch);
+        (owner.is_held, owner.is_handed_over) = (true, false);
+        Ok(())
+    }
+
+    /// A process has given a thread up, where it owned it.
+    pub(crate) fn handed_over(&mut self, process: usize, thread: usize, to: Option<usize>) {
+        let listed =
+            |name| self.nodes.iter().position(|node| node.name == name && node.seen.is_some());
+        let to = to.and_then(listed);
+        let owner = &mut self.owners[thread];
+        if owner.process == process && owner.is_held {
+            (owner.is_held, owner.is_handed_over) = (to.is_some(), true);
+            owner.process = to.unwrap_or(process);
+        }
+    }
+
+    /// An append arrived.
+    pub(crate) fn appended(&mut self, append: &SentAppend, appended: Appended) -> Checked {
+        if appended != Appended::Stored {
+            return Ok(());
+        }
+        let SentAppend { process, thread, epoch, expected_last, .. } = *append;
+        let log = &mut self.logs[thread];
+        if expected_last != log.len() as u64 {
+            let first = expected_last + 1;
+            return Err(format!("number {first} was stored behind number {}", log.len()));
+        }
+        let owner = &mut self.owners[thread];
+        if epoch != owner.epoch {
+            return Err(format!("an append of epoch {epoch} was stored in epoch {}", owner.epoch));
+        }
+        let writer = *owner.writers.entry(epoch).or_insert(process);
+        if writer != process {
+            return Err(format!("processes {writer} and {process} both wrote in epoch {epoch}"));
+        }
+        for entry in &append.entries {
+            let (Entry::Accept(id) | Entry::Start(id)) = *entry;
+            let command = self.commands.entry(id).or_default();
+            match entry {
+                Entry::Accept(_) => command.accepted += 1,
+                Entry::Start(_) => command.started += 1,
+            }
+            if command.accepted != 1 || command.started > 1 {
+                return Err(format!("{entry:?} was stored: {command:?}"));
+            }
+            log.push(*entry);
+        }
+        Ok(())
+    }
+
+    /// A client was told that its command is taken.
+    pub(crate) fn acknowledged(&mut self, id: u32) -> Checked {
+        let command = self.commands.entry(id).or_default();
+        command.is_acknowledged = true;
+        match command.accepted {
+            1 => Ok(()),
+            _ => Err(format!("command {id} was acknowledged: {command:?}")),
+        }
+    }
+
+    /// A client was told that its command is not taken.
+    pub(crate) fn refused(&mut self, id: u32) -> Checked {
+        match self.commands.entry(id).or_default() {
+            CommandTally { accepted: 0, .. } => Ok(()),
+            command => Err(format!("command {id} was refused: {command:?}")),
+        }
+    }
+
+    /// A process carries out a command.
+    pub(crate) fn executed(&mut self, id: u32) -> Checked {
+        let command = self.commands.entry(id).or_default();
+        command.executed += 1;
+        match command {
+            CommandTally { started: 1, executed: 1, .. } => Ok(()),
+            command => Err(format!("command {id} was executed: {command:?}")),
+        }
+    }
+
+    pub(crate) fn is_acknowledged(&self, id: u32) -> bool {
+        self.commands.get(&id).is_some_and(|command| command.is_acknowledged)
+    }
+
+    /// The commands of a log that nobody has started, in their order.
+    pub(crate) fn waiting(&self, thread: usize) -> Vec<u32> {
+        let accepted = self.logs[thread].iter().filter_map(|entry| match entry {
+            Entry::Accept(id) => Some(*id),
+            Entry::Start(_) => None,
+        });
+        accepted
+            .filter(|id| self.commands.get(id).is_some_and(|found| found.started == 0))
+            .collect()
+    }
+}

@@ -1,0 +1,135 @@
+//! The protocol by which nodes own threads, as a seeded simulation: the decisions of [`crate::core::ownership`] under random schedules of heartbeats, pauses, crashes, hand-overs, and late, lost and repeated messages.
+//!
+//! | file | purpose |
+//! |---|---|
+//! | `schedule` | the steps of a schedule |
+//! | `calm` | how it ends |
+//! | `process` | what a node does in a step |
+//! | `ledger` | what has to hold after each step, kept beside the nodes |
+//! | `register` | what the nodes share, in memory |
+//!
+//! What the nodes share is a [`Shared`]. The engine for PostgreSQL implements it too, and compares each step with the register.
+
+mod calm;
+mod ledger;
+mod process;
+mod register;
+mod schedule;
+mod tests;
+
+use trilogue_domain::error::Code;
+
+use crate::core::ownership::{
+    self, Acquisition, AppendAttempt, AppendVerdict, Departure, LogEnd, NextTry, Ownership,
+};
+
+pub(crate) use self::register::Register;
+use self::schedule::Failure;
+pub(crate) use self::schedule::check;
+
+/// How many threads the nodes share.
+pub(crate) const THREADS: usize = 2;
+/// After this many units of time without a sign of life a node is dead.
+pub(crate) const DEAD_AFTER: u64 = 10;
+
+/// What a schedule broke; the text says how.
+pub(crate) type Checked<T = ()> = Result<T, String>;
+
+/// What stands in a log: that a command was taken, and that its execution began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Entry {
+    Accept(u32),
+    Start(u32),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct SentAppend {
+    pub(crate) process: usize,
+    pub(crate) thread: usize,
+    pub(crate) epoch: u64,
+    pub(crate) expected_last: u64,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) stamp: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Appended {
+    Stored,
+    StoredBefore,
+    Late,
+    Uncertain,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Acquired {
+    Owned {
+        epoch: u64,
+        last: u64,
+    },
+    /// This process owns the thread.
+    Elsewhere(usize),
+    /// The process that was asked drains and has given the thread up, where it owned it: this one takes threads.
+    GivenUp(usize),
+}
+
+/// What the nodes share. Processes have the numbers in which they are opened.
+pub(crate) trait Shared {
+    /// Lists a further process under a name. `false` where a live one has the name; then there is no process.
+    async fn open(&mut self, name: usize) -> bool;
+    /// Makes the threads, in the first epoch of a process.
+    async fn create(&mut self, process: usize);
+    async fn sign(&mut self, process: usize);
+    /// Ends a process; a clean end takes it off the list.
+    async fn end(&mut self, process: usize, is_clean: bool);
+    /// Lets units of time pass.
+    async fn pass(&mut self, time: u64);
+    /// Has a process hand its threads over and take no others, or take threads again.
+    async fn set_draining(&mut self, process: usize, draining: bool);
+    /// Gives a thread up that a process owns: to a name, or to whoever asks next. Returns whether the process does not own it any more.
+    async fn hand_over(
+        &mut self,
+        process: usize,
+        thread: usize,
+        epoch: u64,
+        to: Option<usize>,
+    ) -> bool;
+    /// Gives up what a process owns, but for these threads.
+    async fn hand_over_all_but(&mut self, process: usize, but: &[usize]);
+    async fn acquire(&mut self, process: usize, thread: usize) -> Acquired;
+    async fn append(&mut self, append: &SentAppend, is_again: bool) -> Appended;
+    /// Everything of a log.
+    async fn entries(&mut self, thread: usize) -> Vec<Entry>;
+}
+
+/// The decisions that a simulation uses. Those of the store, unless a test shows that a wrong one is noticed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    pub(crate) acquisition: fn(Ownership) -> Acquisition,
+    pub(crate) verdict: fn(&AppendAttempt, Option<LogEnd>) -> AppendVerdict,
+    pub(crate) verdict_of_frames: fn(Option<bool>) -> AppendVerdict,
+    pub(crate) departure: fn(Result<(), Code>) -> Departure,
+    pub(crate) next_try: fn(bool, bool) -> NextTry,
+    /// Whether an owner forgets what it knows of a thread after a failed append.
+    pub(crate) leaves: bool,
+}
+
+// === impl Rules ===
+
+impl Rules {
+    pub(crate) const STORE: Self = Self {
+        acquisition: ownership::acquisition,
+        verdict: ownership::verdict,
+        verdict_of_frames: ownership::verdict_of_frames,
+        departure: ownership::departure,
+        next_try: ownership::next_try,
+        leaves: true,
+    };
+}
+
+// === impl SentAppend ===
+
+impl SentAppend {
+    pub(crate) fn last(&self) -> u64 {
+        self.expected_last + self.entries.len() as u64
+    }
+}

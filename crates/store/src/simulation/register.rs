@@ -1,0 +1,208 @@
+use super::{Acquired, Appended, DEAD_AFTER, Entry, Rules, SentAppend, Shared, THREADS};
+use crate::core::ownership::{Acquisition, AppendAttempt, AppendVerdict, LogEnd, Ownership};
+
+/// What the nodes share, in memory: it does what the decisions say, right or wrong.
+#[derive(Debug)]
+pub(crate) struct Register {
+    rules: Rules,
+    clock: u64,
+    nodes: Vec<ListedNode>,
+    threads: Vec<Thread>,
+}
+
+#[derive(Debug)]
+struct ListedNode {
+    name: usize,
+    /// `None` where it is not on the list.
+    seen: Option<u64>,
+    /// Whether it drains, as it knows and as the list says.
+    is_draining: bool,
+    is_listed_draining: bool,
+}
+
+#[derive(Debug)]
+struct Thread {
+    /// `None` where it was given up.
+    owner: Option<usize>,
+    /// The process that took it last.
+    taker: usize,
+    end: LogEnd,
+    frames: Vec<StoredFrame>,
+}
+
+#[derive(Debug)]
+struct StoredFrame {
+    first: u64,
+    stamp: i64,
+    entries: Vec<Entry>,
+}
+
+// === impl Register ===
+
+impl Register {
+    pub(crate) fn new(rules: Rules) -> Self {
+        Self { rules, clock: 0, nodes: Vec::new(), threads: Vec::new() }
+    }
+
+    fn is_alive(&self, process: usize) -> bool {
+        self.nodes[process].seen.is_some_and(|seen| self.clock - seen < DEAD_AFTER)
+    }
+
+    /// Whether a process takes threads that others hand over.
+    pub(crate) fn takes_threads(&self, process: usize) -> bool {
+        self.is_alive(process) && !self.nodes[process].is_listed_draining
+    }
+
+    fn stand_in(&self, process: usize) -> Option<usize> {
+        let mut others = (0..self.nodes.len()).filter(|other| *other != process);
+        others.find(|other| self.nodes[process].is_draining && self.takes_threads(*other))
+    }
+
+    fn is_taken(&self, name: usize) -> bool {
+        self.nodes.iter().any(|node| node.name == name && node.seen.is_some())
+    }
+}
+
+impl Shared for Register {
+    async fn open(&mut self, name: usize) -> bool {
+        for process in 0..self.nodes.len() {
+            if self.nodes[process].name == name && !self.is_alive(process) {
+                self.nodes[process].seen = None;
+            }
+        }
+        if self.is_taken(name) {
+            return false;
+        }
+        let (is_draining, is_listed_draining) = (false, false);
+        let seen = Some(self.clock);
+        self.nodes.push(ListedNode { name, seen, is_draining, is_listed_draining });
+        true
+    }
+
+    async fn create(&mut self, process: usize) {
+        let end = LogEnd { epoch: 1, last: 0, stamp: 0 };
+        self.threads.extend((0..THREADS).map(|_| Thread {
+            owner: Some(process),
+            taker: process,
+            end,
+            frames: Vec::new(),
+        }));
+    }
+
+    async fn sign(&mut self, process: usize) {
+        let is_listed = self.nodes[process].seen.is_some();
+        if is_listed || !self.is_taken(self.nodes[process].name) {
+            let node = &mut self.nodes[process];
+            node.seen = Some(self.clock);
+            // A new row says nothing of draining, until the next sign of life.
+            node.is_listed_draining = is_listed && node.is_draining;
+        }
+    }
+
+    async fn end(&mut self, process: usize, is_clean: bool) {
+        if is_clean {
+            self.nodes[process].seen = None;
+        }
+    }
+
+    async fn pass(&mut self, time: u64) {
+        self.clock += time;
+    }
+
+    async fn set_draining(&mut self, process: usize, draining: bool) {
+        self.nodes[process].is_draining = draining;
+        self.sign(process).await;
+    }
+
+    async fn hand_over(
+        &mut self,
+        process: usize,
+        thread: usize,
+        epoch: u64,
+        to: Option<usize>,
+    ) -> bool {
+        let next = to.and_then(|name| {
+            (0..self.nodes.len())
+                .find(|other| self.nodes[*other].name == name && self.takes_threads(*other))
+        });
+        let held = &mut self.threads[thread];
+        if held.owner == Some(process)
+            && held.end.epoch == epoch
+            && (to.is_none() || next.is_some())
+        {
+            held.owner = next;
+        }
+        held.owner != Some(process)
+    }
+
+    async fn hand_over_all_but(&mut self, process: usize, but: &[usize]) {
+        for (thread, held) in self.threads.iter_mut().enumerate() {
+            if held.owner == Some(process) && !but.contains(&thread) {
+                held.owner = None;
+            }
+        }
+    }
+
+    async fn acquire(&mut self, process: usize, thread: usize) -> Acquired {
+        let Thread { owner, taker, end, .. } = self.threads[thread];
+        let other = owner.filter(|owner| *owner != process && self.is_alive(*owner));
+        let stand_in = self.stand_in(process);
+        let found = Ownership {
+            is_ours: owner == Some(process) && taker == process,
+            is_owner_alive: other.is_some(),
+            has_stand_in: stand_in.is_some(),
+            epoch: end.epoch,
+        };
+        let held = &mut self.threads[thread];
+        match ((self.rules.acquisition)(found), other, stand_in) {
+            (Acquisition::Elsewhere, Some(owner), _) => return Acquired::Elsewhere(owner),
+            (Acquisition::GiveUp, _, Some(next)) => {
+                held.owner = held.owner.filter(|owner| *owner != process);
+                return Acquired::GivenUp(next);
+            }
+            (Acquisition::TakeOver { epoch }, ..) => {
+                (held.owner, held.taker) = (Some(process), process);
+                held.end.epoch = epoch;
+            }
+            _ => {}
+        }
+        Acquired::Owned { epoch: held.end.epoch, last: held.end.last }
+    }
+
+    async fn append(&mut self, append: &SentAppend, is_again: bool) -> Appended {
+        let held = &mut self.threads[append.thread];
+        let attempt = AppendAttempt {
+            epoch: append.epoch,
+            expected_last: append.expected_last,
+            last: append.last(),
+            stamp: append.stamp,
+            creates: false,
+            removes: false,
+            is_again,
+        };
+        let mut verdict = (self.rules.verdict)(&attempt, Some(held.end));
+        if verdict == AppendVerdict::Uncertain {
+            let first = append.expected_last + 1;
+            let found = held.frames.iter().find(|frame| frame.first == first);
+            let is_own = found.map(|frame| frame.stamp == append.stamp);
+            verdict = (self.rules.verdict_of_frames)(is_own);
+        }
+        match verdict {
+            AppendVerdict::Fits => {}
+            AppendVerdict::Stored => return Appended::StoredBefore,
+            AppendVerdict::Late => return Appended::Late,
+            AppendVerdict::Uncertain => return Appended::Uncertain,
+        }
+        held.end = LogEnd { epoch: held.end.epoch, last: append.last(), stamp: append.stamp };
+        held.frames.push(StoredFrame {
+            first: append.expected_last + 1,
+            stamp: append.stamp,
+            entries: append.entries.clone(),
+        });
+        Appended::Stored
+    }
+
+    async fn entries(&mut self, thread: usize) -> Vec<Entry> {
+        self.threads[thread].frames.iter().flat_map(|frame| frame.entries.clone()).collect()
+    }
+}
