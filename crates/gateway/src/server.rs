@@ -292,5 +292,6 @@ fn pipeline(
         options: Arc::clone(options),
         body_budget: Arc::clone(body_budget),
         forwarder: options.has_nodes.then(Forwarder::new).transpose()?,
+        admin: Arc::clone(&ports.admin),
     })
 }

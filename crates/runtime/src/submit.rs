@@ -177,6 +177,9 @@ impl Runtime {
         let place = self.target_thread(by, new).await?;
         let services = self.services();
         if let TargetThread::Stored(thread) = &place {
+            if thread.owner_node != services.node {
+                services.store.take_for_agent(thread, &new.agent).await?;
+            }
             // The head may move until the run has its turn: then this is checked again.
             let scope = Scope { tenant: thread.tenant.clone(), owner: None };
             let store = services.store.as_ref();

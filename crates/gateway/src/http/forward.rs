@@ -1,23 +1,25 @@
-//! Requests for threads that another node owns: sent there as they came, and its answer given back as it comes.
+//! Requests for threads that another node owns, and for agents that only another node has: sent there as they came, and its answer given back as it comes.
 //!
-//! The node checks the caller again: both know the same tokens. A request is sent on once: two nodes that each name the other do not pass it back and forth.
+//! The node checks the caller again: both know the same tokens. A request is sent on twice at most: two nodes that each name the other do not pass it back and forth.
 
 use std::io;
 use std::time::Duration;
 
 use futures_util::stream;
-use http::{HeaderName, HeaderValue, Method, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, InterruptId};
 use trilogue_egress::{Client, Policy};
+use trilogue_store::Admin;
 
 use super::body::ReplyBody;
 use super::reply::{INTERRUPT_ID, Reply};
 use super::request::Request;
 
-/// Marks a request that a node has sent on.
+/// Marks a request that a node has sent on, with the number of nodes that have.
 pub(crate) const FORWARDED: HeaderName = HeaderName::from_static("trilogue-forwarded");
-const YES: HeaderValue = HeaderValue::from_static("1");
+/// The most nodes that send a request on: one to a node that has its agent, and that to the owner of its thread.
+const MAX_HOPS: u16 = 2;
 
 /// How long a node that takes the request may say nothing: as long as a run without news.
 const SILENCE: Duration = Duration::from_secs(3_600);
@@ -51,6 +53,46 @@ pub(crate) struct Forwarder {
 /// The tries of one request.
 #[derive(Debug)]
 pub(crate) struct TakeOverWait(tokio::time::Instant);
+
+/// Where a request can be handled instead.
+#[derive(Debug)]
+pub(crate) struct OtherNode {
+    pub(crate) address: String,
+    /// Why, as the end of a sentence about the node.
+    pub(crate) reason: &'static str,
+}
+
+// === impl OtherNode ===
+
+impl OtherNode {
+    /// The node that can do what an error says that this one cannot: it owns the thread, or has the agent. Fails as looking it up.
+    pub(crate) async fn of(error: &Error, admin: &dyn Admin) -> Result<Option<Self>> {
+        if let Some(address) = error.other_node() {
+            return Ok(Some(Self { address: address.to_owned(), reason: "owns the thread" }));
+        }
+        let Some(agent) = error.missing_agent() else { return Ok(None) };
+        let node = admin.node_with_agent(agent).await?;
+        Ok(node.map(|node| Self { address: node.address, reason: "has the agent" }))
+    }
+
+    /// The error where no try reached it.
+    pub(crate) fn unreachable(&self) -> Error {
+        let Self { address, reason } = self;
+        let message = format!("the node at {address} {reason} and cannot be reached");
+        Error::new(Code::PeerUnavailable, message).hint("nothing was taken; send the request again")
+    }
+}
+
+/// Whether a request may be sent on once more.
+pub(crate) fn may_go_on(headers: &HeaderMap) -> bool {
+    hops(headers) < MAX_HOPS
+}
+
+/// How many nodes have sent a request on.
+fn hops(headers: &HeaderMap) -> u16 {
+    let Some(value) = headers.get(FORWARDED) else { return 0 };
+    value.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(MAX_HOPS)
+}
 
 // === impl Forwarder ===
 
@@ -91,7 +133,9 @@ impl Forwarder {
         })?;
         *onward.headers_mut() = request.headers.clone();
         LEFT_OUT.iter().for_each(|name| drop(onward.headers_mut().remove(name)));
-        onward.headers_mut().insert(FORWARDED, YES);
+        onward
+            .headers_mut()
+            .insert(FORWARDED, HeaderValue::from(hops(&request.headers).saturating_add(1)));
         if let Some(shown) = shown.and_then(|id| HeaderValue::from_str(id.as_str()).ok()) {
             // One that the client names stays.
             onward.headers_mut().entry(INTERRUPT_ID).or_insert(shown);
@@ -141,10 +185,4 @@ impl TakeOverWait {
         tokio::time::sleep(PAUSE).await;
         true
     }
-}
-
-/// The error where no try met a node that owns the thread.
-pub(crate) fn unreachable(address: &str) -> Error {
-    let message = format!("the node at {address} owns the thread and cannot be reached");
-    Error::new(Code::PeerUnavailable, message).hint("nothing was taken; send the request again")
 }

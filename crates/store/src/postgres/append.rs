@@ -5,14 +5,14 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
-use trilogue_domain::{CheckpointKey, RunKey, TenantId, ThreadKey, lock};
+use trilogue_domain::{AgentName, CheckpointKey, RunKey, TenantId, ThreadKey, lock};
 
 use super::connection::Connection;
 use super::connection::GROUP_WRITERS;
 use super::database::{Database, KeyBlock};
 use super::error::PostgresError;
 use super::group_writer::{self, QueuedAppend};
-use super::{PostgresStore, blob, frames, row};
+use super::{PostgresStore, agents, blob, frames, row};
 use crate::core::batch::{PERMIT_BYTES, blob_ref};
 use crate::core::{closed, no_thread};
 use crate::port::{Append, Batch, OwnedThread};
@@ -84,6 +84,22 @@ impl Append for PostgresStore {
         database.tails.continued(thread, taken.last);
         Ok(taken)
     }
+
+    async fn take_for_agent(&self, thread: &ThreadRow, agent: &AgentName) -> Result<()> {
+        let database = &self.database;
+        let Some(node) = &database.node else { return Ok(()) };
+        if !node.told.lacks(&thread.owner_node, agent.as_str()) {
+            return Ok(());
+        }
+        let key = thread.key;
+        let taken = database.write(|conn| async move {
+            agents::take_idle(&conn, database, node, key, agent.as_str()).await
+        });
+        if let Some(last) = taken.await? {
+            database.tails.continued(key, last);
+        }
+        Ok(())
+    }
 }
 
 /// Makes a node the owner of a thread, unless it is. The head is locked first, as an append locks it.
@@ -98,24 +114,37 @@ async fn take_over(
     let head = head.ok_or_else(|| no_thread(thread))?;
     if let Some(us) = &database.node {
         us.check_owner(conn, head.get(0)).await?;
+        if head.get::<_, &str>(0) != node {
+            agents::check_take_over(conn, us, thread).await?;
+        }
     }
     let mut taken = acquired(conn, database, thread).await?;
     if taken.thread.owner_node == node {
         return Ok(taken);
     }
-    node.clone_into(&mut taken.thread.owner_node);
-    taken.thread.epoch += 1;
+    assign(conn, &mut taken.thread, node).await?;
     taken.is_taken_over = true;
-    let epoch = taken.thread.epoch.cast_signed();
-    let body = crate::record::Record::encode(&taken.thread);
-    let sql = "UPDATE threads SET owner_node = $2, epoch = $3, body = $4 WHERE key = $1";
-    row::execute(conn, sql, &[&thread.0, &node, &epoch, &body]).await?;
-    let sql = "UPDATE heads SET owner_node = $2, epoch = $3 WHERE thread = $1";
-    row::execute(conn, sql, &[&thread.0, &node, &epoch]).await?;
     Ok(taken)
 }
 
-async fn acquired(
+/// Writes the owner of a thread, whose head is locked, with the next epoch.
+pub(super) async fn assign(
+    conn: &Connection,
+    thread: &mut ThreadRow,
+    node: &str,
+) -> Result<(), PostgresError> {
+    node.clone_into(&mut thread.owner_node);
+    thread.epoch += 1;
+    let (key, epoch) = (thread.key.0, thread.epoch.cast_signed());
+    let body = crate::record::Record::encode(thread);
+    let sql = "UPDATE threads SET owner_node = $2, epoch = $3, body = $4 WHERE key = $1";
+    row::execute(conn, sql, &[&key, &node, &epoch, &body]).await?;
+    let sql = "UPDATE heads SET owner_node = $2, epoch = $3 WHERE thread = $1";
+    row::execute(conn, sql, &[&key, &node, &epoch]).await?;
+    Ok(())
+}
+
+pub(super) async fn acquired(
     conn: &Connection,
     database: &Database,
     thread: ThreadKey,

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error};
 
+use super::agents::{self, ToldAgents};
 use super::connection::Connection;
 use super::database::Database;
 use super::error::PostgresError;
@@ -22,6 +23,7 @@ pub(super) struct Node {
     pub(super) options: NodeOptions,
     /// Whether another process has its name, because this one was silent for too long.
     is_replaced: AtomicBool,
+    pub(super) told: ToldAgents,
 }
 
 /// A thread whose log another node has continued.
@@ -49,8 +51,8 @@ macro_rules! not_elsewhere {
 pub(super) use not_elsewhere;
 
 const REGISTER: &str = concat!(
-    "INSERT INTO nodes (id, name, address, version, opening) VALUES ($1, $2, $3, $4, $5)",
-    " ON CONFLICT DO NOTHING"
+    "INSERT INTO nodes (id, name, address, version, opening, agents)",
+    " VALUES ($1, $2, $3, $4, $5, $6::text::jsonb) ON CONFLICT DO NOTHING"
 );
 /// Removes the row of a dead node of this name.
 const BURY: &str = concat!(
@@ -69,7 +71,7 @@ const NODES: &str = concat!(
     " extract(epoch FROM clock_timestamp() - seen_at)::float8,",
     " seen_at > clock_timestamp() - make_interval(secs => $1),",
     " (SELECT count(DISTINCT runs.thread) FROM runs JOIN heads ON heads.thread = runs.thread",
-    " WHERE runs.ended_at IS NULL AND heads.owner_node = nodes.id)",
+    " WHERE runs.ended_at IS NULL AND heads.owner_node = nodes.id), agents::text",
     " FROM nodes ORDER BY name"
 );
 
@@ -77,7 +79,12 @@ const NODES: &str = concat!(
 
 impl Node {
     pub(super) fn new(options: NodeOptions) -> Self {
-        Self { id: uuid::Uuid::new_v4().to_string(), options, is_replaced: AtomicBool::new(false) }
+        Self {
+            id: uuid::Uuid::new_v4().to_string(),
+            options,
+            is_replaced: AtomicBool::new(false),
+            told: ToldAgents::default(),
+        }
     }
 
     pub(super) fn dead_after(&self) -> f64 {
@@ -98,7 +105,7 @@ impl Node {
             row::execute(conn, BURY, &[&options.name, &self.dead_after()]).await?;
             let version = env!("CARGO_PKG_VERSION");
             let params: &row::Params<'_> =
-                &[&self.id, &options.name, &options.address, &version, &opening];
+                &[&self.id, &options.name, &options.address, &version, &opening, &self.told.own()];
             if row::execute(conn, REGISTER, params).await? > 0 {
                 return Ok(());
             }
@@ -165,7 +172,7 @@ async fn sign(database: &Database, node: &Node) -> Result<(), PostgresError> {
     let conn = database.connect().await?;
     let sql = "UPDATE nodes SET seen_at = clock_timestamp() WHERE id = $1";
     if row::execute(&conn, sql, &[&node.id]).await? > 0 {
-        return Ok(());
+        return agents::look(&conn, node).await;
     }
     // It was silent for so long that its row is gone. What it owned is another's when that is asked for it.
     let params: &row::Params<'_> = &[
@@ -174,6 +181,7 @@ async fn sign(database: &Database, node: &Node) -> Result<(), PostgresError> {
         &node.options.address,
         &env!("CARGO_PKG_VERSION"),
         &database.keys.opening,
+        &node.told.own(),
     ];
     let is_back = row::execute(&conn, REGISTER, params).await? > 0;
     if !is_back && !node.is_replaced.swap(true, Ordering::AcqRel) {
@@ -236,6 +244,7 @@ pub(super) async fn list(
             is_alive: row.get(5),
             is_this: node.is_some_and(|node| node.id == row.get::<_, &str>(0)),
             open_threads: row.get::<_, i64>(6).cast_unsigned(),
+            agents: agents::agents(row.get(7)),
         })
         .collect())
 }
@@ -257,5 +266,10 @@ impl Database {
     /// What [`not_elsewhere`] binds: this node's id, and the seconds after which a node is dead.
     pub(super) fn ownership(&self) -> (&str, f64) {
         self.node.as_ref().map_or(("", 1e9), |node| (node.id.as_str(), node.dead_after()))
+    }
+
+    /// The agents that live nodes have and this one has not.
+    pub(super) fn foreign_agents(&self) -> Vec<String> {
+        self.node.as_ref().map_or_else(Vec::new, |node| node.told.foreign())
     }
 }

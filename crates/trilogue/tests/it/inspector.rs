@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use trilogue_testkit::inspector_packages;
+use trilogue_testkit::services::{new_schema, service};
 
 use crate::harness::{Home, Server, lasting_address};
 
@@ -59,13 +60,18 @@ fn passes(name: &str) {
 fn passes_in(home: &Home, name: &str) {
     let elsewhere = Elsewhere::listen();
     let server = serve(home, &elsewhere);
-    let mut command = script(home, &server, &elsewhere, name);
+    passes_on(home, &server, &elsewhere, name);
+    elsewhere.was_left_alone();
+}
+
+/// The same on a server.
+fn passes_on(home: &Home, server: &Server, elsewhere: &Elsewhere, name: &str) {
+    let mut command = script(home, server, elsewhere, name);
     command.arg("--folder").arg(home.work().join("made"));
     let ended = command.stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&ended.stdout);
     let complained = String::from_utf8_lossy(&ended.stderr);
     assert!(ended.status.success() && said.contains("0 failed"), "{said}{complained}");
-    elsewhere.was_left_alone();
 }
 
 #[test]
@@ -96,6 +102,32 @@ fn a_run_is_made_again_by_programs() {
 #[test]
 fn a_question_on_two_pages_and_in_an_editor_is_answered_in_one() {
     passes("editor");
+}
+
+#[test]
+fn servers_that_share_a_store_are_shown_with_their_threads_and_differences() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (database, schema) = runtime.block_on(new_schema("inspector")).unwrap();
+    let (postgres, elsewhere) = (service("TRILOGUE_POSTGRES").unwrap(), Elsewhere::listen());
+    let serve = |name: &str, agents: &[&str]| {
+        let (home, address) = (Home::new(), lasting_address());
+        let mut config = format!(
+            "[server]\nlisten = \"{address}\"\n[cluster]\nname = \"{name}\"\n\
+             [store]\nurl = \"{postgres}?options=-csearch_path%3D{schema}\"\n"
+        );
+        for name in agents {
+            config.push_str(&format!("[agents.{name}]\nkind = \"builtin\"\n"));
+        }
+        home.write("trilogue.toml", &config);
+        let server = home.start(&["serve", "--config", "trilogue.toml"]);
+        (home, server)
+    };
+    let (home, first) = serve("north", &["echo", "researcher"]);
+    let (_other, second) = serve("south", &["echo"]);
+    passes_on(&home, &first, &elsewhere, "cluster");
+    drop((first, second));
+    let drop_schema = format!("DROP SCHEMA {schema} CASCADE");
+    runtime.block_on(database.batch_execute(&drop_schema)).unwrap();
 }
 
 #[test]
