@@ -19,6 +19,8 @@ use crate::core::lifecycle::Lifecycle;
 use crate::core::meters::Meters;
 use crate::core::options::Options;
 use crate::core::ports::Ports;
+use crate::http::forward::Forwarder;
+use crate::http::node_client::NodeClient;
 use crate::http::receive::{self, BodyBudget};
 pub use crate::http::reply::Reply;
 pub use crate::http::request::Request;
@@ -101,6 +103,10 @@ pub struct Services {
     pub(crate) meters: Arc<Meters>,
     pub(crate) body_budget: Arc<BodyBudget>,
     pub(crate) streams: Arc<Streams>,
+    /// Sends requests on to other nodes, where there may be some.
+    pub(crate) forwarder: Option<Forwarder>,
+    /// Asks other nodes what editors of this one want.
+    pub(crate) node_client: Option<Arc<NodeClient>>,
     pub(crate) common_states: Arc<Mutex<Extensions>>,
 }
 

@@ -31,6 +31,7 @@ use crate::faces::native;
 use crate::http::connection::{self, ConnectionServer};
 use crate::http::connections::Connections;
 use crate::http::forward::Forwarder;
+use crate::http::node_client::NodeClient;
 use crate::http::receive::BodyBudget;
 use crate::local::LocalAcceptor;
 use crate::mounts::{self, Mount, MountedViews, Router, open_local};
@@ -253,7 +254,12 @@ fn services(options: Options, ports: Ports) -> Result<Services> {
     let streams = Streams::new(&options, &ports, &authenticator, &lifecycle, &meters);
     // One body of the largest size always fits.
     let body_budget = BodyBudget::new(options.max_bodies_bytes.max(options.max_body_bytes));
+    let forwarder = options.has_nodes.then(Forwarder::new).transpose()?;
+    let node_client =
+        forwarder.as_ref().map(|forwarder| Arc::new(NodeClient::new(forwarder, &ports)));
     Ok(Services {
+        forwarder,
+        node_client,
         ports,
         options,
         authenticator,
@@ -291,7 +297,7 @@ fn pipeline(
         agent_refusals: FailureLimit::default(),
         options: Arc::clone(options),
         body_budget: Arc::clone(body_budget),
-        forwarder: options.has_nodes.then(Forwarder::new).transpose()?,
+        forwarder: services.forwarder.clone(),
         admin: Arc::clone(&ports.admin),
     })
 }

@@ -22,6 +22,7 @@ use crate::answer::{check_extra, check_logged};
 use crate::backend::{Availability, Backend};
 use crate::callback::WorkerKind;
 use crate::client::{Attached, Client};
+use crate::handover::load;
 use crate::monitor::OpenRunCounts;
 use crate::owner::{self, Envelope, stopped, unexpected};
 use crate::part::{check_metadata, outline_all};
@@ -205,6 +206,7 @@ impl Runtime {
     pub async fn create_thread(&self, by: &Principal, new: NewThread) -> Result<ThreadRow> {
         self.check_open()?;
         let row = self.new_thread_row(by, &new, false)?;
+        self.services().store.check_takes(row.key).await?;
         let event = trilogue_domain::event::ThreadEvent::Created {
             thread: row.id.clone(),
             metadata: row.metadata.clone(),
@@ -496,14 +498,8 @@ impl WeakRuntime {
 
 /// Has a thread that a process left open loaded and decided about.
 pub(crate) async fn recover(services: &Arc<Services>, thread: ThreadKey) {
-    let (reply, looked_at) = oneshot::channel();
-    let request = Envelope::Settled { run: trilogue_domain::RunKey(0), reply };
-    let recovered = async {
-        services.send(thread, request).await?;
-        looked_at.await.unwrap_or(Ok(None))
-    };
-    match tokio::time::timeout(RECOVERY_LIMIT, recovered).await {
-        Ok(Ok(_)) => {}
+    match tokio::time::timeout(RECOVERY_LIMIT, load(services, thread)).await {
+        Ok(Ok(())) => {}
         // A thread that was to go with its run is gone now; another node may have been faster.
         Ok(Err(error)) if matches!(error.code(), Code::ThreadNotFound | Code::ThreadElsewhere) => {}
         // A damaged thread stays as it is and does not keep the others from starting.

@@ -22,6 +22,7 @@ mod drain;
 mod execute;
 mod external_ports;
 pub mod handle;
+mod handover;
 mod history;
 mod monitor;
 mod owner;

@@ -176,6 +176,9 @@ impl Runtime {
     ) -> Result<Submitted> {
         let place = self.target_thread(by, new).await?;
         let services = self.services();
+        if let (TargetThread::New(row, _), None) = (&place, child) {
+            services.store.check_takes(row.key).await?;
+        }
         if let TargetThread::Stored(thread) = &place {
             if thread.owner_node != services.node {
                 services.store.take_for_agent(thread, &new.agent).await?;

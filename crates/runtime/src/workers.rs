@@ -15,6 +15,7 @@ use trilogue_store::rows::{Claim, QueueKind, RetryDecision, RunRow};
 
 use crate::callback::while_extending;
 use crate::handle::{MAX_OWNERS_AT_ONCE, Runtime, recover};
+use crate::handover::give_up;
 use crate::step::Command;
 
 /// How long a worker holds an item before another may take it.
@@ -44,11 +45,14 @@ pub(crate) fn start(runtime: &Runtime) {
     }
 }
 
-/// Takes over open threads of nodes that are gone, so that their runs end or go on. Others are taken over when they are asked for.
+/// Takes over open threads of nodes that are gone, so that their runs end or go on. Others are taken over when they are asked for. A node that drains gives its own up instead.
 async fn take_over(runtime: Runtime) {
     let services = runtime.services();
     loop {
         tokio::time::sleep(TAKE_OVER_EVERY).await;
+        if give_up(services).await {
+            continue;
+        }
         let abandoned = services.store.abandoned_threads().await.unwrap_or_else(|error| {
             tracing::warn!(%error, "threads of other nodes cannot be read");
             Vec::new()

@@ -31,7 +31,7 @@ pub use options::{Durability, NodeOptions, Options, Password};
 pub use path_reader::PathReader;
 pub use port::{
     Admin, AgentDifference, Append, Batch, Change, Configurations, Housekeeping, NodeAddress,
-    NodeAgent, NodeRow, OwnedThread, Queue, Range, Read, Stats, Store, Tail, TailGuard, Tokens,
-    agent_differences,
+    NodeAgent, NodeRow, Nodes, OwnedThread, Queue, Range, Read, Stats, Store, Tail, TailGuard,
+    Tokens, agent_differences,
 };
 pub use record::{Draft, Frame, RawOriginal, RawRecord, RawRecords};

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::watch;
 use trilogue_domain::content::BlobRef;
-use trilogue_domain::error::Result;
+use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::{
     AgentName, CheckpointId, CheckpointKey, ConfigurationId, IdKind, InterruptId, MessageId,
     PrincipalId, RunId, RunKey, Scope, ShortId, TenantId, ThreadActivity, ThreadId, ThreadKey,
@@ -25,9 +25,15 @@ use crate::rows::{
     ThreadRow, TokenRow,
 };
 
-pub trait Store: Append + Read + Housekeeping + Queue + Tokens + Configurations + Admin {}
+pub trait Store:
+    Append + Nodes + Read + Housekeeping + Queue + Tokens + Configurations + Admin
+{
+}
 
-impl<T: Append + Read + Housekeeping + Queue + Tokens + Configurations + Admin> Store for T {}
+impl<T: Append + Nodes + Read + Housekeeping + Queue + Tokens + Configurations + Admin> Store
+    for T
+{
+}
 
 /// One atomic change of one thread: frames, and the rows that change with them.
 #[derive(Clone, Debug)]
@@ -99,6 +105,44 @@ pub trait Append: Send + Sync + fmt::Debug {
     async fn take_for_agent(&self, thread: &ThreadRow, agent: &AgentName) -> Result<()> {
         let _ = (thread, agent);
         Ok(())
+    }
+}
+
+/// What the nodes of a store arrange among themselves. Where one process holds the store there is nothing to arrange.
+#[async_trait]
+pub trait Nodes: Send + Sync + fmt::Debug {
+    /// Whether this node hands its threads over and takes no others, as [`Self::set_draining`] had it.
+    fn is_draining(&self) -> bool {
+        false
+    }
+
+    /// Has this node hand its threads over, or take threads again. While no other node can take them, it goes on as before.
+    /// Errors: `invalid_request` where one process holds the store; and as [`Append::append`].
+    async fn set_draining(&self, draining: bool) -> Result<()> {
+        let _ = draining;
+        Err(Error::new(Code::InvalidRequest, "no other server shares this store")
+            .hint("several servers can share a store in PostgreSQL"))
+    }
+
+    /// Passes where this node may take a thread that nobody owns.
+    /// Errors: `thread_elsewhere`, naming the address of a node that takes it, while this one drains.
+    async fn check_takes(&self, thread: ThreadKey) -> Result<()> {
+        let _ = thread;
+        Ok(())
+    }
+
+    /// Gives a thread up that this node owns under this epoch: to the live node of this name, or to whoever asks for it next.
+    /// Errors: `not_found` where no live node that takes threads has the name; `ownership_lost`; and as [`Append::append`].
+    async fn hand_over(&self, thread: ThreadKey, epoch: u64, to: Option<&str>) -> Result<()> {
+        let _ = (epoch, to);
+        Err(crate::core::no_thread(thread))
+    }
+
+    /// Gives all threads up that this node owns, but for these. Returns how many.
+    /// Fails as [`Append::append`].
+    async fn hand_over_all_but(&self, but: &[ThreadKey]) -> Result<u64> {
+        let _ = but;
+        Ok(0)
     }
 }
 
@@ -388,6 +432,8 @@ pub struct NodeRow {
     /// Since its last sign of life, by the database's clock.
     pub silent_for: Duration,
     pub is_alive: bool,
+    /// Whether it hands its threads over and takes no others.
+    pub is_draining: bool,
     /// Whether it is this process.
     pub is_this: bool,
     /// How many threads with an open run it owns.

@@ -20,6 +20,8 @@ use super::request::Request;
 pub(crate) const FORWARDED: HeaderName = HeaderName::from_static("trilogue-forwarded");
 /// The most nodes that send a request on: one to a node that has its agent, and that to the owner of its thread.
 const MAX_HOPS: u16 = 2;
+/// The mark of the first node that does.
+pub(super) const YES: HeaderValue = HeaderValue::from_static("1");
 
 /// How long a node that takes the request may say nothing: as long as a run without news.
 const SILENCE: Duration = Duration::from_secs(3_600);
@@ -113,6 +115,10 @@ impl Forwarder {
         Ok(Self { client })
     }
 
+    pub(super) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
     /// Sends a request, with the method and address that it came with, to the node that an error names, and with the question that was shown here. Fails with `peer_unavailable`; `Ok(None)` where the node was not reached, so that nothing was taken.
     pub(crate) async fn send(
         &self,
@@ -124,13 +130,7 @@ impl Forwarder {
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let mut onward = http::Request::new(request.body.clone());
         *onward.method_mut() = method.clone();
-        let target = format!("{}{path}", address.trim_end_matches('/'));
-        *onward.uri_mut() = target.parse().map_err(|_| {
-            Error::new(
-                Code::Internal,
-                format!("a node has the address '{}'", address.escape_debug()),
-            )
-        })?;
+        *onward.uri_mut() = target(address, path)?;
         *onward.headers_mut() = request.headers.clone();
         LEFT_OUT.iter().for_each(|name| drop(onward.headers_mut().remove(name)));
         onward
@@ -143,13 +143,7 @@ impl Forwarder {
         let (status, headers, body) = match self.client.send(onward).await {
             Ok(answer) => answer,
             Err(error) if error.is_unreached() => return Ok(None),
-            Err(error) => {
-                let message = format!(
-                    "the node at {address} did not answer, and may have taken the request: {error}"
-                );
-                return Err(Error::new(Code::PeerUnavailable, message)
-                    .hint("look whether it did before you send the request again"));
-            }
+            Err(error) => return Err(unanswered(address, &error)),
         };
         let pieces = stream::unfold(Some(body), |body| async move {
             let mut body = body?;
@@ -185,4 +179,19 @@ impl TakeOverWait {
         tokio::time::sleep(PAUSE).await;
         true
     }
+}
+
+pub(super) fn target(address: &str, path: &str) -> Result<Uri> {
+    let target = format!("{}{path}", address.trim_end_matches('/'));
+    target.parse().map_err(|_| {
+        Error::new(Code::Internal, format!("a node has the address '{}'", address.escape_debug()))
+    })
+}
+
+/// The error where a node was reached and gave no answer.
+pub(super) fn unanswered(address: &str, error: &trilogue_egress::Error) -> Error {
+    let message =
+        format!("the node at {address} did not answer, and may have taken the request: {error}");
+    Error::new(Code::PeerUnavailable, message)
+        .hint("look whether it did before you send the request again")
 }

@@ -68,7 +68,8 @@ pub fn resolution(resolution: &domain::Resolution, thread: &ThreadId) -> Resolut
     }
 }
 
-fn given(answer: &Answer, thread: &ThreadId) -> AnswerGiven {
+/// An answer as it is shown. One that is not stored yet can be given in the same form.
+pub fn given(answer: &Answer, thread: &ThreadId) -> AnswerGiven {
     match answer {
         Answer::Option(option) => {
             AnswerGiven { option: Some(option.clone()), ..AnswerGiven::default() }

@@ -32,10 +32,21 @@ pub(crate) enum Envelope {
     Settled { run: RunKey, reply: oneshot::Sender<Result<Option<RunRow>>> },
     /// Load the thread, so that its waiting work continues.
     Wake,
+    /// Give the thread up as soon as it has nothing to do. A later wish counts in place of an earlier one.
+    HandOver(HandOver),
     /// End the tasks that wait for an answer, and take no question any more. The reply is their runs.
     EndAsking { reply: oneshot::Sender<Vec<RunRow>> },
     /// End every task, keep what survives, and go.
     Shutdown { reply: oneshot::Sender<Vec<RunRow>> },
+}
+
+/// Who gets a thread that is given up.
+#[derive(Debug)]
+pub(crate) enum HandOver {
+    /// The node of this name, as long as somebody waits for the reply.
+    To(String, oneshot::Sender<Result<()>>),
+    /// Whoever asks for it next, as long as this node drains.
+    ToAnybody,
 }
 
 /// A waiter for a run to end or to wait.
@@ -82,11 +93,13 @@ impl Envelope {
             }
             Self::Change { reply, .. } => drop(reply.send(Err(error.clone()))),
             Self::Settled { reply, .. } => drop(reply.send(Err(error.clone()))),
+            Self::HandOver(HandOver::To(_, reply)) => drop(reply.send(Err(error.clone()))),
             Self::EndAsking { reply } | Self::Shutdown { reply } => drop(reply.send(Vec::new())),
             Self::Progress { .. }
             | Self::Flush { reply: None, .. }
             | Self::Withdraw { .. }
             | Self::Finish { .. }
+            | Self::HandOver(HandOver::ToAnybody)
             | Self::Wake => {}
         }
     }

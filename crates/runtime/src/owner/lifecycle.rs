@@ -8,7 +8,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Failure, RunKey};
 use trilogue_store::rows::RunRow;
 
-use super::{Acknowledgement, Envelope, NextAppend, Owner, QueuedRequest, RETRY_AFTER};
+use super::{Acknowledgement, Envelope, HandOver, NextAppend, Owner, QueuedRequest, RETRY_AFTER};
 use crate::history;
 use crate::state::{RunState, ThreadState};
 use crate::step::{Command, is_over, lost};
@@ -145,6 +145,31 @@ impl Owner {
         }
         drop(self.step(Command::Lose { runs, failure: lost() }));
         self.acknowledge(Acknowledgement::Ended(reply, asking));
+    }
+
+    /// Gives the thread up where that is wanted and it has nothing to do. Its next owner looks at what waits.
+    pub(super) async fn hand_over_when_idle(&mut self) {
+        if self.gone || !self.may_leave() || !self.pending.is_empty() {
+            return;
+        }
+        let store = &self.services.store;
+        let (to, reply) = match self.hand_over.take() {
+            Some(HandOver::To(to, reply)) if !reply.is_closed() => (Some(to), Some(reply)),
+            Some(HandOver::ToAnybody) if store.is_draining() => (None, None),
+            _ => return,
+        };
+        let Some(state) = &self.state else { return };
+        let (key, epoch) = (self.thread, state.thread.epoch);
+        let given = store.hand_over(key, epoch, to.as_deref()).await;
+        if given.is_ok() {
+            // What an agent keeps for the thread here is of no use from now on.
+            let named = (key, &state.thread.id, &state.thread.tenant);
+            self.agents.close_sessions(&self.services, named);
+            self.gone = true;
+        }
+        if let Some(reply) = reply {
+            drop(reply.send(given));
+        }
     }
 
     async fn take_drafts(&mut self, runs: &[RunKey]) {

@@ -31,7 +31,7 @@ use crate::state::ThreadState;
 use crate::step::{Command, Effect, Reply, lost, step};
 
 use envelope::Waiter;
-pub(crate) use envelope::{Envelope, stopped, unexpected};
+pub(crate) use envelope::{Envelope, HandOver, stopped, unexpected};
 use inbox::QueuedRequest;
 pub(crate) use inbox::{OwnerInbox, OwnerRequests};
 use next_append::{Acknowledgement, NextAppend};
@@ -62,6 +62,8 @@ pub(crate) struct Owner {
     spare: Vec<u8>,
     /// Wakes an idle owner. It is set again only when it has run out, not with each request.
     idle_timer: Option<Pin<Box<Sleep>>>,
+    /// Who gets the thread when it has nothing to do.
+    hand_over: Option<HandOver>,
     /// Whether the server stops, and does not wait for answers any more.
     takes_no_questions: bool,
     gone: bool,
@@ -138,6 +140,7 @@ impl Owner {
             log: Vec::new(),
             spare: Vec::new(),
             idle_timer: None,
+            hand_over: None,
             takes_no_questions: false,
             gone: false,
             is_erased: false,
@@ -178,6 +181,7 @@ impl Owner {
             if !self.pending.may_wait {
                 self.commit().await;
             }
+            self.hand_over_when_idle().await;
             if self.gone {
                 self.leave(None).await;
                 return;

@@ -79,6 +79,7 @@ impl Owner {
             }
             Envelope::Settled { run, reply } => self.settled(run, reply),
             Envelope::Wake => {}
+            Envelope::HandOver(wish) => self.hand_over = Some(wish),
             Envelope::EndAsking { reply } => self.end_asking(reply).await,
             Envelope::Shutdown { reply } => self.shutdown(reply).await,
         }

@@ -27,6 +27,7 @@ impl Envelope {
             | Self::Withdraw { .. }
             | Self::Settled { .. }
             | Self::Wake
+            | Self::HandOver(_)
             | Self::EndAsking { .. }
             | Self::Shutdown { .. } => 0,
         }

@@ -31,8 +31,8 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use trilogue_wire::native::{
     Agent, AnswerCreate, CallbackKeys, CallbackTarget, Checkpoint, Delivery, Event, Interrupt,
-    List, Message, Problem, Run, RunMode, SignInLink, Status, Thread, ThreadCopy, ThreadCreate,
-    ThreadPatch, Token, TokenCreate, TokenCreated,
+    List, Message, Node, Problem, Run, RunMode, SignInLink, Status, Thread, ThreadCopy,
+    ThreadCreate, ThreadPatch, Token, TokenCreate, TokenCreated,
 };
 
 pub use error::{ClientError, Refusal};
@@ -364,6 +364,30 @@ impl Client {
     /// `forbidden` without the right `server`.
     pub async fn status(&self) -> Result<Status, ClientError> {
         self.fetch(self.call(Method::Get, &["status"])).await
+    }
+
+    /// The servers that share the store; none where one holds it.
+    ///
+    /// # Errors
+    /// `forbidden` without the right `server`.
+    pub async fn nodes(&self) -> Result<List<Node>, ClientError> {
+        self.fetch(self.call(Method::Get, &["nodes"])).await
+    }
+
+    /// Has a server hand its threads over and take no others.
+    ///
+    /// # Errors
+    /// `not_found`; `peer_unavailable` where it gives no sign of life; `forbidden` without the right `server`.
+    pub async fn drain_node(&self, name: &str) -> Result<Node, ClientError> {
+        self.fetch(self.call(Method::Post, &["nodes", name, "drain"])).await
+    }
+
+    /// Has a server take threads again.
+    ///
+    /// # Errors
+    /// As [`Self::drain_node`].
+    pub async fn undrain_node(&self, name: &str) -> Result<Node, ClientError> {
+        self.fetch(self.call(Method::Delete, &["nodes", name, "drain"])).await
     }
 
     /// The tokens, without their secrets.

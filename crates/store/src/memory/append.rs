@@ -14,10 +14,13 @@ use super::state::State;
 use super::{MemoryStore, REFUSING_FACTOR};
 use crate::core::batch::blob_ref;
 use crate::core::no_thread;
-use crate::port::{Append, Batch, Change, OwnedThread};
+use crate::port::{Append, Batch, Change, Nodes, OwnedThread};
 use crate::rows::{InterruptRow, RunRow, ThreadRow};
 
 // === impl MemoryStore ===
+
+/// One process holds the store.
+impl Nodes for MemoryStore {}
 
 #[async_trait]
 impl Append for MemoryStore {

@@ -44,11 +44,11 @@ struct LiveNode {
     agents: Option<Vec<NodeAgent>>,
 }
 
-/// Other live nodes: at `$1` is this node's id, at `$2` are the seconds after which one is dead.
+/// Other live nodes that take threads: at `$1` is this node's id, at `$2` are the seconds after which one is dead.
 macro_rules! others {
     () => {
         concat!(
-            "FROM nodes WHERE id <> $1",
+            "FROM nodes WHERE id <> $1 AND NOT draining",
             " AND seen_at > clock_timestamp() - make_interval(secs => $2)"
         )
     };

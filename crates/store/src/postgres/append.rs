@@ -12,6 +12,7 @@ use super::connection::GROUP_WRITERS;
 use super::database::{Database, KeyBlock};
 use super::error::PostgresError;
 use super::group_writer::{self, QueuedAppend};
+use super::handover::stand_in;
 use super::{PostgresStore, agents, blob, frames, row};
 use crate::core::batch::{PERMIT_BYTES, blob_ref};
 use crate::core::{closed, no_thread};
@@ -72,10 +73,9 @@ impl Append for PostgresStore {
     async fn acquire(&self, thread: ThreadKey, node: &str) -> Result<OwnedThread> {
         let database = &self.database;
         database.health.check_thread(thread)?;
-        let found =
-            database.read(|conn| async move { acquired(&conn, database, thread).await }).await?;
-        if found.thread.owner_node == node {
-            return Ok(found);
+        let found = database.read(|conn| async move { kept(&conn, database, thread, node).await });
+        if let Some(kept) = found.await? {
+            return Ok(kept);
         }
         let taken = database
             .write(|conn| async move { take_over(&conn, database, thread, node).await })
@@ -88,7 +88,7 @@ impl Append for PostgresStore {
     async fn take_for_agent(&self, thread: &ThreadRow, agent: &AgentName) -> Result<()> {
         let database = &self.database;
         let Some(node) = &database.node else { return Ok(()) };
-        if !node.told.lacks(&thread.owner_node, agent.as_str()) {
+        if database.is_draining() || !node.told.lacks(&thread.owner_node, agent.as_str()) {
             return Ok(());
         }
         let key = thread.key;
@@ -100,6 +100,32 @@ impl Append for PostgresStore {
         }
         Ok(())
     }
+}
+
+/// The thread, where the node owns it. A node that drains gives up what it is asked for.
+async fn kept(
+    conn: &Connection,
+    database: &Database,
+    thread: ThreadKey,
+    node: &str,
+) -> Result<Option<OwnedThread>, PostgresError> {
+    let owner = head_owner(conn, thread).await?.ok_or_else(|| no_thread(thread))?;
+    if let Some(us) = database.node.as_ref().filter(|_| database.is_draining()) {
+        if owner != node {
+            us.check_owner(conn, &owner).await?;
+        }
+        if let Some(elsewhere) = stand_in(conn, database, thread).await? {
+            let sql = "UPDATE heads SET owner_node = '' WHERE thread = $1 AND owner_node = $2";
+            row::execute(conn, sql, &[&thread.0, &node]).await?;
+            return Err(elsewhere.into());
+        }
+    }
+    if owner != node {
+        return Ok(None);
+    }
+    let found = acquired(conn, database, thread).await?;
+    // One that was handed over to this node is taken over first.
+    Ok(Some(found).filter(|found| found.thread.owner_node == node))
 }
 
 /// Makes a node the owner of a thread, unless it is. The head is locked first, as an append locks it.
@@ -119,7 +145,7 @@ async fn take_over(
         }
     }
     let mut taken = acquired(conn, database, thread).await?;
-    if taken.thread.owner_node == node {
+    if taken.thread.owner_node == node && head.get::<_, &str>(0) == node {
         return Ok(taken);
     }
     assign(conn, &mut taken.thread, node).await?;
@@ -166,6 +192,15 @@ pub(super) async fn acquired(
         pending: row::many::<InterruptRow>(conn, pending, &[&thread.0]).await?,
         is_taken_over: false,
     })
+}
+
+/// The id of the node that owns a thread, dead or alive; empty where none does.
+pub(super) async fn head_owner(
+    conn: &Connection,
+    thread: ThreadKey,
+) -> Result<Option<String>, PostgresError> {
+    let sql = "SELECT owner_node FROM heads WHERE thread = $1";
+    Ok(row::query_opt(conn, sql, &[&thread.0]).await?.map(|row| row.get(0)))
 }
 
 /// The last number of a thread's log; zero where there is none.

@@ -3,6 +3,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::limits::IDEMPOTENCY_KEPT;
 use trilogue_domain::{CheckpointKey, RunId, RunKey, Scope, ThreadId, ThreadKey, Timestamp};
 
+use super::connection::Connection;
 use super::error::PostgresError;
 use super::node::not_elsewhere;
 use super::{PostgresStore, remove, retention, row};
@@ -47,9 +48,13 @@ impl Housekeeping for PostgresStore {
         let database = &self.database;
         let Some(node) = &database.node else { return Ok(Vec::new()) };
         let (me, dead) = (&node.id, node.dead_after());
-        let found = database
-            .read(|conn| async move { row::query(&conn, ABANDONED, &[me, &dead]).await })
-            .await?;
+        let look_up = |conn: Connection| async move {
+            if database.leaves_work(&conn).await? {
+                return Ok(Vec::new());
+            }
+            row::query(&conn, ABANDONED, &[me, &dead]).await
+        };
+        let found = database.read(look_up).await?;
         let keys = found.iter().map(|row| ThreadKey(row.get(0)));
         Ok(keys.filter(|key| database.health.check_thread(*key).is_ok()).collect())
     }

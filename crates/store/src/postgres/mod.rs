@@ -30,6 +30,7 @@ mod error;
 mod frames;
 mod group;
 mod group_writer;
+mod handover;
 mod housekeeping;
 mod import;
 mod listing;

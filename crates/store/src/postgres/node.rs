@@ -24,6 +24,8 @@ pub(super) struct Node {
     /// Whether another process has its name, because this one was silent for too long.
     is_replaced: AtomicBool,
     pub(super) told: ToldAgents,
+    /// Whether it hands its threads over.
+    pub(super) is_draining: AtomicBool,
 }
 
 /// A thread whose log another node has continued.
@@ -71,9 +73,10 @@ const NODES: &str = concat!(
     " extract(epoch FROM clock_timestamp() - seen_at)::float8,",
     " seen_at > clock_timestamp() - make_interval(secs => $1),",
     " (SELECT count(DISTINCT runs.thread) FROM runs JOIN heads ON heads.thread = runs.thread",
-    " WHERE runs.ended_at IS NULL AND heads.owner_node = nodes.id), agents::text",
-    " FROM nodes ORDER BY name"
+    " WHERE runs.ended_at IS NULL AND heads.owner_node = nodes.id)",
+    ", draining, agents::text FROM nodes ORDER BY name"
 );
+const SIGN: &str = "UPDATE nodes SET seen_at = clock_timestamp(), draining = $2 WHERE id = $1";
 
 // === impl Node ===
 
@@ -84,6 +87,7 @@ impl Node {
             options,
             is_replaced: AtomicBool::new(false),
             told: ToldAgents::default(),
+            is_draining: AtomicBool::new(false),
         }
     }
 
@@ -168,10 +172,10 @@ pub(super) async fn live(database: std::sync::Arc<Database>) {
     }
 }
 
-async fn sign(database: &Database, node: &Node) -> Result<(), PostgresError> {
+pub(super) async fn sign(database: &Database, node: &Node) -> Result<(), PostgresError> {
     let conn = database.connect().await?;
-    let sql = "UPDATE nodes SET seen_at = clock_timestamp() WHERE id = $1";
-    if row::execute(&conn, sql, &[&node.id]).await? > 0 {
+    if row::execute(&conn, SIGN, &[&node.id, &node.is_draining.load(Ordering::Acquire)]).await? > 0
+    {
         return agents::look(&conn, node).await;
     }
     // It was silent for so long that its row is gone. What it owned is another's when that is asked for it.
@@ -244,7 +248,8 @@ pub(super) async fn list(
             is_alive: row.get(5),
             is_this: node.is_some_and(|node| node.id == row.get::<_, &str>(0)),
             open_threads: row.get::<_, i64>(6).cast_unsigned(),
-            agents: agents::agents(row.get(7)),
+            is_draining: row.get(7),
+            agents: agents::agents(row.get(8)),
         })
         .collect())
 }

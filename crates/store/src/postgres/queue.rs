@@ -49,12 +49,27 @@ macro_rules! not_of_foreign_agent {
     };
 }
 
+/// That this node owns the item's thread, where the flag is set: one that drains leaves all other work to others.
+macro_rules! own_where {
+    ($flag:literal, $me:literal) => {
+        concat!(
+            " AND (NOT ",
+            $flag,
+            " OR EXISTS (SELECT 1 FROM heads WHERE heads.thread = queue.thread",
+            " AND heads.owner_node = ",
+            $me,
+            "))"
+        )
+    };
+}
+
 /// Items that are due, that no other worker claims at this moment, whose thread no other live node owns, and whose agent is not on another one only.
 const CLAIMABLE: &str = concat!(
     "SELECT id FROM queue WHERE kind = $1 AND NOT dead AND free_at <= $2 AND ",
     not_elsewhere!("queue.thread", "$4", "$5"),
     " AND ",
     not_of_foreign_agent!("$4", "$6"),
+    own_where!("$7", "$4"),
     " ORDER BY free_at, id LIMIT $3 FOR UPDATE OF queue SKIP LOCKED"
 );
 /// The columns of an entry behind those of its item.
@@ -102,8 +117,9 @@ pub(super) async fn claim(
 ) -> Result<Vec<Claim>, PostgresError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let (me, dead) = database.ownership();
-    let foreign = database.foreign_agents();
-    let params: &Params<'_> = &[&kind.as_str(), &now.as_micros(), &limit, &me, &dead, &foreign];
+    let (foreign, only_own) = (database.foreign_agents(), database.leaves_work(conn).await?);
+    let params: &Params<'_> =
+        &[&kind.as_str(), &now.as_micros(), &limit, &me, &dead, &foreign, &only_own];
     let due = row::query(conn, CLAIMABLE, params).await?;
     let mut claims = Vec::with_capacity(due.len());
     for id in due.iter().map(|row| row.get(0)) {
@@ -189,11 +205,13 @@ pub(super) async fn next_due(
         not_elsewhere!("queue.thread", "$2", "$3"),
         " AND ",
         not_of_foreign_agent!("$2", "$4"),
+        own_where!("$5", "$2"),
         " ORDER BY free_at LIMIT 1"
     );
     let (me, dead) = database.ownership();
-    let foreign = database.foreign_agents();
-    let found = row::query_opt(conn, sql, &[&kind.as_str(), &me, &dead, &foreign]).await?;
+    let (foreign, only_own) = (database.foreign_agents(), database.leaves_work(conn).await?);
+    let params: &Params<'_> = &[&kind.as_str(), &me, &dead, &foreign, &only_own];
+    let found = row::query_opt(conn, sql, params).await?;
     Ok(found.map(|row| Timestamp::from_micros(row.get(0))))
 }
 

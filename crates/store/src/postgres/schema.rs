@@ -6,7 +6,11 @@ use super::connection::Connection;
 use super::error::PostgresError;
 
 /// The steps, in order; the first leads from an empty schema to version 1.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), super::agents::ADD_COLUMN];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema.sql"),
+    "ALTER TABLE nodes ADD COLUMN draining BOOLEAN NOT NULL DEFAULT FALSE",
+    super::agents::ADD_COLUMN,
+];
 
 pub(super) const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
 

@@ -12,8 +12,11 @@ use super::job::{self, Job, WorkKind, WriteContext};
 use super::{KeyCounters, SqliteStore, blob, row};
 use crate::core::batch::{Head, blob_ref};
 use crate::core::{closed, no_thread};
-use crate::port::{Append, Batch, OwnedThread};
+use crate::port::{Append, Batch, Nodes, OwnedThread};
 use crate::rows::{InterruptRow, RunRow, ThreadRow};
+
+/// One process holds the store.
+impl Nodes for SqliteStore {}
 
 #[async_trait]
 impl Append for SqliteStore {

@@ -295,3 +295,56 @@ async fn an_idle_thread_moves_to_a_node_that_has_the_agent_of_a_new_run() {
     assert_eq!(code(log.step().say(None, &["late"]).commit().await), Code::OwnershipLost);
     assert_eq!(take(&a, &log).await.unwrap_err().other_node(), Some("http://b:1"));
 }
+
+#[tokio::test]
+async fn a_thread_that_is_handed_over_moves_to_the_node_that_was_named() {
+    let url = postgres_url().await;
+    let (a, b) = (opened(&url, node("a")).await, opened(&url, node("b")).await);
+    let c = opened(&url, node("c")).await;
+    let mut log = World::of(Arc::clone(&a)).thread("t").await;
+    log.row.epoch = take(&a, &log).await.unwrap();
+    let epoch = log.row.epoch;
+    let unknown = a.hand_over(log.row.key, epoch, Some("nobody")).await.unwrap_err();
+    assert_eq!(unknown.code(), Code::NotFound);
+    assert_eq!(take(&a, &log).await.unwrap(), epoch, "it keeps what nobody takes");
+    a.hand_over(log.row.key, epoch, Some("b")).await.unwrap();
+    a.hand_over(log.row.key, epoch, Some("b")).await.unwrap();
+    for other in [&a, &c] {
+        let refused = take(other, &log).await.unwrap_err();
+        assert_eq!(refused.other_node(), Some("http://b:1"));
+    }
+    let me = b.node().unwrap().to_owned();
+    let taken = b.acquire(log.row.key, &me).await.unwrap();
+    assert!(taken.is_taken_over, "its runs are looked at");
+    assert_eq!(taken.thread.epoch, epoch + 1);
+    let late = log.step().say(None, &["late"]).commit().await.unwrap_err();
+    assert_eq!(late.code(), Code::OwnershipLost);
+}
+
+#[tokio::test]
+async fn a_node_that_drains_gives_up_what_it_owns_and_takes_nothing() {
+    let url = postgres_url().await;
+    let a = opened(&url, node("a")).await;
+    let world = World::of(Arc::clone(&a));
+    let (idle, busy) = (world.thread("idle").await, world.thread("busy").await);
+    let epoch = take(&a, &idle).await.unwrap();
+    take(&a, &busy).await.unwrap();
+    a.set_draining(true).await.unwrap();
+    assert!(a.check_takes(idle.row.key).await.is_ok(), "nobody else takes it");
+    assert_eq!(take(&a, &idle).await.unwrap(), epoch);
+    let b = opened(&url, node("b")).await;
+    assert_eq!(a.check_takes(idle.row.key).await.unwrap_err().other_node(), Some("http://b:1"));
+    assert_eq!(a.hand_over_all_but(&[busy.row.key]).await.unwrap(), 1);
+    assert_eq!(take(&a, &idle).await.unwrap_err().other_node(), Some("http://b:1"));
+    assert_eq!(take(&b, &idle).await.unwrap(), epoch + 1);
+    assert_eq!(take(&b, &busy).await.unwrap_err().other_node(), Some("http://a:1"));
+    let draining: Vec<_> =
+        b.nodes().await.unwrap().into_iter().map(|node| (node.name, node.is_draining)).collect();
+    assert_eq!(draining, [("a".to_owned(), true), ("b".to_owned(), false)]);
+    // What it is asked for is given up, whether or not somebody has come for it.
+    assert_eq!(take(&a, &busy).await.unwrap_err().other_node(), Some("http://b:1"));
+    take(&b, &busy).await.unwrap();
+    a.set_draining(false).await.unwrap();
+    let again = world.thread("again").await;
+    take(&a, &again).await.unwrap();
+}

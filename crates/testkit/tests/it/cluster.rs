@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use trilogue_testkit::services::{new_schema, service};
 use trilogue_testkit::{Client, Folder, Home, Link, Seed, Server, ServerOptions};
 
@@ -153,11 +153,10 @@ impl Cluster {
         server.kill().await.map(drop)
     }
 
-    /// Runs a command of the program against a node, and gives what it prints.
+    /// Runs a command of the program against a node, and gives what it prints, whether or not it succeeds.
     pub(crate) async fn run(&self, index: usize, arguments: &[&str]) -> Result<String> {
         let output = self.nodes[index].home.command(arguments).await?;
         let (out, err) = (&output.stdout, &output.stderr);
-        ensure!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(err));
         Ok(format!("{}{}", String::from_utf8_lossy(out), String::from_utf8_lossy(err)))
     }
 
@@ -198,6 +197,22 @@ impl Cluster {
         }
         eprintln!("{fault:?}, node {}, {outage:?}", NAMES[index]);
         Ok(())
+    }
+
+    /// What a command of the binary with a node's state is run with.
+    pub(crate) async fn command_line(&self, node: &str, words: &[&str]) -> Result<Vec<String>> {
+        let place = NAMES.iter().position(|name| *name == node).context("no node has the name")?;
+        self.nodes[place].home.command_line(words).await
+    }
+
+    /// The name of the node that owns a thread; `None` where no live one does.
+    pub(crate) async fn owner(&self, thread: &str) -> Result<Option<String>> {
+        let schema = &self.schema;
+        let sql = format!(
+            "SELECT nodes.name FROM {schema}.heads JOIN {schema}.threads ON threads.key = heads.thread \
+             JOIN {schema}.nodes ON nodes.id = heads.owner_node WHERE threads.id = $1"
+        );
+        Ok(self.database.query_opt(&sql, &[&thread]).await?.map(|row| row.get(0)))
     }
 
     /// How often a thread passed from one node to another.

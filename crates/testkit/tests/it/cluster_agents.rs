@@ -146,6 +146,8 @@ async fn nodes_say_where_they_differ() {
             format!("agents that differ: mailcomposer on a, b, missing on c; same {same}"),
         ),
         (&["nodes"], format!("agent same: {same}")),
+        (&["doctor"], format!("warning: agent same: {same}")),
+        (&["doctor"], "ok: node b: alive, 0 open threads".to_owned()),
     ] {
         let said = cluster.run(0, command).await.unwrap();
         assert!(said.contains(&line), "{command:?}: {said}");

@@ -20,6 +20,7 @@ mod client_official;
 mod cluster;
 mod cluster_agents;
 mod cluster_chaos;
+mod cluster_moves;
 mod communication_kill;
 mod connect_fuzz;
 mod connect_kill;

@@ -5,6 +5,7 @@ use trilogue_wire::native::{AgentDifference, Node};
 /// What a server does now, in a few words.
 pub(super) fn state(node: &Node) -> String {
     match (node.this, node.alive) {
+        _ if node.alive && node.draining => "draining".to_owned(),
         (true, _) => "this one".to_owned(),
         (false, true) => "alive".to_owned(),
         (false, false) => format!("silent for {} s", node.silent_ms / 1_000),

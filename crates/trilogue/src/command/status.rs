@@ -159,7 +159,7 @@ fn size(bytes: u64) -> String {
 
 fn node(node: &Node) -> String {
     let (name, open) = (safe::line(&node.name), counted(node.open_threads, "open thread"));
-    match (node.alive, node.this) {
+    match (node.alive && !node.draining, node.this) {
         (true, false) => format!("{name} ({open})"),
         _ => format!("{name} ({}, {open})", node_text::state(node)),
     }

@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use trilogue_testkit::inspector_packages;
-use trilogue_testkit::services::{new_schema, service};
 
 use crate::harness::{Home, Server, lasting_address};
+use crate::nodes::Nodes;
 
 /// The largest picture that the repository keeps, in bytes.
 const MAX_PICTURE_BYTES: usize = 120 * 1024;
@@ -106,28 +106,9 @@ fn a_question_on_two_pages_and_in_an_editor_is_answered_in_one() {
 
 #[test]
 fn servers_that_share_a_store_are_shown_with_their_threads_and_differences() {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let (database, schema) = runtime.block_on(new_schema("inspector")).unwrap();
-    let (postgres, elsewhere) = (service("TRILOGUE_POSTGRES").unwrap(), Elsewhere::listen());
-    let serve = |name: &str, agents: &[&str]| {
-        let (home, address) = (Home::new(), lasting_address());
-        let mut config = format!(
-            "[server]\nlisten = \"{address}\"\n[cluster]\nname = \"{name}\"\n\
-             [store]\nurl = \"{postgres}?options=-csearch_path%3D{schema}\"\n"
-        );
-        for name in agents {
-            config.push_str(&format!("[agents.{name}]\nkind = \"builtin\"\n"));
-        }
-        home.write("trilogue.toml", &config);
-        let server = home.start(&["serve", "--config", "trilogue.toml"]);
-        (home, server)
-    };
-    let (home, first) = serve("north", &["echo", "researcher"]);
-    let (_other, second) = serve("south", &["echo"]);
-    passes_on(&home, &first, &elsewhere, "cluster");
-    drop((first, second));
-    let drop_schema = format!("DROP SCHEMA {schema} CASCADE");
-    runtime.block_on(database.batch_execute(&drop_schema)).unwrap();
+    let (nodes, elsewhere) = (Nodes::start(), Elsewhere::listen());
+    passes_on(&nodes.home, nodes.first(), &elsewhere, "cluster");
+    elsewhere.was_left_alone();
 }
 
 #[test]

@@ -21,6 +21,8 @@ record! {
         message?: Vec<InputPart>,
         /// A message of plain text, for `message`.
         text?: String,
+        /// Further members, as one object: an agent that takes them gets them with the answer.
+        extra?: Json,
     }
 
     /// An answer that was given. Exactly one member is there.

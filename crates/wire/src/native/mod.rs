@@ -56,7 +56,7 @@ pub use run::{
 pub use run_request::{RequestCode, RunRequests};
 pub use status::{
     AgentDifference, AgentProcess, AgentState, ConnectedClient, Node, ProcessStderr, RuntimeState,
-    Status, StoreState,
+    Status, StoreState, ThreadHandOver,
 };
 pub use thread::{Thread, ThreadCopy, ThreadCreate, ThreadPatch, ThreadState};
 pub use token::{Caller, RightName, SignIn, SignInLink, Token, TokenCreate, TokenCreated};

@@ -50,6 +50,9 @@ pub struct Node {
     pub version: String,
     /// Whether it gives signs of life: the threads of one that does not are taken over.
     pub alive: bool,
+    /// Whether it hands its threads over and takes no others.
+    #[serde(default)]
+    pub draining: bool,
     /// Whether it is the server that says this.
     pub this: bool,
     /// The time since its last sign of life, by the database's clock, in milliseconds.
@@ -70,6 +73,14 @@ pub struct AgentDifference {
     pub variants: Vec<Vec<String>>,
     /// The names of the servers that do not have it. They send requests for it to the others.
     pub missing_on: Vec<String>,
+}
+
+/// A wish to have a thread on another server.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ThreadHandOver {
+    /// The name of the server that gets the thread.
+    pub node: String,
 }
 
 /// A program on this machine that is connected through the server's socket, such as an editor.

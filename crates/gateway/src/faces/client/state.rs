@@ -19,6 +19,7 @@ use super::wrap::Wrap;
 use crate::core::connected_clients::ConnectedClients;
 use crate::core::lifecycle::Lifecycle;
 use crate::face::Services;
+use crate::http::node_client::NodeClient;
 
 /// What every connection of this face shares: the ports that it needs, and what is counted over all connections.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct State {
     pub(super) write_timeout: Duration,
     pub(super) runtime: Runtime,
     pub(super) read: Arc<dyn Read>,
+    /// Asks the nodes that own other threads.
+    pub(super) node_client: Option<Arc<NodeClient>>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) open_sessions: OpenSessions,
     pub(super) asks: AskRegistry,
@@ -56,6 +59,7 @@ impl State {
             write_timeout: options.write_timeout,
             runtime: ports.runtime.clone(),
             read: Arc::clone(&ports.read),
+            node_client: services.node_client.clone(),
             clock: Arc::clone(&ports.clock),
             open_sessions: OpenSessions::clone(&services.common_state()),
             asks: AskRegistry::clone(&services.common_state()),

@@ -2,7 +2,7 @@
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, IdKind, InterruptId, Right};
-use trilogue_mapping::native::{self as mapping, shown};
+use trilogue_mapping::native::{self as mapping, read_object, shown};
 use trilogue_runtime::AnswerTo;
 use trilogue_store::rows::{InterruptFilter, InterruptRow};
 use trilogue_wire::native::{AnswerCreate, Interrupt, List};
@@ -140,9 +140,10 @@ async fn answer_run(call: NativeCall) -> Result<Reply> {
     give(&call, to, body).await
 }
 
-async fn give(call: &NativeCall, to: AnswerTo, body: AnswerCreate) -> Result<Reply> {
+async fn give(call: &NativeCall, to: AnswerTo, mut body: AnswerCreate) -> Result<Reply> {
+    let extra = read_object(body.extra.take(), "extra")?;
     let answer = mapping::answer::answer(body)?;
-    let row = call.state.runtime.answer(call.principal(), to, answer).await?;
+    let row = call.state.runtime.answer_with(call.principal(), to, answer, extra).await?;
     call.audit_answer(&row).await;
     Ok(Reply::ok(&rows::interrupt(&row)))
 }

@@ -163,12 +163,13 @@ fn document() -> Reply {
     Reply::json_bytes(StatusCode::OK, document.clone())
 }
 
-fn node(row: NodeRow) -> Node {
+pub(super) fn node(row: NodeRow) -> Node {
     Node {
         name: row.name,
         address: row.address,
         version: row.version,
         alive: row.is_alive,
+        draining: row.is_draining,
         this: row.is_this,
         silent_ms: u64::try_from(row.silent_for.as_millis()).unwrap_or(u64::MAX),
         open_threads: row.open_threads,

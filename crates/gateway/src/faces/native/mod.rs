@@ -11,6 +11,7 @@ mod export;
 mod interrupts;
 mod meta;
 mod named_message;
+mod nodes;
 mod page;
 mod rows;
 mod run_create;
@@ -140,6 +141,7 @@ fn routes() -> Vec<NativeRoute> {
         sign_in::ROUTES,
         draw::ROUTES,
         backup::ROUTES,
+        nodes::ROUTES,
     ]
     .concat()
 }

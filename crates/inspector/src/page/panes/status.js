@@ -86,7 +86,7 @@ function warnings(status) {
 const difference = ({ agent, variants, missing_on: missing }) => `Servers differ in the agent ${agent}: on ${variants.map((/** @type {string[]} */ names) => names.join(", ")).join(" | ")}${missing[0] ? `, missing on ${missing.join(", ")}` : ""}`;
 
 /** @param {any} status */
-const nodeTable = (status) => dataTable("Servers", ["Name", "State", "Open threads", "Agents"], (status.nodes ?? []).map((/** @type {any} */ it) => [it.name, it.this ? "this one" : it.alive ? "alive" : `silent for ${duration(it.silent_ms)}`, it.open_threads, (it.agents ?? []).join(", ")]));
+const nodeTable = (status) => dataTable("Servers", ["Name", "State", "Open threads", "Agents"], (status.nodes ?? []).map((/** @type {any} */ it) => [it.name, it.alive && it.draining ? "draining" : it.this ? "this one" : it.alive ? "alive" : `silent for ${duration(it.silent_ms)}`, it.open_threads, (it.agents ?? []).join(", ")]));
 
 /** @param {any} status */
 const clientTable = (status) => dataTable("Connected programs", ["Program", "Agent", "Folder", "Since"], (status.clients ?? []).slice(0, MAX_ROWS).map((/** @type {any} */ it) => [[it.name, it.version].filter(Boolean).join(" ") || it.pid, it.agent, it.cwd ?? "", ago(it.since)]));

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Answer, Code, Interrupt, InterruptId, Json, Principal, RunKey};
 use trilogue_mapping::agent_client::{self as mapping, Asking};
-use trilogue_runtime::{AnswerTo, Backend};
+use trilogue_runtime::Backend;
 use trilogue_store::rows::InterruptRow;
 use trilogue_wire::agent_client::{
     CreateElicitationResponse, ElicitationCancel, RequestPermissionResponse, Rules, read_result,
@@ -244,17 +244,23 @@ async fn send_answer(
     answer: Answer,
     extra: Option<Json>,
 ) -> Result<()> {
-    let (runtime, by) = (connection.runtime(), &connection.principal);
-    let to = || AnswerTo::Interrupt(interrupt.id.clone());
     if extra.is_some() {
-        match runtime.answer_with(by, to(), answer.clone(), extra).await {
+        match connection.answer(&interrupt.id, &answer, extra).await {
             Err(error) if error.code() == Code::EventTooLarge => {
                 tracing::warn!(interrupt = %interrupt.id, %error, "answer sent without its further members");
             }
-            answered => return answered.map(|row| audit_answer(by, &row)),
+            answered => return answered.map(|row| audit_local(connection, row)),
         }
     }
-    runtime.answer(by, to(), answer).await.map(|row| audit_answer(by, &row))
+    let answered = connection.answer(&interrupt.id, &answer, None).await;
+    answered.map(|row| audit_local(connection, row))
+}
+
+/// Another node writes a line of the answers that it is sent.
+fn audit_local(connection: &ClientConnection, row: Option<InterruptRow>) {
+    if let Some(row) = row {
+        audit_answer(&connection.principal, &row);
+    }
 }
 
 /// Writes an audit line of a question that was answered over a connection, which has no token.
@@ -269,9 +275,7 @@ async fn cancel_run(connection: &ClientConnection, interrupt: &Interrupt) -> Res
     let scope = connection.principal.scope();
     let row = connection.read().interrupt(&scope, &interrupt.id).await?;
     match row.filter(|row| row.resolution.is_none()) {
-        Some(row) => {
-            connection.runtime().cancel(&connection.principal, &row.run_id).await.map(drop)
-        }
+        Some(row) => connection.cancel_run(&row.run_id).await,
         None => Ok(()),
     }
 }

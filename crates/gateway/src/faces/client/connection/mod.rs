@@ -2,6 +2,7 @@
 
 pub(crate) mod cancels;
 pub(crate) mod command;
+mod elsewhere;
 pub(crate) mod pending;
 pub(crate) mod queue;
 pub(crate) mod requests;

@@ -114,8 +114,8 @@ pub(super) async fn open_runs(
 
 /// Cancels a run, unless it has ended.
 pub(super) async fn cancel_run(connection: &ClientConnection, run: &RunId) {
-    match connection.runtime().cancel(&connection.principal, run).await {
-        Ok(_) => {}
+    match connection.cancel_run(run).await {
+        Ok(()) => {}
         Err(error) if matches!(error.code(), Code::RunEnded | Code::RunNotFound) => {}
         Err(error) => tracing::warn!(%run, %error, "a run could not be cancelled"),
     }

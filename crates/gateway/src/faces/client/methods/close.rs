@@ -124,7 +124,7 @@ pub(super) async fn delete(
     params: &str,
 ) -> MethodResult {
     read::<DeleteSessionRequest>(connection, params)?;
-    match connection.runtime().erase_thread(&connection.principal, &queue.id).await {
+    match connection.erase_thread(&queue.id).await {
         Ok(()) => {}
         Err(error) if error.code() == Code::ThreadNotFound => {}
         Err(error) => return Err(session_error(&error, &queue.id)),

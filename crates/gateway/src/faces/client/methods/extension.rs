@@ -18,7 +18,8 @@ use super::super::connection::{ClientConnection, Handshake};
 use super::super::wire::lines::MethodResult;
 use super::open;
 use super::request::{
-    IncomingRequest, backend_of, invalid_params, read, respond_when_done, session_in, to_json,
+    IncomingRequest, backend_of, invalid_params, read, respond_when_done, session_error,
+    session_in, to_json,
 };
 
 /// Methods that would give the client sessions of the agent's own; the client knows ours only.
@@ -113,6 +114,8 @@ pub(super) async fn forward(
         return Err(ErrorObject::method_not_found(name));
     };
     if let Some(session) = session {
+        let brought = connection.bring(&session.thread).await;
+        brought.map_err(|error| session_error(&error, &session.thread.id))?;
         open::open_agent_session_if_needed(connection, handshake, session).await?;
     }
     let params = without_session(params, session)?;

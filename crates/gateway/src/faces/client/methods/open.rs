@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 use trilogue_domain::{Code, Error, Json, ThreadId};
 use trilogue_mapping::agent_client as mapping;
-use trilogue_runtime::{NewThread, Sessions, ThreadPatch};
+use trilogue_runtime::{NewThread, Sessions};
 use trilogue_store::rows::ThreadRow;
 use trilogue_wire::agent_client::{
     LoadSessionRequest, McpServer, NewSessionRequest, Read, ResumeSessionRequest,
@@ -300,9 +300,8 @@ impl<'a> OpenParams<'a> {
         if metadata.is_empty() {
             return Ok(());
         }
-        let metadata = Some(Json::from_value(&Value::Object(metadata)));
-        let patch = ThreadPatch { metadata, ..ThreadPatch::default() };
-        connection.runtime().patch_thread(&connection.principal, &row.id, patch).await.map(drop)
+        let metadata = Json::from_value(&Value::Object(metadata));
+        connection.patch_metadata(&row.id, metadata).await
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use trilogue_domain::{AgentCard, Json};
 use trilogue_mapping::agent_client as mapping;
-use trilogue_runtime::ThreadPatch;
 use trilogue_wire::agent_client::{SetSessionConfigOptionRequest, SetSessionModeRequest};
 
 use super::super::connection::queue::SessionQueue;
@@ -76,10 +75,9 @@ async fn set_native_option(
     let config = mapping::set_config_option(card, config_of(&row).as_ref(), request)?;
     connection.runtime().check_config(&card.name, &config)?;
     let setting = config.to_value();
-    let metadata = Some(Json::from_value(&json!({ CONFIG: setting })));
-    let patch = ThreadPatch { metadata, ..ThreadPatch::default() };
+    let metadata = Json::from_value(&json!({ CONFIG: setting }));
     session.state().own_settings.push(setting.clone());
-    let patched = connection.runtime().patch_thread(&connection.principal, &row.id, patch).await;
+    let patched = connection.patch_metadata(&row.id, metadata).await;
     if let Err(error) = patched {
         session.state().take_own_setting(&setting);
         return Err(error);

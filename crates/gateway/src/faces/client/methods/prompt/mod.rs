@@ -99,7 +99,14 @@ async fn prompt(
     let session = open::open(connection, handshake, queue).await?;
     open::begin_live(connection, &session).await;
     session.take_control();
-    let opening = open::open_agent_session_if_needed(connection, handshake, &session);
+    let opening = async {
+        // An answer goes to where its question is.
+        if session.state().question.is_none() {
+            let brought = connection.bring(&session.thread).await;
+            brought.map_err(|error| session_error(&error, &queue.id))?;
+        }
+        open::open_agent_session_if_needed(connection, handshake, &session).await
+    };
     let opened = tokio::select! {
         opened = Box::pin(opening) => Some(opened),
         () = mark.cancels.requested_after(mark.count) => None,

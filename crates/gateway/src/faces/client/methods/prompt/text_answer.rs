@@ -3,7 +3,7 @@
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Interrupt};
 use trilogue_mapping::agent_client as mapping;
-use trilogue_runtime::{AnswerKey, AnswerTo, RunRequest};
+use trilogue_runtime::{AnswerKey, RunRequest};
 use trilogue_store::rows::RunRow;
 
 use super::super::super::asking::question::audit_answer;
@@ -61,13 +61,11 @@ impl Prompt<'_> {
             text,
             request: self.digest,
         });
-        let to = AnswerTo::Interrupt(question.id.clone());
         self.session.state().own_messages.insert(id.clone());
-        let (runtime, by) = (connection.runtime(), &connection.principal);
-        let answered = runtime.answer_with_message(by, to, answer, message, key).await;
+        let answered = connection.answer_with_message(&question.id, &answer, message, key).await;
         let Err(error) = answered else {
             self.session.state().question.take_if(|open| open.id == question.id);
-            audit_answer(by, &row);
+            audit_answer(&connection.principal, &row);
             self.accept(row.run, &row.run_id, chosen).await;
             return Ok(TextAnswer::Done(None));
         };

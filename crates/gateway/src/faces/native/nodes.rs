@@ -1,0 +1,83 @@
+//! The servers that share the store, and which of them has a thread.
+
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, Right};
+use trilogue_mapping::native::shown;
+use trilogue_store::NodeRow;
+use trilogue_wire::native::{List, Node, ThreadHandOver};
+
+use super::meta::node;
+use super::{NativeCall, NativeRoute};
+use crate::http::reply::Reply;
+use crate::route::{Access, json_response, no_content, of};
+
+const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(list(call)))
+    .path("/api/v1/nodes")
+    .access(Access::Right(Right::Server));
+
+pub(crate) const ROUTES: &[NativeRoute] = &[
+    BASE.named("list_nodes", "The servers that share the store, by name; none where one holds it")
+        .answers(&[json_response(200, "All of them, on one page.", of::<List<Node>>)]),
+    BASE.post("/api/v1/nodes/{name}/drain", |call| Box::pin(drain(call, true)))
+        .named(
+            "drain_node",
+            "Have a server hand its threads over, each when it has nothing to do, and take no others",
+        )
+        .answers(&[json_response(200, "The server.", of::<Node>)])
+        .errors(&[Code::NotFound, Code::PeerUnavailable]),
+    BASE.delete("/api/v1/nodes/{name}/drain", |call| Box::pin(drain(call, false)))
+        .named("undrain_node", "Have a server take threads again")
+        .answers(&[json_response(200, "The server.", of::<Node>)])
+        .errors(&[Code::NotFound, Code::PeerUnavailable]),
+    BASE.post("/api/v1/threads/{thread_id}/hand-over", |call| Box::pin(hand_over(call)))
+        .access(Access::Right(Right::Run))
+        .named(
+            "hand_over_thread",
+            "Give a thread to another server. Waits up to ten seconds for its run to end",
+        )
+        .request(of::<ThreadHandOver>)
+        .answers(&[no_content("The other server has it.")])
+        .errors(&[Code::ThreadNotFound, Code::ThreadBusy, Code::NotFound]),
+];
+
+async fn list(call: NativeCall) -> Result<Reply> {
+    let nodes = call.state.admin.nodes().await?;
+    Ok(Reply::ok(&List { items: nodes.into_iter().map(node).collect(), next: None }))
+}
+
+async fn drain(call: NativeCall, is_wanted: bool) -> Result<Reply> {
+    let name = call.param("name");
+    let named = named(&call, name).await?;
+    if !named.is_this {
+        return Err(elsewhere(&named));
+    }
+    call.state.runtime.set_draining(is_wanted).await?;
+    Ok(Reply::ok(&node(self::named(&call, name).await?)))
+}
+
+async fn named(call: &NativeCall, name: &str) -> Result<NodeRow> {
+    let nodes = call.state.admin.nodes().await?;
+    nodes.into_iter().find(|node| node.name == name).ok_or_else(|| {
+        Error::new(Code::NotFound, format!("no server has the name '{}'", shown(name)))
+            .hint("`trilogue nodes` lists them")
+    })
+}
+
+/// The request is another server's: it is sent on there, where that one lives.
+fn elsewhere(node: &NodeRow) -> Error {
+    let name = shown(&node.name);
+    if node.is_alive {
+        let message = format!("the server '{name}' is another one than this");
+        return Error::new(Code::PeerUnavailable, message).node(node.address.clone());
+    }
+    let seconds = node.silent_for.as_secs();
+    let message = format!("the server '{name}' has given no sign of life for {seconds} s");
+    Error::new(Code::PeerUnavailable, message)
+        .hint("the others take its threads over by themselves")
+}
+
+async fn hand_over(call: NativeCall) -> Result<Reply> {
+    let body: ThreadHandOver = call.json()?;
+    call.state.runtime.hand_over(&call.scope(), &call.thread_id()?, &body.node).await?;
+    Ok(Reply::no_content())
+}

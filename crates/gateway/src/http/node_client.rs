@@ -1,0 +1,218 @@
+//! Requests of this node's own to other nodes, for its editors: those send no web request that could be sent on.
+//!
+//! They go to `/api/v1` like those of any client, with a token that this node makes for itself in the store that all nodes share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, StatusCode, header};
+use serde::Serialize;
+use tokio::sync::Mutex;
+use trilogue_domain::error::Result;
+use trilogue_domain::port::Clock;
+use trilogue_domain::{Code, Error, InterruptId, Principal, RunId, ThreadId, Timestamp, TokenId};
+use trilogue_egress::Client;
+use trilogue_store::rows::TokenRow;
+use trilogue_store::{Admin, Tokens};
+use trilogue_wire::native::{Problem, ThreadHandOver, ThreadPatch};
+
+use super::forward::{self, Forwarder};
+use crate::access::secret::{hash_secret, new_secret};
+use crate::core::ports::Ports;
+
+/// How long a token of this node works.
+const TOKEN_LIFE: Duration = Duration::from_secs(3_600);
+/// How long before its end a token is replaced.
+const TOKEN_REST: Duration = Duration::from_secs(900);
+/// What its tokens are called in the list of tokens.
+const LABEL: &str = "editors of the node ";
+
+/// What this node asks of others. Cheap to share.
+#[derive(Debug)]
+pub(crate) struct NodeClient {
+    client: Client,
+    tokens: Arc<dyn Tokens>,
+    admin: Arc<dyn Admin>,
+    clock: Arc<dyn Clock>,
+    own: Mutex<Option<NodeToken>>,
+}
+
+#[derive(Clone, Debug)]
+struct NodeToken {
+    id: TokenId,
+    of: Principal,
+    authorization: HeaderValue,
+    expires_at: Timestamp,
+}
+
+// === impl NodeClient ===
+
+impl NodeClient {
+    pub(crate) fn new(forwarder: &Forwarder, ports: &Ports) -> Self {
+        Self {
+            client: forwarder.client(),
+            tokens: Arc::clone(&ports.tokens),
+            admin: Arc::clone(&ports.admin),
+            clock: Arc::clone(&ports.clock),
+            own: Mutex::default(),
+        }
+    }
+
+    /// Asks the owner of a thread to give it to this node. Returns `false` where the owner cannot be reached: its threads are taken over soon.
+    /// Errors: `thread_busy` while the thread is at work; and as the owner refuses.
+    pub(crate) async fn hand_over(
+        &self,
+        by: &Principal,
+        address: &str,
+        thread: &ThreadId,
+    ) -> Result<bool> {
+        let body = ThreadHandOver { node: self.name().await? };
+        let path = format!("/api/v1/threads/{thread}/hand-over");
+        self.send(by, address, Method::POST, &path, &body).await
+    }
+
+    /// Has the owner of a run's thread cancel it.
+    pub(crate) async fn cancel(&self, by: &Principal, address: &str, run: &RunId) -> Result<()> {
+        let path = format!("/api/v1/runs/{run}/cancel");
+        let body = serde_json::Map::new();
+        self.insist(by, address, Method::POST, &path, &body).await
+    }
+
+    /// Has the owner of a question's thread take an answer.
+    pub(crate) async fn answer(
+        &self,
+        by: &Principal,
+        address: &str,
+        interrupt: &InterruptId,
+        answer: &impl Serialize,
+    ) -> Result<()> {
+        let path = format!("/api/v1/interrupts/{interrupt}/answer");
+        self.insist(by, address, Method::POST, &path, answer).await
+    }
+
+    /// Has the owner of a thread change it.
+    pub(crate) async fn patch(
+        &self,
+        by: &Principal,
+        address: &str,
+        thread: &ThreadId,
+        patch: &ThreadPatch,
+    ) -> Result<()> {
+        self.insist(by, address, Method::PATCH, &format!("/api/v1/threads/{thread}"), patch).await
+    }
+
+    /// Has the owner of a thread erase it.
+    pub(crate) async fn erase(
+        &self,
+        by: &Principal,
+        address: &str,
+        thread: &ThreadId,
+    ) -> Result<()> {
+        let body = serde_json::Map::new();
+        self.insist(by, address, Method::DELETE, &format!("/api/v1/threads/{thread}"), &body).await
+    }
+
+    /// Sends a request that must not be lost. Fails where the node is gone: the caller tries it here then.
+    async fn insist(
+        &self,
+        by: &Principal,
+        address: &str,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<()> {
+        match self.send(by, address, method, path, body).await? {
+            true => Ok(()),
+            false => Err(forward::unreachable(address).node(address.to_owned())),
+        }
+    }
+
+    /// Returns `false` where the node was not reached, so that nothing was taken.
+    async fn send(
+        &self,
+        by: &Principal,
+        address: &str,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<bool> {
+        let body = serde_json::to_vec(body).unwrap_or_default();
+        let mut request = http::Request::new(Bytes::from(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = forward::target(address, path)?;
+        let headers = request.headers_mut();
+        headers.insert(header::AUTHORIZATION, self.authorization(by).await?);
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(forward::FORWARDED, forward::YES);
+        let (status, body) = match self.client.send(request).await {
+            Ok((status, _, body)) => (status, body.collect().await),
+            Err(error) if error.is_unreached() => return Ok(false),
+            Err(error) => return Err(forward::unanswered(address, &error)),
+        };
+        match body {
+            Ok(_) if status.is_success() => Ok(true),
+            Ok(body) => Err(refusal(status, &body, address)),
+            Err(error) => Err(forward::unanswered(address, &error)),
+        }
+    }
+
+    async fn name(&self) -> Result<String> {
+        let this = self.admin.nodes().await?.into_iter().find(|node| node.is_this);
+        let missing = || Error::new(Code::StoreUnavailable, "this server is no node at the moment");
+        this.map(|node| node.name).ok_or_else(missing)
+    }
+
+    /// A token that works for a while, in the name of the principal.
+    async fn authorization(&self, by: &Principal) -> Result<HeaderValue> {
+        let (now, mut own) = (self.clock.now(), self.own.lock().await);
+        let is_good =
+            |token: &&NodeToken| token.of == *by && now.until(token.expires_at) > TOKEN_REST;
+        if let Some(token) = own.as_ref().filter(is_good) {
+            return Ok(token.authorization.clone());
+        }
+        let secret = new_secret()?;
+        let mut authorization = HeaderValue::from_str(&format!("Bearer {secret}"))
+            .map_err(|_| Error::new(Code::Internal, "a token fits no header"))?;
+        authorization.set_sensitive(true);
+        let token = NodeToken {
+            id: TokenId::generate(),
+            of: by.clone(),
+            authorization,
+            expires_at: now.after(TOKEN_LIFE),
+        };
+        self.tokens
+            .put_token(TokenRow {
+                id: token.id.clone(),
+                label: format!("{LABEL}{}", self.name().await?),
+                hash: hash_secret(secret.as_bytes()),
+                tenant: by.tenant.clone(),
+                principal: by.id.clone(),
+                rights: by.rights,
+                own: by.own,
+                created_at: now,
+                expires_at: Some(token.expires_at),
+                session_of: None,
+            })
+            .await?;
+        let authorization = token.authorization.clone();
+        if let Some(before) = own.replace(token) {
+            self.tokens.revoke_token(&before.of.tenant, &before.id).await?;
+        }
+        Ok(authorization)
+    }
+}
+
+/// The error that another node has answered with.
+fn refusal(status: StatusCode, body: &[u8], address: &str) -> Error {
+    let Ok(problem) = serde_json::from_slice::<Problem>(body) else {
+        let message = format!("the node at {address} answered with the status {status}");
+        return Error::new(Code::PeerUnavailable, message);
+    };
+    let code = Code::from_text(&problem.code).unwrap_or(Code::PeerUnavailable);
+    let error = Error::new(code, problem.detail);
+    match problem.hint {
+        Some(hint) => error.hint(hint),
+        None => error,
+    }
+}
