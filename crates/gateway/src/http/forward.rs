@@ -56,6 +56,9 @@ pub(crate) struct Forwarder {
 #[derive(Debug)]
 pub(crate) struct TakeOverWait(tokio::time::Instant);
 
+/// Why a request goes to the owner of its thread, as the end of a sentence about that node.
+pub(crate) const OWNS_THREAD: &str = "owns the thread";
+
 /// Where a request can be handled instead.
 #[derive(Debug)]
 pub(crate) struct OtherNode {
@@ -70,7 +73,7 @@ impl OtherNode {
     /// The node that can do what an error says that this one cannot: it owns the thread, or has the agent. Fails as looking it up.
     pub(crate) async fn of(error: &Error, admin: &dyn Admin) -> Result<Option<Self>> {
         if let Some(address) = error.other_node() {
-            return Ok(Some(Self { address: address.to_owned(), reason: "owns the thread" }));
+            return Ok(Some(Self { address: address.to_owned(), reason: OWNS_THREAD }));
         }
         let Some(agent) = error.missing_agent() else { return Ok(None) };
         let node = admin.node_with_agent(agent).await?;
@@ -79,9 +82,7 @@ impl OtherNode {
 
     /// The error where no try reached it.
     pub(crate) fn unreachable(&self) -> Error {
-        let Self { address, reason } = self;
-        let message = format!("the node at {address} {reason} and cannot be reached");
-        Error::new(Code::PeerUnavailable, message).hint("nothing was taken; send the request again")
+        unreachable(&self.address, self.reason)
     }
 }
 
@@ -194,4 +195,10 @@ pub(super) fn unanswered(address: &str, error: &trilogue_egress::Error) -> Error
         format!("the node at {address} did not answer, and may have taken the request: {error}");
     Error::new(Code::PeerUnavailable, message)
         .hint("look whether it did before you send the request again")
+}
+
+/// The error where no try reached a node, which for this reason has to do what is asked for.
+pub(crate) fn unreachable(address: &str, reason: &str) -> Error {
+    let message = format!("the node at {address} {reason} and cannot be reached");
+    Error::new(Code::PeerUnavailable, message).hint("nothing was taken; send the request again")
 }
