@@ -20,6 +20,7 @@ struct Inner {
     hint: Option<Cow<'static, str>>,
     pending: Option<crate::InterruptId>,
     node: Option<String>,
+    missing_agent: Option<String>,
     violations: Vec<Violation>,
 }
 
@@ -250,6 +251,7 @@ impl Error {
             hint: None,
             pending: None,
             node: None,
+            missing_agent: None,
             violations: Vec::new(),
         }))
     }
@@ -272,6 +274,13 @@ impl Error {
     #[must_use]
     pub fn node(mut self, address: String) -> Self {
         self.0.node = Some(address);
+        self
+    }
+
+    /// The same error naming the agent that this node does not have: another one may have it, and can serve the request then.
+    #[must_use]
+    pub fn without_agent(mut self, agent: impl Into<String>) -> Self {
+        self.0.missing_agent = Some(agent.into());
         self
     }
 
@@ -317,6 +326,12 @@ impl Error {
     #[must_use]
     pub fn other_node(&self) -> Option<&str> {
         self.0.node.as_deref()
+    }
+
+    /// The agent that this node does not have, as the request names it.
+    #[must_use]
+    pub fn missing_agent(&self) -> Option<&str> {
+        self.0.missing_agent.as_deref()
     }
 }
 

@@ -15,6 +15,7 @@ use tracing::Instrument;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Right};
 use trilogue_mapping::native::shown;
+use trilogue_store::Admin;
 
 use crate::access::authenticator::{Authenticator, Caller};
 use crate::access::origin_guard::OriginGuard;
@@ -27,7 +28,7 @@ use crate::core::ports::AgentProcesses;
 use crate::face::{UnknownCaller, challenged};
 use crate::http::body::ReplyBody;
 use crate::http::connection::Answer;
-use crate::http::forward::{self, FORWARDED, Forwarder, TakeOverWait};
+use crate::http::forward::{self, Forwarder, OtherNode, TakeOverWait};
 use crate::http::receive::BodyBudget;
 use crate::http::reply::{DURABILITY, REQUEST_ID, Reply};
 use crate::http::request::Request;
@@ -55,6 +56,7 @@ pub(crate) struct Pipeline {
     pub(crate) body_budget: Arc<BodyBudget>,
     /// Where several nodes share the store.
     pub(crate) forwarder: Option<Forwarder>,
+    pub(crate) admin: Arc<dyn Admin>,
 }
 
 /// Makes request ids: random at the start, then counted.
@@ -228,10 +230,39 @@ impl Pipeline {
             challenge: Arc::clone(challenge),
         };
         match &self.forwarder {
-            Some(forwarder) if !request.headers.contains_key(FORWARDED) => {
-                Box::pin(handle_anywhere(forwarder, endpoint, request, head.method, head.uri)).await
+            Some(forwarder) if forward::may_go_on(&request.headers) => {
+                let address = (&head.method, &head.uri);
+                Box::pin(self.handle_anywhere(forwarder, endpoint, request, address)).await
             }
             _ => (endpoint.handler)(request).await,
+        }
+    }
+
+    /// Handles a request here, or has the node do it that owns its thread, or that has its agent. Where that cannot be reached, its threads are taken over soon.
+    async fn handle_anywhere(
+        &self,
+        forwarder: &Forwarder,
+        endpoint: &Endpoint,
+        request: Request,
+        address: (&Method, &Uri),
+    ) -> Result<Reply> {
+        let wait = TakeOverWait::begin();
+        loop {
+            let refused = match (endpoint.handler)(request.clone()).await {
+                Err(error) => error,
+                reply => return reply,
+            };
+            let Some(node) = OtherNode::of(&refused, self.admin.as_ref()).await? else {
+                return Err(refused);
+            };
+            let shown = refused.pending_interrupt();
+            let sent = forwarder.send(address, &request, &node, shown, &wait).await?;
+            if let Some(reply) = sent {
+                return Ok(reply);
+            }
+            if !wait.pause().await {
+                return Err(node.unreachable());
+            }
         }
     }
 
@@ -287,32 +318,6 @@ impl Pipeline {
         }
         drop(challenge.set(ways));
         error.hint(hint)
-    }
-}
-
-/// Handles a request here, or has the node do it that owns its thread. Where that cannot be reached, its thread is taken over soon.
-async fn handle_anywhere(
-    forwarder: &Forwarder,
-    endpoint: &Endpoint,
-    request: Request,
-    method: Method,
-    uri: Uri,
-) -> Result<Reply> {
-    let wait = TakeOverWait::begin();
-    loop {
-        let refused = match (endpoint.handler)(request.clone()).await {
-            Err(error) if error.other_node().is_some() => error,
-            reply => return reply,
-        };
-        let address = refused.other_node().unwrap_or_default();
-        let shown = refused.pending_interrupt();
-        let sent = forwarder.send((&method, &uri), &request, address, shown, &wait).await?;
-        if let Some(reply) = sent {
-            return Ok(reply);
-        }
-        if !wait.pause().await {
-            return Err(forward::unreachable(address));
-        }
     }
 }
 

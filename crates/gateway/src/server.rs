@@ -298,5 +298,6 @@ fn pipeline(
         options: Arc::clone(options),
         body_budget: Arc::clone(body_budget),
         forwarder: services.forwarder.clone(),
+        admin: Arc::clone(&ports.admin),
     })
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use elsa::sync::{FrozenMap, FrozenVec};
+use tokio::sync::Notify;
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::{AgentName, Scope, TenantId, ThreadId, ThreadKey};
 
@@ -22,6 +23,8 @@ const FORGOTTEN_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) struct AgentRegistry {
     by_name: FrozenMap<AgentName, Box<Arc<dyn Backend>>>,
     order: FrozenVec<Box<AgentName>>,
+    /// Notified when an agent has joined.
+    pub(crate) joined: Notify,
 }
 
 // === impl AgentRegistry ===
@@ -47,6 +50,7 @@ impl AgentRegistry {
             return Err(Error::new(Code::Overloaded, message));
         }
         self.insert(agent);
+        self.joined.notify_one();
         Ok(())
     }
 
@@ -71,6 +75,7 @@ impl AgentRegistry {
             names.sort_unstable();
             Error::new(Code::AgentNotFound, format!("there is no agent '{name}'"))
                 .hint(format!("the agents are: {}", names.join(", ")))
+                .without_agent(name.as_str())
         })
     }
 

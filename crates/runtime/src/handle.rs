@@ -174,6 +174,11 @@ impl Runtime {
         self.registry().join(agent)
     }
 
+    /// Resolves when an agent has joined since the last time. One waiter at a time.
+    pub async fn agent_joined(&self) {
+        self.registry().joined.notified().await;
+    }
+
     /// An agent itself, for what its own dialect can do beyond runs; fails with `agent_not_found`.
     pub fn backend(&self, name: &AgentName) -> Result<&Arc<dyn Backend>> {
         self.registry().backend(name)

@@ -180,6 +180,9 @@ impl Runtime {
             services.store.check_takes(row.key).await?;
         }
         if let TargetThread::Stored(thread) = &place {
+            if thread.owner_node != services.node {
+                services.store.take_for_agent(thread, &new.agent).await?;
+            }
             // The head may move until the run has its turn: then this is checked again.
             let scope = Scope { tenant: thread.tenant.clone(), owner: None };
             let store = services.store.as_ref();

@@ -40,6 +40,12 @@ pub fn shown_url(url: &str) -> String {
     }
 }
 
+/// Whether several nodes can share the store that a URL names.
+#[must_use]
+pub fn takes_nodes(url: &str) -> bool {
+    matches!(StoreUrl::parse(url), Ok(StoreUrl::Postgres))
+}
+
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum StoreUrl {
     Memory,

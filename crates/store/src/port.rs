@@ -11,11 +11,12 @@ use tokio::sync::watch;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::{
-    CheckpointId, CheckpointKey, ConfigurationId, IdKind, InterruptId, MessageId, PrincipalId,
-    RunId, RunKey, Scope, ShortId, TenantId, ThreadActivity, ThreadId, ThreadKey, Timestamp,
-    TokenId,
+    AgentName, CheckpointId, CheckpointKey, ConfigurationId, IdKind, InterruptId, MessageId,
+    PrincipalId, RunId, RunKey, Scope, ShortId, TenantId, ThreadActivity, ThreadId, ThreadKey,
+    Timestamp, TokenId,
 };
 
+use crate::core::agent_difference::{NodeAgents, differences};
 use crate::record::Frame;
 use crate::rows::{
     BindingRow, CheckpointRow, Claim, ConfigurationFilter, ConfigurationRow, DeadLetter,
@@ -98,6 +99,13 @@ pub trait Append: Send + Sync + fmt::Debug {
     /// Takes a thread over for `node`: the epoch grows when another node held it.
     /// Errors: `thread_not_found`; `thread_elsewhere`, naming the address, when a live node owns the thread; and as [`Append::append`].
     async fn acquire(&self, thread: ThreadKey, node: &str) -> Result<OwnedThread>;
+
+    /// Takes a thread over for this node, which has an agent, from another one that lives and does not have it, so that a run of the agent can begin here. Does nothing where the owner has the agent.
+    /// Errors: `thread_elsewhere` without an address while the thread has an open run; and as [`Append::append`].
+    async fn take_for_agent(&self, thread: &ThreadRow, agent: &AgentName) -> Result<()> {
+        let _ = (thread, agent);
+        Ok(())
+    }
 }
 
 /// What the nodes of a store arrange among themselves. Where one process holds the store there is nothing to arrange.
@@ -228,7 +236,7 @@ pub trait Read: Send + Sync + fmt::Debug {
         &self,
         scope: &Scope,
         thread: &ThreadId,
-        agent: &trilogue_domain::AgentName,
+        agent: &AgentName,
     ) -> Result<Option<BindingRow>>;
 
     /// Committed frames of a thread that the caller has looked up, oldest first; empty at the end of the log.
@@ -392,6 +400,22 @@ pub trait Admin: Send + Sync + fmt::Debug {
     async fn nodes(&self) -> Result<Vec<NodeRow>> {
         Ok(Vec::new())
     }
+    /// Tells the other nodes which agents this one has, in place of what it told before. Does nothing where one process holds the store.
+    /// Errors: `store_unavailable`; it is told with the next sign of life then.
+    async fn tell_agents(&self, agents: Vec<NodeAgent>) -> Result<()> {
+        let _ = agents;
+        Ok(())
+    }
+    /// Another live node that has an agent by this name, or by another text that means it.
+    async fn node_with_agent(&self, agent: &str) -> Result<Option<NodeAddress>> {
+        let _ = agent;
+        Ok(None)
+    }
+    /// The name of the live node with this id, as a thread's row has it; `None` while only one node uses the store. It may be as old as a sign of life.
+    fn node_name(&self, id: &str) -> Option<String> {
+        let _ = id;
+        None
+    }
     /// Writes a consistent copy to a new file while the store is in use.
     /// Errors: `invalid_request` where the engine has no file; `already_exists` when `to` exists.
     async fn backup(&self, to: &Path) -> Result<()>;
@@ -418,6 +442,53 @@ pub struct NodeRow {
     pub is_this: bool,
     /// How many threads with an open run it owns.
     pub open_threads: u64,
+    /// The agents that it has, by name; `None` where it has not told them.
+    pub agents: Option<Vec<NodeAgent>>,
+}
+
+/// Where a node is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeAddress {
+    /// Unique among live nodes.
+    pub name: String,
+    /// A web address.
+    pub address: String,
+}
+
+/// An agent, as the node that has it tells the others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeAgent {
+    pub name: String,
+    /// A digest of what clients see of it and rely on; `None` where lists leave it out, so that nodes need not agree about it.
+    pub digest: Option<String>,
+    /// Other texts that mean it in a request, ids in lower case.
+    pub also: Vec<String>,
+}
+
+/// An agent that only some live nodes have, or that some describe in another way.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AgentDifference {
+    pub agent: String,
+    /// The names of the nodes that have it; those that describe it in the same way are together.
+    pub variants: Vec<Vec<String>>,
+    /// The names of the nodes that lack it.
+    pub missing_on: Vec<String>,
+}
+
+/// What the live ones of these nodes do not agree about. A node that has not told its agents is left out.
+#[must_use]
+pub fn agent_differences(nodes: &[NodeRow]) -> Vec<AgentDifference> {
+    let told = |node: &'_ NodeRow| node.is_alive && node.agents.is_some();
+    let told: Vec<_> = nodes
+        .iter()
+        .filter(|node| told(node))
+        .map(|node| NodeAgents {
+            node: &node.name,
+            version: &node.version,
+            agents: node.agents.as_deref().unwrap_or_default(),
+        })
+        .collect();
+    differences(&told)
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

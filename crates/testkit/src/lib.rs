@@ -39,5 +39,5 @@ pub use official::Official;
 pub use port::reserve_address;
 pub use programs::{cargo, cyclonedx_schema, inspector_packages, xtask};
 pub use seed::Seed;
-pub use server::{Home, Server, ServerOptions};
+pub use server::{Home, Server, ServerOptions, builtin};
 pub use wait::until;

@@ -34,6 +34,8 @@ pub struct ServerOptions {
     /// Further lines of the store's table.
     pub store_settings: String,
     pub settings: String,
+    /// Its agents: the name of each, and the built-in one that it is.
+    pub agents: Vec<(String, String)>,
     pub environment: Vec<(String, PathBuf)>,
     /// The binary; the one that belongs to the calling test when `None`.
     pub binary: Option<PathBuf>,
@@ -55,10 +57,16 @@ impl Default for ServerOptions {
             store: "sqlite:store/trilogue.db".to_owned(),
             store_settings: String::new(),
             settings: String::new(),
+            agents: builtin(&["echo", "mailcomposer", "researcher"]),
             environment: Vec::new(),
             binary: None,
         }
     }
+}
+
+/// Built-in agents under their own names, as [`ServerOptions::agents`] has them.
+pub fn builtin(names: &[&str]) -> Vec<(String, String)> {
+    names.iter().map(|&name| (name.to_owned(), name.to_owned())).collect()
 }
 
 // === impl Home ===
@@ -72,8 +80,10 @@ impl Home {
             "[server]\nlisten = \"{address}\"\n\n[store]\nurl = \"{}\"\n{}\n\n[log]\nlevel = \"info\"\n\n",
             options.store, options.store_settings
         );
-        for agent in ["echo", "mailcomposer", "researcher"] {
-            config.push_str(&format!("[agents.{agent}]\nkind = \"builtin\"\n\n"));
+        for (agent, builtin) in &options.agents {
+            config.push_str(&format!(
+                "[agents.{agent}]\nkind = \"builtin\"\nbuiltin = \"{builtin}\"\n\n"
+            ));
         }
         config.push_str(&options.settings);
         fs::write(dir.join("trilogue.toml"), config)?;

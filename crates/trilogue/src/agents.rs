@@ -1,6 +1,7 @@
 //! The agents that a server runs: those of the configuration, and those of the program around it.
 
 mod agent_servers;
+mod announcement;
 mod hosted;
 mod refresh;
 mod remote;
@@ -22,6 +23,7 @@ use trilogue_wire::native::{AgentProcess, ProcessStderr};
 use crate::config::{self, AgentKind, AllAgents, Mount, Protocol};
 use crate::descriptor::Descriptors;
 
+pub(crate) use announcement::{Announcement, announce};
 pub(crate) use refresh::{RefreshSchedule, RefreshTasks};
 pub(crate) use remote::Elsewhere;
 

@@ -21,7 +21,7 @@ use trilogue_mapping::communication::strict::CommunicationRules;
 use trilogue_runtime::Runtime;
 use trilogue_store::Store;
 
-use crate::agents::{self, Agents, ConfiguredAgents, Elsewhere, RefreshTasks};
+use crate::agents::{self, Agents, Announcement, ConfiguredAgents, Elsewhere, RefreshTasks};
 use crate::config::{self, Options, Secret};
 use crate::listen::Listeners;
 use crate::local::{IDLE_EXIT, IdleExit, LocalListener, StartedBy, WrappedCommands};
@@ -51,6 +51,8 @@ pub struct App {
     idle_exit: Option<Duration>,
     /// Asks servers elsewhere for their agents.
     refresh_tasks: RefreshTasks,
+    /// Tells the other servers of agents that join.
+    announcement: Announcement,
     traces: Option<Arc<TraceExporter>>,
     /// The settings that differ from their defaults, as the audit lines of the start show them.
     settings_in_force: Vec<(String, String)>,
@@ -141,7 +143,7 @@ impl App {
     ) -> Result<Self> {
         check(options)?;
         trilogue_gateway::raise_descriptor_limit();
-        trilogue_gateway::install_recorder();
+        trilogue_gateway::install_recorder(node_name(options));
         hide_process();
         let state = token_file::state_dir();
         if let Ok(state) = &state {
@@ -206,11 +208,17 @@ impl App {
         };
         let (tenant, id) = first_token::owner()?;
         let tracing = Tracing::of(&options.telemetry.otlp)?;
+        let tracing = tracing.map(|tracing| match node_name(options) {
+            Some(name) => tracing.of_node(name),
+            None => tracing,
+        });
         let trace_ratio = tracing.as_ref().map(|tracing| tracing.options.sample_ratio);
         let traces = tracing.map(|tracing| export_traces(tracing, &store)).transpose()?;
         let agent_schemes = agents::schemes(options)?;
         let anonymous = trilogue_gateway::anonymous(tenant.clone())?;
         let takes_anybody = agent_schemes.values().any(|it| it.contains(&Scheme::None));
+        // The others know it before this server takes threads.
+        agents::announce(&backends, store.as_ref()).await?;
         let runtime = Runtime::start(
             trilogue_runtime::Options {
                 // These callers have no token whose rights could be checked when queued work starts.
@@ -239,6 +247,7 @@ impl App {
         let connect = mounts.iter().find(|mount| mount.protocol == config::Protocol::Connect);
         let (prefix, as_documented) =
             connect.map(|mount| (mount.path(), mount.as_documented)).unwrap_or_default();
+        let announcement = Announcement::start(runtime.clone(), Arc::clone(&store) as _);
         let refresh_tasks = RefreshTasks::start(schedules, &runtime, &mounts);
         let inspector = options.inspector.path(&mounts);
         let mounts = config::to_gateway(&mounts)?;
@@ -293,6 +302,7 @@ impl App {
             owner,
             idle_exit,
             refresh_tasks,
+            announcement,
             traces,
             settings_in_force: settings_in_force(options),
         })
@@ -347,7 +357,7 @@ impl App {
                 tracing::info!("the server is idle and stops");
             }
         }
-        drop(self.refresh_tasks);
+        drop((self.refresh_tasks, self.announcement));
         let left = server.shutdown(self.shutdown_deadline).await;
         self.children.close().await;
         if let Some(traces) = &self.traces {
@@ -361,6 +371,11 @@ impl App {
             dropped_connections: left.dropped_connections,
         })
     }
+}
+
+/// The name by which figures and traces of this server are told apart, where several can share its store.
+fn node_name(options: &Options) -> Option<&str> {
+    trilogue_store::takes_nodes(&options.store.url).then_some(options.cluster.name.as_str())
 }
 
 /// The settings that differ from their defaults, so that the audit lines of two starts can be compared.

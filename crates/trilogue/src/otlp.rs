@@ -12,6 +12,7 @@ use trilogue_wire::otlp::TRACES_PATH;
 
 use crate::config::{Otlp, Ratio, Span};
 
+const INSTANCE: &str = "service.instance.id";
 const DEFAULT_SERVICE: &str = "trilogue";
 /// The only form that the server sends.
 const PROTOCOL: &str = "http/protobuf";
@@ -69,6 +70,14 @@ impl Tracing {
             resource: resource(otlp, env),
             timeout: timeout(otlp, env),
         }))
+    }
+
+    /// Marks the spans with the name of the server among those that share the store, unless the environment says which instance this is.
+    pub(crate) fn of_node(mut self, name: &str) -> Self {
+        if !self.resource.iter().any(|(key, _)| key == INSTANCE) {
+            self.resource.push((INSTANCE.to_owned(), name.to_owned()));
+        }
+        self
     }
 
     /// The collector. Its address is the operator's, so that it may be anywhere.
@@ -295,6 +304,13 @@ mod tests {
         let named = |key: &str| on.resource.iter().filter(|(it, _)| it == key).collect::<Vec<_>>();
         assert_eq!(named("service.name"), [&("service.name".to_owned(), "agents".to_owned())]);
         assert_eq!(named("deployment.environment").len(), 1);
+        let instance = |tracing: Tracing| {
+            let found = tracing.of_node("a").resource.into_iter().find(|(key, _)| key == INSTANCE);
+            found.unwrap().1
+        };
+        assert_eq!(instance(on), "a");
+        let own = ("OTEL_RESOURCE_ATTRIBUTES", "service.instance.id=mine");
+        assert_eq!(instance(tracing(&at("http://c"), &[own]).unwrap().unwrap()), "mine");
         let sampler = ("OTEL_TRACES_SAMPLER", "jaeger_remote");
         assert!(tracing(&at("http://c"), &[sampler]).is_err());
     }

@@ -153,9 +153,9 @@ pub(crate) fn set_available(agent: &str, is_available: bool) {
     });
 }
 
-/// Installs the recorder of the process. Meters that are made before it count nothing.
-pub fn install_recorder() {
-    recorder();
+/// Installs the recorder of the process. Meters that are made before it count nothing. Every metric gets the label `node` with this name, where servers share a store.
+pub fn install_recorder(node: Option<&str>) {
+    RECORDER.get_or_init(|| install(node));
 }
 
 /// Notes what hosted agents use. An agent without processes keeps its rows, with zero.
@@ -240,23 +240,27 @@ pub(crate) fn upkeep() {
 }
 
 fn recorder() -> Option<&'static PrometheusHandle> {
-    let install = || {
-        let mut builder = PrometheusBuilder::new();
-        for metric in METRICS {
-            if let Some(buckets) = metric.kind.buckets() {
-                let matcher = Matcher::Full(metric.name.to_owned());
-                builder = builder.set_buckets_for_metric(matcher, buckets).ok()?;
-            }
+    RECORDER.get_or_init(|| install(None)).as_ref()
+}
+
+fn install(node: Option<&str>) -> Option<PrometheusHandle> {
+    let mut builder = PrometheusBuilder::new();
+    if let Some(node) = node {
+        builder = builder.add_global_label("node", node);
+    }
+    for metric in METRICS {
+        if let Some(buckets) = metric.kind.buckets() {
+            let matcher = Matcher::Full(metric.name.to_owned());
+            builder = builder.set_buckets_for_metric(matcher, buckets).ok()?;
         }
-        let handle = builder.install_recorder().ok()?;
-        names::describe();
-        for metric in METRICS {
-            if metric.kind == MetricKind::Counter && metric.labels.is_empty() {
-                // Registered, it shows zero: an alarm sees the first event.
-                drop(counter!(metric.name));
-            }
+    }
+    let handle = builder.install_recorder().ok()?;
+    names::describe();
+    for metric in METRICS {
+        if metric.kind == MetricKind::Counter && metric.labels.is_empty() {
+            // Registered, it shows zero: an alarm sees the first event.
+            drop(counter!(metric.name));
         }
-        Some(handle)
-    };
-    RECORDER.get_or_init(install).as_ref()
+    }
+    Some(handle)
 }

@@ -261,6 +261,7 @@ Look up a metric of `GET /metrics` here. The route speaks the text format of Pro
 - A counter begins with zero at the start of the server. A metric with labels appears with its first event.
 - A histogram has the series `_bucket`, `_sum` and `_count`. Its unit stands in its name.
 - Labels have few values: agents, protocols, routes and codes. No label holds an id.
+- Where [servers share a store](../cluster.md), every metric also has the label `node`, with the name of the server.
 
 | metric | type | labels | meaning |
 |---|---|---|---|

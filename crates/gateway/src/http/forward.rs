@@ -1,23 +1,27 @@
-//! Requests for threads that another node owns: sent there as they came, and its answer given back as it comes.
+//! Requests for threads that another node owns, and for agents that only another node has: sent there as they came, and its answer given back as it comes.
 //!
-//! The node checks the caller again: both know the same tokens. A request is sent on once: two nodes that each name the other do not pass it back and forth.
+//! The node checks the caller again: both know the same tokens. A request is sent on twice at most: two nodes that each name the other do not pass it back and forth.
 
 use std::io;
 use std::time::Duration;
 
 use futures_util::stream;
-use http::{HeaderName, HeaderValue, Method, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, InterruptId};
 use trilogue_egress::{Client, Policy};
+use trilogue_store::Admin;
 use trilogue_store::ownership::{NextTry, next_try};
 
 use super::body::ReplyBody;
 use super::reply::{INTERRUPT_ID, Reply};
 use super::request::Request;
 
-/// Marks a request that a node has sent on.
+/// Marks a request that a node has sent on, with the number of nodes that have.
 pub(crate) const FORWARDED: HeaderName = HeaderName::from_static("trilogue-forwarded");
+/// The most nodes that send a request on: one to a node that has its agent, and that to the owner of its thread.
+const MAX_HOPS: u16 = 2;
+/// The mark of the first node that does.
 pub(super) const YES: HeaderValue = HeaderValue::from_static("1");
 
 /// How long a node that takes the request may say nothing: as long as a run without news.
@@ -53,6 +57,47 @@ pub(crate) struct Forwarder {
 #[derive(Debug)]
 pub(crate) struct TakeOverWait(tokio::time::Instant);
 
+/// Why a request goes to the owner of its thread, as the end of a sentence about that node.
+pub(crate) const OWNS_THREAD: &str = "owns the thread";
+
+/// Where a request can be handled instead.
+#[derive(Debug)]
+pub(crate) struct OtherNode {
+    pub(crate) address: String,
+    /// Why, as the end of a sentence about the node.
+    pub(crate) reason: &'static str,
+}
+
+// === impl OtherNode ===
+
+impl OtherNode {
+    /// The node that can do what an error says that this one cannot: it owns the thread, or has the agent. Fails as looking it up.
+    pub(crate) async fn of(error: &Error, admin: &dyn Admin) -> Result<Option<Self>> {
+        if let Some(address) = error.other_node() {
+            return Ok(Some(Self { address: address.to_owned(), reason: OWNS_THREAD }));
+        }
+        let Some(agent) = error.missing_agent() else { return Ok(None) };
+        let node = admin.node_with_agent(agent).await?;
+        Ok(node.map(|node| Self { address: node.address, reason: "has the agent" }))
+    }
+
+    /// The error where no try reached it.
+    pub(crate) fn unreachable(&self) -> Error {
+        unreachable(&self.address, self.reason)
+    }
+}
+
+/// Whether a request may be sent on once more.
+pub(crate) fn may_go_on(headers: &HeaderMap) -> bool {
+    hops(headers) < MAX_HOPS
+}
+
+/// How many nodes have sent a request on.
+fn hops(headers: &HeaderMap) -> u16 {
+    let Some(value) = headers.get(FORWARDED) else { return 0 };
+    value.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(MAX_HOPS)
+}
+
 // === impl Forwarder ===
 
 impl Forwarder {
@@ -81,17 +126,20 @@ impl Forwarder {
         &self,
         (method, uri): (&Method, &Uri),
         request: &Request,
-        address: &str,
+        node: &OtherNode,
         shown: Option<&InterruptId>,
         wait: &TakeOverWait,
     ) -> Result<Option<Reply>> {
+        let address = node.address.as_str();
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let mut onward = http::Request::new(request.body.clone());
         *onward.method_mut() = method.clone();
         *onward.uri_mut() = target(address, path)?;
         *onward.headers_mut() = request.headers.clone();
         LEFT_OUT.iter().for_each(|name| drop(onward.headers_mut().remove(name)));
-        onward.headers_mut().insert(FORWARDED, YES);
+        onward
+            .headers_mut()
+            .insert(FORWARDED, HeaderValue::from(hops(&request.headers).saturating_add(1)));
         if let Some(shown) = shown.and_then(|id| HeaderValue::from_str(id.as_str()).ok()) {
             // One that the client names stays.
             onward.headers_mut().entry(INTERRUPT_ID).or_insert(shown);
@@ -101,7 +149,7 @@ impl Forwarder {
             Err(error) => {
                 return match next_try(!error.is_unreached(), wait.is_over()) {
                     NextTry::Again => Ok(None),
-                    NextTry::NothingTaken => Err(unreachable(address)),
+                    NextTry::NothingTaken => Err(node.unreachable()),
                     NextTry::MayBeTaken => Err(unanswered(address, &error)),
                 };
             }
@@ -162,8 +210,8 @@ pub(super) fn unanswered(address: &str, error: &trilogue_egress::Error) -> Error
         .hint("look whether it did before you send the request again")
 }
 
-/// The error where no try met a node that owns the thread.
-pub(crate) fn unreachable(address: &str) -> Error {
-    let message = format!("the node at {address} owns the thread and cannot be reached");
+/// The error where no try reached a node, which for this reason has to do what is asked for.
+pub(crate) fn unreachable(address: &str, reason: &str) -> Error {
+    let message = format!("the node at {address} {reason} and cannot be reached");
     Error::new(Code::PeerUnavailable, message).hint("nothing was taken; send the request again")
 }

@@ -124,7 +124,9 @@ impl NodeClient {
     ) -> Result<()> {
         match self.send(by, address, method, path, body).await? {
             true => Ok(()),
-            false => Err(forward::unreachable(address).node(address.to_owned())),
+            false => {
+                Err(forward::unreachable(address, forward::OWNS_THREAD).node(address.to_owned()))
+            }
         }
     }
 

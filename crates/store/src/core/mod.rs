@@ -13,6 +13,7 @@
 //! | `transfer` | what is copied from engine to engine, and whether both hold the same |
 //! | `table` | the tables, and the columns that a row is searched by |
 
+pub(crate) mod agent_difference;
 pub(crate) mod batch;
 pub(crate) mod continuity;
 pub(crate) mod health;

@@ -7,9 +7,9 @@ use trilogue_domain::lock;
 
 use super::node::{self, Node};
 use super::schema::SCHEMA_VERSION;
-use super::{PostgresStore, row};
+use super::{PostgresStore, agents, row};
 use crate::core::health::StoreState;
-use crate::port::{Admin, NodeRow, Stats};
+use crate::port::{Admin, NodeAddress, NodeAgent, NodeRow, Stats};
 
 /// The figures of `status`.
 const COUNTS: &str = concat!(
@@ -55,6 +55,22 @@ impl Admin for PostgresStore {
     async fn nodes(&self) -> Result<Vec<NodeRow>> {
         let database = &self.database;
         database.read(|conn| async move { node::list(&conn, database.node.as_ref()).await }).await
+    }
+
+    async fn tell_agents(&self, agents: Vec<NodeAgent>) -> Result<()> {
+        let database = &self.database;
+        let (Some(node), agents) = (&database.node, &agents) else { return Ok(()) };
+        database.write(|conn| async move { agents::tell(&conn, node, agents).await }).await
+    }
+
+    async fn node_with_agent(&self, agent: &str) -> Result<Option<NodeAddress>> {
+        let database = &self.database;
+        let Some(node) = &database.node else { return Ok(None) };
+        database.read(|conn| async move { agents::with_agent(&conn, node, agent).await }).await
+    }
+
+    fn node_name(&self, id: &str) -> Option<String> {
+        self.database.node.as_ref()?.told.node_name(id)
     }
 
     async fn backup(&self, _to: &Path) -> Result<()> {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
-use trilogue_domain::{CheckpointKey, RunKey, TenantId, ThreadKey, lock};
+use trilogue_domain::{AgentName, CheckpointKey, RunKey, TenantId, ThreadKey, lock};
 
 use super::connection::Connection;
 use super::connection::GROUP_WRITERS;
@@ -14,7 +14,7 @@ use super::error::PostgresError;
 use super::group_writer::{self, QueuedAppend};
 use super::handover::stand_in;
 use super::node::{LiveNode, elsewhere};
-use super::{PostgresStore, blob, frames, row};
+use super::{PostgresStore, agents, blob, frames, row};
 use crate::core::batch::{PERMIT_BYTES, blob_ref};
 use crate::core::ownership::{Acquisition, Ownership, acquisition};
 use crate::core::{closed, no_thread};
@@ -85,6 +85,22 @@ impl Append for PostgresStore {
         // What is kept of its log may end before what others wrote.
         database.tails.continued(thread, taken.last);
         Ok(taken)
+    }
+
+    async fn take_for_agent(&self, thread: &ThreadRow, agent: &AgentName) -> Result<()> {
+        let database = &self.database;
+        let Some(node) = &database.node else { return Ok(()) };
+        if database.is_draining() || !node.told.lacks(&thread.owner_node, agent.as_str()) {
+            return Ok(());
+        }
+        let key = thread.key;
+        let taken = database.write(|conn| async move {
+            agents::take_idle(&conn, database, node, key, agent.as_str()).await
+        });
+        if let Some(last) = taken.await? {
+            database.tails.continued(key, last);
+        }
+        Ok(())
     }
 }
 
@@ -157,21 +173,37 @@ async fn take_over(
     };
     match (acquisition(found), live) {
         (Acquisition::Elsewhere, Some(owner)) => return Err(elsewhere(&owner).into()),
-        (Acquisition::TakeOver { epoch }, _) => taken.thread.epoch = epoch,
+        (Acquisition::TakeOver { epoch }, _) => {
+            if let Some(us) = database.node.as_ref().filter(|_| owner != node) {
+                agents::check_take_over(conn, us, thread).await?;
+            }
+            assign(conn, &mut taken.thread, node, epoch).await?;
+        }
         _ => return Ok(taken),
     }
-    node.clone_into(&mut taken.thread.owner_node);
     taken.is_taken_over = true;
-    let epoch = taken.thread.epoch.cast_signed();
-    let body = crate::record::Record::encode(&taken.thread);
-    let sql = "UPDATE threads SET owner_node = $2, epoch = $3, body = $4 WHERE key = $1";
-    row::execute(conn, sql, &[&thread.0, &node, &epoch, &body]).await?;
-    let sql = "UPDATE heads SET owner_node = $2, epoch = $3 WHERE thread = $1";
-    row::execute(conn, sql, &[&thread.0, &node, &epoch]).await?;
     Ok(taken)
 }
 
-async fn acquired(
+/// Writes the owner of a thread, whose head is locked, with the epoch that begins.
+pub(super) async fn assign(
+    conn: &Connection,
+    thread: &mut ThreadRow,
+    node: &str,
+    epoch: u64,
+) -> Result<(), PostgresError> {
+    node.clone_into(&mut thread.owner_node);
+    thread.epoch = epoch;
+    let (key, epoch) = (thread.key.0, thread.epoch.cast_signed());
+    let body = crate::record::Record::encode(thread);
+    let sql = "UPDATE threads SET owner_node = $2, epoch = $3, body = $4 WHERE key = $1";
+    row::execute(conn, sql, &[&key, &node, &epoch, &body]).await?;
+    let sql = "UPDATE heads SET owner_node = $2, epoch = $3 WHERE thread = $1";
+    row::execute(conn, sql, &[&key, &node, &epoch]).await?;
+    Ok(())
+}
+
+pub(super) async fn acquired(
     conn: &Connection,
     database: &Database,
     thread: ThreadKey,

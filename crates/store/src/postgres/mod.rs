@@ -5,7 +5,7 @@
 //! | `schema` | the tables and their migrations |
 //! | `connection`, `error` | connections and encryption, failures |
 //! | `open`, `admin` | start and end, figures |
-//! | `node`, `news` | the processes that share the store, and what they tell each other |
+//! | `node`, `agents`, `news` | the processes that share the store, and what they tell each other |
 //! | `database` | its connections and its state |
 //! | `group_writer`, `group`, `change`, `search` | the transactions of appends |
 //! | `remove`, `blob`, `queue` | removing runs and threads, large content, work that falls due |
@@ -19,6 +19,7 @@
 //! - A string that a user chose reaches SQL as a bound parameter only.
 
 mod admin;
+mod agents;
 mod append;
 mod blob;
 mod change;

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error};
 
+use super::agents::{self, ToldAgents};
 use super::connection::Connection;
 use super::database::Database;
 use super::error::PostgresError;
@@ -22,6 +23,7 @@ pub(super) struct Node {
     pub(super) options: NodeOptions,
     /// Whether another process has its name, because this one was silent for too long.
     is_replaced: AtomicBool,
+    pub(super) told: ToldAgents,
     /// Whether it hands its threads over.
     pub(super) is_draining: AtomicBool,
 }
@@ -58,8 +60,8 @@ macro_rules! not_elsewhere {
 pub(super) use not_elsewhere;
 
 const REGISTER: &str = concat!(
-    "INSERT INTO nodes (id, name, address, version, opening) VALUES ($1, $2, $3, $4, $5)",
-    " ON CONFLICT DO NOTHING"
+    "INSERT INTO nodes (id, name, address, version, opening, agents)",
+    " VALUES ($1, $2, $3, $4, $5, $6::text::jsonb) ON CONFLICT DO NOTHING"
 );
 /// Removes the row of a dead node of this name.
 const BURY: &str = concat!(
@@ -79,7 +81,7 @@ const NODES: &str = concat!(
     " seen_at > clock_timestamp() - make_interval(secs => $1),",
     " (SELECT count(DISTINCT runs.thread) FROM runs JOIN heads ON heads.thread = runs.thread",
     " WHERE runs.ended_at IS NULL AND heads.owner_node = nodes.id)",
-    ", draining FROM nodes ORDER BY name"
+    ", draining, agents::text FROM nodes ORDER BY name"
 );
 const SIGN: &str = "UPDATE nodes SET seen_at = clock_timestamp(), draining = $2 WHERE id = $1";
 
@@ -91,6 +93,7 @@ impl Node {
             id: uuid::Uuid::new_v4().to_string(),
             options,
             is_replaced: AtomicBool::new(false),
+            told: ToldAgents::default(),
             is_draining: AtomicBool::new(false),
         }
     }
@@ -113,7 +116,7 @@ impl Node {
             row::execute(conn, BURY, &[&options.name, &self.dead_after()]).await?;
             let version = env!("CARGO_PKG_VERSION");
             let params: &row::Params<'_> =
-                &[&self.id, &options.name, &options.address, &version, &opening];
+                &[&self.id, &options.name, &options.address, &version, &opening, &self.told.own()];
             if row::execute(conn, REGISTER, params).await? > 0 {
                 return Ok(());
             }
@@ -180,7 +183,7 @@ pub(super) async fn sign(database: &Database, node: &Node) -> Result<(), Postgre
     let conn = database.connect().await?;
     if row::execute(&conn, SIGN, &[&node.id, &node.is_draining.load(Ordering::Acquire)]).await? > 0
     {
-        return Ok(());
+        return agents::look(&conn, node).await;
     }
     // It was silent for so long that its row is gone. What it owned is another's when that is asked for it.
     let params: &row::Params<'_> = &[
@@ -189,6 +192,7 @@ pub(super) async fn sign(database: &Database, node: &Node) -> Result<(), Postgre
         &node.options.address,
         &env!("CARGO_PKG_VERSION"),
         &database.keys.opening,
+        &node.told.own(),
     ];
     let is_back = row::execute(&conn, REGISTER, params).await? > 0;
     if !is_back && !node.is_replaced.swap(true, Ordering::AcqRel) {
@@ -252,6 +256,7 @@ pub(super) async fn list(
             is_this: node.is_some_and(|node| node.id == row.get::<_, &str>(0)),
             open_threads: row.get::<_, i64>(6).cast_unsigned(),
             is_draining: row.get(7),
+            agents: agents::agents(row.get(8)),
         })
         .collect())
 }
@@ -273,5 +278,10 @@ impl Database {
     /// What [`not_elsewhere`] binds: this node's id, and the seconds after which a node is dead.
     pub(super) fn ownership(&self) -> (&str, f64) {
         self.node.as_ref().map_or(("", 1e9), |node| (node.id.as_str(), node.dead_after()))
+    }
+
+    /// The agents that live nodes have and this one has not.
+    pub(super) fn foreign_agents(&self) -> Vec<String> {
+        self.node.as_ref().map_or_else(Vec::new, |node| node.told.foreign())
     }
 }

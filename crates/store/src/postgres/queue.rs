@@ -33,6 +33,22 @@ const STORE: &str = concat!(
     " free_at = $7, fence = $8, attempts = $9, held = $10, dead = $11, error = $12,",
     " run = $13, place = $14, about = $15, next = $16"
 );
+/// That no other live node has an agent of the item's open runs, or of the ended run that it tells of, and this one has not; or that this one owns the thread all the same. The values are bound by [`Database::ownership`] and [`Database::foreign_agents`].
+macro_rules! not_of_foreign_agent {
+    ($me:literal, $foreign:literal) => {
+        concat!(
+            "(cardinality(",
+            $foreign,
+            "::text[]) = 0 OR NOT EXISTS (SELECT 1 FROM runs JOIN heads ON heads.thread = runs.thread",
+            " WHERE runs.thread = queue.thread AND runs.agent = ANY(",
+            $foreign,
+            ") AND (runs.ended_at IS NULL OR runs.key = queue.about) AND heads.owner_node <> ",
+            $me,
+            "))"
+        )
+    };
+}
+
 /// That this node owns the item's thread, where the flag is set: one that drains leaves all other work to others.
 macro_rules! own_where {
     ($flag:literal, $me:literal) => {
@@ -47,11 +63,13 @@ macro_rules! own_where {
     };
 }
 
-/// Items that are due, that no other worker claims at this moment, and whose thread no other live node owns.
+/// Items that are due, that no other worker claims at this moment, whose thread no other live node owns, and whose agent is not on another one only.
 const CLAIMABLE: &str = concat!(
     "SELECT id FROM queue WHERE kind = $1 AND NOT dead AND free_at <= $2 AND ",
     not_elsewhere!("queue.thread", "$4", "$5"),
-    own_where!("$6", "$4"),
+    " AND ",
+    not_of_foreign_agent!("$4", "$6"),
+    own_where!("$7", "$4"),
     " ORDER BY free_at, id LIMIT $3 FOR UPDATE OF queue SKIP LOCKED"
 );
 /// The columns of an entry behind those of its item.
@@ -99,8 +117,9 @@ pub(super) async fn claim(
 ) -> Result<Vec<Claim>, PostgresError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let (me, dead) = database.ownership();
-    let only_own = database.leaves_work(conn).await?;
-    let params: &Params<'_> = &[&kind.as_str(), &now.as_micros(), &limit, &me, &dead, &only_own];
+    let (foreign, only_own) = (database.foreign_agents(), database.leaves_work(conn).await?);
+    let params: &Params<'_> =
+        &[&kind.as_str(), &now.as_micros(), &limit, &me, &dead, &foreign, &only_own];
     let due = row::query(conn, CLAIMABLE, params).await?;
     let mut claims = Vec::with_capacity(due.len());
     for id in due.iter().map(|row| row.get(0)) {
@@ -184,12 +203,15 @@ pub(super) async fn next_due(
     let sql = concat!(
         "SELECT free_at FROM queue WHERE kind = $1 AND NOT dead AND ",
         not_elsewhere!("queue.thread", "$2", "$3"),
-        own_where!("$4", "$2"),
+        " AND ",
+        not_of_foreign_agent!("$2", "$4"),
+        own_where!("$5", "$2"),
         " ORDER BY free_at LIMIT 1"
     );
     let (me, dead) = database.ownership();
-    let only_own = database.leaves_work(conn).await?;
-    let found = row::query_opt(conn, sql, &[&kind.as_str(), &me, &dead, &only_own]).await?;
+    let (foreign, only_own) = (database.foreign_agents(), database.leaves_work(conn).await?);
+    let params: &Params<'_> = &[&kind.as_str(), &me, &dead, &foreign, &only_own];
+    let found = row::query_opt(conn, sql, params).await?;
     Ok(found.map(|row| Timestamp::from_micros(row.get(0))))
 }
 

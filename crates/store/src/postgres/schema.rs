@@ -9,6 +9,7 @@ use super::error::PostgresError;
 const MIGRATIONS: &[&str] = &[
     include_str!("schema.sql"),
     "ALTER TABLE nodes ADD COLUMN draining BOOLEAN NOT NULL DEFAULT FALSE",
+    super::agents::ADD_COLUMN,
 ];
 
 pub(super) const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trilogue_domain::Code;
 use trilogue_store::rows::QueueKind;
-use trilogue_store::{NodeOptions, Options, Store, open};
+use trilogue_store::{NodeAgent, NodeOptions, Options, Store, agent_differences, open};
 
 use crate::harness::{World, alice, at, code, options, postgres_url, read, service, thread_row};
 
@@ -198,6 +198,102 @@ async fn what_is_kept_of_a_log_that_came_back_has_no_hole() {
     log.step().say(None, &["a3"]).commit().await.unwrap();
     let texts: Vec<_> = read(&*a, &log.row, None).await.into_iter().map(|(_, text)| text).collect();
     assert_eq!(texts, ["a1", "b2", "a3"]);
+}
+
+fn told(agents: &[(&str, &str)]) -> Vec<NodeAgent> {
+    let agent = |&(name, digest): &(&str, &str)| NodeAgent {
+        name: name.to_owned(),
+        digest: Some(digest.to_owned()),
+        also: vec![format!("{name}-id")],
+    };
+    agents.iter().map(agent).collect()
+}
+
+#[tokio::test]
+async fn nodes_find_who_has_an_agent_and_where_they_differ() {
+    let url = postgres_url().await;
+    let (a, b) = (opened(&url, node("a")).await, opened(&url, node("b")).await);
+    assert_eq!(a.nodes().await.unwrap()[0].agents, None, "it has told nothing yet");
+    a.tell_agents(told(&[("x", "1"), ("y", "1")])).await.unwrap();
+    assert_eq!(agent_differences(&a.nodes().await.unwrap()), []);
+    b.tell_agents(told(&[("y", "2")])).await.unwrap();
+    for text in ["x", "x-id", "X-ID"] {
+        let found = b.node_with_agent(text).await.unwrap().unwrap();
+        assert_eq!((found.name.as_str(), found.address.as_str()), ("a", "http://a:1"));
+        assert_eq!(a.node_with_agent(text).await.unwrap(), None, "only it has the agent");
+    }
+    assert_eq!(b.node_with_agent("z").await.unwrap(), None);
+    let differing = agent_differences(&b.nodes().await.unwrap());
+    let differing: Vec<_> =
+        differing.iter().map(|it| (it.agent.as_str(), it.variants.len(), &it.missing_on)).collect();
+    assert_eq!(differing, [("x", 1, &vec!["b".to_owned()]), ("y", 2, &vec![])]);
+    b.tell_agents(told(&[("x", "1"), ("y", "1")])).await.unwrap();
+    assert_eq!(agent_differences(&b.nodes().await.unwrap()), []);
+    a.close().await.unwrap();
+    assert_eq!(b.node_with_agent("x").await.unwrap(), None, "it has left");
+}
+
+#[tokio::test]
+async fn a_thread_and_its_due_work_wait_for_a_node_that_has_the_agent() {
+    let url = postgres_url().await;
+    let a = opened(&url, node("a")).await;
+    let mut log = World::of(Arc::clone(&a)).thread("t").await;
+    log.row.epoch = take(&a, &log).await.unwrap();
+    let run = log.start("r").await;
+    let item = log.item(QueueKind::Deadline, "k", 5);
+    log.write([trilogue_store::Change::Offer(item)]).await;
+    let (b, c) = (opened(&url, node("b")).await, opened(&url, node("c")).await);
+    b.tell_agents(told(&[("other", "1")])).await.unwrap();
+    c.tell_agents(told(&[(run.agent.as_str(), "1")])).await.unwrap();
+    a.close().await.unwrap();
+    let refused = take(&b, &log).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ThreadElsewhere);
+    assert_eq!(refused.other_node(), Some("http://c:1"));
+    let kind = QueueKind::Deadline;
+    let unseen = async {
+        // It is known with the next sign of life.
+        while b.next_due(kind).await.unwrap().is_some() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, unseen).await.unwrap();
+    assert!(b.claim(kind, at(9), at(20), 9).await.unwrap().is_empty());
+    assert_eq!(c.claim(kind, at(9), at(20), 9).await.unwrap().len(), 1);
+    // Where nobody has the agent, anybody takes the thread.
+    c.close().await.unwrap();
+    take(&b, &log).await.unwrap();
+    assert_eq!(b.claim(kind, at(30), at(40), 9).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn an_idle_thread_moves_to_a_node_that_has_the_agent_of_a_new_run() {
+    let url = postgres_url().await;
+    let (a, b) = (opened(&url, node("a")).await, opened(&url, node("b")).await);
+    let mut log = World::of(Arc::clone(&a)).thread("t").await;
+    log.row.epoch = take(&a, &log).await.unwrap();
+    log.row.owner_node = a.node().unwrap().to_owned();
+    let run = log.start("r").await;
+    let agent = trilogue_domain::AgentName::parse("only-on-b").unwrap();
+    let busy = async {
+        a.tell_agents(told(&[(run.agent.as_str(), "1")])).await.unwrap();
+        b.tell_agents(told(&[(run.agent.as_str(), "1"), (agent.as_str(), "1")])).await.unwrap();
+        loop {
+            // It is known with the next sign of life.
+            match b.take_for_agent(&log.row, &agent).await {
+                Ok(()) => tokio::time::sleep(Duration::from_millis(20)).await,
+                Err(error) => return error,
+            }
+        }
+    };
+    let busy = tokio::time::timeout(PATIENCE, busy).await.unwrap();
+    assert_eq!((busy.code(), busy.other_node()), (Code::ThreadElsewhere, None));
+    log.end(run.clone()).await;
+    b.take_for_agent(&log.row, &run.agent).await.unwrap();
+    assert_eq!(take(&a, &log).await.unwrap(), log.row.epoch, "its owner has that agent");
+    b.take_for_agent(&log.row, &agent).await.unwrap();
+    assert_eq!(take(&b, &log).await.unwrap(), log.row.epoch + 1);
+    assert_eq!(code(log.step().say(None, &["late"]).commit().await), Code::OwnershipLost);
+    assert_eq!(take(&a, &log).await.unwrap_err().other_node(), Some("http://b:1"));
 }
 
 #[tokio::test]

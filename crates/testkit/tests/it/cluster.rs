@@ -93,11 +93,20 @@ impl Fault {
 impl Cluster {
     /// Starts the nodes in a new schema. `settings` are added to the configuration of each.
     pub(crate) async fn start(settings: &str) -> Result<Self> {
+        let agents = ServerOptions::default().agents;
+        Self::start_with(settings, [&agents, &agents, &agents]).await
+    }
+
+    /// The same with the agents of each node.
+    pub(crate) async fn start_with(
+        settings: &str,
+        agents: [&[(String, String)]; NAMES.len()],
+    ) -> Result<Self> {
         let folder = Folder::new()?;
         let (postgres, nats) = (service("TRILOGUE_POSTGRES")?, service("TRILOGUE_NATS")?);
         let (database, schema) = new_schema("cluster").await?;
         let mut nodes = Vec::new();
-        for name in NAMES {
+        for (name, agents) in NAMES.into_iter().zip(agents) {
             let application = format!("{schema}_{name}");
             let (to_database, url) = linked(&postgres).await?;
             let (to_news, news) = linked(&nats).await?;
@@ -111,6 +120,7 @@ impl Cluster {
                     "{url}?options=-csearch_path%3D{schema}&application_name={application}"
                 ),
                 settings: format!("{settings}\n{cluster}"),
+                agents: agents.to_vec(),
                 ..ServerOptions::default()
             };
             let dir = folder.path().join(name);
@@ -135,6 +145,19 @@ impl Cluster {
     pub(crate) fn clients(&self) -> Vec<Client> {
         let client = |node: &Node| Client::new(node.home.address()).with_token(self.token.clone());
         self.nodes.iter().map(client).collect()
+    }
+
+    /// Kills a node for good.
+    pub(crate) async fn lose(&mut self, index: usize) -> Result<()> {
+        let server = self.nodes[index].server.take().context("the node is down")?;
+        server.kill().await.map(drop)
+    }
+
+    /// Runs a command of the program against a node, and gives what it prints, whether or not it succeeds.
+    pub(crate) async fn run(&self, index: usize, arguments: &[&str]) -> Result<String> {
+        let output = self.nodes[index].home.command(arguments).await?;
+        let (out, err) = (&output.stdout, &output.stderr);
+        Ok(format!("{}{}", String::from_utf8_lossy(out), String::from_utf8_lossy(err)))
     }
 
     /// Lets something happen to a node, and waits until it is over.
@@ -200,8 +223,8 @@ impl Cluster {
 
     /// Stops the nodes, which must do so cleanly, and removes what they stored.
     pub(crate) async fn stop(mut self) -> Result<()> {
-        for node in &mut self.nodes {
-            stop(node.server.take().context("the node is down")?).await;
+        for server in self.nodes.iter_mut().filter_map(|node| node.server.take()) {
+            stop(server).await;
         }
         Ok(self.database.batch_execute(&format!("DROP SCHEMA {} CASCADE", self.schema)).await?)
     }

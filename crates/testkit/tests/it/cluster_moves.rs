@@ -83,15 +83,14 @@ async fn a_prompt_at_another_node_answers_the_question_of_a_thread() {
     let session = editor.session_in(cwd.path()).await;
     let asked = editor.prompt(&session, "Write to ada@example.com saying hi").await;
     assert_eq!(asked["stopReason"], "end_turn");
-    let taken = a.post(&format!("/api/v1/threads/{session}/hand-over"), &json!({ "node": "a" }));
-    assert_eq!(taken.await.unwrap().status, 204);
+    let hand_over = format!("/api/v1/threads/{session}/hand-over");
+    assert_eq!(a.post(&hand_over, &json!({ "node": "a" })).await.unwrap().status, 204);
     assert_eq!(cluster.owner(&session).await.unwrap().as_deref(), Some("a"));
     assert_eq!(editor.prompt(&session, "yes").await["stopReason"], "end_turn");
     let runs = a.get(&format!("/api/v1/runs?thread_id={session}")).await.unwrap().ok().unwrap();
     let runs = runs["items"].as_array().unwrap();
     assert_eq!((runs.len(), &runs[0]["status"]), (1, &json!("completed")), "{runs:?}");
-    let unknown = a.post(&format!("/api/v1/threads/{session}/hand-over"), &json!({ "node": "x" }));
-    let unknown = unknown.await.unwrap();
+    let unknown = a.post(&hand_over, &json!({ "node": "x" })).await.unwrap();
     assert_eq!((unknown.status, unknown.code().as_str()), (404, "not_found"));
     editor.close().await;
     cluster.stop().await.unwrap();

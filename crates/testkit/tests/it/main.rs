@@ -18,6 +18,7 @@ mod client_kill;
 mod client_large;
 mod client_official;
 mod cluster;
+mod cluster_agents;
 mod cluster_chaos;
 mod cluster_moves;
 mod communication_kill;

@@ -13,7 +13,10 @@ use trilogue::config::{self, Options};
 use trilogue::local::{ServerRecord, UserServerDir, built_in_agents, start, user_options};
 use trilogue::token_file;
 use trilogue_sdk::client::Page;
+use trilogue_wire::native::{AgentDifference, Node, Status};
 
+use super::node_text;
+use super::status::counted;
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
 use crate::probe::{self, ProbeFinding, Severity};
@@ -175,6 +178,7 @@ async fn server(globals: &Globals, record: Option<&ServerRecord>) -> Vec<ProbeFi
                         .hint("restore a backup: see docs/cli.md"),
                 );
             }
+            found.extend(nodes(&status));
             for name in &status.dangerously {
                 found.push(ProbeFinding::warning(name.clone(), "this protection is switched off"));
             }
@@ -198,6 +202,27 @@ async fn server(globals: &Globals, record: Option<&ServerRecord>) -> Vec<ProbeFi
         }
     }
     found
+}
+
+/// The servers that share the store, and the agents that they do not agree about.
+fn nodes(status: &Status) -> Vec<ProbeFinding> {
+    let node = |node: &Node| {
+        let (state, open) = (node_text::state(node), counted(node.open_threads, "open thread"));
+        let detail = format!("{state}, {open}, at {}", node.address);
+        let subject = format!("node {}", node.name);
+        match node.alive {
+            true => ProbeFinding::ok(subject, detail),
+            false => ProbeFinding::warning(subject, detail)
+                .hint("start it again; the other servers take its threads over"),
+        }
+    };
+    let difference = |found: &AgentDifference| {
+        let subject = format!("agent {}", found.agent);
+        ProbeFinding::warning(subject, node_text::difference(found))
+            .hint("give all servers that share the store the same agents")
+    };
+    let differences = status.agent_differences.iter().map(difference);
+    status.nodes.iter().map(node).chain(differences).collect()
 }
 
 /// The room for the store.

@@ -16,6 +16,7 @@ pub(crate) mod inbox;
 pub(crate) mod init;
 pub(crate) mod logs;
 pub(crate) mod new;
+mod node_text;
 pub(crate) mod nodes;
 pub(crate) mod restore;
 pub(crate) mod run;

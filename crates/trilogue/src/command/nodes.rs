@@ -4,20 +4,22 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use trilogue_sdk::client::Client;
-use trilogue_wire::native::Node;
+use trilogue_wire::native::{Node, Status};
 
+use super::node_text;
 use crate::exit::Result;
 use crate::globals::Globals;
 use crate::remote;
 use crate::terminal::table::TableColumn;
 use crate::terminal::{print, safe};
 
-const COLUMNS: [TableColumn; 5] = [
+const COLUMNS: [TableColumn; 6] = [
     TableColumn::text("NODE"),
     TableColumn::text("STATE"),
     TableColumn::text("OPEN THREADS"),
     TableColumn::text("ADDRESS"),
     TableColumn::text("VERSION"),
+    TableColumn::text("AGENTS"),
 ];
 
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -58,7 +60,7 @@ impl NodesCommand {
         if let Some(NodesAction::Drain(drain)) = &self.action {
             return drain.execute(&client, globals).await;
         }
-        let nodes = client.nodes().await?.items;
+        let Status { nodes, agent_differences, .. } = client.status().await?;
         if globals.json {
             return print::json(&nodes);
         }
@@ -72,19 +74,25 @@ impl NodesCommand {
         let rows: Vec<Vec<String>> = nodes
             .iter()
             .map(|node| {
-                let state = match (node.this, node.alive) {
-                    _ if node.alive && node.draining => "draining".to_owned(),
-                    (true, _) => "this one".to_owned(),
-                    (false, true) => "alive".to_owned(),
-                    (false, false) => format!("silent for {} s", node.silent_ms / 1_000),
-                };
                 let open = node.open_threads.to_string();
+                let agents = match node.agents.is_empty() {
+                    true => "-".to_owned(),
+                    false => safe::line(&node.agents.join(", ")),
+                };
                 let [name, address, version] =
                     [&node.name, &node.address, &node.version].map(|text| safe::line(text));
-                vec![name, state, open, address, version]
+                vec![name, node_text::state(node), open, address, version, agents]
             })
             .collect();
-        print::table(&COLUMNS, &rows)
+        print::table(&COLUMNS, &rows)?;
+        for found in &agent_differences {
+            let difference = node_text::difference(found);
+            print::note(&safe::line(&format!("agent {}: {difference}", found.agent)));
+        }
+        if !agent_differences.is_empty() {
+            print::hint("give all servers the same agents");
+        }
+        Ok(())
     }
 }
 

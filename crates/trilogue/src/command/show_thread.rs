@@ -183,6 +183,9 @@ fn heading(thread: &Thread) -> String {
         text.push_str(&format!("title: {}\n", safe::line(title)));
     }
     text.push_str(&format!("created: {}\n", safe::line(&thread.created_at)));
+    if let Some(node) = &thread.node {
+        text.push_str(&format!("node: {}\n", safe::line(node)));
+    }
     if thread.metadata.as_str() != "{}" {
         text.push_str(&format!("metadata: {}\n", safe::line(thread.metadata.as_str())));
     }

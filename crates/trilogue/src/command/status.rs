@@ -7,6 +7,7 @@ use trilogue_wire::native::{
     Agent, ConnectedClient, Interrupt, List, Node, Status as ServerStatus,
 };
 
+use super::node_text;
 use crate::exit::Result;
 use crate::globals::Globals;
 use crate::remote;
@@ -84,6 +85,14 @@ impl Overview {
             let nodes: Vec<_> = status.nodes.iter().map(node).collect();
             lines.push(("nodes", listed(&nodes)));
         }
+        let differences: Vec<_> = status
+            .agent_differences
+            .iter()
+            .map(|it| safe::line(&format!("{} {}", it.agent, node_text::difference(it))))
+            .collect();
+        if !differences.is_empty() {
+            lines.push(("agents that differ", differences.join("; ")));
+        }
         let clients: Vec<_> = status.clients.iter().map(client).collect();
         lines.push(("editors", listed(&clients)));
         lines.push((
@@ -149,11 +158,10 @@ fn size(bytes: u64) -> String {
 }
 
 fn node(node: &Node) -> String {
-    let name = safe::line(&node.name);
-    match (node.this, node.alive) {
-        (true, _) => format!("{name} (this one)"),
-        (false, true) => name,
-        (false, false) => format!("{name} (silent for {} s)", node.silent_ms / 1_000),
+    let (name, open) = (safe::line(&node.name), counted(node.open_threads, "open thread"));
+    match (node.alive && !node.draining, node.this) {
+        (true, false) => format!("{name} ({open})"),
+        _ => format!("{name} ({}, {open})", node_text::state(node)),
     }
 }
 

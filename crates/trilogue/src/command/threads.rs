@@ -119,13 +119,15 @@ async fn list(page: &PageArguments, globals: &Globals, client: &Client) -> Resul
         TableColumn::id("THREAD"),
         TableColumn::detail("CREATED"),
         TableColumn::time("CHANGED"),
+        TableColumn::text("NODE"),
         TableColumn::text("TITLE"),
         TableColumn::detail("METADATA"),
     ];
     page.print(&threads.items, threads.next.as_deref(), "no threads", &columns, |thread| {
-        let title = thread.title.clone().unwrap_or_default();
+        let [title, node] =
+            [&thread.title, &thread.node].map(|it| it.as_deref().unwrap_or_default());
         let (created, changed) = (&thread.created_at, &thread.updated_at);
-        [thread.id.as_str(), created, changed, &title, thread.metadata.as_str()]
+        [thread.id.as_str(), created, changed, node, title, thread.metadata.as_str()]
             .map(safe::line)
             .to_vec()
     })

@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use trilogue_testkit::inspector_packages;
 
 use crate::harness::{Home, Server, lasting_address};
+use crate::nodes::Nodes;
 
 /// The largest picture that the repository keeps, in bytes.
 const MAX_PICTURE_BYTES: usize = 120 * 1024;
@@ -59,13 +60,18 @@ fn passes(name: &str) {
 fn passes_in(home: &Home, name: &str) {
     let elsewhere = Elsewhere::listen();
     let server = serve(home, &elsewhere);
-    let mut command = script(home, &server, &elsewhere, name);
+    passes_on(home, &server, &elsewhere, name);
+    elsewhere.was_left_alone();
+}
+
+/// The same on a server.
+fn passes_on(home: &Home, server: &Server, elsewhere: &Elsewhere, name: &str) {
+    let mut command = script(home, server, elsewhere, name);
     command.arg("--folder").arg(home.work().join("made"));
     let ended = command.stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&ended.stdout);
     let complained = String::from_utf8_lossy(&ended.stderr);
     assert!(ended.status.success() && said.contains("0 failed"), "{said}{complained}");
-    elsewhere.was_left_alone();
 }
 
 #[test]
@@ -96,6 +102,13 @@ fn a_run_is_made_again_by_programs() {
 #[test]
 fn a_question_on_two_pages_and_in_an_editor_is_answered_in_one() {
     passes("editor");
+}
+
+#[test]
+fn servers_that_share_a_store_are_shown_with_their_threads_and_differences() {
+    let (nodes, elsewhere) = (Nodes::start(), Elsewhere::listen());
+    passes_on(&nodes.home, nodes.first(), &elsewhere, "cluster");
+    elsewhere.was_left_alone();
 }
 
 #[test]

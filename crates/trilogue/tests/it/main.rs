@@ -45,6 +45,7 @@ mod messages;
 mod monitored;
 mod mounts;
 mod native_editor;
+mod nodes;
 mod notified;
 mod offline;
 mod one_server;

@@ -4,6 +4,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::approval::waiting;
 use crate::harness::{demo, until};
+use crate::nodes::Nodes;
 use crate::terminal::{DECISION, REASON, Screen};
 
 /// The rows of the last whole picture, without control sequences.
@@ -73,6 +74,25 @@ fn the_screen_fits_and_answers_cancels_and_opens() {
     screen.press("\r");
     screen.wait_for("q leave");
     screen.press("\u{3}");
+    screen.end_well();
+}
+
+#[test]
+fn servers_that_share_a_store_have_a_list_and_threads_name_theirs() {
+    let nodes = Nodes::start();
+    nodes.first().run(&["run", "echo", "Hello", "--thread", "m"]).expect(0);
+    let mut command = nodes.first().command(&["top", "--every", "1s"]);
+    command.env("NO_COLOR", "1");
+    let mut screen = Screen::of_columns(command, 100);
+    screen.wait_for("Nodes (2)");
+    for words in
+        [["south", "alive", "researcher"], ["north", "this one", "0"], ["m", "north", "Hello"]]
+    {
+        // The owner of a thread is known with the next sign of life.
+        let has_words = |row: &String| words.iter().all(|word| row.contains(word));
+        until(|| picture(&screen.seen()).iter().any(has_words).then_some(()));
+    }
+    screen.press("q");
     screen.end_well();
 }
 

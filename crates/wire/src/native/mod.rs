@@ -55,8 +55,8 @@ pub use run::{
 };
 pub use run_request::{RequestCode, RunRequests};
 pub use status::{
-    AgentProcess, AgentState, ConnectedClient, Node, ProcessStderr, RuntimeState, Status,
-    StoreState, ThreadHandOver,
+    AgentDifference, AgentProcess, AgentState, ConnectedClient, Node, ProcessStderr, RuntimeState,
+    Status, StoreState, ThreadHandOver,
 };
 pub use thread::{Thread, ThreadCopy, ThreadCreate, ThreadPatch, ThreadState};
 pub use token::{Caller, RightName, SignIn, SignInLink, Token, TokenCreate, TokenCreated};

@@ -25,6 +25,9 @@ pub struct Status {
     /// The servers that share the store, by name; none where one process holds it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<Node>,
+    /// The agents that only some of the live servers have, or that they describe differently, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agent_differences: Vec<AgentDifference>,
     /// Open connections over HTTP.
     pub connections: u64,
     /// The editors and other programs on this machine that are connected through the server's socket.
@@ -56,6 +59,20 @@ pub struct Node {
     pub silent_ms: u64,
     /// How many threads with an open run it owns.
     pub open_threads: u64,
+    /// The names of its agents; none where it does not tell them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<String>,
+}
+
+/// An agent about which the servers that share a store do not agree.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct AgentDifference {
+    /// Its name.
+    pub agent: String,
+    /// The names of the servers that have it. Those that describe it in the same way are together: more than one group means that they describe it differently.
+    pub variants: Vec<Vec<String>>,
+    /// The names of the servers that do not have it. They send requests for it to the others.
+    pub missing_on: Vec<String>,
 }
 
 /// A wish to have a thread on another server.

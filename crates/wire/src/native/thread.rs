@@ -21,6 +21,8 @@ record! {
         ephemeral: bool,
         /// Its title: the one that somebody gave it, else its agent's, else the first line of its first user message.
         title?: String,
+        /// The name of the server that owns it, where several share the store and it is alive.
+        node?: String,
         /// The checkpoint that its history leads to. Only where one thread is asked for.
         head?: String,
         /// Its state at the head, where agents keep one. Only where one thread is asked for.

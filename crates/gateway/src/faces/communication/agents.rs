@@ -55,7 +55,8 @@ pub(super) fn agent<'a>(call: &'a CommunicationCall, name: &str) -> Result<&'a A
         }
     }
     Err(Error::new(Code::AgentNotFound, format!("there is no agent '{}'", shown(name)))
-        .hint("the agents are listed at /agents"))
+        .hint("the agents are listed at /agents")
+        .without_agent(name))
 }
 
 /// A number of the query, where it is sent.

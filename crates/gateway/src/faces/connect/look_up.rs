@@ -139,7 +139,8 @@ pub(super) fn agent_of(call: &ConnectCall, row: &RunRow) -> IndexedAgent {
 
 /// What is said of an id that no agent has: to a caller without a valid token the same as of a hidden agent.
 fn missing_agent(call: &ConnectCall, text: &str) -> Error {
-    if call.authenticator.hides(&call.caller, None) { no_token() } else { no_agent(text) }
+    let hides = call.authenticator.hides(&call.caller, None);
+    if hides { no_token() } else { no_agent(text) }.without_agent(text)
 }
 
 fn no_agent(text: &str) -> Error {

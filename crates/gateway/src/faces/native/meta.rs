@@ -11,8 +11,8 @@ use trilogue_mapping::native::shown;
 use trilogue_runtime::Availability;
 use trilogue_store::NodeRow;
 use trilogue_wire::native::{
-    AgentProcess, AgentState, FidelityRow, List, Node, ProcessStderr, RuntimeState, Status,
-    StoreState,
+    AgentDifference, AgentProcess, AgentState, FidelityRow, List, Node, ProcessStderr,
+    RuntimeState, Status, StoreState,
 };
 
 use super::document::openapi_document;
@@ -173,7 +173,13 @@ pub(super) fn node(row: NodeRow) -> Node {
         this: row.is_this,
         silent_ms: u64::try_from(row.silent_for.as_millis()).unwrap_or(u64::MAX),
         open_threads: row.open_threads,
+        agents: row.agents.into_iter().flatten().map(|agent| agent.name).collect(),
     }
+}
+
+fn agent_difference(found: trilogue_store::AgentDifference) -> AgentDifference {
+    let trilogue_store::AgentDifference { agent, variants, missing_on } = found;
+    AgentDifference { agent, variants, missing_on }
 }
 
 // === impl State ===
@@ -203,7 +209,9 @@ impl State {
         let (processes, idle) = self.agent_processes.counts();
         let list = self.agent_process_list().await;
         let nodes = self.admin.nodes().await?;
+        let differences = trilogue_store::agent_differences(&nodes);
         Ok(Status {
+            agent_differences: differences.into_iter().map(agent_difference).collect(),
             nodes: nodes.into_iter().map(node).collect(),
             agents: AgentState { processes: processes as u64, idle: idle as u64, list },
             version: env!("CARGO_PKG_VERSION").to_owned(),

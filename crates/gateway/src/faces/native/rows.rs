@@ -18,6 +18,7 @@ pub(super) fn thread(row: &ThreadRow) -> Thread {
         updated_at: row.updated_at.to_string(),
         ephemeral: row.ephemeral,
         title: given_title(row),
+        node: None,
         head: None,
         values: None,
     }

@@ -181,7 +181,8 @@ pub(crate) fn no_checkpoint(id: &str) -> Error {
 
 /// A thread as a list shows it.
 async fn titled(call: &NativeCall, row: &ThreadRow) -> Thread {
-    Thread { title: thread_title(call.state.read.as_ref(), row).await, ..rows::thread(row) }
+    let title = thread_title(call.state.read.as_ref(), row).await;
+    Thread { title, node: call.state.admin.node_name(&row.owner_node), ..rows::thread(row) }
 }
 
 /// A thread with its head and the newest state on the path to it.

@@ -34,6 +34,8 @@ export class ThreadPane {
     this.travels = new AbortController();
     /** @type {string | undefined} */
     this.saidState = undefined;
+    /** The server that owns it, where there are several. @type {string | undefined} */
+    this.node = undefined;
     this.agentIsChosen = false;
     /** @type {TimelinePane | undefined} */
     this.timeline = undefined;
@@ -69,6 +71,7 @@ export class ThreadPane {
 
   async refreshTitle() {
     const thread = await get(`threads/${segment(this.id)}`, { signal: this.life.signal });
+    this.node = thread.node;
     fill(this.title, thread.title || `Thread ${shortId(this.id)}`);
     this.element.setAttribute("aria-label", visible(`Thread: ${thread.title ?? this.id}`.slice(0, 120)));
   }
@@ -100,7 +103,7 @@ export class ThreadPane {
     const words = status ? WORDS[status] ?? status : "Empty";
     if (words !== this.saidState && this.saidState !== undefined) announce(`${run?.agent ?? "Agent"}: ${words}`);
     this.saidState = words;
-    fill(this.state, h("span.dot", { "data-status": status ?? "" }), [words, run?.agent, run ? duration(Math.max(0, took)) : undefined].filter(Boolean).join(" · "));
+    fill(this.state, h("span.dot", { "data-status": status ?? "" }), [words, run?.agent, run ? duration(Math.max(0, took)) : undefined, this.node].filter(Boolean).join(" · "));
   }
 
   async stop() {

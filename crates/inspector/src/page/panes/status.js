@@ -32,7 +32,7 @@ export function openStatus(root, signal) {
       if (signal.aborted) return;
       fill(error);
       fill(numbers, status ? tiles(status, runs) : h("p.muted", null, "The server’s own numbers need the right ‘server’."));
-      fill(tables, status && [warnings(status), processTable(status.agents.list ?? []), clientTable(status)], runTable("Open runs", runs), runTable("Last errors", failed.items));
+      fill(tables, status && [warnings(status), nodeTable(status), processTable(status.agents.list ?? []), clientTable(status)], runTable("Open runs", runs), runTable("Last errors", failed.items));
       const samples = samplesOf(metrics ?? "");
       const histograms = histogramsOf(samples).sort((one, other) => other.count - one.count).slice(0, MAX_HISTOGRAMS);
       fill(latencies, histograms.length > 0 ? histograms.map(histogramView) : h("p.muted", null, metrics === undefined ? "Metrics are not for this caller, or only at /metrics." : "Nothing was measured yet."));
@@ -78,9 +78,15 @@ function tiles(status, runs) {
 
 /** @param {any} status */
 function warnings(status) {
-  const lines = [status.store_problem, status.store.quarantined > 0 && `${plural(status.store.quarantined, "thread")} with damaged data`, ...status.dangerously.map((/** @type {string} */ name) => `Protection switched off: ${name}`), status.runtime.draining && "The server is shutting down"].filter(Boolean);
+  const lines = [status.store_problem, status.store.quarantined > 0 && `${plural(status.store.quarantined, "thread")} with damaged data`, ...status.dangerously.map((/** @type {string} */ name) => `Protection switched off: ${name}`), status.runtime.draining && "The server is shutting down", ...(status.agent_differences ?? []).map(difference)].filter(Boolean);
   return lines.length > 0 && h("ul.warnings", { "aria-label": "Warnings" }, lines.map((line) => h("li", null, line)));
 }
+
+/** @param {any} found */
+const difference = ({ agent, variants, missing_on: missing }) => `Servers differ in the agent ${agent}: on ${variants.map((/** @type {string[]} */ names) => names.join(", ")).join(" | ")}${missing[0] ? `, missing on ${missing.join(", ")}` : ""}`;
+
+/** @param {any} status */
+const nodeTable = (status) => dataTable("Servers", ["Name", "State", "Open threads", "Agents"], (status.nodes ?? []).map((/** @type {any} */ it) => [it.name, it.alive && it.draining ? "draining" : it.this ? "this one" : it.alive ? "alive" : `silent for ${duration(it.silent_ms)}`, it.open_threads, (it.agents ?? []).join(", ")]));
 
 /** @param {any} status */
 const clientTable = (status) => dataTable("Connected programs", ["Program", "Agent", "Folder", "Since"], (status.clients ?? []).slice(0, MAX_ROWS).map((/** @type {any} */ it) => [[it.name, it.version].filter(Boolean).join(" ") || it.pid, it.agent, it.cwd ?? "", ago(it.since)]));

@@ -96,7 +96,7 @@ export class ThreadsList {
     const run = runs[0];
     const took = run ? (run.ended_at ? milliseconds(run.ended_at) : Date.now()) - milliseconds(run.created_at) : undefined;
     const cost = costOf(thread, runs);
-    const details = [run?.agent, took === undefined ? undefined : duration(took), cost, ago(thread.updated_at)].filter(Boolean).join(" · ");
+    const details = [run?.agent, took === undefined ? undefined : duration(took), cost, thread.node, ago(thread.updated_at)].filter(Boolean).join(" · ");
     const link = h("a.row", { href: placeOf(["threads", thread.id]), "data-thread": thread.id, "aria-current": thread.id === this.current ? "page" : null },
       h("span.dot", { "data-status": run?.status ?? "", role: "img", "aria-label": run?.status ?? "empty" }),
       h("span.row-title", null, thread.title || shortId(thread.id)),

@@ -2,6 +2,7 @@
 
 use trilogue_wire::native::Part;
 
+use super::super::node_text;
 use super::Snapshot;
 use crate::terminal::table::{self, TableColumn};
 use crate::terminal::{safe, style};
@@ -24,8 +25,20 @@ const RUNS: &[TableColumn] = &[
     TableColumn::time("CREATED"),
     TableColumn::id("THREAD"),
 ];
-const THREADS: &[TableColumn] =
-    &[TableColumn::id("THREAD"), TableColumn::time("CHANGED"), TableColumn::text("TITLE")];
+/// The node is empty where one server holds the store.
+const THREADS: &[TableColumn] = &[
+    TableColumn::id("THREAD"),
+    TableColumn::time("CHANGED"),
+    TableColumn::text("NODE"),
+    TableColumn::text("TITLE"),
+];
+const NODES_PANE: &str = "Nodes";
+const NODES: &[TableColumn] = &[
+    TableColumn::text("NODE"),
+    TableColumn::text("STATE"),
+    TableColumn::text("OPEN THREADS"),
+    TableColumn::text("DIFFERS IN"),
+];
 const PROCESSES: &[TableColumn] = &[
     TableColumn::text("PROCESS"),
     TableColumn::text("AGENT"),
@@ -49,6 +62,7 @@ pub(super) struct PaneRow {
 #[derive(Debug)]
 struct Pane {
     name: &'static str,
+    of: fn(&Snapshot) -> Vec<PaneRow>,
     columns: &'static [TableColumn],
     rows: Vec<PaneRow>,
     /// By its id: a key must not act on what slid under the mark.
@@ -57,7 +71,7 @@ struct Pane {
 
 #[derive(Debug)]
 pub(super) struct Panes {
-    panes: [Pane; 4],
+    panes: [Pane; 5],
     active: usize,
 }
 
@@ -65,13 +79,14 @@ pub(super) struct Panes {
 
 impl Panes {
     pub(super) fn of(snapshot: &Snapshot) -> Self {
-        let pane = |name, columns| Pane { name, columns, rows: Vec::new(), selected: None };
+        let pane = |name, columns, of| Pane { name, columns, of, rows: Vec::new(), selected: None };
         let mut panes = Self {
             panes: [
-                pane("Questions", QUESTIONS),
-                pane("Runs", RUNS),
-                pane("Threads", THREADS),
-                pane("Processes", PROCESSES),
+                pane("Questions", QUESTIONS, questions),
+                pane("Runs", RUNS, runs),
+                pane("Threads", THREADS, threads),
+                pane("Processes", PROCESSES, processes),
+                pane(NODES_PANE, NODES, nodes),
             ],
             active: 0,
         };
@@ -83,10 +98,15 @@ impl Panes {
     }
 
     pub(super) fn update(&mut self, snapshot: &Snapshot) {
-        let rows = [questions(snapshot), runs(snapshot), threads(snapshot), processes(snapshot)];
-        for (pane, rows) in self.panes.iter_mut().zip(rows) {
-            pane.replace(rows);
+        for pane in &mut self.panes {
+            pane.replace((pane.of)(snapshot));
         }
+    }
+
+    /// What is on the screen: one server needs no list of servers.
+    fn shown(&self) -> impl Iterator<Item = (usize, &Pane)> {
+        let is_shown = |pane: &Pane| pane.name != NODES_PANE || !pane.rows.is_empty();
+        self.panes.iter().enumerate().filter(move |(_, pane)| is_shown(pane))
     }
 
     pub(super) fn selected(&self) -> Option<&PaneRow> {
@@ -113,19 +133,20 @@ impl Panes {
 
     /// All lists in so many columns and rows: each gets what it needs, or its share.
     pub(super) fn rows(&self, columns: usize, height: usize) -> Vec<String> {
-        let room = height.saturating_sub(FRAME_ROWS * self.panes.len());
-        let share = room / self.panes.len();
+        let shown: Vec<_> = self.shown().collect();
+        let room = height.saturating_sub(FRAME_ROWS * shown.len());
+        let share = room / shown.len().max(1);
         let needed = |pane: &Pane| pane.rows.len();
-        let mut given: Vec<usize> = self.panes.iter().map(|pane| needed(pane).min(share)).collect();
+        let mut given: Vec<usize> = shown.iter().map(|(_, pane)| needed(pane).min(share)).collect();
         let mut left = room.saturating_sub(given.iter().sum());
-        for (pane, given) in self.panes.iter().zip(&mut given) {
+        for ((_, pane), given) in shown.iter().zip(&mut given) {
             let more = needed(pane).saturating_sub(*given).min(left);
             *given += more;
             left -= more;
         }
-        let panes = self.panes.iter().zip(given).enumerate();
+        let panes = shown.into_iter().zip(given);
         panes
-            .flat_map(|(place, (pane, rows))| pane.draw(columns, rows, place == self.active))
+            .flat_map(|((place, pane), rows)| pane.draw(columns, rows, place == self.active))
             .collect()
     }
 }
@@ -211,10 +232,10 @@ fn runs(snapshot: &Snapshot) -> Vec<PaneRow> {
 
 fn threads(snapshot: &Snapshot) -> Vec<PaneRow> {
     let row = |it: &trilogue_wire::native::Thread| {
-        let title = it.title.as_deref().unwrap_or_default();
+        let [title, node] = [&it.title, &it.node].map(|it| it.as_deref().unwrap_or_default());
         PaneRow {
             open: command(["threads", "show", &it.id]),
-            ..row(&it.id, &[&it.id, &it.updated_at, title])
+            ..row(&it.id, &[&it.id, &it.updated_at, node, title])
         }
     };
     snapshot.threads.iter().map(row).collect()
@@ -227,6 +248,23 @@ fn processes(snapshot: &Snapshot) -> Vec<PaneRow> {
         row(&pid, &[&pid, &it.agent, &memory(it.memory_bytes), state])
     };
     list.map(row).collect()
+}
+
+/// The servers that share the store, where there are several.
+fn nodes(snapshot: &Snapshot) -> Vec<PaneRow> {
+    let Some(status) = snapshot.status.as_ref().filter(|it| it.nodes.len() > 1) else {
+        return Vec::new();
+    };
+    let row = |it: &trilogue_wire::native::Node| {
+        let differs = |found: &&trilogue_wire::native::AgentDifference| {
+            found.variants.len() > 1 || found.missing_on.contains(&it.name)
+        };
+        let differing = status.agent_differences.iter().filter(differs);
+        let agents: Vec<_> = differing.map(|found| found.agent.as_str()).collect();
+        let (state, open) = (node_text::state(it), it.open_threads.to_string());
+        row(&it.name, &[&it.name, &state, &open, &agents.join(", ")])
+    };
+    status.nodes.iter().map(row).collect()
 }
 
 /// Memory in the unit that people use for it.

@@ -28,7 +28,7 @@ impl ClientConnection {
             match nodes.hand_over(&self.principal, address, &thread.id).await {
                 Ok(true) => {}
                 Ok(false) if wait.pause().await => {}
-                Ok(false) => return Err(forward::unreachable(address)),
+                Ok(false) => return Err(forward::unreachable(address, forward::OWNS_THREAD)),
                 // It has waited for the run for some time already.
                 Err(error) if error.code() == Code::ThreadBusy => wait = TakeOverWait::begin(),
                 // Its owner has changed meanwhile.

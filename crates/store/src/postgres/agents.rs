@@ -1,0 +1,263 @@
+//! Which agents the nodes have: each tells the others in its row.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+use trilogue_domain::error::{Code, Error};
+use trilogue_domain::{ThreadKey, lock};
+
+use super::append;
+use super::connection::Connection;
+use super::database::Database;
+use super::error::PostgresError;
+use super::node::Node;
+use super::row;
+use crate::core::agent_difference::{NodeAgents, differences};
+use crate::core::no_thread;
+use crate::port::{AgentDifference, NodeAddress, NodeAgent};
+
+/// `agents` maps the name of each agent to its digest, where it is compared, and to the other texts that mean it. NULL where a node has not told them, such as one of an older version.
+pub(super) const ADD_COLUMN: &str = "ALTER TABLE nodes ADD COLUMN agents JSONB";
+
+/// What this node and the others have told.
+#[derive(Debug, Default)]
+pub(super) struct ToldAgents {
+    /// The agents of this node, in the form of the column; `None` until it tells them.
+    own: Mutex<Option<String>>,
+    /// Whether the row has them.
+    is_stored: AtomicBool,
+    /// The names of agents that live nodes have, and this one has not.
+    foreign: Mutex<Vec<String>>,
+    /// The live nodes by their ids.
+    live: Mutex<BTreeMap<String, LiveNode>>,
+    /// What was logged last of what nodes do not agree about.
+    logged: Mutex<Vec<AgentDifference>>,
+}
+
+#[derive(Debug)]
+struct LiveNode {
+    name: String,
+    version: String,
+    /// `None` until it tells them.
+    agents: Option<Vec<NodeAgent>>,
+}
+
+/// Other live nodes that take threads: at `$1` is this node's id, at `$2` are the seconds after which one is dead.
+macro_rules! others {
+    () => {
+        concat!(
+            "FROM nodes WHERE id <> $1 AND NOT draining",
+            " AND seen_at > clock_timestamp() - make_interval(secs => $2)"
+        )
+    };
+}
+
+const TELL: &str = "UPDATE nodes SET agents = $2::text::jsonb WHERE id = $1";
+const ALIVE: &str = concat!(
+    "SELECT id, name, version, agents::text FROM nodes WHERE id = $1",
+    " OR seen_at > clock_timestamp() - make_interval(secs => $2) ORDER BY name"
+);
+/// Any of those that have it, so that not one gets all requests.
+const WITH_AGENT: &str = concat!(
+    "SELECT name, address ",
+    others!(),
+    " AND (agents ? $3 OR EXISTS (SELECT 1 FROM jsonb_each(agents) one",
+    " WHERE one.value->'also' ? $3 OR one.value->'also' ? lower($3)))",
+    " ORDER BY random() LIMIT 1"
+);
+/// A node that has all agents of the open runs of a thread.
+const WITH_AGENTS_OF: &str = concat!(
+    "SELECT name, address ",
+    others!(),
+    " AND agents ?& (SELECT array_agg(DISTINCT agent) FROM runs",
+    " WHERE thread = $3 AND ended_at IS NULL) ORDER BY name LIMIT 1"
+);
+/// Whether a thread has an open run of an agent that is not among these.
+const LACKED: &str = concat!(
+    "SELECT 1 FROM runs, (SELECT $2::text::jsonb AS agents) own",
+    " WHERE thread = $1 AND ended_at IS NULL AND NOT own.agents ? agent LIMIT 1"
+);
+
+// === impl ToldAgents ===
+
+impl ToldAgents {
+    /// In the form of the column; `None` until the node tells them.
+    pub(super) fn own(&self) -> Option<String> {
+        lock(&self.own).clone()
+    }
+
+    /// The agents that live nodes have and this one has not, as of the last sign of life.
+    pub(super) fn foreign(&self) -> Vec<String> {
+        lock(&self.foreign).clone()
+    }
+
+    /// The name of the live node with this id, as of the last sign of life; `None` while there is no second one.
+    pub(super) fn node_name(&self, id: &str) -> Option<String> {
+        let live = lock(&self.live);
+        live.get(id).filter(|_| live.len() > 1).map(|node| node.name.clone())
+    }
+
+    /// Whether the node with this id lives and does not have an agent, as of the last sign of life.
+    pub(super) fn lacks(&self, id: &str, agent: &str) -> bool {
+        let live = lock(&self.live);
+        let told = live.get(id).and_then(|node| node.agents.as_ref());
+        told.is_some_and(|agents| !agents.iter().any(|it| it.name == agent))
+    }
+}
+
+/// Tells the other nodes which agents this one has.
+pub(super) async fn tell(
+    conn: &Connection,
+    node: &Node,
+    agents: &[NodeAgent],
+) -> Result<(), PostgresError> {
+    *lock(&node.told.own) = Some(column(agents));
+    store(conn, node).await
+}
+
+async fn store(conn: &Connection, node: &Node) -> Result<(), PostgresError> {
+    let Some(own) = node.told.own() else { return Ok(()) };
+    node.told.is_stored.store(false, Ordering::Release);
+    row::execute(conn, TELL, &[&node.id, &own]).await?;
+    // Another list may have come meanwhile.
+    let is_newest = lock(&node.told.own).as_ref() == Some(&own);
+    node.told.is_stored.store(is_newest, Ordering::Release);
+    Ok(())
+}
+
+/// Reads what the nodes have told, and logs what they do not agree about where that has changed.
+pub(super) async fn look(conn: &Connection, node: &Node) -> Result<(), PostgresError> {
+    if !node.told.is_stored.load(Ordering::Acquire) {
+        store(conn, node).await?;
+    }
+    let found = row::query(conn, ALIVE, &[&node.id, &node.dead_after()]).await?;
+    let live = found.iter().map(|row| {
+        let (name, version) = (row.get(1), row.get(2));
+        (row.get(0), LiveNode { name, version, agents: agents(row.get(3)) })
+    });
+    let live: BTreeMap<String, LiveNode> = live.collect();
+    // A node that has not told its agents lacks none.
+    let own = live.get(&node.id).and_then(|own| own.agents.as_ref());
+    let own: Option<BTreeSet<_>> = own.map(|own| own.iter().map(|agent| &agent.name).collect());
+    let told = live.values().filter_map(|it| Some((it, it.agents.as_deref()?)));
+    if let Some(own) = own {
+        let all: BTreeSet<_> =
+            told.clone().flat_map(|(_, agents)| agents).map(|agent| &agent.name).collect();
+        *lock(&node.told.foreign) = all.difference(&own).map(|name| (*name).clone()).collect();
+    }
+    let told = told.map(|(LiveNode { name, version, .. }, agents)| NodeAgents {
+        node: name,
+        version,
+        agents,
+    });
+    let mut told: Vec<_> = told.collect();
+    told.sort_unstable_by_key(|told| told.node);
+    log(node, differences(&told));
+    *lock(&node.told.live) = live;
+    Ok(())
+}
+
+fn log(node: &Node, now: Vec<AgentDifference>) {
+    let mut logged = lock(&node.told.logged);
+    for difference in now.iter().filter(|it| !logged.contains(it)) {
+        let variants: Vec<_> = difference.variants.iter().map(|names| names.join(", ")).collect();
+        tracing::warn!(
+            agent = difference.agent,
+            on = variants.join(" | "),
+            missing_on = difference.missing_on.join(", "),
+            "the servers that share the store do not agree about an agent"
+        );
+    }
+    for before in logged.iter().filter(|it| !now.iter().any(|new| new.agent == it.agent)) {
+        tracing::info!(agent = before.agent, "the servers agree about an agent again");
+    }
+    *logged = now;
+}
+
+pub(super) async fn with_agent(
+    conn: &Connection,
+    node: &Node,
+    agent: &str,
+) -> Result<Option<NodeAddress>, PostgresError> {
+    let params: &row::Params<'_> = &[&node.id, &node.dead_after(), &agent];
+    Ok(row::query_opt(conn, WITH_AGENT, params).await?.map(|row| address(&row)))
+}
+
+/// Fails with `thread_elsewhere` when another live node has all agents of the thread's open runs, and this one lacks some.
+pub(super) async fn check_take_over(
+    conn: &Connection,
+    node: &Node,
+    thread: ThreadKey,
+) -> Result<(), PostgresError> {
+    let Some(own) = node.told.own() else { return Ok(()) };
+    if row::query_opt(conn, LACKED, &[&thread.0, &own]).await?.is_none() {
+        return Ok(());
+    }
+    let params: &row::Params<'_> = &[&node.id, &node.dead_after(), &thread.0];
+    let Some(other) = row::query_opt(conn, WITH_AGENTS_OF, params).await? else { return Ok(()) };
+    let NodeAddress { name, address } = address(&other);
+    let message = format!("the node '{}' has the agents of the thread", name.escape_debug());
+    Err(Error::new(Code::ThreadElsewhere, message)
+        .hint(format!("send the request to {address}"))
+        .node(address)
+        .into())
+}
+
+/// Makes this node the owner of a thread without open runs whose live owner does not have an agent. Returns the end of its log; `None` where the owner is another than that.
+/// Fails with `thread_elsewhere` where the thread has an open run.
+pub(super) async fn take_idle(
+    conn: &Connection,
+    database: &Database,
+    node: &Node,
+    thread: ThreadKey,
+    agent: &str,
+) -> Result<Option<u64>, PostgresError> {
+    let sql = "SELECT owner_node FROM heads WHERE thread = $1 FOR UPDATE";
+    let head = row::query_opt(conn, sql, &[&thread.0]).await?.ok_or_else(|| no_thread(thread))?;
+    let owner: &str = head.get(0);
+    let sql = "SELECT name FROM nodes WHERE id = $1 AND id <> $2 AND NOT agents ? $3";
+    let Some(lacking) = row::query_opt(conn, sql, &[&owner, &node.id, &agent]).await? else {
+        return Ok(None);
+    };
+    let mut taken = append::acquired(conn, database, thread).await?;
+    if !taken.open_runs.is_empty() {
+        let name: &str = lacking.get(0);
+        let message = format!(
+            "the node '{}' owns the thread and does not have the agent '{agent}'",
+            name.escape_debug()
+        );
+        return Err(Error::new(Code::ThreadElsewhere, message)
+            .hint("send the request again when the thread's run has ended")
+            .into());
+    }
+    let epoch = taken.thread.epoch + 1;
+    append::assign(conn, &mut taken.thread, &node.id, epoch).await?;
+    Ok(Some(taken.last))
+}
+
+fn address(row: &tokio_postgres::Row) -> NodeAddress {
+    NodeAddress { name: row.get(0), address: row.get(1) }
+}
+
+fn column(agents: &[NodeAgent]) -> String {
+    let entry = |agent: &NodeAgent| {
+        (agent.name.clone(), json!({ "digest": agent.digest, "also": agent.also }))
+    };
+    Value::Object(agents.iter().map(entry).collect()).to_string()
+}
+
+/// Reads the column. A form that this version does not know tells of no agents.
+pub(super) fn agents(column: Option<&str>) -> Option<Vec<NodeAgent>> {
+    let by_name: BTreeMap<String, Value> = serde_json::from_str(column?).unwrap_or_default();
+    let agent = |(name, entry): (String, Value)| {
+        let also = entry["also"].as_array().into_iter().flatten();
+        NodeAgent {
+            name,
+            digest: entry["digest"].as_str().map(str::to_owned),
+            also: also.filter_map(|text| text.as_str().map(str::to_owned)).collect(),
+        }
+    };
+    Some(by_name.into_iter().map(agent).collect())
+}

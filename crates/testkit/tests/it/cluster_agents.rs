@@ -1,0 +1,167 @@
+//! Nodes of one store that have different agents.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use trilogue_testkit::{Client, builtin, until};
+
+use crate::cluster::Cluster;
+use crate::run_of;
+
+const SETTLE_LIMIT: Duration = Duration::from_secs(30);
+const CONNECT: &str = "/connect";
+const COMMUNICATION: &str = "/communication";
+const MAIL: &str = "Write to ada@example.com about the report: it is ready.";
+
+/// Nodes a and b have the mail composer, c has not; `same` is another agent on each of b and c.
+async fn cluster() -> Cluster {
+    let same = |of: &str| [("same".to_owned(), of.to_owned())];
+    let a = builtin(&["echo", "mailcomposer"]);
+    let b = [builtin(&["echo", "mailcomposer"]), same("echo").to_vec()].concat();
+    let c = [builtin(&["echo"]), same("researcher").to_vec()].concat();
+    Cluster::start_with("", [&a, &b, &c]).await.unwrap()
+}
+
+async fn get(client: &Client, path: &str) -> Value {
+    client.get(path).await.unwrap().ok().unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+async fn post(client: &Client, path: &str, body: &Value) -> Value {
+    client.post(path, body).await.unwrap().ok().unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_without_an_agent_sends_requests_for_it_to_one_that_has_it() {
+    let cluster = cluster().await;
+    let clients = cluster.clients();
+    let (a, c) = (&clients[0], &clients[2]);
+    let id = post(a, &format!("{CONNECT}/agents/search"), &json!({})).await;
+    let id = id.as_array().unwrap().iter().find(|it| it.to_string().contains("mailcomposer"));
+    let id = id.unwrap()["agent_id"].as_str().unwrap().to_owned();
+    let mut paths = vec![
+        "/api/v1/agents/mailcomposer".to_owned(),
+        "/api/v1/agents/mailcomposer/forms".to_owned(),
+        format!("{COMMUNICATION}/agents/mailcomposer"),
+    ];
+    // By its name here, its name elsewhere, and its id.
+    for name in ["mailcomposer", "org.agntcy.mailcomposer", &id, &id.to_ascii_uppercase()] {
+        for document in ["", "/descriptor", "/manifest", "/schemas", "/capabilities", "/openapi"] {
+            paths.push(format!("{CONNECT}/agents/{name}{document}"));
+        }
+    }
+    for path in paths {
+        let (here, there) = (get(a, &path).await, get(c, &path).await);
+        // The document for an agent names the address that it was asked at.
+        let is_placed = path.ends_with("/openapi");
+        assert!(is_placed || here == there, "{path}: {here} {there}");
+    }
+    for (path, body) in [
+        ("/api/v1/runs".to_owned(), run_of("mailcomposer", "t", &json!(MAIL), "wait")),
+        (
+            format!("{COMMUNICATION}/runs"),
+            json!({"agent_name": "mailcomposer", "mode": "sync", "input": [
+                {"role": "user", "parts": [{"content_type": "text/plain", "content": MAIL}]}
+            ]}),
+        ),
+        (
+            format!("{CONNECT}/runs/wait"),
+            json!({"agent_id": id, "input": {"messages": [{"type": "human", "content": MAIL}]}}),
+        ),
+    ] {
+        let run = post(c, &path, &body).await;
+        assert!(run.to_string().contains("ada@example.com"), "{path}: {run}");
+    }
+    // Its owner does not have the agent, and no run of its own there.
+    post(c, "/api/v1/threads", &json!({"id": "mixed"})).await;
+    post(c, "/api/v1/runs", &run_of("echo", "mixed", &json!("hi"), "wait")).await;
+    let run = run_of("mailcomposer", "mixed", &json!(MAIL), "wait");
+    let run = until("the thread to move", SETTLE_LIMIT, || {
+        let (client, run) = (c.clone(), run.clone());
+        async move { client.post("/api/v1/runs", &run).await.unwrap().ok().ok() }
+    })
+    .await
+    .unwrap();
+    assert_eq!(run["status"], "interrupted", "{run}");
+    let nobody = c.get("/api/v1/agents/nobody").await.unwrap();
+    assert_eq!(nobody.status, 404, "no node has it");
+    assert_eq!(nobody.json()["code"], "agent_not_found");
+    cluster.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_of_a_dead_node_goes_to_one_that_has_its_agent() {
+    let mut cluster = cluster().await;
+    let clients = cluster.clients();
+    let (a, b, c) = (&clients[0], &clients[1], &clients[2]);
+    let run = post(a, "/api/v1/runs", &run_of("mailcomposer", "mail", &json!(MAIL), "wait")).await;
+    let question = run["interrupts"][0]["id"].as_str().unwrap().to_owned();
+    let owner = |client: &Client| {
+        let client = client.clone();
+        async move { get(&client, "/api/v1/threads/mail").await["node"].clone() }
+    };
+    until("the node to be named", SETTLE_LIMIT, || {
+        let owner = owner(c);
+        async move { (owner.await == "a").then_some(()) }
+    })
+    .await
+    .unwrap();
+    cluster.lose(0).await.unwrap();
+    // Nobody asks a node that has the agent.
+    let path = format!("/api/v1/interrupts/{question}/answer");
+    let answer = json!({"value": {"approved": true, "reason": "fine"}});
+    post(c, &path, &answer).await;
+    let run = format!("/api/v1/runs/{}", run["id"].as_str().unwrap());
+    let status = until("the run to end", SETTLE_LIMIT, || {
+        let client = c.clone();
+        let run = run.clone();
+        async move {
+            let run = get(&client, &run).await;
+            run["ended_at"].is_string().then(|| run["status"].clone())
+        }
+    })
+    .await
+    .unwrap();
+    assert_eq!(status, "completed");
+    assert_eq!(owner(b).await, "b");
+    cluster.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_say_where_they_differ() {
+    let cluster = cluster().await;
+    let clients = cluster.clients();
+    let expected = json!([
+        {"agent": "mailcomposer", "variants": [["a", "b"]], "missing_on": ["c"]},
+        {"agent": "same", "variants": [["b"], ["c"]], "missing_on": ["a"]},
+    ]);
+    for client in &clients {
+        let status = get(client, "/api/v1/status").await;
+        assert_eq!(status["agent_differences"], expected);
+        assert_eq!(status["nodes"][0]["agents"], json!(["echo", "mailcomposer"]));
+    }
+    let same = "described differently on b and on c, missing on a";
+    for (command, line) in [
+        (
+            &["status"][..],
+            format!("agents that differ: mailcomposer on a, b, missing on c; same {same}"),
+        ),
+        (&["nodes"], format!("agent same: {same}")),
+        (&["doctor"], format!("warning: agent same: {same}")),
+        (&["doctor"], "ok: node b: alive, 0 open threads".to_owned()),
+    ] {
+        let said = cluster.run(0, command).await.unwrap();
+        assert!(said.contains(&line), "{command:?}: {said}");
+    }
+    let metrics = clients[1].get("/metrics").await.unwrap();
+    let metrics = String::from_utf8(metrics.body.to_vec()).unwrap();
+    let samples: Vec<_> = metrics.lines().filter(|line| !line.starts_with('#')).collect();
+    let unnamed = samples.iter().find(|line| !line.is_empty() && !line.contains("node=\"b\""));
+    assert!(samples.len() > 20 && unnamed.is_none(), "{unnamed:?}");
+    until("the difference to be logged", SETTLE_LIMIT, || {
+        let log = cluster.log_ends();
+        async move { log.contains("do not agree about an agent").then_some(()) }
+    })
+    .await
+    .unwrap();
+    cluster.stop().await.unwrap();
+}

@@ -1,0 +1,60 @@
+//! Two servers that share a store in PostgreSQL: `north` with two agents, `south` with one of them.
+
+use trilogue_testkit::services::{new_schema, service};
+
+use crate::harness::{Home, Server, lasting_address};
+
+pub(crate) struct Nodes {
+    /// The home of `north`.
+    pub(crate) home: Home,
+    servers: Vec<Server>,
+    _other: Home,
+    /// Removes what they stored.
+    clean_up: Option<Box<dyn FnOnce()>>,
+}
+
+// === impl Nodes ===
+
+impl Nodes {
+    pub(crate) fn start() -> Self {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let (database, schema) = runtime.block_on(new_schema("servers")).unwrap();
+        let (home, first) = serve("north", &["echo", "researcher"], &schema);
+        let (other, second) = serve("south", &["echo"], &schema);
+        let clean_up = move || {
+            let sql = format!("DROP SCHEMA {schema} CASCADE");
+            runtime.block_on(database.batch_execute(&sql)).unwrap();
+        };
+        let servers = vec![first, second];
+        Self { home, servers, _other: other, clean_up: Some(Box::new(clean_up)) }
+    }
+
+    /// The server `north`.
+    pub(crate) fn first(&self) -> &Server {
+        &self.servers[0]
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        self.servers.clear();
+        if let Some(clean_up) = self.clean_up.take().filter(|_| !std::thread::panicking()) {
+            clean_up();
+        }
+    }
+}
+
+fn serve(name: &str, agents: &[&str], schema: &str) -> (Home, Server) {
+    let (home, address) = (Home::new(), lasting_address());
+    let url = service("TRILOGUE_POSTGRES").unwrap();
+    let mut config = format!(
+        "[server]\nlisten = \"{address}\"\n[cluster]\nname = \"{name}\"\n\
+         [store]\nurl = \"{url}?options=-csearch_path%3D{schema}\"\n"
+    );
+    for name in agents {
+        config.push_str(&format!("[agents.{name}]\nkind = \"builtin\"\n"));
+    }
+    home.write("trilogue.toml", &config);
+    let server = home.start(&["serve", "--config", "trilogue.toml"]);
+    (home, server)
+}
