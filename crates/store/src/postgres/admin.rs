@@ -60,13 +60,15 @@ impl Admin for PostgresStore {
     async fn tell_agents(&self, agents: Vec<NodeAgent>) -> Result<()> {
         let database = &self.database;
         let (Some(node), agents) = (&database.node, &agents) else { return Ok(()) };
-        database.write(|conn| async move { agents::tell(&conn, node, agents).await }).await
+        database
+            .write(|conn| async move { agents::tell(&conn, &node.told, &node.id, agents).await })
+            .await
     }
 
     async fn node_with_agent(&self, agent: &str) -> Result<Option<NodeAddress>> {
         let database = &self.database;
-        let Some(node) = &database.node else { return Ok(None) };
-        database.read(|conn| async move { agents::with_agent(&conn, node, agent).await }).await
+        let me = database.ownership();
+        database.read(|conn| async move { agents::with_agent(&conn, me, agent).await }).await
     }
 
     fn node_name(&self, id: &str) -> Option<String> {

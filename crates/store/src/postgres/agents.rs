@@ -8,14 +8,10 @@ use serde_json::{Value, json};
 use trilogue_domain::error::{Code, Error};
 use trilogue_domain::{ThreadKey, lock};
 
-use super::append;
 use super::connection::Connection;
-use super::database::Database;
 use super::error::PostgresError;
-use super::node::Node;
 use super::row;
 use crate::core::agent_difference::{NodeAgents, differences};
-use crate::core::no_thread;
 use crate::port::{AgentDifference, NodeAddress, NodeAgent};
 
 /// `agents` maps the name of each agent to its digest, where it is compared, and to the other texts that mean it. NULL where a node has not told them, such as one of an older version.
@@ -110,57 +106,62 @@ impl ToldAgents {
 /// Tells the other nodes which agents this one has.
 pub(super) async fn tell(
     conn: &Connection,
-    node: &Node,
+    told: &ToldAgents,
+    id: &str,
     agents: &[NodeAgent],
 ) -> Result<(), PostgresError> {
-    *lock(&node.told.own) = Some(column(agents));
-    store(conn, node).await
+    *lock(&told.own) = Some(column(agents));
+    store(conn, told, id).await
 }
 
-async fn store(conn: &Connection, node: &Node) -> Result<(), PostgresError> {
-    let Some(own) = node.told.own() else { return Ok(()) };
-    node.told.is_stored.store(false, Ordering::Release);
-    row::execute(conn, TELL, &[&node.id, &own]).await?;
+async fn store(conn: &Connection, told: &ToldAgents, id: &str) -> Result<(), PostgresError> {
+    let Some(own) = told.own() else { return Ok(()) };
+    told.is_stored.store(false, Ordering::Release);
+    row::execute(conn, TELL, &[&id, &own]).await?;
     // Another list may have come meanwhile.
-    let is_newest = lock(&node.told.own).as_ref() == Some(&own);
-    node.told.is_stored.store(is_newest, Ordering::Release);
+    let is_newest = lock(&told.own).as_ref() == Some(&own);
+    told.is_stored.store(is_newest, Ordering::Release);
     Ok(())
 }
 
 /// Reads what the nodes have told, and logs what they do not agree about where that has changed.
-pub(super) async fn look(conn: &Connection, node: &Node) -> Result<(), PostgresError> {
-    if !node.told.is_stored.load(Ordering::Acquire) {
-        store(conn, node).await?;
+pub(super) async fn look(
+    conn: &Connection,
+    told: &ToldAgents,
+    (id, dead_after): (&str, f64),
+) -> Result<(), PostgresError> {
+    if !told.is_stored.load(Ordering::Acquire) {
+        store(conn, told, id).await?;
     }
-    let found = row::query(conn, ALIVE, &[&node.id, &node.dead_after()]).await?;
+    let found = row::query(conn, ALIVE, &[&id, &dead_after]).await?;
     let live = found.iter().map(|row| {
         let (name, version) = (row.get(1), row.get(2));
         (row.get(0), LiveNode { name, version, agents: agents(row.get(3)) })
     });
     let live: BTreeMap<String, LiveNode> = live.collect();
     // A node that has not told its agents lacks none.
-    let own = live.get(&node.id).and_then(|own| own.agents.as_ref());
+    let own = live.get(id).and_then(|own| own.agents.as_ref());
     let own: Option<BTreeSet<_>> = own.map(|own| own.iter().map(|agent| &agent.name).collect());
-    let told = live.values().filter_map(|it| Some((it, it.agents.as_deref()?)));
+    let lists = live.values().filter_map(|it| Some((it, it.agents.as_deref()?)));
     if let Some(own) = own {
         let all: BTreeSet<_> =
-            told.clone().flat_map(|(_, agents)| agents).map(|agent| &agent.name).collect();
-        *lock(&node.told.foreign) = all.difference(&own).map(|name| (*name).clone()).collect();
+            lists.clone().flat_map(|(_, agents)| agents).map(|agent| &agent.name).collect();
+        *lock(&told.foreign) = all.difference(&own).map(|name| (*name).clone()).collect();
     }
-    let told = told.map(|(LiveNode { name, version, .. }, agents)| NodeAgents {
+    let lists = lists.map(|(LiveNode { name, version, .. }, agents)| NodeAgents {
         node: name,
         version,
         agents,
     });
-    let mut told: Vec<_> = told.collect();
-    told.sort_unstable_by_key(|told| told.node);
-    log(node, differences(&told));
-    *lock(&node.told.live) = live;
+    let mut lists: Vec<_> = lists.collect();
+    lists.sort_unstable_by_key(|list| list.node);
+    log(told, differences(&lists));
+    *lock(&told.live) = live;
     Ok(())
 }
 
-fn log(node: &Node, now: Vec<AgentDifference>) {
-    let mut logged = lock(&node.told.logged);
+fn log(told: &ToldAgents, now: Vec<AgentDifference>) {
+    let mut logged = lock(&told.logged);
     for difference in now.iter().filter(|it| !logged.contains(it)) {
         let variants: Vec<_> = difference.variants.iter().map(|names| names.join(", ")).collect();
         tracing::warn!(
@@ -178,24 +179,25 @@ fn log(node: &Node, now: Vec<AgentDifference>) {
 
 pub(super) async fn with_agent(
     conn: &Connection,
-    node: &Node,
+    (id, dead_after): (&str, f64),
     agent: &str,
 ) -> Result<Option<NodeAddress>, PostgresError> {
-    let params: &row::Params<'_> = &[&node.id, &node.dead_after(), &agent];
+    let params: &row::Params<'_> = &[&id, &dead_after, &agent];
     Ok(row::query_opt(conn, WITH_AGENT, params).await?.map(|row| address(&row)))
 }
 
 /// Fails with `thread_elsewhere` when another live node has all agents of the thread's open runs, and this one lacks some.
 pub(super) async fn check_take_over(
     conn: &Connection,
-    node: &Node,
+    told: &ToldAgents,
+    (id, dead_after): (&str, f64),
     thread: ThreadKey,
 ) -> Result<(), PostgresError> {
-    let Some(own) = node.told.own() else { return Ok(()) };
+    let Some(own) = told.own() else { return Ok(()) };
     if row::query_opt(conn, LACKED, &[&thread.0, &own]).await?.is_none() {
         return Ok(());
     }
-    let params: &row::Params<'_> = &[&node.id, &node.dead_after(), &thread.0];
+    let params: &row::Params<'_> = &[&id, &dead_after, &thread.0];
     let Some(other) = row::query_opt(conn, WITH_AGENTS_OF, params).await? else { return Ok(()) };
     let NodeAddress { name, address } = address(&other);
     let message = format!("the node '{}' has the agents of the thread", name.escape_debug());
@@ -203,38 +205,6 @@ pub(super) async fn check_take_over(
         .hint(format!("send the request to {address}"))
         .node(address)
         .into())
-}
-
-/// Makes this node the owner of a thread without open runs whose live owner does not have an agent. Returns the end of its log; `None` where the owner is another than that.
-/// Fails with `thread_elsewhere` where the thread has an open run.
-pub(super) async fn take_idle(
-    conn: &Connection,
-    database: &Database,
-    node: &Node,
-    thread: ThreadKey,
-    agent: &str,
-) -> Result<Option<u64>, PostgresError> {
-    let sql = "SELECT owner_node FROM heads WHERE thread = $1 FOR UPDATE";
-    let head = row::query_opt(conn, sql, &[&thread.0]).await?.ok_or_else(|| no_thread(thread))?;
-    let owner: &str = head.get(0);
-    let sql = "SELECT name FROM nodes WHERE id = $1 AND id <> $2 AND NOT agents ? $3";
-    let Some(lacking) = row::query_opt(conn, sql, &[&owner, &node.id, &agent]).await? else {
-        return Ok(None);
-    };
-    let mut taken = append::acquired(conn, database, thread).await?;
-    if !taken.open_runs.is_empty() {
-        let name: &str = lacking.get(0);
-        let message = format!(
-            "the node '{}' owns the thread and does not have the agent '{agent}'",
-            name.escape_debug()
-        );
-        return Err(Error::new(Code::ThreadElsewhere, message)
-            .hint("send the request again when the thread's run has ended")
-            .into());
-    }
-    let epoch = taken.thread.epoch + 1;
-    append::assign(conn, &mut taken.thread, &node.id, epoch).await?;
-    Ok(Some(taken.last))
 }
 
 fn address(row: &tokio_postgres::Row) -> NodeAddress {

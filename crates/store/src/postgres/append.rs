@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use trilogue_domain::content::BlobRef;
-use trilogue_domain::error::Result;
+use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::{AgentName, CheckpointKey, RunKey, TenantId, ThreadKey, lock};
 
 use super::connection::Connection;
@@ -13,7 +13,7 @@ use super::database::{Database, KeyBlock};
 use super::error::PostgresError;
 use super::group_writer::{self, QueuedAppend};
 use super::handover::stand_in;
-use super::node::{LiveNode, elsewhere};
+use super::node::{LiveNode, Node, elsewhere};
 use super::{PostgresStore, agents, blob, frames, row};
 use crate::core::batch::{PERMIT_BYTES, blob_ref};
 use crate::core::ownership::{Acquisition, Ownership, acquisition};
@@ -95,7 +95,7 @@ impl Append for PostgresStore {
         }
         let key = thread.key;
         let taken = database.write(|conn| async move {
-            agents::take_idle(&conn, database, node, key, agent.as_str()).await
+            take_idle(&conn, database, node, key, agent.as_str()).await
         });
         if let Some(last) = taken.await? {
             database.tails.continued(key, last);
@@ -175,7 +175,7 @@ async fn take_over(
         (Acquisition::Elsewhere, Some(owner)) => return Err(elsewhere(&owner).into()),
         (Acquisition::TakeOver { epoch }, _) => {
             if let Some(us) = database.node.as_ref().filter(|_| owner != node) {
-                agents::check_take_over(conn, us, thread).await?;
+                agents::check_take_over(conn, &us.told, database.ownership(), thread).await?;
             }
             assign(conn, &mut taken.thread, node, epoch).await?;
         }
@@ -186,7 +186,7 @@ async fn take_over(
 }
 
 /// Writes the owner of a thread, whose head is locked, with the epoch that begins.
-pub(super) async fn assign(
+async fn assign(
     conn: &Connection,
     thread: &mut ThreadRow,
     node: &str,
@@ -203,7 +203,7 @@ pub(super) async fn assign(
     Ok(())
 }
 
-pub(super) async fn acquired(
+async fn acquired(
     conn: &Connection,
     database: &Database,
     thread: ThreadKey,
@@ -225,6 +225,38 @@ pub(super) async fn acquired(
         pending: row::many::<InterruptRow>(conn, pending, &[&thread.0]).await?,
         is_taken_over: false,
     })
+}
+
+/// Makes this node the owner of a thread without open runs whose live owner does not have an agent. Returns the end of its log; `None` where the owner is another than that.
+/// Fails with `thread_elsewhere` where the thread has an open run.
+async fn take_idle(
+    conn: &Connection,
+    database: &Database,
+    node: &Node,
+    thread: ThreadKey,
+    agent: &str,
+) -> Result<Option<u64>, PostgresError> {
+    let sql = "SELECT owner_node FROM heads WHERE thread = $1 FOR UPDATE";
+    let head = row::query_opt(conn, sql, &[&thread.0]).await?.ok_or_else(|| no_thread(thread))?;
+    let owner: &str = head.get(0);
+    let sql = "SELECT name FROM nodes WHERE id = $1 AND id <> $2 AND NOT agents ? $3";
+    let Some(lacking) = row::query_opt(conn, sql, &[&owner, &node.id, &agent]).await? else {
+        return Ok(None);
+    };
+    let mut taken = acquired(conn, database, thread).await?;
+    if !taken.open_runs.is_empty() {
+        let name: &str = lacking.get(0);
+        let message = format!(
+            "the node '{}' owns the thread and does not have the agent '{agent}'",
+            name.escape_debug()
+        );
+        return Err(Error::new(Code::ThreadElsewhere, message)
+            .hint("send the request again when the thread's run has ended")
+            .into());
+    }
+    let epoch = taken.thread.epoch + 1;
+    assign(conn, &mut taken.thread, &node.id, epoch).await?;
+    Ok(Some(taken.last))
 }
 
 /// The id of the node that owns a thread, dead or alive; empty where none does.

@@ -183,7 +183,7 @@ pub(super) async fn sign(database: &Database, node: &Node) -> Result<(), Postgre
     let conn = database.connect().await?;
     if row::execute(&conn, SIGN, &[&node.id, &node.is_draining.load(Ordering::Acquire)]).await? > 0
     {
-        return agents::look(&conn, node).await;
+        return agents::look(&conn, &node.told, (&node.id, node.dead_after())).await;
     }
     // It was silent for so long that its row is gone. What it owned is another's when that is asked for it.
     let params: &row::Params<'_> = &[
