@@ -27,10 +27,11 @@ extern crate self as trilogue_store;
 
 pub use copy::{CopyProgress, CopyReport, CopyStep, copy};
 pub use open::{check_url, open, shown_url};
-pub use options::{Durability, NodeOptions, Options, Password};
+pub use options::{BucketOptions, Durability, NodeOptions, Options, Password};
 pub use path_reader::PathReader;
 pub use port::{
     Admin, Append, Batch, Change, Configurations, Housekeeping, NodeRow, OwnedThread, Queue, Range,
     Read, Stats, Store, Tail, TailGuard, Tokens,
 };
+pub use postgres::check_bucket;
 pub use record::{Draft, Frame, RawOriginal, RawRecord, RawRecords};

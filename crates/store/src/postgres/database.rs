@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use deadpool_postgres::Pool;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_postgres::error::SqlState;
 use trilogue_domain::ThreadKey;
@@ -14,6 +14,7 @@ use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::lock;
 use trilogue_domain::port::ReadOriginal;
 
+use super::bucket::Bucket;
 use super::connection::{Connection, READ_TIME};
 use super::error::{PostgresError, Remedy, explain, takes_no_writes};
 use super::news::News;
@@ -34,6 +35,12 @@ pub(super) const MAX_CONFLICTS: usize = 10;
 #[derive(Debug)]
 pub(super) struct Database {
     pub(super) pool: Pool,
+    /// What this store and no other is known by.
+    pub(super) id: String,
+    /// Where large content is.
+    pub(super) bucket: Option<Bucket>,
+    /// Whether content was removed here that the bucket has.
+    pub(super) objects_fell_due: Notify,
     pub(super) reader: Arc<dyn ReadOriginal>,
     pub(super) durability: Durability,
     pub(super) health: Health,
@@ -205,7 +212,7 @@ impl Database {
     pub(super) fn settle(&self, fail: PostgresError) -> Error {
         let is_outage = fail.remedy() == Remedy::Reconnect;
         match fail {
-            PostgresError::Refused(error) => error,
+            PostgresError::Refused(error) | PostgresError::MissingObject(error) => error,
             PostgresError::Damaged(thread, error) => {
                 if let Some(thread) = thread {
                     self.health.quarantine.add(thread, error.message());
@@ -301,6 +308,7 @@ impl Database {
         if batch.changes.iter().any(|change| matches!(change, Change::RemoveRun(_))) {
             // Readers never see frames of a batch that also removed their run.
             self.tails.removed(batch.thread, last);
+            self.objects_fell_due.notify_one();
         } else if !batch.frames.is_empty() {
             self.tails.committed(batch.thread, last, &batch.frames);
         }
@@ -315,6 +323,7 @@ impl Database {
 
     /// Forgets a thread that is gone.
     pub(super) fn forget(&self, thread: ThreadKey) {
+        self.objects_fell_due.notify_one();
         self.tails.ended(thread);
         self.health.quarantine.remove(thread);
     }

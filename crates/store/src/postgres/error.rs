@@ -15,6 +15,8 @@ pub(super) enum PostgresError {
     /// The change breaks a rule; the store is healthy.
     Refused(Error),
     Damaged(Option<ThreadKey>, Error),
+    /// The bucket does not have content that a row of the database says is there.
+    MissingObject(Error),
     Closed,
     /// The connection broke at the end of a change that must not be done twice; why.
     Uncertain(String),
@@ -61,7 +63,7 @@ impl From<PoolError> for PostgresError {
 impl PostgresError {
     pub(super) fn remedy(&self) -> Remedy {
         match self {
-            Self::Refused(_) | Self::Damaged(..) => Remedy::Refuse,
+            Self::Refused(_) | Self::Damaged(..) | Self::MissingObject(_) => Remedy::Refuse,
             Self::Unreachable(_) => Remedy::Reconnect,
             Self::Closed | Self::Uncertain(_) => Remedy::Fail,
             Self::Sql(error) => match error.code() {

@@ -279,6 +279,7 @@ fn insert_blob(blob: &StoredBlob) -> RowStatement<'_> {
     let mut params: Vec<_> = blob.id.columns().map(Param::Column).into();
     params.push(Param::integer(blob.crc));
     params.push(Param::bytes(&blob.data));
+    params.push(Param::Column(crate::core::table::Column::Null));
     RowStatement::new(blob::INSERT, params)
 }
 

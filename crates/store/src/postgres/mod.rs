@@ -8,7 +8,8 @@
 //! | `node`, `news` | the processes that share the store, and what they tell each other |
 //! | `database` | its connections and its state |
 //! | `group_writer`, `group`, `change`, `search` | the transactions of appends |
-//! | `remove`, `blob`, `queue` | removing runs and threads, large content, work that falls due |
+//! | `remove`, `queue` | removing runs and threads, work that falls due |
+//! | `blob`, `bucket` | large content, in the database and beside it |
 //! | `row`, `frames`, `lookups`, `listing`, `short_id`, `retention` | look-ups |
 //! | `import` | what is copied from another engine |
 //! | `append`, `read`, `housekeeping`, `tokens`, `configuration` | the ports |
@@ -21,6 +22,7 @@
 mod admin;
 mod append;
 mod blob;
+mod bucket;
 mod change;
 mod configuration;
 mod connection;
@@ -52,6 +54,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use trilogue_domain::ThreadKey;
 
+pub use self::bucket::check_bucket;
 use self::database::Database;
 use self::group_writer::QueuedAppend;
 pub(crate) use self::import::ImportEnd;

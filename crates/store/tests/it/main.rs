@@ -10,6 +10,7 @@
 mod admin;
 mod append;
 mod blobs;
+mod bucket;
 mod concurrency;
 mod configurations;
 mod copy;
