@@ -19,6 +19,9 @@ pub mod port;
 pub mod postgres;
 pub mod record;
 pub mod rows;
+#[cfg(test)]
+#[path = "../tests/fixtures/services.rs"]
+mod services;
 pub mod sqlite;
 
 // Tests from outside this crate use the same fixtures.

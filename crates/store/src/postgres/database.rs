@@ -16,7 +16,7 @@ use trilogue_domain::port::ReadOriginal;
 
 use super::bucket::Bucket;
 use super::connection::{Connection, READ_TIME};
-use super::error::{PostgresError, Remedy, explain, takes_no_writes};
+use super::error::{PostgresError, Remedy, explain, is_conflict, takes_no_writes};
 use super::news::News;
 use super::node::{Node, RemoteAppend};
 use crate::core::closed;
@@ -271,6 +271,11 @@ impl Database {
             Some(code) if *code == SqlState::UNIQUE_VIOLATION => {
                 Error::new(Code::AlreadyExists, "another row has an id of the change")
             }
+            Some(code) if is_conflict(code) => Error::new(
+                Code::StoreUnavailable,
+                format!("other changes were in the way {MAX_CONFLICTS} times: {text}"),
+            )
+            .hint("send the request again; nothing of it was stored"),
             Some(code) if [SqlState::DATA_CORRUPTED, SqlState::INDEX_CORRUPTED].contains(code) => {
                 Error::new(Code::StoreCorrupt, format!("the store '{store}' is damaged: {text}"))
                     .hint("restore the database from its backup")
@@ -379,14 +384,17 @@ impl Outage {
 impl KeyBlock {
     /// Bits of a key that count within one opening.
     const BITS: u32 = 40;
-    /// The least key of the first opening.
-    pub(super) const FIRST_KEY: i64 = 1 << Self::BITS;
     /// The last opening whose keys are positive.
     pub(super) const MAX_OPENING: i64 = i64::MAX >> Self::BITS;
 
     pub(super) fn new(opening: i64) -> Self {
         let counter = || AtomicI64::new((opening << Self::BITS) + 1);
         Self { opening, thread: counter(), run: counter(), checkpoint: counter(), stamp: counter() }
+    }
+
+    /// The opening that has given a key; zero for one of another engine.
+    pub(super) fn opening_of(key: i64) -> i64 {
+        key >> Self::BITS
     }
 
     pub(super) fn next(counter: &AtomicI64) -> i64 {

@@ -88,7 +88,7 @@ impl PostgresError {
 }
 
 /// Another transaction was faster, or holds what this one needs.
-fn is_conflict(code: &SqlState) -> bool {
+pub(super) fn is_conflict(code: &SqlState) -> bool {
     [
         SqlState::T_R_SERIALIZATION_FAILURE,
         SqlState::T_R_DEADLOCK_DETECTED,

@@ -11,7 +11,7 @@
 //! | `remove`, `queue` | removing runs and threads, work that falls due |
 //! | `blob`, `bucket` | large content, in the database and beside it |
 //! | `row`, `frames`, `lookups`, `listing`, `short_id`, `retention` | look-ups |
-//! | `import` | what is copied from another engine |
+//! | `export`, `import` | what is copied from a store to another |
 //! | `append`, `read`, `housekeeping`, `tokens`, `configuration` | the ports |
 //!
 //! # Invariants
@@ -28,6 +28,7 @@ mod configuration;
 mod connection;
 mod database;
 mod error;
+mod export;
 mod frames;
 mod group;
 mod group_writer;
@@ -46,6 +47,8 @@ mod row;
 mod schema;
 mod search;
 mod short_id;
+#[cfg(test)]
+mod tests;
 mod tokens;
 
 use std::sync::{Arc, Mutex};
@@ -57,7 +60,6 @@ use trilogue_domain::ThreadKey;
 pub use self::bucket::check_bucket;
 use self::database::Database;
 use self::group_writer::QueuedAppend;
-pub(crate) use self::import::ImportEnd;
 pub(crate) use self::open::{check_url, shown_url};
 use crate::core::tail::SharedReads;
 use crate::port::Range;

@@ -24,6 +24,7 @@ use trilogue_store::{
 
 use crate::rows;
 pub(crate) use crate::rows::{agent, principal, run_id, thread_id};
+pub(crate) use crate::services::{postgres_url, service};
 
 pub(crate) const NODE: &str = "node";
 
@@ -283,29 +284,6 @@ impl Step<'_> {
         (log.last, log.runs) = (last, runs);
         Ok(())
     }
-}
-
-/// The address of a private server of the tests.
-pub(crate) fn service(variable: &str) -> String {
-    std::env::var(variable).unwrap_or_else(|_| {
-        panic!(
-            "{variable} is not set; start the services of the tests with: eval \"$(scripts/services start)\""
-        )
-    })
-}
-
-/// The URL of a new schema in the private PostgreSQL of the tests.
-pub(crate) async fn postgres_url() -> String {
-    let server = service("TRILOGUE_POSTGRES");
-    let (client, connection) =
-        tokio_postgres::connect(&server, tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
-    static COUNT: AtomicI64 = AtomicI64::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let nanos = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos();
-    let schema = format!("test_{}_{nanos}_{number}", std::process::id());
-    client.batch_execute(&format!("CREATE SCHEMA {schema}")).await.unwrap();
-    format!("{server}?options=-csearch_path%3D{schema}")
 }
 
 /// A new bucket in the private store of objects of the tests, for content of every size.

@@ -9,6 +9,7 @@
 
 mod admin;
 mod append;
+mod bad_database;
 mod blobs;
 mod bucket;
 mod concurrency;
@@ -32,6 +33,8 @@ mod retention;
 #[path = "../fixtures/rows.rs"]
 mod rows;
 mod scope;
+#[path = "../fixtures/services.rs"]
+mod services;
 mod short_ids;
 mod sqlite;
 mod tail;

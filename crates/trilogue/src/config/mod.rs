@@ -200,10 +200,8 @@ pub struct Store {
     /// `memory:`, `sqlite:PATH` or `postgres://USER@HOST:PORT/DATABASE`. A relative path starts at the working directory. For PostgreSQL, `sslmode=verify-full` (the default beyond this machine) encrypts and verifies, with the authorities of the system or those in the file `sslrootcert`; `sslmode=disable` does neither.
     pub url: String,
     /// PostgreSQL only: the environment variable with the password, where the URL holds none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub password_env: Option<String>,
     /// PostgreSQL only: the file with the password, in place of `password_env`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub password_file: Option<String>,
     /// PostgreSQL only: how many connections look things up at once. Two more write.
     pub connections: usize,
@@ -238,13 +236,13 @@ pub struct Blobs {
     #[serde(default = "usual_region")]
     pub region: String,
     /// The id of the access key. Not set, like the secret: as Amazon's own programs find them, such as in `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` or by the machine's role.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub key_id: Option<String>,
     /// The environment variable with the secret of the access key.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub secret_env: Option<String>,
     /// The file with the secret, in place of `secret_env`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub secret_file: Option<String>,
     /// Content of at least this size goes to the bucket. What is stored already stays where it is.
     #[serde(default = "usual_min_size")]
