@@ -123,7 +123,8 @@ async fn into_file(
 ) -> Result<ImportEnd> {
     let (tell, mut told) = mpsc::channel(PARTS);
     let writing = blocking(move || {
-        let tell = |progress| drop(tell.blocking_send(progress));
+        // Nobody listens when the copy is given up.
+        let tell = |progress| tell.blocking_send(progress).unwrap_or_default();
         sqlite::import(&path, &options, parts, total, tell)
     });
     let telling = async {

@@ -169,10 +169,10 @@ pub(super) async fn end_upload(
 }
 
 /// Removes uploads that no blob will have, as far as that works now: a sweep takes the rest.
-pub(super) async fn give_up(database: &Database, bucket: &Bucket, objects: &Vec<String>) {
+pub(super) async fn give_up(database: &Database, bucket: &Bucket, objects: &[String]) {
     let expire = |conn: Arc<OpenTransaction>| async move {
         let sql = "UPDATE blob_objects SET due = now() WHERE object = ANY($1)";
-        row::execute(&conn, sql, &[objects]).await
+        row::execute(&conn, sql, &[&objects]).await
     };
     if !objects.is_empty() && database.write(expire).await.is_ok() {
         drop(sweep_objects(database, bucket).await);

@@ -124,18 +124,22 @@ impl Bucket {
 
     pub(super) async fn put(&self, object: &str, bytes: Bytes) -> Result<(), BucketFailure> {
         let payload = PutPayload::from_bytes(bytes);
-        self.objects.put(&path(object)?, payload).await.map_err(BucketFailure::of)?;
+        self.objects
+            .put(&path(object)?, payload)
+            .await
+            .map_err(|error| BucketFailure::of(&error))?;
         Ok(())
     }
 
     pub(super) async fn get(&self, object: &str) -> Result<Bytes, BucketFailure> {
-        let found = self.objects.get(&path(object)?).await.map_err(BucketFailure::of)?;
-        found.bytes().await.map_err(BucketFailure::of)
+        let found =
+            self.objects.get(&path(object)?).await.map_err(|error| BucketFailure::of(&error))?;
+        found.bytes().await.map_err(|error| BucketFailure::of(&error))
     }
 
     /// Removes an object, if it exists.
     pub(super) async fn remove(&self, object: &str) -> Result<(), BucketFailure> {
-        match self.objects.delete(&path(object)?).await.map_err(BucketFailure::of) {
+        match self.objects.delete(&path(object)?).await.map_err(|error| BucketFailure::of(&error)) {
             Err(BucketFailure::Missing(_)) => Ok(()),
             removed => removed,
         }
@@ -201,8 +205,8 @@ fn path(object: &str) -> Result<Path, BucketFailure> {
 // === impl BucketFailure ===
 
 impl BucketFailure {
-    fn of(error: object_store::Error) -> Self {
-        let why = explain(&error);
+    fn of(error: &object_store::Error) -> Self {
+        let why = explain(error);
         match error {
             object_store::Error::NotFound { .. } => Self::Missing(why),
             object_store::Error::PermissionDenied { .. }
