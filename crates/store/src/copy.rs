@@ -1,16 +1,20 @@
 //! Moving a store from one engine to another.
 
+use std::path::PathBuf;
+
+use futures_util::future::join;
 use tokio::sync::mpsc;
 use trilogue_domain::error::{Code, Error, Result};
 
 pub use crate::core::transfer::{CopyProgress, CopyStep};
 
 use crate::core::closed;
+use crate::core::transfer::{CopyPart, ImportEnd};
 use crate::open::StoreUrl;
 use crate::options::Options;
 use crate::port::Admin;
-use crate::postgres::{ImportEnd, PostgresStore};
-use crate::sqlite::StoreSnapshot;
+use crate::postgres::PostgresStore;
+use crate::sqlite::{self, StoreSnapshot};
 
 /// The most parts that were read and wait to be written.
 const PARTS: usize = 4;
@@ -27,27 +31,55 @@ pub struct CopyReport {
     pub blobs: u64,
 }
 
-/// Copies the store in a SQLite file, or a backup of one, into an empty PostgreSQL database, as of one moment. It is committed when both hold the same, else nothing is stored.
+/// A store to copy from.
+enum Source {
+    File(StoreSnapshot),
+    Database(PostgresStore),
+}
+
+/// Copies a store into an empty one of SQLite or PostgreSQL, as of one moment. The source is a SQLite file, a backup of one, or a PostgreSQL database. The copy is committed when both hold the same, else nothing is stored.
 /// Errors: `invalid_request` for other engines; `already_exists` when there is anything in the target; `thread_quarantined` and `store_corrupt` when the source is damaged; and as [`crate::open()`].
 pub async fn copy(
     from: &str,
     to: &str,
     options: Options,
-    progress: impl FnMut(CopyProgress),
+    progress: impl FnMut(CopyProgress) + Send,
 ) -> Result<CopyReport> {
-    let path = match (StoreUrl::parse(from)?, StoreUrl::parse(to)?) {
-        (StoreUrl::Sqlite(path), StoreUrl::Postgres) => path,
+    let options = Options { node: None, ..options };
+    let (source, target) = (StoreUrl::parse(from)?, StoreUrl::parse(to)?);
+    let is_known = match (&source, &target) {
+        (StoreUrl::Sqlite(_), StoreUrl::Postgres) | (StoreUrl::Postgres, StoreUrl::Sqlite(_)) => {
+            true
+        }
+        (StoreUrl::Postgres, StoreUrl::Postgres) => from != to,
+        _ => false,
+    };
+    if !is_known {
+        let message = "a copy leads from SQLite to PostgreSQL, or from PostgreSQL to another store";
+        return Err(Error::new(Code::InvalidRequest, message)
+            .hint("write it as: trilogue copy sqlite:PATH postgres://USER@HOST/DATABASE, or the other way round"));
+    }
+    let source = match source {
+        StoreUrl::Sqlite(path) => Source::File(blocking(move || StoreSnapshot::open(&path)).await?),
+        _ => Source::Database(PostgresStore::open(from, options.clone()).await?),
+    };
+    let total = source.total().await?;
+    let (sender, parts) = mpsc::channel(PARTS);
+    let reading = source.read(sender);
+    let (read, written) = match target {
+        StoreUrl::Sqlite(path) => {
+            join(reading, into_file(path, options, parts, total, progress)).await
+        }
         _ => {
-            let message = "a copy leads from a SQLite store to a PostgreSQL store only";
-            return Err(Error::new(Code::InvalidRequest, message)
-                .hint("write it as: trilogue copy sqlite:PATH postgres://USER@HOST/DATABASE"));
+            let store = PostgresStore::open(to, options).await?;
+            let copied = join(reading, store.import(parts, total, progress)).await;
+            store.close().await?;
+            copied
         }
     };
-    let snapshot = blocking(move || StoreSnapshot::open(&path)).await?;
-    let store = PostgresStore::open(to, Options { node: None, ..options }).await?;
-    let copied = transfer(snapshot, &store, progress).await;
-    store.close().await?;
-    let ImportEnd { sums, events } = copied?;
+    // A reader that fails ends the parts, and so the writer.
+    read?;
+    let ImportEnd { sums, events } = written?;
     let [threads, runs, frames, blobs] =
         ["threads", "runs", "frames", "blobs"].map(|table| sums.rows(table));
     let beside: u64 = ["heads", "gaps", "blob_refs"].map(|table| sums.rows(table)).iter().sum();
@@ -55,24 +87,57 @@ pub async fn copy(
     Ok(CopyReport { threads, runs, frames, events, rows, blobs })
 }
 
-async fn transfer(
-    snapshot: StoreSnapshot,
-    store: &PostgresStore,
-    progress: impl FnMut(CopyProgress),
-) -> Result<ImportEnd> {
-    let (sender, parts) = mpsc::channel(PARTS);
-    let total = snapshot.total();
-    let reading = blocking(move || snapshot.read(|part| sender.blocking_send(part).is_ok()));
-    let (read, written) =
-        futures_util::future::join(reading, store.import(parts, total, progress)).await;
-    // A reader that fails ends the parts, and so the writer.
-    read?;
-    written
+// === impl Source ===
+
+impl Source {
+    /// How many rows it has, about.
+    async fn total(&self) -> Result<u64> {
+        match self {
+            Self::File(snapshot) => Ok(snapshot.total()),
+            Self::Database(store) => store.count_rows().await,
+        }
+    }
+
+    /// Reads everything, in parts.
+    async fn read(self, parts: mpsc::Sender<CopyPart>) -> Result<()> {
+        match self {
+            Self::File(snapshot) => {
+                blocking(move || snapshot.read(|part| parts.blocking_send(part).is_ok())).await
+            }
+            Self::Database(store) => {
+                let read = store.export(parts).await;
+                store.close().await?;
+                read
+            }
+        }
+    }
 }
 
-/// Reads the file outside of the event loop.
+/// Writes the file outside of the event loop.
+async fn into_file(
+    path: PathBuf,
+    options: Options,
+    parts: mpsc::Receiver<CopyPart>,
+    total: u64,
+    mut progress: impl FnMut(CopyProgress),
+) -> Result<ImportEnd> {
+    let (tell, mut told) = mpsc::channel(PARTS);
+    let writing = blocking(move || {
+        // Nobody listens when the copy is given up.
+        let tell = |progress| tell.blocking_send(progress).unwrap_or_default();
+        sqlite::import(&path, &options, parts, total, tell)
+    });
+    let telling = async {
+        while let Some(told) = told.recv().await {
+            progress(told);
+        }
+    };
+    join(writing, telling).await.0
+}
+
+/// Reads or writes a file outside of the event loop.
 async fn blocking<T: Send + 'static>(
-    read: impl FnOnce() -> Result<T> + Send + 'static,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    tokio::task::spawn_blocking(read).await.unwrap_or_else(|_| Err(closed()))
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(closed()))
 }

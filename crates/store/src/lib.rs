@@ -33,11 +33,12 @@ extern crate self as trilogue_store;
 pub use copy::{CopyProgress, CopyReport, CopyStep, copy};
 pub use core::ownership;
 pub use open::{check_url, open, shown_url, takes_nodes};
-pub use options::{Durability, NodeOptions, Options, Password};
+pub use options::{BucketOptions, Durability, NodeOptions, Options, Password};
 pub use path_reader::PathReader;
 pub use port::{
     Admin, AgentDifference, Append, Batch, Change, Configurations, Housekeeping, NodeAddress,
     NodeAgent, NodeRow, Nodes, OwnedThread, Queue, Range, Read, Stats, Store, Tail, TailGuard,
     Tokens, agent_differences,
 };
+pub use postgres::check_bucket;
 pub use record::{Draft, Frame, RawOriginal, RawRecord, RawRecords};

@@ -32,12 +32,27 @@ pub struct Options {
     pub connect_wait: Duration,
     /// PostgreSQL only: how long a change is tried again while the database cannot be reached. Whether it was stored by an earlier try is found out, never guessed.
     pub retry_for: Duration,
+    /// PostgreSQL only: where large content goes. `None`: into the database.
+    pub bucket: Option<BucketOptions>,
     /// PostgreSQL only: this process as a node beside others. `None` owns threads without a sign of life: for tools and tests.
     pub node: Option<NodeOptions>,
     /// `memory:` only: the most runs that are kept; then the oldest finished ones go.
     pub memory_runs: usize,
     /// `memory:` only: the most bytes that are kept; then the oldest finished runs go.
     pub memory_bytes: usize,
+}
+
+/// A bucket for large content, in a store that speaks the protocol of Amazon S3.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BucketOptions {
+    /// `https://HOST:PORT/BUCKET`, or `s3://BUCKET` for Amazon's own.
+    pub url: String,
+    pub region: String,
+    /// The id of the access key and its secret. `None` for both: they are found as Amazon's own programs find them.
+    pub key_id: Option<String>,
+    pub secret: Option<Password>,
+    /// Content of at least this size goes there, in bytes.
+    pub min_bytes: u64,
 }
 
 /// A process among those that share a store.
@@ -90,9 +105,25 @@ impl Options {
             password: None,
             connect_wait: Duration::from_secs(5),
             retry_for: Duration::from_secs(30),
+            bucket: None,
             node: None,
             memory_runs: 10_000,
             memory_bytes: 64 * 1024 * 1024,
+        }
+    }
+}
+
+// === impl BucketOptions ===
+
+impl BucketOptions {
+    #[must_use]
+    pub fn new(url: String) -> Self {
+        Self {
+            url,
+            region: "us-east-1".to_owned(),
+            key_id: None,
+            secret: None,
+            min_bytes: 1024 * 1024,
         }
     }
 }

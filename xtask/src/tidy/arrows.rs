@@ -51,7 +51,12 @@ const FREE: &[&str] =
 /// Crates of others that only some of ours may name, and why.
 const RESERVED: &[(&str, &[&str], &str)] = &[
     ("rusqlite", &["trilogue-store", "trilogue-bench"], "only the store knows SQL"),
-    ("reqwest", &["trilogue-egress"], "all outbound HTTP goes through egress"),
+    (
+        "reqwest",
+        &["trilogue-egress", "trilogue-store"],
+        "all outbound HTTP goes through egress, but for the store's own bucket",
+    ),
+    ("object_store", &["trilogue-store"], "only the store knows where content is"),
     (
         "axum",
         &["trilogue-gateway", "trilogue-testkit", "trilogue-bench"],

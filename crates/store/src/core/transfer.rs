@@ -1,15 +1,21 @@
 //! What is copied from one engine to another, in parts, and the sums by which both are compared.
 
 use std::collections::BTreeMap;
+use std::mem;
 
 use bytes::Bytes;
 use trilogue_domain::TenantId;
+use trilogue_domain::error::{Code, Error};
 
 use super::queue::QueueEntry;
 use super::table::{Column, TableRow};
 use crate::port::Change;
 use crate::record::{Frame, Record, without_checksum};
 use crate::rows::{ConfigurationRow, QueueItem, TokenRow};
+
+/// The most rows of a part, and the bytes with which it is full.
+const PART_ROWS: usize = 256;
+const PART_BYTES: usize = 1024 * 1024;
 
 /// How far a copy is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,6 +81,13 @@ pub(crate) struct BlobName {
     pub(crate) blob: BlobId,
 }
 
+/// Rows until they are a part.
+#[derive(Debug)]
+pub(crate) struct PartRows<T> {
+    rows: Vec<T>,
+    bytes: usize,
+}
+
 /// The rows of each table, counted and summed in whatever order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct StoreSums {
@@ -86,6 +99,57 @@ struct TableSum {
     rows: u64,
     /// The CRC-32C of every row, added up.
     sum: u64,
+}
+
+/// What was copied.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ImportEnd {
+    pub(crate) sums: StoreSums,
+    pub(crate) events: u64,
+}
+
+/// The error of a copy whose source is damaged, with the id of the thread that is to blame.
+pub(crate) fn uncopyable(id: Option<&str>, error: &Error) -> Error {
+    let shown = id.map(|id| id.escape_debug().to_string());
+    let what = shown.as_ref().map_or("the store".to_owned(), |id| format!("the thread '{id}'"));
+    let message = format!("{what} is damaged and cannot be copied: {}", error.message());
+    Error::new(error.code(), message).hint(match shown {
+        Some(id) => format!(
+            "restore the store from a backup, or erase the thread on its server with `trilogue threads erase {id}`; then copy again"
+        ),
+        None => "restore the store from a backup, then copy again".to_owned(),
+    })
+}
+
+/// The error of a copy that is not what was copied.
+pub(crate) fn differs(difference: &str) -> Error {
+    let message = format!("what was written differs from what was read: {difference}");
+    Error::new(Code::Internal, message)
+        .hint("nothing was stored; look for triggers and rules in the database, then copy again")
+}
+
+// === impl PartRows ===
+
+impl<T> PartRows<T> {
+    pub(crate) fn new() -> Self {
+        Self { rows: Vec::new(), bytes: 0 }
+    }
+
+    /// Adds a row. Returns the part that is full with it.
+    pub(crate) fn add(&mut self, row: T, bytes: usize) -> Option<Vec<T>> {
+        self.rows.push(row);
+        self.bytes += bytes;
+        if self.rows.len() < PART_ROWS && self.bytes < PART_BYTES {
+            return None;
+        }
+        self.bytes = 0;
+        Some(mem::take(&mut self.rows))
+    }
+
+    /// The rows of the last part.
+    pub(crate) fn into_rest(self) -> Vec<T> {
+        self.rows
+    }
 }
 
 // === impl CopyPart ===

@@ -65,11 +65,8 @@ impl Append for PostgresStore {
         let hashed = bytes.clone();
         let naming = tokio::task::spawn_blocking(move || blob_ref(&hashed, is_text));
         let blob = naming.await.unwrap_or_else(|_| Err(closed()))?;
-        let (opening, blob, bytes) = (self.database.keys.opening, &blob, &bytes);
-        self.database
-            .write(|conn| async move { blob::put(&conn, opening, tenant, blob, bytes).await })
-            .await?;
-        Ok(blob.clone())
+        blob::put(&self.database, tenant, &blob, &bytes).await?;
+        Ok(blob)
     }
 
     async fn acquire(&self, thread: ThreadKey, node: &str) -> Result<OwnedThread> {

@@ -105,7 +105,7 @@ impl Address {
     /// Makes a pool. Nothing is connected yet.
     pub(super) fn into_pool(self, options: &Options) -> Result<Pool> {
         let Self { mut config, tls } = self;
-        if let Some(password) = &options.password {
+        if let (Some(password), None) = (&options.password, config.get_password()) {
             config.password(password.text());
         }
         let commits = match options.durability {
@@ -150,7 +150,7 @@ impl Address {
     }
 }
 
-fn client_config(authorities: Option<&PathBuf>) -> Result<ClientConfig> {
+pub(super) fn client_config(authorities: Option<&PathBuf>) -> Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     match authorities {
         Some(path) => {

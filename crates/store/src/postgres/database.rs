@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use deadpool_postgres::Pool;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_postgres::error::SqlState;
 use trilogue_domain::ThreadKey;
@@ -14,8 +14,9 @@ use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::lock;
 use trilogue_domain::port::ReadOriginal;
 
+use super::bucket::Bucket;
 use super::connection::{Connection, READ_TIME};
-use super::error::{PostgresError, Remedy, explain, takes_no_writes};
+use super::error::{PostgresError, Remedy, explain, is_conflict, takes_no_writes};
 use super::news::News;
 use super::node::{Node, RemoteAppend};
 use crate::core::closed;
@@ -34,6 +35,12 @@ pub(super) const MAX_CONFLICTS: usize = 10;
 #[derive(Debug)]
 pub(super) struct Database {
     pub(super) pool: Pool,
+    /// What this store and no other is known by.
+    pub(super) id: String,
+    /// Where large content is.
+    pub(super) bucket: Option<Bucket>,
+    /// Whether content was removed here that the bucket has.
+    pub(super) objects_fell_due: Notify,
     pub(super) reader: Arc<dyn ReadOriginal>,
     pub(super) durability: Durability,
     pub(super) health: Health,
@@ -205,7 +212,7 @@ impl Database {
     pub(super) fn settle(&self, fail: PostgresError) -> Error {
         let is_outage = fail.remedy() == Remedy::Reconnect;
         match fail {
-            PostgresError::Refused(error) => error,
+            PostgresError::Refused(error) | PostgresError::MissingObject(error) => error,
             PostgresError::Damaged(thread, error) => {
                 if let Some(thread) = thread {
                     self.health.quarantine.add(thread, error.message());
@@ -264,6 +271,11 @@ impl Database {
             Some(code) if *code == SqlState::UNIQUE_VIOLATION => {
                 Error::new(Code::AlreadyExists, "another row has an id of the change")
             }
+            Some(code) if is_conflict(code) => Error::new(
+                Code::StoreUnavailable,
+                format!("other changes were in the way {MAX_CONFLICTS} times: {text}"),
+            )
+            .hint("send the request again; nothing of it was stored"),
             Some(code) if [SqlState::DATA_CORRUPTED, SqlState::INDEX_CORRUPTED].contains(code) => {
                 Error::new(Code::StoreCorrupt, format!("the store '{store}' is damaged: {text}"))
                     .hint("restore the database from its backup")
@@ -301,6 +313,7 @@ impl Database {
         if batch.changes.iter().any(|change| matches!(change, Change::RemoveRun(_))) {
             // Readers never see frames of a batch that also removed their run.
             self.tails.removed(batch.thread, last);
+            self.objects_fell_due.notify_one();
         } else if !batch.frames.is_empty() {
             self.tails.committed(batch.thread, last, &batch.frames);
         }
@@ -315,6 +328,7 @@ impl Database {
 
     /// Forgets a thread that is gone.
     pub(super) fn forget(&self, thread: ThreadKey) {
+        self.objects_fell_due.notify_one();
         self.tails.ended(thread);
         self.health.quarantine.remove(thread);
     }
@@ -370,14 +384,17 @@ impl Outage {
 impl KeyBlock {
     /// Bits of a key that count within one opening.
     const BITS: u32 = 40;
-    /// The least key of the first opening.
-    pub(super) const FIRST_KEY: i64 = 1 << Self::BITS;
     /// The last opening whose keys are positive.
     pub(super) const MAX_OPENING: i64 = i64::MAX >> Self::BITS;
 
     pub(super) fn new(opening: i64) -> Self {
         let counter = || AtomicI64::new((opening << Self::BITS) + 1);
         Self { opening, thread: counter(), run: counter(), checkpoint: counter(), stamp: counter() }
+    }
+
+    /// The opening that has given a key; zero for one of another engine.
+    pub(super) fn opening_of(key: i64) -> i64 {
+        key >> Self::BITS
     }
 
     pub(super) fn next(counter: &AtomicI64) -> i64 {

@@ -15,6 +15,8 @@ pub(super) enum PostgresError {
     /// The change breaks a rule; the store is healthy.
     Refused(Error),
     Damaged(Option<ThreadKey>, Error),
+    /// The bucket does not have content that a row of the database says is there.
+    MissingObject(Error),
     Closed,
     /// The connection broke at the end of a change that is not done again; why.
     Uncertain(String),
@@ -61,7 +63,7 @@ impl From<PoolError> for PostgresError {
 impl PostgresError {
     pub(super) fn remedy(&self) -> Remedy {
         match self {
-            Self::Refused(_) | Self::Damaged(..) => Remedy::Refuse,
+            Self::Refused(_) | Self::Damaged(..) | Self::MissingObject(_) => Remedy::Refuse,
             Self::Unreachable(_) => Remedy::Reconnect,
             Self::Closed | Self::Uncertain(_) => Remedy::Fail,
             Self::Sql(error) => match error.code() {
@@ -120,7 +122,7 @@ fn has_broken(error: &tokio_postgres::Error) -> bool {
 }
 
 /// Another transaction was faster, or holds what this one needs.
-fn is_conflict(code: &SqlState) -> bool {
+pub(super) fn is_conflict(code: &SqlState) -> bool {
     [
         SqlState::T_R_SERIALIZATION_FAILURE,
         SqlState::T_R_DEADLOCK_DETECTED,

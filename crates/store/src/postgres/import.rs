@@ -3,35 +3,23 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use futures_util::{TryStreamExt, pin_mut};
 use tokio::sync::{Mutex, mpsc};
-use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
+use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::{Code, Error, Result};
-use trilogue_domain::{TenantId, ThreadKey};
 
 use super::change::RowStatement;
 use super::connection::Connection;
 use super::database::{Database, KeyBlock, OpenTransaction};
 use super::error::{PostgresError, Remedy};
+use super::export::StoreExport;
 use super::group::{send, send_all};
 use super::row::{self, Param, bind};
 use super::{PostgresStore, blob, configuration, frames, queue, tokens};
-use crate::core::batch::is_blob_whole;
-use crate::core::damaged;
-use crate::core::table::TableRow;
+use crate::core::table::{Column, TableRow};
 use crate::core::transfer::{
-    BlobId, BlobName, CopyPart, CopyProgress, CopyStep, StoreSums, StoredBlob,
+    BlobName, CopyPart, CopyProgress, CopyStep, ImportEnd, StoreSums, StoredBlob, differs,
 };
 use crate::port::Change;
-use crate::rows::{
-    BindingRow, CheckpointRow, ConfigurationRow, IdempotencyRow, InterruptRow, MessageRow, RunRow,
-    ThreadRow, TokenRow,
-};
-
-/// After as many rows that were read again, it is said how far that is.
-const PROGRESS_ROWS: u64 = 256;
 
 /// For as long as the copy takes: nobody else writes, and the time between two parts is not bounded.
 const BEGIN: &str = concat!(
@@ -45,6 +33,8 @@ const IS_USED: &str = concat!(
     " OR EXISTS (SELECT 1 FROM tokens) OR EXISTS (SELECT 1 FROM configurations)",
     " OR EXISTS (SELECT 1 FROM queue) OR EXISTS (SELECT 1 FROM blobs)"
 );
+/// The openings whose keys came with the copy are over: the next one has a higher number. A sequence is not rolled back, which only skips numbers.
+const PASS_OPENING: &str = "SELECT setval('openings', greatest(last_value, $1)) FROM openings";
 const FRAMES: &str = concat!(
     "INSERT INTO frames (thread, run, first, last, first_run, body) SELECT * FROM",
     " unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[])"
@@ -72,19 +62,14 @@ const ANALYZE: &str = concat!(
     " idempotency, queue, tokens, configurations, blobs, blob_refs, search"
 );
 
-/// What was copied.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct ImportEnd {
-    pub(crate) sums: StoreSums,
-    pub(crate) events: u64,
-}
-
 /// The parts of another store, with those who want to know how far it is.
 struct Import<'d, P> {
     database: &'d Database,
     parts: mpsc::Receiver<CopyPart>,
     progress: P,
     total: u64,
+    /// What was uploaded to the bucket: it goes where the copy fails.
+    objects: Vec<String>,
 }
 
 // === impl PostgresStore ===
@@ -96,12 +81,18 @@ impl PostgresStore {
         &self,
         parts: mpsc::Receiver<CopyPart>,
         total: u64,
-        progress: impl FnMut(CopyProgress),
+        progress: impl FnMut(CopyProgress) + Send,
     ) -> Result<ImportEnd> {
         let database = &*self.database;
-        let import = &Mutex::new(Import { database, parts, progress, total });
+        let import = &Mutex::new(Import { database, parts, progress, total, objects: Vec::new() });
         let copy = |conn: Arc<OpenTransaction>| async move { import.lock().await.run(&conn).await };
-        database.transact_once(&copy).await.map_err(|fail| match (&fail, fail.remedy()) {
+        let imported = database.transact_once(&copy).await;
+        if let (Err(fail), Some(bucket)) = (&imported, &database.bucket)
+            && !matches!(fail, PostgresError::Uncertain(_))
+        {
+            blob::give_up(database, bucket, &import.lock().await.objects).await;
+        }
+        imported.map_err(|fail| match (&fail, fail.remedy()) {
             (PostgresError::Uncertain(_), _) => {
                 database.settle(fail).hint("copy again: that is refused where it was stored")
             }
@@ -121,7 +112,7 @@ impl PostgresStore {
 
 // === impl Import ===
 
-impl<P: FnMut(CopyProgress)> Import<'_, P> {
+impl<P: FnMut(CopyProgress) + Send> Import<'_, P> {
     async fn run(&mut self, conn: &Connection) -> Result<ImportEnd, PostgresError> {
         conn.batch_execute(BEGIN).await?;
         let is_used = row::query_opt(conn, IS_USED, &[]).await?.is_some_and(|found| found.get(0));
@@ -137,7 +128,7 @@ impl<P: FnMut(CopyProgress)> Import<'_, P> {
             match self.parts.recv().await {
                 Some(CopyPart::End { sums, events }) => break ImportEnd { sums: *sums, events },
                 Some(part) => {
-                    write(conn, &part).await?;
+                    self.write(conn, &part).await?;
                     rows += part.len() as u64;
                     (self.progress)(CopyProgress {
                         step: CopyStep::Write,
@@ -151,13 +142,33 @@ impl<P: FnMut(CopyProgress)> Import<'_, P> {
         };
         let written = self.read_again(conn, &end.sums).await?;
         if let Some(difference) = end.sums.difference(&written) {
-            let message = format!("what was written differs from what was read: {difference}");
-            return Err(Error::new(Code::Internal, message)
-                .hint("nothing was stored; look for triggers and rules in the database, then copy again")
-                .into());
+            return Err(differs(&difference).into());
         }
         conn.batch_execute(ANALYZE).await?;
         Ok(end)
+    }
+
+    async fn write(&mut self, conn: &Connection, part: &CopyPart) -> Result<(), PostgresError> {
+        let (CopyPart::Blobs(blobs), Some(bucket)) = (part, &self.database.bucket) else {
+            return write_part(conn, part).await;
+        };
+        for stored in blobs {
+            let StoredBlob { id, crc, data } = stored;
+            let length = id.length.cast_unsigned();
+            if length < bucket.min_bytes {
+                send_all(conn, &[insert_blob(stored)]).await?;
+                continue;
+            }
+            let hash = id.hash.as_slice().try_into().unwrap_or_default();
+            let blob = BlobRef { hash, length, is_text: false };
+            let uploading =
+                blob::upload(self.database, bucket, &id.tenant, &blob, data.clone()).await;
+            let object = uploading?;
+            let stored = blob::end_upload(conn, &id.tenant, &blob, *crc, &object).await;
+            self.objects.push(object);
+            stored?;
+        }
+        Ok(())
     }
 
     /// Reads everything that was written, and checks it.
@@ -166,54 +177,14 @@ impl<P: FnMut(CopyProgress)> Import<'_, P> {
         conn: &Connection,
         expected: &StoreSums,
     ) -> Result<StoreSums, PostgresError> {
-        let mut check = Check {
-            conn,
-            sums: StoreSums::default(),
-            progress: &mut self.progress,
-            total: expected.total(),
-        };
-        check.rows::<ThreadRow>().await?;
-        check.rows::<RunRow>().await?;
-        check.rows::<MessageRow>().await?;
-        check.rows::<CheckpointRow>().await?;
-        check.rows::<InterruptRow>().await?;
-        check.rows::<BindingRow>().await?;
-        check.rows::<IdempotencyRow>().await?;
-        check.rows::<TokenRow>().await?;
-        check.rows::<ConfigurationRow>().await?;
-        let reader = &self.database.reader;
-        let frame = |sums: &mut StoreSums, row: &Row| {
-            sums.frame(&frames::stored(row, ThreadKey(row.get(0)), reader)?);
-            Ok(())
-        };
-        check.each(frames::ALL, frame).await?;
-        for (table, sql) in [
-            ("heads", "SELECT thread, epoch, last FROM heads"),
-            ("gaps", "SELECT thread, first, last FROM gaps"),
-        ] {
-            let numbers = |sums: &mut StoreSums, row: &Row| {
-                sums.numbers(table, &[row.get(0), row.get(1), row.get(2)]);
-                Ok(())
-            };
-            check.each(sql, numbers).await?;
-        }
-        let entry = |sums: &mut StoreSums, row: &Row| {
-            sums.entry(&queue::entry(row)?.1);
-            Ok(())
-        };
-        check.each(&queue::select_all(), entry).await?;
-        check.each("SELECT tenant, hash, length, crc, data FROM blobs", stored_blob).await?;
-        let names = concat!(
-            "SELECT b.tenant, b.hash, b.length, r.thread, r.run, r.is_text",
-            " FROM blob_refs r JOIN blobs b ON b.key = r.blob"
-        );
-        check.each(names, blob_name).await?;
-        Ok(check.sums)
+        let (total, progress) = (expected.total(), &mut self.progress);
+        let mut tell = |rows| progress(CopyProgress { step: CopyStep::Verify, rows, total });
+        StoreExport::new(self.database, conn, None, &mut tell).everything().await
     }
 }
 
 /// Writes a part, its statements sent at once.
-async fn write(conn: &Connection, part: &CopyPart) -> Result<(), PostgresError> {
+async fn write_part(conn: &Connection, part: &CopyPart) -> Result<(), PostgresError> {
     match part {
         CopyPart::Rows(changes) => write_rows(conn, changes).await,
         CopyPart::Frames(rows) => {
@@ -243,9 +214,7 @@ async fn write(conn: &Connection, part: &CopyPart) -> Result<(), PostgresError> 
 
 /// Writes rows of threads, then what follows from them.
 async fn write_rows(conn: &Connection, changes: &[Change]) -> Result<(), PostgresError> {
-    for change in changes {
-        check_key(change)?;
-    }
+    pass_key(conn, changes).await?;
     let statements: Vec<_> = changes.iter().filter_map(RowStatement::of).collect();
     let results = send(conn, statements.iter()).await?;
     let (mut follow, mut noted) = (Vec::new(), HashSet::new());
@@ -257,18 +226,18 @@ async fn write_rows(conn: &Connection, changes: &[Change]) -> Result<(), Postgre
 }
 
 /// Keys stay as they are, and no opening of this store may give one of them again.
-fn check_key(change: &Change) -> Result<()> {
-    let key = match change {
+async fn pass_key(conn: &Connection, changes: &[Change]) -> Result<(), PostgresError> {
+    let key = |change: &Change| match change {
         Change::Thread(row) => row.key.0,
         Change::Run(row) => row.key.0,
         Change::Checkpoint(row) => row.key.0,
-        _ => return Ok(()),
+        _ => 0,
     };
-    if key < KeyBlock::FIRST_KEY {
-        return Ok(());
+    let opening = changes.iter().map(key).max().map_or(0, KeyBlock::opening_of);
+    if opening > 0 {
+        row::query(conn, PASS_OPENING, &[&opening]).await?;
     }
-    let message = format!("the key {key} is one that the new store may give again");
-    Err(Error::new(Code::InvalidRequest, message).hint("this store cannot be copied"))
+    Ok(())
 }
 
 fn inserts<'a, R: TableRow>(sql: &'a str, rows: &'a [R]) -> Vec<RowStatement<'a>> {
@@ -279,6 +248,7 @@ fn insert_blob(blob: &StoredBlob) -> RowStatement<'_> {
     let mut params: Vec<_> = blob.id.columns().map(Param::Column).into();
     params.push(Param::integer(blob.crc));
     params.push(Param::bytes(&blob.data));
+    params.push(Param::Column(Column::Null));
     RowStatement::new(blob::INSERT, params)
 }
 
@@ -296,71 +266,4 @@ fn blob_names(names: &[BlobName]) -> Vec<Param<'_>> {
         Param::Bodies(names.iter().map(|name| name.blob.hash.as_slice()).collect()),
         Param::Integers(names.iter().map(|name| name.blob.length).collect()),
     ]
-}
-
-/// Sums up what the transaction has written.
-struct Check<'c> {
-    conn: &'c Connection,
-    sums: StoreSums,
-    progress: &'c mut dyn FnMut(CopyProgress),
-    total: u64,
-}
-
-// === impl Check ===
-
-impl Check<'_> {
-    async fn rows<R: TableRow>(&mut self) -> Result<(), PostgresError> {
-        self.each(&row::select::<R>(""), |sums, found| {
-            row::take::<R>(found)?;
-            sums.row::<R>(found.get(2));
-            Ok(())
-        })
-        .await
-    }
-
-    /// Adds the rows of a statement, which are read as they come.
-    async fn each(
-        &mut self,
-        sql: &str,
-        add: impl Fn(&mut StoreSums, &Row) -> Result<(), PostgresError>,
-    ) -> Result<(), PostgresError> {
-        let statement = self.conn.prepare_cached(sql).await?;
-        let none: [&(dyn ToSql + Sync); 0] = [];
-        let rows = self.conn.query_raw(&statement, none).await?;
-        pin_mut!(rows);
-        while let Some(row) = rows.try_next().await? {
-            add(&mut self.sums, &row)?;
-            if self.sums.total().is_multiple_of(PROGRESS_ROWS) {
-                self.tell();
-            }
-        }
-        self.tell();
-        Ok(())
-    }
-
-    fn tell(&mut self) {
-        let (rows, total) = (self.sums.total(), self.total);
-        (self.progress)(CopyProgress { step: CopyStep::Verify, rows, total });
-    }
-}
-
-fn stored_blob(sums: &mut StoreSums, row: &Row) -> Result<(), PostgresError> {
-    let (id, crc) = (blob_id(row)?, row.get(3));
-    let data = Bytes::copy_from_slice(row.get(4));
-    if !is_blob_whole(&id.hash, id.length, crc, &data) {
-        return Err(damaged("a stored blob does not match its hash").into());
-    }
-    sums.blob(&StoredBlob { id, crc, data });
-    Ok(())
-}
-
-fn blob_name(sums: &mut StoreSums, row: &Row) -> Result<(), PostgresError> {
-    let (thread, run, is_text) = (row.get(3), row.get(4), row.get(5));
-    sums.blob_name(&BlobName { thread, run, is_text, blob: blob_id(row)? });
-    Ok(())
-}
-
-fn blob_id(row: &Row) -> Result<BlobId, PostgresError> {
-    let tenant = TenantId::parse(row.get(0))?;
-    Ok(BlobId { tenant, hash: row.get(1), length: row.get(2) })
 }

@@ -8,9 +8,10 @@
 //! | `node`, `agents`, `news` | the processes that share the store, and what they tell each other |
 //! | `database` | its connections and its state |
 //! | `group_writer`, `group`, `change`, `search` | the transactions of appends |
-//! | `remove`, `blob`, `queue` | removing runs and threads, large content, work that falls due |
+//! | `remove`, `queue` | removing runs and threads, work that falls due |
+//! | `blob`, `bucket` | large content, in the database and beside it |
 //! | `row`, `frames`, `lookups`, `listing`, `short_id`, `retention` | look-ups |
-//! | `import` | what is copied from another engine |
+//! | `export`, `import` | what is copied from a store to another |
 //! | `append`, `read`, `housekeeping`, `tokens`, `configuration` | the ports |
 //!
 //! # Invariants
@@ -22,11 +23,13 @@ mod admin;
 mod agents;
 mod append;
 mod blob;
+mod bucket;
 mod change;
 mod configuration;
 mod connection;
 mod database;
 mod error;
+mod export;
 mod frames;
 mod group;
 mod group_writer;
@@ -48,6 +51,8 @@ mod search;
 mod short_id;
 #[cfg(test)]
 mod simulated;
+#[cfg(test)]
+mod tests;
 mod tokens;
 
 use std::sync::{Arc, Mutex};
@@ -56,9 +61,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use trilogue_domain::ThreadKey;
 
+pub use self::bucket::check_bucket;
 use self::database::Database;
 use self::group_writer::QueuedAppend;
-pub(crate) use self::import::ImportEnd;
 pub(crate) use self::open::{check_url, shown_url};
 use crate::core::tail::SharedReads;
 use crate::port::Range;

@@ -5,16 +5,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_postgres::error::SqlState;
 use trilogue_domain::error::{Code, Error, Result};
 
+use super::bucket::Bucket;
 use super::connection::Address;
 use super::connection::GROUP_WRITERS;
 use super::database::{Database, KeyBlock, Outage};
-use super::error::PostgresError;
+use super::error::{PostgresError, Remedy};
 use super::group_writer::GroupWriter;
 use super::news::News;
 use super::node::{self, Node};
@@ -31,10 +32,22 @@ const START_PAUSE: Duration = Duration::from_millis(250);
 impl PostgresStore {
     /// Opens the store in the database that a URL names, and creates its tables where there are none. Fails as [`crate::open()`].
     pub async fn open(url: &str, options: Options) -> Result<Self> {
+        Self::open_with(url, options, schema::MIGRATIONS).await
+    }
+
+    /// As [`Self::open`], with these migrations and no later ones.
+    pub(super) async fn open_with(
+        url: &str,
+        options: Options,
+        migrations: &[&str],
+    ) -> Result<Self> {
         let address = Address::parse(url)?;
         let shown = address.shown();
         let mut database = Database {
             pool: address.into_pool(&options)?,
+            id: String::new(),
+            bucket: options.bucket.as_ref().map(|it| Bucket::new(it, &options)).transpose()?,
+            objects_fell_due: Notify::new(),
             reader: Arc::clone(&options.reader),
             durability: options.durability,
             health: Health::new(Path::new(&shown)),
@@ -50,12 +63,16 @@ impl PostgresStore {
             commits: AtomicU64::new(0),
             frames: AtomicU64::new(0),
         };
-        let opening = begin_when_up(&database).await.map_err(|fail| database.settle(fail))?;
+        let opening =
+            begin_when_up(&database, migrations).await.map_err(|fail| database.settle(fail))?;
         database.keys = KeyBlock::new(opening);
+        database.id = store_id(&database).await.map_err(|fail| database.settle(fail))?;
+        if let Some(bucket) = &database.bucket {
+            look_at(bucket, &database.id).await?;
+        }
         let told = match options.node.as_ref().and_then(|node| node.news.as_deref()) {
             Some(url) => {
-                let store = store_id(&database).await.map_err(|fail| database.settle(fail))?;
-                let (news, connection) = News::connect(url, &store).await?;
+                let (news, connection) = News::connect(url, &database.id).await?;
                 database.news = Some(news);
                 Some(connection)
             }
@@ -72,6 +89,7 @@ impl PostgresStore {
         let mut upkeep = JoinSet::new();
         upkeep.spawn(node::live(Arc::clone(&database)));
         upkeep.spawn(node::watch(Arc::clone(&database)));
+        upkeep.spawn(blob::sweep_bucket(Arc::clone(&database)));
         if let Some(told) = told {
             upkeep.spawn(told.run(Arc::clone(&database)));
         }
@@ -85,7 +103,18 @@ impl PostgresStore {
     }
 }
 
-/// What nodes of this store tell each other under.
+/// Fails when the bucket refuses. One that cannot be reached stops no start: only large content needs it.
+async fn look_at(bucket: &Bucket, store: &str) -> Result<()> {
+    match bucket.probe(store).await {
+        Err(error) if error.code() == Code::StoreUnavailable => {
+            tracing::warn!(%error, "large content can be neither stored nor read until the bucket is back");
+            Ok(())
+        }
+        probed => probed,
+    }
+}
+
+/// What this store and no other is known by.
 async fn store_id(database: &Database) -> Result<String, PostgresError> {
     let conn = database.connect().await?;
     let found = row::query(&conn, "SELECT id FROM store", &[]).await?;
@@ -104,10 +133,10 @@ pub(crate) fn shown_url(url: &str) -> String {
 }
 
 /// As [`begin`], and waits while the server starts or recovers.
-async fn begin_when_up(database: &Database) -> Result<i64, PostgresError> {
+async fn begin_when_up(database: &Database, migrations: &[&str]) -> Result<i64, PostgresError> {
     let give_up = Instant::now() + database.retry_for;
     loop {
-        match begin(database).await {
+        match begin(database, migrations).await {
             Err(PostgresError::Sql(error))
                 if error.code() == Some(&SqlState::CANNOT_CONNECT_NOW)
                     && Instant::now() < give_up =>
@@ -115,15 +144,17 @@ async fn begin_when_up(database: &Database) -> Result<i64, PostgresError> {
                 tracing::warn!(store = %database.health.path().display(), "the database starts; waiting for it");
                 tokio::time::sleep(START_PAUSE).await;
             }
+            // A long transaction of another server holds what a migration needs.
+            Err(fail) if fail.remedy() == Remedy::Retry && Instant::now() < give_up => {}
             begun => return begun,
         }
     }
 }
 
 /// Migrates, sweeps, and takes the number of this opening.
-async fn begin(database: &Database) -> Result<i64, PostgresError> {
+async fn begin(database: &Database, migrations: &[&str]) -> Result<i64, PostgresError> {
     let mut conn = database.connect().await?;
-    schema::migrate(&mut conn).await?;
+    schema::migrate(&mut conn, migrations).await?;
     let swept = blob::sweep(&conn).await?;
     if swept > 0 {
         tracing::info!(swept, "removed content that no frame names");

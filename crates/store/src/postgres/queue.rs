@@ -317,7 +317,7 @@ pub(super) fn settled(entry: &QueueEntry) -> RowStatement<'_> {
 
 /// Reads every entry: the statement for [`entry`].
 pub(super) fn select_all() -> String {
-    select("")
+    select("ORDER BY id")
 }
 
 /// The values of an entry for [`STORE`].

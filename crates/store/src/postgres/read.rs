@@ -219,11 +219,7 @@ impl Read for PostgresStore {
 
     async fn blob(&self, thread: ThreadKey, blob: &BlobRef) -> Result<Option<Bytes>> {
         self.database.health.check_thread(thread)?;
-        let (hash, length) = (&blob.hash, Some(blob.length));
-        let found = self
-            .database
-            .read(|conn| async move { blob::read(&conn, thread, hash, length).await })
-            .await?;
+        let found = blob::read(&self.database, thread, &blob.hash, Some(blob.length)).await?;
         Ok(found.map(|(_, bytes)| bytes))
     }
 
@@ -233,7 +229,7 @@ impl Read for PostgresStore {
         hash: &[u8; 32],
     ) -> Result<Option<(BlobRef, Bytes)>> {
         self.database.health.check_thread(thread)?;
-        self.database.read(|conn| async move { blob::read(&conn, thread, hash, None).await }).await
+        blob::read(&self.database, thread, hash, None).await
     }
 
     async fn dead_deliveries(&self, scope: &Scope, page: &Page) -> Result<Listing<DeadLetter>> {

@@ -5,21 +5,35 @@ use trilogue_domain::error::{Code, Error};
 use super::connection::Connection;
 use super::error::PostgresError;
 
-/// The steps, in order; the first leads from an empty schema to version 1.
-const MIGRATIONS: &[&str] = &[
+/// The steps, in order; the first leads from an empty schema to version 1. Each leaves the schema so that a running program of the version before goes on.
+pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("schema.sql"),
+    include_str!("migration_blob_objects.sql"),
     "ALTER TABLE nodes ADD COLUMN draining BOOLEAN NOT NULL DEFAULT FALSE",
     super::agents::ADD_COLUMN,
 ];
 
 pub(super) const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
 
+/// The version from which on a schema says which programs may use it.
+const MARKED_VERSION: u32 = 2;
+
 /// The advisory lock that a migration holds: "TRLG", as a number.
 const MIGRATION_LOCK: i64 = 0x5452_4C47;
 
-/// Brings the database to the newest version.
-/// Errors: `store_too_new` when a newer program migrated it; `invalid_request` when its encoding is not UTF-8.
-pub(super) async fn migrate(conn: &mut Connection) -> Result<(), PostgresError> {
+/// What is said of a schema in it.
+struct SchemaState {
+    version: u32,
+    /// The least version that a program has to know to use it.
+    min_version: u32,
+}
+
+/// Brings the database to the newest version. One that is newer is used as it is, if it says that this program may.
+/// Errors: `store_too_new` when it says otherwise; `invalid_request` when its encoding is not UTF-8.
+pub(super) async fn migrate(
+    conn: &mut Connection,
+    migrations: &[&str],
+) -> Result<(), PostgresError> {
     let encoding: String = conn.query_one("SHOW server_encoding", &[]).await?.get(0);
     if encoding != "UTF8" {
         let message = format!("the database has the encoding {encoding}, not UTF8");
@@ -27,36 +41,55 @@ pub(super) async fn migrate(conn: &mut Connection) -> Result<(), PostgresError> 
             .hint("create one with: CREATE DATABASE trilogue ENCODING 'UTF8' TEMPLATE template0")
             .into());
     }
+    let known = u32::try_from(migrations.len()).unwrap_or(u32::MAX);
     let transaction = conn.transaction().await?;
+    // A migration of a large database takes longer than a look-up may.
+    transaction.batch_execute("SET LOCAL statement_timeout = 0").await?;
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK]).await?;
-    let version = version(&transaction).await?;
-    if version > SCHEMA_VERSION {
+    let SchemaState { version, min_version } = state(&transaction).await?;
+    if min_version > known {
         let message = format!(
-            "the store has schema version {version}; this program reads up to {SCHEMA_VERSION}"
+            "the store has schema version {version} and asks for a program that knows {min_version}; this one knows {known}"
         );
         return Err(Error::new(Code::StoreTooNew, message)
             .hint("start the newer version of trilogue that migrated it")
             .into());
     }
-    for step in MIGRATIONS.iter().skip(version as usize) {
+    if version > known {
+        tracing::warn!(
+            version,
+            known,
+            "a newer version of trilogue has changed the tables; this one can use them"
+        );
+    }
+    for step in migrations.iter().skip(version as usize) {
         transaction.batch_execute(step).await?;
     }
-    if version < SCHEMA_VERSION {
+    if version < known {
         let sql = "UPDATE schema_version SET version = $1";
-        transaction.execute(sql, &[&i64::from(SCHEMA_VERSION)]).await?;
+        transaction.execute(sql, &[&i64::from(known)]).await?;
     }
     transaction.commit().await?;
     Ok(())
 }
 
-/// The version of the schema that the connection uses; zero when it has none.
-async fn version(transaction: &deadpool_postgres::Transaction<'_>) -> Result<u32, PostgresError> {
+/// The state of the schema that the connection uses; version zero when it has none.
+async fn state(
+    transaction: &deadpool_postgres::Transaction<'_>,
+) -> Result<SchemaState, PostgresError> {
     let create = concat!(
         "CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL);",
         " INSERT INTO schema_version SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM schema_version)"
     );
     transaction.batch_execute(create).await?;
-    let version: i64 =
-        transaction.query_one("SELECT version FROM schema_version", &[]).await?.get(0);
-    Ok(u32::try_from(version).unwrap_or(u32::MAX))
+    let number = async |sql: &str| -> Result<u32, PostgresError> {
+        let found: i64 = transaction.query_one(sql, &[]).await?.get(0);
+        Ok(u32::try_from(found).unwrap_or(u32::MAX))
+    };
+    let version = number("SELECT version FROM schema_version").await?;
+    let min_version = match version {
+        MARKED_VERSION.. => number("SELECT min_version FROM schema_version").await?,
+        _ => 0,
+    };
+    Ok(SchemaState { version, min_version })
 }

@@ -11,9 +11,9 @@ use super::error::SqliteError;
 use super::job::WriteContext;
 use super::row::{one, write, write_encoded};
 use super::{blob, queue, remove, search, thread_agents, thread_removal};
-use crate::core::already_exists;
 use crate::core::batch::Head;
 use crate::core::table::TableRow;
+use crate::core::{already_exists, damaged};
 use crate::port::{Batch, Change};
 use crate::record::Frame;
 use crate::rows::{
@@ -86,7 +86,7 @@ impl<'c> InsertFrame<'c> {
         frames.iter().try_for_each(|frame| self.frame(conn, frame))
     }
 
-    fn frame(&mut self, conn: &'c Connection, frame: &Frame) -> Result<(), SqliteError> {
+    pub(super) fn frame(&mut self, conn: &'c Connection, frame: &Frame) -> Result<(), SqliteError> {
         let statement = match self.0.take() {
             Some(statement) => statement,
             None => conn.prepare_with_flags(Self::SQL, PrepFlags::SQLITE_PREPARE_PERSISTENT)?,
@@ -100,6 +100,24 @@ impl<'c> InsertFrame<'c> {
             frame.bytes().as_ref(),
         ])?;
         Ok(())
+    }
+}
+
+/// Writes a row of a copy, which is not there yet.
+pub(super) fn write_new(conn: &Connection, change: &Change) -> Result<(), SqliteError> {
+    match change {
+        Change::Thread(row) => write_thread(conn, row, true),
+        Change::Run(row) => write_run(conn, row, true),
+        Change::Message(row) => write_message(conn, row),
+        Change::Checkpoint(row) => write_checkpoint(conn, row),
+        Change::Interrupt(row) => write_interrupt(conn, row),
+        Change::Binding(row) => write_binding(conn, row),
+        Change::Idempotency(row) => write_idempotency(conn, row),
+        Change::Alias(..)
+        | Change::Offer(_)
+        | Change::Withdraw(..)
+        | Change::RemoveRun(_)
+        | Change::RemoveThread => Err(damaged("a copy has rows only").into()),
     }
 }
 

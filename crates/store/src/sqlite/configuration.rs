@@ -104,7 +104,7 @@ impl Configurations for SqliteStore {
     }
 }
 
-fn create(conn: &Connection, row: &ConfigurationRow) -> Result<(), SqliteError> {
+pub(super) fn create(conn: &Connection, row: &ConfigurationRow) -> Result<(), SqliteError> {
     let sql = "DELETE FROM configurations WHERE tenant = ?1 AND id = ?2 AND expires_at <= ?3";
     let expired = params![row.tenant.as_str(), row.id.as_str(), row.created_at.as_micros()];
     conn.prepare_cached(sql)?.execute(expired)?;

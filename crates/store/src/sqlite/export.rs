@@ -16,7 +16,9 @@ use super::heads::last_stored;
 use super::{backup, queue, row, scan, thread_removal};
 use crate::core::batch::is_blob_whole;
 use crate::core::table::TableRow;
-use crate::core::transfer::{BlobId, BlobName, CopyPart, StoreSums, StoredBlob};
+use crate::core::transfer::{
+    BlobId, BlobName, CopyPart, PartRows, StoreSums, StoredBlob, uncopyable,
+};
 use crate::core::{closed, damaged};
 use crate::port::Change;
 use crate::record::NoOriginals;
@@ -24,10 +26,6 @@ use crate::rows::{
     BindingRow, CheckpointRow, ConfigurationRow, IdempotencyRow, InterruptRow, MessageRow, RunRow,
     TokenRow,
 };
-
-/// The most rows of a part, and the bytes with which it is full.
-const PART_ROWS: usize = 256;
-const PART_BYTES: usize = 1024 * 1024;
 
 /// Every row that a copy reads, counted before it begins.
 const COUNT: &str = concat!(
@@ -60,7 +58,7 @@ pub(crate) struct StoreSnapshot {
 }
 
 /// Reads the tables one after the other and passes them on in parts.
-struct StoreExport<'s> {
+pub(super) struct StoreExport<'s> {
     conn: &'s Connection,
     /// Threads that are being removed: they exist for nobody.
     hidden: HashSet<ThreadKey>,
@@ -69,12 +67,6 @@ struct StoreExport<'s> {
     send: &'s mut dyn FnMut(CopyPart) -> bool,
     /// Whether a part was not taken: there is nobody to read for.
     is_refused: bool,
-}
-
-/// Rows until they are a part.
-struct PartRows<T> {
-    rows: Vec<T>,
-    bytes: usize,
 }
 
 // === impl StoreSnapshot ===
@@ -105,14 +97,7 @@ impl StoreSnapshot {
     /// Reads everything, in parts. Ends early, without an error, when a part is not taken.
     /// Errors: `thread_quarantined`, naming the thread, when something of it is damaged, and `store_corrupt`.
     pub(crate) fn read(&self, mut send: impl FnMut(CopyPart) -> bool) -> Result<()> {
-        let mut export = StoreExport {
-            conn: &self.conn,
-            hidden: HashSet::new(),
-            sums: StoreSums::default(),
-            events: 0,
-            send: &mut send,
-            is_refused: false,
-        };
+        let mut export = StoreExport::new(&self.conn, &mut send);
         match export.everything() {
             Err(_) if export.is_refused => Ok(()),
             Err(fail) => Err(self.explain(fail)),
@@ -129,22 +114,19 @@ impl StoreSnapshot {
         let id = thread.and_then(|thread| {
             self.conn.query_row(sql, [thread.0], |row| row.get::<_, String>(0)).ok()
         });
-        let shown = id.map(|id| id.escape_debug().to_string());
-        let what = shown.as_ref().map_or("the store".to_owned(), |id| format!("the thread '{id}'"));
-        let message = format!("{what} is damaged and cannot be copied: {}", error.message());
-        Error::new(error.code(), message).hint(match shown {
-            Some(id) => format!(
-                "restore the store from a backup, or erase the thread on its server with `trilogue threads erase {id}`; then copy again"
-            ),
-            None => "restore the store from a backup, then copy again".to_owned(),
-        })
+        uncopyable(id.as_deref(), &error)
     }
 }
 
 // === impl StoreExport ===
 
-impl StoreExport<'_> {
-    fn everything(&mut self) -> Result<(), SqliteError> {
+impl<'s> StoreExport<'s> {
+    pub(super) fn new(conn: &'s Connection, send: &'s mut dyn FnMut(CopyPart) -> bool) -> Self {
+        let (hidden, sums) = (HashSet::new(), StoreSums::default());
+        Self { conn, hidden, sums, events: 0, send, is_refused: false }
+    }
+
+    pub(super) fn everything(&mut self) -> Result<(), SqliteError> {
         self.hidden = thread_removal::unfinished(self.conn)?.into_iter().collect();
         self.changes(Change::Thread)?;
         self.changes(|row: RunRow| Change::Run(Box::new(row)))?;
@@ -190,7 +172,7 @@ impl StoreExport<'_> {
                 None => Ok(()),
             }
         })?;
-        self.pass(part(rows.rows))
+        self.pass(part(rows.into_rest()))
     }
 
     fn frames(&mut self) -> Result<(), SqliteError> {
@@ -207,7 +189,7 @@ impl StoreExport<'_> {
                 None => Ok(()),
             }
         })?;
-        self.pass(CopyPart::Frames(rows.rows))
+        self.pass(CopyPart::Frames(rows.into_rest()))
     }
 
     fn heads(&mut self) -> Result<(), SqliteError> {
@@ -247,7 +229,7 @@ impl StoreExport<'_> {
                 self.pass(part(full))?;
             }
         }
-        self.pass(part(rows.rows))
+        self.pass(part(rows.into_rest()))
     }
 
     fn queue(&mut self) -> Result<(), SqliteError> {
@@ -264,7 +246,7 @@ impl StoreExport<'_> {
                 None => Ok(()),
             }
         })?;
-        self.pass(CopyPart::Queue(rows.rows))
+        self.pass(CopyPart::Queue(rows.into_rest()))
     }
 
     fn blobs(&mut self) -> Result<(), SqliteError> {
@@ -285,7 +267,7 @@ impl StoreExport<'_> {
                 self.pass(CopyPart::Blobs(full))?;
             }
         }
-        self.pass(CopyPart::Blobs(rows.rows))
+        self.pass(CopyPart::Blobs(rows.into_rest()))
     }
 
     fn blob_names(&mut self) -> Result<(), SqliteError> {
@@ -307,7 +289,7 @@ impl StoreExport<'_> {
                 self.pass(CopyPart::BlobNames(full))?;
             }
         }
-        self.pass(CopyPart::BlobNames(rows.rows))
+        self.pass(CopyPart::BlobNames(rows.into_rest()))
     }
 
     /// Blames a thread that names the blob.
@@ -345,23 +327,4 @@ fn blob_id(row: &Row<'_>, index: usize) -> Result<Option<BlobId>, SqliteError> {
     let Some(tenant) = row.get::<_, Option<String>>(index)? else { return Ok(None) };
     let Ok(tenant) = TenantId::parse(&tenant) else { return Ok(None) };
     Ok(Some(BlobId { tenant, hash: row.get(index + 1)?, length: row.get(index + 2)? }))
-}
-
-// === impl PartRows ===
-
-impl<T> PartRows<T> {
-    fn new() -> Self {
-        Self { rows: Vec::new(), bytes: 0 }
-    }
-
-    /// Adds a row. Returns the part that is full with it.
-    fn add(&mut self, row: T, bytes: usize) -> Option<Vec<T>> {
-        self.rows.push(row);
-        self.bytes += bytes;
-        if self.rows.len() < PART_ROWS && self.bytes < PART_BYTES {
-            return None;
-        }
-        self.bytes = 0;
-        Some(mem::take(&mut self.rows))
-    }
 }

@@ -33,6 +33,7 @@ mod file;
 mod frames;
 mod heads;
 mod housekeeping;
+mod import;
 mod inspect;
 mod job;
 mod job_queue;
@@ -71,6 +72,7 @@ use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Error, Result};
 use trilogue_domain::port::ReadOriginal;
 
+pub(crate) use self::import::import;
 pub use backup::restore;
 pub(crate) use export::StoreSnapshot;
 pub use verify::{VerifyReport, verify};

@@ -263,6 +263,16 @@ fn store(
     entry: &QueueEntry,
     before: Option<(RunKey, u64)>,
 ) -> Result<(), SqliteError> {
+    settled(conn, entry)?;
+    let (run, before) = (entry.line.map(|(run, _)| run), before.map(|(run, _)| run));
+    if before != run {
+        settle(conn, before)?;
+    }
+    settle(conn, run)
+}
+
+/// Writes an entry whose line is settled.
+pub(super) fn settled(conn: &Connection, entry: &QueueEntry) -> Result<(), SqliteError> {
     let sql = concat!(
         "INSERT INTO queue (thread, kind, key, tenant, due, body, free_at, fence, attempts, held,",
         " dead, error, run, place, about, next)",
@@ -276,11 +286,7 @@ fn store(
     let mut others: Vec<&dyn ToSql> = state.iter().map(|column| column as &dyn ToSql).collect();
     others.push(&next);
     row::write(conn, sql, &entry.item, &others)?;
-    let (run, before) = (entry.line.map(|(run, _)| run), before.map(|(run, _)| run));
-    if before != run {
-        settle(conn, before)?;
-    }
-    settle(conn, run)
+    Ok(())
 }
 
 /// Frees the first of a line, unless one of the line is held.

@@ -63,7 +63,11 @@ pub(super) fn has(
 }
 
 /// Listings show no ephemeral threads, so these have no rows.
-fn note(conn: &Connection, thread: ThreadKey, agent: &AgentName) -> Result<(), SqliteError> {
+pub(super) fn note(
+    conn: &Connection,
+    thread: ThreadKey,
+    agent: &AgentName,
+) -> Result<(), SqliteError> {
     conn.prepare_cached(concat!(
         "INSERT OR IGNORE INTO search (tenant, kind, name, hash, id)",
         " SELECT tenant, ?3, ?2, 0, key FROM threads WHERE key = ?1 AND ephemeral = 0"

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use rusqlite::Connection;
 use rusqlite::params;
 use tokio::sync::Notify;
 use trilogue_domain::error::Result;
@@ -88,17 +89,8 @@ impl Queue for SqliteStore {
 #[async_trait]
 impl Tokens for SqliteStore {
     async fn put_token(&self, token: TokenRow) -> Result<()> {
-        self.write(WorkKind::USUAL, move |writer: &mut WriteContext<'_>| {
-            let sql = concat!(
-                "INSERT INTO tokens (tenant, id, principal, hash, body)",
-                " VALUES (?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING"
-            );
-            if row::write(writer.conn, sql, &token, &[])? == 0 {
-                return Err(already_exists("token", token.id.as_str()).into());
-            }
-            Ok(())
-        })
-        .await
+        self.write(WorkKind::USUAL, move |writer: &mut WriteContext<'_>| put(writer.conn, &token))
+            .await
     }
 
     async fn token(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>> {
@@ -141,6 +133,17 @@ impl Tokens for SqliteStore {
         let is_valid = |token: &&TokenRow| token.is_valid(now);
         Ok(tokens.await?.iter().filter(is_valid).flat_map(|token| token.rights.iter()).collect())
     }
+}
+
+pub(super) fn put(conn: &Connection, token: &TokenRow) -> Result<(), SqliteError> {
+    let sql = concat!(
+        "INSERT INTO tokens (tenant, id, principal, hash, body)",
+        " VALUES (?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING"
+    );
+    if row::write(conn, sql, token, &[])? == 0 {
+        return Err(already_exists("token", token.id.as_str()).into());
+    }
+    Ok(())
 }
 
 fn of_tenant(

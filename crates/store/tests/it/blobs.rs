@@ -18,16 +18,61 @@ contract!(
     a_batch_that_names_a_blob_that_is_not_there_is_refused,
 );
 
-async fn put(world: &World, tenant: &str, text: &'static str) -> BlobRef {
+/// The same with all content in a bucket.
+mod bucket {
+    use crate::harness::World;
+
+    #[tokio::test]
+    async fn a_blob_is_seen_through_the_thread_that_names_it() {
+        super::a_blob_is_seen_through_the_thread_that_names_it(World::bucket().await).await;
+    }
+
+    #[tokio::test]
+    async fn storing_the_same_bytes_again_is_free() {
+        super::storing_the_same_bytes_again_is_free(World::bucket().await).await;
+    }
+
+    #[tokio::test]
+    async fn tenants_do_not_share_blobs() {
+        super::tenants_do_not_share_blobs(World::bucket().await).await;
+    }
+
+    #[tokio::test]
+    async fn a_blob_goes_with_the_last_run_that_names_it() {
+        super::a_blob_goes_with_the_last_run_that_names_it(World::bucket().await).await;
+    }
+
+    #[tokio::test]
+    async fn a_blob_that_waits_for_its_frame_survives_a_removal() {
+        super::a_blob_that_waits_for_its_frame_survives_a_removal(World::bucket().await).await;
+    }
+
+    #[tokio::test]
+    async fn a_blob_of_no_run_goes_with_its_thread() {
+        super::a_blob_of_no_run_goes_with_its_thread(World::bucket().await).await;
+    }
+
+    #[tokio::test]
+    async fn a_blob_above_the_limit_is_refused() {
+        super::a_blob_above_the_limit_is_refused(World::bucket().await).await;
+    }
+
+    #[tokio::test]
+    async fn a_batch_that_names_a_blob_that_is_not_there_is_refused() {
+        super::a_batch_that_names_a_blob_that_is_not_there_is_refused(World::bucket().await).await;
+    }
+}
+
+pub(crate) async fn put(world: &World, tenant: &str, text: &'static str) -> BlobRef {
     let tenant = tenant_scope(tenant).tenant;
     world.store.put_blob(&tenant, Bytes::from_static(text.as_bytes()), true).await.unwrap()
 }
 
-async fn name(log: &mut Log, run: Option<RunKey>, blob: &BlobRef) {
+pub(crate) async fn name(log: &mut Log, run: Option<RunKey>, blob: &BlobRef) {
     log.step().say(run, &["named"]).blob(blob).commit().await.unwrap();
 }
 
-async fn get(log: &Log, blob: &BlobRef) -> Option<Bytes> {
+pub(crate) async fn get(log: &Log, blob: &BlobRef) -> Option<Bytes> {
     let found = log.store.blob(log.row.key, blob).await.unwrap();
     let by_hash = log.store.blob_by_hash(log.row.key, &blob.hash).await.unwrap();
     assert_eq!(by_hash, found.clone().map(|bytes| (blob.clone(), bytes)));

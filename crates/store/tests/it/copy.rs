@@ -1,16 +1,14 @@
-//! A store that is copied from a file to a database.
-
-use std::cell::Cell;
+//! A store that is copied to another one: from a file to a database, back, and between databases.
 
 use bytes::Bytes;
 use serde_json::json;
 use trilogue_domain::{CheckpointKey, Code, Right, Rights, RunKey};
 use trilogue_store::rows::{ConfigurationRow, QueueItem, QueueKind, RetryDecision, TokenRow};
-use trilogue_store::{Change, CopyProgress, CopyReport, CopyStep, copy, open};
+use trilogue_store::{Change, CopyProgress, CopyReport, CopyStep, Options, copy, open};
 
 use crate::harness::{
-    Log, World, agent, alice, at, code, now, options, own_scope, page, postgres_url, read, run_id,
-    tenant_scope, thread_id,
+    Log, World, agent, alice, at, bucket_options, code, now, options, own_scope, page,
+    postgres_url, read, run_id, tenant_scope, thread_id,
 };
 use crate::model::answers;
 use crate::postgres::{KILL, client};
@@ -124,20 +122,20 @@ async fn a_copy_answers_as_its_source_and_goes_on() {
     let world = World::sqlite().await;
     let logs = furnish(&world).await;
     let url = postgres_url().await;
-    let steps = Cell::new((0, 0));
+    let mut steps = (0, 0);
     let progress = |progress: CopyProgress| {
-        let (write, verify) = steps.get();
+        let (write, verify) = steps;
         assert!(progress.rows <= progress.total, "{progress:?}");
-        steps.set(match progress.step {
+        steps = match progress.step {
             CopyStep::Write => (progress.rows, verify),
             CopyStep::Verify => (write, progress.rows),
-        });
+        };
     };
     let report = copy(&world.url(), &url, options(), progress).await.unwrap();
     assert_eq!((report.threads, report.runs, report.blobs), (2, 3, 1), "{report:?}");
     assert!(report.frames >= 5 && report.events >= 5 && report.rows >= 10, "{report:?}");
-    assert!(steps.get().0 > report.rows, "{steps:?}");
-    assert_eq!(steps.get().0, steps.get().1, "everything was read again");
+    assert!(steps.0 > report.rows, "{steps:?}");
+    assert_eq!(steps.0, steps.1, "everything was read again");
     let source = everything(&world, &logs).await;
     let copy = World::in_database(url).await;
     assert_eq!(everything(&copy, &logs).await, source);
@@ -323,6 +321,115 @@ async fn rows_that_the_database_drops_or_changes_are_noticed() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_is_copied_to_a_file_and_to_another_database() {
+    let world = World::bucket().await;
+    let logs = furnish(&world).await;
+    let source = everything(&world, &logs).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = format!("sqlite:{}", folder.path().join("copy.db").display());
+    // The content goes to the same bucket, under names of the copy.
+    let options = Options { bucket: world.bucket.clone(), ..options() };
+    for to in [file, postgres_url().await] {
+        let mut verified = 0;
+        let progress = |progress: CopyProgress| {
+            if progress.step == CopyStep::Verify {
+                verified = progress.rows;
+            }
+        };
+        let report = copy(&world.url(), &to, options.clone(), progress).await.unwrap();
+        assert_eq!((report.threads, report.runs, report.blobs), (2, 3, 1), "{report:?}");
+        assert!(verified > report.rows, "everything was read again");
+        let copy = World::of(open(&to, options.clone()).await.unwrap());
+        assert_eq!(everything(&copy, &logs).await, source, "{to}");
+        // It goes on, with keys that the source has not given.
+        let run = world.store.run(&alice(), &run_id("r2")).await.unwrap().unwrap();
+        assert!(copy.store.next_run_key() > run.key);
+        let taken = copy.store.acquire(logs[0].row.key, "another").await.unwrap();
+        assert_eq!((taken.last, taken.pending.len(), taken.open_runs.len()), (logs[0].last, 1, 1));
+        let mut log = Log::of(copy.store.clone(), taken.thread);
+        log.last = taken.last;
+        log.step().say(None, &["more"]).commit().await.unwrap();
+        copy.thread("new").await.start("new").await;
+        copy.store.close().await.unwrap();
+        let again = trilogue_store::copy(&world.url(), &to, options.clone(), |_| {}).await;
+        assert_eq!(code(again), Code::AlreadyExists);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_goes_from_a_file_to_a_database_and_back() {
+    let world = World::sqlite().await;
+    let logs = furnish(&world).await;
+    let there = copied(&world).await;
+    // Keys of the database are larger than those of a file.
+    there.thread("larger").await.start("larger").await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = format!("sqlite:{}", folder.path().join("back.db").display());
+    copy(&there.url(), &file, options(), |_| {}).await.unwrap();
+    let back = World::of(open(&file, options()).await.unwrap());
+    let ids = |world: &World| {
+        let store = world.store.clone();
+        async move {
+            let rows = store.threads(&alice(), &Default::default(), &page(9, None)).await.unwrap();
+            rows.rows.into_iter().map(|row| row.id.to_string()).collect::<Vec<_>>()
+        }
+    };
+    assert_eq!(ids(&back).await, ids(&there).await);
+    assert_eq!(ids(&back).await, ["larger", "t0"]);
+    back.store.close().await.unwrap();
+    let url = postgres_url().await;
+    copy(&file, &url, options(), |_| {}).await.unwrap();
+    let again = World::in_database(url).await;
+    assert_eq!(ids(&again).await, ["larger", "t0"]);
+    let run = again.store.run(&alice(), &run_id("larger")).await.unwrap().unwrap();
+    assert!(again.store.next_run_key() > run.key);
+    assert_eq!(everything(&again, &logs).await, everything(&there, &logs).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_database_names_its_thread_and_leaves_no_file() {
+    let world = World::postgres().await;
+    furnish(&world).await;
+    let client = client(&world.url()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("copy.db");
+    let to = format!("sqlite:{}", file.display());
+    for (damage, repair, id) in [
+        (
+            "UPDATE runs SET status = 'failed' WHERE id = 'r3'",
+            "UPDATE runs SET status = 'running' WHERE id = 'r3'",
+            "'t1'",
+        ),
+        ("UPDATE blobs SET data = reverse(encode(data, 'escape'))::bytea", "SELECT 1", "'t0'"),
+    ] {
+        client.batch_execute(damage).await.unwrap();
+        let error = copy(&world.url(), &to, options(), |_| {}).await.unwrap_err();
+        assert_eq!(error.code(), Code::ThreadQuarantined, "{damage}: {error}");
+        assert!(error.message().contains(id), "{error}");
+        assert!(!file.exists());
+        client.batch_execute(repair).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_copy_into_a_bucket_that_fails_leaves_nothing_there() {
+    let world = World::sqlite().await;
+    furnish(&world).await;
+    let bucket = bucket_options().await;
+    let url = postgres_url().await;
+    let with_bucket = || Options { bucket: Some(bucket.clone()), ..options() };
+    open(&url, with_bucket()).await.unwrap().close().await.unwrap();
+    let spoil =
+        "CREATE FUNCTION spoil() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+        CREATE TRIGGER spoil BEFORE INSERT ON blob_refs FOR EACH ROW EXECUTE FUNCTION spoil()";
+    client(&url).await.batch_execute(spoil).await.unwrap();
+    let error = copy(&world.url(), &url, with_bucket(), |_| {}).await.unwrap_err();
+    assert!(error.message().contains("the table 'blob_refs'"), "{error}");
+    assert_empty(&url).await;
+    assert_eq!(crate::bucket::objects(&bucket).await, Vec::<String>::new());
+}
+
 #[tokio::test]
 async fn other_pairs_of_stores_and_files_that_are_none_are_refused() {
     let world = World::sqlite().await;
@@ -330,13 +437,13 @@ async fn other_pairs_of_stores_and_files_that_are_none_are_refused() {
     for (from, to) in [
         (&*file, "memory:"),
         ("memory:", &*database),
-        (&*database, &*file),
         (&*database, &*database),
+        (&*database, "memory:"),
         (&*file, "sqlite:other.db"),
     ] {
         let error = copy(from, to, options(), |_| {}).await.unwrap_err();
         assert_eq!(error.code(), Code::InvalidRequest);
-        assert!(error.message().contains("from a SQLite store to a PostgreSQL store"), "{error}");
+        assert!(error.message().contains("from SQLite to PostgreSQL"), "{error}");
     }
     let restored = world.file().with_file_name("store.db.restored");
     std::fs::write(&restored, "").unwrap();

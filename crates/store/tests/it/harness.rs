@@ -18,7 +18,9 @@ use trilogue_store::rows::{
     CheckpointRow, IdempotencyRow, InterruptRow, MessageRow, Page, QueueItem, QueueKind, RunRow,
     ThreadRow,
 };
-use trilogue_store::{Batch, Change, Draft, Durability, Frame, Options, Range, Store, open};
+use trilogue_store::{
+    Batch, BucketOptions, Change, Draft, Durability, Frame, Options, Password, Range, Store, open,
+};
 
 use crate::rows;
 pub(crate) use crate::rows::{agent, principal, run_id, thread_id};
@@ -57,6 +59,8 @@ pub(crate) struct World {
     folder: Option<TempDir>,
     /// The URL of a store in PostgreSQL.
     database: Option<String>,
+    /// Where it has its large content.
+    pub(crate) bucket: Option<BucketOptions>,
 }
 
 /// A thread to write to, with the numbers that a writer keeps.
@@ -80,18 +84,19 @@ pub(crate) struct Step<'a> {
 
 impl World {
     pub(crate) async fn memory() -> Self {
-        Self { store: open("memory:", options()).await.unwrap(), folder: None, database: None }
+        Self::of(open("memory:", options()).await.unwrap())
     }
 
     /// Another store in memory.
     pub(crate) fn of(store: Arc<dyn Store>) -> Self {
-        Self { store, folder: None, database: None }
+        Self { store, folder: None, database: None, bucket: None }
     }
 
     pub(crate) async fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("store.db").display());
-        Self { store: open(&url, options()).await.unwrap(), folder: Some(folder), database: None }
+        let store = open(&url, options()).await.unwrap();
+        Self { folder: Some(folder), ..Self::of(store) }
     }
 
     /// A store in a schema of its own.
@@ -101,7 +106,18 @@ impl World {
 
     pub(crate) async fn in_database(url: String) -> Self {
         let store = open(&url, options()).await.unwrap();
-        Self { store, folder: None, database: Some(url) }
+        Self { database: Some(url), ..Self::of(store) }
+    }
+
+    /// A store in a schema and a bucket of its own. All content goes to the bucket.
+    pub(crate) async fn bucket() -> Self {
+        Self::in_bucket(postgres_url().await, bucket_options().await).await
+    }
+
+    pub(crate) async fn in_bucket(url: String, bucket: BucketOptions) -> Self {
+        let options = Options { bucket: Some(bucket.clone()), ..options() };
+        let store = open(&url, options).await.unwrap();
+        Self { database: Some(url), bucket: Some(bucket), ..Self::of(store) }
     }
 
     pub(crate) fn file(&self) -> PathBuf {
@@ -117,9 +133,10 @@ impl World {
 
     pub(crate) async fn reopen(self) -> Self {
         self.store.close().await.unwrap();
-        let (url, Self { store, folder, database }) = (self.url(), self);
+        let (url, Self { store, folder, database, bucket }) = (self.url(), self);
         drop(store);
-        Self { store: open(&url, options()).await.unwrap(), folder, database }
+        let options = Options { bucket: bucket.clone(), ..options() };
+        Self { store: open(&url, options).await.unwrap(), folder, database, bucket }
     }
 
     /// A new thread of `alice` in the tenant `default`.
@@ -267,6 +284,27 @@ impl Step<'_> {
         (log.last, log.runs) = (last, runs);
         Ok(())
     }
+}
+
+/// A new bucket in the private store of objects of the tests, for content of every size.
+pub(crate) async fn bucket_options() -> BucketOptions {
+    static COUNT: AtomicI64 = AtomicI64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let nanos = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos();
+    let url = format!("{}/test-{}-{nanos}-{number}", service("TRILOGUE_S3"), std::process::id());
+    http().put(&url).send().await.unwrap().error_for_status().unwrap();
+    BucketOptions {
+        key_id: Some("key".to_owned()),
+        secret: Some(Password::new("secret".to_owned())),
+        min_bytes: 1,
+        ..BucketOptions::new(url)
+    }
+}
+
+pub(crate) fn http() -> reqwest::Client {
+    // One of them is the first.
+    drop(rustls::crypto::ring::default_provider().install_default());
+    reqwest::Client::new()
 }
 
 /// A point in time later than any that was given before.

@@ -9,7 +9,9 @@
 
 mod admin;
 mod append;
+mod bad_database;
 mod blobs;
+mod bucket;
 mod concurrency;
 mod configurations;
 mod copy;

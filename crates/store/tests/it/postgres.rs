@@ -152,12 +152,27 @@ async fn a_database_that_cannot_be_used_says_why() {
     assert!(error.to_string().contains("/no/such/file"), "{error}");
     let error = refused(&format!("{url}%20-cdefault_transaction_read_only%3Don")).await;
     assert_eq!(error.code(), Code::StoreReadOnly, "{error}");
+}
 
-    drop(open(&url, options()).await.unwrap());
-    client(&url).await.batch_execute("UPDATE schema_version SET version = 99").await.unwrap();
-    let error = refused(&url).await;
+#[tokio::test]
+async fn a_newer_schema_is_used_only_where_it_says_so() {
+    let world = World::postgres().await;
+    let mut log = world.thread("t").await;
+    let client = client(&world.url()).await;
+    let newer = "UPDATE schema_version SET version = 99, min_version = 98";
+    client.batch_execute(newer).await.unwrap();
+    let error = open(&world.url(), options()).await.unwrap_err();
     assert_eq!(error.code(), Code::StoreTooNew, "{error}");
     assert!(error.to_string().contains("99"), "{error}");
+    assert!(error.hint_text().is_some_and(|hint| hint.contains("newer version")), "{error}");
+    // The running server goes on.
+    log.step().say(None, &["one"]).commit().await.unwrap();
+
+    client.batch_execute("UPDATE schema_version SET min_version = 2").await.unwrap();
+    let other = open(&world.url(), options()).await.unwrap();
+    assert_eq!(read(&*other, &log.row, None).await, [(1, "one".to_owned())]);
+    let row = client.query_one("SELECT version FROM schema_version", &[]).await.unwrap();
+    assert_eq!(row.get::<_, i64>(0), 99, "it stays as the newer program left it");
 }
 
 #[tokio::test]

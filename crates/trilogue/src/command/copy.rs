@@ -17,14 +17,14 @@ use crate::terminal::{print, safe};
 /// How often the progress is drawn.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
 
-/// Copy a store from SQLite into an empty PostgreSQL database, and verify the copy. Needs no server.
+/// Copy a store between SQLite and PostgreSQL, and verify the copy. Needs no server.
 #[derive(Args, Debug)]
 pub(crate) struct CopyCommand {
-    /// The store: `sqlite:PATH`, also of a backup.
+    /// The store: `sqlite:PATH`, also of a backup, or `postgres://USER@HOST:PORT/DATABASE`.
     from: String,
-    /// The empty database: `postgres://USER@HOST:PORT/DATABASE`.
+    /// The empty database: `postgres://USER@HOST:PORT/DATABASE`; or `sqlite:PATH` of a new file, for a store in PostgreSQL.
     to: String,
-    /// Take the password and the time-outs of the database from `[store]` in this file.
+    /// Take the password, the time-outs and the bucket of the database from `[store]` in this file.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -73,7 +73,7 @@ impl CopyCommand {
             "copied: {threads} threads, {runs} runs, {events} events, {blobs} blobs, {rows} other rows\n"
         ))?;
         print::note(&format!("verified: everything was read again from {}", safe::visible(&to)));
-        print::hint("name this database in `store.url` of the configuration, and start the server");
+        print::hint("name this store in `store.url` of the configuration, and start the server");
         Ok(())
     }
 }

@@ -33,7 +33,7 @@ const LOW_FILES: u64 = 4_096;
 
 /// Check this user's set-up, and say what to do.
 ///
-/// It looks at the configuration file, the state folder and its permissions, the running server, its addresses and agents, the versions of coding agents, processes that a killed server left, the disk and the clock. It changes nothing.
+/// It looks at the configuration file, the state folder and its permissions, the running server, its addresses and agents, the versions of coding agents, processes that a killed server left, the disk and the clock. It changes nothing. In a bucket for large content it writes a small object and removes it.
 #[derive(Args, Debug)]
 pub(crate) struct Doctor {}
 
@@ -53,6 +53,7 @@ impl Doctor {
             }
             found.extend(probe::agents(options).await);
             found.extend(disk(&dir, options));
+            found.extend(bucket(options).await);
         }
         found.extend(agent_versions::findings(options.as_ref()).await);
         found.extend([strays(&dir), clock(&dir), open_files()]);
@@ -236,6 +237,22 @@ fn disk(dir: &UserServerDir, options: &Options) -> Option<ProbeFinding> {
         ProbeFinding::problem("disk", detail).hint("make room, or move the store with store.url")
     } else {
         ProbeFinding::ok("disk", detail)
+    })
+}
+
+/// The bucket for large content: writes a small object there and removes it.
+async fn bucket(options: &Options) -> Option<ProbeFinding> {
+    let url = &options.store.blobs.as_ref()?.url;
+    let checked = match options.store.to_options() {
+        Ok(options) => trilogue_store::check_bucket(&options).await,
+        Err(error) => Err(error),
+    };
+    Some(match checked {
+        Ok(()) => ProbeFinding::ok("bucket", format!("{url} takes content")),
+        Err(error) => {
+            let hint = error.hint_text().unwrap_or_default().to_owned();
+            ProbeFinding::problem("bucket", error.message().to_owned()).hint(hint)
+        }
     })
 }
 

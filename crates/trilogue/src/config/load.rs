@@ -285,7 +285,7 @@ mod tests {
         );
         assert_eq!(
             error("[store]\nzzz = 1\n"),
-            "t.toml:2:1: unknown key `zzz` | the keys here: url, password_env, password_file, connections, connect_timeout, retry_for, durability, tail_cache, max_size, reserve, memory_runs, memory_size"
+            "t.toml:2:1: unknown key `zzz` | the keys here: url, password_env, password_file, connections, connect_timeout, retry_for, blobs, durability, tail_cache, max_size, reserve, memory_runs, memory_size"
         );
     }
 

@@ -200,10 +200,8 @@ pub struct Store {
     /// `memory:`, `sqlite:PATH` or `postgres://USER@HOST:PORT/DATABASE`. A relative path starts at the working directory. For PostgreSQL, `sslmode=verify-full` (the default beyond this machine) encrypts and verifies, with the authorities of the system or those in the file `sslrootcert`; `sslmode=disable` does neither.
     pub url: String,
     /// PostgreSQL only: the environment variable with the password, where the URL holds none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub password_env: Option<String>,
     /// PostgreSQL only: the file with the password, in place of `password_env`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub password_file: Option<String>,
     /// PostgreSQL only: how many connections look things up at once. Two more write.
     pub connections: usize,
@@ -211,6 +209,9 @@ pub struct Store {
     pub connect_timeout: Span,
     /// PostgreSQL only: how long the server tries a change again while the database cannot be reached, before it fails with `store_unavailable`.
     pub retry_for: Span,
+    /// PostgreSQL only: a bucket for large content. Not set: all content is in the database.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blobs: Option<Blobs>,
     /// When a change counts as stored: `fsync` means it is on the disk; `buffered` means the operating system has it, so a power cut can lose the last moments.
     pub durability: Durability,
     /// The size of the memory cache for the newest events of all threads.
@@ -223,6 +224,29 @@ pub struct Store {
     pub memory_runs: usize,
     /// `memory:` only: the maximum size of all content. Above it, the server removes the oldest ended runs and empty threads; those that a client has open go last.
     pub memory_size: Size,
+}
+
+/// A bucket for large content, in a store of objects that speaks the protocol of Amazon S3. All servers of a cluster have the same. PostgreSQL only.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Blobs {
+    /// `https://HOST:PORT/BUCKET`, or `s3://BUCKET` for Amazon's own. `http` sends content unencrypted. The bucket has to exist.
+    pub url: String,
+    /// The region that requests are signed for.
+    #[serde(default = "usual_region")]
+    pub region: String,
+    /// The id of the access key. Not set, like the secret: as Amazon's own programs find them, such as in `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` or by the machine's role.
+    #[serde(default)]
+    pub key_id: Option<String>,
+    /// The environment variable with the secret of the access key.
+    #[serde(default)]
+    pub secret_env: Option<String>,
+    /// The file with the secret, in place of `secret_env`.
+    #[serde(default)]
+    pub secret_file: Option<String>,
+    /// Content of at least this size goes to the bucket. What is stored already stays where it is.
+    #[serde(default = "usual_min_size")]
+    pub min_size: Size,
 }
 
 /// When a change counts as stored.
@@ -410,6 +434,7 @@ impl Default for Store {
             connections: options.readers,
             connect_timeout: Span(options.connect_wait),
             retry_for: Span(options.retry_for),
+            blobs: None,
             durability: Durability::Fsync,
             tail_cache: Size::of(options.tail_cache_bytes),
             max_size: options.max_bytes.map(Size),
@@ -424,7 +449,7 @@ impl Store {
     /// The store's own options.
     ///
     /// # Errors
-    /// When the password cannot be read.
+    /// When a password or secret cannot be read.
     pub fn to_options(&self) -> trilogue_domain::error::Result<trilogue_store::Options> {
         let password = secret_text("store.password", &self.password_env, &self.password_file)?;
         Ok(trilogue_store::Options {
@@ -432,6 +457,7 @@ impl Store {
             readers: self.connections.max(1),
             connect_wait: self.connect_timeout.0,
             retry_for: self.retry_for.0,
+            bucket: self.blobs.as_ref().map(Blobs::to_options).transpose()?,
             durability: match self.durability {
                 Durability::Fsync => trilogue_store::Durability::Fsync,
                 Durability::Buffered => trilogue_store::Durability::Buffered,
@@ -442,6 +468,29 @@ impl Store {
             memory_runs: self.memory_runs,
             memory_bytes: self.memory_size.to_usize(),
             ..trilogue_store::Options::new(Arc::new(NoOriginals))
+        })
+    }
+}
+
+// === impl Blobs ===
+
+fn usual_region() -> String {
+    trilogue_store::BucketOptions::new(String::new()).region
+}
+
+fn usual_min_size() -> Size {
+    Size(trilogue_store::BucketOptions::new(String::new()).min_bytes)
+}
+
+impl Blobs {
+    fn to_options(&self) -> trilogue_domain::error::Result<trilogue_store::BucketOptions> {
+        let secret = secret_text("store.blobs.secret", &self.secret_env, &self.secret_file)?;
+        Ok(trilogue_store::BucketOptions {
+            url: self.url.clone(),
+            region: self.region.clone(),
+            key_id: self.key_id.clone(),
+            secret: secret.map(trilogue_store::Password::new),
+            min_bytes: self.min_size.0,
         })
     }
 }

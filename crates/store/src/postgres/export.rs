@@ -1,0 +1,288 @@
+//! Reading a store for a copy, or to compare it with one: everything as of one moment, checked.
+
+use std::sync::Arc;
+
+use futures_util::{TryStreamExt, pin_mut};
+use tokio::sync::mpsc;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use trilogue_domain::error::{Error, Result};
+use trilogue_domain::{TenantId, ThreadKey};
+
+use super::blob::{self, Content};
+use super::connection::Connection;
+use super::database::{Database, OpenTransaction};
+use super::error::PostgresError;
+use super::{PostgresStore, frames, queue, row};
+use crate::core::batch::is_blob_whole;
+use crate::core::damaged;
+use crate::core::table::TableRow;
+use crate::core::transfer::{
+    BlobId, BlobName, CopyPart, PartRows, StoreSums, StoredBlob, uncopyable,
+};
+use crate::port::Change;
+use crate::rows::{
+    BindingRow, CheckpointRow, ConfigurationRow, IdempotencyRow, InterruptRow, MessageRow, RunRow,
+    TokenRow,
+};
+
+/// After as many rows, it is said how far that is.
+const PROGRESS_ROWS: u64 = 256;
+/// All statements see the moment of the first. The time between two is not bounded: the writer waits for its disk.
+const BEGIN: &str = concat!(
+    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = 0;",
+    " SET LOCAL idle_in_transaction_session_timeout = 0"
+);
+const COUNT: &str = concat!(
+    "SELECT (SELECT count(*) FROM threads) * 2 + (SELECT count(*) FROM runs)",
+    " + (SELECT count(*) FROM messages) + (SELECT count(*) FROM checkpoints)",
+    " + (SELECT count(*) FROM interrupts) + (SELECT count(*) FROM bindings)",
+    " + (SELECT count(*) FROM idempotency) + (SELECT count(*) FROM frames)",
+    " + (SELECT count(*) FROM gaps) + (SELECT count(*) FROM queue)",
+    " + (SELECT count(*) FROM tokens) + (SELECT count(*) FROM configurations)",
+    " + (SELECT count(*) FROM blobs) + (SELECT count(*) FROM blob_refs)"
+);
+/// Blobs that some thread names.
+const BLOBS: &str = concat!(
+    "SELECT tenant, hash, length, crc, data, object FROM blobs WHERE EXISTS",
+    " (SELECT 1 FROM blob_refs WHERE blob_refs.blob = blobs.key) ORDER BY key"
+);
+const BLOB_NAMES: &str = concat!(
+    "SELECT b.tenant, b.hash, b.length, r.thread, r.run, r.is_text",
+    " FROM blob_refs r JOIN blobs b ON b.key = r.blob"
+);
+
+/// Reads the tables one after the other, sums them up, and passes them on in parts.
+pub(super) struct StoreExport<'e> {
+    database: &'e Database,
+    conn: &'e Connection,
+    sums: StoreSums,
+    events: u64,
+    /// `None` where only the sums are wanted.
+    parts: Option<&'e mpsc::Sender<CopyPart>>,
+    progress: &'e mut (dyn FnMut(u64) + Send),
+}
+
+// === impl PostgresStore ===
+
+impl PostgresStore {
+    /// How many rows the store has, about.
+    pub(crate) async fn count_rows(&self) -> Result<u64> {
+        let count = |conn| async move {
+            let conn: Connection = conn;
+            conn.batch_execute("SET statement_timeout = 0").await?;
+            let found = conn.query_one(COUNT, &[]).await?;
+            // It must not come back from the pool with this setting.
+            drop(Connection::take(conn));
+            Ok(found.get::<_, i64>(0).cast_unsigned())
+        };
+        self.database.read(count).await
+    }
+
+    /// Reads everything as of one moment, in parts. Ends early, without an error, when nobody takes them.
+    /// Errors: `thread_quarantined`, naming the thread, when something of it is damaged, and as [`crate::port::Read`].
+    pub(crate) async fn export(&self, parts: mpsc::Sender<CopyPart>) -> Result<()> {
+        let (database, parts) = (&*self.database, &parts);
+        let read = |conn: Arc<OpenTransaction>| async move {
+            conn.batch_execute(BEGIN).await?;
+            StoreExport::new(database, &conn, Some(parts), &mut |_| {}).everything().await
+        };
+        match database.transact_once(&read).await {
+            Ok(_) => Ok(()),
+            Err(PostgresError::Closed) if parts.is_closed() => Ok(()),
+            Err(PostgresError::Damaged(thread, error)) => Err(self.explain(thread, &error).await),
+            Err(fail) => Err(database.settle(fail).hint("copy again")),
+        }
+    }
+
+    /// The error of damage names its thread by the id, for people.
+    async fn explain(&self, thread: Option<ThreadKey>, error: &Error) -> Error {
+        let key = thread.map_or(0, |thread| thread.0);
+        let sql = "SELECT id FROM threads WHERE key = $1";
+        let look_up = |conn: Connection| async move { row::query_opt(&conn, sql, &[&key]).await };
+        let found = self.database.read(look_up).await.ok().flatten();
+        let id: Option<String> = found.map(|row| row.get(0));
+        uncopyable(id.as_deref(), error)
+    }
+}
+
+// === impl StoreExport ===
+
+impl<'e> StoreExport<'e> {
+    pub(super) fn new(
+        database: &'e Database,
+        conn: &'e Connection,
+        parts: Option<&'e mpsc::Sender<CopyPart>>,
+        progress: &'e mut (dyn FnMut(u64) + Send),
+    ) -> Self {
+        Self { database, conn, sums: StoreSums::default(), events: 0, parts, progress }
+    }
+
+    /// Returns the sums of what was read.
+    pub(super) async fn everything(mut self) -> Result<StoreSums, PostgresError> {
+        let changes = "ORDER BY position";
+        self.changes(changes, Change::Thread).await?;
+        self.changes(changes, |row: RunRow| Change::Run(Box::new(row))).await?;
+        let changes = "ORDER BY key";
+        self.changes::<MessageRow>(changes, Change::Message).await?;
+        self.changes::<CheckpointRow>(changes, Change::Checkpoint).await?;
+        self.changes(changes, |row: InterruptRow| Change::Interrupt(Box::new(row))).await?;
+        self.changes::<BindingRow>(changes, Change::Binding).await?;
+        self.changes::<IdempotencyRow>(changes, Change::Idempotency).await?;
+        self.frames().await?;
+        self.numbers("heads", "SELECT thread, epoch, last FROM heads", CopyPart::Heads).await?;
+        self.numbers("gaps", "SELECT thread, first, last FROM gaps", CopyPart::Gaps).await?;
+        let entry = |sums: &mut StoreSums, row: &Row| {
+            let entry = queue::entry(row)?.1;
+            sums.entry(&entry);
+            let bytes = entry.item.reference.as_bytes().len();
+            Ok((entry, bytes))
+        };
+        self.each(&queue::select_all(), entry, CopyPart::Queue).await?;
+        self.rows::<TokenRow>(changes, CopyPart::Tokens).await?;
+        self.rows::<ConfigurationRow>(changes, CopyPart::Configurations).await?;
+        self.blobs().await?;
+        let name = |sums: &mut StoreSums, row: &Row| {
+            let (thread, run, is_text) = (row.get(3), row.get(4), row.get(5));
+            let name = BlobName { thread, run, is_text, blob: blob_id(row)? };
+            sums.blob_name(&name);
+            Ok((name, 0))
+        };
+        self.each(BLOB_NAMES, name, CopyPart::BlobNames).await?;
+        let Self { sums, events, parts, .. } = self;
+        if let Some(parts) = parts {
+            let end = CopyPart::End { sums: Box::new(sums.clone()), events };
+            parts.send(end).await.map_err(|_| PostgresError::Closed)?;
+        }
+        Ok(sums)
+    }
+
+    /// The rows of a table of threads.
+    async fn changes<R: TableRow>(
+        &mut self,
+        rest: &str,
+        change: fn(R) -> Change,
+    ) -> Result<(), PostgresError> {
+        let part = move |rows: Vec<R>| CopyPart::Rows(rows.into_iter().map(change).collect());
+        self.rows::<R>(rest, part).await
+    }
+
+    async fn rows<R: TableRow>(
+        &mut self,
+        rest: &str,
+        part: impl Fn(Vec<R>) -> CopyPart,
+    ) -> Result<(), PostgresError> {
+        let take = |sums: &mut StoreSums, found: &Row| {
+            let row = row::take::<R>(found)?;
+            let body: &[u8] = found.get(2);
+            sums.row::<R>(body);
+            Ok((row, body.len()))
+        };
+        self.each(&row::select::<R>(rest), take, part).await
+    }
+
+    async fn frames(&mut self) -> Result<(), PostgresError> {
+        let (reader, is_counted) = (&self.database.reader, self.parts.is_some());
+        let mut events = 0;
+        let frame = |sums: &mut StoreSums, row: &Row| {
+            let thread = ThreadKey(row.get(0));
+            let frame = frames::stored(row, thread, reader)?;
+            if is_counted {
+                let damaged = |error| PostgresError::Damaged(Some(thread), error);
+                // The frame itself must not stay decoded.
+                events += frame.undecoded().events().map_err(damaged)?.len() as u64;
+            }
+            sums.frame(&frame);
+            let bytes = frame.bytes().len();
+            Ok((frame, bytes))
+        };
+        self.each(frames::ALL, frame, CopyPart::Frames).await?;
+        self.events = events;
+        Ok(())
+    }
+
+    async fn numbers(
+        &mut self,
+        table: &'static str,
+        sql: &str,
+        part: fn(Vec<[i64; 3]>) -> CopyPart,
+    ) -> Result<(), PostgresError> {
+        let numbers = |sums: &mut StoreSums, row: &Row| {
+            let numbers = [row.get(0), row.get(1), row.get(2)];
+            sums.numbers(table, &numbers);
+            Ok((numbers, 0))
+        };
+        self.each(sql, numbers, part).await
+    }
+
+    /// Content is read from the bucket where that has it.
+    async fn blobs(&mut self) -> Result<(), PostgresError> {
+        let mut rows = PartRows::new();
+        let statement = self.conn.prepare_cached(BLOBS).await?;
+        let none: [&(dyn ToSql + Sync); 0] = [];
+        let found = self.conn.query_raw(&statement, none).await?;
+        pin_mut!(found);
+        while let Some(row) = found.try_next().await? {
+            let (id, crc) = (blob_id(&row)?, row.get(3));
+            let data = blob::fetch(self.database.bucket.as_ref(), Content::of(&row, 4)).await?;
+            if !is_blob_whole(&id.hash, id.length, crc, &data) {
+                return Err(self.damaged_blob(&id).await?);
+            }
+            let (blob, bytes) = (StoredBlob { id, crc, data: data.clone() }, data.len());
+            self.sums.blob(&blob);
+            if let (Some(full), Some(parts)) = (rows.add(blob, bytes), self.parts) {
+                parts.send(CopyPart::Blobs(full)).await.map_err(|_| PostgresError::Closed)?;
+            }
+        }
+        self.pass(CopyPart::Blobs(rows.into_rest())).await
+    }
+
+    /// Blames a thread that names the blob.
+    async fn damaged_blob(&self, id: &BlobId) -> Result<PostgresError, PostgresError> {
+        let sql = concat!(
+            "SELECT r.thread FROM blob_refs r JOIN blobs b ON b.key = r.blob",
+            " WHERE b.tenant = $1 AND b.hash = $2 AND b.length = $3 LIMIT 1"
+        );
+        let params: &row::Params<'_> = &[&id.tenant.as_str(), &id.hash, &id.length];
+        let found = row::query_opt(self.conn, sql, params).await?;
+        let thread = found.map(|row| ThreadKey(row.get(0)));
+        Ok(PostgresError::Damaged(thread, damaged("a stored blob does not match its hash")))
+    }
+
+    /// Adds the rows of a statement, which are read as they come. `take` sums a row up, and returns it with its bytes.
+    async fn each<T>(
+        &mut self,
+        sql: &str,
+        mut take: impl FnMut(&mut StoreSums, &Row) -> Result<(T, usize), PostgresError>,
+        part: impl Fn(Vec<T>) -> CopyPart,
+    ) -> Result<(), PostgresError> {
+        let mut rows = PartRows::new();
+        let statement = self.conn.prepare_cached(sql).await?;
+        let none: [&(dyn ToSql + Sync); 0] = [];
+        let found = self.conn.query_raw(&statement, none).await?;
+        pin_mut!(found);
+        while let Some(row) = found.try_next().await? {
+            let (taken, bytes) = take(&mut self.sums, &row)?;
+            if let Some(full) = rows.add(taken, bytes) {
+                self.pass(part(full)).await?;
+            }
+            if self.sums.total().is_multiple_of(PROGRESS_ROWS) {
+                (self.progress)(self.sums.total());
+            }
+        }
+        self.pass(part(rows.into_rest())).await
+    }
+
+    async fn pass(&mut self, part: CopyPart) -> Result<(), PostgresError> {
+        (self.progress)(self.sums.total());
+        match self.parts {
+            Some(parts) => parts.send(part).await.map_err(|_| PostgresError::Closed),
+            None => Ok(()),
+        }
+    }
+}
+
+fn blob_id(row: &Row) -> Result<BlobId, PostgresError> {
+    let tenant = TenantId::parse(row.get(0))?;
+    Ok(BlobId { tenant, hash: row.get(1), length: row.get(2) })
+}

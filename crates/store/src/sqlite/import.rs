@@ -1,0 +1,136 @@
+//! Writing what is copied from another engine: one transaction into a new file, compared before it is committed.
+
+use std::path::Path;
+
+use rusqlite::{Connection, params};
+use tokio::sync::mpsc;
+use trilogue_domain::error::Result;
+
+use super::apply::{self, InsertFrame};
+use super::error::{Health, SqliteError};
+use super::export::StoreExport;
+use super::file::{self, FileLock, beside};
+use super::{configuration, connection, queue, schema, thread_agents, tokens};
+use crate::core::closed;
+use crate::core::transfer::{
+    BlobName, CopyPart, CopyProgress, CopyStep, ImportEnd, StoreSums, StoredBlob, differs,
+};
+use crate::options::Options;
+use crate::port::Change;
+
+/// Makes a store in a new file of the parts of another one, which has about `total` rows. Where it fails, there is no file.
+/// Errors: `already_exists` when there is a file; `shutting_down` when the parts end too early; `internal` when the copy differs; and as [`crate::open()`].
+pub(crate) fn import(
+    path: &Path,
+    options: &Options,
+    mut parts: mpsc::Receiver<CopyPart>,
+    total: u64,
+    mut progress: impl FnMut(CopyProgress),
+) -> Result<ImportEnd> {
+    let path = std::path::absolute(path).map_err(|error| file::cannot("find", path, &error))?;
+    let lock = FileLock::take(&path)?;
+    drop(file::create_new(&path)?);
+    let imported = (|| -> Result<ImportEnd, SqliteError> {
+        let mut conn = connection::writer(&path, options)?;
+        schema::migrate(&mut conn, schema::MIGRATIONS)?;
+        conn.execute_batch("BEGIN IMMEDIATE")?;
+        let mut rows = 0;
+        let end = loop {
+            match parts.blocking_recv() {
+                Some(CopyPart::End { sums, events }) => break ImportEnd { sums: *sums, events },
+                Some(part) => {
+                    write(&conn, &part)?;
+                    rows += part.len() as u64;
+                    progress(CopyProgress { step: CopyStep::Write, rows, total });
+                }
+                // Its reader failed, and says why.
+                None => return Err(closed().into()),
+            }
+        };
+        let written = read_again(&conn, end.sums.total(), &mut progress)?;
+        if let Some(difference) = end.sums.difference(&written) {
+            return Err(differs(&difference).into());
+        }
+        conn.execute_batch("COMMIT; PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE)")?;
+        Ok(end)
+    })();
+    let imported = imported.map_err(|fail| Health::new(&path).settle(fail));
+    if imported.is_err() {
+        for suffix in ["-wal", "-shm", ""] {
+            // What cannot be removed is an empty store.
+            drop(std::fs::remove_file(beside(&path, suffix)));
+        }
+    }
+    drop(lock);
+    imported
+}
+
+/// Reads everything that was written, and checks it.
+fn read_again(
+    conn: &Connection,
+    total: u64,
+    progress: &mut dyn FnMut(CopyProgress),
+) -> Result<StoreSums, SqliteError> {
+    let (mut rows, mut found) = (0, None);
+    let mut count = |part: CopyPart| {
+        rows += part.len() as u64;
+        progress(CopyProgress { step: CopyStep::Verify, rows, total });
+        if let CopyPart::End { sums, .. } = part {
+            found = Some(*sums);
+        }
+        true
+    };
+    StoreExport::new(conn, &mut count).everything()?;
+    Ok(found.unwrap_or_default())
+}
+
+fn write(conn: &Connection, part: &CopyPart) -> Result<(), SqliteError> {
+    match part {
+        CopyPart::Rows(changes) => changes.iter().try_for_each(|change| {
+            apply::write_new(conn, change)?;
+            match change {
+                Change::Run(row) => thread_agents::note(conn, row.thread, &row.agent),
+                _ => Ok(()),
+            }
+        }),
+        CopyPart::Frames(frames) => {
+            let mut insert = InsertFrame::default();
+            frames.iter().try_for_each(|frame| insert.frame(conn, frame))
+        }
+        // A thread's row has its epoch, and its frames and gaps the last number.
+        CopyPart::Heads(_) | CopyPart::End { .. } => Ok(()),
+        CopyPart::Gaps(gaps) => {
+            let mut insert =
+                conn.prepare_cached("INSERT INTO gaps (thread, first, last) VALUES (?1, ?2, ?3)")?;
+            gaps.iter().try_for_each(|gap| Ok(insert.execute(*gap).map(drop)?))
+        }
+        CopyPart::Queue(entries) => {
+            entries.iter().try_for_each(|entry| queue::settled(conn, entry))
+        }
+        CopyPart::Tokens(rows) => rows.iter().try_for_each(|row| tokens::put(conn, row)),
+        CopyPart::Configurations(rows) => {
+            rows.iter().try_for_each(|row| configuration::create(conn, row))
+        }
+        CopyPart::Blobs(blobs) => blobs.iter().try_for_each(|blob| write_blob(conn, blob)),
+        CopyPart::BlobNames(names) => names.iter().try_for_each(|name| write_name(conn, name)),
+    }
+}
+
+fn write_blob(conn: &Connection, blob: &StoredBlob) -> Result<(), SqliteError> {
+    let StoredBlob { id, crc, data } = blob;
+    let sql = "INSERT INTO blobs (tenant, hash, length, crc, data) VALUES (?1, ?2, ?3, ?4, ?5)";
+    let params = params![id.tenant.as_str(), id.hash, id.length, crc, data.as_ref()];
+    conn.prepare_cached(sql)?.execute(params)?;
+    Ok(())
+}
+
+fn write_name(conn: &Connection, name: &BlobName) -> Result<(), SqliteError> {
+    let sql = concat!(
+        "INSERT INTO blob_refs (thread, run, blob, is_text) SELECT ?1, ?2, key, ?3 FROM blobs",
+        " WHERE tenant = ?4 AND hash = ?5 AND length = ?6"
+    );
+    let BlobName { thread, run, is_text, blob } = name;
+    let params = params![thread, run, is_text, blob.tenant.as_str(), blob.hash, blob.length];
+    conn.prepare_cached(sql)?.execute(params)?;
+    Ok(())
+}
