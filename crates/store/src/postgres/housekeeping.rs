@@ -156,7 +156,7 @@ impl Housekeeping for PostgresStore {
             })
             .await?;
         if let Some(thread) = erased {
-            database.forget(thread);
+            database.forget_all(&[thread]);
         }
         Ok(erased)
     }
@@ -173,7 +173,7 @@ impl Housekeeping for PostgresStore {
                 Ok(ended)
             })
             .await?;
-        ended.iter().for_each(|thread| database.forget(*thread));
+        database.forget_all(&ended);
         Ok(ended)
     }
 

@@ -12,6 +12,7 @@
 //! | `row`, `frames`, `lookups`, `listing`, `short_id`, `retention` | look-ups |
 //! | `import` | what is copied from another engine |
 //! | `append`, `read`, `housekeeping`, `tokens`, `configuration` | the ports |
+//! | `sign_in` | links for signing in |
 //!
 //! # Invariants
 //! - Epoch and expected number are compared in the statement that writes the frames: a node that was replaced can write nothing.
@@ -44,6 +45,7 @@ mod row;
 mod schema;
 mod search;
 mod short_id;
+mod sign_in;
 mod tokens;
 
 use std::sync::{Arc, Mutex};

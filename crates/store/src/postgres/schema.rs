@@ -6,7 +6,7 @@ use super::connection::Connection;
 use super::error::PostgresError;
 
 /// The steps, in order; the first leads from an empty schema to version 1.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("sign_in_links.sql")];
 
 pub(super) const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
 
