@@ -298,7 +298,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn readers_see_the_log_whatever_becomes_of_the_news(ops in prop::collection::vec(op(), 1..120)) {
