@@ -94,6 +94,8 @@ pub const MAX_AGENT_ERRORS: usize = 256;
 pub const MAX_CALLBACK_URL_BYTES: usize = 64 * 1024;
 /// The largest request that is kept beside its run, in bytes.
 pub const MAX_KEPT_REQUEST_BYTES: usize = 64 * 1024;
+/// The most links for signing in a browser that wait to be used.
+pub const MAX_SIGN_IN_LINKS: usize = 1_000;
 /// The most violations of a schema that one error names.
 pub const MAX_VIOLATIONS: usize = 16;
 /// The largest configuration of an instance, in bytes.

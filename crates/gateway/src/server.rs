@@ -125,6 +125,13 @@ impl Server {
             };
             server.tasks.spawn(acceptor.run(listener));
         }
+        if let Some(heard) = server.services.ports.runtime.heard() {
+            let authenticator = Arc::clone(&server.services.authenticator);
+            let end = server.connections_end.clone();
+            server.tasks.spawn(async move {
+                end.run_until_cancelled(authenticator.hear_revocations(heard)).await;
+            });
+        }
         let accept_end = server.accept_end.clone();
         server.tasks.spawn(async move {
             while tokio::time::timeout(UPKEEP, accept_end.cancelled()).await.is_err() {

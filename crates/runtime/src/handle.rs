@@ -15,7 +15,7 @@ use trilogue_domain::{
     PrincipalId, RunId, Scope, ThreadId, ThreadKey,
 };
 use trilogue_store::rows::{IdempotencyRow, InterruptRow, RunRow, ThreadRow};
-use trilogue_store::{Batch, Change, Draft, Store};
+use trilogue_store::{Batch, Change, Draft, Heard, Note, ShownQuestion, Store};
 
 use crate::agent_registry::AgentRegistry;
 use crate::answer::{check_extra, check_logged};
@@ -26,9 +26,10 @@ use crate::handover::load;
 use crate::monitor::OpenRunCounts;
 use crate::owner::{self, Envelope, stopped, unexpected};
 use crate::part::{check_metadata, outline_all};
+use crate::presence::Presence;
 use crate::request::{AnswerKey, AnswerTo, NewThread, Options, RuntimeStatus};
-use crate::row_changes::RowChange;
-use crate::services::{Presence, Services};
+use crate::row_changes::RowNews;
+use crate::services::Services;
 use crate::session::ThreadContext;
 use crate::shown::Shown;
 use crate::step::{AnswerTarget, Command, Reply, gone};
@@ -106,10 +107,16 @@ impl Runtime {
         self.services().external.set_check(check);
     }
 
-    /// What appends change from now on, in order. Who falls behind is told so.
+    /// What appends change from now on, those of a thread in order, and those of other nodes as far as these tell. Who falls behind is told so.
     #[must_use]
-    pub fn watch_rows(&self) -> tokio::sync::broadcast::Receiver<Arc<[RowChange]>> {
+    pub fn watch_rows(&self) -> tokio::sync::broadcast::Receiver<RowNews> {
         self.services().row_changes.watch()
+    }
+
+    /// What other nodes tell from now on; `None` where one process holds the store.
+    #[must_use]
+    pub fn heard(&self) -> Option<tokio::sync::broadcast::Receiver<Heard>> {
+        self.services().store.heard()
     }
 
     /// How many runs of each agent have not ended.
@@ -318,7 +325,7 @@ impl Runtime {
         match self.change(thread, command).await {
             Ok(Reply::Interrupt(row)) => Ok(*row),
             Ok(_) => Err(unexpected()),
-            // What was shown here is not known there.
+            // What was shown here may not be known there.
             Err(error) if error.code() == Code::ThreadElsewhere => Err(match named {
                 Some(id) => error.pending(id),
                 None => error,
@@ -330,9 +337,17 @@ impl Runtime {
         }
     }
 
-    /// Notes that this principal was shown this interrupt of this run: its next answer without an interrupt id is for it.
+    /// Notes that this principal was shown this interrupt of this run, here and on the other nodes: its next answer without an interrupt id is for it.
     pub fn shown(&self, to: &PrincipalId, run: &RunId, interrupt: &InterruptId) {
-        self.0.shown.note(to, run, interrupt);
+        let services = self.services();
+        if let Some(shown) = self.0.shown.note(to, run, interrupt, services.clock.now()) {
+            services.store.tell(Note::Shown(shown));
+        }
+    }
+
+    /// Takes the word of another node that a principal was shown a question there.
+    pub(crate) fn hear_shown(&self, shown: ShownQuestion) {
+        self.0.shown.hear(shown);
     }
 
     /// The interrupt of this run that this principal was last shown, as far as that is remembered.

@@ -27,6 +27,8 @@ mod history;
 mod monitor;
 mod owner;
 mod part;
+mod peers;
+mod presence;
 mod provenance;
 mod replace;
 pub mod request;
@@ -48,11 +50,11 @@ pub use context::{CallRequest, ChildOutcome, ChildRun, MemoryState, RunContext};
 pub use handle::Runtime;
 pub use history::{PathReferences, StateAt};
 pub use monitor::{AgentRunCounts, EndedRuns, OpenRunCounts, metric_names};
+pub use presence::Presence;
 pub use request::{
     AnswerKey, AnswerTo, DrainReport, NewThread, Options, RunRequest, RuntimeStatus, Settled,
     StateContent, Submitted, ThreadChoice, ThreadPatch, WhenHolding, WhenWaiting,
 };
-pub use row_changes::{ChangedRow, RowChange};
-pub use services::Presence;
+pub use row_changes::RowNews;
 pub use session::{Sessions, ThreadContext};
 pub use turn::{EmitError, Ending, Stopped, Turn};

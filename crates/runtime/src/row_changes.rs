@@ -3,65 +3,55 @@
 use std::sync::Arc;
 
 use tokio::sync::broadcast;
-use trilogue_domain::{AgentName, InterruptId, PrincipalId, RunId, RunStatus, TenantId, ThreadId};
 use trilogue_store::rows::ThreadRow;
-use trilogue_store::{Batch, Change};
+use trilogue_store::{Batch, Change, ChangedRow, RowChange};
 
 /// The most appends that wait for one watcher; it is told that it missed some when there are more.
 const MAX_WAITING: usize = 1_024;
 
-/// A row that changed. Whoever sees things of this tenant and principal may know.
+/// What a watcher of rows is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RowChange {
-    pub tenant: TenantId,
-    pub principal: PrincipalId,
-    pub thread: ThreadId,
-    pub row: ChangedRow,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ChangedRow {
-    /// The thread is new, or something of it changed: also that one of its runs was removed.
-    Thread,
-    /// The thread was removed with everything in it.
-    NoThread,
-    Run {
-        id: RunId,
-        agent: AgentName,
-        status: RunStatus,
-    },
-    Interrupt {
-        id: InterruptId,
-        run: RunId,
-        is_pending: bool,
-    },
+pub enum RowNews {
+    /// What an append has changed.
+    Changed(Arc<[RowChange]>),
+    /// Some changes of other nodes are not known here.
+    Missed,
 }
 
 /// Tells watchers what appends change. Without any, an append costs nothing more.
 #[derive(Debug)]
-pub(crate) struct RowChanges(broadcast::Sender<Arc<[RowChange]>>);
+pub(crate) struct RowChanges(broadcast::Sender<RowNews>);
 
 // === impl RowChanges ===
 
 impl RowChanges {
-    pub(crate) fn watch(&self) -> broadcast::Receiver<Arc<[RowChange]>> {
+    pub(crate) fn watch(&self) -> broadcast::Receiver<RowNews> {
         self.0.subscribe()
     }
 
-    /// What a batch of a thread will change; `None` where nobody watches.
-    pub(crate) fn of(&self, batch: &Batch, thread: Option<&ThreadRow>) -> Option<Arc<[RowChange]>> {
-        if self.0.receiver_count() == 0 {
+    /// What a batch of a thread will change; `None` where it is nothing, or nobody wants to know: no watcher here, and no other node.
+    pub(crate) fn of(
+        &self,
+        batch: &Batch,
+        thread: Option<&ThreadRow>,
+        has_peers: bool,
+    ) -> Option<Arc<[RowChange]>> {
+        if self.0.receiver_count() == 0 && !has_peers {
             return None;
         }
-        Some(batch.changes.iter().filter_map(|change| changed(change, thread)).collect())
+        let changes: Arc<[_]> =
+            batch.changes.iter().filter_map(|change| changed(change, thread)).collect();
+        (!changes.is_empty()).then_some(changes)
     }
 
-    /// Tells what an append has changed.
-    pub(crate) fn tell(&self, changes: Option<Arc<[RowChange]>>) {
-        if let Some(changes) = changes.filter(|changes| !changes.is_empty()) {
-            // The last watcher may have left meanwhile.
-            let _: Result<_, _> = self.0.send(changes);
-        }
+    /// Tells what an append has changed, here or on another node.
+    pub(crate) fn tell(&self, changes: Arc<[RowChange]>) {
+        // The last watcher may have left meanwhile.
+        drop(self.0.send(RowNews::Changed(changes)));
+    }
+
+    pub(crate) fn tell_missed(&self) {
+        drop(self.0.send(RowNews::Missed));
     }
 }
 

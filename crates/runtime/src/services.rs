@@ -12,7 +12,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::port::{Clock, ReadOriginal};
 use trilogue_domain::{CheckpointId, CheckpointKey, Code, Error, ThreadKey};
 use trilogue_store::rows::ThreadRow;
-use trilogue_store::{Batch, Store};
+use trilogue_store::{Batch, Note, Store};
 
 use crate::call_chains::CallChains;
 use crate::client::Controllers;
@@ -20,6 +20,7 @@ use crate::external_ports::ExternalPorts;
 use crate::history::RunReferences;
 use crate::monitor::RunMonitor;
 use crate::owner::{Envelope, OwnerInbox, OwnerRequests};
+use crate::presence::{Attendance, Presence};
 use crate::request::Options;
 use crate::row_changes::RowChanges;
 use trilogue_domain::lock;
@@ -40,6 +41,7 @@ pub(crate) struct Services {
     pub(crate) call_chains: Arc<CallChains>,
     pub(crate) monitor: RunMonitor,
     pub(crate) row_changes: RowChanges,
+    pub(crate) attendance: Arc<Attendance>,
     /// Names this process as the owner of threads.
     pub(crate) node: String,
     pub(crate) running: Semaphore,
@@ -53,22 +55,6 @@ pub(crate) struct Services {
     /// Threads whose waiting work is looked at again later.
     woken_later: Mutex<HashSet<ThreadKey>>,
     spawn_owner: Box<SpawnOwner>,
-    present: Mutex<HashMap<ThreadKey, Connected>>,
-}
-
-/// Connections of clients that may answer, on one thread.
-#[derive(Clone, Copy, Debug)]
-struct Connected {
-    count: usize,
-    /// When the last one left.
-    left: Instant,
-}
-
-/// Keeps a thread's interrupts from timing out while a client that may answer is connected.
-#[derive(Debug)]
-pub struct Presence {
-    services: Arc<Services>,
-    thread: ThreadKey,
 }
 
 // === impl Services ===
@@ -95,6 +81,7 @@ impl Services {
             run_references: RunReferences::default(),
             call_chains: Arc::default(),
             row_changes: RowChanges::default(),
+            attendance: Arc::default(),
             tasks: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             recovered: AtomicBool::new(false),
@@ -102,15 +89,20 @@ impl Services {
             owners: Mutex::default(),
             woken_later: Mutex::default(),
             spawn_owner,
-            present: Mutex::default(),
         })
     }
 
-    /// Appends a batch of this thread, where it is known, and tells those who watch rows what it changed.
+    /// Appends a batch of this thread, where it is known, and tells those who watch rows what it changed, here and on other nodes.
     pub(crate) async fn append(&self, batch: Batch, thread: Option<&ThreadRow>) -> Result<()> {
-        let changes = self.row_changes.of(&batch, thread);
+        let has_peers = self.store.has_peers();
+        let changes = self.row_changes.of(&batch, thread, has_peers);
         self.store.append(batch).await?;
-        self.row_changes.tell(changes);
+        if let Some(changes) = changes {
+            if has_peers {
+                self.store.tell(Note::Rows(changes.to_vec()));
+            }
+            self.row_changes.tell(changes);
+        }
         Ok(())
     }
 
@@ -219,46 +211,22 @@ impl Services {
         began: Instant,
         patience: Duration,
     ) -> Instant {
-        match lock(&self.present).get(&thread) {
-            Some(connected) if connected.count > 0 => {
-                let longest = patience.max(self.options.attended_deadline);
-                (Instant::now() + patience).min(began + longest)
-            }
-            Some(connected) => connected.left.max(began) + patience,
-            None => began + patience,
-        }
+        let longest = patience.max(self.options.attended_deadline);
+        self.attendance.patience_ends(thread, began, patience, longest)
     }
 
-    pub(crate) fn present(self: &Arc<Self>, thread: ThreadKey) -> Presence {
-        lock(&self.present)
-            .entry(thread)
-            .or_insert(Connected { count: 0, left: Instant::now() })
-            .count += 1;
-        Presence { services: Arc::clone(self), thread }
+    /// Notes a client that may answer, here and on the other nodes.
+    pub(crate) fn present(&self, thread: ThreadKey) -> Presence {
+        let (presence, is_first) = self.attendance.enter(thread);
+        if is_first {
+            self.store.tell(Note::Present(vec![thread]));
+        }
+        presence
     }
 }
 
 impl fmt::Debug for Services {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Services").field("node", &self.node).finish_non_exhaustive()
-    }
-}
-
-// === impl Presence ===
-
-impl Drop for Presence {
-    fn drop(&mut self) {
-        /// The threads for which the departure of the last client is remembered; beyond that the oldest are forgotten.
-        const REMEMBERED: usize = 10_000;
-        let mut present = lock(&self.services.present);
-        if let Some(connected) = present.get_mut(&self.thread) {
-            connected.count = connected.count.saturating_sub(1);
-            connected.left = Instant::now();
-        }
-        if present.len() > REMEMBERED {
-            let longest = self.services.options.interrupt_deadline;
-            present
-                .retain(|_, connected| connected.count > 0 || connected.left.elapsed() < longest);
-        }
     }
 }

@@ -1,42 +1,79 @@
-//! The interrupt that a principal was last shown on a run: an answer without an interrupt id is for it.
+//! The interrupt that a principal was last shown on a run, by any node: an answer without an interrupt id is for it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
+use std::time::Duration;
 
-use trilogue_domain::{InterruptId, PrincipalId, RunId};
-
-use trilogue_domain::lock;
+use trilogue_domain::{InterruptId, PrincipalId, RunId, Timestamp, lock};
+use trilogue_store::ShownQuestion;
 
 /// The most pairs of principal and run that are remembered; the oldest are forgotten.
 const REMEMBERED: usize = 10_000;
+/// What lies between two moments, at least.
+const MOMENT: Duration = Duration::from_micros(1);
 
 #[derive(Debug, Default)]
 pub(crate) struct Shown(Mutex<Memory>);
 
 #[derive(Debug, Default)]
 struct Memory {
-    last: HashMap<(PrincipalId, RunId), InterruptId>,
+    last: HashMap<(PrincipalId, RunId), (Timestamp, InterruptId)>,
     order: VecDeque<(PrincipalId, RunId)>,
 }
 
 // === impl Shown ===
 
 impl Shown {
-    pub(crate) fn note(&self, to: &PrincipalId, run: &RunId, interrupt: &InterruptId) {
+    /// Notes what this node shows. Returns what the others do not know of it.
+    pub(crate) fn note(
+        &self,
+        to: &PrincipalId,
+        run: &RunId,
+        interrupt: &InterruptId,
+        now: Timestamp,
+    ) -> Option<ShownQuestion> {
         let key = (to.clone(), run.clone());
         let mut memory = lock(&self.0);
-        if memory.last.insert(key.clone(), interrupt.clone()).is_none() {
-            memory.order.push_back(key);
-        }
-        if memory.order.len() > REMEMBERED
-            && let Some(oldest) = memory.order.pop_front()
-        {
-            memory.last.remove(&oldest);
+        let at = match memory.last.get(&key) {
+            Some((_, last)) if last == interrupt => return None,
+            // What is shown here now is newer than all that was heard, whatever the clocks say.
+            Some((before, _)) => now.max(before.after(MOMENT)),
+            None => now,
+        };
+        memory.put(key, at, interrupt.clone());
+        let (principal, run, interrupt) = (to.clone(), run.clone(), interrupt.clone());
+        Some(ShownQuestion { principal, run, interrupt, at })
+    }
+
+    /// Notes what another node has shown, unless something newer is known: all nodes agree on the newest.
+    pub(crate) fn hear(&self, shown: ShownQuestion) {
+        let ShownQuestion { principal, run, interrupt, at } = shown;
+        let key = (principal, run);
+        let mut memory = lock(&self.0);
+        let known = memory.last.get(&key);
+        if known.is_none_or(|(before, last)| (*before, last.as_str()) < (at, interrupt.as_str())) {
+            memory.put(key, at, interrupt);
         }
     }
 
     pub(crate) fn last(&self, to: &PrincipalId, run: &RunId) -> Option<InterruptId> {
-        lock(&self.0).last.get(&(to.clone(), run.clone())).cloned()
+        let memory = lock(&self.0);
+        memory.last.get(&(to.clone(), run.clone())).map(|(_, interrupt)| interrupt.clone())
+    }
+}
+
+// === impl Memory ===
+
+impl Memory {
+    fn put(&mut self, key: (PrincipalId, RunId), at: Timestamp, interrupt: InterruptId) {
+        if self.last.insert(key.clone(), (at, interrupt)).is_none() {
+            self.order.push_back(key);
+        }
+        if self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.last.remove(&oldest);
+        }
     }
 }
 
@@ -44,18 +81,44 @@ impl Shown {
 mod tests {
     use super::*;
 
+    fn at(micros: i64) -> Timestamp {
+        Timestamp::from_micros(micros)
+    }
+
     #[test]
     fn the_newest_counts_and_memory_is_bounded() {
         let shown = Shown::default();
         let principal = PrincipalId::generate();
         let first = RunId::generate();
         let (one, two) = (InterruptId::generate(), InterruptId::generate());
-        shown.note(&principal, &first, &one);
-        shown.note(&principal, &first, &two);
+        assert!(shown.note(&principal, &first, &one, at(1)).is_some());
+        assert!(shown.note(&principal, &first, &two, at(2)).is_some());
+        assert_eq!(shown.note(&principal, &first, &two, at(3)), None, "the others know it");
         assert_eq!(shown.last(&principal, &first), Some(two));
         for _ in 0..REMEMBERED {
-            shown.note(&principal, &RunId::generate(), &one);
+            shown.note(&principal, &RunId::generate(), &one, at(4));
         }
         assert_eq!(shown.last(&principal, &first), None);
+    }
+
+    #[test]
+    fn nodes_agree_on_what_was_shown_last_whatever_their_clocks_say() {
+        let (a, b) = (Shown::default(), Shown::default());
+        let (principal, run) = (PrincipalId::generate(), RunId::generate());
+        let questions: Vec<_> = (0..3).map(|_| InterruptId::generate()).collect();
+        let early = a.note(&principal, &run, &questions[0], at(900)).unwrap();
+        b.hear(early.clone());
+        // Its clock is behind.
+        let late = b.note(&principal, &run, &questions[1], at(5)).unwrap();
+        a.hear(late.clone());
+        a.hear(early.clone());
+        assert_eq!(a.last(&principal, &run), Some(questions[1].clone()));
+        b.hear(early);
+        assert_eq!(b.last(&principal, &run), Some(questions[1].clone()));
+        let one = a.note(&principal, &run, &questions[2], at(1_000)).unwrap();
+        let other = b.note(&principal, &run, &questions[0], at(1_000)).unwrap();
+        a.hear(other);
+        b.hear(one);
+        assert_eq!(a.last(&principal, &run), b.last(&principal, &run));
     }
 }

@@ -16,6 +16,7 @@ use trilogue_store::rows::{Claim, QueueKind, RetryDecision, RunRow};
 use crate::callback::while_extending;
 use crate::handle::{MAX_OWNERS_AT_ONCE, Runtime, recover};
 use crate::handover::give_up;
+use crate::peers;
 use crate::step::Command;
 
 /// How long a worker holds an item before another may take it.
@@ -42,6 +43,10 @@ pub(crate) fn start(runtime: &Runtime) {
     tokio::spawn(until_closing(runtime.clone(), retain(runtime.clone())));
     if runtime.services().store.node().is_some() {
         tokio::spawn(until_closing(runtime.clone(), take_over(runtime.clone())));
+        tokio::spawn(until_closing(runtime.clone(), peers::tell_presence(runtime.clone())));
+    }
+    if let Some(heard) = runtime.services().store.heard() {
+        tokio::spawn(until_closing(runtime.clone(), peers::hear(runtime.clone(), heard)));
     }
 }
 

@@ -17,21 +17,22 @@ use trilogue_domain::{
 };
 
 use crate::core::agent_difference::{NodeAgents, differences};
+use crate::news::Peers;
 use crate::record::Frame;
 use crate::rows::{
     BindingRow, CheckpointRow, Claim, ConfigurationFilter, ConfigurationRow, DeadLetter,
     IdempotencyKey, IdempotencyRow, InterruptFilter, InterruptRow, Listing, MessageRow, Page,
-    QueueItem, QueueKind, RetentionPolicy, RetryDecision, RunFilter, RunRow, ThreadFilter,
-    ThreadRow, TokenRow,
+    QueueItem, QueueKind, RetentionPolicy, RetryDecision, RunFilter, RunRow, SignInLink,
+    ThreadFilter, ThreadRow, TokenRow,
 };
 
 pub trait Store:
-    Append + Nodes + Read + Housekeeping + Queue + Tokens + Configurations + Admin
+    Append + Nodes + Read + Housekeeping + Queue + Tokens + Configurations + Admin + Peers
 {
 }
 
-impl<T: Append + Nodes + Read + Housekeeping + Queue + Tokens + Configurations + Admin> Store
-    for T
+impl<T: Append + Nodes + Read + Housekeeping + Queue + Tokens + Configurations + Admin + Peers>
+    Store for T
 {
 }
 
@@ -348,6 +349,15 @@ pub trait Tokens: Send + Sync + fmt::Debug {
     async fn tokens(&self, tenant: &TenantId) -> Result<Vec<TokenRow>>;
     /// Removes a token. `None` when there is none of this id in the tenant.
     async fn revoke_token(&self, tenant: &TenantId, id: &TokenId) -> Result<Option<TokenRow>>;
+    /// Keeps a link for signing in until it is used or expires; unless the store is of one process, they outlive this one.
+    /// Errors: `overloaded` when [`trilogue_domain::limits::MAX_SIGN_IN_LINKS`] wait to be used.
+    async fn put_sign_in_link(&self, link: SignInLink, now: Timestamp) -> Result<()>;
+    /// Takes the link with the hash of this code: it works no more, in any process. `None` where there is none, or it has expired.
+    async fn take_sign_in_link(
+        &self,
+        code: &[u8; 32],
+        now: Timestamp,
+    ) -> Result<Option<SignInLink>>;
     /// Whether a principal still has a token with any right; scheduled work is checked with it.
     async fn rights_of(
         &self,

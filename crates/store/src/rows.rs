@@ -206,6 +206,16 @@ pub struct TokenRow {
     pub session_of: Option<TokenId>,
 }
 
+/// A link that signs a browser in, once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SignInLink {
+    /// SHA-256 of its code.
+    pub code: [u8; 32],
+    /// The hash of the token in whose name the session will be.
+    pub token: [u8; 32],
+    pub expires_at: Timestamp,
+}
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QueueItem {
     pub kind: QueueKind,

@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use subtle::ConstantTimeEq;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
 use trilogue_domain::error::Result;
 use trilogue_domain::port::Clock;
 use trilogue_domain::{AgentName, Code, Error, Principal, Timestamp, TokenId};
-use trilogue_store::Tokens;
 use trilogue_store::rows::TokenRow;
+use trilogue_store::{Heard, Note, Tokens};
 
 use super::schemes::{self, Challenge};
 use super::secret::hash_secret;
@@ -230,6 +232,25 @@ impl Authenticator {
         let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
         cache.revocations += 1;
         cache.tokens.remove(hash);
+    }
+
+    /// Looks every token up again: it is not known which were revoked.
+    fn forget_all(&self) {
+        let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
+        cache.revocations += 1;
+        cache.tokens.clear();
+    }
+
+    /// Forgets the tokens that other nodes revoke, until nothing more can be heard.
+    pub(crate) async fn hear_revocations(&self, mut heard: Receiver<Heard>) {
+        loop {
+            match heard.recv().await {
+                Ok(Heard::Note(Note::Revoked(hash))) => self.forget(&hash),
+                Ok(Heard::Note(_)) => {}
+                Ok(Heard::Missed) | Err(RecvError::Lagged(_)) => self.forget_all(),
+                Err(RecvError::Closed) => return,
+            }
+        }
     }
 
     async fn look_up(&self, hash: &[u8; 32]) -> Result<Option<Arc<Principal>>> {

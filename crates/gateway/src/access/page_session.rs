@@ -5,18 +5,15 @@
 //! - A cookie changes nothing without a header that no form and no link can send: what is not a plain read needs [`PAGE`].
 //! - The secret of a session is in no address and in nothing that a script can read.
 
-use std::collections::HashMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderName, HeaderValue, Method, header};
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, Timestamp, lock};
+use trilogue_domain::{Code, Error};
 
 use super::authenticator::API_KEY;
-use super::secret::hash_secret;
 
 /// What a page of ours sends with whatever changes something.
 pub(crate) const PAGE: HeaderName = HeaderName::from_static("trilogue-page");
@@ -24,55 +21,8 @@ pub(crate) const PAGE: HeaderName = HeaderName::from_static("trilogue-page");
 pub(crate) const LINK_LIFE: Duration = Duration::from_secs(10 * 60);
 /// How long a session lasts at most.
 pub(crate) const SESSION_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// The most links that wait to be used.
-const MAX_LINKS: usize = 1_000;
 /// Where browsers send the cookie.
 const COOKIE_PATH: &str = "/api/v1";
-
-/// Links that sign a browser in, each once. They are forgotten when the server ends.
-#[derive(Debug, Default)]
-pub(crate) struct SignInLinks(Mutex<HashMap<[u8; 32], SignInLink>>);
-
-#[derive(Clone, Copy, Debug)]
-struct SignInLink {
-    /// The hash of the token in whose name the session will be.
-    token: [u8; 32],
-    expires_at: Timestamp,
-}
-
-// === impl SignInLinks ===
-
-impl SignInLinks {
-    /// Keeps the code of a link for a token.
-    ///
-    /// # Errors
-    /// `overloaded` when too many links wait.
-    pub(crate) fn keep(
-        &self,
-        code: &str,
-        token: [u8; 32],
-        now: Timestamp,
-        expires_at: Timestamp,
-    ) -> Result<()> {
-        let mut links = lock(&self.0);
-        links.retain(|_, link| now < link.expires_at);
-        if links.len() >= MAX_LINKS {
-            return Err(Error::new(
-                Code::Overloaded,
-                "too many links for signing in wait to be used",
-            )
-            .hint("use one of them, or try again in ten minutes"));
-        }
-        links.insert(hash_secret(code.as_bytes()), SignInLink { token, expires_at });
-        Ok(())
-    }
-
-    /// The hash of the token that a code stands for; the code works no more.
-    pub(crate) fn take(&self, code: &str, now: Timestamp) -> Option<[u8; 32]> {
-        let link = lock(&self.0).remove(&hash_secret(code.as_bytes()))?;
-        (now < link.expires_at).then_some(link.token)
-    }
-}
 
 /// Puts the secret of a page's session where those of programs are, or takes the cookie away; whether it came from a cookie.
 pub(crate) fn show(head: &mut Parts, takes_cookies: bool) -> bool {
@@ -158,16 +108,5 @@ mod tests {
         assert_eq!(shown("GET", &[("host", "localhost:7879"), cookie], true), None);
         let plain = [("host", "example.com"), ("cookie", "trilogue=s")];
         assert_eq!(shown("GET", &plain, true).as_deref(), Some("Bearer s"));
-    }
-
-    #[test]
-    fn a_link_works_once_and_for_a_while() {
-        let links = SignInLinks::default();
-        let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
-        links.keep("a", [1; 32], at(0), at(10)).unwrap();
-        links.keep("b", [2; 32], at(0), at(10)).unwrap();
-        assert_eq!(links.take("a", at(9)), Some([1; 32]));
-        assert_eq!(links.take("a", at(9)), None);
-        assert_eq!(links.take("b", at(10)), None);
     }
 }

@@ -120,12 +120,14 @@ impl Backend for Puppet {
             }
             "sleep" => context.cancelled().await,
             "ask" => {
-                let asked = question(InterruptKind::Permission, Survives::Process);
-                let answer = context.ask(asked).await.map_err(stopped)?;
-                let Resolution::Answered { answer: Answer::Option(option), .. } = answer else {
-                    return Err(stopped("no answer"));
-                };
-                say(&context, vec![Part::text(option)]).await?;
+                for _ in 0..rest.parse::<u32>().unwrap_or(1) {
+                    let asked = question(InterruptKind::Permission, Survives::Process);
+                    let answer = context.ask(asked).await.map_err(stopped)?;
+                    let Resolution::Answered { answer: Answer::Option(option), .. } = answer else {
+                        return Err(stopped("no answer"));
+                    };
+                    say(&context, vec![Part::text(option)]).await?;
+                }
             }
             "form" => {
                 let schema = r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#;

@@ -65,6 +65,7 @@ mod limits;
 mod mounts;
 mod mounts_connect;
 mod mounts_streams;
+mod nodes;
 mod notify;
 mod openapi;
 mod page_sessions;

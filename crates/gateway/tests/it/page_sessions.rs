@@ -15,14 +15,14 @@ fn with_inspector(prefix: &str) -> Options {
     Options { inspector: Some(prefix.to_owned()), ..Options::default() }
 }
 
-async fn sign_in(rig: &Rig, code: &str) -> Reply {
+pub(crate) async fn sign_in(rig: &Rig, code: &str) -> Reply {
     let body = Bytes::from(json!({ "code": code }).to_string());
     let headers = [PAGE, ("content-type", "application/json")];
     rig.stranger().send(Method::POST, "/api/v1/sign-in", &headers, body).await.unwrap()
 }
 
 /// The code of a new link of this caller.
-async fn code(rig: &Rig, tenant: &str, principal: &str) -> String {
+pub(crate) async fn code(rig: &Rig, tenant: &str, principal: &str) -> String {
     let client = rig.as_(tenant, principal);
     let link = client.post("/api/v1/sign-in-links", &Value::Null).await.unwrap().ok().unwrap();
     let (page, code) = text(&link, "/url").split_once("#sign-in=").unwrap();

@@ -12,7 +12,7 @@ use trilogue_domain::{PrincipalId, Result, Rights, TenantId, Timestamp, TokenId}
 use trilogue_gateway::{Mount, Options, Server};
 use trilogue_store::Tokens;
 use trilogue_store::memory::MemoryStore;
-use trilogue_store::rows::TokenRow;
+use trilogue_store::rows::{SignInLink, TokenRow};
 use trilogue_testkit::Client;
 
 use crate::rig::{LIMIT, ports};
@@ -50,6 +50,18 @@ impl Tokens for SlowLookUp {
 
     async fn revoke_token(&self, tenant: &TenantId, id: &TokenId) -> Result<Option<TokenRow>> {
         self.store.revoke_token(tenant, id).await
+    }
+
+    async fn put_sign_in_link(&self, link: SignInLink, now: Timestamp) -> Result<()> {
+        self.store.put_sign_in_link(link, now).await
+    }
+
+    async fn take_sign_in_link(
+        &self,
+        code: &[u8; 32],
+        now: Timestamp,
+    ) -> Result<Option<SignInLink>> {
+        self.store.take_sign_in_link(code, now).await
     }
 
     async fn rights_of(

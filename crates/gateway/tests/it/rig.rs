@@ -58,7 +58,7 @@ pub(crate) struct Rig {
 }
 
 #[derive(Debug)]
-struct NoOriginals;
+pub(crate) struct NoOriginals;
 
 impl ReadOriginal for NoOriginals {
     fn read(&self, original: &Original) -> Result<Body> {
@@ -76,6 +76,10 @@ pub(crate) struct Setup {
     pub(crate) callback_backoff: Option<Duration>,
     pub(crate) agents: Vec<Arc<dyn Backend>>,
     pub(crate) on_disk: bool,
+    /// A store that others share. The test makes its tokens.
+    pub(crate) shared_store: Option<Arc<dyn Store>>,
+    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) interrupt_deadline: Option<Duration>,
     /// Whether callbacks have the shapes of the Agent Connect Protocol's document.
     pub(crate) as_documented: bool,
 }
@@ -112,7 +116,10 @@ impl Rig {
     }
 
     pub(crate) async fn of(setup: Setup) -> Self {
-        let (store, folder): (Arc<dyn Store>, _) = if setup.on_disk {
+        let is_shared = setup.shared_store.is_some();
+        let (store, folder): (Arc<dyn Store>, _) = if let Some(store) = setup.shared_store {
+            (store, None)
+        } else if setup.on_disk {
             let folder = tempfile::tempdir().unwrap();
             let url = format!("sqlite:{}", folder.path().join("store.db").display());
             let options = trilogue_store::Options::new(Arc::new(NoOriginals));
@@ -126,10 +133,14 @@ impl Rig {
             max_part_metadata_bytes: setup.options.max_part_metadata_bytes,
             callback_attempts: 3,
             callback_backoff: setup.callback_backoff.unwrap_or(Duration::from_secs(2)),
+            interrupt_deadline: setup
+                .interrupt_deadline
+                .unwrap_or(trilogue_runtime::Options::default().interrupt_deadline),
             ..trilogue_runtime::Options::default()
         };
         let ports = ports_of(runtime, Arc::clone(&store), agents, setup.egress.clone()).await;
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = TcpListener::bind(setup.listen.unwrap_or(any)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let client =
             trilogue_egress::Client::new(setup.egress, trilogue_egress::Options::default());
@@ -151,7 +162,9 @@ impl Rig {
             _folder: folder,
             door: OnceLock::new(),
         };
-        rig.token("alpha", "alice", Rights::all(), false).await;
+        if !is_shared {
+            rig.token("alpha", "alice", Rights::all(), false).await;
+        }
         rig
     }
 

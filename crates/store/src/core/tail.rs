@@ -54,6 +54,8 @@ struct TailLog {
 struct NewestFrames {
     frames: VecDeque<Arc<Frame>>,
     bytes: usize,
+    /// The mark of the append that ended the log, where another process has told of the newest frames.
+    told: Option<i64>,
 }
 
 struct ReaderGuard {
@@ -138,16 +140,69 @@ impl Tails {
             let threads = lock(&self.threads);
             let Some(tail) = threads.get(&thread) else { return };
             let mut kept = lock(&tail.log.kept);
-            kept.frames.extend(frames.iter().cloned());
-            self.count(&mut kept, frames);
-            self.trim(&mut kept, THREAD_BYTES, THREAD_FRAMES);
-            drop(kept);
-            if self.bytes() <= self.max_bytes {
-                return;
+            if !kept.is_continued_by(frames) {
+                // Another process has written between them.
+                self.trim(&mut kept, 0, 0);
             }
+            self.extend(&mut kept, frames);
+            kept.told = None;
+            drop(kept);
             Arc::clone(&tail.log)
         };
-        self.shrink(&log);
+        self.make_room(&log);
+    }
+
+    /// Takes what another process has told of a thread: durable frames behind which its log has this end and mark, or the end alone. Frames are kept where they directly continue the log as it is known here; otherwise readers read them from the store.
+    pub(crate) fn told(&self, thread: ThreadKey, last: u64, mark: i64, frames: &[Arc<Frame>]) {
+        if self.attached.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let log = {
+            let threads = lock(&self.threads);
+            let Some(tail) = threads.get(&thread) else { return };
+            let log = Arc::clone(&tail.log);
+            let mut kept = lock(&tail.log.kept);
+            let committed = *log.committed.borrow();
+            if last <= committed {
+                return;
+            }
+            let is_next = frames.first().is_some_and(|frame| frame.first() == committed + 1)
+                && frames.last().is_some_and(|frame| frame.last() == last);
+            if is_next && log.is_known.load(Ordering::Acquire) && kept.is_continued_by(frames) {
+                self.extend(&mut kept, frames);
+                kept.told = Some(mark);
+            } else {
+                // They end before that, and what follows would not join them.
+                self.trim(&mut kept, 0, 0);
+            }
+            log
+        };
+        self.make_room(&log);
+        log.committed.send_modify(|committed| *committed = last.max(*committed));
+    }
+
+    /// Compares a log with what the store has of it: where it ends, and its mark. Forgets frames that another process has told of when the marks differ: it may have removed some of them since.
+    pub(crate) fn looked_up(&self, thread: ThreadKey, last: u64, mark: i64) {
+        let Some(log) = self.log(thread) else { return };
+        {
+            let mut kept = lock(&log.kept);
+            let is_same_end = kept.frames.back().is_some_and(|frame| frame.last() == last);
+            if is_same_end && kept.told.is_some_and(|told| told != mark) {
+                self.trim(&mut kept, 0, 0);
+            }
+        }
+        self.continued(thread, last);
+    }
+
+    /// Forgets all frames that other processes have told of: some of what they tell is lost.
+    pub(crate) fn forget_told(&self) {
+        let logs: Vec<_> = lock(&self.threads).values().map(|tail| Arc::clone(&tail.log)).collect();
+        for log in logs {
+            let mut kept = lock(&log.kept);
+            if kept.told.is_some() {
+                self.trim(&mut kept, 0, 0);
+            }
+        }
     }
 
     /// Keeps frames that were read from the store if they directly precede the kept ones. The caller keeps commits out.
@@ -191,9 +246,10 @@ impl Tails {
         log.committed.send_modify(|committed| *committed = last.max(*committed));
     }
 
-    /// The threads that somebody reads.
-    pub(crate) fn attached(&self) -> Vec<ThreadKey> {
-        lock(&self.threads).keys().copied().collect()
+    /// The threads that somebody reads, and where their logs end as far as that is known here.
+    pub(crate) fn attached(&self) -> Vec<(ThreadKey, u64)> {
+        let threads = lock(&self.threads);
+        threads.iter().map(|(key, tail)| (*key, *tail.log.committed.borrow())).collect()
     }
 
     /// Wakes the readers of a log that another process has continued up to here. The kept frames end before that, and are forgotten: what follows would not join them.
@@ -226,6 +282,10 @@ impl Tails {
         let is_known = log.is_known.load(Ordering::Acquire);
         let committed = *log.committed.borrow();
         let kept = lock(&log.kept);
+        if kept.frames.back().is_some_and(|newest| newest.last() < committed) {
+            // The store has more.
+            return None;
+        }
         let from = match range.run {
             None if is_known && range.after >= committed => return Some(Vec::new()),
             None => kept.position(range.after)?,
@@ -251,6 +311,12 @@ impl Tails {
         lock(&self.threads).get(&thread).map(|entry| Arc::clone(&entry.log))
     }
 
+    fn extend(&self, kept: &mut NewestFrames, frames: &[Arc<Frame>]) {
+        kept.frames.extend(frames.iter().cloned());
+        self.count(kept, frames);
+        self.trim(kept, THREAD_BYTES, THREAD_FRAMES);
+    }
+
     fn count(&self, kept: &mut NewestFrames, added: &[Arc<Frame>]) {
         let added: usize = added.iter().map(|frame| frame.bytes().len()).sum();
         kept.bytes += added;
@@ -274,10 +340,16 @@ impl Tails {
             kept.bytes -= frame.bytes().len();
             self.bytes.fetch_sub(frame.bytes().len(), Ordering::Relaxed);
         }
+        if kept.frames.is_empty() {
+            kept.told = None;
+        }
     }
 
-    /// Makes room: first in the thread that grew, then in any other.
-    fn shrink(&self, grown: &TailLog) {
+    /// Makes room where the frames of all threads are too many: first in the thread that grew, then in any other.
+    fn make_room(&self, grown: &TailLog) {
+        if self.bytes() <= self.max_bytes {
+            return;
+        }
         self.trim(&mut lock(&grown.kept), 0, THREAD_FRAMES);
         let logs: Vec<_> = {
             let threads = lock(&self.threads);
@@ -349,6 +421,14 @@ impl NewestFrames {
             return None;
         }
         Some(self.frames.partition_point(|frame| frame.last() <= after))
+    }
+
+    /// Whether these frames directly follow the kept ones.
+    fn is_continued_by(&self, frames: &[Arc<Frame>]) -> bool {
+        match (self.frames.back(), frames.first()) {
+            (Some(newest), Some(next)) => newest.last() + 1 == next.first(),
+            _ => true,
+        }
     }
 }
 

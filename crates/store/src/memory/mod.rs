@@ -34,6 +34,7 @@ use trilogue_domain::lock;
 
 use self::state::State;
 use crate::core::closed;
+use crate::core::sign_in::SignInLinks;
 use crate::core::tail::Tails;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +63,7 @@ struct MemoryInner {
     next_run: AtomicI64,
     next_checkpoint: AtomicI64,
     offered: Arc<Notify>,
+    sign_in_links: SignInLinks,
 }
 
 // === impl Options ===
@@ -87,6 +89,7 @@ impl MemoryStore {
             next_run: AtomicI64::new(1),
             next_checkpoint: AtomicI64::new(1),
             offered: Arc::default(),
+            sign_in_links: SignInLinks::default(),
         };
         Self { inner: Arc::new(inner) }
     }

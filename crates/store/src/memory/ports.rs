@@ -9,9 +9,11 @@ use trilogue_domain::{ConfigurationId, PrincipalId, Rights, Scope, TenantId, Tim
 use super::MemoryStore;
 use super::listing::MetadataFilter;
 use crate::core::page::PageBuilder;
+use crate::news::Peers;
 use crate::port::{Configurations, Queue, Tokens};
 use crate::rows::{
-    Claim, ConfigurationFilter, ConfigurationRow, Listing, Page, QueueKind, RetryDecision, TokenRow,
+    Claim, ConfigurationFilter, ConfigurationRow, Listing, Page, QueueKind, RetryDecision,
+    SignInLink, TokenRow,
 };
 
 // === impl MemoryStore ===
@@ -60,6 +62,8 @@ impl Queue for MemoryStore {
     }
 }
 
+impl Peers for MemoryStore {}
+
 #[async_trait]
 impl Tokens for MemoryStore {
     async fn put_token(&self, token: TokenRow) -> Result<()> {
@@ -78,6 +82,20 @@ impl Tokens for MemoryStore {
 
     async fn revoke_token(&self, tenant: &TenantId, id: &TokenId) -> Result<Option<TokenRow>> {
         Ok(self.open()?.tokens.take(tenant, id))
+    }
+
+    async fn put_sign_in_link(&self, link: SignInLink, now: Timestamp) -> Result<()> {
+        drop(self.open()?);
+        self.inner.sign_in_links.put(link, now)
+    }
+
+    async fn take_sign_in_link(
+        &self,
+        code: &[u8; 32],
+        now: Timestamp,
+    ) -> Result<Option<SignInLink>> {
+        drop(self.open()?);
+        Ok(self.inner.sign_in_links.take(code, now))
     }
 
     async fn rights_of(

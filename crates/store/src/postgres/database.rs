@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use deadpool_postgres::Pool;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, broadcast};
 use tokio::time::Instant;
 use tokio_postgres::error::SqlState;
 use trilogue_domain::ThreadKey;
@@ -17,12 +17,13 @@ use trilogue_domain::port::ReadOriginal;
 use super::bucket::Bucket;
 use super::connection::{Connection, READ_TIME};
 use super::error::{PostgresError, Remedy, explain, is_conflict, takes_no_writes};
-use super::news::News;
-use super::node::{Node, RemoteAppend};
+use super::news::{News, Removal, ToldAppend};
+use super::node::Node;
 use crate::core::closed;
 use crate::core::health::Health;
 use crate::core::queue::QueueSignal;
 use crate::core::tail::Tails;
+use crate::news::Heard;
 use crate::options::Durability;
 use crate::port::{Batch, Change};
 
@@ -53,6 +54,8 @@ pub(super) struct Database {
     /// This process among those that share the store.
     pub(super) node: Option<Node>,
     pub(super) news: Option<News>,
+    /// Notes of other nodes.
+    pub(super) heard: broadcast::Sender<Heard>,
     pub(super) retry_for: Duration,
     pub(super) is_opening: AtomicBool,
     pub(super) commits: AtomicU64,
@@ -297,14 +300,33 @@ impl Database {
         }
     }
 
-    /// Tells the other nodes of the logs that go on.
-    pub(super) fn announce<'b>(&self, batches: impl Iterator<Item = &'b Batch>) {
-        if let Some(news) = &self.news {
-            let with_frames = batches.filter(|batch| !batch.frames.is_empty());
-            let end = |batch: &Batch| RemoteAppend { thread: batch.thread, last: batch.last() };
-            let ends: Vec<_> = with_frames.map(end).collect();
-            news.tell(self.keys.opening, &ends);
-        }
+    /// Tells the other nodes of durable batches, each with the mark that its head has now.
+    pub(super) fn announce<'b>(&self, batches: impl Iterator<Item = (&'b Batch, i64)>) {
+        let Some(news) = &self.news else { return };
+        let told = batches.filter_map(|(batch, stamp)| {
+            let removal = removal(batch);
+            (removal.is_some() || !batch.frames.is_empty()).then(|| ToldAppend {
+                thread: batch.thread,
+                last: batch.last(),
+                stamp,
+                removal,
+                frames: batch.frames.clone(),
+            })
+        });
+        news.tell(told.collect());
+    }
+
+    /// Tells the other nodes that threads are gone.
+    fn announce_gone(&self, threads: &[ThreadKey]) {
+        let Some(news) = &self.news else { return };
+        let told = threads.iter().map(|thread| ToldAppend {
+            thread: *thread,
+            last: 0,
+            stamp: 0,
+            removal: Some(Removal::Thread),
+            frames: Vec::new(),
+        });
+        news.tell(told.collect());
     }
 
     /// Keeps what is durable for its readers, and wakes them.
@@ -326,12 +348,27 @@ impl Database {
         }
     }
 
+    /// Forgets threads that were removed at once, here and on the other nodes.
+    pub(super) fn forget_all(&self, threads: &[ThreadKey]) {
+        threads.iter().for_each(|thread| self.forget(*thread));
+        self.announce_gone(threads);
+    }
+
     /// Forgets a thread that is gone.
     pub(super) fn forget(&self, thread: ThreadKey) {
         self.objects_fell_due.notify_one();
         self.tails.ended(thread);
         self.health.quarantine.remove(thread);
     }
+}
+
+fn removal(batch: &Batch) -> Option<Removal> {
+    let of = |change: &Change| match change {
+        Change::RemoveThread => Some(Removal::Thread),
+        Change::RemoveRun(_) => Some(Removal::Run),
+        _ => None,
+    };
+    batch.changes.iter().filter_map(of).max()
 }
 
 // === impl OpenTransaction ===

@@ -169,7 +169,7 @@ impl GroupWriter {
             }
         }
         let stored = appends.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_ok());
-        database.announce(stored.map(|(append, _)| &append.batch));
+        database.announce(stored.map(|(append, _)| (&append.batch, append.stamp)));
         database.commits.fetch_add(1, Ordering::Relaxed);
         database.frames.fetch_add(frames as u64, Ordering::Relaxed);
         for ((reply, _room), outcome) in waiting.into_iter().zip(outcomes) {

@@ -161,7 +161,7 @@ impl Housekeeping for PostgresStore {
             })
             .await?;
         if let Some(thread) = erased {
-            database.forget(thread);
+            database.forget_all(&[thread]);
         }
         Ok(erased)
     }
@@ -178,7 +178,7 @@ impl Housekeeping for PostgresStore {
                 Ok(ended)
             })
             .await?;
-        ended.iter().for_each(|thread| database.forget(*thread));
+        database.forget_all(&ended);
         Ok(ended)
     }
 

@@ -13,6 +13,7 @@
 //! | `row`, `frames`, `lookups`, `listing`, `short_id`, `retention` | look-ups |
 //! | `export`, `import` | what is copied from a store to another |
 //! | `append`, `read`, `housekeeping`, `tokens`, `configuration` | the ports |
+//! | `sign_in` | links for signing in |
 //!
 //! # Invariants
 //! - Epoch and expected number are compared in the statement that writes the frames: a node that was replaced can write nothing.
@@ -49,6 +50,7 @@ mod row;
 mod schema;
 mod search;
 mod short_id;
+mod sign_in;
 #[cfg(test)]
 mod simulated;
 #[cfg(test)]

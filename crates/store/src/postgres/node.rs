@@ -1,5 +1,6 @@
 //! The processes that share a store: their signs of life, who owns which threads, and what each tells the others.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use super::connection::Connection;
 use super::database::Database;
 use super::error::PostgresError;
 use super::row;
+use crate::news::Heard;
 use crate::options::NodeOptions;
 use crate::port::NodeRow;
 
@@ -28,12 +30,8 @@ pub(super) struct Node {
     pub(super) is_draining: AtomicBool,
 }
 
-/// A thread whose log another node has continued.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct RemoteAppend {
-    pub(super) thread: ThreadKey,
-    pub(super) last: u64,
-}
+/// How often listeners are told that other nodes cannot be heard.
+const DEAF_EVERY: Duration = Duration::from_secs(5);
 
 /// A node that is alive.
 #[derive(Debug)]
@@ -209,32 +207,39 @@ pub(super) async fn watch(database: std::sync::Arc<Database>) {
     let Some(node) = &database.node else { return };
     let mut look = tokio::time::interval(node.options.poll);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut deaf_told = Instant::now();
     loop {
         look.tick().await;
+        let is_deaf = database.news.as_ref().is_none_or(|news| !news.is_connected());
+        if is_deaf && deaf_told.elapsed() >= DEAF_EVERY {
+            deaf_told = Instant::now();
+            drop(database.heard.send(Heard::Missed));
+        }
         let threads = database.tails.attached();
         if threads.is_empty() {
             continue;
         }
-        match ends(&database, &threads).await {
-            Ok(ends) => ends.into_iter().for_each(|end| database.hear(end)),
-            Err(fail) => drop(database.settle(fail)),
+        if let Err(fail) = look_up(&database, &threads).await {
+            drop(database.settle(fail));
         }
     }
 }
 
-async fn ends(
-    database: &Database,
-    threads: &[ThreadKey],
-) -> Result<Vec<RemoteAppend>, PostgresError> {
+/// Compares logs with what the store has of them. One that had an end and has none now was removed.
+async fn look_up(database: &Database, threads: &[(ThreadKey, u64)]) -> Result<(), PostgresError> {
     let conn = database.connect().await?;
-    let keys: Vec<i64> = threads.iter().map(|thread| thread.0).collect();
-    let sql = "SELECT thread, last FROM heads WHERE thread = ANY($1)";
+    let keys: Vec<i64> = threads.iter().map(|(thread, _)| thread.0).collect();
+    let sql = "SELECT thread, last, stamp FROM heads WHERE thread = ANY($1)";
     let found = row::query(&conn, sql, &[&keys]).await?;
-    let end = |row: &tokio_postgres::Row| RemoteAppend {
-        thread: ThreadKey(row.get(0)),
-        last: row.get::<_, i64>(1).cast_unsigned(),
-    };
-    Ok(found.iter().map(end).collect())
+    let mut gone: HashSet<_> =
+        threads.iter().filter(|(_, last)| *last > 0).map(|(thread, _)| *thread).collect();
+    for row in &found {
+        let thread = ThreadKey(row.get(0));
+        gone.remove(&thread);
+        database.tails.looked_up(thread, row.get::<_, i64>(1).cast_unsigned(), row.get(2));
+    }
+    gone.into_iter().for_each(|thread| database.forget(thread));
+    Ok(())
 }
 
 /// The nodes by name.
@@ -270,11 +275,6 @@ pub(super) async fn leave(conn: &Connection, node: &Node) -> Result<(), Postgres
 // === impl Database ===
 
 impl Database {
-    /// Wakes the readers of a log that another node has continued. The frames that are kept here do not reach as far, and are dropped.
-    pub(super) fn hear(&self, end: RemoteAppend) {
-        self.tails.continued(end.thread, end.last);
-    }
-
     /// What [`not_elsewhere`] binds: this node's id, and the seconds after which a node is dead.
     pub(super) fn ownership(&self) -> (&str, f64) {
         self.node.as_ref().map_or(("", 1e9), |node| (node.id.as_str(), node.dead_after()))

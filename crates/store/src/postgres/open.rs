@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, broadcast, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_postgres::error::SqlState;
@@ -24,6 +24,7 @@ use crate::core::batch::queue_permits;
 use crate::core::health::Health;
 use crate::core::queue::QueueSignal;
 use crate::core::tail::{SharedReads, Tails};
+use crate::news::MAX_HEARD;
 use crate::options::Options;
 
 /// How long an opening waits before it looks again whether the server has started.
@@ -58,6 +59,7 @@ impl PostgresStore {
             room: Arc::new(Semaphore::new(queue_permits(options.write_queue_bytes))),
             node: options.node.clone().map(Node::new),
             news: None,
+            heard: broadcast::Sender::new(MAX_HEARD),
             retry_for: options.retry_for,
             is_opening: AtomicBool::new(true),
             commits: AtomicU64::new(0),
@@ -72,7 +74,8 @@ impl PostgresStore {
         }
         let told = match options.node.as_ref().and_then(|node| node.news.as_deref()) {
             Some(url) => {
-                let (news, connection) = News::connect(url, &database.id).await?;
+                let (news, connection) =
+                    News::connect(url, &database.id, &database.tails, &database.heard).await?;
                 database.news = Some(news);
                 Some(connection)
             }

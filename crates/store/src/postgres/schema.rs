@@ -11,6 +11,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("migration_blob_objects.sql"),
     "ALTER TABLE nodes ADD COLUMN draining BOOLEAN NOT NULL DEFAULT FALSE",
     super::agents::ADD_COLUMN,
+    include_str!("sign_in_links.sql"),
 ];
 
 pub(super) const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;

@@ -1,17 +1,19 @@
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, broadcast};
 use trilogue_domain::error::Result;
 use trilogue_domain::{PrincipalId, Rights, Scope, TenantId, Timestamp, TokenId};
 
 use super::error::PostgresError;
+use super::news::News;
 use super::row::{self, bind, insert, refs};
-use super::{PostgresStore, queue};
+use super::{PostgresStore, queue, sign_in};
 use crate::core::already_exists;
 use crate::core::table::TableRow;
+use crate::news::{Heard, Note, Peers};
 use crate::port::{Queue, Tokens};
-use crate::rows::{Claim, QueueKind, RetryDecision, TokenRow};
+use crate::rows::{Claim, QueueKind, RetryDecision, SignInLink, TokenRow};
 
 pub(super) static PUT: LazyLock<String> =
     LazyLock::new(|| insert::<TokenRow>(false, "ON CONFLICT DO NOTHING"));
@@ -81,6 +83,22 @@ impl Queue for PostgresStore {
     }
 }
 
+impl Peers for PostgresStore {
+    fn has_peers(&self) -> bool {
+        self.database.news.as_ref().is_some_and(News::is_connected)
+    }
+
+    fn tell(&self, note: Note) {
+        if let Some(news) = &self.database.news {
+            news.tell_note(note);
+        }
+    }
+
+    fn heard(&self) -> Option<broadcast::Receiver<Heard>> {
+        self.database.node.as_ref().map(|_| self.database.heard.subscribe())
+    }
+}
+
 #[async_trait]
 impl Tokens for PostgresStore {
     async fn put_token(&self, token: TokenRow) -> Result<()> {
@@ -109,7 +127,8 @@ impl Tokens for PostgresStore {
     }
 
     async fn revoke_token(&self, tenant: &TenantId, id: &TokenId) -> Result<Option<TokenRow>> {
-        self.database
+        let revoked = self
+            .database
             .write_once(|conn| async move {
                 // A damaged token can be removed too.
                 let sql = format!(
@@ -120,7 +139,24 @@ impl Tokens for PostgresStore {
                     row::query_opt(&conn, &sql, &[&tenant.as_str(), &id.as_str()]).await?;
                 readable(removed.map(|row| row::take(&row)).transpose())
             })
-            .await
+            .await?;
+        if let Some(token) = &revoked {
+            self.tell(Note::Revoked(token.hash));
+        }
+        Ok(revoked)
+    }
+
+    async fn put_sign_in_link(&self, link: SignInLink, now: Timestamp) -> Result<()> {
+        let link = &link;
+        self.database.write(|conn| async move { sign_in::put(&conn, link, now).await }).await
+    }
+
+    async fn take_sign_in_link(
+        &self,
+        code: &[u8; 32],
+        now: Timestamp,
+    ) -> Result<Option<SignInLink>> {
+        self.database.write_once(|conn| async move { sign_in::take(&conn, code, now).await }).await
     }
 
     async fn rights_of(

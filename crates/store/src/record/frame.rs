@@ -172,6 +172,16 @@ impl Frame {
         Ok(Self { header, bytes, reader: Arc::clone(reader), events: OnceLock::new() })
     }
 
+    /// Reads a stored frame whose place nothing else tells, and checks its version and its checksum. `None` where it is none.
+    pub(crate) fn from_bytes(bytes: Bytes, reader: &Arc<dyn ReadOriginal>) -> Option<Self> {
+        let end = check_checksum(&bytes).ok()?;
+        let mut input = FieldReader::new(&bytes, 0, end);
+        input.version().ok()?;
+        let header = Header::take(&mut input).ok()?;
+        header.check(&bytes).ok()?;
+        Some(Self { header, bytes, reader: Arc::clone(reader), events: OnceLock::new() })
+    }
+
     /// The stored records, one event each: an original can be forwarded without being decoded. Fails as [`Frame::events`].
     pub fn raw(&self) -> Result<RawRecords<'_>> {
         let input = self.records().map_err(|damage| damaged(&self.header, damage))?;

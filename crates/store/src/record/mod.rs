@@ -16,6 +16,7 @@ mod draft;
 mod field;
 mod frame;
 mod interrupt;
+mod note;
 mod row;
 #[cfg(test)]
 mod samples;

@@ -87,6 +87,7 @@ use self::row_cache::RowCache;
 use crate::core::batch::PERMIT_BYTES;
 use crate::core::closed;
 use crate::core::queue::QueueSignal;
+use crate::core::sign_in::SignInLinks;
 use crate::core::tail::{SharedReads, Tails};
 use crate::options::Durability;
 use crate::port::Range;
@@ -108,6 +109,7 @@ struct Context {
     health: Arc<Health>,
     readers: Readers,
     tails: Arc<Tails>,
+    sign_in_links: SignInLinks,
     hot: RowCache,
     heads: DurableHeads,
     retention: RetentionBacklog,

@@ -22,6 +22,7 @@ use super::writer::{DiskUpkeep, WriterThread};
 use super::{Context, KeyCounters, SqliteStore, backup, blob, inspect, remove, thread_removal};
 use crate::core::batch::queue_permits;
 use crate::core::queue::QueueSignal;
+use crate::core::sign_in::SignInLinks;
 use crate::core::tail::{SharedReads, Tails};
 use crate::options::Options;
 
@@ -73,6 +74,7 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
         health: Arc::clone(&health),
         readers: Readers::new(&path, options),
         tails: Arc::new(Tails::new(options.tail_cache_bytes)),
+        sign_in_links: SignInLinks::default(),
         hot: RowCache::default(),
         heads: DurableHeads::default(),
         retention: RetentionBacklog::default(),

@@ -11,8 +11,9 @@ use super::error::SqliteError;
 use super::job::{WorkKind, WriteContext};
 use super::{SqliteStore, queue, row};
 use crate::core::already_exists;
+use crate::news::Peers;
 use crate::port::{Queue, Tokens};
-use crate::rows::{Claim, QueueKind, RetryDecision, TokenRow};
+use crate::rows::{Claim, QueueKind, RetryDecision, SignInLink, TokenRow};
 
 #[async_trait]
 impl Queue for SqliteStore {
@@ -86,6 +87,8 @@ impl Queue for SqliteStore {
     }
 }
 
+impl Peers for SqliteStore {}
+
 #[async_trait]
 impl Tokens for SqliteStore {
     async fn put_token(&self, token: TokenRow) -> Result<()> {
@@ -117,6 +120,18 @@ impl Tokens for SqliteStore {
             Ok(found)
         })
         .await
+    }
+
+    async fn put_sign_in_link(&self, link: SignInLink, now: Timestamp) -> Result<()> {
+        self.context.sign_in_links.put(link, now)
+    }
+
+    async fn take_sign_in_link(
+        &self,
+        code: &[u8; 32],
+        now: Timestamp,
+    ) -> Result<Option<SignInLink>> {
+        Ok(self.context.sign_in_links.take(code, now))
     }
 
     async fn rights_of(

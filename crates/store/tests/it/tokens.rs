@@ -1,7 +1,8 @@
 //! Tokens: found by hash, listed by tenant, their rights added up.
 
+use trilogue_domain::limits::MAX_SIGN_IN_LINKS;
 use trilogue_domain::{Code, Right, Rights};
-use trilogue_store::rows::TokenRow;
+use trilogue_store::rows::{SignInLink, TokenRow};
 
 use crate::harness::{World, at, code, contract, principal, tenant_scope};
 use crate::rows;
@@ -10,6 +11,7 @@ contract!(
     a_token_is_found_by_its_hash,
     a_token_is_revoked_in_its_tenant_only,
     rights_are_those_of_valid_tokens,
+    a_link_for_signing_in_works_once_and_for_a_while,
 );
 
 fn token(id: &str, hash: u8, tenant: &str, rights: &[Right]) -> TokenRow {
@@ -61,4 +63,27 @@ async fn rights_are_those_of_valid_tokens(world: World) {
     assert_eq!(rights("alice", 10).await, [Right::Read].into_iter().collect());
     assert_eq!(rights("bob", 9).await, [Right::Admin].into_iter().collect());
     assert_eq!(rights("carol", 9).await, Rights::default());
+}
+
+async fn a_link_for_signing_in_works_once_and_for_a_while(world: World) {
+    let store = &world.store;
+    let link = |code: u8| SignInLink { code: [code; 32], token: [9; 32], expires_at: at(10) };
+    for code in [1, 2] {
+        store.put_sign_in_link(link(code), at(0)).await.unwrap();
+    }
+    let take = async |code: u8, now| store.take_sign_in_link(&[code; 32], at(now)).await.unwrap();
+    assert_eq!(take(1, 9).await, Some(link(1)));
+    assert_eq!(take(1, 9).await, None, "it was used");
+    assert_eq!(take(2, 10).await, None, "it has expired");
+    assert_eq!(take(3, 0).await, None);
+    store.put_sign_in_link(link(4), at(0)).await.unwrap();
+    let (one, other) = tokio::join!(take(4, 1), take(4, 1));
+    assert_eq!(usize::from(one.is_some()) + usize::from(other.is_some()), 1);
+    for number in 0..MAX_SIGN_IN_LINKS {
+        let mut code = [7; 32];
+        code[..8].copy_from_slice(&number.to_le_bytes());
+        store.put_sign_in_link(SignInLink { code, ..link(7) }, at(0)).await.unwrap();
+    }
+    assert_eq!(code(store.put_sign_in_link(link(8), at(9)).await), Code::Overloaded);
+    store.put_sign_in_link(link(8), at(10)).await.unwrap();
 }

@@ -10,7 +10,8 @@ use tokio::sync::broadcast::error::RecvError;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Scope};
 use trilogue_mapping::native::run as mapped_run;
-use trilogue_runtime::{ChangedRow, RowChange};
+use trilogue_runtime::RowNews;
+use trilogue_store::{ChangedRow, RowChange};
 use trilogue_wire::native::{ListChange, ListChangeKind};
 use trilogue_wire::sse;
 
@@ -41,7 +42,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[BASE];
 
 struct ChangeReader {
     open: OpenStream,
-    changes: Receiver<Arc<[RowChange]>>,
+    changes: Receiver<RowNews>,
     scope: Scope,
     done: bool,
 }
@@ -68,8 +69,8 @@ impl StreamSource for ChangeReader {
             let lifecycle = Arc::clone(&self.open.streams.lifecycle);
             let piece = tokio::select! {
                 changes = self.changes.recv() => match changes {
-                    Ok(changes) => self.shown(&changes),
-                    Err(RecvError::Lagged(_)) => Bytes::from_static(MISSED),
+                    Ok(RowNews::Changed(changes)) => self.shown(&changes),
+                    Ok(RowNews::Missed) | Err(RecvError::Lagged(_)) => Bytes::from_static(MISSED),
                     Err(RecvError::Closed) => self.end_with(&stopping()),
                 },
                 () = lifecycle.streams_ended() => self.end_with(&stopping()),

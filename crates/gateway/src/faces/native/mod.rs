@@ -38,7 +38,6 @@ use trilogue_wire::native::{Event, List};
 
 pub use document::openapi_document;
 
-use crate::access::page_session::SignInLinks;
 use crate::core::callback_secrets::CallbackSecrets;
 use crate::core::connected_clients::ConnectedClients;
 use crate::core::lifecycle::Lifecycle;
@@ -81,7 +80,6 @@ pub(crate) struct State {
     store_url: String,
     inspector: Option<String>,
     public_url: Option<String>,
-    sign_in_links: SignInLinks,
     protocol_views: Arc<dyn ProtocolViews>,
     /// Protections that were switched off.
     dangerously: Vec<String>,
@@ -173,7 +171,6 @@ impl State {
             store_url: options.store_url.clone(),
             inspector: options.inspector.clone(),
             public_url: options.public_url.clone(),
-            sign_in_links: SignInLinks::default(),
             protocol_views,
             dangerously: options.dangerously.clone(),
         }

@@ -6,7 +6,7 @@ use http::{StatusCode, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, TokenId};
 use trilogue_mapping::native::token::right;
-use trilogue_store::rows::TokenRow;
+use trilogue_store::rows::{SignInLink as SignInLinkRow, TokenRow};
 use trilogue_wire::native::{Caller, SignIn, SignInLink};
 
 use super::{NativeCall, NativeRoute};
@@ -73,7 +73,9 @@ async fn link(call: NativeCall) -> Result<Reply> {
             let now = call.state.clock.now();
             let expires_at = now.after(LINK_LIFE);
             let code = new_secret()?;
-            call.state.sign_in_links.keep(&code, token.hash, now, expires_at)?;
+            let link =
+                SignInLinkRow { code: hash_secret(code.as_bytes()), token: token.hash, expires_at };
+            call.state.tokens.put_sign_in_link(link, now).await?;
             // What follows '#' stays in the browser: it is in no request, and in no log.
             let url = format!("{page}#sign-in={code}");
             SignInLink { url, expires_at: Some(expires_at.to_string()) }
@@ -90,8 +92,9 @@ async fn sign_in(call: NativeCall) -> Result<Reply> {
     }
     let SignIn { code } = call.json()?;
     let now = call.state.clock.now();
-    let hash = call.state.sign_in_links.take(&code, now).ok_or_else(stale_link)?;
     let tokens = &call.state.tokens;
+    let link = tokens.take_sign_in_link(&hash_secret(code.as_bytes()), now).await?;
+    let hash = link.ok_or_else(stale_link)?.token;
     let parent = tokens.token(&hash).await?.ok_or_else(stale_link)?;
     let end = now.after(SESSION_LIFE);
     let secret = new_secret()?;

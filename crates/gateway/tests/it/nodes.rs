@@ -1,0 +1,185 @@
+//! Servers that share a store in PostgreSQL and hear of each other over NATS: what any of them knows counts on all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use trilogue_domain::{InterruptId, PrincipalId, Rights, RunId};
+use trilogue_gateway::Options;
+use trilogue_store::NodeOptions;
+use trilogue_testkit::client::Stream;
+use trilogue_testkit::port::reserve_address;
+use trilogue_testkit::services::{new_schema, service};
+use trilogue_testkit::until;
+
+use crate::page_sessions::{code, sign_in};
+use crate::rig::{LIMIT, NoOriginals, Rig, Setup, text};
+
+const CHANGES: &str = "/api/v1/changes";
+/// Longer than any test: what a node learns sooner, it has heard.
+const NEVER: Duration = Duration::from_secs(3_600);
+/// Longer than the word of another node takes, also when the first one is lost.
+const DEADLINE: Duration = Duration::from_secs(3);
+
+/// A node of the store in this schema.
+async fn node(schema: &str, name: &str, news: Option<String>, setup: Setup) -> Rig {
+    let address = reserve_address().unwrap();
+    let node = NodeOptions {
+        news,
+        poll: Duration::from_millis(100),
+        ..NodeOptions::new(name.to_owned(), format!("http://{address}"))
+    };
+    let server = service("TRILOGUE_POSTGRES").unwrap();
+    let url = format!("{server}?options=-csearch_path%3D{schema}");
+    let options = trilogue_store::Options {
+        node: Some(node),
+        ..trilogue_store::Options::new(Arc::new(NoOriginals))
+    };
+    let store = trilogue_store::open(&url, options).await.unwrap();
+    let options = Options { has_nodes: true, token_recheck: NEVER, ..setup.options };
+    let (shared_store, listen) = (Some(store), Some(address));
+    Rig::of(Setup { options, shared_store, listen, ..setup }).await
+}
+
+/// Two nodes that hear each other.
+async fn two_nodes(setup: impl Fn() -> Setup) -> (Rig, Rig) {
+    let (_, schema) = new_schema("nodes").await.unwrap();
+    let nats = || Some(service("TRILOGUE_NATS").unwrap());
+    let a = node(&schema, "a", nats(), setup()).await;
+    let b = node(&schema, "b", nats(), setup()).await;
+    a.token("alpha", "alice", Rights::all(), false).await;
+    hears(&a, &b).await;
+    hears(&b, &a).await;
+    (a, b)
+}
+
+/// Waits until one node lists what another one changes: before both are connected, news is lost.
+async fn hears(one: &Rig, other: &Rig) {
+    let mut stream = one.alice().stream(CHANGES, None).await.unwrap();
+    let changing = async {
+        loop {
+            other.alice().post("/api/v1/threads", &json!({})).await.unwrap().ok().unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::select! {
+        () = changing => {}
+        _ = change(&mut stream, "thread") => {}
+    }
+}
+
+/// The next change of this kind.
+async fn change(stream: &mut Stream, kind: &str) -> Value {
+    let changed = async {
+        loop {
+            let event = stream.next().await.unwrap().unwrap();
+            let change: Value = serde_json::from_str(&event.data).unwrap();
+            if change["kind"] == kind {
+                return change;
+            }
+        }
+    };
+    tokio::time::timeout(LIMIT, changed).await.unwrap()
+}
+
+async fn run_of(rig: &Rig, id: &str) -> Value {
+    rig.alice().get(&format!("/api/v1/runs/{id}")).await.unwrap().ok().unwrap()
+}
+
+#[tokio::test]
+async fn the_list_of_changes_has_those_of_all_nodes() {
+    let (a, b) = two_nodes(Setup::default).await;
+    let mut stream = b.alice().stream(CHANGES, None).await.unwrap();
+    let run = a.run_on("asked", "ask").await;
+    let created = change(&mut stream, "run").await;
+    assert_eq!((&created["run_id"], &created["agent"]), (&run["id"], &json!("puppet")));
+    let asked = change(&mut stream, "interrupt").await;
+    assert_eq!(asked["interrupt_id"], run["interrupts"][0]["id"]);
+    // It is answered where it is not owned.
+    let path = format!("/api/v1/interrupts/{}/answer", text(&asked, "/interrupt_id"));
+    b.alice().post(&path, &json!({ "option": "yes" })).await.unwrap().ok().unwrap();
+    assert_eq!(change(&mut stream, "interrupt").await["pending"], false);
+    while change(&mut stream, "run").await["status"] != "completed" {}
+}
+
+#[tokio::test]
+async fn a_node_that_hears_no_others_says_so_in_its_list_of_changes() {
+    let (_, schema) = new_schema("nodes").await.unwrap();
+    let rig = node(&schema, "a", None, Setup::default()).await;
+    rig.token("alpha", "alice", Rights::all(), false).await;
+    let mut stream = rig.alice().stream(CHANGES, None).await.unwrap();
+    let missed = tokio::time::timeout(LIMIT, stream.next()).await.unwrap().unwrap().unwrap();
+    assert_eq!(missed.event.as_deref(), Some("missed"));
+}
+
+#[tokio::test]
+async fn an_answer_without_an_id_is_for_the_question_that_any_node_showed_last() {
+    let (a, b) = two_nodes(Setup::default).await;
+    let run = a.run_on("asks", "ask 2").await;
+    let id = text(&run, "/id");
+    let first = text(&run, "/interrupts/0/id").to_owned();
+    assert_eq!(run_of(&b, id).await["interrupts"][0]["id"], *first, "both have shown it");
+    let path = format!("/api/v1/interrupts/{first}/answer");
+    a.alice().post(&path, &json!({ "option": "yes" })).await.unwrap().ok().unwrap();
+    let second = async || {
+        let shown = run_of(&a, id).await["interrupts"][0]["id"].clone();
+        Some(shown.as_str()?.to_owned()).filter(|shown| *shown != first)
+    };
+    let second = until("the second question", LIMIT, second).await.unwrap();
+    let second = InterruptId::parse(&second).unwrap();
+    let (alice, run_id) = (PrincipalId::parse("alice").unwrap(), RunId::parse(id).unwrap());
+    let heard = async || (b.runtime.last_shown(&alice, &run_id)? == second).then_some(());
+    until("the other node hears what was shown", LIMIT, heard).await.unwrap();
+    let path = format!("/connect/threads/asks/runs/{id}");
+    let answered = b.alice().post(&path, &json!({ "option_id": "yes" })).await.unwrap();
+    assert_eq!(answered.status, 200, "{}", answered.json());
+    let done = async || (run_of(&a, id).await["status"] == "completed").then_some(());
+    until("the end of the run", LIMIT, done).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_of_any_node_keeps_a_question_open() {
+    let setup = || Setup { interrupt_deadline: Some(DEADLINE), ..Setup::default() };
+    let (a, b) = two_nodes(setup).await;
+    a.alice().post("/api/v1/threads", &json!({ "id": "read" })).await.unwrap().ok().unwrap();
+    let stream = b.alice().stream("/api/v1/threads/read/events", None).await.unwrap();
+    let attended = a.run_on("read", "ask").await;
+    let alone = a.run_on("alone", "ask").await;
+    let status = async |run: &Value| run_of(&a, text(run, "/id")).await["status"].clone();
+    // The agent goes on without the permission.
+    let ended = async || (status(&alone).await != "interrupted").then_some(());
+    until("the end of the question that nobody sees", LIMIT, ended).await.unwrap();
+    assert_eq!(status(&attended).await, "interrupted", "somebody may answer");
+    drop(stream);
+    let ended = async || (status(&attended).await != "interrupted").then_some(());
+    until("the end of the other one", LIMIT, ended).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_link_for_signing_in_works_on_any_node_and_once() {
+    let setup = || Options { inspector: Some(String::new()), ..Options::default() }.into();
+    let (a, b) = two_nodes(setup).await;
+    let code = code(&a, "alpha", "alice").await;
+    let signed_in = sign_in(&b, &code).await;
+    assert_eq!(signed_in.status, 204, "{}", signed_in.json());
+    for rig in [&a, &b] {
+        assert_eq!(sign_in(rig, &code).await.code(), "unauthenticated");
+    }
+}
+
+#[tokio::test]
+async fn a_revoked_token_is_refused_by_all_nodes_that_hear_of_it() {
+    let (a, b) = two_nodes(Setup::default).await;
+    let made = json!({"label": "short", "principal": "alice", "rights": ["read"]});
+    let made = a.alice().post("/api/v1/tokens", &made).await.unwrap().ok().unwrap();
+    let there = b.stranger().with_token(text(&made, "/secret"));
+    assert_eq!(there.get("/api/v1/threads").await.unwrap().status, 200);
+
+    a.revoke(&format!("/api/v1/tokens/{}", text(&made, "/token/id"))).await;
+    // It would remember the token for longer than the test.
+    let refused = async || {
+        let status = there.get("/api/v1/threads").await.unwrap().status;
+        (status == 401).then_some(())
+    };
+    until("the token to be forgotten", LIMIT, refused).await.unwrap();
+}

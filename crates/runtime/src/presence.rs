@@ -1,0 +1,164 @@
+//! Who is connected that may answer: on this node, and as other nodes tell.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use trilogue_domain::{ThreadKey, lock};
+
+/// The threads for which the departure of the last client is remembered; beyond that the oldest are forgotten.
+const REMEMBERED: usize = 10_000;
+/// The most threads of which other nodes are heard; further ones are not taken.
+const MAX_HEARD: usize = 100_000;
+/// How long the word of another node counts, unless it says it again.
+pub(crate) const HEARD_FOR: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Default)]
+pub(crate) struct Attendance(Mutex<HashMap<ThreadKey, Connected>>);
+
+/// Connections of clients that may answer, on one thread.
+#[derive(Clone, Copy, Debug, Default)]
+struct Connected {
+    /// Those of this node.
+    count: usize,
+    /// When the last one left.
+    left: Option<Instant>,
+    /// When another node said last that it has one.
+    heard: Option<Instant>,
+}
+
+/// Keeps a thread's interrupts from timing out while a client that may answer is connected.
+#[derive(Debug)]
+pub struct Presence {
+    attendance: Arc<Attendance>,
+    thread: ThreadKey,
+}
+
+// === impl Attendance ===
+
+impl Attendance {
+    /// Notes a client until the guard is dropped; and whether it is the only one of this node.
+    pub(crate) fn enter(self: &Arc<Self>, thread: ThreadKey) -> (Presence, bool) {
+        let mut threads = lock(&self.0);
+        let connected = threads.entry(thread).or_default();
+        connected.count += 1;
+        (Presence { attendance: Arc::clone(self), thread }, connected.count == 1)
+    }
+
+    /// Takes the word of another node that clients are connected to it.
+    pub(crate) fn hear(&self, present: &[ThreadKey], longest: Duration) {
+        let mut threads = lock(&self.0);
+        let now = Instant::now();
+        if threads.len() + present.len() > MAX_HEARD {
+            forget(&mut threads, longest);
+        }
+        for thread in present {
+            if threads.len() < MAX_HEARD || threads.contains_key(thread) {
+                threads.entry(*thread).or_default().heard = Some(now);
+            }
+        }
+    }
+
+    /// The threads that have clients on this node, at most `limit`.
+    pub(crate) fn here(&self, limit: usize) -> Vec<ThreadKey> {
+        let threads = lock(&self.0);
+        let present = threads.iter().filter(|(_, connected)| connected.count > 0);
+        present.map(|(thread, _)| *thread).take(limit).collect()
+    }
+
+    /// When the patience of an interrupt that began at `began` ends: counted from when the last client left. While one is connected it goes on, but not for longer than `longest`.
+    pub(crate) fn patience_ends(
+        &self,
+        thread: ThreadKey,
+        began: Instant,
+        patience: Duration,
+        longest: Duration,
+    ) -> Instant {
+        let connected = lock(&self.0).get(&thread).copied().unwrap_or_default();
+        if connected.is_present() {
+            return (Instant::now() + patience).min(began + longest);
+        }
+        connected.left.max(connected.heard).map_or(began, |left| left.max(began)) + patience
+    }
+
+    fn leave(&self, thread: ThreadKey) {
+        let mut threads = lock(&self.0);
+        if let Some(connected) = threads.get_mut(&thread) {
+            connected.count = connected.count.saturating_sub(1);
+            connected.left = Some(Instant::now());
+        }
+    }
+
+    /// Forgets departures that are longer ago than this, where there are too many.
+    pub(crate) fn tidy(&self, longest: Duration) {
+        let mut threads = lock(&self.0);
+        if threads.len() > REMEMBERED {
+            forget(&mut threads, longest);
+        }
+    }
+}
+
+fn forget(threads: &mut HashMap<ThreadKey, Connected>, longest: Duration) {
+    let recent = |at: Option<Instant>| at.is_some_and(|at| at.elapsed() < longest);
+    threads.retain(|_, it| it.count > 0 || recent(it.left) || recent(it.heard));
+}
+
+// === impl Connected ===
+
+impl Connected {
+    fn is_present(self) -> bool {
+        self.count > 0 || self.heard.is_some_and(|heard| heard.elapsed() < HEARD_FOR)
+    }
+}
+
+// === impl Presence ===
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.attendance.leave(self.thread);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THREAD: ThreadKey = ThreadKey(1);
+    const MINUTE: Duration = Duration::from_secs(60);
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    #[tokio::test(start_paused = true)]
+    async fn the_word_of_another_node_counts_like_a_client_until_it_is_old() {
+        let (attendance, began) = (Attendance::default(), Instant::now());
+        let ends = || attendance.patience_ends(THREAD, began, MINUTE, HOUR);
+        assert_eq!(ends(), began + MINUTE);
+        tokio::time::advance(MINUTE / 2).await;
+        attendance.hear(&[THREAD], MINUTE);
+        assert_eq!(ends(), began + MINUTE / 2 + MINUTE);
+        tokio::time::advance(HEARD_FOR / 2).await;
+        assert_eq!(ends(), Instant::now() + MINUTE, "somebody is there");
+        tokio::time::advance(HEARD_FOR).await;
+        assert_eq!(ends(), began + MINUTE / 2 + MINUTE, "somebody was there then");
+        attendance.hear(&[THREAD], MINUTE);
+        tokio::time::advance(HOUR).await;
+        attendance.hear(&[THREAD], MINUTE);
+        assert_eq!(ends(), began + HOUR, "silence does not last for ever");
+        assert_eq!(attendance.here(9), [], "it is not passed on");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_heard_is_bounded() {
+        let attendance = Arc::new(Attendance::default());
+        let (_guard, is_first) = attendance.enter(THREAD);
+        assert!(is_first && !attendance.enter(THREAD).1);
+        let many: Vec<_> = (2..).map(ThreadKey).take(MAX_HEARD + 10).collect();
+        attendance.hear(&many, MINUTE);
+        assert_eq!(lock(&attendance.0).len(), MAX_HEARD);
+        tokio::time::advance(MINUTE).await;
+        attendance.hear(&many[..1], MINUTE);
+        attendance.tidy(MINUTE);
+        assert_eq!(lock(&attendance.0).len(), 2);
+        assert_eq!(attendance.here(9), [THREAD]);
+    }
+}

@@ -1,0 +1,36 @@
+//! Links that sign a browser in, where one process holds the store: they are forgotten when it ends.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::limits::MAX_SIGN_IN_LINKS;
+use trilogue_domain::{Timestamp, lock};
+
+use crate::rows::SignInLink;
+
+#[derive(Debug, Default)]
+pub(crate) struct SignInLinks(Mutex<HashMap<[u8; 32], SignInLink>>);
+
+// === impl SignInLinks ===
+
+impl SignInLinks {
+    pub(crate) fn put(&self, link: SignInLink, now: Timestamp) -> Result<()> {
+        let mut links = lock(&self.0);
+        links.retain(|_, link| now < link.expires_at);
+        if links.len() >= MAX_SIGN_IN_LINKS {
+            return Err(too_many_links());
+        }
+        links.insert(link.code, link);
+        Ok(())
+    }
+
+    pub(crate) fn take(&self, code: &[u8; 32], now: Timestamp) -> Option<SignInLink> {
+        lock(&self.0).remove(code).filter(|link| now < link.expires_at)
+    }
+}
+
+pub(crate) fn too_many_links() -> Error {
+    Error::new(Code::Overloaded, "too many links for signing in wait to be used")
+        .hint("use one of them, or try again in ten minutes")
+}

@@ -1,0 +1,285 @@
+//! The messages of nodes.
+//!
+//! A message is a version byte, the opening of its sender, its number among the messages of that, entries, and a CRC-32C. An entry is a tag byte, the length of its body, and the body; one with an unknown tag is passed over. Integers are little-endian.
+
+use std::sync::Arc;
+
+use bytes::{Buf, BufMut, Bytes};
+use trilogue_domain::ThreadKey;
+
+use crate::news::Note;
+use crate::record::Frame;
+
+const VERSION: u8 = 2;
+const HEAD_BYTES: usize = 17;
+const CHECKSUM_BYTES: usize = 4;
+const ENTRY_HEAD_BYTES: usize = 5;
+const APPEND_HEAD_BYTES: usize = 25;
+const APPEND: u8 = 1;
+const NOTE: u8 = 2;
+/// The most bytes of a message, where the NATS server takes as many.
+pub(super) const MAX_MESSAGE_BYTES: usize = 128 * 1024;
+/// The most bytes of an append's frames that are told; of a larger one is told where the log ends.
+pub(super) const MAX_APPEND_BYTES: usize = 16 * 1024;
+
+/// A durable append, for the others.
+#[derive(Clone, Debug)]
+pub(in super::super) struct ToldAppend {
+    pub(in super::super) thread: ThreadKey,
+    /// Where the log ends now.
+    pub(in super::super) last: u64,
+    /// What the head is marked with.
+    pub(in super::super) stamp: i64,
+    pub(in super::super) removal: Option<Removal>,
+    /// Empty where they are not told.
+    pub(in super::super) frames: Vec<Arc<Frame>>,
+}
+
+/// An append of another node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct HeardAppend {
+    pub(super) thread: ThreadKey,
+    pub(super) last: u64,
+    pub(super) stamp: i64,
+    pub(super) removal: Option<Removal>,
+    /// The stored form of its frames, unchecked.
+    pub(super) frames: Vec<Bytes>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(in super::super) enum Removal {
+    Run,
+    Thread,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Entry {
+    Append(HeardAppend),
+    Note(Note),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Message {
+    pub(super) opening: i64,
+    pub(super) number: u64,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// Packs entries into messages of a bounded size.
+#[derive(Debug)]
+pub(super) struct MessageWriter {
+    opening: i64,
+    /// The number of the next message.
+    next: u64,
+    max_bytes: usize,
+    current: Vec<u8>,
+    done: Vec<Bytes>,
+}
+
+// === impl MessageWriter ===
+
+impl MessageWriter {
+    pub(super) fn new(opening: i64) -> Self {
+        Self { opening, next: 1, max_bytes: 0, current: Vec::new(), done: Vec::new() }
+    }
+
+    /// Bounds the messages from now on, in bytes.
+    pub(super) fn limit(&mut self, max_bytes: usize) {
+        self.max_bytes = max_bytes.min(MAX_MESSAGE_BYTES);
+    }
+
+    /// Leaves numbers out for messages that are lost, so that the others notice.
+    pub(super) fn skip(&mut self, messages: u64) {
+        self.next = self.next.saturating_add(messages);
+    }
+
+    pub(super) fn append(&mut self, append: &ToldAppend) {
+        let frames: &[Arc<Frame>] = match append.bytes() {
+            1..=MAX_APPEND_BYTES if append.removal.is_none() => &append.frames,
+            _ => &[],
+        };
+        let body = append_body(append, frames);
+        if !self.entry(APPEND, &body) && !self.entry(APPEND, &append_body(append, &[])) {
+            self.skip(1);
+        }
+    }
+
+    pub(super) fn note(&mut self, note: &Note) {
+        if !self.entry(NOTE, &note.encode()) {
+            self.skip(1);
+        }
+    }
+
+    /// The messages that are full, and the last one.
+    pub(super) fn finish(&mut self) -> Vec<Bytes> {
+        self.close();
+        std::mem::take(&mut self.done)
+    }
+
+    /// `false` where no message has room for it.
+    fn entry(&mut self, tag: u8, body: &[u8]) -> bool {
+        let bytes = ENTRY_HEAD_BYTES + body.len();
+        let Ok(length) = u32::try_from(body.len()) else { return false };
+        if HEAD_BYTES + bytes + CHECKSUM_BYTES > self.max_bytes {
+            return false;
+        }
+        if self.current.len() + bytes + CHECKSUM_BYTES > self.max_bytes {
+            self.close();
+        }
+        if self.current.is_empty() {
+            self.current.put_u8(VERSION);
+            self.current.put_i64_le(self.opening);
+            self.current.put_u64_le(self.next);
+            self.next = self.next.saturating_add(1);
+        }
+        self.current.put_u8(tag);
+        self.current.put_u32_le(length);
+        self.current.put_slice(body);
+        true
+    }
+
+    fn close(&mut self) {
+        if !self.current.is_empty() {
+            let mut message = std::mem::take(&mut self.current);
+            message.put_u32_le(crc32c::crc32c(&message));
+            self.done.push(Bytes::from(message));
+        }
+    }
+}
+
+// === impl ToldAppend ===
+
+impl ToldAppend {
+    /// The size of its frames, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.frames.iter().map(|frame| frame.bytes().len()).sum()
+    }
+}
+
+fn append_body(append: &ToldAppend, frames: &[Arc<Frame>]) -> Vec<u8> {
+    let mut body = Vec::with_capacity(APPEND_HEAD_BYTES + append.bytes() + 4 * frames.len());
+    body.put_i64_le(append.thread.0);
+    body.put_u64_le(append.last);
+    body.put_i64_le(append.stamp);
+    body.put_u8(match append.removal {
+        None => 0,
+        Some(Removal::Run) => 1,
+        Some(Removal::Thread) => 2,
+    });
+    for frame in frames {
+        body.put_u32_le(u32::try_from(frame.bytes().len()).unwrap_or(u32::MAX));
+        body.put_slice(frame.bytes());
+    }
+    body
+}
+
+// === impl Message ===
+
+impl Message {
+    /// `None` for what another version, or somebody else, has sent.
+    pub(super) fn decode(bytes: &Bytes) -> Option<Self> {
+        let (content, sum) = bytes.split_last_chunk::<CHECKSUM_BYTES>()?;
+        if content.first() != Some(&VERSION)
+            || content.len() > MAX_MESSAGE_BYTES
+            || crc32c::crc32c(content) != u32::from_le_bytes(*sum)
+        {
+            return None;
+        }
+        let mut rest = bytes.slice(1..content.len());
+        let (opening, number) = (rest.try_get_i64_le().ok()?, rest.try_get_u64_le().ok()?);
+        let mut entries = Vec::new();
+        while rest.has_remaining() {
+            let (tag, mut body) = (rest.try_get_u8().ok()?, part(&mut rest)?);
+            match tag {
+                APPEND => entries.push(Entry::Append(heard_append(&mut body)?)),
+                NOTE => entries.extend(Note::decode(&body).map(Entry::Note)),
+                _ => {}
+            }
+        }
+        Some(Self { opening, number, entries })
+    }
+}
+
+fn heard_append(body: &mut Bytes) -> Option<HeardAppend> {
+    let thread = ThreadKey(body.try_get_i64_le().ok()?);
+    let (last, stamp) = (body.try_get_u64_le().ok()?, body.try_get_i64_le().ok()?);
+    let removal = match body.try_get_u8().ok()? {
+        0 => None,
+        1 => Some(Removal::Run),
+        2 => Some(Removal::Thread),
+        _ => return None,
+    };
+    let mut frames = Vec::new();
+    while body.has_remaining() {
+        frames.push(part(body)?);
+    }
+    Some(HeardAppend { thread, last, stamp, removal, frames })
+}
+
+/// The next part, behind its length.
+fn part(rest: &mut Bytes) -> Option<Bytes> {
+    let length = rest.try_get_u32_le().ok()? as usize;
+    (length <= rest.len()).then(|| rest.split_to(length))
+}
+
+#[cfg(test)]
+mod tests {
+    use trilogue_domain::{InterruptId, PrincipalId, RunId, Timestamp};
+
+    use super::*;
+    use crate::news::ShownQuestion;
+
+    fn told(thread: i64, last: u64) -> ToldAppend {
+        ToldAppend { thread: ThreadKey(thread), last, stamp: 9, removal: None, frames: Vec::new() }
+    }
+
+    fn heard(append: &ToldAppend) -> Entry {
+        let ToldAppend { thread, last, stamp, removal, .. } = *append;
+        Entry::Append(HeardAppend { thread, last, stamp, removal, frames: Vec::new() })
+    }
+
+    #[test]
+    fn a_message_reads_back_and_what_is_none_is_passed_over() {
+        let gone = ToldAppend { removal: Some(Removal::Thread), ..told(1, u64::MAX) };
+        let note = Note::Shown(ShownQuestion {
+            principal: PrincipalId::generate(),
+            run: RunId::generate(),
+            interrupt: InterruptId::generate(),
+            at: Timestamp::from_micros(7),
+        });
+        let mut writer = MessageWriter::new(5);
+        writer.limit(usize::MAX);
+        writer.skip(2);
+        writer.append(&told(7 << 40, 3));
+        assert!(writer.entry(77, b"of a later version"));
+        writer.note(&note);
+        writer.append(&gone);
+        let [message] = &writer.finish()[..] else { panic!("one message") };
+        let entries = vec![heard(&told(7 << 40, 3)), Entry::Note(note), heard(&gone)];
+        assert_eq!(Message::decode(message), Some(Message { opening: 5, number: 3, entries }));
+        for at in 0..message.len() {
+            assert_eq!(Message::decode(&message.slice(..at)), None);
+            let mut changed = message.to_vec();
+            changed[at] ^= 0x10;
+            assert_eq!(Message::decode(&Bytes::from(changed)), None, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn messages_keep_to_the_bound_and_what_fits_into_none_leaves_a_number_out() {
+        let mut writer = MessageWriter::new(5);
+        let most = HEAD_BYTES + 2 * (ENTRY_HEAD_BYTES + APPEND_HEAD_BYTES) + CHECKSUM_BYTES;
+        writer.limit(most);
+        (1..=5).for_each(|number| writer.append(&told(1, number)));
+        writer.note(&Note::Present(vec![ThreadKey(i64::MAX); 100]));
+        writer.append(&told(1, 6));
+        let messages = writer.finish();
+        assert!(messages.iter().all(|message| message.len() <= most));
+        let read: Vec<_> = messages.iter().map(|it| Message::decode(it).unwrap()).collect();
+        let numbers: Vec<_> = read.iter().map(|message| message.number).collect();
+        assert_eq!(numbers, [1, 2, 3]);
+        writer.append(&told(1, 7));
+        // The note is what 4 stood for.
+        assert_eq!(Message::decode(&writer.finish()[0]).unwrap().number, 5);
+    }
+}

@@ -1,0 +1,221 @@
+//! What nodes tell each other over NATS: durable appends, with their frames where these are small, and notes. It may be lost, doubled or late: the log itself is in the database, and [`super::node::watch`] finds what nobody told of.
+
+mod ear;
+mod message;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use async_nats::{Client, ConnectOptions, Event};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use tokio::sync::{broadcast, mpsc};
+use trilogue_domain::error::{Code, Error, Result};
+
+use self::ear::Ear;
+use self::message::{MAX_APPEND_BYTES, MessageWriter};
+pub(super) use self::message::{Removal, ToldAppend};
+use super::database::Database;
+use crate::core::tail::Tails;
+use crate::news::{Heard, Note};
+
+/// The most groups of appends and notes that wait to be sent; further ones are lost.
+const MAX_WAITING: usize = 1_024;
+/// The most bytes of frames that wait to be sent; of further ones is told where their logs end.
+const MAX_WAITING_BYTES: usize = 4 * 1024 * 1024;
+/// The most messages that wait in the client of NATS.
+const MAX_IN_CLIENT: usize = 64;
+
+/// The way to the other nodes.
+#[derive(Debug)]
+pub(super) struct News {
+    sender: mpsc::Sender<Told>,
+    state: Arc<NewsState>,
+}
+
+/// The connection, before the tasks that use it start.
+#[derive(Debug)]
+pub(super) struct NewsConnection {
+    client: Client,
+    subject: String,
+    waiting: mpsc::Receiver<Told>,
+    state: Arc<NewsState>,
+}
+
+#[derive(Debug)]
+struct NewsState {
+    tails: Arc<Tails>,
+    heard: broadcast::Sender<Heard>,
+    is_connected: AtomicBool,
+    /// Bytes of frames that wait to be sent.
+    waiting_bytes: AtomicUsize,
+    /// What was not sent since the last message.
+    lost: AtomicU64,
+}
+
+#[derive(Debug)]
+enum Told {
+    Appends(Vec<ToldAppend>),
+    Note(Note),
+}
+
+// === impl News ===
+
+impl News {
+    /// Connects in the background: a server that cannot be reached makes others later, and stops nothing.
+    /// Errors: `invalid_request` for an address that is none.
+    pub(super) async fn connect(
+        url: &str,
+        store: &str,
+        tails: &Arc<Tails>,
+        heard: &broadcast::Sender<Heard>,
+    ) -> Result<(Self, NewsConnection)> {
+        let state = Arc::new(NewsState {
+            tails: Arc::clone(tails),
+            heard: heard.clone(),
+            is_connected: AtomicBool::new(false),
+            waiting_bytes: AtomicUsize::new(0),
+            lost: AtomicU64::new(0),
+        });
+        let noting = Arc::clone(&state);
+        let options = ConnectOptions::new()
+            .name("trilogue")
+            .retry_on_initial_connect()
+            .client_capacity(MAX_IN_CLIENT)
+            .event_callback(move |event| {
+                noting.note(&event);
+                std::future::ready(())
+            });
+        let client = options.connect(url).await.map_err(|error| {
+            // The address may hold a password.
+            Error::new(Code::InvalidRequest, format!("`cluster.nats` cannot be used: {error}"))
+                .hint("write it such as \"nats://nats.example.com:4222\"")
+        })?;
+        let (sender, waiting) = mpsc::channel(MAX_WAITING);
+        let subject = format!("trilogue.{store}.log");
+        let connection = NewsConnection { client, subject, waiting, state: Arc::clone(&state) };
+        Ok((Self { sender, state }, connection))
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        self.state.is_connected.load(Ordering::Acquire)
+    }
+
+    /// Tells the others of durable appends. Never waits.
+    pub(super) fn tell(&self, mut appends: Vec<ToldAppend>) {
+        if appends.is_empty() {
+            return;
+        }
+        let mut bytes = 0;
+        for append in &mut appends {
+            if append.bytes() > MAX_APPEND_BYTES || append.removal.is_some() {
+                append.frames = Vec::new();
+            }
+            bytes += append.bytes();
+        }
+        if self.state.waiting_bytes.load(Ordering::Relaxed) + bytes > MAX_WAITING_BYTES {
+            appends.iter_mut().for_each(|append| append.frames = Vec::new());
+            bytes = 0;
+        }
+        self.state.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if !self.send(Told::Appends(appends)) {
+            self.state.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells the others a note. Never waits.
+    pub(super) fn tell_note(&self, note: Note) {
+        self.send(Told::Note(note));
+    }
+
+    fn send(&self, told: Told) -> bool {
+        let is_sent = self.is_connected() && self.sender.try_send(told).is_ok();
+        if !is_sent {
+            self.state.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        is_sent
+    }
+}
+
+// === impl NewsConnection ===
+
+impl NewsConnection {
+    /// Sends what is told here, and hears what others tell, until the store is closed.
+    pub(super) async fn run(self, database: Arc<Database>) {
+        let Self { client, subject, mut waiting, state } = self;
+        let mut heard = match client.subscribe(subject.clone()).await {
+            Ok(heard) => heard,
+            Err(error) => {
+                tracing::error!(%error, "news of other nodes cannot be heard");
+                return;
+            }
+        };
+        let opening = database.keys.opening;
+        let mut writer = MessageWriter::new(opening);
+        let mut ear = Ear::new(opening, Arc::clone(&database.reader), Arc::clone(&state));
+        loop {
+            tokio::select! {
+                message = heard.next() => {
+                    let Some(message) = message else { return };
+                    ear.hear(&message.payload);
+                }
+                told = waiting.recv() => {
+                    let Some(told) = told else { return };
+                    writer.limit(client.max_payload());
+                    for message in state.pack(&mut writer, told) {
+                        if let Err(error) = client.publish(subject.clone(), message).await {
+                            tracing::debug!(%error, "news was not sent");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+// === impl NewsState ===
+
+impl NewsState {
+    /// The messages that tell this.
+    fn pack(&self, writer: &mut MessageWriter, told: Told) -> Vec<Bytes> {
+        writer.skip(self.lost.swap(0, Ordering::Relaxed));
+        match told {
+            Told::Appends(appends) => {
+                let bytes: usize = appends.iter().map(ToldAppend::bytes).sum();
+                appends.iter().for_each(|append| writer.append(append));
+                self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            }
+            Told::Note(note) => writer.note(&note),
+        }
+        writer.finish()
+    }
+
+    /// Forgets what rests on the lost words, such as that a run was removed.
+    fn missed(&self) {
+        self.tails.forget_told();
+        drop(self.heard.send(Heard::Missed));
+    }
+
+    fn note(&self, event: &Event) {
+        match event {
+            Event::Connected => {
+                self.is_connected.store(true, Ordering::Release);
+                self.missed();
+                tracing::info!("news of other nodes arrives over NATS");
+            }
+            Event::Disconnected => {
+                self.is_connected.store(false, Ordering::Release);
+                self.missed();
+                tracing::warn!(
+                    "NATS cannot be reached: news of other nodes is late until it is back"
+                );
+            }
+            Event::SlowConsumer(_) => self.missed(),
+            Event::ServerError(error) => tracing::warn!(%error, "NATS refuses something"),
+            event => tracing::debug!(%event, "NATS"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

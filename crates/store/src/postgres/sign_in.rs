@@ -1,0 +1,48 @@
+//! Links that sign a browser in, for all nodes.
+
+use trilogue_domain::Timestamp;
+use trilogue_domain::limits::MAX_SIGN_IN_LINKS;
+
+use super::connection::Connection;
+use super::error::PostgresError;
+use super::row;
+use crate::core::sign_in::too_many_links;
+use crate::rows::SignInLink;
+
+const EXPIRE: &str = "DELETE FROM sign_in_links WHERE expires_at <= $1";
+/// Stores a link where there is room.
+const PUT: &str = concat!(
+    "INSERT INTO sign_in_links (code, token, expires_at) SELECT $1, $2, $3",
+    " WHERE (SELECT count(*) FROM sign_in_links) < $4 ON CONFLICT (code) DO UPDATE SET token = excluded.token"
+);
+const TAKE: &str = "DELETE FROM sign_in_links WHERE code = $1 RETURNING token, expires_at";
+
+pub(super) async fn put(
+    conn: &Connection,
+    link: &SignInLink,
+    now: Timestamp,
+) -> Result<(), PostgresError> {
+    row::execute(conn, EXPIRE, &[&now.as_micros()]).await?;
+    let most = i64::try_from(MAX_SIGN_IN_LINKS).unwrap_or(i64::MAX);
+    let (code, token) = (link.code.as_slice(), link.token.as_slice());
+    let params: &row::Params<'_> = &[&code, &token, &link.expires_at.as_micros(), &most];
+    if row::execute(conn, PUT, params).await? == 0 {
+        return Err(too_many_links().into());
+    }
+    Ok(())
+}
+
+/// Of several that take a link at once, one gets it: the others find its row gone.
+pub(super) async fn take(
+    conn: &Connection,
+    code: &[u8; 32],
+    now: Timestamp,
+) -> Result<Option<SignInLink>, PostgresError> {
+    let taken = row::query_opt(conn, TAKE, &[&code.as_slice()]).await?;
+    let link = taken.and_then(|row| {
+        let token = row.get::<_, &[u8]>(0).try_into().ok()?;
+        let expires_at = Timestamp::from_micros(row.get(1));
+        Some(SignInLink { code: *code, token, expires_at })
+    });
+    Ok(link.filter(|link| now < link.expires_at))
+}
