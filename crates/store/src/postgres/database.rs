@@ -14,6 +14,7 @@ use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::lock;
 use trilogue_domain::port::ReadOriginal;
 
+use super::clock::DatabaseClock;
 use super::connection::{Connection, READ_TIME};
 use super::error::{PostgresError, Remedy, explain, takes_no_writes};
 use super::news::News;
@@ -46,6 +47,7 @@ pub(super) struct Database {
     /// This process among those that share the store.
     pub(super) node: Option<Node>,
     pub(super) news: Option<News>,
+    pub(super) clock: Arc<DatabaseClock>,
     pub(super) retry_for: Duration,
     pub(super) is_opening: AtomicBool,
     pub(super) commits: AtomicU64,

@@ -5,7 +5,7 @@
 //! | `schema` | the tables and their migrations |
 //! | `connection`, `error` | connections and encryption, failures |
 //! | `open`, `admin` | start and end, figures |
-//! | `node`, `news` | the processes that share the store, and what they tell each other |
+//! | `node`, `news`, `clock` | the processes that share the store, what they tell each other, and the time they agree on |
 //! | `database` | its connections and its state |
 //! | `group_writer`, `group`, `change`, `search` | the transactions of appends |
 //! | `remove`, `blob`, `queue` | removing runs and threads, large content, work that falls due |
@@ -22,6 +22,7 @@ mod admin;
 mod append;
 mod blob;
 mod change;
+mod clock;
 mod configuration;
 mod connection;
 mod database;

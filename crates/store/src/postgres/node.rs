@@ -6,7 +6,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error};
+use trilogue_domain::time::Timestamp;
 
+use super::clock::now;
 use super::connection::Connection;
 use super::database::Database;
 use super::error::PostgresError;
@@ -59,6 +61,9 @@ const BURY: &str = concat!(
 );
 /// How old the rows of dead nodes become: one that comes back finds its own.
 const FORGET: &str = "DELETE FROM nodes WHERE seen_at <= clock_timestamp() - interval '1 day'";
+/// Gives a sign of life, and tells the database's time.
+const SIGN: &str =
+    concat!("UPDATE nodes SET seen_at = clock_timestamp() WHERE id = $1 RETURNING ", now!());
 /// The address of the live owner of a thread.
 const OWNER: &str = concat!(
     "SELECT nodes.name, nodes.address FROM nodes WHERE id = $1",
@@ -163,8 +168,9 @@ pub(super) async fn live(database: std::sync::Arc<Database>) {
 
 async fn sign(database: &Database, node: &Node) -> Result<(), PostgresError> {
     let conn = database.connect().await?;
-    let sql = "UPDATE nodes SET seen_at = clock_timestamp() WHERE id = $1";
-    if row::execute(&conn, sql, &[&node.id]).await? > 0 {
+    let asked = std::time::Instant::now();
+    if let Some(row) = row::query_opt(&conn, SIGN, &[&node.id]).await? {
+        database.clock.set(Timestamp::from_micros(row.get(0)), asked);
         return Ok(());
     }
     // It was silent for so long that its row is gone. What it owned is another's when that is asked for it.

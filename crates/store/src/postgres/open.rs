@@ -45,6 +45,7 @@ impl PostgresStore {
             room: Arc::new(Semaphore::new(queue_permits(options.write_queue_bytes))),
             node: options.node.clone().map(Node::new),
             news: None,
+            clock: Arc::default(),
             retry_for: options.retry_for,
             is_opening: AtomicBool::new(true),
             commits: AtomicU64::new(0),
@@ -124,6 +125,7 @@ async fn begin_when_up(database: &Database) -> Result<i64, PostgresError> {
 async fn begin(database: &Database) -> Result<i64, PostgresError> {
     let mut conn = database.connect().await?;
     schema::migrate(&mut conn).await?;
+    database.clock.look(&conn).await?;
     let swept = blob::sweep(&conn).await?;
     if swept > 0 {
         tracing::info!(swept, "removed content that no frame names");
