@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use trilogue_domain::lock;
+use tokio::sync::watch;
 use trilogue_testkit::services::connect;
 use trilogue_testkit::{
     Client, Folder, Home, Link, Proxy, Seed, Server, ServerOptions, Service, Services, SkewedClock,
@@ -40,7 +39,7 @@ pub(crate) struct Cluster {
     token: String,
     proxy: Proxy,
     /// The nodes that are struck now.
-    struck: Arc<Mutex<BTreeSet<usize>>>,
+    struck: watch::Sender<BTreeSet<usize>>,
     services: Services,
     folder: Folder,
 }
@@ -159,7 +158,7 @@ impl Cluster {
         let token = token.context("the cluster has no node")?;
         let addresses: Vec<_> = nodes.iter().map(|node| node.home.address()).collect();
         let proxy = Proxy::start(&addresses).await?;
-        Ok(Self { nodes, token, proxy, struck: Arc::default(), services, folder })
+        Ok(Self { nodes, token, proxy, struck: watch::Sender::default(), services, folder })
     }
 
     /// A client that sends each request to another node; every other one through the proxy.
@@ -179,8 +178,8 @@ impl Cluster {
     }
 
     /// The nodes that are struck, by number, as of any moment.
-    pub(crate) fn struck(&self) -> Arc<Mutex<BTreeSet<usize>>> {
-        Arc::clone(&self.struck)
+    pub(crate) fn struck(&self) -> watch::Receiver<BTreeSet<usize>> {
+        self.struck.subscribe()
     }
 
     /// A client for each node.
@@ -207,7 +206,7 @@ impl Cluster {
             None => BTreeMap::new(),
         };
         if fault.is_of_node() {
-            lock(&self.struck).insert(index);
+            self.struck.send_replace(BTreeSet::from([index]));
         }
         let (all, node) = (&self.nodes[..], &self.nodes[index..=index]);
         let began = Instant::now();
@@ -245,7 +244,7 @@ impl Cluster {
                 tokio::time::sleep(outage).await;
             }
         }
-        lock(&self.struck).clear();
+        self.struck.send_replace(BTreeSet::new());
         let strike = Strike { fault, node: index, began, ended: Instant::now(), owners };
         eprintln!("{fault:?}, node {}, {:?}", NAMES[index], strike.ended - began);
         Ok(strike)

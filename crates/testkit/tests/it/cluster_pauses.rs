@@ -1,13 +1,12 @@
 //! How long threads stand still when a node is struck: those that it owns, and the others.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::Method;
 use serde_json::json;
-use trilogue_domain::lock;
+use tokio::sync::watch;
 use trilogue_testkit::Client;
 
 use crate::cluster::{Cluster, Strike};
@@ -34,7 +33,7 @@ pub(crate) struct Pauses {
 struct Pulse {
     thread: String,
     nodes: Vec<Client>,
-    struck: Arc<Mutex<BTreeSet<usize>>>,
+    struck: watch::Receiver<BTreeSet<usize>>,
     /// Which node is asked first: it owns the thread then.
     first: usize,
 }
@@ -48,7 +47,7 @@ impl Pauses {
             let pulse = Pulse {
                 thread: format!("{THREADS}{round}-{first}"),
                 nodes: cluster.nodes.clone(),
-                struck: Arc::clone(&cluster.struck),
+                struck: cluster.struck.clone(),
                 first,
             };
             pulse.beat(until)
@@ -104,7 +103,7 @@ fn longest(moments: &[Instant], strike: &Strike, before: Option<Instant>) -> Opt
 #[derive(Debug)]
 pub(crate) struct Pulses {
     nodes: Vec<Client>,
-    struck: Arc<Mutex<BTreeSet<usize>>>,
+    struck: watch::Receiver<BTreeSet<usize>>,
 }
 
 // === impl Pulses ===
@@ -118,14 +117,15 @@ impl Pulses {
 // === impl Pulse ===
 
 impl Pulse {
-    async fn beat(self, until: &Client) -> (String, Vec<Instant>) {
+    async fn beat(mut self, until: &Client) -> (String, Vec<Instant>) {
         let (mut moments, mut next, mut number) = (Vec::new(), self.first, 0_u64);
         let created = json!({"id": self.thread});
         while !until.is_closed() {
-            while lock(&self.struck).contains(&(next % self.nodes.len())) && number > 0 {
+            if self.struck.borrow().contains(&(next % self.nodes.len())) {
                 next += 1;
             }
-            let node = &self.nodes[next % self.nodes.len()];
+            let asked = next % self.nodes.len();
+            let node = &self.nodes[asked];
             number += 1;
             let change = async {
                 if moments.is_empty() {
@@ -135,10 +135,15 @@ impl Pulse {
                 let path = format!("/api/v1/threads/{}", self.thread);
                 node.send(Method::PATCH, &path, &[], body).await?.ok()
             };
-            match tokio::time::timeout(PATIENCE, change).await {
-                Ok(Ok(_)) => moments.push(Instant::now()),
+            let is_taken = tokio::select! {
+                taken = tokio::time::timeout(PATIENCE, change) => matches!(taken, Ok(Ok(_))),
+                // It is the thread that is measured, not the way to it.
+                _ = self.struck.wait_for(|struck| struck.contains(&asked)) => false,
+            };
+            match is_taken {
+                true => moments.push(Instant::now()),
                 // Perhaps another node can.
-                Ok(Err(_)) | Err(_) => next += 1,
+                false => next += 1,
             }
             tokio::time::sleep(EVERY).await;
         }
