@@ -59,7 +59,7 @@ struct Node {
 /// A fault that happened.
 #[derive(Debug)]
 pub(crate) struct Strike {
-    fault: Fault,
+    pub(crate) fault: Fault,
     node: usize,
     pub(crate) began: Instant,
     pub(crate) ended: Instant,

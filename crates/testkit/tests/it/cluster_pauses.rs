@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use trilogue_testkit::Client;
 
-use crate::cluster::{Cluster, Strike};
+use crate::cluster::{Cluster, Fault, Strike};
 
 /// The beginning of the names of the threads that are measured.
 pub(crate) const THREADS: &str = "pause-";
@@ -24,8 +24,8 @@ type Moments = BTreeMap<String, Vec<Instant>>;
 /// What is measured over all rounds.
 #[derive(Default, Debug)]
 pub(crate) struct Pauses {
-    unaffected: Vec<Duration>,
-    affected: Vec<Duration>,
+    unaffected: Vec<(Duration, Fault)>,
+    affected: Vec<(Duration, Fault)>,
 }
 
 /// One thread that is changed all the time, through nodes that are not struck.
@@ -62,23 +62,24 @@ impl Pauses {
             for (thread, moments) in moments {
                 let Some(pause) = longest(moments, strike, before) else { continue };
                 match strike.affects(thread) {
-                    true => self.affected.push(pause),
-                    false => self.unaffected.push(pause),
+                    true => self.affected.push((pause, strike.fault)),
+                    false => self.unaffected.push((pause, strike.fault)),
                 }
             }
         }
     }
 
     pub(crate) fn lines(&mut self) -> String {
-        let mut line = |what: &str, of: fn(&mut Self) -> &mut Vec<Duration>| {
+        let mut line = |what: &str, of: fn(&mut Self) -> &mut Vec<(Duration, Fault)>| {
             let pauses = of(self);
-            pauses.sort_unstable();
+            pauses.sort_unstable_by_key(|(pause, _)| *pause);
             let at = |part: usize| {
                 let place = (pauses.len() * part).div_ceil(100).saturating_sub(1);
-                pauses.get(place).map_or(0, Duration::as_millis)
+                pauses.get(place).map_or(0, |(pause, _)| pause.as_millis())
             };
+            let fault = pauses.last().map(|(_, fault)| fault);
             format!(
-                "threads of {what} stood still for {} ms at most, p99 {} ms, p50 {} ms ({} pauses)",
+                "threads of {what} stood still for {} ms at most (at {fault:?}), p99 {} ms, p50 {} ms ({} pauses)",
                 at(100),
                 at(99),
                 at(50),
