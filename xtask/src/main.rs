@@ -5,7 +5,7 @@
 //! cargo xtask bench [NAMES…]    measures, in a release build
 //! cargo xtask bench --against REV [NAMES…]    measures that revision too, round by round, and compares
 //! cargo xtask soak [--kills N]    cuts the power of a server's disk N times while clients use it, and counts what is lost
-//! cargo xtask soak --cluster [--kills N]    kills, stops and cuts off servers that share a store, N times, and compares what clients were told
+//! cargo xtask soak --cluster [--kills N]    kills, stops, cuts off and skews servers that share a store, and restarts what they share, N times; compares what clients were told, and prints how long threads stood still
 //! cargo xtask dist [--binary PATH] [--target TRIPLE] [--out DIR]    makes the packages of a release
 //! ```
 

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::port::{Clock, SystemClock};
 use trilogue_domain::{
     AgentName, CheckpointId, CheckpointKey, ConfigurationId, IdKind, InterruptId, MessageId,
     PrincipalId, RunId, RunKey, Scope, ShortId, TenantId, ThreadActivity, ThreadId, ThreadKey,
@@ -404,6 +405,10 @@ pub trait Admin: Send + Sync + fmt::Debug {
     /// What a store that takes writes still has to do before it is ready for a usual load, in a few words.
     fn waits_for(&self) -> Option<String> {
         None
+    }
+    /// The time that everyone who shares the store agrees on: what is due is due by it.
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::new(SystemClock)
     }
     async fn stats(&self) -> Result<Stats>;
     /// The nodes that share the store, by name; none where one process holds it.

@@ -1,6 +1,6 @@
 //! Test-only peers and starters of real services.
 //!
-//! Nothing here stands in for a part of ours: [`probe`] is a peer with a language of its own, [`callback`] and [`limited_server`] listen on real sockets, [`wait_only_server`] is a server as the first ones were, [`server`] starts the real binary, [`foreign`] and [`official`] run the official clients and agents of the protocols, [`editor`] is a client of the Agent Client Protocol that hides nothing, [`schema`] holds what is written in that protocol to its official schema, and [`model`] answers coding agents, [`parts`] makes cards, messages and runs, [`documents`] are the examples and rules of the protocols, [`disk_journal`] tells what a power cut leaves of a folder, [`faulty_server`] is a server of others that misbehaves, [`link`] is a network that can be cut, [`services`] names the private PostgreSQL and NATS, and [`port`] finds ports.
+//! Nothing here stands in for a part of ours: [`probe`] is a peer with a language of its own, [`callback`] and [`limited_server`] listen on real sockets, [`wait_only_server`] is a server as the first ones were, [`server`] starts the real binary, [`foreign`] and [`official`] run the official clients and agents of the protocols, [`editor`] is a client of the Agent Client Protocol that hides nothing, [`schema`] holds what is written in that protocol to its official schema, and [`model`] answers coding agents, [`parts`] makes cards, messages and runs, [`documents`] are the examples and rules of the protocols, [`disk_journal`] tells what a power cut leaves of a folder, [`faulty_server`] is a server of others that misbehaves, [`link`] is a network that can be cut, [`skewed_clock`] a clock that is wrong, [`proxy`] is nginx, [`services`] names the private PostgreSQL and NATS and starts further ones, [`linear`] tells whether what several clients saw has an order, and [`port`] finds ports.
 
 pub mod callback;
 pub mod client;
@@ -11,6 +11,7 @@ pub mod faulty_server;
 pub mod folder;
 pub mod foreign;
 pub mod limited_server;
+pub mod linear;
 pub mod link;
 mod loopback;
 pub mod model;
@@ -19,12 +20,15 @@ pub mod parts;
 pub mod port;
 pub mod probe;
 mod programs;
+pub mod proxy;
 pub mod schema;
 pub mod seed;
 pub mod server;
 pub mod services;
 #[cfg(target_os = "linux")]
 pub mod shim;
+#[cfg(target_os = "linux")]
+pub mod skewed_clock;
 pub mod specs;
 #[cfg(test)]
 mod specs_tests;
@@ -38,6 +42,10 @@ pub use link::Link;
 pub use official::Official;
 pub use port::reserve_address;
 pub use programs::{cargo, cyclonedx_schema, inspector_packages, xtask};
+pub use proxy::Proxy;
 pub use seed::Seed;
 pub use server::{Home, Server, ServerOptions, builtin};
+pub use services::{Service, Services};
+#[cfg(target_os = "linux")]
+pub use skewed_clock::SkewedClock;
 pub use wait::until;

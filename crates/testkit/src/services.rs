@@ -3,8 +3,27 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tokio_postgres::{Client, NoTls};
+
+use crate::folder::Folder;
+use crate::port::reserve_address;
+use crate::programs::ROOT;
+
+/// A PostgreSQL and a NATS server of the test's own, which it may restart. Stopped when dropped.
+#[derive(Debug)]
+pub struct Services {
+    postgres: String,
+    nats: String,
+    /// Holds what `scripts/services` knows of them.
+    folder: Folder,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Service {
+    Postgres,
+    Nats,
+}
 
 /// The address of a private server, which this variable of the environment names.
 pub fn service(variable: &str) -> Result<String> {
@@ -15,15 +34,78 @@ pub fn service(variable: &str) -> Result<String> {
     })
 }
 
+/// A connection to the database that a URL names.
+pub async fn connect(url: &str) -> Result<Client> {
+    let (database, connection) = tokio_postgres::connect(url, NoTls).await?;
+    tokio::spawn(connection);
+    Ok(database)
+}
+
 /// Makes an empty schema whose name begins with this word. Returns a connection to the database and the schema's name.
 pub async fn new_schema(word: &str) -> Result<(Client, String)> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let (database, connection) =
-        tokio_postgres::connect(&service("TRILOGUE_POSTGRES")?, NoTls).await?;
-    tokio::spawn(connection);
+    let database = connect(&service("TRILOGUE_POSTGRES")?).await?;
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let nanos = UNIX_EPOCH.elapsed()?.as_nanos();
     let schema = format!("{word}_{}_{nanos}_{number}", std::process::id());
     database.batch_execute(&format!("CREATE SCHEMA {schema}")).await?;
     Ok((database, schema))
+}
+
+/// The command that starts and stops the services of a folder.
+fn script(folder: &Folder, arguments: &[&str]) -> std::process::Command {
+    let mut command = std::process::Command::new("bash");
+    command.arg(format!("{ROOT}/scripts/services")).args(arguments);
+    command.env("CARGO_TARGET_DIR", folder.path());
+    command
+}
+
+async fn run(folder: &Folder, arguments: &[&str]) -> Result<String> {
+    let command = script(folder, arguments);
+    let output = tokio::process::Command::from(command).output().await?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+// === impl Services ===
+
+impl Services {
+    pub async fn start() -> Result<Self> {
+        let folder = Folder::new()?;
+        // Other tests hold ports whose servers are down for a moment.
+        let [postgres, nats] =
+            [reserve_address()?, reserve_address()?].map(|it| it.port().to_string());
+        let lines = run(&folder, &["start", "--no-objects", "--ports", &postgres, &nats]).await?;
+        let named = |variable: &str| {
+            let begin = format!("export {variable}=");
+            let line = lines.lines().find_map(|line| line.strip_prefix(&begin));
+            line.map(str::to_owned).with_context(|| format!("{variable} is not in: {lines}"))
+        };
+        Ok(Self { postgres: named("TRILOGUE_POSTGRES")?, nats: named("TRILOGUE_NATS")?, folder })
+    }
+
+    /// The URL of the database.
+    pub fn postgres(&self) -> &str {
+        &self.postgres
+    }
+
+    pub fn nats(&self) -> &str {
+        &self.nats
+    }
+
+    /// Ends one at once, as a crash would, and starts it again.
+    pub async fn restart(&self, service: Service) -> Result<()> {
+        let name = match service {
+            Service::Postgres => "postgres",
+            Service::Nats => "nats",
+        };
+        run(&self.folder, &["restart", name]).await.map(drop)
+    }
+}
+
+impl Drop for Services {
+    fn drop(&mut self) {
+        // Whoever looks for them finds the state in the folder.
+        drop(script(&self.folder, &["stop"]).output());
+    }
 }

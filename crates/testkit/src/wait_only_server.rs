@@ -71,6 +71,14 @@ impl WaitOnlyServer {
         lock(&self.shared.runs).len()
     }
 
+    /// The messages of all runs that were created, in no order.
+    pub fn heard(&self) -> Vec<String> {
+        let message = |run: &watch::Sender<WaitOnlyRun>| {
+            run.borrow().creation["input"]["message"].as_str().unwrap_or_default().to_owned()
+        };
+        lock(&self.shared.runs).values().map(message).collect()
+    }
+
     /// How many requests have waited for a run.
     pub fn waits(&self) -> usize {
         self.shared.waits.load(Ordering::Acquire)

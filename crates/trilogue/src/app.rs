@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use trilogue_backends::child::Children;
 use trilogue_domain::error::Result;
-use trilogue_domain::port::{Clock, ReadOriginal, SystemClock};
+use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{Code, Error, Principal, Rights, RunId};
 use trilogue_egress::{Client, Policy};
 use trilogue_gateway::callback::Sender;
@@ -183,7 +183,6 @@ impl App {
         agents::check_names(&backends, &mounts)?;
         let egress = Client::new(policy.clone(), trilogue_egress::Options::default())
             .map_err(|error| Error::new(Code::Internal, error.to_string()))?;
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let originals: Arc<dyn ReadOriginal> = Arc::new(Originals);
         let node = options.cluster.to_node(listeners.addresses.first())?;
         let store_options = trilogue_store::Options {
@@ -192,6 +191,7 @@ impl App {
             ..options.store.to_options()?
         };
         let store = trilogue_store::open(&options.store.url, store_options).await?;
+        let clock = store.clock();
         let token_files = match options.server.no_auth {
             true => Vec::new(),
             false => {

@@ -1,7 +1,7 @@
 //! The next append, and the waiters for it.
 
 use tokio::sync::oneshot;
-use trilogue_domain::error::Result;
+use trilogue_domain::error::{Error, Result};
 use trilogue_domain::{RunKey, limits};
 use trilogue_store::rows::RunRow;
 use trilogue_store::{Batch, Change};
@@ -39,6 +39,9 @@ pub(super) enum Acknowledgement {
     Run(oneshot::Sender<Result<RunRow>>, Box<RunRow>),
     Done(oneshot::Sender<Result<()>>),
     Reply(oneshot::Sender<Result<Reply>>, Reply),
+    /// A command that was refused. What it was refused for may be in the same append, and is not true where that fails.
+    Refused(oneshot::Sender<Result<Reply>>, Error),
+    RunRefused(oneshot::Sender<Result<RunRow>>, Error),
     Settled(oneshot::Sender<Result<Option<RunRow>>>, Option<Box<RunRow>>),
     Ended(oneshot::Sender<Vec<RunRow>>, Vec<RunRow>),
 }
@@ -140,6 +143,8 @@ impl Acknowledgement {
             Self::Run(reply, row) => drop(reply.send(outcome.map(|()| *row))),
             Self::Done(reply) => drop(reply.send(outcome)),
             Self::Reply(reply, value) => drop(reply.send(outcome.map(|()| value))),
+            Self::Refused(reply, error) => drop(reply.send(outcome.and(Err(error)))),
+            Self::RunRefused(reply, error) => drop(reply.send(outcome.and(Err(error)))),
             Self::Settled(reply, row) => drop(reply.send(outcome.map(|()| row.map(|row| *row)))),
             Self::Ended(reply, abandoned) => drop(reply.send(abandoned)),
         }

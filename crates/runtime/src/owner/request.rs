@@ -74,7 +74,7 @@ impl Owner {
                 };
                 match prepared.and_then(|()| self.step(*command)) {
                     Ok(done) => self.acknowledge(Acknowledgement::Reply(reply, done)),
-                    Err(error) => drop(reply.send(Err(error))),
+                    Err(error) => self.acknowledge(Acknowledgement::Refused(reply, error)),
                 }
             }
             Envelope::Settled { run, reply } => self.settled(run, reply),
@@ -133,7 +133,7 @@ impl Owner {
                 }
             }
             Ok(_) => drop(reply.send(Err(Error::new(Code::Internal, "the run was not accepted")))),
-            Err(error) => drop(reply.send(Err(error))),
+            Err(error) => self.acknowledge(Acknowledgement::RunRefused(reply, error)),
         }
     }
 

@@ -87,6 +87,29 @@ async fn of_two_answers_at_once_exactly_one_counts() {
 }
 
 #[tokio::test]
+async fn nobody_is_refused_for_the_sake_of_an_answer_that_was_not_stored() {
+    for house in [House::memory().await, House::sqlite().await] {
+        let thread = house.thread().await;
+        let run = house.run("suspend:say:b", ThreadChoice::Existing(thread)).await;
+        let id = pending(&house, &run).await;
+        // The next append of the thread's owner fails.
+        house.store.acquire(run.thread, "another node").await.unwrap();
+        let bob = principal("bob");
+        let answer = |text| house.runtime.answer(&bob, AnswerTo::Interrupt(id.clone()), json(text));
+        let (one, two) = tokio::join!(answer("1"), answer("2"));
+        let codes = [one, two].map(|answered| answered.err().map(|error| error.code()));
+        let is_taken = codes.contains(&None);
+        assert!(is_taken || !codes.contains(&Some(Code::InterruptResolved)), "{codes:?}");
+        if !is_taken {
+            assert_eq!(pending(&house, &run).await, id);
+            answer("3").await.unwrap();
+        }
+        let run = house.runtime.settled(&alice(), &run.id).await.unwrap();
+        assert_eq!(run.status, RunStatus::Completed);
+    }
+}
+
+#[tokio::test]
 async fn an_answer_without_a_name_is_for_what_was_last_shown() {
     let house = House::memory().await;
     let thread = house.thread().await;

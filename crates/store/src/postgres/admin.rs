@@ -1,9 +1,11 @@
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::lock;
+use trilogue_domain::port::Clock;
 
 use super::node::{self, Node};
 use super::schema::SCHEMA_VERSION;
@@ -32,6 +34,10 @@ impl Admin for PostgresStore {
             Some(why) => Err(self.database.unavailable(&why)),
             None => Ok(()),
         }
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.database.clock) as _
     }
 
     async fn stats(&self) -> Result<Stats> {

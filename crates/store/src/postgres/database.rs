@@ -15,6 +15,7 @@ use trilogue_domain::lock;
 use trilogue_domain::port::ReadOriginal;
 
 use super::bucket::Bucket;
+use super::clock::DatabaseClock;
 use super::connection::{Connection, READ_TIME};
 use super::error::{PostgresError, Remedy, explain, is_conflict, takes_no_writes};
 use super::news::{News, Removal, ToldAppend};
@@ -56,6 +57,7 @@ pub(super) struct Database {
     pub(super) news: Option<News>,
     /// Notes of other nodes.
     pub(super) heard: broadcast::Sender<Heard>,
+    pub(super) clock: Arc<DatabaseClock>,
     pub(super) retry_for: Duration,
     pub(super) is_opening: AtomicBool,
     pub(super) commits: AtomicU64,

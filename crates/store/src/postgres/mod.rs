@@ -5,7 +5,7 @@
 //! | `schema` | the tables and their migrations |
 //! | `connection`, `error` | connections and encryption, failures |
 //! | `open`, `admin` | start and end, figures |
-//! | `node`, `agents`, `news` | the processes that share the store, and what they tell each other |
+//! | `node`, `agents`, `news`, `clock` | the processes that share the store, what they tell each other, and the time they agree on |
 //! | `database` | its connections and its state |
 //! | `group_writer`, `group`, `change`, `search` | the transactions of appends |
 //! | `remove`, `queue` | removing runs and threads, work that falls due |
@@ -26,6 +26,7 @@ mod append;
 mod blob;
 mod bucket;
 mod change;
+mod clock;
 mod configuration;
 mod connection;
 mod database;

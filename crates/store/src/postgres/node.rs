@@ -7,8 +7,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error};
+use trilogue_domain::time::Timestamp;
 
 use super::agents::{self, ToldAgents};
+use super::clock::now;
 use super::connection::Connection;
 use super::database::Database;
 use super::error::PostgresError;
@@ -81,7 +83,11 @@ const NODES: &str = concat!(
     " WHERE runs.ended_at IS NULL AND heads.owner_node = nodes.id)",
     ", draining, agents::text FROM nodes ORDER BY name"
 );
-const SIGN: &str = "UPDATE nodes SET seen_at = clock_timestamp(), draining = $2 WHERE id = $1";
+/// Gives a sign of life, and tells the database's time.
+const SIGN: &str = concat!(
+    "UPDATE nodes SET seen_at = clock_timestamp(), draining = $2 WHERE id = $1 RETURNING ",
+    now!()
+);
 
 // === impl Node ===
 
@@ -179,8 +185,10 @@ pub(super) async fn live(database: std::sync::Arc<Database>) {
 
 pub(super) async fn sign(database: &Database, node: &Node) -> Result<(), PostgresError> {
     let conn = database.connect().await?;
-    if row::execute(&conn, SIGN, &[&node.id, &node.is_draining.load(Ordering::Acquire)]).await? > 0
-    {
+    let asked = std::time::Instant::now();
+    let draining = node.is_draining.load(Ordering::Acquire);
+    if let Some(row) = row::query_opt(&conn, SIGN, &[&node.id, &draining]).await? {
+        database.clock.set(Timestamp::from_micros(row.get(0)), asked);
         return agents::look(&conn, &node.told, (&node.id, node.dead_after())).await;
     }
     // It was silent for so long that its row is gone. What it owned is another's when that is asked for it.

@@ -60,6 +60,7 @@ impl PostgresStore {
             node: options.node.clone().map(Node::new),
             news: None,
             heard: broadcast::Sender::new(MAX_HEARD),
+            clock: Arc::default(),
             retry_for: options.retry_for,
             is_opening: AtomicBool::new(true),
             commits: AtomicU64::new(0),
@@ -158,6 +159,7 @@ async fn begin_when_up(database: &Database, migrations: &[&str]) -> Result<i64, 
 async fn begin(database: &Database, migrations: &[&str]) -> Result<i64, PostgresError> {
     let mut conn = database.connect().await?;
     schema::migrate(&mut conn, migrations).await?;
+    database.clock.look(&conn).await?;
     let swept = blob::sweep(&conn).await?;
     if swept > 0 {
         tracing::info!(swept, "removed content that no frame names");

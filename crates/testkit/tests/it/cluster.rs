@@ -1,15 +1,25 @@
 //! Servers as nodes of one store in PostgreSQL, and what happens to machines and networks.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use trilogue_testkit::services::{new_schema, service};
-use trilogue_testkit::{Client, Folder, Home, Link, Seed, Server, ServerOptions};
+use tokio::sync::watch;
+use trilogue_testkit::services::connect;
+use trilogue_testkit::{
+    Client, Folder, Home, Link, Proxy, Seed, Server, ServerOptions, Service, Services, SkewedClock,
+};
 
 use crate::kill_rounds::stop;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
+/// What the nodes' clocks are ahead of the right time at the start, in seconds.
+const SKEWS_S: [i64; 3] = [0, 300, -300];
+/// What a clock that is set anew is off at most, in seconds.
+const MOST_SKEW_S: u64 = 900;
+const SCHEMA: &str = "cluster";
 /// As long as the others wait for a sign of life.
 const DEAD_AFTER: Duration = Duration::from_secs(1);
 /// How long an outage takes in which the others wait for longer than that, in milliseconds: at least, and at most.
@@ -22,13 +32,16 @@ const RETRY_FOR: Duration = Duration::from_millis(300);
 const ENDED_CONNECTIONS: u32 = 4;
 const MOST_PAUSE_MS: u64 = 150;
 
+/// Three nodes, and nginx in front of them. Their PostgreSQL and NATS are their own, since they are restarted.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     nodes: Vec<Node>,
     token: String,
-    database: tokio_postgres::Client,
-    schema: String,
-    _folder: Folder,
+    proxy: Proxy,
+    /// The nodes that are struck now.
+    struck: watch::Sender<BTreeSet<usize>>,
+    services: Services,
+    folder: Folder,
 }
 
 #[derive(Debug)]
@@ -40,6 +53,18 @@ struct Node {
     application: String,
     to_database: Link,
     to_news: Link,
+    clock: SkewedClock,
+}
+
+/// A fault that happened.
+#[derive(Debug)]
+pub(crate) struct Strike {
+    pub(crate) fault: Fault,
+    node: usize,
+    pub(crate) began: Instant,
+    pub(crate) ended: Instant,
+    /// The names of the nodes that owned the threads that are measured.
+    owners: BTreeMap<String, String>,
 }
 
 /// What happens to one node while clients use all of them.
@@ -57,25 +82,50 @@ pub(crate) enum Fault {
     CutDatabaseShortly,
     /// No node reaches the database.
     StopDatabase,
+    /// The database ends as in a crash, and starts again.
+    RestartDatabase,
     /// The network to NATS is cut.
     CutNews,
     /// No node reaches NATS.
     StopNews,
+    /// NATS is killed, and starts again.
+    RestartNews,
+    /// Its clock is set to another wrong time.
+    SkewClock,
 }
 
 // === impl Fault ===
 
 impl Fault {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Kill,
         Self::Pause,
         Self::EndConnections,
         Self::CutDatabase,
         Self::CutDatabaseShortly,
         Self::StopDatabase,
+        Self::RestartDatabase,
         Self::CutNews,
         Self::StopNews,
+        Self::RestartNews,
+        Self::SkewClock,
     ];
+
+    /// Whether it keeps one node from its work.
+    fn is_of_node(self) -> bool {
+        matches!(
+            self,
+            Self::Kill
+                | Self::Pause
+                | Self::EndConnections
+                | Self::CutDatabase
+                | Self::CutDatabaseShortly
+        )
+    }
+
+    fn is_of_all(self) -> bool {
+        matches!(self, Self::StopDatabase | Self::RestartDatabase)
+    }
 
     /// Every fault once, in a random order.
     pub(crate) fn shuffled(seed: &mut Seed) -> Vec<Self> {
@@ -91,7 +141,7 @@ impl Fault {
 // === impl Cluster ===
 
 impl Cluster {
-    /// Starts the nodes in a new schema. `settings` are added to the configuration of each.
+    /// Starts the nodes. `settings` are added to the configuration of each.
     pub(crate) async fn start(settings: &str) -> Result<Self> {
         let agents = ServerOptions::default().agents;
         Self::start_with(settings, [&agents, &agents, &agents]).await
@@ -102,43 +152,43 @@ impl Cluster {
         settings: &str,
         agents: [&[(String, String)]; NAMES.len()],
     ) -> Result<Self> {
-        let folder = Folder::new()?;
-        let (postgres, nats) = (service("TRILOGUE_POSTGRES")?, service("TRILOGUE_NATS")?);
-        let (database, schema) = new_schema("cluster").await?;
+        let (folder, services) = (Folder::new()?, Services::start().await?);
+        let database = connect(services.postgres()).await?;
+        database.batch_execute(&format!("CREATE SCHEMA {SCHEMA}")).await?;
         let mut nodes = Vec::new();
-        for (name, agents) in NAMES.into_iter().zip(agents) {
-            let application = format!("{schema}_{name}");
-            let (to_database, url) = linked(&postgres).await?;
-            let (to_news, news) = linked(&nats).await?;
-            let cluster = format!(
-                "[cluster]\nname = \"{name}\"\nheartbeat = \"100ms\"\ndead_after = \"{}ms\"\nnats = \"{news}\"\n",
-                DEAD_AFTER.as_millis()
-            );
-            let options = ServerOptions {
-                store_settings: format!("retry_for = \"{}ms\"", RETRY_FOR.as_millis()),
-                store: format!(
-                    "{url}?options=-csearch_path%3D{schema}&application_name={application}"
-                ),
-                settings: format!("{settings}\n{cluster}"),
-                agents: agents.to_vec(),
-                ..ServerOptions::default()
-            };
-            let dir = folder.path().join(name);
-            std::fs::create_dir(&dir)?;
-            let home = Home::new(&dir, &options)?;
-            let server = Some(home.start().await?);
-            nodes.push(Node { home, server, application, to_database, to_news });
+        for ((name, skew), agents) in NAMES.into_iter().zip(SKEWS_S).zip(agents) {
+            let node = Node::start(name, settings, agents, (folder.path(), &services)).await;
+            let node = node.with_context(|| format!("the start of {name}"))?;
+            node.clock.set(skew)?;
+            nodes.push(node);
         }
         let token =
             nodes.iter().flat_map(|node| &node.server).next().map(|it| it.token().to_owned());
         let token = token.context("the cluster has no node")?;
-        Ok(Self { nodes, token, database, schema, _folder: folder })
+        let addresses: Vec<_> = nodes.iter().map(|node| node.home.address()).collect();
+        let proxy = Proxy::start(&addresses).await?;
+        Ok(Self { nodes, token, proxy, struck: watch::Sender::default(), services, folder })
     }
 
-    /// A client that sends each request to another node.
+    /// A client that sends each request to another node; every other one through the proxy.
     pub(crate) fn client(&self) -> Client {
-        let addresses = self.nodes.iter().map(|node| node.home.address()).collect();
-        Client::of_any(addresses).with_token(self.token.clone())
+        let addresses =
+            self.nodes.iter().flat_map(|node| [node.home.address(), self.proxy.address()]);
+        Client::of_any(addresses.collect()).with_token(self.token.clone())
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The home of the first node: an editor uses its socket.
+    pub(crate) fn home(&self) -> &Home {
+        &self.nodes[0].home
+    }
+
+    /// The nodes that are struck, by number, as of any moment.
+    pub(crate) fn struck(&self) -> watch::Receiver<BTreeSet<usize>> {
+        self.struck.subscribe()
     }
 
     /// A client for each node.
@@ -160,15 +210,28 @@ impl Cluster {
         Ok(format!("{}{}", String::from_utf8_lossy(out), String::from_utf8_lossy(err)))
     }
 
-    /// Lets something happen to a node, and waits until it is over.
-    pub(crate) async fn strike(&mut self, fault: Fault, seed: &mut Seed) -> Result<()> {
+    /// Lets something happen to a node, and waits until it is over. Notes who owns the threads whose names begin so.
+    pub(crate) async fn strike(
+        &mut self,
+        fault: Fault,
+        threads: Option<&str>,
+        seed: &mut Seed,
+    ) -> Result<Strike> {
         let index = seed.below(self.nodes.len() as u64) as usize;
         let outage = match fault {
             Fault::CutDatabaseShortly => between(SHORT_MS, seed),
             Fault::StopDatabase if seed.below(2) == 0 => between(SHORT_MS, seed),
             _ => between(LONG_MS, seed),
         };
+        let owners = match threads {
+            Some(begin) => self.owners(begin).await?,
+            None => BTreeMap::new(),
+        };
+        if fault.is_of_node() {
+            self.struck.send_replace(BTreeSet::from([index]));
+        }
         let (all, node) = (&self.nodes[..], &self.nodes[index..=index]);
+        let began = Instant::now();
         match fault {
             Fault::Kill => {
                 let server = self.nodes[index].server.take().context("the node is down")?;
@@ -183,8 +246,9 @@ impl Cluster {
             }
             Fault::EndConnections => {
                 let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1";
+                let database = connect(self.services.postgres()).await?;
                 for _ in 0..ENDED_CONNECTIONS {
-                    self.database.query(sql, &[&node[0].application]).await?;
+                    database.query(sql, &[&node[0].application]).await?;
                     tokio::time::sleep(Duration::from_millis(seed.below(MOST_PAUSE_MS))).await;
                 }
             }
@@ -194,9 +258,28 @@ impl Cluster {
             Fault::StopDatabase => cut(all.iter().map(|node| &node.to_database), outage).await,
             Fault::CutNews => cut(node.iter().map(|node| &node.to_news), outage).await,
             Fault::StopNews => cut(all.iter().map(|node| &node.to_news), outage).await,
+            Fault::RestartDatabase => self.services.restart(Service::Postgres).await?,
+            Fault::RestartNews => self.services.restart(Service::Nats).await?,
+            Fault::SkewClock => {
+                let ahead = seed.below(2 * MOST_SKEW_S).cast_signed() - MOST_SKEW_S.cast_signed();
+                node[0].clock.set(ahead)?;
+                tokio::time::sleep(outage).await;
+            }
         }
-        eprintln!("{fault:?}, node {}, {outage:?}", NAMES[index]);
-        Ok(())
+        self.struck.send_replace(BTreeSet::new());
+        let strike = Strike { fault, node: index, began, ended: Instant::now(), owners };
+        eprintln!("{fault:?}, node {}, {:?}", NAMES[index], strike.ended - began);
+        Ok(strike)
+    }
+
+    /// The names of the live nodes that own threads whose names begin so, by thread.
+    async fn owners(&self, begin: &str) -> Result<BTreeMap<String, String>> {
+        let sql = format!(
+            "SELECT threads.id, nodes.name FROM {SCHEMA}.heads JOIN {SCHEMA}.threads ON threads.key = heads.thread JOIN {SCHEMA}.nodes ON nodes.id = heads.owner_node WHERE starts_with(threads.id, $1)"
+        );
+        let database = connect(self.services.postgres()).await?;
+        let rows = database.query(&sql, &[&begin]).await?;
+        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
     }
 
     /// What a command of the binary with a node's state is run with.
@@ -207,32 +290,71 @@ impl Cluster {
 
     /// The name of the node that owns a thread; `None` where no live one does.
     pub(crate) async fn owner(&self, thread: &str) -> Result<Option<String>> {
-        let schema = &self.schema;
-        let sql = format!(
-            "SELECT nodes.name FROM {schema}.heads JOIN {schema}.threads ON threads.key = heads.thread \
-             JOIN {schema}.nodes ON nodes.id = heads.owner_node WHERE threads.id = $1"
-        );
-        Ok(self.database.query_opt(&sql, &[&thread]).await?.map(|row| row.get(0)))
+        Ok(self.owners(thread).await?.remove(thread))
     }
 
     /// How often a thread passed from one node to another.
     pub(crate) async fn take_overs(&self) -> Result<i64> {
-        let sql = format!("SELECT coalesce(sum(epoch - 1), 0)::bigint FROM {}.heads", self.schema);
-        Ok(self.database.query_one(&sql, &[]).await?.get(0))
+        let sql = format!("SELECT coalesce(sum(epoch - 1), 0)::bigint FROM {SCHEMA}.heads");
+        let database = connect(self.services.postgres()).await?;
+        Ok(database.query_one(&sql, &[]).await?.get(0))
     }
 
-    /// Stops the nodes, which must do so cleanly, and removes what they stored.
+    /// Stops the nodes, which must do so cleanly.
     pub(crate) async fn stop(mut self) -> Result<()> {
         for server in self.nodes.iter_mut().filter_map(|node| node.server.take()) {
             stop(server).await;
         }
-        Ok(self.database.batch_execute(&format!("DROP SCHEMA {} CASCADE", self.schema)).await?)
+        Ok(())
     }
 
     /// What the nodes wrote last.
     pub(crate) fn log_ends(&self) -> String {
         let ends = self.nodes.iter().zip(NAMES);
         ends.map(|(node, name)| format!("--- {name}\n{}\n", node.home.log_end())).collect()
+    }
+}
+
+// === impl Strike ===
+
+impl Strike {
+    /// Whether it kept the owner of a thread from its work.
+    pub(crate) fn affects(&self, thread: &str) -> bool {
+        let is_owned = self.owners.get(thread).is_some_and(|owner| owner == NAMES[self.node]);
+        self.fault.is_of_all() || self.fault.is_of_node() && is_owned
+    }
+}
+
+// === impl Node ===
+
+impl Node {
+    async fn start(
+        name: &str,
+        settings: &str,
+        agents: &[(String, String)],
+        (folder, services): (&Path, &Services),
+    ) -> Result<Self> {
+        let application = format!("{SCHEMA}_{name}");
+        let (to_database, url) = linked(services.postgres()).await?;
+        let (to_news, news) = linked(services.nats()).await?;
+        let dir = folder.join(name);
+        std::fs::create_dir(&dir)?;
+        let clock = SkewedClock::new(&dir)?;
+        let cluster = format!(
+            "[cluster]\nname = \"{name}\"\nheartbeat = \"100ms\"\ndead_after = \"{}ms\"\nnats = \"{news}\"\n",
+            DEAD_AFTER.as_millis()
+        );
+        let options = ServerOptions {
+            store_settings: format!("retry_for = \"{}ms\"", RETRY_FOR.as_millis()),
+            store: format!("{url}?options=-csearch_path%3D{SCHEMA}&application_name={application}"),
+            settings: format!("{settings}\n{cluster}"),
+            environment: clock.environment(),
+            agents: agents.to_vec(),
+            ..ServerOptions::default()
+        };
+        let home = Home::new(&dir, &options)?;
+        let server = Some(home.start().await?);
+        Ok(Self { home, server, application, to_database, to_news, clock })
     }
 }
 

@@ -1,5 +1,6 @@
-//! Nodes of one store die, stand still and lose their networks, while clients of three protocols use them through any node.
+//! Nodes of one store die, stand still, lose their networks and their time, and PostgreSQL and NATS are restarted, while clients of all protocols use the nodes, also through nginx.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,11 @@ use tokio::task::JoinSet;
 use trilogue_testkit::callback::Receiver;
 use trilogue_testkit::{Client, Seed, until};
 
-use crate::cluster::{Cluster, Fault};
+use crate::cluster::{Cluster, Fault, Strike};
+use crate::cluster_editor::{Turns, edit};
+use crate::cluster_history::Histories;
+use crate::cluster_marks::Marks;
+use crate::cluster_pauses::{Pauses, Pulses, THREADS};
 use crate::kill_rounds::{SETTLE_LIMIT, Scenario, announced_seed, ended_player, rounds};
 use crate::ledger::Ledger;
 use crate::native_kill::answer_all;
@@ -17,7 +22,7 @@ use crate::{communication_kill, connect_kill, native_kill};
 /// How many faults there are between two looks at what is left.
 const FAULTS_PER_ROUND: u64 = 2;
 /// How many rounds there are, unless `TRILOGUE_KILL_ROUNDS` says otherwise: each fault once.
-const ROUNDS: u64 = Fault::ALL.len() as u64 / FAULTS_PER_ROUND;
+const ROUNDS: u64 = (Fault::ALL.len() as u64).div_ceil(FAULTS_PER_ROUND);
 /// The longest pause before a fault, and before the clients' end, in milliseconds.
 const LATEST_MS: u64 = 500;
 /// Clients of each kind.
@@ -30,22 +35,50 @@ pub(crate) struct ChaosPlan {
     pub(crate) faults: u64,
     /// Whether to wait for every callback. One that was on its way from a node that died is sent again half a minute later.
     pub(crate) awaits_calls: bool,
+    /// Whether to print how long threads stood still.
+    pub(crate) measures_pauses: bool,
+}
+
+/// All clients, what they were told, and what of it was checked.
+#[derive(Debug)]
+struct Everyone {
+    native: native_kill::Clients,
+    communication: communication_kill::Seen,
+    connect: connect_kill::Clients,
+    histories: Histories,
+    marks: Marks,
+    turns: Turns,
+    pauses: Pauses,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_any_node_acknowledged_survives_whatever_happens_to_nodes() {
-    survive(ChaosPlan { faults: rounds(ROUNDS) * FAULTS_PER_ROUND, awaits_calls: false }).await;
+    survive(ChaosPlan {
+        faults: rounds(ROUNDS) * FAULTS_PER_ROUND,
+        awaits_calls: false,
+        measures_pauses: false,
+    })
+    .await;
 }
 
 /// Lets so many faults happen, and compares what clients were told with what every node says then.
 pub(crate) async fn survive(plan: ChaosPlan) {
     let mut seed = announced_seed();
     let receiver = Arc::new(Receiver::start().await.unwrap());
-    let mut cluster = Cluster::start(connect_kill::SETTINGS).await.unwrap();
-    let mut native = native_kill::Clients::on("thread".to_owned());
-    let mut communication = communication_kill::Seen::default();
-    let mut connect = connect_kill::Clients::with(receiver);
+    let marks = Marks::start().await.unwrap();
+    let settings = format!("{}{}", connect_kill::SETTINGS, marks.settings());
+    let mut cluster = Cluster::start(&settings).await.unwrap();
+    let mut everyone = Everyone {
+        native: native_kill::Clients::on("thread".to_owned()),
+        communication: communication_kill::Seen::default(),
+        connect: connect_kill::Clients::with(receiver),
+        histories: Histories::default(),
+        marks,
+        turns: Turns::default(),
+        pauses: Pauses::default(),
+    };
     let mut left = Vec::new();
+    let mut count = BTreeMap::new();
     for round in 0..plan.faults.div_ceil(FAULTS_PER_ROUND) {
         let mut faults = Vec::new();
         for _ in 0..FAULTS_PER_ROUND {
@@ -54,61 +87,120 @@ pub(crate) async fn survive(plan: ChaosPlan) {
             }
             faults.extend(left.pop());
         }
-        let played = async {
-            let client = cluster.client();
-            let (mut one, mut two, mut three) = (seed.fork(), seed.fork(), seed.fork());
-            let striking = async {
-                let struck = strike(&mut cluster, &faults, &mut seed).await;
-                client.close();
-                struck
-            };
-            let (struck, natives, communications, connects) = tokio::join!(
-                striking,
-                keep_playing(&native, &client, &mut one),
-                keep_playing(&communication, &client, &mut two),
-                keep_playing(&connect, &client, &mut three),
-            );
-            struck?;
-            check_everywhere(&cluster, &mut native, natives, &mut one).await?;
-            check_everywhere(&cluster, &mut communication, communications, &mut two).await?;
-            check_everywhere(&cluster, &mut connect, connects, &mut three).await
-        };
-        if let Err(error) = played.await.with_context(|| format!("round {round}: {faults:?}")) {
+        for fault in &faults {
+            *count.entry(format!("{fault:?}")).or_insert(0) += 1;
+        }
+        let measured = plan.measures_pauses.then_some(round);
+        let played = everyone.play(&mut cluster, &faults, measured, &mut seed).await;
+        if let Err(error) = played.with_context(|| format!("round {round}: {faults:?}")) {
             panic!("{error:?}\n{}", cluster.log_ends());
         }
-        eprintln!("round {round}: {faults:?}; {native:?}, {communication:?}, {connect:?}");
+        eprintln!("round {round}: {faults:?}; {}", everyone.line());
     }
-
-    let client = cluster.client();
-    let answered = answer_all(&client, &native.ledger).await.unwrap();
-    eprintln!("{answered} questions were answered at the end");
-    for node in cluster.clients() {
-        nothing_is_open(&node).await.unwrap();
-        let seen = native.ledger.check(&node).await.unwrap();
-        assert!(seen.events > 0 && seen.runs > 0, "the clients were told nothing: {seen:?}");
-    }
-    if plan.awaits_calls {
-        connect.check_calls(&client).await.unwrap();
-    }
-    connect.check_deliveries();
-    let threads = Ledger::check_threads(&client).await.unwrap();
-    let take_overs = cluster.take_overs().await.unwrap();
-    eprintln!("{threads} threads are whole, and were taken over {take_overs} times");
-    let answers = native.ledger.check(&client).await.unwrap().answers;
-    assert!(answers > 0 && communication.answered > 0 && connect.seen.answered > 0);
-    assert!(communication.missed > 0 && connect.seen.missed > 0, "no stream was resumed");
-    assert!(take_overs > 0, "no node took over what another had");
+    eprintln!("faults: {count:?}");
+    everyone.settle(plan, &cluster).await;
     cluster.stop().await.unwrap();
 }
 
+// === impl Everyone ===
+
+impl Everyone {
+    /// Lets everyone play while faults happen, and compares. Threads are measured under the number of the round.
+    async fn play(
+        &mut self,
+        cluster: &mut Cluster,
+        faults: &[Fault],
+        measured: Option<u64>,
+        seed: &mut Seed,
+    ) -> Result<()> {
+        let client = cluster.client();
+        let [mut one, mut two, mut three, mut four, mut five] = [0; 5].map(|_| seed.fork());
+        let command = cluster.home().command_line(&["connect", "researcher"]).await?;
+        let cwd = cluster.folder().to_owned();
+        let pulses = Pulses::of(cluster);
+        let beating = async {
+            match measured {
+                Some(round) => Pauses::pulse(&pulses, round, &client).await,
+                None => BTreeMap::new(),
+            }
+        };
+        let striking = async {
+            let struck = strike(cluster, faults, measured.map(|_| THREADS), seed).await;
+            client.close();
+            struck
+        };
+        // Otherwise one that is busy would hold up the others.
+        let editing = tokio::spawn(edit(command, cwd, client.clone()));
+        let (strikes, natives, communications, connects, talks, marks, moments) = tokio::join!(
+            striking,
+            keep_playing(&self.native, &client, &mut one),
+            keep_playing(&self.communication, &client, &mut two),
+            keep_playing(&self.connect, &client, &mut three),
+            keep_playing(&self.histories, &client, &mut four),
+            keep_playing(&self.marks, &client, &mut five),
+            beating,
+        );
+        self.pauses.count(&moments, &strikes?);
+        let sessions = editing.await.context("the editor failed")?;
+        check_everywhere(cluster, &mut self.native, natives, &mut one).await?;
+        check_everywhere(cluster, &mut self.communication, communications, &mut two).await?;
+        check_everywhere(cluster, &mut self.connect, connects, &mut three).await?;
+        check_everywhere(cluster, &mut self.histories, talks, &mut four).await?;
+        check_everywhere(cluster, &mut self.marks, marks, &mut five).await?;
+        self.turns.check(&cluster.clients(), &sessions).await
+    }
+
+    /// After all faults: everything ends, and every node says the same of it.
+    async fn settle(&mut self, plan: ChaosPlan, cluster: &Cluster) {
+        let client = cluster.client();
+        let answered = answer_all(&client, &self.native.ledger).await.unwrap();
+        eprintln!("{answered} questions were answered at the end");
+        for node in cluster.clients() {
+            nothing_is_open(&node).await.unwrap();
+            let seen = self.native.ledger.check(&node).await.unwrap();
+            assert!(seen.events > 0 && seen.runs > 0, "the clients were told nothing: {seen:?}");
+        }
+        if plan.awaits_calls {
+            self.connect.check_calls(&client).await.unwrap();
+        }
+        self.connect.check_deliveries();
+        let executed = self.marks.check_all(&client).await.unwrap();
+        let threads = Ledger::check_threads(&client).await.unwrap();
+        let take_overs = cluster.take_overs().await.unwrap();
+        eprintln!("{threads} threads are whole, and were taken over {take_overs} times");
+        eprintln!("executed by their marks: {executed:?}");
+        eprintln!("0 lost, 0 doubled, 0 reordered, 0 made up; {}", self.line());
+        if plan.measures_pauses {
+            eprintln!("{}", self.pauses.lines());
+        }
+        let answers = self.native.ledger.check(&client).await.unwrap().answers;
+        let (communication, connect) = (&self.communication, &self.connect.seen);
+        assert!(answers > 0 && communication.answered > 0 && connect.answered > 0);
+        assert!(communication.missed > 0 && connect.missed > 0, "no stream was resumed");
+        assert!(take_overs > 0, "no node took over what another had");
+        assert!(executed.once > 0 && self.turns.ended > 0 && self.histories.has_seen_enough());
+    }
+
+    fn line(&self) -> String {
+        let Self { native, communication, connect, histories, turns, .. } = self;
+        format!("{native:?}, {communication:?}, {connect:?}, {histories:?}, {turns:?}")
+    }
+}
+
 /// Lets faults happen one after the other. Their moments are what is random here; nothing waits for anything.
-async fn strike(cluster: &mut Cluster, faults: &[Fault], seed: &mut Seed) -> Result<()> {
+async fn strike(
+    cluster: &mut Cluster,
+    faults: &[Fault],
+    threads: Option<&str>,
+    seed: &mut Seed,
+) -> Result<Vec<Strike>> {
+    let mut strikes = Vec::new();
     for fault in faults {
         tokio::time::sleep(Duration::from_millis(seed.below(LATEST_MS))).await;
-        cluster.strike(*fault, seed).await?;
+        strikes.push(cluster.strike(*fault, threads, seed).await?);
     }
     tokio::time::sleep(Duration::from_millis(seed.below(LATEST_MS))).await;
-    Ok(())
+    Ok(strikes)
 }
 
 /// Has clients play until theirs is closed. Where many have ended with a connection, further ones begin.

@@ -1,0 +1,105 @@
+//! An editor on the socket of one node, which goes on while nodes are struck.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+use trilogue_testkit::editor::said;
+use trilogue_testkit::{Client, Editor};
+
+use crate::events;
+
+/// How long an editor rests where its node cannot open a session now.
+const REST: Duration = Duration::from_millis(50);
+
+/// What an editor was told on one thread. Only the last of its turns may have failed.
+#[derive(Debug)]
+pub(crate) struct Session {
+    thread: String,
+    said: String,
+    turns: usize,
+    has_failed: bool,
+}
+
+/// What editors were told and every node says too.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Turns {
+    pub(crate) ended: usize,
+    pub(crate) failed: usize,
+}
+
+/// Prompts until the client is closed. An editor whose turn failed opens a thread of its own anew: another node may have the one before.
+pub(crate) async fn edit(command: Vec<String>, cwd: PathBuf, client: Client) -> Vec<Session> {
+    let mut sessions = Vec::new();
+    let mut editor = Editor::launch(&command, &cwd).await;
+    while !client.is_closed() {
+        let params = json!({"cwd": cwd, "mcpServers": []});
+        let opened = editor.call("session/new", params).await;
+        let Some(thread) = opened["result"]["sessionId"].as_str() else {
+            assert!(opened["error"]["message"].is_string(), "{opened}");
+            tokio::time::sleep(REST).await;
+            continue;
+        };
+        let mut session =
+            Session { thread: thread.to_owned(), said: String::new(), turns: 0, has_failed: false };
+        while !client.is_closed() && !session.has_failed {
+            let turn = editor.start_prompt(&session.thread, "what is a log?").await;
+            let answer = editor.answer(&turn).await;
+            match answer["result"]["stopReason"].as_str() {
+                Some(reason) => {
+                    assert_eq!(reason, "end_turn", "{answer}");
+                    session.turns += 1;
+                }
+                None => {
+                    assert!(answer["error"]["message"].is_string(), "{answer}");
+                    session.has_failed = true;
+                }
+            }
+        }
+        session.said = said(&editor.updates_of(&session.thread));
+        sessions.push(session);
+    }
+    assert!(editor.close().await.success());
+    sessions
+}
+
+// === impl Turns ===
+
+impl Turns {
+    /// Every node says what editors were told: once, in order, and nothing between.
+    pub(crate) async fn check(&mut self, nodes: &[Client], sessions: &[Session]) -> Result<()> {
+        for session in sessions {
+            for node in nodes {
+                let logged = logged(node, &session.thread).await?;
+                let is_whole = match session.has_failed {
+                    true => logged.starts_with(&session.said),
+                    false => logged == session.said,
+                };
+                ensure!(is_whole, "{session:?} was told, and the log says: {logged:?}");
+            }
+            self.ended += session.turns;
+            self.failed += usize::from(session.has_failed);
+        }
+        Ok(())
+    }
+}
+
+/// What the agent said on a thread, by its log.
+async fn logged(client: &Client, thread: &str) -> Result<String> {
+    let (mut text, mut of_users) = (String::new(), Vec::new());
+    for event in events(client, thread).await? {
+        if event["type"] == "message.started" && event["role"] == "user" {
+            of_users.push(event["message_id"].clone());
+        }
+        let piece = match event["type"].as_str() {
+            Some("message.delta") => event["text"].as_str(),
+            Some("message.part") => event["part"]["text"].as_str(),
+            _ => None,
+        };
+        if !of_users.contains(&event["message_id"]) {
+            text.push_str(piece.unwrap_or_default());
+        }
+    }
+    Ok(text)
+}

@@ -1,0 +1,130 @@
+//! An agent that leaves a mark of its own for each execution, outside of all nodes.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+use tokio::task::JoinSet;
+use trilogue_testkit::wait_only_server::WaitOnlyServer;
+use trilogue_testkit::{Client, Seed, until};
+
+use crate::bridge_communication::behind;
+use crate::kill_rounds::{SETTLE_LIMIT, Scenario};
+
+const FAR_AGENT: &str = "org.example.old";
+/// The same as nodes name it.
+const AGENT: &str = "far_org_example_old";
+
+/// Clients that ask for runs of the agent, and its server.
+#[derive(Debug)]
+pub(crate) struct Marks {
+    server: WaitOnlyServer,
+    /// What the agent was to be given, by run.
+    asked: BTreeMap<String, Mark>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    run: String,
+    text: String,
+    /// A node has acknowledged the run.
+    is_known: bool,
+}
+
+/// How often something was asked for, and executed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Executed {
+    asked: usize,
+    pub(crate) once: usize,
+    /// Never, by a run that was lost before, or a request that was.
+    never: usize,
+}
+
+// === impl Marks ===
+
+impl Marks {
+    pub(crate) async fn start() -> Result<Self> {
+        Ok(Self { server: WaitOnlyServer::start().await?, asked: BTreeMap::new() })
+    }
+
+    /// What a node needs to know the agent.
+    pub(crate) fn settings(&self) -> String {
+        behind("agent-connect", &self.server.url(), &[FAR_AGENT])
+    }
+
+    /// Fails where something was executed twice, where a run that is completed was not, and where an acknowledged one is gone. All runs must have ended.
+    pub(crate) async fn check_all(&self, client: &Client) -> Result<Executed> {
+        let mut executions: BTreeMap<String, usize> = BTreeMap::new();
+        for text in self.server.heard() {
+            *executions.entry(text).or_default() += 1;
+        }
+        let mut seen = Executed { asked: self.asked.len(), ..Executed::default() };
+        for mark in self.asked.values() {
+            let count = executions.get(&mark.text).copied().unwrap_or_default();
+            let path = format!("/api/v1/runs/{}", mark.run);
+            let run = until("the node to answer", SETTLE_LIMIT, || async {
+                client.get(&path).await.ok()
+            });
+            let run = run.await?;
+            ensure!(count <= 1, "{mark:?} was executed {count} times: {}", run.json());
+            ensure!(run.status != 404 || !mark.is_known, "{mark:?} is gone");
+            ensure!(run.status != 404 || count == 0, "{mark:?} was executed and is gone");
+            let is_done = run.json()["status"] == "completed";
+            ensure!(count == 1 || !is_done, "{mark:?} is done, and was not executed");
+            seen.once += count;
+            seen.never += usize::from(count == 0);
+        }
+        Ok(seen)
+    }
+}
+
+impl Scenario for Marks {
+    type Told = Vec<Mark>;
+
+    fn play(
+        &self,
+        client: &Client,
+        seed: &mut Seed,
+        clients: usize,
+        players: &mut JoinSet<Vec<Mark>>,
+    ) {
+        for _ in 0..clients {
+            players.spawn(ask(client.clone(), seed.fork()));
+        }
+    }
+
+    /// What was executed is counted at the end.
+    async fn check(&mut self, _: &Client, _: &[Vec<Mark>], _: &mut Seed) -> Result<()> {
+        Ok(())
+    }
+
+    async fn go_on(&mut self, _: &Client, told: Vec<Vec<Mark>>) -> Result<()> {
+        self.asked.extend(told.into_iter().flatten().map(|mark| (mark.run.clone(), mark)));
+        Ok(())
+    }
+
+    fn has_seen_enough(&self) -> bool {
+        !self.asked.is_empty()
+    }
+}
+
+/// Asks for runs, one after the other. Some wait in the queue of a thread.
+async fn ask(client: Client, mut seed: Seed) -> Vec<Mark> {
+    let mut told = Vec::new();
+    let thread = format!("marks-{}", seed.below(2));
+    loop {
+        let text = format!("{:016x}", seed.draw());
+        let run = format!("mark-{text}");
+        let mode = if seed.below(4) == 0 { "async" } else { "wait" };
+        let body = json!({
+            "agent": AGENT, "id": run, "input": text, "mode": mode,
+            "thread_id": thread, "create_thread": true,
+        });
+        let reply = client.post("/api/v1/runs", &body).await;
+        let reply = reply.map(|reply| reply.ok().unwrap());
+        told.push(Mark { run, text, is_known: reply.is_ok() });
+        if reply.is_err() {
+            return told;
+        }
+    }
+}
