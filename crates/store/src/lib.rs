@@ -27,7 +27,7 @@ pub mod sqlite;
 extern crate self as trilogue_store;
 
 pub use copy::{CopyProgress, CopyReport, CopyStep, copy};
-pub use news::{ChangedRow, Heard, Note, Peers, RowChange, ShownQuestion};
+pub use news::{ChangedRow, Note, PeerNews, Peers, RowChange, ShownQuestion};
 pub use open::{check_url, open, shown_url};
 pub use options::{Durability, NodeOptions, Options, Password};
 pub use path_reader::PathReader;

@@ -76,7 +76,7 @@ impl PostgresStore {
         upkeep.spawn(node::live(Arc::clone(&database)));
         upkeep.spawn(node::watch(Arc::clone(&database)));
         if let Some(told) = told {
-            upkeep.spawn(told.run(Arc::clone(&database)));
+            upkeep.spawn(told.run(database.keys.opening, Arc::clone(&database.reader)));
         }
         Ok(Self {
             upkeep: Mutex::new(upkeep),
