@@ -20,7 +20,7 @@ struct Allocations;
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match Box::pin(serve(&arguments)).await {
+    match serve(&arguments).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say(&format!("error: {error:#}"));

@@ -15,7 +15,7 @@ use trilogue_domain::{
     PrincipalId, RunId, Scope, ThreadId, ThreadKey,
 };
 use trilogue_store::rows::{IdempotencyRow, InterruptRow, RunRow, ThreadRow};
-use trilogue_store::{Batch, Change, Draft, Heard, Note, ShownQuestion, Store};
+use trilogue_store::{Batch, Change, Draft, Note, PeerNews, Store};
 
 use crate::agent_registry::AgentRegistry;
 use crate::answer::{check_extra, check_logged};
@@ -53,7 +53,7 @@ pub(crate) struct WeakRuntime(Weak<RuntimeInner>);
 struct RuntimeInner {
     services: Arc<Services>,
     agents: Arc<AgentRegistry>,
-    shown: Shown,
+    shown: Arc<Shown>,
     closing: CancellationToken,
 }
 
@@ -72,7 +72,7 @@ impl Runtime {
         let spawn_owner = owner::spawner(Arc::clone(&agents));
         let services = Services::new(options, store, clock, originals, spawn_owner);
         let closing = CancellationToken::new();
-        let shown = Shown::default();
+        let shown = Arc::default();
         let runtime = Self(Arc::new(RuntimeInner { services, agents, shown, closing }));
         // A recovered run may call other agents at once.
         runtime.take_calls();
@@ -115,7 +115,7 @@ impl Runtime {
 
     /// What other nodes tell from now on; `None` where one process holds the store.
     #[must_use]
-    pub fn heard(&self) -> Option<tokio::sync::broadcast::Receiver<Heard>> {
+    pub fn heard(&self) -> Option<tokio::sync::broadcast::Receiver<PeerNews>> {
         self.services().store.heard()
     }
 
@@ -345,9 +345,9 @@ impl Runtime {
         }
     }
 
-    /// Takes the word of another node that a principal was shown a question there.
-    pub(crate) fn hear_shown(&self, shown: ShownQuestion) {
-        self.0.shown.hear(shown);
+    /// Which questions principals were shown.
+    pub(crate) fn questions(&self) -> &Arc<Shown> {
+        &self.0.shown
     }
 
     /// The interrupt of this run that this principal was last shown, as far as that is remembered.

@@ -2,14 +2,16 @@
 //!
 //! All of it may be lost. Then a list is read again, an answer without an id is for what this node has shown, and a deadline counts as if the client had left.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{MissedTickBehavior, interval};
-use trilogue_store::{Heard, Note};
+use trilogue_store::{Note, PeerNews};
 
-use crate::handle::Runtime;
+use crate::services::Services;
+use crate::shown::Shown;
 
 /// How often a node says which threads have clients that may answer.
 const BEAT: Duration = Duration::from_secs(1);
@@ -19,26 +21,28 @@ const MAX_PRESENT: usize = 10_000;
 const MAX_IN_NOTE: usize = 1_024;
 
 /// Takes what others tell, as long as the runtime is there.
-pub(crate) async fn hear(runtime: Runtime, mut heard: Receiver<Heard>) {
-    let services = runtime.services();
+pub(crate) async fn hear(
+    services: Arc<Services>,
+    shown: Arc<Shown>,
+    mut heard: Receiver<PeerNews>,
+) {
     loop {
         match heard.recv().await {
-            Ok(Heard::Note(Note::Rows(changes))) => services.row_changes.tell(changes.into()),
-            Ok(Heard::Note(Note::Shown(shown))) => runtime.hear_shown(shown),
-            Ok(Heard::Note(Note::Present(threads))) => {
+            Ok(PeerNews::Note(Note::Rows(changes))) => services.row_changes.tell(changes.into()),
+            Ok(PeerNews::Note(Note::Shown(question))) => shown.hear(question),
+            Ok(PeerNews::Note(Note::Present(threads))) => {
                 services.attendance.hear(&threads, services.options.interrupt_deadline);
             }
             // The faces know tokens.
-            Ok(Heard::Note(Note::Revoked(_))) => {}
-            Ok(Heard::Missed) | Err(RecvError::Lagged(_)) => services.row_changes.tell_missed(),
+            Ok(PeerNews::Note(Note::Revoked(_))) => {}
+            Ok(PeerNews::Missed) | Err(RecvError::Lagged(_)) => services.row_changes.tell_missed(),
             Err(RecvError::Closed) => return,
         }
     }
 }
 
 /// Tells the others, again and again, on which threads clients that may answer are connected here.
-pub(crate) async fn tell_presence(runtime: Runtime) {
-    let services = runtime.services();
+pub(crate) async fn tell_presence(services: Arc<Services>) {
     let mut beat = interval(BEAT);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -110,7 +110,7 @@ mod tests {
         b.hear(early.clone());
         // Its clock is behind.
         let late = b.note(&principal, &run, &questions[1], at(5)).unwrap();
-        a.hear(late.clone());
+        a.hear(late);
         a.hear(early.clone());
         assert_eq!(a.last(&principal, &run), Some(questions[1].clone()));
         b.hear(early);

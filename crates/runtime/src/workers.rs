@@ -43,10 +43,14 @@ pub(crate) fn start(runtime: &Runtime) {
     tokio::spawn(until_closing(runtime.clone(), retain(runtime.clone())));
     if runtime.services().store.node().is_some() {
         tokio::spawn(until_closing(runtime.clone(), take_over(runtime.clone())));
-        tokio::spawn(until_closing(runtime.clone(), peers::tell_presence(runtime.clone())));
+        tokio::spawn(until_closing(
+            runtime.clone(),
+            peers::tell_presence(Arc::clone(runtime.services())),
+        ));
     }
     if let Some(heard) = runtime.services().store.heard() {
-        tokio::spawn(until_closing(runtime.clone(), peers::hear(runtime.clone(), heard)));
+        let (services, shown) = (Arc::clone(runtime.services()), Arc::clone(runtime.questions()));
+        tokio::spawn(until_closing(runtime.clone(), peers::hear(services, shown, heard)));
     }
 }
 

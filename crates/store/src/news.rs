@@ -21,13 +21,13 @@ pub trait Peers: Send + Sync + fmt::Debug {
     fn tell(&self, _note: Note) {}
 
     /// What others tell from now on; `None` where one process holds the store.
-    fn heard(&self) -> Option<broadcast::Receiver<Heard>> {
+    fn heard(&self) -> Option<broadcast::Receiver<PeerNews>> {
         None
     }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Heard {
+pub enum PeerNews {
     Note(Note),
     /// Some of what others told was lost, or they cannot be heard now.
     Missed,

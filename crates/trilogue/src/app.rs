@@ -190,7 +190,7 @@ impl App {
             node: Some(node),
             ..options.store.to_options()?
         };
-        let store = trilogue_store::open(&options.store.url, store_options).await?;
+        let store = Box::pin(trilogue_store::open(&options.store.url, store_options)).await?;
         let clock = store.clock();
         let token_files = match options.server.no_auth {
             true => Vec::new(),

@@ -14,7 +14,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::port::Clock;
 use trilogue_domain::{AgentName, Code, Error, Principal, Timestamp, TokenId};
 use trilogue_store::rows::TokenRow;
-use trilogue_store::{Heard, Note, Tokens};
+use trilogue_store::{Note, PeerNews, Tokens};
 
 use super::schemes::{self, Challenge};
 use super::secret::hash_secret;
@@ -242,12 +242,12 @@ impl Authenticator {
     }
 
     /// Forgets the tokens that other nodes revoke, until nothing more can be heard.
-    pub(crate) async fn hear_revocations(&self, mut heard: Receiver<Heard>) {
+    pub(crate) async fn hear_revocations(&self, mut heard: Receiver<PeerNews>) {
         loop {
             match heard.recv().await {
-                Ok(Heard::Note(Note::Revoked(hash))) => self.forget(&hash),
-                Ok(Heard::Note(_)) => {}
-                Ok(Heard::Missed) | Err(RecvError::Lagged(_)) => self.forget_all(),
+                Ok(PeerNews::Note(Note::Revoked(hash))) => self.forget(&hash),
+                Ok(PeerNews::Note(_)) => {}
+                Ok(PeerNews::Missed) | Err(RecvError::Lagged(_)) => self.forget_all(),
                 Err(RecvError::Closed) => return,
             }
         }

@@ -24,7 +24,7 @@ use crate::core::closed;
 use crate::core::health::Health;
 use crate::core::queue::QueueSignal;
 use crate::core::tail::Tails;
-use crate::news::Heard;
+use crate::news::PeerNews;
 use crate::options::Durability;
 use crate::port::{Batch, Change};
 
@@ -56,7 +56,7 @@ pub(super) struct Database {
     pub(super) node: Option<Node>,
     pub(super) news: Option<News>,
     /// Notes of other nodes.
-    pub(super) heard: broadcast::Sender<Heard>,
+    pub(super) heard: broadcast::Sender<PeerNews>,
     pub(super) clock: Arc<DatabaseClock>,
     pub(super) retry_for: Duration,
     pub(super) is_opening: AtomicBool,

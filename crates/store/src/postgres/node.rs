@@ -15,7 +15,7 @@ use super::connection::Connection;
 use super::database::Database;
 use super::error::PostgresError;
 use super::row;
-use crate::news::Heard;
+use crate::news::PeerNews;
 use crate::options::NodeOptions;
 use crate::port::NodeRow;
 
@@ -221,7 +221,7 @@ pub(super) async fn watch(database: std::sync::Arc<Database>) {
         let is_deaf = database.news.as_ref().is_none_or(|news| !news.is_connected());
         if is_deaf && deaf_told.elapsed() >= DEAF_EVERY {
             deaf_told = Instant::now();
-            drop(database.heard.send(Heard::Missed));
+            drop(database.heard.send(PeerNews::Missed));
         }
         let threads = database.tails.attached();
         if threads.is_empty() {

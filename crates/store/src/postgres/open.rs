@@ -95,7 +95,7 @@ impl PostgresStore {
         upkeep.spawn(node::watch(Arc::clone(&database)));
         upkeep.spawn(blob::sweep_bucket(Arc::clone(&database)));
         if let Some(told) = told {
-            upkeep.spawn(told.run(Arc::clone(&database)));
+            upkeep.spawn(told.run(database.keys.opening, Arc::clone(&database.reader)));
         }
         Ok(Self {
             upkeep: Mutex::new(upkeep),

@@ -11,7 +11,7 @@ use super::row::{self, bind, insert, refs};
 use super::{PostgresStore, queue, sign_in};
 use crate::core::already_exists;
 use crate::core::table::TableRow;
-use crate::news::{Heard, Note, Peers};
+use crate::news::{Note, PeerNews, Peers};
 use crate::port::{Queue, Tokens};
 use crate::rows::{Claim, QueueKind, RetryDecision, SignInLink, TokenRow};
 
@@ -94,7 +94,7 @@ impl Peers for PostgresStore {
         }
     }
 
-    fn heard(&self) -> Option<broadcast::Receiver<Heard>> {
+    fn heard(&self) -> Option<broadcast::Receiver<PeerNews>> {
         self.database.node.as_ref().map(|_| self.database.heard.subscribe())
     }
 }

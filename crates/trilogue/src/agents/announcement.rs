@@ -93,13 +93,13 @@ mod tests {
         let name = AgentName::parse("mail").unwrap();
         let card = AgentCard::new(name, InputKind::Chat);
         let first = digest(&card, true);
-        assert_eq!((first.len(), &first), (2 * DIGEST_BYTES, &digest(&card.clone(), true)));
-        let schema = Some(Json::parse(r#"{"type":"object"}"#).unwrap());
+        assert_eq!((first.len(), &first), (2 * DIGEST_BYTES, &digest(&card, true)));
+        let schema = Json::parse(r#"{"type":"object"}"#).unwrap();
         for (changed, is_native) in [
             (card.clone(), false),
             (AgentCard { version: "2".to_owned(), ..card.clone() }, true),
-            (AgentCard { config_schema: schema.clone(), ..card.clone() }, true),
-            (AgentCard { input: InputKind::Schema(schema.unwrap()), ..card.clone() }, true),
+            (AgentCard { config_schema: Some(schema.clone()), ..card.clone() }, true),
+            (AgentCard { input: InputKind::Schema(schema), ..card }, true),
         ] {
             assert_ne!(digest(&changed, is_native), first, "{changed:?}");
         }

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use trilogue_domain::port::ReadOriginal;
 
 use super::NewsState;
-use super::message::{Entry, HeardAppend, Message, Removal};
-use crate::news::Heard;
+use super::message::{HeardAppend, MessageEntry, NodeMessage, Removal};
+use crate::news::PeerNews;
 use crate::record::Frame;
 
 /// The most senders whose last number is remembered; beyond that all are forgotten.
@@ -44,7 +44,7 @@ impl Ear {
     }
 
     pub(super) fn hear(&mut self, payload: &Bytes) {
-        let Some(message) = Message::decode(payload) else { return };
+        let Some(message) = NodeMessage::decode(payload) else { return };
         if message.opening == self.opening {
             return;
         }
@@ -55,9 +55,9 @@ impl Ear {
         }
         for entry in message.entries {
             match entry {
-                Entry::Append(append) => self.take(&append),
+                MessageEntry::Append(append) => self.take(&append),
                 // Without listeners it is for nobody.
-                Entry::Note(note) => drop(self.state.heard.send(Heard::Note(note))),
+                MessageEntry::Note(note) => drop(self.state.heard.send(PeerNews::Note(note))),
             }
         }
     }

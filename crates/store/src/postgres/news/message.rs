@@ -24,15 +24,15 @@ pub(super) const MAX_APPEND_BYTES: usize = 16 * 1024;
 
 /// A durable append, for the others.
 #[derive(Clone, Debug)]
-pub(in super::super) struct ToldAppend {
-    pub(in super::super) thread: ThreadKey,
+pub(crate) struct ToldAppend {
+    pub(crate) thread: ThreadKey,
     /// Where the log ends now.
-    pub(in super::super) last: u64,
+    pub(crate) last: u64,
     /// What the head is marked with.
-    pub(in super::super) stamp: i64,
-    pub(in super::super) removal: Option<Removal>,
+    pub(crate) stamp: i64,
+    pub(crate) removal: Option<Removal>,
     /// Empty where they are not told.
-    pub(in super::super) frames: Vec<Arc<Frame>>,
+    pub(crate) frames: Vec<Arc<Frame>>,
 }
 
 /// An append of another node.
@@ -47,22 +47,22 @@ pub(super) struct HeardAppend {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(in super::super) enum Removal {
+pub(crate) enum Removal {
     Run,
     Thread,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Entry {
+pub(super) enum MessageEntry {
     Append(HeardAppend),
     Note(Note),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Message {
+pub(super) struct NodeMessage {
     pub(super) opening: i64,
     pub(super) number: u64,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<MessageEntry>,
 }
 
 /// Packs entries into messages of a bounded size.
@@ -173,9 +173,9 @@ fn append_body(append: &ToldAppend, frames: &[Arc<Frame>]) -> Vec<u8> {
     body
 }
 
-// === impl Message ===
+// === impl NodeMessage ===
 
-impl Message {
+impl NodeMessage {
     /// `None` for what another version, or somebody else, has sent.
     pub(super) fn decode(bytes: &Bytes) -> Option<Self> {
         let (content, sum) = bytes.split_last_chunk::<CHECKSUM_BYTES>()?;
@@ -191,8 +191,8 @@ impl Message {
         while rest.has_remaining() {
             let (tag, mut body) = (rest.try_get_u8().ok()?, part(&mut rest)?);
             match tag {
-                APPEND => entries.push(Entry::Append(heard_append(&mut body)?)),
-                NOTE => entries.extend(Note::decode(&body).map(Entry::Note)),
+                APPEND => entries.push(MessageEntry::Append(heard_append(&mut body)?)),
+                NOTE => entries.extend(Note::decode(&body).map(MessageEntry::Note)),
                 _ => {}
             }
         }
@@ -233,9 +233,9 @@ mod tests {
         ToldAppend { thread: ThreadKey(thread), last, stamp: 9, removal: None, frames: Vec::new() }
     }
 
-    fn heard(append: &ToldAppend) -> Entry {
+    fn heard(append: &ToldAppend) -> MessageEntry {
         let ToldAppend { thread, last, stamp, removal, .. } = *append;
-        Entry::Append(HeardAppend { thread, last, stamp, removal, frames: Vec::new() })
+        MessageEntry::Append(HeardAppend { thread, last, stamp, removal, frames: Vec::new() })
     }
 
     #[test]
@@ -255,13 +255,16 @@ mod tests {
         writer.note(&note);
         writer.append(&gone);
         let [message] = &writer.finish()[..] else { panic!("one message") };
-        let entries = vec![heard(&told(7 << 40, 3)), Entry::Note(note), heard(&gone)];
-        assert_eq!(Message::decode(message), Some(Message { opening: 5, number: 3, entries }));
+        let entries = vec![heard(&told(7 << 40, 3)), MessageEntry::Note(note), heard(&gone)];
+        assert_eq!(
+            NodeMessage::decode(message),
+            Some(NodeMessage { opening: 5, number: 3, entries })
+        );
         for at in 0..message.len() {
-            assert_eq!(Message::decode(&message.slice(..at)), None);
+            assert_eq!(NodeMessage::decode(&message.slice(..at)), None);
             let mut changed = message.to_vec();
             changed[at] ^= 0x10;
-            assert_eq!(Message::decode(&Bytes::from(changed)), None, "byte {at}");
+            assert_eq!(NodeMessage::decode(&Bytes::from(changed)), None, "byte {at}");
         }
     }
 
@@ -275,11 +278,11 @@ mod tests {
         writer.append(&told(1, 6));
         let messages = writer.finish();
         assert!(messages.iter().all(|message| message.len() <= most));
-        let read: Vec<_> = messages.iter().map(|it| Message::decode(it).unwrap()).collect();
+        let read: Vec<_> = messages.iter().map(|it| NodeMessage::decode(it).unwrap()).collect();
         let numbers: Vec<_> = read.iter().map(|message| message.number).collect();
         assert_eq!(numbers, [1, 2, 3]);
         writer.append(&told(1, 7));
         // The note is what 4 stood for.
-        assert_eq!(Message::decode(&writer.finish()[0]).unwrap().number, 5);
+        assert_eq!(NodeMessage::decode(&writer.finish()[0]).unwrap().number, 5);
     }
 }

@@ -11,13 +11,13 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::sync::{broadcast, mpsc};
 use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::port::ReadOriginal;
 
 use self::ear::Ear;
 use self::message::{MAX_APPEND_BYTES, MessageWriter};
 pub(super) use self::message::{Removal, ToldAppend};
-use super::database::Database;
 use crate::core::tail::Tails;
-use crate::news::{Heard, Note};
+use crate::news::{Note, PeerNews};
 
 /// The most groups of appends and notes that wait to be sent; further ones are lost.
 const MAX_WAITING: usize = 1_024;
@@ -29,7 +29,7 @@ const MAX_IN_CLIENT: usize = 64;
 /// The way to the other nodes.
 #[derive(Debug)]
 pub(super) struct News {
-    sender: mpsc::Sender<Told>,
+    sender: mpsc::Sender<OutgoingNews>,
     state: Arc<NewsState>,
 }
 
@@ -38,14 +38,14 @@ pub(super) struct News {
 pub(super) struct NewsConnection {
     client: Client,
     subject: String,
-    waiting: mpsc::Receiver<Told>,
+    waiting: mpsc::Receiver<OutgoingNews>,
     state: Arc<NewsState>,
 }
 
 #[derive(Debug)]
 struct NewsState {
     tails: Arc<Tails>,
-    heard: broadcast::Sender<Heard>,
+    heard: broadcast::Sender<PeerNews>,
     is_connected: AtomicBool,
     /// Bytes of frames that wait to be sent.
     waiting_bytes: AtomicUsize,
@@ -54,7 +54,7 @@ struct NewsState {
 }
 
 #[derive(Debug)]
-enum Told {
+enum OutgoingNews {
     Appends(Vec<ToldAppend>),
     Note(Note),
 }
@@ -68,7 +68,7 @@ impl News {
         url: &str,
         store: &str,
         tails: &Arc<Tails>,
-        heard: &broadcast::Sender<Heard>,
+        heard: &broadcast::Sender<PeerNews>,
     ) -> Result<(Self, NewsConnection)> {
         let state = Arc::new(NewsState {
             tails: Arc::clone(tails),
@@ -118,17 +118,17 @@ impl News {
             bytes = 0;
         }
         self.state.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if !self.send(Told::Appends(appends)) {
+        if !self.send(OutgoingNews::Appends(appends)) {
             self.state.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
     }
 
     /// Tells the others a note. Never waits.
     pub(super) fn tell_note(&self, note: Note) {
-        self.send(Told::Note(note));
+        self.send(OutgoingNews::Note(note));
     }
 
-    fn send(&self, told: Told) -> bool {
+    fn send(&self, told: OutgoingNews) -> bool {
         let is_sent = self.is_connected() && self.sender.try_send(told).is_ok();
         if !is_sent {
             self.state.lost.fetch_add(1, Ordering::Relaxed);
@@ -140,8 +140,8 @@ impl News {
 // === impl NewsConnection ===
 
 impl NewsConnection {
-    /// Sends what is told here, and hears what others tell, until the store is closed.
-    pub(super) async fn run(self, database: Arc<Database>) {
+    /// Sends what this opening of the store tells, and hears what others tell, until the store is closed.
+    pub(super) async fn run(self, opening: i64, reader: Arc<dyn ReadOriginal>) {
         let Self { client, subject, mut waiting, state } = self;
         let mut heard = match client.subscribe(subject.clone()).await {
             Ok(heard) => heard,
@@ -150,9 +150,8 @@ impl NewsConnection {
                 return;
             }
         };
-        let opening = database.keys.opening;
         let mut writer = MessageWriter::new(opening);
-        let mut ear = Ear::new(opening, Arc::clone(&database.reader), Arc::clone(&state));
+        let mut ear = Ear::new(opening, reader, Arc::clone(&state));
         loop {
             tokio::select! {
                 message = heard.next() => {
@@ -177,15 +176,15 @@ impl NewsConnection {
 
 impl NewsState {
     /// The messages that tell this.
-    fn pack(&self, writer: &mut MessageWriter, told: Told) -> Vec<Bytes> {
+    fn pack(&self, writer: &mut MessageWriter, told: OutgoingNews) -> Vec<Bytes> {
         writer.skip(self.lost.swap(0, Ordering::Relaxed));
         match told {
-            Told::Appends(appends) => {
+            OutgoingNews::Appends(appends) => {
                 let bytes: usize = appends.iter().map(ToldAppend::bytes).sum();
                 appends.iter().for_each(|append| writer.append(append));
                 self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
             }
-            Told::Note(note) => writer.note(&note),
+            OutgoingNews::Note(note) => writer.note(&note),
         }
         writer.finish()
     }
@@ -193,7 +192,7 @@ impl NewsState {
     /// Forgets what rests on the lost words, such as that a run was removed.
     fn missed(&self) {
         self.tails.forget_told();
-        drop(self.heard.send(Heard::Missed));
+        drop(self.heard.send(PeerNews::Missed));
     }
 
     fn note(&self, event: &Event) {

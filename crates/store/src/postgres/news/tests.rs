@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use trilogue_domain::event::{Body, ThreadEvent};
-use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{RunId, RunKey, ThreadKey, Timestamp};
 
 use super::message::MAX_MESSAGE_BYTES;
