@@ -57,7 +57,7 @@ pub async fn copy(
     if !is_known {
         let message = "a copy leads from SQLite to PostgreSQL, or from PostgreSQL to another store";
         return Err(Error::new(Code::InvalidRequest, message)
-            .hint("write it as: trilogue copy sqlite:PATH postgres://USER@HOST/DATABASE, or the other way round"));
+            .hint("write it as `trilogue copy sqlite:PATH postgres://USER@HOST/DATABASE`, or the other way round"));
     }
     let source = match source {
         StoreUrl::Sqlite(path) => Source::File(blocking(move || StoreSnapshot::open(&path)).await?),

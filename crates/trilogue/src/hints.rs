@@ -46,7 +46,7 @@ fn what_hints_name_exists() {
 }
 
 fn keys() -> Vec<String> {
-    let file = "[agents.echo]\nkind = \"builtin\"\n";
+    let file = "[agents.echo]\nkind = \"builtin\"\n[store]\nurl = \"postgres://h/d\"\n[store.blobs]\nurl = \"s3://b\"\n";
     let loaded = config::parse(Path::new("t.toml"), file).unwrap();
     let mount = config::Mount::of(config::Protocol::Communication);
     let mount = serde_json::to_value(mount).unwrap();

@@ -66,7 +66,7 @@ fn a_copy_that_cannot_be_made_says_why() {
     let unreachable = "postgres://me:sesame@127.0.0.1:1/db";
     home.write("t.toml", "[store]\nurl = \"memory:\"\npassword_env = \"NO_SUCH_VARIABLE\"\n");
     home.run(&["copy", "sqlite:t.db", unreachable]).complains(2, "t.db");
-    home.run(&["copy", "memory:", unreachable]).complains(2, "from a SQLite store");
+    home.run(&["copy", "memory:", unreachable]).complains(2, "from SQLite to PostgreSQL");
     home.run(&["copy", "sqlite:t.db", unreachable, "--config", "t.toml"])
         .complains(2, "NO_SUCH_VARIABLE");
     home.write("not-a-store.db", "not a database");
