@@ -31,7 +31,7 @@ pub(crate) async fn hear(
             Ok(PeerNews::Note(Note::Rows(changes))) => services.row_changes.tell(changes.into()),
             Ok(PeerNews::Note(Note::Shown(question))) => shown.hear(question),
             Ok(PeerNews::Note(Note::Present(threads))) => {
-                services.attendance.hear(&threads, services.options.interrupt_deadline);
+                services.attendance.hear(&threads);
             }
             // The faces know tokens.
             Ok(PeerNews::Note(Note::Revoked(_))) => {}
@@ -47,7 +47,7 @@ pub(crate) async fn tell_presence(services: Arc<Services>) {
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         beat.tick().await;
-        services.attendance.tidy(services.options.interrupt_deadline);
+        services.attendance.tidy();
         if services.store.has_peers() {
             for threads in services.attendance.here(MAX_PRESENT).chunks(MAX_IN_NOTE) {
                 services.store.tell(Note::Present(threads.to_vec()));

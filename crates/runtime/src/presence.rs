@@ -14,12 +14,16 @@ const MAX_HEARD: usize = 100_000;
 /// How long the word of another node counts, unless it says it again.
 pub(crate) const HEARD_FOR: Duration = Duration::from_secs(5);
 
-#[derive(Debug, Default)]
-pub(crate) struct Attendance(Mutex<HashMap<ThreadKey, Connected>>);
+#[derive(Debug)]
+pub(crate) struct Attendance {
+    threads: Mutex<HashMap<ThreadKey, ClientCount>>,
+    /// How long a departure may still matter: as long as an interrupt is patient.
+    remembered_for: Duration,
+}
 
 /// Connections of clients that may answer, on one thread.
 #[derive(Clone, Copy, Debug, Default)]
-struct Connected {
+struct ClientCount {
     /// Those of this node.
     count: usize,
     /// When the last one left.
@@ -38,20 +42,24 @@ pub struct Presence {
 // === impl Attendance ===
 
 impl Attendance {
+    pub(crate) fn new(remembered_for: Duration) -> Self {
+        Self { threads: Mutex::default(), remembered_for }
+    }
+
     /// Notes a client until the guard is dropped; and whether it is the only one of this node.
     pub(crate) fn enter(self: &Arc<Self>, thread: ThreadKey) -> (Presence, bool) {
-        let mut threads = lock(&self.0);
+        let mut threads = lock(&self.threads);
         let connected = threads.entry(thread).or_default();
         connected.count += 1;
         (Presence { attendance: Arc::clone(self), thread }, connected.count == 1)
     }
 
     /// Takes the word of another node that clients are connected to it.
-    pub(crate) fn hear(&self, present: &[ThreadKey], longest: Duration) {
-        let mut threads = lock(&self.0);
+    pub(crate) fn hear(&self, present: &[ThreadKey]) {
+        let mut threads = lock(&self.threads);
         let now = Instant::now();
         if threads.len() + present.len() > MAX_HEARD {
-            forget(&mut threads, longest);
+            self.forget(&mut threads);
         }
         for thread in present {
             if threads.len() < MAX_HEARD || threads.contains_key(thread) {
@@ -62,7 +70,7 @@ impl Attendance {
 
     /// The threads that have clients on this node, at most `limit`.
     pub(crate) fn here(&self, limit: usize) -> Vec<ThreadKey> {
-        let threads = lock(&self.0);
+        let threads = lock(&self.threads);
         let present = threads.iter().filter(|(_, connected)| connected.count > 0);
         present.map(|(thread, _)| *thread).take(limit).collect()
     }
@@ -75,7 +83,7 @@ impl Attendance {
         patience: Duration,
         longest: Duration,
     ) -> Instant {
-        let connected = lock(&self.0).get(&thread).copied().unwrap_or_default();
+        let connected = lock(&self.threads).get(&thread).copied().unwrap_or_default();
         if connected.is_present() {
             return (Instant::now() + patience).min(began + longest);
         }
@@ -83,30 +91,32 @@ impl Attendance {
     }
 
     fn leave(&self, thread: ThreadKey) {
-        let mut threads = lock(&self.0);
+        let mut threads = lock(&self.threads);
         if let Some(connected) = threads.get_mut(&thread) {
             connected.count = connected.count.saturating_sub(1);
             connected.left = Some(Instant::now());
         }
+        drop(threads);
+        self.tidy();
     }
 
-    /// Forgets departures that are longer ago than this, where there are too many.
-    pub(crate) fn tidy(&self, longest: Duration) {
-        let mut threads = lock(&self.0);
+    /// Forgets departures that matter no more, where there are too many.
+    pub(crate) fn tidy(&self) {
+        let mut threads = lock(&self.threads);
         if threads.len() > REMEMBERED {
-            forget(&mut threads, longest);
+            self.forget(&mut threads);
         }
     }
+
+    fn forget(&self, threads: &mut HashMap<ThreadKey, ClientCount>) {
+        let recent = |at: Option<Instant>| at.is_some_and(|at| at.elapsed() < self.remembered_for);
+        threads.retain(|_, it| it.count > 0 || recent(it.left) || recent(it.heard));
+    }
 }
 
-fn forget(threads: &mut HashMap<ThreadKey, Connected>, longest: Duration) {
-    let recent = |at: Option<Instant>| at.is_some_and(|at| at.elapsed() < longest);
-    threads.retain(|_, it| it.count > 0 || recent(it.left) || recent(it.heard));
-}
+// === impl ClientCount ===
 
-// === impl Connected ===
-
-impl Connected {
+impl ClientCount {
     fn is_present(self) -> bool {
         self.count > 0 || self.heard.is_some_and(|heard| heard.elapsed() < HEARD_FOR)
     }
@@ -130,35 +140,47 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_word_of_another_node_counts_like_a_client_until_it_is_old() {
-        let (attendance, began) = (Attendance::default(), Instant::now());
+        let (attendance, began) = (Attendance::new(MINUTE), Instant::now());
         let ends = || attendance.patience_ends(THREAD, began, MINUTE, HOUR);
         assert_eq!(ends(), began + MINUTE);
         tokio::time::advance(MINUTE / 2).await;
-        attendance.hear(&[THREAD], MINUTE);
+        attendance.hear(&[THREAD]);
         assert_eq!(ends(), began + MINUTE / 2 + MINUTE);
         tokio::time::advance(HEARD_FOR / 2).await;
         assert_eq!(ends(), Instant::now() + MINUTE, "somebody is there");
         tokio::time::advance(HEARD_FOR).await;
         assert_eq!(ends(), began + MINUTE / 2 + MINUTE, "somebody was there then");
-        attendance.hear(&[THREAD], MINUTE);
+        attendance.hear(&[THREAD]);
         tokio::time::advance(HOUR).await;
-        attendance.hear(&[THREAD], MINUTE);
+        attendance.hear(&[THREAD]);
         assert_eq!(ends(), began + HOUR, "silence does not last for ever");
         assert_eq!(attendance.here(9), [], "it is not passed on");
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_heard_is_bounded() {
-        let attendance = Arc::new(Attendance::default());
+        let attendance = Arc::new(Attendance::new(MINUTE));
         let (_guard, is_first) = attendance.enter(THREAD);
         assert!(is_first && !attendance.enter(THREAD).1);
         let many: Vec<_> = (2..).map(ThreadKey).take(MAX_HEARD + 10).collect();
-        attendance.hear(&many, MINUTE);
-        assert_eq!(lock(&attendance.0).len(), MAX_HEARD);
+        attendance.hear(&many);
+        assert_eq!(lock(&attendance.threads).len(), MAX_HEARD);
         tokio::time::advance(MINUTE).await;
-        attendance.hear(&many[..1], MINUTE);
-        attendance.tidy(MINUTE);
-        assert_eq!(lock(&attendance.0).len(), 2);
+        attendance.hear(&many[..1]);
+        attendance.tidy();
+        assert_eq!(lock(&attendance.threads).len(), 2);
         assert_eq!(attendance.here(9), [THREAD]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn departures_are_forgotten_without_another_node() {
+        let attendance = Arc::new(Attendance::new(MINUTE));
+        for thread in 0..=REMEMBERED as i64 {
+            drop(attendance.enter(ThreadKey(thread)));
+        }
+        assert_eq!(lock(&attendance.threads).len(), REMEMBERED + 1, "all of them matter");
+        tokio::time::advance(MINUTE).await;
+        drop(attendance.enter(THREAD));
+        assert_eq!(lock(&attendance.threads).len(), 1);
     }
 }
