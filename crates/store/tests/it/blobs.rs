@@ -8,7 +8,7 @@ use trilogue_store::Change;
 use crate::harness::{Log, World, code, contract, tenant_scope};
 
 contract!(
-    a_blob_is_seen_through_the_thread_that_names_it,
+    with bucket: a_blob_is_seen_through_the_thread_that_names_it,
     storing_the_same_bytes_again_is_free,
     tenants_do_not_share_blobs,
     a_blob_goes_with_the_last_run_that_names_it,
@@ -17,51 +17,6 @@ contract!(
     a_blob_above_the_limit_is_refused,
     a_batch_that_names_a_blob_that_is_not_there_is_refused,
 );
-
-/// The same with all content in a bucket.
-mod bucket {
-    use crate::harness::World;
-
-    #[tokio::test]
-    async fn a_blob_is_seen_through_the_thread_that_names_it() {
-        super::a_blob_is_seen_through_the_thread_that_names_it(World::bucket().await).await;
-    }
-
-    #[tokio::test]
-    async fn storing_the_same_bytes_again_is_free() {
-        super::storing_the_same_bytes_again_is_free(World::bucket().await).await;
-    }
-
-    #[tokio::test]
-    async fn tenants_do_not_share_blobs() {
-        super::tenants_do_not_share_blobs(World::bucket().await).await;
-    }
-
-    #[tokio::test]
-    async fn a_blob_goes_with_the_last_run_that_names_it() {
-        super::a_blob_goes_with_the_last_run_that_names_it(World::bucket().await).await;
-    }
-
-    #[tokio::test]
-    async fn a_blob_that_waits_for_its_frame_survives_a_removal() {
-        super::a_blob_that_waits_for_its_frame_survives_a_removal(World::bucket().await).await;
-    }
-
-    #[tokio::test]
-    async fn a_blob_of_no_run_goes_with_its_thread() {
-        super::a_blob_of_no_run_goes_with_its_thread(World::bucket().await).await;
-    }
-
-    #[tokio::test]
-    async fn a_blob_above_the_limit_is_refused() {
-        super::a_blob_above_the_limit_is_refused(World::bucket().await).await;
-    }
-
-    #[tokio::test]
-    async fn a_batch_that_names_a_blob_that_is_not_there_is_refused() {
-        super::a_batch_that_names_a_blob_that_is_not_there_is_refused(World::bucket().await).await;
-    }
-}
 
 pub(crate) async fn put(world: &World, tenant: &str, text: &'static str) -> BlobRef {
     let tenant = tenant_scope(tenant).tenant;

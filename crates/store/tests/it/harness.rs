@@ -30,25 +30,22 @@ pub(crate) const NODE: &str = "node";
 
 /// Runs each case over every engine.
 macro_rules! contract {
+    (with bucket: $($case:ident),+ $(,)?) => {
+        crate::harness::contract!($($case),+);
+        crate::harness::contract!(@on bucket: $($case),+);
+    };
+    (@on $engine:ident: $($case:ident),+) => {
+        mod $engine {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(crate::harness::World::$engine().await).await;
+            })+
+        }
+    };
     ($($case:ident),+ $(,)?) => {
-        mod memory {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case(crate::harness::World::memory().await).await;
-            })+
-        }
-        mod sqlite {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case(crate::harness::World::sqlite().await).await;
-            })+
-        }
-        mod postgres {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case(crate::harness::World::postgres().await).await;
-            })+
-        }
+        crate::harness::contract!(@on memory: $($case),+);
+        crate::harness::contract!(@on sqlite: $($case),+);
+        crate::harness::contract!(@on postgres: $($case),+);
     };
 }
 pub(crate) use contract;
