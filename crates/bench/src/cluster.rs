@@ -13,7 +13,7 @@ use trilogue_store::{NodeOptions, Options};
 use trilogue_testkit::{Server, ServerOptions};
 
 use crate::appends::{self, PRODUCERS, Work};
-use crate::cluster_nodes::{self, Content, Measured};
+use crate::cluster_nodes::{self, ClusterFigures, DatabaseSize};
 use crate::load;
 use crate::report::{self, Report, median, spread};
 
@@ -87,7 +87,7 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
     let through = runs(report, &services).await?;
     news(report, &services).await?;
     let idle_bytes = nodes(report, &services).await?;
-    cluster_nodes::project(report, Measured { appends, idle_bytes, ..through });
+    cluster_nodes::project(report, ClusterFigures { appends, idle_bytes, ..through });
     Ok(())
 }
 
@@ -223,11 +223,11 @@ fn node(name: &str, services: &PrivateServers) -> String {
 }
 
 /// Runs of `echo` through one server and through two, and requests for a thread of the other. Returns what is known of runs then.
-async fn runs(report: &mut Report, services: &PrivateServers) -> Result<Measured> {
+async fn runs(report: &mut Report, services: &PrivateServers) -> Result<ClusterFigures> {
     let url = services.database("servers").await?;
     let dirs = [tempfile::tempdir_in(report::folder())?, tempfile::tempdir_in(report::folder())?];
     let servers = start_two(&url, services, &dirs).await?;
-    let before = Content::of(&url).await?;
+    let before = DatabaseSize::of(&url).await?;
     let body =
         json!({"agent": "echo", "input": "hello, who is there?", "mode": "wait"}).to_string();
     let path = "/api/v1/runs";
@@ -248,9 +248,9 @@ async fn runs(report: &mut Report, services: &PrivateServers) -> Result<Measured
         let longer = left.elapsed.max(right.elapsed);
         two.push((left.requests + right.requests) as f64 / longer.as_secs_f64());
     }
-    let after = Content::of(&url).await?;
+    let after = DatabaseSize::of(&url).await?;
     let events = after.events - before.events;
-    let through = Measured {
+    let through = ClusterFigures {
         appends: 0.0,
         runs: median(one),
         run_events: events / (after.runs - before.runs),

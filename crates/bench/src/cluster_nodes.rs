@@ -39,7 +39,7 @@ const NODE_STATEMENTS: f64 = 2.0;
 
 /// What a projection is made from, all of one run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Measured {
+pub(crate) struct ClusterFigures {
     /// Frames a second that the store appends.
     pub(crate) appends: f64,
     /// Runs of `echo` a second through one server.
@@ -53,15 +53,15 @@ pub(crate) struct Measured {
 
 /// What a database holds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Content {
+pub(crate) struct DatabaseSize {
     pub(crate) events: f64,
     pub(crate) runs: f64,
     pub(crate) bytes: f64,
 }
 
-// === impl Content ===
+// === impl DatabaseSize ===
 
-impl Content {
+impl DatabaseSize {
     pub(crate) async fn of(url: &str) -> Result<Self> {
         let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
         tokio::spawn(connection);
@@ -171,8 +171,8 @@ pub(crate) async fn take_over(report: &mut Report, servers: Vec<Server>) -> Resu
 }
 
 /// Prints what the figures of this run come to for a million threads and 100,000 events a second.
-pub(crate) fn project(report: &mut Report, measured: Measured) {
-    let Measured { appends, runs, run_events, event_bytes, idle_bytes } = measured;
+pub(crate) fn project(report: &mut Report, measured: ClusterFigures) {
+    let ClusterFigures { appends, runs, run_events, event_bytes, idle_bytes } = measured;
     let node_events = runs * run_events;
     let nodes = (EVENTS_A_SECOND / node_events).ceil();
     let connections = nodes * NODE_CONNECTIONS;

@@ -32,7 +32,7 @@ pub struct CopyReport {
 }
 
 /// A store to copy from.
-enum Source {
+enum CopySource {
     File(StoreSnapshot),
     Database(PostgresStore),
 }
@@ -60,8 +60,10 @@ pub async fn copy(
             .hint("write it as `trilogue copy sqlite:PATH postgres://USER@HOST/DATABASE`, or the other way round"));
     }
     let source = match source {
-        StoreUrl::Sqlite(path) => Source::File(blocking(move || StoreSnapshot::open(&path)).await?),
-        _ => Source::Database(PostgresStore::open(from, options.clone()).await?),
+        StoreUrl::Sqlite(path) => {
+            CopySource::File(blocking(move || StoreSnapshot::open(&path)).await?)
+        }
+        _ => CopySource::Database(PostgresStore::open(from, options.clone()).await?),
     };
     let total = source.total().await?;
     let (sender, parts) = mpsc::channel(PARTS);
@@ -87,9 +89,9 @@ pub async fn copy(
     Ok(CopyReport { threads, runs, frames, events, rows, blobs })
 }
 
-// === impl Source ===
+// === impl CopySource ===
 
-impl Source {
+impl CopySource {
     /// How many rows it has, about.
     async fn total(&self) -> Result<u64> {
         match self {

@@ -23,7 +23,7 @@ use crate::record::Frame;
 use crate::rows::{
     BindingRow, CheckpointRow, Claim, ConfigurationFilter, ConfigurationRow, DeadLetter,
     IdempotencyKey, IdempotencyRow, InterruptFilter, InterruptRow, Listing, MessageRow, Page,
-    QueueItem, QueueKind, RetentionPolicy, RetryDecision, RunFilter, RunRow, SignInLink,
+    QueueItem, QueueKind, RetentionPolicy, RetryDecision, RunFilter, RunRow, SignInLinkRow,
     ThreadFilter, ThreadRow, TokenRow,
 };
 
@@ -149,7 +149,7 @@ pub trait Nodes: Send + Sync + fmt::Debug {
 
 fn no_nodes() -> Error {
     Error::new(Code::InvalidRequest, "no other server shares this store")
-        .hint("several servers can share a store in PostgreSQL")
+        .hint("several servers can share a store in PostgreSQL: see [cluster] in the configuration")
 }
 
 #[derive(Clone, Debug)]
@@ -352,13 +352,13 @@ pub trait Tokens: Send + Sync + fmt::Debug {
     async fn revoke_token(&self, tenant: &TenantId, id: &TokenId) -> Result<Option<TokenRow>>;
     /// Keeps a link for signing in until it is used or expires; unless the store is of one process, they outlive this one.
     /// Errors: `overloaded` when [`trilogue_domain::limits::MAX_SIGN_IN_LINKS`] wait to be used.
-    async fn put_sign_in_link(&self, link: SignInLink, now: Timestamp) -> Result<()>;
+    async fn put_sign_in_link(&self, link: SignInLinkRow, now: Timestamp) -> Result<()>;
     /// Takes the link with the hash of this code: it works no more, in any process. `None` where there is none, or it has expired.
     async fn take_sign_in_link(
         &self,
         code: &[u8; 32],
         now: Timestamp,
-    ) -> Result<Option<SignInLink>>;
+    ) -> Result<Option<SignInLinkRow>>;
     /// Whether a principal still has a token with any right; scheduled work is checked with it.
     async fn rights_of(
         &self,
@@ -468,6 +468,18 @@ pub struct NodeAddress {
     pub name: String,
     /// A web address.
     pub address: String,
+}
+
+// === impl NodeAddress ===
+
+impl NodeAddress {
+    /// The error of a request that belongs to this node; `message` says why, with its name.
+    pub(crate) fn elsewhere(self, message: fn(&str) -> String) -> Error {
+        let Self { name, address } = self;
+        Error::new(Code::ThreadElsewhere, message(&name.escape_debug().to_string()))
+            .hint(format!("send the request to {address}"))
+            .node(address)
+    }
 }
 
 /// An agent, as the node that has it tells the others.

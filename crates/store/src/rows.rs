@@ -208,7 +208,7 @@ pub struct TokenRow {
 
 /// A link that signs a browser in, once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SignInLink {
+pub struct SignInLinkRow {
     /// SHA-256 of its code.
     pub code: [u8; 32],
     /// The hash of the token in whose name the session will be.

@@ -12,7 +12,7 @@ use trilogue_domain::{PrincipalId, Result, Rights, TenantId, Timestamp, TokenId}
 use trilogue_gateway::{Mount, Options, Server};
 use trilogue_store::Tokens;
 use trilogue_store::memory::MemoryStore;
-use trilogue_store::rows::{SignInLink, TokenRow};
+use trilogue_store::rows::{SignInLinkRow, TokenRow};
 use trilogue_testkit::Client;
 
 use crate::rig::{LIMIT, ports};
@@ -52,7 +52,7 @@ impl Tokens for SlowLookUp {
         self.store.revoke_token(tenant, id).await
     }
 
-    async fn put_sign_in_link(&self, link: SignInLink, now: Timestamp) -> Result<()> {
+    async fn put_sign_in_link(&self, link: SignInLinkRow, now: Timestamp) -> Result<()> {
         self.store.put_sign_in_link(link, now).await
     }
 
@@ -60,7 +60,7 @@ impl Tokens for SlowLookUp {
         &self,
         code: &[u8; 32],
         now: Timestamp,
-    ) -> Result<Option<SignInLink>> {
+    ) -> Result<Option<SignInLinkRow>> {
         self.store.take_sign_in_link(code, now).await
     }
 

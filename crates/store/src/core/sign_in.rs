@@ -7,15 +7,15 @@ use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::limits::MAX_SIGN_IN_LINKS;
 use trilogue_domain::{Timestamp, lock};
 
-use crate::rows::SignInLink;
+use crate::rows::SignInLinkRow;
 
 #[derive(Debug, Default)]
-pub(crate) struct SignInLinks(Mutex<HashMap<[u8; 32], SignInLink>>);
+pub(crate) struct SignInLinks(Mutex<HashMap<[u8; 32], SignInLinkRow>>);
 
 // === impl SignInLinks ===
 
 impl SignInLinks {
-    pub(crate) fn put(&self, link: SignInLink, now: Timestamp) -> Result<()> {
+    pub(crate) fn put(&self, link: SignInLinkRow, now: Timestamp) -> Result<()> {
         let mut links = lock(&self.0);
         links.retain(|_, link| now < link.expires_at);
         if links.len() >= MAX_SIGN_IN_LINKS {
@@ -25,7 +25,7 @@ impl SignInLinks {
         Ok(())
     }
 
-    pub(crate) fn take(&self, code: &[u8; 32], now: Timestamp) -> Option<SignInLink> {
+    pub(crate) fn take(&self, code: &[u8; 32], now: Timestamp) -> Option<SignInLinkRow> {
         lock(&self.0).remove(code).filter(|link| now < link.expires_at)
     }
 }

@@ -17,6 +17,17 @@ use crate::rows::{ConfigurationRow, QueueItem, TokenRow};
 const PART_ROWS: usize = 256;
 const PART_BYTES: usize = 1024 * 1024;
 
+/// Counts every row that a copy reads, about: before it begins.
+pub(crate) const COUNT_ROWS: &str = concat!(
+    "SELECT (SELECT count(*) FROM threads) * 2 + (SELECT count(*) FROM runs)",
+    " + (SELECT count(*) FROM messages) + (SELECT count(*) FROM checkpoints)",
+    " + (SELECT count(*) FROM interrupts) + (SELECT count(*) FROM bindings)",
+    " + (SELECT count(*) FROM idempotency) + (SELECT count(*) FROM frames)",
+    " + (SELECT count(*) FROM gaps) + (SELECT count(*) FROM queue)",
+    " + (SELECT count(*) FROM tokens) + (SELECT count(*) FROM configurations)",
+    " + (SELECT count(*) FROM blobs) + (SELECT count(*) FROM blob_refs)"
+);
+
 /// How far a copy is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CopyProgress {

@@ -13,7 +13,7 @@ use crate::news::Peers;
 use crate::port::{Configurations, Queue, Tokens};
 use crate::rows::{
     Claim, ConfigurationFilter, ConfigurationRow, Listing, Page, QueueKind, RetryDecision,
-    SignInLink, TokenRow,
+    SignInLinkRow, TokenRow,
 };
 
 // === impl MemoryStore ===
@@ -84,7 +84,7 @@ impl Tokens for MemoryStore {
         Ok(self.open()?.tokens.take(tenant, id))
     }
 
-    async fn put_sign_in_link(&self, link: SignInLink, now: Timestamp) -> Result<()> {
+    async fn put_sign_in_link(&self, link: SignInLinkRow, now: Timestamp) -> Result<()> {
         drop(self.open()?);
         self.inner.sign_in_links.put(link, now)
     }
@@ -93,7 +93,7 @@ impl Tokens for MemoryStore {
         &self,
         code: &[u8; 32],
         now: Timestamp,
-    ) -> Result<Option<SignInLink>> {
+    ) -> Result<Option<SignInLinkRow>> {
         drop(self.open()?);
         Ok(self.inner.sign_in_links.take(code, now))
     }

@@ -5,7 +5,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
-use trilogue_domain::error::{Code, Error};
 use trilogue_domain::{ThreadKey, lock};
 
 use super::connection::Connection;
@@ -27,13 +26,13 @@ pub(super) struct ToldAgents {
     /// The names of agents that live nodes have, and this one has not.
     foreign: Mutex<Vec<String>>,
     /// The live nodes by their ids.
-    live: Mutex<BTreeMap<String, LiveNode>>,
+    live: Mutex<BTreeMap<String, NodeProfile>>,
     /// What was logged last of what nodes do not agree about.
     logged: Mutex<Vec<AgentDifference>>,
 }
 
 #[derive(Debug)]
-struct LiveNode {
+struct NodeProfile {
     name: String,
     version: String,
     /// `None` until it tells them.
@@ -136,9 +135,9 @@ pub(super) async fn look(
     let found = row::query(conn, ALIVE, &[&id, &dead_after]).await?;
     let live = found.iter().map(|row| {
         let (name, version) = (row.get(1), row.get(2));
-        (row.get(0), LiveNode { name, version, agents: agents(row.get(3)) })
+        (row.get(0), NodeProfile { name, version, agents: agents(row.get(3)) })
     });
-    let live: BTreeMap<String, LiveNode> = live.collect();
+    let live: BTreeMap<String, NodeProfile> = live.collect();
     // A node that has not told its agents lacks none.
     let own = live.get(id).and_then(|own| own.agents.as_ref());
     let own: Option<BTreeSet<_>> = own.map(|own| own.iter().map(|agent| &agent.name).collect());
@@ -148,7 +147,7 @@ pub(super) async fn look(
             lists.clone().flat_map(|(_, agents)| agents).map(|agent| &agent.name).collect();
         *lock(&told.foreign) = all.difference(&own).map(|name| (*name).clone()).collect();
     }
-    let lists = lists.map(|(LiveNode { name, version, .. }, agents)| NodeAgents {
+    let lists = lists.map(|(NodeProfile { name, version, .. }, agents)| NodeAgents {
         node: name,
         version,
         agents,
@@ -183,7 +182,7 @@ pub(super) async fn with_agent(
     agent: &str,
 ) -> Result<Option<NodeAddress>, PostgresError> {
     let params: &row::Params<'_> = &[&id, &dead_after, &agent];
-    Ok(row::query_opt(conn, WITH_AGENT, params).await?.map(|row| address(&row)))
+    Ok(row::query_opt(conn, WITH_AGENT, params).await?.map(|row| row::node_address(&row)))
 }
 
 /// Fails with `thread_elsewhere` when another live node has all agents of the thread's open runs, and this one lacks some.
@@ -199,16 +198,8 @@ pub(super) async fn check_take_over(
     }
     let params: &row::Params<'_> = &[&id, &dead_after, &thread.0];
     let Some(other) = row::query_opt(conn, WITH_AGENTS_OF, params).await? else { return Ok(()) };
-    let NodeAddress { name, address } = address(&other);
-    let message = format!("the node '{}' has the agents of the thread", name.escape_debug());
-    Err(Error::new(Code::ThreadElsewhere, message)
-        .hint(format!("send the request to {address}"))
-        .node(address)
-        .into())
-}
-
-fn address(row: &tokio_postgres::Row) -> NodeAddress {
-    NodeAddress { name: row.get(0), address: row.get(1) }
+    let has = |name: &str| format!("the node '{name}' has the agents of the thread");
+    Err(row::node_address(&other).elsewhere(has).into())
 }
 
 fn column(agents: &[NodeAgent]) -> String {

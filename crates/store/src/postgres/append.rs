@@ -13,13 +13,24 @@ use super::database::{Database, KeyBlock};
 use super::error::PostgresError;
 use super::group_writer::{self, QueuedAppend};
 use super::handover::stand_in;
-use super::node::{LiveNode, Node, elsewhere};
+use super::node::Node;
 use super::{PostgresStore, agents, blob, frames, row};
 use crate::core::batch::{PERMIT_BYTES, blob_ref};
 use crate::core::ownership::{Acquisition, Ownership, acquisition};
 use crate::core::{closed, no_thread};
-use crate::port::{Append, Batch, OwnedThread};
+use crate::port::{Append, Batch, NodeAddress, OwnedThread};
 use crate::rows::{InterruptRow, RunRow, ThreadRow};
+
+pub(super) const HEAD: &str = "SELECT owner_node, last FROM heads WHERE thread = $1";
+/// The same, and nobody else changes it until the transaction ends.
+const LOCKED_HEAD: &str = "SELECT owner_node, last FROM heads WHERE thread = $1 FOR UPDATE";
+
+/// Who may continue the log of a thread, and where it ends.
+pub(super) struct ThreadHead {
+    /// The id of the node that owns the thread, dead or alive; empty where none does.
+    pub(super) owner: String,
+    last: u64,
+}
 
 #[async_trait]
 impl Append for PostgresStore {
@@ -108,7 +119,7 @@ async fn kept(
     thread: ThreadKey,
     node: &str,
 ) -> Result<Option<OwnedThread>, PostgresError> {
-    let owner = head_owner(conn, thread).await?.ok_or_else(|| no_thread(thread))?;
+    let ThreadHead { owner, last } = head(conn, thread, HEAD).await?;
     if database.is_draining() {
         let live = other(conn, database, &owner, node).await?;
         let stand_in = stand_in(conn, database, thread).await?;
@@ -119,7 +130,7 @@ async fn kept(
             epoch: 0,
         };
         match (acquisition(found), live, stand_in) {
-            (Acquisition::Elsewhere, Some(owner), _) => return Err(elsewhere(&owner).into()),
+            (Acquisition::Elsewhere, Some(owner), _) => return Err(owner.elsewhere(owns).into()),
             (Acquisition::GiveUp, _, Some(elsewhere)) => {
                 let sql = "UPDATE heads SET owner_node = '' WHERE thread = $1 AND owner_node = $2";
                 row::execute(conn, sql, &[&thread.0, &node]).await?;
@@ -131,7 +142,7 @@ async fn kept(
     if owner != node {
         return Ok(None);
     }
-    let found = acquired(conn, database, thread).await?;
+    let found = acquired(conn, database, thread, last).await?;
     // One that was handed over to this node is taken over first.
     Ok(Some(found).filter(|found| found.thread.owner_node == node))
 }
@@ -142,11 +153,16 @@ async fn other(
     database: &Database,
     owner: &str,
     node: &str,
-) -> Result<Option<LiveNode>, PostgresError> {
+) -> Result<Option<NodeAddress>, PostgresError> {
     match &database.node {
         Some(us) if owner != node => us.live(conn, owner).await,
         _ => Ok(None),
     }
+}
+
+/// Why a request belongs to the owner of its thread.
+fn owns(name: &str) -> String {
+    format!("the node '{name}' owns the thread")
 }
 
 /// Makes a node the owner of a thread, unless it is. The head is locked first, as an append locks it.
@@ -156,12 +172,9 @@ async fn take_over(
     thread: ThreadKey,
     node: &str,
 ) -> Result<OwnedThread, PostgresError> {
-    let sql = "SELECT owner_node FROM heads WHERE thread = $1 FOR UPDATE";
-    let head = row::query_opt(conn, sql, &[&thread.0]).await?;
-    let head = head.ok_or_else(|| no_thread(thread))?;
-    let owner: &str = head.get(0);
-    let live = other(conn, database, owner, node).await?;
-    let mut taken = acquired(conn, database, thread).await?;
+    let ThreadHead { owner, last } = head(conn, thread, LOCKED_HEAD).await?;
+    let live = other(conn, database, &owner, node).await?;
+    let mut taken = acquired(conn, database, thread, last).await?;
     let found = Ownership {
         is_ours: owner == node && taken.thread.owner_node == node,
         is_owner_alive: live.is_some(),
@@ -169,7 +182,7 @@ async fn take_over(
         epoch: taken.thread.epoch,
     };
     match (acquisition(found), live) {
-        (Acquisition::Elsewhere, Some(owner)) => return Err(elsewhere(&owner).into()),
+        (Acquisition::Elsewhere, Some(owner)) => return Err(owner.elsewhere(owns).into()),
         (Acquisition::TakeOver { epoch }, _) => {
             if let Some(us) = database.node.as_ref().filter(|_| owner != node) {
                 agents::check_take_over(conn, &us.told, database.ownership(), thread).await?;
@@ -200,10 +213,12 @@ async fn assign(
     Ok(())
 }
 
+/// What the store has of a thread whose log ends at `last`.
 async fn acquired(
     conn: &Connection,
     database: &Database,
     thread: ThreadKey,
+    last: u64,
 ) -> Result<OwnedThread, PostgresError> {
     let found = row::one::<ThreadRow>(conn, "WHERE key = $1", &[&thread.0]).await?;
     let found = found.ok_or_else(|| no_thread(thread))?;
@@ -216,7 +231,7 @@ async fn acquired(
     }
     let pending = "WHERE thread = $1 AND pending ORDER BY key";
     Ok(OwnedThread {
-        last: last_number(conn, thread).await?,
+        last,
         thread: found,
         open_runs,
         pending: row::many::<InterruptRow>(conn, pending, &[&thread.0]).await?,
@@ -233,14 +248,12 @@ async fn take_idle(
     thread: ThreadKey,
     agent: &str,
 ) -> Result<Option<u64>, PostgresError> {
-    let sql = "SELECT owner_node FROM heads WHERE thread = $1 FOR UPDATE";
-    let head = row::query_opt(conn, sql, &[&thread.0]).await?.ok_or_else(|| no_thread(thread))?;
-    let owner: &str = head.get(0);
+    let ThreadHead { owner, last } = head(conn, thread, LOCKED_HEAD).await?;
     let sql = "SELECT name FROM nodes WHERE id = $1 AND id <> $2 AND NOT agents ? $3";
     let Some(lacking) = row::query_opt(conn, sql, &[&owner, &node.id, &agent]).await? else {
         return Ok(None);
     };
-    let mut taken = acquired(conn, database, thread).await?;
+    let mut taken = acquired(conn, database, thread, last).await?;
     if !taken.open_runs.is_empty() {
         let name: &str = lacking.get(0);
         let message = format!(
@@ -256,13 +269,15 @@ async fn take_idle(
     Ok(Some(taken.last))
 }
 
-/// The id of the node that owns a thread, dead or alive; empty where none does.
-pub(super) async fn head_owner(
+/// The head of a thread. Fails with `thread_not_found`.
+pub(super) async fn head(
     conn: &Connection,
     thread: ThreadKey,
-) -> Result<Option<String>, PostgresError> {
-    let sql = "SELECT owner_node FROM heads WHERE thread = $1";
-    Ok(row::query_opt(conn, sql, &[&thread.0]).await?.map(|row| row.get(0)))
+    sql: &str,
+) -> Result<ThreadHead, PostgresError> {
+    let found = row::query_opt(conn, sql, &[&thread.0]).await?;
+    let found = found.ok_or_else(|| no_thread(thread))?;
+    Ok(ThreadHead { owner: found.get(0), last: found.get::<_, i64>(1).cast_unsigned() })
 }
 
 /// The last number of a thread's log; zero where there is none.

@@ -75,7 +75,7 @@ const REMOVED: &str = "DELETE FROM blob_objects WHERE object = ANY($1)";
 struct FoundBlob {
     blob: BlobRef,
     crc: i64,
-    content: Content,
+    content: BlobContent,
 }
 
 /// The row of a blob.
@@ -88,7 +88,7 @@ pub(super) struct StoredBlobRow {
 
 /// Where the bytes of a blob are.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Content {
+pub(super) enum BlobContent {
     Bytes(Bytes),
     Object(String),
 }
@@ -369,7 +369,7 @@ async fn find(
         FoundBlob {
             blob: BlobRef { hash: *hash, length, is_text: found.get(1) },
             crc: found.get(2),
-            content: Content::of(&found, 3),
+            content: BlobContent::of(&found, 3),
         }
     }))
 }
@@ -377,11 +377,11 @@ async fn find(
 /// The bytes of stored content.
 pub(super) async fn fetch(
     bucket: Option<&Bucket>,
-    content: Content,
+    content: BlobContent,
 ) -> Result<Bytes, PostgresError> {
     let object = match content {
-        Content::Bytes(bytes) => return Ok(bytes),
-        Content::Object(object) => object,
+        BlobContent::Bytes(bytes) => return Ok(bytes),
+        BlobContent::Object(object) => object,
     };
     let bucket = bucket.ok_or_else(no_bucket)?;
     bucket.get(&object).await.map_err(|failure| match failure {
@@ -390,9 +390,9 @@ pub(super) async fn fetch(
     })
 }
 
-// === impl Content ===
+// === impl BlobContent ===
 
-impl Content {
+impl BlobContent {
     /// From two columns: the data, and the object.
     pub(super) fn of(row: &Row, index: usize) -> Self {
         match row.get::<_, Option<String>>(index + 1) {

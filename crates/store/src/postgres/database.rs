@@ -18,7 +18,7 @@ use super::bucket::Bucket;
 use super::clock::DatabaseClock;
 use super::connection::{Connection, READ_TIME};
 use super::error::{PostgresError, Remedy, explain, is_conflict, takes_no_writes};
-use super::news::{News, Removal, ToldAppend};
+use super::news::{LogRemoval, News, ToldAppend};
 use super::node::Node;
 use crate::core::closed;
 use crate::core::health::Health;
@@ -325,7 +325,7 @@ impl Database {
             thread: *thread,
             last: 0,
             stamp: 0,
-            removal: Some(Removal::Thread),
+            removal: Some(LogRemoval::Thread),
             frames: Vec::new(),
         });
         news.tell(told.collect());
@@ -364,10 +364,10 @@ impl Database {
     }
 }
 
-fn removal(batch: &Batch) -> Option<Removal> {
+fn removal(batch: &Batch) -> Option<LogRemoval> {
     let of = |change: &Change| match change {
-        Change::RemoveThread => Some(Removal::Thread),
-        Change::RemoveRun(_) => Some(Removal::Run),
+        Change::RemoveThread => Some(LogRemoval::Thread),
+        Change::RemoveRun(_) => Some(LogRemoval::Run),
         _ => None,
     };
     batch.changes.iter().filter_map(of).max()

@@ -9,7 +9,7 @@ use tokio_postgres::types::ToSql;
 use trilogue_domain::error::{Error, Result};
 use trilogue_domain::{TenantId, ThreadKey};
 
-use super::blob::{self, Content};
+use super::blob::{self, BlobContent};
 use super::connection::Connection;
 use super::database::{Database, OpenTransaction};
 use super::error::PostgresError;
@@ -18,7 +18,7 @@ use crate::core::batch::is_blob_whole;
 use crate::core::damaged;
 use crate::core::table::TableRow;
 use crate::core::transfer::{
-    BlobId, BlobName, CopyPart, PartRows, StoreSums, StoredBlob, uncopyable,
+    BlobId, BlobName, COUNT_ROWS, CopyPart, PartRows, StoreSums, StoredBlob, uncopyable,
 };
 use crate::port::Change;
 use crate::rows::{
@@ -33,15 +33,6 @@ const BEGIN: &str = concat!(
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = 0;",
     " SET LOCAL idle_in_transaction_session_timeout = 0"
 );
-const COUNT: &str = concat!(
-    "SELECT (SELECT count(*) FROM threads) * 2 + (SELECT count(*) FROM runs)",
-    " + (SELECT count(*) FROM messages) + (SELECT count(*) FROM checkpoints)",
-    " + (SELECT count(*) FROM interrupts) + (SELECT count(*) FROM bindings)",
-    " + (SELECT count(*) FROM idempotency) + (SELECT count(*) FROM frames)",
-    " + (SELECT count(*) FROM gaps) + (SELECT count(*) FROM queue)",
-    " + (SELECT count(*) FROM tokens) + (SELECT count(*) FROM configurations)",
-    " + (SELECT count(*) FROM blobs) + (SELECT count(*) FROM blob_refs)"
-);
 /// Blobs that some thread names.
 const BLOBS: &str = concat!(
     "SELECT tenant, hash, length, crc, data, object FROM blobs WHERE EXISTS",
@@ -53,7 +44,7 @@ const BLOB_NAMES: &str = concat!(
 );
 
 /// Reads the tables one after the other, sums them up, and passes them on in parts.
-pub(super) struct StoreExport<'e> {
+pub(super) struct DatabaseExport<'e> {
     database: &'e Database,
     conn: &'e Connection,
     sums: StoreSums,
@@ -71,7 +62,7 @@ impl PostgresStore {
         let count = |conn| async move {
             let conn: Connection = conn;
             conn.batch_execute("SET statement_timeout = 0").await?;
-            let found = conn.query_one(COUNT, &[]).await?;
+            let found = conn.query_one(COUNT_ROWS, &[]).await?;
             // It must not come back from the pool with this setting.
             drop(Connection::take(conn));
             Ok(found.get::<_, i64>(0).cast_unsigned())
@@ -85,7 +76,7 @@ impl PostgresStore {
         let (database, parts) = (&*self.database, &parts);
         let read = |conn: Arc<OpenTransaction>| async move {
             conn.batch_execute(BEGIN).await?;
-            StoreExport::new(database, &conn, Some(parts), &mut |_| {}).everything().await
+            DatabaseExport::new(database, &conn, Some(parts), &mut |_| {}).everything().await
         };
         match database.transact_once(&read).await {
             Ok(_) => Ok(()),
@@ -106,9 +97,9 @@ impl PostgresStore {
     }
 }
 
-// === impl StoreExport ===
+// === impl DatabaseExport ===
 
-impl<'e> StoreExport<'e> {
+impl<'e> DatabaseExport<'e> {
     pub(super) fn new(
         database: &'e Database,
         conn: &'e Connection,
@@ -120,15 +111,15 @@ impl<'e> StoreExport<'e> {
 
     /// Returns the sums of what was read.
     pub(super) async fn everything(mut self) -> Result<StoreSums, PostgresError> {
-        let changes = "ORDER BY position";
-        self.changes(changes, Change::Thread).await?;
-        self.changes(changes, |row: RunRow| Change::Run(Box::new(row))).await?;
-        let changes = "ORDER BY key";
-        self.changes::<MessageRow>(changes, Change::Message).await?;
-        self.changes::<CheckpointRow>(changes, Change::Checkpoint).await?;
-        self.changes(changes, |row: InterruptRow| Change::Interrupt(Box::new(row))).await?;
-        self.changes::<BindingRow>(changes, Change::Binding).await?;
-        self.changes::<IdempotencyRow>(changes, Change::Idempotency).await?;
+        let by_position = "ORDER BY position";
+        self.changes(by_position, Change::Thread).await?;
+        self.changes(by_position, |row: RunRow| Change::Run(Box::new(row))).await?;
+        let by_key = "ORDER BY key";
+        self.changes::<MessageRow>(by_key, Change::Message).await?;
+        self.changes::<CheckpointRow>(by_key, Change::Checkpoint).await?;
+        self.changes(by_key, |row: InterruptRow| Change::Interrupt(Box::new(row))).await?;
+        self.changes::<BindingRow>(by_key, Change::Binding).await?;
+        self.changes::<IdempotencyRow>(by_key, Change::Idempotency).await?;
         self.frames().await?;
         self.numbers("heads", "SELECT thread, epoch, last FROM heads", CopyPart::Heads).await?;
         self.numbers("gaps", "SELECT thread, first, last FROM gaps", CopyPart::Gaps).await?;
@@ -139,8 +130,8 @@ impl<'e> StoreExport<'e> {
             Ok((entry, bytes))
         };
         self.each(&queue::select_all(), entry, CopyPart::Queue).await?;
-        self.rows::<TokenRow>(changes, CopyPart::Tokens).await?;
-        self.rows::<ConfigurationRow>(changes, CopyPart::Configurations).await?;
+        self.rows::<TokenRow>(by_key, CopyPart::Tokens).await?;
+        self.rows::<ConfigurationRow>(by_key, CopyPart::Configurations).await?;
         self.blobs().await?;
         let name = |sums: &mut StoreSums, row: &Row| {
             let (thread, run, is_text) = (row.get(3), row.get(4), row.get(5));
@@ -224,7 +215,7 @@ impl<'e> StoreExport<'e> {
         pin_mut!(found);
         while let Some(row) = found.try_next().await? {
             let (id, crc) = (blob_id(&row)?, row.get(3));
-            let data = blob::fetch(self.database.bucket.as_ref(), Content::of(&row, 4)).await?;
+            let data = blob::fetch(self.database.bucket.as_ref(), BlobContent::of(&row, 4)).await?;
             if !is_blob_whole(&id.hash, id.length, crc, &data) {
                 return Err(self.damaged_blob(&id).await?);
             }

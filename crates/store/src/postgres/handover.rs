@@ -8,12 +8,11 @@ use async_trait::async_trait;
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error, Result};
 
-use super::append::head_owner;
+use super::append::{HEAD, head};
 use super::connection::Connection;
 use super::database::Database;
 use super::error::PostgresError;
 use super::{PostgresStore, node, row};
-use crate::core::no_thread;
 use crate::port::Nodes;
 
 /// A live node that takes threads; which one depends on the thread, so that all get some.
@@ -91,7 +90,7 @@ async fn give(
     if given > 0 {
         return Ok(());
     }
-    let owner = head_owner(conn, thread).await?.ok_or_else(|| no_thread(thread))?;
+    let owner = head(conn, thread, HEAD).await?.owner;
     match to {
         Some(name) if owner == me => {
             let name = name.escape_debug();
@@ -113,14 +112,9 @@ pub(super) async fn stand_in(
 ) -> Result<Option<Error>, PostgresError> {
     let (me, dead) = database.ownership();
     let found = row::query_opt(conn, STAND_IN, &[&me, &dead, &thread.0]).await?;
-    Ok(found.map(|row| {
-        let (name, address): (String, String) = (row.get(0), row.get(1));
-        let name = name.escape_debug();
-        let message = format!("this node hands its threads over; the node '{name}' takes it");
-        Error::new(Code::ThreadElsewhere, message)
-            .hint(format!("send the request to {address}"))
-            .node(address)
-    }))
+    let takes =
+        |name: &str| format!("this node hands its threads over; the node '{name}' takes it");
+    Ok(found.map(|row| row::node_address(&row).elsewhere(takes)))
 }
 
 // === impl Database ===

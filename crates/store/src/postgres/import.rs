@@ -11,7 +11,7 @@ use super::change::RowStatement;
 use super::connection::Connection;
 use super::database::{Database, KeyBlock, OpenTransaction};
 use super::error::{PostgresError, Remedy};
-use super::export::StoreExport;
+use super::export::DatabaseExport;
 use super::group::{send, send_all};
 use super::row::{self, Param, bind};
 use super::{PostgresStore, blob, configuration, frames, queue, tokens};
@@ -179,7 +179,7 @@ impl<P: FnMut(CopyProgress) + Send> Import<'_, P> {
     ) -> Result<StoreSums, PostgresError> {
         let (total, progress) = (expected.total(), &mut self.progress);
         let mut tell = |rows| progress(CopyProgress { step: CopyStep::Verify, rows, total });
-        StoreExport::new(self.database, conn, None, &mut tell).everything().await
+        DatabaseExport::new(self.database, conn, None, &mut tell).everything().await
     }
 }
 

@@ -17,7 +17,7 @@ use super::error::PostgresError;
 use super::row;
 use crate::news::PeerNews;
 use crate::options::NodeOptions;
-use crate::port::NodeRow;
+use crate::port::{NodeAddress, NodeRow};
 
 /// This process among the nodes.
 #[derive(Debug)]
@@ -34,13 +34,6 @@ pub(super) struct Node {
 
 /// How often listeners are told that other nodes cannot be heard.
 const DEAF_EVERY: Duration = Duration::from_secs(5);
-
-/// A node that is alive.
-#[derive(Debug)]
-pub(super) struct LiveNode {
-    name: String,
-    address: String,
-}
 
 /// That no other live node owns a thread. The values are bound by [`Node::bound`] at these numbers: this node's id, and the seconds after which a node is dead.
 macro_rules! not_elsewhere {
@@ -142,9 +135,9 @@ impl Node {
         &self,
         conn: &Connection,
         id: &str,
-    ) -> Result<Option<LiveNode>, PostgresError> {
+    ) -> Result<Option<NodeAddress>, PostgresError> {
         let found = row::query_opt(conn, LIVE, &[&id, &self.dead_after()]).await?;
-        Ok(found.map(|found| LiveNode { name: found.get(0), address: found.get(1) }))
+        Ok(found.map(|found| row::node_address(&found)))
     }
 
     /// Why it is not a node any more.
@@ -158,15 +151,6 @@ impl Node {
                 .hint("stop one of the two, or give it a name of its own with [cluster] name")
         })
     }
-}
-
-/// The error of a request for a thread that a live node owns.
-pub(super) fn elsewhere(owner: &LiveNode) -> Error {
-    let LiveNode { name, address } = owner;
-    let message = format!("the node '{}' owns the thread", name.escape_debug());
-    Error::new(Code::ThreadElsewhere, message)
-        .hint(format!("send the request to {address}"))
-        .node(address.clone())
 }
 
 /// Gives signs of life until the store is closed.

@@ -11,6 +11,7 @@ use super::connection::Connection;
 use super::error::PostgresError;
 use crate::core::damaged;
 use crate::core::table::{Column, TableRow};
+use crate::port::NodeAddress;
 
 pub(super) type Params<'a> = [&'a (dyn ToSql + Sync)];
 
@@ -252,4 +253,9 @@ impl ToSql for Column<'_> {
     }
 
     to_sql_checked!();
+}
+
+/// The name and address of a node, in the first columns of a row.
+pub(super) fn node_address(row: &Row) -> NodeAddress {
+    NodeAddress { name: row.get(0), address: row.get(1) }
 }

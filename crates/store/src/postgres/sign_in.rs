@@ -7,7 +7,7 @@ use super::connection::Connection;
 use super::error::PostgresError;
 use super::row;
 use crate::core::sign_in::too_many_links;
-use crate::rows::SignInLink;
+use crate::rows::SignInLinkRow;
 
 const EXPIRE: &str = "DELETE FROM sign_in_links WHERE expires_at <= $1";
 /// Stores a link where there is room.
@@ -19,7 +19,7 @@ const TAKE: &str = "DELETE FROM sign_in_links WHERE code = $1 RETURNING token, e
 
 pub(super) async fn put(
     conn: &Connection,
-    link: &SignInLink,
+    link: &SignInLinkRow,
     now: Timestamp,
 ) -> Result<(), PostgresError> {
     row::execute(conn, EXPIRE, &[&now.as_micros()]).await?;
@@ -37,12 +37,12 @@ pub(super) async fn take(
     conn: &Connection,
     code: &[u8; 32],
     now: Timestamp,
-) -> Result<Option<SignInLink>, PostgresError> {
+) -> Result<Option<SignInLinkRow>, PostgresError> {
     let taken = row::query_opt(conn, TAKE, &[&code.as_slice()]).await?;
     let link = taken.and_then(|row| {
         let token = row.get::<_, &[u8]>(0).try_into().ok()?;
         let expires_at = Timestamp::from_micros(row.get(1));
-        Some(SignInLink { code: *code, token, expires_at })
+        Some(SignInLinkRow { code: *code, token, expires_at })
     });
     Ok(link.filter(|link| now < link.expires_at))
 }

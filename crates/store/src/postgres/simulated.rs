@@ -22,7 +22,8 @@ use crate::record::{Draft, NoOriginals};
 use crate::rows::ThreadRow;
 use crate::services::postgres_url;
 use crate::simulation::{
-    Acquired, Appended, DEAD_AFTER, Entry, Register, Rules, SentAppend, Shared, THREADS, check,
+    AcquireOutcome, AppendOutcome, DEAD_AFTER, Entry, Register, Rules, SentAppend, Shared, THREADS,
+    check,
 };
 
 const SCHEDULES: u64 = 30;
@@ -208,18 +209,20 @@ impl Shared for SharedDatabase {
         self.store(process).hand_over_all_but(&but).await.unwrap();
     }
 
-    async fn acquire(&mut self, process: usize, thread: usize) -> Acquired {
+    async fn acquire(&mut self, process: usize, thread: usize) -> AcquireOutcome {
         let expected = self.register.acquire(process, thread).await;
         let (_, id) = &self.stores[process];
         let acquired = self.store(process).acquire(self.threads[thread].key, id).await;
         match (&expected, acquired) {
-            (Acquired::Owned { .. }, Ok(owned)) => {
+            (AcquireOutcome::Owned { .. }, Ok(owned)) => {
                 let (epoch, last) = (owned.thread.epoch, owned.last);
-                assert_eq!(expected, Acquired::Owned { epoch, last });
+                assert_eq!(expected, AcquireOutcome::Owned { epoch, last });
             }
-            (Acquired::Elsewhere(owner), Err(error)) => assert_eq!(self.named(&error), *owner),
+            (AcquireOutcome::Elsewhere(owner), Err(error)) => {
+                assert_eq!(self.named(&error), *owner)
+            }
             // Which one stands in is the database's choice.
-            (Acquired::GivenUp(_), Err(error)) => {
+            (AcquireOutcome::GivenUp(_), Err(error)) => {
                 assert!(self.register.takes_threads(self.named(&error)), "{error}");
             }
             (_, acquired) => panic!("{expected:?} and not {acquired:?}"),
@@ -227,7 +230,7 @@ impl Shared for SharedDatabase {
         expected
     }
 
-    async fn append(&mut self, append: &SentAppend, is_again: bool) -> Appended {
+    async fn append(&mut self, append: &SentAppend, is_again: bool) -> AppendOutcome {
         let expected = self.register.append(append, is_again).await;
         let batch = self.batch(append);
         let bytes = batch.check_form().unwrap();
@@ -236,12 +239,12 @@ impl Shared for SharedDatabase {
         let mut outcomes = self.writer.attempt(&[sent], is_again).await.unwrap();
         let outcome = outcomes.remove(0);
         match expected {
-            Appended::Stored | Appended::StoredBefore => outcome.unwrap(),
-            Appended::Late | Appended::Uncertain => {
+            AppendOutcome::Stored | AppendOutcome::StoredBefore => outcome.unwrap(),
+            AppendOutcome::Late | AppendOutcome::Uncertain => {
                 let error = outcome.unwrap_err();
                 assert_eq!(error.code(), Code::OwnershipLost, "{error}");
                 let is_uncertain = error.message().contains("may have been stored");
-                assert_eq!(is_uncertain, expected == Appended::Uncertain, "{error}");
+                assert_eq!(is_uncertain, expected == AppendOutcome::Uncertain, "{error}");
             }
         }
         expected

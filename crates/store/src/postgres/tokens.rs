@@ -13,7 +13,7 @@ use crate::core::already_exists;
 use crate::core::table::TableRow;
 use crate::news::{Note, PeerNews, Peers};
 use crate::port::{Queue, Tokens};
-use crate::rows::{Claim, QueueKind, RetryDecision, SignInLink, TokenRow};
+use crate::rows::{Claim, QueueKind, RetryDecision, SignInLinkRow, TokenRow};
 
 pub(super) static PUT: LazyLock<String> =
     LazyLock::new(|| insert::<TokenRow>(false, "ON CONFLICT DO NOTHING"));
@@ -146,7 +146,7 @@ impl Tokens for PostgresStore {
         Ok(revoked)
     }
 
-    async fn put_sign_in_link(&self, link: SignInLink, now: Timestamp) -> Result<()> {
+    async fn put_sign_in_link(&self, link: SignInLinkRow, now: Timestamp) -> Result<()> {
         let link = &link;
         self.database.write(|conn| async move { sign_in::put(&conn, link, now).await }).await
     }
@@ -155,7 +155,7 @@ impl Tokens for PostgresStore {
         &self,
         code: &[u8; 32],
         now: Timestamp,
-    ) -> Result<Option<SignInLink>> {
+    ) -> Result<Option<SignInLinkRow>> {
         self.database.write_once(|conn| async move { sign_in::take(&conn, code, now).await }).await
     }
 

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use super::{Appended, Checked, DEAD_AFTER, Entry, SentAppend, THREADS};
+use super::{AppendOutcome, Checked, DEAD_AFTER, Entry, SentAppend, THREADS};
 
 /// What has happened, as somebody knows who sees everything. Each change is checked.
 #[derive(Debug, Default)]
@@ -8,7 +8,7 @@ pub(crate) struct Ledger {
     clock: u64,
     nodes: Vec<LedgerNode>,
     pub(crate) logs: [Vec<Entry>; THREADS],
-    owners: [Ownership; THREADS],
+    owners: [Tenure; THREADS],
     commands: HashMap<u32, CommandTally>,
 }
 
@@ -19,7 +19,7 @@ struct LedgerNode {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Ownership {
+struct Tenure {
     process: usize,
     epoch: u64,
     /// Whether the process has given it up, or was given it and has not taken it yet.
@@ -50,7 +50,7 @@ impl Ledger {
     }
 
     pub(crate) fn created(&mut self, process: usize) {
-        let owner = Ownership { process, epoch: 1, is_held: true, ..Ownership::default() };
+        let owner = Tenure { process, epoch: 1, is_held: true, ..Tenure::default() };
         self.owners.fill(owner);
     }
 
@@ -118,8 +118,8 @@ impl Ledger {
     }
 
     /// An append arrived.
-    pub(crate) fn appended(&mut self, append: &SentAppend, appended: Appended) -> Checked {
-        if appended != Appended::Stored {
+    pub(crate) fn appended(&mut self, append: &SentAppend, appended: AppendOutcome) -> Checked {
+        if appended != AppendOutcome::Stored {
             return Ok(());
         }
         let SentAppend { process, thread, epoch, expected_last, .. } = *append;

@@ -53,7 +53,7 @@ pub(crate) struct SentAppend {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Appended {
+pub(crate) enum AppendOutcome {
     Stored,
     StoredBefore,
     Late,
@@ -61,7 +61,7 @@ pub(crate) enum Appended {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Acquired {
+pub(crate) enum AcquireOutcome {
     Owned {
         epoch: u64,
         last: u64,
@@ -95,8 +95,8 @@ pub(crate) trait Shared {
     ) -> bool;
     /// Gives up what a process owns, but for these threads.
     async fn hand_over_all_but(&mut self, process: usize, but: &[usize]);
-    async fn acquire(&mut self, process: usize, thread: usize) -> Acquired;
-    async fn append(&mut self, append: &SentAppend, is_again: bool) -> Appended;
+    async fn acquire(&mut self, process: usize, thread: usize) -> AcquireOutcome;
+    async fn append(&mut self, append: &SentAppend, is_again: bool) -> AppendOutcome;
     /// Everything of a log.
     async fn entries(&mut self, thread: usize) -> Vec<Entry>;
 }

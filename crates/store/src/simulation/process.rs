@@ -3,7 +3,7 @@
 use trilogue_domain::error::Code;
 
 use super::schedule::Schedule;
-use super::{Acquired, Appended, Checked, Entry, SentAppend, Shared, THREADS};
+use super::{AcquireOutcome, AppendOutcome, Checked, Entry, SentAppend, Shared, THREADS};
 use crate::core::ownership::{Departure, NextTry};
 
 /// How often a request is tried before the time for a take-over has passed.
@@ -54,7 +54,7 @@ pub(super) struct SentMessage {
     pub(super) append: SentAppend,
     pub(super) requests: Vec<Request>,
     pub(super) is_again: bool,
-    pub(super) answer: Option<Appended>,
+    pub(super) answer: Option<AppendOutcome>,
 }
 
 // === impl Owner ===
@@ -95,7 +95,7 @@ impl<S: Shared> Schedule<S> {
     /// Loads a thread, or returns the process that owns it.
     pub(super) async fn acquire(&mut self, at: usize, thread: usize) -> Checked<Option<usize>> {
         match self.shared.acquire(at, thread).await {
-            Acquired::Owned { epoch, last } => {
+            AcquireOutcome::Owned { epoch, last } => {
                 self.ledger.acquired(at, thread, epoch, last)?;
                 self.processes[at].owners[thread] = Some(Owner {
                     epoch,
@@ -106,8 +106,8 @@ impl<S: Shared> Schedule<S> {
                 });
                 Ok(None)
             }
-            Acquired::Elsewhere(owner) => Ok(Some(owner)),
-            Acquired::GivenUp(next) => {
+            AcquireOutcome::Elsewhere(owner) => Ok(Some(owner)),
+            AcquireOutcome::GivenUp(next) => {
                 self.ledger.handed_over(at, thread, None);
                 Ok(Some(next))
             }
@@ -149,12 +149,12 @@ impl<S: Shared> Schedule<S> {
     pub(super) async fn answer(&mut self, message: SentMessage) -> Checked {
         let SentAppend { process, thread, .. } = message.append;
         match message.answer {
-            Some(Appended::Stored | Appended::StoredBefore) => self.stored(message),
-            Some(Appended::Late) => {
+            Some(AppendOutcome::Stored | AppendOutcome::StoredBefore) => self.stored(message),
+            Some(AppendOutcome::Late) => {
                 message.requests.iter().try_for_each(|request| self.refuse(request))?;
                 self.recover(process, thread).await
             }
-            Some(Appended::Uncertain) | None => self.recover(process, thread).await,
+            Some(AppendOutcome::Uncertain) | None => self.recover(process, thread).await,
         }
     }
 

@@ -1,4 +1,4 @@
-use super::{Acquired, Appended, DEAD_AFTER, Entry, Rules, SentAppend, Shared, THREADS};
+use super::{AcquireOutcome, AppendOutcome, DEAD_AFTER, Entry, Rules, SentAppend, Shared, THREADS};
 use crate::core::ownership::{Acquisition, AppendAttempt, AppendVerdict, LogEnd, Ownership};
 
 /// What the nodes share, in memory: it does what the decisions say, right or wrong.
@@ -143,7 +143,7 @@ impl Shared for Register {
         }
     }
 
-    async fn acquire(&mut self, process: usize, thread: usize) -> Acquired {
+    async fn acquire(&mut self, process: usize, thread: usize) -> AcquireOutcome {
         let Thread { owner, taker, end, .. } = self.threads[thread];
         let other = owner.filter(|owner| *owner != process && self.is_alive(*owner));
         let stand_in = self.stand_in(process);
@@ -155,10 +155,10 @@ impl Shared for Register {
         };
         let held = &mut self.threads[thread];
         match ((self.rules.acquisition)(found), other, stand_in) {
-            (Acquisition::Elsewhere, Some(owner), _) => return Acquired::Elsewhere(owner),
+            (Acquisition::Elsewhere, Some(owner), _) => return AcquireOutcome::Elsewhere(owner),
             (Acquisition::GiveUp, _, Some(next)) => {
                 held.owner = held.owner.filter(|owner| *owner != process);
-                return Acquired::GivenUp(next);
+                return AcquireOutcome::GivenUp(next);
             }
             (Acquisition::TakeOver { epoch }, ..) => {
                 (held.owner, held.taker) = (Some(process), process);
@@ -166,10 +166,10 @@ impl Shared for Register {
             }
             _ => {}
         }
-        Acquired::Owned { epoch: held.end.epoch, last: held.end.last }
+        AcquireOutcome::Owned { epoch: held.end.epoch, last: held.end.last }
     }
 
-    async fn append(&mut self, append: &SentAppend, is_again: bool) -> Appended {
+    async fn append(&mut self, append: &SentAppend, is_again: bool) -> AppendOutcome {
         let held = &mut self.threads[append.thread];
         let attempt = AppendAttempt {
             epoch: append.epoch,
@@ -189,9 +189,9 @@ impl Shared for Register {
         }
         match verdict {
             AppendVerdict::Fits => {}
-            AppendVerdict::Stored => return Appended::StoredBefore,
-            AppendVerdict::Late => return Appended::Late,
-            AppendVerdict::Uncertain => return Appended::Uncertain,
+            AppendVerdict::Stored => return AppendOutcome::StoredBefore,
+            AppendVerdict::Late => return AppendOutcome::Late,
+            AppendVerdict::Uncertain => return AppendOutcome::Uncertain,
         }
         held.end = LogEnd { epoch: held.end.epoch, last: append.last(), stamp: append.stamp };
         held.frames.push(StoredFrame {
@@ -199,7 +199,7 @@ impl Shared for Register {
             stamp: append.stamp,
             entries: append.entries.clone(),
         });
-        Appended::Stored
+        AppendOutcome::Stored
     }
 
     async fn entries(&mut self, thread: usize) -> Vec<Entry> {

@@ -17,7 +17,7 @@ use super::{backup, queue, row, scan, thread_removal};
 use crate::core::batch::is_blob_whole;
 use crate::core::table::TableRow;
 use crate::core::transfer::{
-    BlobId, BlobName, CopyPart, PartRows, StoreSums, StoredBlob, uncopyable,
+    BlobId, BlobName, COUNT_ROWS, CopyPart, PartRows, StoreSums, StoredBlob, uncopyable,
 };
 use crate::core::{closed, damaged};
 use crate::port::Change;
@@ -27,16 +27,6 @@ use crate::rows::{
     TokenRow,
 };
 
-/// Every row that a copy reads, counted before it begins.
-const COUNT: &str = concat!(
-    "SELECT (SELECT count(*) FROM threads) * 2 + (SELECT count(*) FROM runs)",
-    " + (SELECT count(*) FROM messages) + (SELECT count(*) FROM checkpoints)",
-    " + (SELECT count(*) FROM interrupts) + (SELECT count(*) FROM bindings)",
-    " + (SELECT count(*) FROM idempotency) + (SELECT count(*) FROM frames)",
-    " + (SELECT count(*) FROM gaps) + (SELECT count(*) FROM queue)",
-    " + (SELECT count(*) FROM tokens) + (SELECT count(*) FROM configurations)",
-    " + (SELECT count(*) FROM blobs) + (SELECT count(*) FROM blob_refs)"
-);
 /// Blobs that some thread names which is not being removed.
 const BLOBS: &str = concat!(
     "SELECT key, tenant, hash, length, crc, data FROM blobs WHERE EXISTS",
@@ -83,7 +73,7 @@ impl StoreSnapshot {
         let open = || -> Result<Self, SqliteError> {
             let (conn, _) = scan::open(&path)?;
             conn.execute_batch("BEGIN")?;
-            let total: i64 = conn.query_row(COUNT, [], |row| row.get(0))?;
+            let total: i64 = conn.query_row(COUNT_ROWS, [], |row| row.get(0))?;
             Ok(Self { conn, path: path.clone(), total: total.cast_unsigned() })
         };
         open().map_err(|fail| Health::new(&path).settle(fail))

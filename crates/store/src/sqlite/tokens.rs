@@ -13,7 +13,7 @@ use super::{SqliteStore, queue, row};
 use crate::core::already_exists;
 use crate::news::Peers;
 use crate::port::{Queue, Tokens};
-use crate::rows::{Claim, QueueKind, RetryDecision, SignInLink, TokenRow};
+use crate::rows::{Claim, QueueKind, RetryDecision, SignInLinkRow, TokenRow};
 
 #[async_trait]
 impl Queue for SqliteStore {
@@ -122,7 +122,7 @@ impl Tokens for SqliteStore {
         .await
     }
 
-    async fn put_sign_in_link(&self, link: SignInLink, now: Timestamp) -> Result<()> {
+    async fn put_sign_in_link(&self, link: SignInLinkRow, now: Timestamp) -> Result<()> {
         self.context.sign_in_links.put(link, now)
     }
 
@@ -130,7 +130,7 @@ impl Tokens for SqliteStore {
         &self,
         code: &[u8; 32],
         now: Timestamp,
-    ) -> Result<Option<SignInLink>> {
+    ) -> Result<Option<SignInLinkRow>> {
         Ok(self.context.sign_in_links.take(code, now))
     }
 

@@ -2,7 +2,7 @@
 
 use trilogue_domain::limits::MAX_SIGN_IN_LINKS;
 use trilogue_domain::{Code, Right, Rights};
-use trilogue_store::rows::{SignInLink, TokenRow};
+use trilogue_store::rows::{SignInLinkRow, TokenRow};
 
 use crate::harness::{World, at, code, contract, principal, tenant_scope};
 use crate::rows;
@@ -67,7 +67,7 @@ async fn rights_are_those_of_valid_tokens(world: World) {
 
 async fn a_link_for_signing_in_works_once_and_for_a_while(world: World) {
     let store = &world.store;
-    let link = |code: u8| SignInLink { code: [code; 32], token: [9; 32], expires_at: at(10) };
+    let link = |code: u8| SignInLinkRow { code: [code; 32], token: [9; 32], expires_at: at(10) };
     for code in [1, 2] {
         store.put_sign_in_link(link(code), at(0)).await.unwrap();
     }
@@ -82,7 +82,7 @@ async fn a_link_for_signing_in_works_once_and_for_a_while(world: World) {
     for number in 0..MAX_SIGN_IN_LINKS {
         let mut code = [7; 32];
         code[..8].copy_from_slice(&number.to_le_bytes());
-        store.put_sign_in_link(SignInLink { code, ..link(7) }, at(0)).await.unwrap();
+        store.put_sign_in_link(SignInLinkRow { code, ..link(7) }, at(0)).await.unwrap();
     }
     assert_eq!(code(store.put_sign_in_link(link(8), at(9)).await), Code::Overloaded);
     store.put_sign_in_link(link(8), at(10)).await.unwrap();

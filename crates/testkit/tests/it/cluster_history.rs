@@ -43,7 +43,7 @@ enum Call {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Said {
+enum CommandResponse {
     Done,
     /// It was too late.
     Refused,
@@ -78,7 +78,7 @@ struct Thread;
 #[derive(Debug)]
 pub(crate) struct Talk {
     thread: String,
-    recorder: Recorder<Call, Said>,
+    recorder: Recorder<Call, CommandResponse>,
     /// The next run that nobody has created.
     next: AtomicUsize,
     values: AtomicUsize,
@@ -107,35 +107,35 @@ pub(crate) struct Histories {
 impl Sequential for Thread {
     type State = State;
     type Call = Call;
-    type Answer = Said;
+    type Answer = CommandResponse;
 
-    fn step(state: &State, call: &Call, said: Option<&Said>) -> Option<State> {
+    fn step(state: &State, call: &Call, said: Option<&CommandResponse>) -> Option<State> {
         let is_open = state.is_created && state.question == Question::Pending;
         let resolved = |question| State { question, ..state.clone() };
         let same = |fits: bool| fits.then(|| state.clone());
         match (call, said) {
             (Call::Write(value), said) => {
-                let fits = said.is_none_or(|said| *said == Said::Metadata(Some(*value)));
+                let fits = said.is_none_or(|said| *said == CommandResponse::Metadata(Some(*value)));
                 fits.then(|| State { metadata: Some(*value), ..state.clone() })
             }
-            (Call::Read, Some(Said::Metadata(value))) => same(*value == state.metadata),
-            (Call::Create(_), Some(Said::Busy)) => same(true),
-            (Call::Create(_), Some(Said::Refused)) => same(state.is_created),
-            (Call::Create(_), None | Some(Said::Done)) => {
+            (Call::Read, Some(CommandResponse::Metadata(value))) => same(*value == state.metadata),
+            (Call::Create(_), Some(CommandResponse::Busy)) => same(true),
+            (Call::Create(_), Some(CommandResponse::Refused)) => same(state.is_created),
+            (Call::Create(_), None | Some(CommandResponse::Done)) => {
                 (!state.is_created).then(|| State { is_created: true, ..state.clone() })
             }
-            (Call::Answer(_, number), None | Some(Said::Done)) => {
+            (Call::Answer(_, number), None | Some(CommandResponse::Done)) => {
                 is_open.then(|| resolved(Question::Answered(*number)))
             }
             // A run that was answered and is still at work can be cancelled, and its question stays answered.
-            (Call::Cancel(_), Some(Said::Done)) if !is_open => same(state.is_created),
-            (Call::Cancel(_), None | Some(Said::Done)) => {
+            (Call::Cancel(_), Some(CommandResponse::Done)) if !is_open => same(state.is_created),
+            (Call::Cancel(_), None | Some(CommandResponse::Done)) => {
                 is_open.then(|| resolved(Question::Cancelled))
             }
-            (Call::Answer(..) | Call::Cancel(_), Some(Said::Refused)) => {
+            (Call::Answer(..) | Call::Cancel(_), Some(CommandResponse::Refused)) => {
                 same(state.is_created && !is_open)
             }
-            (Call::Look(_), Some(Said::Question(question))) => {
+            (Call::Look(_), Some(CommandResponse::Question(question))) => {
                 same(state.is_created && *question == state.question)
             }
             _ => None,
@@ -186,10 +186,10 @@ impl Talk {
         }
     }
 
-    async fn said(&self, client: &Client, call: &Call) -> Option<Said> {
+    async fn said(&self, client: &Client, call: &Call) -> Option<CommandResponse> {
         let thread = format!("/api/v1/threads/{}", self.thread);
         let question = |run: &usize| lock(&self.questions).get(run).cloned();
-        let metadata = |row: &Value| Said::Metadata(row["metadata"]["n"].as_u64());
+        let metadata = |row: &Value| CommandResponse::Metadata(row["metadata"]["n"].as_u64());
         match call {
             Call::Write(value) => {
                 let body = Bytes::from(json!({"metadata": {"n": value}}).to_string());
@@ -206,24 +206,24 @@ impl Talk {
                     if let Some(id) = shown["interrupts"][0]["id"].as_str() {
                         lock(&self.questions).insert(*run, id.to_owned());
                     }
-                    Said::Done
+                    CommandResponse::Done
                 })
             }
             Call::Answer(run, number) => {
                 let path = format!("/api/v1/interrupts/{}/answer", question(run)?);
                 let reason = format!("{REASON}{number}");
                 let body = json!({"value": {"approved": true, "reason": reason}});
-                outcome(client.post(&path, &body).await, |_| Said::Done)
+                outcome(client.post(&path, &body).await, |_| CommandResponse::Done)
             }
             Call::Cancel(run) => {
                 let path = format!("/api/v1/runs/{}/cancel", self.run(*run));
-                outcome(client.post(&path, &json!({})).await, |_| Said::Done)
+                outcome(client.post(&path, &json!({})).await, |_| CommandResponse::Done)
             }
             Call::Look(run) => {
                 let path = format!("/api/v1/interrupts/{}", question(run)?);
                 outcome(client.get(&path).await, |row| match resolution(&row["resolution"]) {
-                    Some(question) => Said::Question(question),
-                    None => Said::Wrong(row.to_string()),
+                    Some(question) => CommandResponse::Question(question),
+                    None => CommandResponse::Wrong(row.to_string()),
                 })
             }
         }
@@ -240,13 +240,15 @@ impl Talk {
 
     /// Fails unless some order of the operations on each object explains all answers.
     fn check(&self, seen: &mut Histories) -> Result<()> {
-        let mut objects: BTreeMap<Option<usize>, Vec<Operation<Call, Said>>> = BTreeMap::new();
+        let mut objects: BTreeMap<Option<usize>, Vec<Operation<Call, CommandResponse>>> =
+            BTreeMap::new();
         for operation in self.recorder.operations() {
             seen.operations += 1;
             seen.without_answer += usize::from(operation.answer.is_none());
             let is_answer = matches!(operation.call, Call::Answer(..));
-            seen.answers += usize::from(is_answer && operation.answer == Some(Said::Done));
-            seen.refused += usize::from(operation.answer == Some(Said::Refused));
+            seen.answers +=
+                usize::from(is_answer && operation.answer == Some(CommandResponse::Done));
+            seen.refused += usize::from(operation.answer == Some(CommandResponse::Refused));
             objects.entry(operation.call.object()).or_default().push(operation);
         }
         for (object, operations) in objects {
@@ -265,25 +267,33 @@ impl Talk {
 }
 
 /// Without what has no answer and changes nothing, or whose change nobody saw: it need not have been taken.
-fn that_matter(mut operations: Vec<Operation<Call, Said>>) -> Vec<Operation<Call, Said>> {
-    let seen: Vec<Said> = operations.iter().filter_map(|one| one.answer.clone()).collect();
+fn that_matter(
+    mut operations: Vec<Operation<Call, CommandResponse>>,
+) -> Vec<Operation<Call, CommandResponse>> {
+    let seen: Vec<CommandResponse> =
+        operations.iter().filter_map(|one| one.answer.clone()).collect();
     operations.retain(|one| match &one.call {
         Call::Read | Call::Look(_) => one.answer.is_some(),
-        Call::Write(value) => one.answer.is_some() || seen.contains(&Said::Metadata(Some(*value))),
+        Call::Write(value) => {
+            one.answer.is_some() || seen.contains(&CommandResponse::Metadata(Some(*value)))
+        }
         _ => true,
     });
     operations
 }
 
 /// What an answer says. An error of the way or of the server says nothing.
-fn outcome(reply: Result<Reply>, fine: impl FnOnce(&Value) -> Said) -> Option<Said> {
+fn outcome(
+    reply: Result<Reply>,
+    fine: impl FnOnce(&Value) -> CommandResponse,
+) -> Option<CommandResponse> {
     let reply = reply.ok()?;
     match reply.status {
         200..300 => Some(fine(&reply.json())),
         400..500 => Some(match reply.code().as_str() {
-            "already_exists" | "interrupt_resolved" | "run_ended" => Said::Refused,
-            "thread_busy" | "thread_waiting" => Said::Busy,
-            _ => Said::Wrong(String::from_utf8_lossy(&reply.body).into_owned()),
+            "already_exists" | "interrupt_resolved" | "run_ended" => CommandResponse::Refused,
+            "thread_busy" | "thread_waiting" => CommandResponse::Busy,
+            _ => CommandResponse::Wrong(String::from_utf8_lossy(&reply.body).into_owned()),
         }),
         _ => None,
     }
@@ -390,7 +400,7 @@ mod tests {
     use super::*;
 
     /// Operations one after the other.
-    fn one_by_one(history: &[(Call, Option<Said>)]) -> Verdict {
+    fn one_by_one(history: &[(Call, Option<CommandResponse>)]) -> Verdict {
         let recorder = Recorder::default();
         for (call, said) in history {
             let operation = recorder.begin(call.clone());
@@ -401,16 +411,16 @@ mod tests {
         check::<Thread>(&that_matter(recorder.operations()))
     }
 
-    fn is_refused(history: &[(Call, Option<Said>)]) -> bool {
+    fn is_refused(history: &[(Call, Option<CommandResponse>)]) -> bool {
         matches!(one_by_one(history), Verdict::Contradiction(_))
     }
 
     #[test]
     fn a_thread_as_it_is_has_an_order_and_each_broken_promise_has_none() {
-        let done = || Some(Said::Done);
-        let refused = || Some(Said::Refused);
+        let done = || Some(CommandResponse::Done);
+        let refused = || Some(CommandResponse::Refused);
         let create = || (Call::Create(0), done());
-        let shown = |question| (Call::Look(0), Some(Said::Question(question)));
+        let shown = |question| (Call::Look(0), Some(CommandResponse::Question(question)));
         let fine = [
             create(),
             (Call::Create(0), refused()),
@@ -435,11 +445,11 @@ mod tests {
         let after = [create(), (Call::Cancel(0), done()), (Call::Answer(0, 1), done())];
         assert!(is_refused(&after), "an answer was taken behind the end");
         let stale = [
-            (Call::Write(1), Some(Said::Metadata(Some(1)))),
-            (Call::Write(2), Some(Said::Metadata(Some(2)))),
-            (Call::Read, Some(Said::Metadata(Some(1)))),
+            (Call::Write(1), Some(CommandResponse::Metadata(Some(1)))),
+            (Call::Write(2), Some(CommandResponse::Metadata(Some(2)))),
+            (Call::Read, Some(CommandResponse::Metadata(Some(1)))),
         ];
         assert!(is_refused(&stale), "a look-up was stale");
-        assert!(is_refused(&[(Call::Read, Some(Said::Wrong("404".to_owned())))]));
+        assert!(is_refused(&[(Call::Read, Some(CommandResponse::Wrong("404".to_owned())))]));
     }
 }

@@ -33,7 +33,7 @@ pub(crate) struct Mark {
 
 /// How often something was asked for, and executed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Executed {
+pub(crate) struct ExecutionTally {
     asked: usize,
     pub(crate) once: usize,
     /// Never, by a run that was lost before, or a request that was.
@@ -53,12 +53,12 @@ impl Marks {
     }
 
     /// Fails where something was executed twice, where a run that is completed was not, and where an acknowledged one is gone. All runs must have ended.
-    pub(crate) async fn check_all(&self, client: &Client) -> Result<Executed> {
+    pub(crate) async fn check_all(&self, client: &Client) -> Result<ExecutionTally> {
         let mut executions: BTreeMap<String, usize> = BTreeMap::new();
         for text in self.server.heard() {
             *executions.entry(text).or_default() += 1;
         }
-        let mut seen = Executed { asked: self.asked.len(), ..Executed::default() };
+        let mut seen = ExecutionTally { asked: self.asked.len(), ..ExecutionTally::default() };
         for mark in self.asked.values() {
             let count = executions.get(&mark.text).copied().unwrap_or_default();
             let path = format!("/api/v1/runs/{}", mark.run);

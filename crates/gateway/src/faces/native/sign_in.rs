@@ -6,7 +6,7 @@ use http::{StatusCode, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, TokenId};
 use trilogue_mapping::native::token::right;
-use trilogue_store::rows::{SignInLink as SignInLinkRow, TokenRow};
+use trilogue_store::rows::{SignInLinkRow, TokenRow};
 use trilogue_wire::native::{Caller, SignIn, SignInLink};
 
 use super::{NativeCall, NativeRoute};

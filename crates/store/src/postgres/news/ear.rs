@@ -7,7 +7,7 @@ use bytes::Bytes;
 use trilogue_domain::port::ReadOriginal;
 
 use super::NewsState;
-use super::message::{HeardAppend, MessageEntry, NodeMessage, Removal};
+use super::message::{HeardAppend, LogRemoval, NewsEntry, NodeMessage};
 use crate::news::PeerNews;
 use crate::record::Frame;
 
@@ -28,7 +28,7 @@ pub(super) struct Ear {
 struct Senders(HashMap<i64, u64>);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Order {
+enum Arrival {
     Next,
     /// Messages before it were lost.
     Gap,
@@ -49,15 +49,15 @@ impl Ear {
             return;
         }
         match self.senders.order(message.opening, message.number) {
-            Order::Next => {}
-            Order::Gap => self.state.missed(),
-            Order::Late => return,
+            Arrival::Next => {}
+            Arrival::Gap => self.state.missed(),
+            Arrival::Late => return,
         }
         for entry in message.entries {
             match entry {
-                MessageEntry::Append(append) => self.take(&append),
+                NewsEntry::Append(append) => self.take(&append),
                 // Without listeners it is for nobody.
-                MessageEntry::Note(note) => drop(self.state.heard.send(PeerNews::Note(note))),
+                NewsEntry::Note(note) => drop(self.state.heard.send(PeerNews::Note(note))),
             }
         }
     }
@@ -65,8 +65,8 @@ impl Ear {
     fn take(&self, append: &HeardAppend) {
         let (tails, thread, last) = (&self.state.tails, append.thread, append.last);
         match append.removal {
-            Some(Removal::Thread) => tails.ended(thread),
-            Some(Removal::Run) => tails.removed(thread, last),
+            Some(LogRemoval::Thread) => tails.ended(thread),
+            Some(LogRemoval::Run) => tails.removed(thread, last),
             // Without readers, frames are not even looked at.
             None if tails.has_readers(thread) => {
                 let frames = self.frames(append).unwrap_or_default();
@@ -94,18 +94,18 @@ impl Ear {
 // === impl Senders ===
 
 impl Senders {
-    fn order(&mut self, opening: i64, number: u64) -> Order {
+    fn order(&mut self, opening: i64, number: u64) -> Arrival {
         if self.0.len() >= MAX_SENDERS && !self.0.contains_key(&opening) {
             self.0.clear();
         }
         match self.0.insert(opening, number) {
-            None => Order::Next,
+            None => Arrival::Next,
             Some(last) if number <= last => {
                 self.0.insert(opening, last);
-                Order::Late
+                Arrival::Late
             }
-            Some(last) if number == last + 1 => Order::Next,
-            Some(_) => Order::Gap,
+            Some(last) if number == last + 1 => Arrival::Next,
+            Some(_) => Arrival::Gap,
         }
     }
 }
@@ -118,12 +118,12 @@ mod tests {
     fn what_is_lost_or_late_is_noticed_for_each_sender() {
         let mut senders = Senders::default();
         let mut order = |opening, number| senders.order(opening, number);
-        assert_eq!(order(1, 4), Order::Next, "the first that is heard of it");
-        assert_eq!(order(1, 5), Order::Next);
-        assert_eq!(order(2, 1), Order::Next);
-        assert_eq!(order(1, 5), Order::Late);
-        assert_eq!(order(1, 8), Order::Gap);
-        assert_eq!(order(1, 6), Order::Late);
-        assert_eq!(order(1, 9), Order::Next);
+        assert_eq!(order(1, 4), Arrival::Next, "the first that is heard of it");
+        assert_eq!(order(1, 5), Arrival::Next);
+        assert_eq!(order(2, 1), Arrival::Next);
+        assert_eq!(order(1, 5), Arrival::Late);
+        assert_eq!(order(1, 8), Arrival::Gap);
+        assert_eq!(order(1, 6), Arrival::Late);
+        assert_eq!(order(1, 9), Arrival::Next);
     }
 }

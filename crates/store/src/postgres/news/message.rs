@@ -30,7 +30,7 @@ pub(crate) struct ToldAppend {
     pub(crate) last: u64,
     /// What the head is marked with.
     pub(crate) stamp: i64,
-    pub(crate) removal: Option<Removal>,
+    pub(crate) removal: Option<LogRemoval>,
     /// Empty where they are not told.
     pub(crate) frames: Vec<Arc<Frame>>,
 }
@@ -41,19 +41,19 @@ pub(super) struct HeardAppend {
     pub(super) thread: ThreadKey,
     pub(super) last: u64,
     pub(super) stamp: i64,
-    pub(super) removal: Option<Removal>,
+    pub(super) removal: Option<LogRemoval>,
     /// The stored form of its frames, unchecked.
     pub(super) frames: Vec<Bytes>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Removal {
+pub(crate) enum LogRemoval {
     Run,
     Thread,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum MessageEntry {
+pub(super) enum NewsEntry {
     Append(HeardAppend),
     Note(Note),
 }
@@ -62,12 +62,12 @@ pub(super) enum MessageEntry {
 pub(super) struct NodeMessage {
     pub(super) opening: i64,
     pub(super) number: u64,
-    pub(super) entries: Vec<MessageEntry>,
+    pub(super) entries: Vec<NewsEntry>,
 }
 
 /// Packs entries into messages of a bounded size.
 #[derive(Debug)]
-pub(super) struct MessageWriter {
+pub(super) struct NewsWriter {
     opening: i64,
     /// The number of the next message.
     next: u64,
@@ -76,9 +76,9 @@ pub(super) struct MessageWriter {
     done: Vec<Bytes>,
 }
 
-// === impl MessageWriter ===
+// === impl NewsWriter ===
 
-impl MessageWriter {
+impl NewsWriter {
     pub(super) fn new(opening: i64) -> Self {
         Self { opening, next: 1, max_bytes: 0, current: Vec::new(), done: Vec::new() }
     }
@@ -163,8 +163,8 @@ fn append_body(append: &ToldAppend, frames: &[Arc<Frame>]) -> Vec<u8> {
     body.put_i64_le(append.stamp);
     body.put_u8(match append.removal {
         None => 0,
-        Some(Removal::Run) => 1,
-        Some(Removal::Thread) => 2,
+        Some(LogRemoval::Run) => 1,
+        Some(LogRemoval::Thread) => 2,
     });
     for frame in frames {
         body.put_u32_le(u32::try_from(frame.bytes().len()).unwrap_or(u32::MAX));
@@ -191,8 +191,8 @@ impl NodeMessage {
         while rest.has_remaining() {
             let (tag, mut body) = (rest.try_get_u8().ok()?, part(&mut rest)?);
             match tag {
-                APPEND => entries.push(MessageEntry::Append(heard_append(&mut body)?)),
-                NOTE => entries.extend(Note::decode(&body).map(MessageEntry::Note)),
+                APPEND => entries.push(NewsEntry::Append(heard_append(&mut body)?)),
+                NOTE => entries.extend(Note::decode(&body).map(NewsEntry::Note)),
                 _ => {}
             }
         }
@@ -205,8 +205,8 @@ fn heard_append(body: &mut Bytes) -> Option<HeardAppend> {
     let (last, stamp) = (body.try_get_u64_le().ok()?, body.try_get_i64_le().ok()?);
     let removal = match body.try_get_u8().ok()? {
         0 => None,
-        1 => Some(Removal::Run),
-        2 => Some(Removal::Thread),
+        1 => Some(LogRemoval::Run),
+        2 => Some(LogRemoval::Thread),
         _ => return None,
     };
     let mut frames = Vec::new();
@@ -233,21 +233,21 @@ mod tests {
         ToldAppend { thread: ThreadKey(thread), last, stamp: 9, removal: None, frames: Vec::new() }
     }
 
-    fn heard(append: &ToldAppend) -> MessageEntry {
+    fn heard(append: &ToldAppend) -> NewsEntry {
         let ToldAppend { thread, last, stamp, removal, .. } = *append;
-        MessageEntry::Append(HeardAppend { thread, last, stamp, removal, frames: Vec::new() })
+        NewsEntry::Append(HeardAppend { thread, last, stamp, removal, frames: Vec::new() })
     }
 
     #[test]
     fn a_message_reads_back_and_what_is_none_is_passed_over() {
-        let gone = ToldAppend { removal: Some(Removal::Thread), ..told(1, u64::MAX) };
+        let gone = ToldAppend { removal: Some(LogRemoval::Thread), ..told(1, u64::MAX) };
         let note = Note::Shown(ShownQuestion {
             principal: PrincipalId::generate(),
             run: RunId::generate(),
             interrupt: InterruptId::generate(),
             at: Timestamp::from_micros(7),
         });
-        let mut writer = MessageWriter::new(5);
+        let mut writer = NewsWriter::new(5);
         writer.limit(usize::MAX);
         writer.skip(2);
         writer.append(&told(7 << 40, 3));
@@ -255,7 +255,7 @@ mod tests {
         writer.note(&note);
         writer.append(&gone);
         let [message] = &writer.finish()[..] else { panic!("one message") };
-        let entries = vec![heard(&told(7 << 40, 3)), MessageEntry::Note(note), heard(&gone)];
+        let entries = vec![heard(&told(7 << 40, 3)), NewsEntry::Note(note), heard(&gone)];
         assert_eq!(
             NodeMessage::decode(message),
             Some(NodeMessage { opening: 5, number: 3, entries })
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn messages_keep_to_the_bound_and_what_fits_into_none_leaves_a_number_out() {
-        let mut writer = MessageWriter::new(5);
+        let mut writer = NewsWriter::new(5);
         let most = HEAD_BYTES + 2 * (ENTRY_HEAD_BYTES + APPEND_HEAD_BYTES) + CHECKSUM_BYTES;
         writer.limit(most);
         (1..=5).for_each(|number| writer.append(&told(1, number)));

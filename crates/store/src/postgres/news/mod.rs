@@ -14,8 +14,8 @@ use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::port::ReadOriginal;
 
 use self::ear::Ear;
-use self::message::{MAX_APPEND_BYTES, MessageWriter};
-pub(super) use self::message::{Removal, ToldAppend};
+pub(super) use self::message::{LogRemoval, ToldAppend};
+use self::message::{MAX_APPEND_BYTES, NewsWriter};
 use crate::core::tail::Tails;
 use crate::news::{Note, PeerNews};
 
@@ -150,7 +150,7 @@ impl NewsConnection {
                 return;
             }
         };
-        let mut writer = MessageWriter::new(opening);
+        let mut writer = NewsWriter::new(opening);
         let mut ear = Ear::new(opening, reader, Arc::clone(&state));
         loop {
             tokio::select! {
@@ -176,7 +176,7 @@ impl NewsConnection {
 
 impl NewsState {
     /// The messages that tell this.
-    fn pack(&self, writer: &mut MessageWriter, told: OutgoingNews) -> Vec<Bytes> {
+    fn pack(&self, writer: &mut NewsWriter, told: OutgoingNews) -> Vec<Bytes> {
         writer.skip(self.lost.swap(0, Ordering::Relaxed));
         match told {
             OutgoingNews::Appends(appends) => {

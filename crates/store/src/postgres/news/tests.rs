@@ -98,7 +98,7 @@ struct World {
     log: Log,
     state: Arc<NewsState>,
     ear: Ear,
-    writers: [MessageWriter; 2],
+    writers: [NewsWriter; 2],
     owner: usize,
     network: Vec<Bytes>,
     readers: Vec<Reader>,
@@ -159,7 +159,7 @@ impl World {
             waiting_bytes: AtomicUsize::new(0),
             lost: AtomicU64::new(0),
         });
-        let mut writers = [MessageWriter::new(1), MessageWriter::new(2)];
+        let mut writers = [NewsWriter::new(1), NewsWriter::new(2)];
         writers.iter_mut().for_each(|writer| writer.limit(MAX_MESSAGE_BYTES));
         Self {
             log: Log::default(),
@@ -175,7 +175,7 @@ impl World {
         }
     }
 
-    fn tell(&mut self, removal: Option<Removal>, frames: Vec<Arc<Frame>>) {
+    fn tell(&mut self, removal: Option<LogRemoval>, frames: Vec<Arc<Frame>>) {
         let (last, stamp) = (self.log.last, self.log.stamp);
         let writer = &mut self.writers[self.owner];
         writer.append(&ToldAppend { thread: THREAD, last, stamp, removal, frames });
@@ -203,7 +203,7 @@ impl World {
             }
             Op::RemoveRun { run } => {
                 self.log.remove(run);
-                self.tell(Some(Removal::Run), Vec::new());
+                self.tell(Some(LogRemoval::Run), Vec::new());
             }
             Op::TakeOver => self.owner = 1 - self.owner,
             Op::Deliver { message, .. } | Op::Lose { message } | Op::Damage { message, .. }
