@@ -28,7 +28,7 @@ const TOKEN_REST: Duration = Duration::from_secs(900);
 /// What its tokens are called in the list of tokens.
 const LABEL: &str = "editors of the node ";
 
-/// What this node asks of others. Cheap to share.
+/// What this node asks of others. Each request returns `false` where the other cannot be reached, so that nothing was taken: its threads are taken over soon.
 #[derive(Debug)]
 pub(crate) struct NodeClient {
     client: Client,
@@ -59,7 +59,7 @@ impl NodeClient {
         }
     }
 
-    /// Asks the owner of a thread to give it to this node. Returns `false` where the owner cannot be reached: its threads are taken over soon.
+    /// Asks the owner of a thread to give it to this node.
     /// Errors: `thread_busy` while the thread is at work; and as the owner refuses.
     pub(crate) async fn hand_over(
         &self,
@@ -73,10 +73,10 @@ impl NodeClient {
     }
 
     /// Has the owner of a run's thread cancel it.
-    pub(crate) async fn cancel(&self, by: &Principal, address: &str, run: &RunId) -> Result<()> {
+    pub(crate) async fn cancel(&self, by: &Principal, address: &str, run: &RunId) -> Result<bool> {
         let path = format!("/api/v1/runs/{run}/cancel");
         let body = serde_json::Map::new();
-        self.insist(by, address, Method::POST, &path, &body).await
+        self.send(by, address, Method::POST, &path, &body).await
     }
 
     /// Has the owner of a question's thread take an answer.
@@ -86,9 +86,9 @@ impl NodeClient {
         address: &str,
         interrupt: &InterruptId,
         answer: &impl Serialize,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let path = format!("/api/v1/interrupts/{interrupt}/answer");
-        self.insist(by, address, Method::POST, &path, answer).await
+        self.send(by, address, Method::POST, &path, answer).await
     }
 
     /// Has the owner of a thread change it.
@@ -98,8 +98,9 @@ impl NodeClient {
         address: &str,
         thread: &ThreadId,
         patch: &ThreadPatch,
-    ) -> Result<()> {
-        self.insist(by, address, Method::PATCH, &format!("/api/v1/threads/{thread}"), patch).await
+    ) -> Result<bool> {
+        let path = format!("/api/v1/threads/{thread}");
+        self.send(by, address, Method::PATCH, &path, patch).await
     }
 
     /// Has the owner of a thread erase it.
@@ -108,26 +109,10 @@ impl NodeClient {
         by: &Principal,
         address: &str,
         thread: &ThreadId,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let body = serde_json::Map::new();
-        self.insist(by, address, Method::DELETE, &format!("/api/v1/threads/{thread}"), &body).await
-    }
-
-    /// Sends a request that must not be lost. Fails where the node is gone: the caller tries it here then.
-    async fn insist(
-        &self,
-        by: &Principal,
-        address: &str,
-        method: Method,
-        path: &str,
-        body: &impl Serialize,
-    ) -> Result<()> {
-        match self.send(by, address, method, path, body).await? {
-            true => Ok(()),
-            false => {
-                Err(forward::unreachable(address, forward::OWNS_THREAD).node(address.to_owned()))
-            }
-        }
+        let path = format!("/api/v1/threads/{thread}");
+        self.send(by, address, Method::DELETE, &path, &body).await
     }
 
     /// Returns `false` where the node was not reached, so that nothing was taken.

@@ -99,6 +99,24 @@ async fn a_question_is_answered_wherever_its_thread_has_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_waits_until_the_thread_of_a_dead_node_is_taken_over() {
+    let cwd = Folder::new().unwrap();
+    let mut cluster = Cluster::start("").await.unwrap();
+    let mut editor = editor_at(&cluster, "b", "mailcomposer", cwd.path()).await;
+    let session = editor.session_in(cwd.path()).await;
+    let turn = editor.start_prompt(&session, "Write to ada@example.com saying hi").await;
+    let asked = editor.request("session/request_permission").await;
+    let hand_over = format!("/api/v1/threads/{session}/hand-over");
+    let taken = cluster.clients()[0].post(&hand_over, &json!({ "node": "a" })).await.unwrap();
+    assert_eq!(taken.status, 204);
+    cluster.lose(0).await.unwrap();
+    editor.choose(&asked, "true").await;
+    editor.end_turn(&turn).await;
+    assert_ne!(cluster.owner(&session).await.unwrap().as_deref(), Some("a"));
+    editor.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_drains_hands_over_each_thread_when_it_has_nothing_to_do() {
     let store = Folder::new().unwrap();
     let cluster = cluster_with_sessions(&store).await;

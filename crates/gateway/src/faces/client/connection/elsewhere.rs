@@ -1,5 +1,8 @@
 //! Threads that another node owns. A prompt has the thread brought here, where the editor and its files are; what concerns a run at work is sent to its owner.
 
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Answer, Code, Error, InterruptId, Json, Message, RunId, ThreadId};
 use trilogue_mapping::native::{interrupt, json};
@@ -41,10 +44,11 @@ impl ClientConnection {
     /// Cancels a run, wherever it is at work. Fails as [`trilogue_runtime::Runtime::cancel`].
     pub(crate) async fn cancel_run(&self, run: &RunId) -> Result<()> {
         let by = &self.principal;
-        match self.elsewhere(self.runtime().cancel(by, run).await.map(drop))? {
-            None => Ok(()),
-            Some((nodes, address)) => nodes.cancel(by, &address, run).await,
-        }
+        let here = || self.runtime().cancel(by, run);
+        let there = |nodes: Arc<NodeClient>, address: String| async move {
+            nodes.cancel(by, &address, run).await
+        };
+        self.anywhere(here, there).await.map(drop)
     }
 
     /// Answers an interrupt, wherever its run waits. Returns its row where that is here. Fails as [`trilogue_runtime::Runtime::answer_with`].
@@ -54,14 +58,9 @@ impl ClientConnection {
         answer: &Answer,
         extra: Option<Json>,
     ) -> Result<Option<InterruptRow>> {
-        let (to, given) = (AnswerTo::Interrupt(id.clone()), answer.clone());
-        match self.runtime().answer_with(&self.principal, to, given, extra.clone()).await {
-            Ok(row) => Ok(Some(row)),
-            Err(error) => match self.elsewhere(Err(error))? {
-                None => Ok(None),
-                Some(owner) => self.answer_there(owner, id, answer, extra).await.map(|()| None),
-            },
-        }
+        let (by, to) = (&self.principal, || AnswerTo::Interrupt(id.clone()));
+        let here = || self.runtime().answer_with(by, to(), answer.clone(), extra.clone());
+        self.anywhere(here, self.answering(id, answer, extra.as_ref())).await
     }
 
     /// Answers an interrupt with a message of the session. Another node gets the answer alone. Fails as [`trilogue_runtime::Runtime::answer_with_message`].
@@ -72,65 +71,90 @@ impl ClientConnection {
         message: Message,
         key: Option<AnswerKey>,
     ) -> Result<()> {
-        let (to, given) = (AnswerTo::Interrupt(id.clone()), answer.clone());
-        let runtime = self.runtime();
-        let answered = runtime.answer_with_message(&self.principal, to, given, message, key).await;
-        match self.elsewhere(answered.map(drop))? {
-            None => Ok(()),
-            Some(owner) => self.answer_there(owner, id, answer, None).await,
-        }
-    }
-
-    async fn answer_there(
-        &self,
-        (nodes, address): (&NodeClient, String),
-        id: &InterruptId,
-        answer: &Answer,
-        extra: Option<Json>,
-    ) -> Result<()> {
-        let row = self.read().interrupt(&self.principal.scope(), id).await?;
-        let missing =
-            || Error::new(Code::InterruptNotFound, format!("there is no interrupt '{id}'"));
-        let given = interrupt::given(answer, &row.ok_or_else(missing)?.thread_id);
-        let mut body = serde_json::to_value(given).unwrap_or_default();
-        if let (Some(extra), Some(members)) = (extra, body.as_object_mut()) {
-            members.insert("extra".to_owned(), extra.to_value());
-        }
-        nodes.answer(&self.principal, &address, id, &body).await
+        let (by, to) = (&self.principal, || AnswerTo::Interrupt(id.clone()));
+        let here = || {
+            let (answer, message, key) = (answer.clone(), message.clone(), key.clone());
+            self.runtime().answer_with_message(by, to(), answer, message, key)
+        };
+        self.anywhere(here, self.answering(id, answer, None)).await.map(drop)
     }
 
     /// Changes the metadata of a thread, wherever it is. Fails as [`trilogue_runtime::Runtime::patch_thread`].
     pub(crate) async fn patch_metadata(&self, thread: &ThreadId, metadata: Json) -> Result<()> {
         let by = &self.principal;
-        let wire = native::ThreadPatch {
-            metadata: Some(json(&metadata)),
-            ..native::ThreadPatch::default()
+        let here = || {
+            let patch = ThreadPatch { metadata: Some(metadata.clone()), ..ThreadPatch::default() };
+            self.runtime().patch_thread(by, thread, patch)
         };
-        let patch = ThreadPatch { metadata: Some(metadata), ..ThreadPatch::default() };
-        let patched = self.runtime().patch_thread(by, thread, patch).await;
-        match self.elsewhere(patched.map(drop))? {
-            None => Ok(()),
-            Some((nodes, address)) => nodes.patch(by, &address, thread, &wire).await,
-        }
+        let there = |nodes: Arc<NodeClient>, address: String| {
+            let patch = native::ThreadPatch {
+                metadata: Some(json(&metadata)),
+                ..native::ThreadPatch::default()
+            };
+            async move { nodes.patch(by, &address, thread, &patch).await }
+        };
+        self.anywhere(here, there).await.map(drop)
     }
 
     /// Erases a thread, wherever it is. Fails as [`trilogue_runtime::Runtime::erase_thread`].
     pub(crate) async fn erase_thread(&self, thread: &ThreadId) -> Result<()> {
         let by = &self.principal;
-        match self.elsewhere(self.runtime().erase_thread(by, thread).await)? {
-            None => Ok(()),
-            Some((nodes, address)) => nodes.erase(by, &address, thread).await,
+        let here = || self.runtime().erase_thread(by, thread);
+        let there = |nodes: Arc<NodeClient>, address: String| async move {
+            nodes.erase(by, &address, thread).await
+        };
+        self.anywhere(here, there).await.map(drop)
+    }
+
+    /// Does a change here, or has the node do it that owns the thread: then the result is `None`. Where that node is gone, waits until the thread is taken over.
+    async fn anywhere<T, H, E>(
+        &self,
+        here: impl Fn() -> H,
+        there: impl Fn(Arc<NodeClient>, String) -> E,
+    ) -> Result<Option<T>>
+    where
+        H: Future<Output = Result<T>>,
+        E: Future<Output = Result<bool>>,
+    {
+        let wait = TakeOverWait::begin();
+        loop {
+            let elsewhere = match here().await {
+                Err(error) => error,
+                done => return done.map(Some),
+            };
+            let (Some(nodes), Some(address)) = (&self.state.node_client, elsewhere.other_node())
+            else {
+                return Err(elsewhere);
+            };
+            if there(Arc::clone(nodes), address.to_owned()).await? {
+                return Ok(None);
+            }
+            if !wait.pause().await {
+                return Err(forward::unreachable(address, forward::OWNS_THREAD));
+            }
         }
     }
 
-    /// Where a change belongs that was refused here because another node owns the thread.
-    fn elsewhere(&self, changed: Result<()>) -> Result<Option<(&NodeClient, String)>> {
-        match (changed, &self.state.node_client) {
-            (Err(error), Some(nodes)) => match error.other_node() {
-                Some(address) => Ok(Some((nodes, address.to_owned()))),
-                None => Err(error),
-            },
-            (changed, _) => changed.map(|()| None),
+    /// Sends an answer to the owner of its thread.
+    fn answering<'a>(
+        &'a self,
+        id: &'a InterruptId,
+        answer: &'a Answer,
+        extra: Option<&'a Json>,
+    ) -> impl Fn(Arc<NodeClient>, String) -> BoxFuture<'a, Result<bool>> {
+        move |nodes, address| {
+            Box::pin(async move {
+                let row = self.read().interrupt(&self.principal.scope(), id).await?;
+                let row = row.ok_or_else(|| {
+                    Error::new(Code::InterruptNotFound, format!("there is no interrupt '{id}'"))
+                })?;
+                let given = interrupt::given(answer, &row.thread_id);
+                let mut body = serde_json::to_value(given).unwrap_or_default();
+                if let (Some(extra), Some(members)) = (extra, body.as_object_mut()) {
+                    members.insert("extra".to_owned(), extra.to_value());
+                }
+                nodes.answer(&self.principal, &address, id, &body).await
+            })
         }
     }
 }
