@@ -78,7 +78,7 @@ pub(crate) enum CliCommand {
     Webhooks(webhooks::Webhooks),
     /// Show the state of the server.
     Status(status::Status),
-    /// List the servers that share the store.
+    /// List the servers that share the store, or take one out.
     Nodes(nodes::NodesCommand),
     /// Open the inspector in the browser.
     Ui(ui::Ui),
@@ -92,7 +92,7 @@ pub(crate) enum CliCommand {
     Backup(backup::Backup),
     /// Verify a backup, or restore it. Needs no server.
     Restore(restore::Restore),
-    /// Copy a store from SQLite into an empty PostgreSQL database, and verify the copy. Needs no server.
+    /// Copy a store between SQLite and PostgreSQL, and verify the copy. Needs no server.
     ///
     /// All threads, runs, tokens, questions and work that waits keep their ids and states. It is one transaction: an interrupted copy leaves nothing.
     ///

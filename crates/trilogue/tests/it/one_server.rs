@@ -25,6 +25,14 @@ fn demo_and_the_server_of_editors_are_one_and_keep_one_store() {
     let store = format!("sqlite:{}", home.state().join("trilogue.db").display());
     assert_eq!((&record["started_by"], &record["store"]), (&json!("demo"), &json!(store)));
 
+    // It has no others beside it.
+    assert!(server.run(&["nodes"]).expect(0).err.starts_with("one server holds the store"));
+    let alone = server.run(&["nodes", "drain", "main"]);
+    assert!(
+        alone.code != 0 && alone.err.contains("no other server shares this store"),
+        "{alone:?}"
+    );
+
     // A second one names the first.
     let again = home.run(&["demo"]).expect(7);
     let named =
