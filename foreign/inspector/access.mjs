@@ -14,11 +14,12 @@ async function serious(page, where) {
 }
 
 async function fits(page, where) {
+  const most = page.viewportSize().width;
   const { width, wide } = await page.evaluate(() => ({
     width: document.documentElement.scrollWidth,
     wide: [...document.querySelectorAll("main *")].filter((it) => it.getBoundingClientRect().right > innerWidth + 1 && !it.closest(".scroll, pre, .virtual, .step > summary, .row-title, .row-details, [popover], .sr-only")).slice(0, 3).map((it) => it.outerHTML.slice(0, 120)),
   }));
-  assert.ok(width <= NARROW.width, `${where}: ${width} wide`);
+  assert.ok(width <= most, `${where}: ${width} wide`);
   assert.deepEqual(wide, [], where);
 }
 
@@ -67,6 +68,31 @@ await check({
     quiet(page);
   },
 
+  async long_texts_push_nothing_out_of_sight(browser) {
+    const wide = await run("coder", "wide");
+    const titled = await run("echo", `${"a title of many words ".repeat(10)}${"unbroken".repeat(40)}`);
+    for (const width of [320, 390, 800, 1280, 1920]) {
+      const page = await openPage(browser, { viewport: { width, height: 760 } });
+      for (const [name, path, ready] of [
+        ["list", "#/threads", "[data-thread]"],
+        ["wide", `#/threads/${wide.thread_id}`, ".question[data-open] .difference"],
+        ["title", `#/threads/${titled.thread_id}`, ".message[data-role=agent]"],
+        ["timeline", `#/threads/${wide.thread_id}?view=timeline`, ".virtual-row"],
+        ["inbox", "#/inbox", `[data-id="${wide.interrupts[0].id}"] .difference`],
+      ]) {
+        await page.goto(`${url}/${path}`);
+        await page.waitForSelector(ready);
+        await fits(page, `${name} at ${width}`);
+        if (!path.startsWith("#/threads/") || (name === "timeline" && width < 900)) continue;
+        const composer = await page.locator(".composer-box").boundingBox();
+        const isInside = composer && composer.x >= 0 && composer.x + composer.width <= width && composer.y + composer.height <= 760;
+        assert.ok(isInside, `${name} at ${width}: ${JSON.stringify(composer)}`);
+      }
+      quiet(page);
+      await page.context().close();
+    }
+  },
+
   async a_phone_has_room_for_forms_and_a_way_out(browser) {
     const one = await run("echo", "small");
     const page = await openPage(browser, { viewport: NARROW, path: `#/threads/${one.thread_id}?view=timeline&event=3` });
@@ -100,7 +126,7 @@ await check({
     for (let step = 0; step < count; step++) await page.keyboard.press("j");
     await page.keyboard.press("Tab");
     await page.waitForFunction(() => document.activeElement?.matches(".question *"));
-    for (let step = 0; step < 6 && !(await page.evaluate(() => document.activeElement.matches("input[type=checkbox]"))); step++) await page.keyboard.press("Tab");
+    for (let step = 0; step < 6 && !(await page.evaluate(() => document.activeElement.matches("input[type=radio]"))); step++) await page.keyboard.press("Tab");
     await page.keyboard.press("Space");
     await page.keyboard.press("Tab");
     await page.keyboard.press("Tab");

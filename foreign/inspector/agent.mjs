@@ -3,6 +3,8 @@
 //     say:TEXT      says it              many:N     N thoughts
 //     slow:N        N words, 30 ms apart code       a plan, tools, a difference, a permission
 //     warn:TEXT     writes it to standard error, with a variable of its own
+//     muse          two thoughts with ids of their own, in pieces
+//     wide          texts without a space in every place that an agent can fill, and asks
 //     aside         says something that is not for the user
 //     hostile       puts every text of hostile.mjs into every field that an agent has
 
@@ -47,8 +49,8 @@ class Turn {
   say(text) {
     this.update({ sessionUpdate: "agent_message_chunk", content: { type: "text", text } });
   }
-  think(text) {
-    this.update({ sessionUpdate: "agent_thought_chunk", content: { type: "text", text } });
+  think(text, messageId) {
+    this.update({ sessionUpdate: "agent_thought_chunk", content: { type: "text", text }, ...(messageId && { messageId }) });
   }
   plan(...entries) {
     this.update({ sessionUpdate: "plan", entries: entries.map(([content, status]) => ({ content, status, priority: "medium" })) });
@@ -83,6 +85,19 @@ async function code(turn) {
   turn.say(allowed ? "Done: `greet` takes a **name** now.\n\n```js\ngreet(\"Ada\");\n```\n" : "I left the file as it was.");
 }
 
+async function wide(turn) {
+  const word = "unbroken".repeat(60);
+  const sentence = "a long sentence of many words ".repeat(12);
+  turn.update({ sessionUpdate: "session_info_update", title: `${sentence}${word}` });
+  turn.plan([word, "in_progress"], [sentence, "pending"]);
+  turn.think(`${word} ${sentence}`);
+  turn.say([`# ${word}`, `${sentence}`, `[${word}](https://example.com/${word})`, `| ${word} | ${sentence} |\n|---|---|\n| ${word} | ${word} |`, `\`\`\`${word}\n${word} ${sentence}\n\`\`\``, `> ${word}`, `- ${word}`].join("\n\n"));
+  const change = { type: "diff", path: `/project/${word}/${word}.js`, oldText: `${sentence}\n`, newText: `${word}\n` };
+  turn.update({ sessionUpdate: "tool_call", toolCallId: "wide", title: `${sentence}${word}`, kind: "edit", status: "in_progress", rawInput: { [word]: sentence }, content: [change] });
+  turn.update({ sessionUpdate: "agent_message_chunk", content: { type: "resource_link", uri: `file:///${word}`, name: word, title: sentence, description: word } });
+  await turn.permission({ toolCallId: "wide", title: `${sentence}${word}`, kind: "execute", rawInput: { command: `${word} ${sentence}` }, content: [change] }, [{ optionId: "once", name: sentence, kind: "allow_once" }, { optionId: "no", name: word, kind: "reject_once" }]);
+}
+
 async function hostile(turn) {
   for (const [place, text] of HOSTILE.entries()) {
     turn.say(`${text}\n\n`);
@@ -106,6 +121,13 @@ async function prompt({ sessionId, prompt: blocks }) {
   CANCELLED.delete(sessionId);
   if (word === "code") await code(turn);
   else if (word === "hostile") await hostile(turn);
+  else if (word === "wide") await wide(turn);
+  else if (word === "muse") {
+    turn.think("One ", "one");
+    turn.think("thought.", "one");
+    turn.think("Another thought.", "two");
+    turn.say("I have thought.");
+  }
   else if (word === "aside") {
     turn.update({ sessionUpdate: "agent_message_chunk", content: { type: "text", text: "for the assistant", annotations: { audience: ["assistant"] } } });
     turn.say("for everybody");

@@ -56,6 +56,58 @@ await check({
     quiet(page);
   },
 
+  async a_source_without_a_range_is_marked_at_its_part(browser) {
+    const cited = (title, indexes = {}) => ({ kind: "citation", title, url: `https://example.com/${title}`, ...indexes });
+    const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+    const parts = [
+      { content_type: "text/plain", content: "Before. " },
+      { content_type: "text/plain", content: "The whole part. ", metadata: cited("part") },
+      { content_type: "text/plain", content: "A start only. ", metadata: cited("start", { start_index: 24 }) },
+      { content_type: "image/png", content: pixel, content_encoding: "base64", metadata: cited("picture") },
+      { content_type: "text/markdown", name: "notes.md", content: "Noted", metadata: cited("artifact") },
+      { content_type: "text/plain", content: "The end.", metadata: cited("beyond", { start_index: 5000, end_index: 6000 }) },
+      { content_type: "text/plain", metadata: cited("position") },
+    ];
+    const { thread_id } = await run("echo", [{ role: "user", parts }]);
+    const page = await openPage(browser, { path: `#/threads/${thread_id}` });
+    const message = page.locator(".message[data-role=user]");
+    await message.locator(".mark >> nth=5").waitFor();
+    assert.equal(await message.locator(".sources li").count(), 6);
+    // The order of the marks in the page is that of their places.
+    const places = await message.evaluate((it) => [...it.querySelectorAll(".mark")].map((mark) => [mark.getAttribute("aria-label"), mark.closest(".part") ? "part" : mark.previousSibling?.textContent.trim().split(" ").at(-1) ?? ""]));
+    assert.deepEqual(places, [
+      ["Source 1: part", "part."],
+      ["Source 2: start", ""],
+      ["Source 3: picture", "part"],
+      ["Source 4: artifact", "part"],
+      ["Source 5: beyond", "end."],
+      ["Source 6: position", ""],
+    ]);
+    await message.locator("[aria-label='Source 1: part']").click();
+    assert.equal(await page.locator(".citation blockquote").textContent(), "The whole part.");
+    quiet(page);
+  },
+
+  async thoughts_with_ids_of_their_own_are_separate(browser) {
+    const { thread_id } = await run("coder", "muse");
+    const page = await openPage(browser, { path: `#/threads/${thread_id}` });
+    await page.waitForSelector(".text >> text=I have thought.");
+    const thoughts = await page.locator("[data-kind=thought] summary").allTextContents();
+    assert.deepEqual(thoughts.map((text) => text.replace(/^Thought\s+/, "")), ["One thought.", "Another thought."]);
+    quiet(page);
+  },
+
+  async the_input_of_an_agent_with_a_schema_is_shown_once(browser) {
+    const text = "write to bob@example.com about lunch";
+    for (const input of [text, { message: text }]) {
+      const { thread_id } = await run("mailcomposer", input);
+      const page = await openPage(browser, { path: `#/threads/${thread_id}` });
+      await page.waitForSelector(".question[data-open]");
+      assert.equal(await page.locator(`.message[data-role=user] >> text=${text}`).count(), 1, JSON.stringify(input));
+      quiet(page);
+    }
+  },
+
   async tools_show_what_they_changed_and_ask_first(browser) {
     const page = await openPage(browser, { viewport: { width: 1280, height: 600 } });
     await newThread(page, "coder", "code");

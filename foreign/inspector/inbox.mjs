@@ -12,6 +12,8 @@ async function inbox(browser) {
 }
 const card = (page, run) => page.locator(`.question[data-id="${run.interrupts[0].id}"]`);
 
+const decide = (question, word) => question.getByRole("group", { name: "Approval Decision" }).getByLabel(word).check();
+
 await check({
   async a_form_from_its_schema_is_answered(browser) {
     const asked = await mail();
@@ -19,7 +21,7 @@ await check({
     const question = card(page, asked);
     await question.waitFor();
     assert.equal(await page.locator(".answered").count(), 0, "nothing is answered yet");
-    await question.getByLabel("Approval Decision").check();
+    await decide(question, "Yes");
     await question.getByLabel("Approval Reason").fill("fine");
     await question.getByText("Send answer").click();
     await question.locator(".resolution").waitFor();
@@ -42,11 +44,74 @@ await check({
     quiet(page);
   },
 
+  async an_untouched_form_is_not_an_answer(browser) {
+    const asked = await mail();
+    const page = await inbox(browser);
+    const question = card(page, asked);
+    await question.getByText("Send answer").click();
+    await question.locator(".field-error >> text=Choose yes or no.").waitFor();
+    assert.equal((await api(`interrupts/${asked.interrupts[0].id}`)).resolution, undefined);
+    await decide(question, "No");
+    await question.getByText("Send answer").click();
+    await question.locator(".resolution").waitFor();
+    assert.deepEqual((await api(`interrupts/${asked.interrupts[0].id}`)).resolution.answer.value, { approved: false });
+    quiet(page);
+  },
+
+  async a_default_is_a_suggestion_in_an_answer(browser) {
+    const page = await openPage(browser);
+    const schema = {
+      type: "object",
+      required: ["name", "size", "yes", "colour"],
+      properties: {
+        name: { type: "string", default: "Ada", title: "Name" },
+        size: { type: "integer", default: 3, title: "Size" },
+        yes: { type: "boolean", default: true, title: "Yes" },
+        no: { type: "boolean", default: false, title: "No" },
+        colour: { enum: ["red", "blue"], default: "blue", title: "Colour" },
+        tags: { type: "array", items: { enum: ["a", "b"] }, default: ["b"], title: "Tags" },
+        lines: { type: "array", items: { type: "string" }, default: ["one", "two"], title: "Lines" },
+        place: { type: "object", properties: { city: { type: "string", default: "Rome", title: "City" } }, title: "Place" },
+        any: { default: { a: 1 }, title: "Anything" },
+      },
+    };
+    const assets = await page.getAttribute("script[src]", "src");
+    await page.evaluate(async ([folder, it]) => {
+      const { schemaForm } = await import(`${folder}/chat/schema_form.js`);
+      window.form = schemaForm(it, { isAnswer: true });
+      document.querySelector("main").replaceChildren(window.form.element);
+    }, [assets.replace("/main.js", ""), schema]);
+    const read = () => page.evaluate(() => window.form.read());
+    assert.equal(await read(), undefined, "nothing is touched");
+    const take = (name) => page.locator(".field", { hasText: name }).getByText("Use it").last().click();
+    for (const name of ["Name", "Size", "Colour"]) await take(name);
+    assert.equal(await read(), undefined, "a decision is missing");
+    await page.getByRole("group", { name: "Yes" }).getByText("Use it").click();
+    assert.deepEqual(await read(), { value: { name: "Ada", size: 3, yes: true, colour: "blue", place: {} } });
+    for (const button of await page.getByText("Use it").all()) await button.click();
+    assert.deepEqual(await read(), { value: { name: "Ada", size: 3, yes: true, no: false, colour: "blue", tags: ["b"], lines: ["one", "two"], place: { city: "Rome" }, any: { a: 1 } } });
+    quiet(page);
+  },
+
+  async a_text_that_was_not_sent_is_kept_when_the_question_is_answered_elsewhere(browser) {
+    const asked = await mail();
+    const page = await inbox(browser);
+    const question = card(page, asked);
+    await question.getByLabel("Approval Reason").fill("because of Friday");
+    await api(`interrupts/${asked.interrupts[0].id}/answer`, { value: { approved: false } });
+    await question.locator(".notice >> text=Answered elsewhere by owner").waitFor();
+    assert.match(await question.locator(".notice").textContent(), /because of Friday/);
+    await question.getByText("Dismiss").click();
+    await question.waitFor({ state: "detached" });
+    quiet(page);
+  },
+
   async two_pages_answer_one_question(browser) {
     const asked = await mail();
     const [first, second] = [await inbox(browser), await inbox(browser)];
     // The second page hears of nothing until it has answered.
-    await card(second, asked).getByLabel("Approval Decision").check();
+    await decide(card(second, asked), "Yes");
+    await decide(card(first, asked), "No");
     await second.route("**/api/v1/{changes,interrupts?**}", (route) => route.abort());
     await card(first, asked).getByText("Send answer").click();
     await card(first, asked).locator(".resolution").waitFor();

@@ -50,12 +50,17 @@ export function withMarks(text, citations, offset) {
   citations.slice(0, MAX_MARKS).forEach((cited, place) => {
     let start = cited.start - offset;
     const end = cited.end - offset;
-    if (end < 0 || end > letters.length || cited.end < 0) return;
+    // The end of one text is the beginning of the next: the mark belongs to the one that it follows.
+    if (cited.end < 0 || end > letters.length || (end <= 0 && offset > 0)) return;
     if (start >= 0 && start < end) {
       while (start < end && OPENING.test(letters[start])) start++;
       add(start, `⸨${String.fromCharCode(START + place)}⸩`);
+      add(end, `⸨${String.fromCharCode(END + place)}⸩`);
+      return;
     }
-    add(end, `⸨${String.fromCharCode(END + place)}⸩`);
+    let at = end;
+    if (at === 0 || letters[at - 1] === "\n") while (at < letters.length && OPENING.test(letters[at])) at++;
+    add(at, `⸨${String.fromCharCode(END + place)}⸩`);
   });
   if (marks.size === 0) return named(text);
   let marked = "";
@@ -92,6 +97,17 @@ export function takeMarks(root, citations, onOpen) {
   return passages;
 }
 
+/**
+ * The number of a source, which opens its card.
+ * @param {Numbered} numbered
+ * @param {(button: HTMLElement) => void} onOpen
+ */
+export function markButton({ number, cited }, onOpen) {
+  const mark = h("button.mark", { type: "button", "aria-label": `Source ${number}: ${cited.title ?? cited.url ?? ""}` }, String(number));
+  mark.addEventListener("click", () => onOpen(mark));
+  return mark;
+}
+
 /** @param {string} address */
 function decode(address) {
   return address.replace(/%E2%B8%A8%EE%8[4-9A-F]%[89AB][0-9A-F]%E2%B8%A9|%E2%B8%A8%EE%9[0-9A-F]%[89AB][0-9A-F]%E2%B8%A9|%E2%B8%A8%EE%A[0-3]%[89AB][0-9A-F]%E2%B8%A9/gi, decodeURIComponent);
@@ -119,9 +135,7 @@ function takeFrom(text, citations, passages, onOpen) {
     } else if (known) {
       const passage = passages.get(place);
       if (passage) passage.end = rest;
-      const mark = h("button.mark", { type: "button", "aria-label": `Source ${known.number}: ${known.cited.title ?? known.cited.url ?? ""}` }, String(known.number));
-      mark.addEventListener("click", () => onOpen(place, mark));
-      after.before(mark);
+      after.before(markButton(known, (mark) => onOpen(place, mark)));
     }
     rest = after;
   }

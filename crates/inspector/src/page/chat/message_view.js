@@ -3,9 +3,12 @@
 
 import { h, link, fill } from "../base/dom.js";
 import { ago } from "../base/time.js";
-import { numbered } from "./citation_marks.js";
+import { countCharacters, isText } from "../log/conversation.js";
+import { markButton, numbered } from "./citation_marks.js";
 import { partView } from "./part_view.js";
 import { TextView } from "./text_view.js";
+
+/** @typedef {import("../log/conversation.js").Cited} Cited */
 
 const CITED = "cited";
 let cards = 0;
@@ -32,13 +35,14 @@ export class MessageView {
 
   /** @param {import("../log/conversation.js").Item} item */
   update(item) {
-    const { segments, citations, done } = item.data;
-    if (citations.length !== this.citations.length) {
-      this.citations = numbered(citations);
-      this.drawSources();
-    }
+    const { segments, citations, length, done } = item.data;
+    const hasNewSources = citations.length !== this.citations.length;
+    // A place that is still ahead waits; after the end there is nothing to wait for.
+    if (hasNewSources || done) this.citations = numbered(done ? citations.map((/** @type {Cited} */ cited) => within(cited, length)) : citations);
+    if (hasNewSources) this.drawSources();
     let offset = 0;
     segments.forEach((/** @type {import("../log/conversation.js").Segment} */ segment, /** @type {number} */ place) => {
+      const before = offset;
       if (segment.kind === "text") {
         let view = this.views[place];
         if (!(view instanceof TextView)) {
@@ -47,17 +51,33 @@ export class MessageView {
           this.body.append(view.element);
         }
         view.update(segment.text, this.citations, offset);
-        // Positions count characters; a text without surrogates has as many as units.
-        offset += /[\ud800-\udbff]/.test(segment.text) ? [...segment.text].length : segment.text.length;
-      } else if (!this.views[place]) {
-        const view = partView(segment.part);
+        offset += countCharacters(segment.text);
+        return;
+      }
+      if (isText(segment.part)) offset += countCharacters(segment.part.content);
+      if (!this.views[place]) {
+        const view = h("div.part", null, partView(segment.part), h("p.marks"));
         this.views[place] = view;
         this.body.append(view);
       }
+      this.markPart(place, before, offset);
     });
     this.element.toggleAttribute("data-streams", !done && item.data.role !== "user");
     this.time.dateTime = item.at;
     fill(this.time, ago(item.at));
+  }
+
+  /**
+   * The sources of a part that is not running text stand below it.
+   * @param {number} place
+   * @param {number} before the characters of the message before it
+   * @param {number} after
+   */
+  markPart(place, before, after) {
+    const marks = /** @type {HTMLElement} */ (/** @type {HTMLElement} */ (this.views[place]).lastElementChild);
+    const isHere = (/** @type {Cited} */ { part, end }) => part === place || (end > before && end <= after);
+    const here = this.citations.flatMap((numbered, at) => (isHere(numbered.cited) ? [{ numbered, at }] : []));
+    if (here.length !== marks.childElementCount) fill(marks, here.map(({ numbered, at }) => markButton(numbered, (button) => this.openCard(at, button))));
   }
 
   drawSources() {
@@ -108,6 +128,9 @@ export class MessageView {
     placeBelow(card, button);
   }
 }
+
+/** The citation with its passage inside a message of this length. @param {Cited} cited @param {number} length @returns {Cited} */
+const within = (cited, length) => (cited.end <= length ? cited : { ...cited, start: Math.min(cited.start, length), end: length });
 
 /** Where a link leads, which its text may not say. @param {string | undefined} address */
 const hostOf = (address) => (address && URL.canParse(address) ? new URL(address).host : "");

@@ -25,6 +25,10 @@ export class QuestionView {
     this.interrupt = interrupt;
     this.isSending = false;
     this.isMine = false;
+    /** Whether it shows a text that was not sent. */
+    this.hasDraft = false;
+    /** Removes it from its list, if the list lets go of answered questions. @type {(() => void) | undefined} */
+    this.onDismiss = undefined;
     /** The timer that removes it from the inbox. @type {number | undefined} */
     this.leaves = undefined;
     this.answerPlace = h("div.answer");
@@ -47,7 +51,26 @@ export class QuestionView {
   resolve(interrupt) {
     const wasOpen = !this.interrupt.resolution;
     this.interrupt = { ...this.interrupt, ...interrupt };
-    if (wasOpen && this.interrupt.resolution) this.showAnswer();
+    if (!wasOpen || !this.interrupt.resolution) return;
+    const draft = this.isMine ? "" : this.typedText();
+    this.showAnswer();
+    if (draft !== "") this.keepDraft(draft);
+  }
+
+  /** The texts in the fields, which another answer must not take from the reader. */
+  typedText() {
+    const fields = /** @type {NodeListOf<HTMLInputElement | HTMLTextAreaElement>} */ (this.answerPlace.querySelectorAll("textarea, input:not([type=checkbox], [type=radio], [type=password])"));
+    return [...fields].map((field) => field.value).filter((text) => text.trim() !== "").join("\n");
+  }
+
+  /** @param {string} draft */
+  keepDraft(draft) {
+    this.hasDraft = true;
+    fill(this.error, h("div.notice", null,
+      h("p", null, `${closing(this.interrupt.resolution)} Your answer was not used. You had written:`),
+      textBlock(draft, "Your text"),
+      this.onDismiss && h("button.quiet", { type: "button", on: { click: this.onDismiss } }, "Dismiss"),
+    ));
   }
 
   showAnswer() {
@@ -75,7 +98,7 @@ export class QuestionView {
 
   /** @param {any} schema */
   form(schema) {
-    const form = schemaForm(schema);
+    const form = schemaForm(schema, { isAnswer: true });
     const send = h("button.primary", { type: "submit" }, "Send answer");
     const submit = (/** @type {Event} */ event) => {
       event.preventDefault();
@@ -134,8 +157,7 @@ export class QuestionView {
       const interrupt = await get(`interrupts/${segment(this.interrupt.id)}`).catch(() => undefined);
       if (interrupt?.resolution) {
         this.resolve(interrupt);
-        const by = interrupt.resolution.by;
-        fill(this.error, h("p.notice", null, interrupt.resolution.kind === "answered" ? `Answered elsewhere${by ? ` by ${by}` : ""}. Your answer was not used.` : "The question is closed. Your answer was not used."));
+        if (!this.hasDraft) fill(this.error, h("p.notice", null, `${closing(interrupt.resolution)} Your answer was not used.`));
         return;
       }
     }
@@ -168,6 +190,9 @@ function about(interrupt) {
   } else if (!words && payload !== null && payload !== undefined) parts.push(textBlock(pretty(payload), "Question"));
   return parts;
 }
+
+/** @param {any} resolution */
+const closing = ({ kind, by }) => (kind === "answered" ? `Answered elsewhere${by ? ` by ${by}` : ""}.` : "The question is closed.");
 
 /** @param {any} interrupt */
 function resolutionText(interrupt) {

@@ -1,12 +1,16 @@
 // @ts-check
 // A form from a JSON Schema: text, numbers, yes or no, choices, lists of choices, objects in
-// objects. What has no field of its own is written as JSON.
+// objects. A value without a field for its type is written as JSON.
+//
+// A form that answers a question begins empty: a default of its schema is a suggestion that one can
+// take, because a value that the reader never touched is not the reader's answer.
 
 import { h, newId } from "../base/dom.js";
 
 /** @typedef {any} Schema */
 /** @typedef {{ value: unknown } | { missing: true } | { problem: string, at: HTMLElement }} Read */
-/** @typedef {{ element: HTMLElement, read(): Read }} Field */
+/** @typedef {{ element: HTMLElement, read(): Read, fill(value: any): void }} Field */
+/** @typedef {{ isRequired?: boolean, isAnswer?: boolean }} FieldOptions `isAnswer`: defaults are suggestions */
 
 const LONG_TEXT = 120;
 const INPUT_TYPES = /** @type {Record<string, string>} */ ({ email: "email", uri: "url", date: "date", "date-time": "datetime-local", time: "time", password: "password" });
@@ -30,28 +34,52 @@ function kind(schema) {
 }
 
 /**
- * The field of one value.
+ * The field of one value, with its default or, in an answer, with a suggestion.
  * @param {Schema} schema
  * @param {string} name
- * @param {boolean} isRequired
+ * @param {FieldOptions} options
  * @returns {Field}
  */
-export function fieldOf(schema, name, isRequired) {
+export function fieldOf(schema, name, options) {
+  const field = emptyField(schema, name, options);
+  const value = schema?.default;
+  if (value === undefined || value === null) return field;
+  if (options.isAnswer) field.element.append(suggestion(value, field));
+  else field.fill(value);
+  return field;
+}
+
+/**
+ * @param {unknown} value
+ * @param {Field} field
+ */
+function suggestion(value, field) {
+  const words = value === true ? "yes" : value === false ? "no" : typeof value === "string" ? value : JSON.stringify(value);
+  return h("p.hint.suggestion", null, h("span", null, "Suggested: ", words), h("button.quiet", { type: "button", on: { click: () => field.fill(value) } }, "Use it"));
+}
+
+/**
+ * @param {Schema} schema
+ * @param {string} name
+ * @param {FieldOptions} options
+ * @returns {Field}
+ */
+function emptyField(schema, name, { isRequired = false, isAnswer = false }) {
   const label = String(schema?.title ?? name);
   const options = choices(schema);
   if (options) return choiceField(schema, label, options, isRequired);
   switch (kind(schema)) {
     case "object":
-      return schema.properties ? objectField(schema, label) : jsonField(schema, label, isRequired);
+      return schema.properties ? objectField(schema, label, isAnswer) : jsonField(schema, label, isRequired);
     case "boolean":
-      return checkField(schema, label);
+      return switchField(schema, label, isRequired);
     case "string":
     case "number":
     case "integer":
       return inputField(schema, label, isRequired);
     case "array": {
       const items = choices(schema.items);
-      if (items) return listField(schema, label, items);
+      if (items) return listField(schema, label, items, isRequired);
       if (kind(schema.items) === "string") return linesField(schema, label, isRequired);
       return jsonField(schema, label, isRequired);
     }
@@ -86,12 +114,17 @@ function inputField(schema, label, isRequired) {
   const control = isLong
     ? h("textarea", { ...shared, rows: 4 })
     : h("input", { ...shared, type: isText ? INPUT_TYPES[schema.format] ?? "text" : "number", min: schema.minimum ?? schema.exclusiveMinimum, max: schema.maximum ?? schema.exclusiveMaximum, step: type === "integer" ? 1 : isText ? null : "any", autocomplete: "off" });
-  if (schema.default !== undefined && schema.default !== null) control.value = String(schema.default);
+  /** Whether the empty text was taken from the schema. */
+  let isEmptyText = false;
   return {
     element: row(schema, label, control, isRequired),
+    fill(value) {
+      control.value = String(value);
+      isEmptyText = isText && value === "";
+    },
     read() {
       if (!control.validity.valid && !control.validity.valueMissing) return bad(control.validationMessage, control);
-      if (control.value === "") return isRequired && !(isText && !schema.minLength && schema.default === "") ? bad("Fill in this field.", control) : { missing: true };
+      if (control.value === "") return isEmptyText ? { value: "" } : isRequired ? bad("Fill in this field.", control) : { missing: true };
       const problem = isText ? textProblem(schema, control.value) : numberProblem(schema, Number(control.value));
       if (problem) return bad(problem, control);
       return { value: isText ? control.value : Number(control.value) };
@@ -116,13 +149,41 @@ function numberProblem(schema, value) {
   return undefined;
 }
 
-/** @param {Schema} schema @param {string} label @returns {Field} */
-function checkField(schema, label) {
-  const control = h("input", { type: "checkbox", id: newId() });
-  control.checked = schema.default === true;
-  const hint = schema.description ? h("p.hint", { id: `${control.id}-hint` }, schema.description) : null;
-  if (hint) control.setAttribute("aria-describedby", hint.id);
-  return { element: h("div.field.check", null, h("label", null, control, " ", label), hint), read: () => ({ value: control.checked }) };
+/**
+ * Yes, no, or not answered.
+ * @param {Schema} schema
+ * @param {string} label
+ * @param {boolean} isRequired
+ * @returns {Field}
+ */
+function switchField(schema, label, isRequired) {
+  const name = newId();
+  const [yes, no] = ["yes", "no"].map((value) => h("input", { type: "radio", name, value }));
+  const element = group(schema, label, isRequired, [h("div.options", null, h("label", null, yes, " Yes"), h("label", null, no, " No"))]);
+  return {
+    element,
+    fill(value) {
+      yes.checked = value === true;
+      no.checked = value === false;
+    },
+    read() {
+      if (yes.checked || no.checked) return { value: yes.checked };
+      return isRequired ? bad("Choose yes or no.", yes) : { missing: true };
+    },
+  };
+}
+
+/**
+ * A field of several controls.
+ * @param {Schema} schema
+ * @param {string} label
+ * @param {boolean} isRequired
+ * @param {HTMLElement[]} controls
+ */
+function group(schema, label, isRequired, controls) {
+  const id = newId();
+  const hint = schema.description ? h("p.hint", { id: `${id}-hint` }, schema.description) : null;
+  return h("fieldset.field", { "aria-describedby": hint?.id }, h("legend", null, label, isRequired && h("span.required", { "aria-hidden": "true" }, " *")), hint, controls, h("p.field-error", { role: "alert" }));
 }
 
 /**
@@ -134,10 +195,12 @@ function checkField(schema, label) {
  */
 function choiceField(schema, label, options, isRequired) {
   const control = h("select", { required: isRequired }, h("option", { value: "" }, isRequired ? "Choose…" : "Not set"), options.map((option, place) => h("option", { value: place, title: option.description }, option.label)));
-  const preset = options.findIndex((option) => option.value === schema.default);
-  if (preset >= 0) control.value = String(preset);
   return {
     element: row(schema, label, control, isRequired),
+    fill(value) {
+      const place = options.findIndex((option) => option.value === value);
+      if (place >= 0) control.value = String(place);
+    },
     read: () => (control.value !== "" ? { value: options[Number(control.value)].value } : isRequired ? bad("Choose one.", control) : { missing: true }),
   };
 }
@@ -146,21 +209,23 @@ function choiceField(schema, label, options, isRequired) {
  * @param {Schema} schema
  * @param {string} label
  * @param {{ value: unknown, label: string }[]} options
+ * @param {boolean} isRequired
  * @returns {Field}
  */
-function listField(schema, label, options) {
-  const preset = Array.isArray(schema.default) ? schema.default : [];
-  const boxes = options.map((option) => {
-    const box = h("input", { type: "checkbox" });
-    box.checked = preset.includes(option.value);
-    return box;
-  });
-  const error = h("p.field-error", { role: "alert" });
-  const element = h("fieldset.field", null, h("legend", null, label), schema.description && h("p.hint", null, schema.description), options.map((option, place) => h("label", null, boxes[place], " ", option.label)), error);
+function listField(schema, label, options, isRequired) {
+  const boxes = options.map(() => h("input", { type: "checkbox" }));
+  let isTouched = false;
+  const element = group(schema, label, isRequired, options.map((option, place) => h("label", null, boxes[place], " ", option.label)));
+  element.addEventListener("change", () => (isTouched = true));
   return {
     element,
+    fill(value) {
+      isTouched = true;
+      options.forEach((option, place) => (boxes[place].checked = Array.isArray(value) && value.includes(option.value)));
+    },
     read() {
       const value = options.filter((_, place) => boxes[place].checked).map((option) => option.value);
+      if (value.length === 0 && !isTouched && !isRequired) return { missing: true };
       if (value.length < (schema.minItems ?? 0)) return bad(`Choose at least ${schema.minItems}.`, boxes[0]);
       if (value.length > (schema.maxItems ?? Infinity)) return bad(`Choose at most ${schema.maxItems}.`, boxes[0]);
       return { value };
@@ -171,9 +236,9 @@ function listField(schema, label, options) {
 /** A list of texts, one a line. @param {Schema} schema @param {string} label @param {boolean} isRequired @returns {Field} */
 function linesField(schema, label, isRequired) {
   const control = h("textarea", { rows: 3, placeholder: "One per line" });
-  if (Array.isArray(schema.default)) control.value = schema.default.join("\n");
   return {
     element: row(schema, label, control, isRequired),
+    fill: (value) => (control.value = [].concat(value).join("\n")),
     read() {
       const value = control.value.split("\n").map((line) => line.trim()).filter(Boolean);
       if (value.length < (schema.minItems ?? (isRequired ? 1 : 0))) return bad("Enter at least one line.", control);
@@ -185,9 +250,9 @@ function linesField(schema, label, isRequired) {
 /** @param {Schema} schema @param {string} label @param {boolean} isRequired @returns {Field} */
 function jsonField(schema, label, isRequired) {
   const control = h("textarea.mono", { rows: 5, spellcheck: "false", placeholder: "JSON" });
-  if (schema?.default !== undefined) control.value = JSON.stringify(schema.default, null, 2);
   return {
     element: row(schema, label, control, isRequired),
+    fill: (value) => (control.value = JSON.stringify(value, null, 2)),
     read() {
       if (control.value.trim() === "") return isRequired ? bad("Enter a JSON value.", control) : { missing: true };
       try {
@@ -199,13 +264,16 @@ function jsonField(schema, label, isRequired) {
   };
 }
 
-/** @param {Schema} schema @param {string} label @returns {Field} */
-function objectField(schema, label) {
+/** @param {Schema} schema @param {string} label @param {boolean} isAnswer @returns {Field} */
+function objectField(schema, label, isAnswer) {
   const required = new Set(Array.isArray(schema.required) ? schema.required : []);
-  const fields = Object.entries(schema.properties).map(([name, part]) => ({ name, field: fieldOf(part, name, required.has(name)) }));
+  const fields = Object.entries(schema.properties).map(([name, part]) => ({ name, field: fieldOf(part, name, { isRequired: required.has(name), isAnswer }) }));
   const element = h("fieldset.group", null, label && h("legend", null, label), fields.map(({ field }) => field.element));
   return {
     element,
+    fill(value) {
+      for (const { name, field } of fields) if (value && Object.hasOwn(value, name)) field.fill(value[name]);
+    },
     read() {
       /** @type {[string, unknown][]} */
       const members = [];
@@ -232,9 +300,10 @@ function showProblem(field, problem) {
 /**
  * The form of a whole value.
  * @param {Schema} schema
+ * @param {{ isAnswer?: boolean }} [options] `isAnswer`: it answers a question, and begins empty
  */
-export function schemaForm(schema) {
-  const field = fieldOf({ ...schema, title: kind(schema) === "object" ? "" : schema?.title }, "Answer", true);
+export function schemaForm(schema, { isAnswer = false } = {}) {
+  const field = fieldOf({ ...schema, title: kind(schema) === "object" ? "" : schema?.title }, "Answer", { isRequired: true, isAnswer });
   return {
     element: field.element,
     /** The value; `undefined` after showing what is wrong and going there. @returns {{ value: unknown } | undefined} */

@@ -5,7 +5,7 @@
 
 /** @typedef {any} Event One event of `/api/v1/threads/{id}/events`. */
 /** @typedef {{ kind: "text", text: string } | { kind: "part", part: any }} Segment */
-/** @typedef {{ start: number, end: number, url?: string, title?: string, description?: string }} Cited */
+/** A source and its passage: characters of the message's texts, or a part that is not text. @typedef {{ start: number, end: number, part?: number, url?: string, title?: string, description?: string }} Cited */
 /**
  * @typedef {object} Item
  * @property {string} key
@@ -25,6 +25,29 @@
 function isForUser(annotations) {
   const audience = annotations?.audience;
   return !Array.isArray(audience) || audience.includes("user") || !audience.includes("assistant");
+}
+
+/** Whether its characters count for the positions of citations. @param {any} part */
+export const isText = (part) => part.content != null && (part.content_encoding ?? "plain") === "plain" && /^text\//.test(part.content_type ?? "text/plain");
+
+/** Positions count characters; a text without surrogates has as many as units. @param {string} text */
+export const countCharacters = (text) => (/[\ud800-\udbff]/.test(text) ? [...text].length : text.length);
+
+/**
+ * The passage of a citation: its range, its only index, the content of its part, or else where the message is.
+ * @param {any} meta
+ * @param {{ length: number, segments: Segment[] }} message before the part
+ * @param {any} part
+ * @param {boolean} hasContent
+ * @returns {{ start: number, end: number, part?: number }}
+ */
+function passageOf(meta, { length, segments }, part, hasContent) {
+  const start = meta.start_index ?? meta.end_index;
+  const end = meta.end_index ?? meta.start_index;
+  if (start != null) return end > start ? { start, end } : { start, end: start };
+  if (!hasContent) return { start: length, end: length };
+  if (isText(part)) return { start: length, end: length + countCharacters(part.content) };
+  return { start: -1, end: -1, part: segments.length };
 }
 
 const OPEN = new Set(["queued", "running", "interrupted", "cancelling"]);
@@ -104,6 +127,12 @@ export class Conversation {
     return item;
   }
 
+  /** @param {(item: Item) => boolean} isGone */
+  remove(isGone) {
+    this.items = this.items.filter((item) => !isGone(item));
+    this.places = new Map(this.items.map((item, place) => [item.key, place]));
+  }
+
   /** @param {Event} event */
   apply(event) {
     this.upTo = event.number;
@@ -159,7 +188,7 @@ export class Conversation {
   /** @param {Event} event */
   message(event) {
     const key = `m:${event.message_id}`;
-    const make = () => ({ role: this.roles.get(event.message_id) ?? "agent", segments: /** @type {Segment[]} */ ([]), citations: [], done: false });
+    const make = () => ({ role: this.roles.get(event.message_id) ?? "agent", segments: /** @type {Segment[]} */ ([]), citations: [], length: 0, done: false });
     const known = this.find(key);
     const item = this.change(key, "message", event, make);
     if (known && known !== item) {
@@ -171,7 +200,9 @@ export class Conversation {
 
   /** @param {Event} event @param {string} text */
   addText(event, text) {
-    const { segments } = this.message(event).data;
+    const { data } = this.message(event);
+    const { segments } = data;
+    data.length += countCharacters(text);
     const last = segments.at(-1);
     if (last?.kind === "text") segments[segments.length - 1] = { kind: "text", text: last.text + text };
     else segments.push({ kind: "text", text });
@@ -181,6 +212,9 @@ export class Conversation {
   applyMessage(event) {
     if (event.type === "message.started") {
       this.roles.set(event.message_id, event.role);
+      // The message that a run's input was made of says the same.
+      const input = `i:${event.run_id}`;
+      if (event.role === "user" && this.places.has(input)) this.remove((item) => item.key === input);
     } else if (event.type === "message.delta") {
       this.addText(event, event.text);
     } else if (event.type === "message.part") {
@@ -197,12 +231,14 @@ export class Conversation {
     }
   }
 
-  /** Thoughts that follow each other are one. @param {Event} event */
+  /** Pieces that follow each other are one thought, unless their ids differ. @param {Event} event */
   applyThought(event) {
-    if (!isForUser(event.original?.value?.update?.content?.annotations)) return;
+    const update = event.original?.value?.update;
+    if (!isForUser(update?.content?.annotations)) return;
+    const id = event.message_id ?? update?.messageId;
     const last = this.items.at(-1);
-    const goesOn = last?.kind === "thought" && last.runId === event.run_id && !last.until;
-    const item = this.change(goesOn ? last.key : `h:${event.number}`, "thought", event, () => ({ text: "" }));
+    const isSame = last?.kind === "thought" && last.runId === event.run_id && !last.until && last.data.id === id;
+    const item = this.change(isSame ? last.key : `h:${event.number}`, "thought", event, () => ({ text: "", id }));
     item.data.text += event.text;
     item.data.last = event.at;
   }
@@ -219,12 +255,15 @@ export class Conversation {
       this.change(`s:${event.number}`, "step", event, () => meta);
     } else if (meta?.kind === "citation") {
       const item = this.message(event);
-      item.data.citations.push({ start: meta.start_index ?? -1, end: meta.end_index ?? -1, url: meta.url, title: meta.title, description: meta.description });
+      item.data.citations.push({ ...passageOf(meta, item.data, part, hasContent), url: meta.url, title: meta.title, description: meta.description });
     }
     if (!hasContent) return;
-    const isText = !part.name && part.content != null && (part.content_encoding ?? "plain") === "plain" && /^text\/(plain|markdown)\b/.test(part.content_type);
-    if (isText) this.addText(event, part.content);
-    else this.message(event).data.segments.push({ kind: "part", part });
+    if (!part.name && isText(part) && /^text\/(plain|markdown)\b/.test(part.content_type)) this.addText(event, part.content);
+    else {
+      const { data } = this.message(event);
+      data.segments.push({ kind: "part", part });
+      if (isText(part)) data.length += countCharacters(part.content);
+    }
   }
 
   /** @param {Event} event */
@@ -279,8 +318,7 @@ export class Conversation {
       this.change("copied", "note", event, () => ({ text: "Copied from another thread", thread: event.copied_from }));
     } else if (event.type === "thread.run_removed") {
       this.runs.delete(event.removed_run_id);
-      this.items = this.items.filter((item) => item.runId !== event.removed_run_id);
-      this.places = new Map(this.items.map((item, place) => [item.key, place]));
+      this.remove((item) => item.runId === event.removed_run_id);
       this.change(`n:${event.number}`, "note", event, () => ({ text: `A run was removed: ${String(event.reason).replaceAll("_", " ")}.` }));
     }
   }

@@ -2,7 +2,7 @@
 // Every question that waits, of every thread; and who answered the last ones.
 
 import { h, fill } from "../base/dom.js";
-import { get } from "../base/api.js";
+import { get, segment } from "../base/api.js";
 import { announce } from "../base/announce.js";
 import { keepFresh } from "../base/feed.js";
 import { problemView } from "../base/problem_view.js";
@@ -42,11 +42,21 @@ class Inbox {
       const [pending, newest] = await Promise.all([get("interrupts?pending=true&limit=200"), get(`interrupts?limit=${MAX_NEWEST}`)]);
       if (signal.aborted) return;
       const answered = newest.items.filter((/** @type {any} */ it) => it.resolution);
-      this.showPending(pending.items, answered);
+      const closed = await this.closedDrafts([...pending.items, ...answered]);
+      if (signal.aborted) return;
+      this.showPending(pending.items, [...answered, ...closed]);
       fill(this.answered, answered.map(answeredRow));
     } catch (error) {
       fill(this.note, problemView(error));
     }
+  }
+
+  /** The questions with an unsent text that are in neither list. @param {any[]} listed */
+  async closedDrafts(listed) {
+    const ids = new Set(listed.map((it) => it.id));
+    const views = [...this.views.values()].filter((view) => !ids.has(view.interrupt.id) && view.typedText() !== "");
+    const found = await Promise.all(views.map((view) => get(`interrupts/${segment(view.interrupt.id)}`).catch(() => undefined)));
+    return found.filter((it) => it?.resolution);
   }
 
   /**
@@ -56,31 +66,34 @@ class Inbox {
   showPending(pending, answered) {
     const open = new Map(pending.map((it) => [it.id, it]));
     for (const [id, view] of this.views) {
-      if (open.has(id) || view.leaves) continue;
+      if (open.has(id) || view.leaves || view.hasDraft) continue;
       const now = answered.find((it) => it.id === id);
-      if (now) {
-        view.resolve(now);
-        if (!view.isMine) announce("A question was answered elsewhere");
-      }
-      view.leaves = setTimeout(() => {
-        view.element.remove();
-        this.views.delete(id);
-        this.tellCount();
-      }, view.isMine || view.error.hasChildNodes() || now ? STAYS_MS : 0);
+      if (now) view.resolve(now);
+      if (now && !view.isMine) announce("A question was answered elsewhere");
+      // An unsent text stays until the reader has copied it.
+      if (!view.hasDraft) view.leaves = setTimeout(() => this.remove(id), view.isMine || view.error.hasChildNodes() || now ? STAYS_MS : 0);
     }
-    // The oldest first: whoever waits longest is at the top, and new ones move nothing.
+    // The oldest first: the longest wait is at the top, and new ones move nothing.
     for (const interrupt of [...pending].reverse()) {
       if (this.views.has(interrupt.id)) continue;
       const view = new QuestionView(interrupt, { where: where(interrupt) });
       view.element.tabIndex = -1;
       view.element.dataset.row = "";
+      view.onDismiss = () => this.remove(interrupt.id);
       this.views.set(interrupt.id, view);
       this.pending.append(view.element);
     }
-    this.tellCount();
+    this.showCount();
   }
 
-  tellCount() {
+  /** @param {string} id */
+  remove(id) {
+    this.views.get(id)?.element.remove();
+    this.views.delete(id);
+    this.showCount();
+  }
+
+  showCount() {
     const count = [...this.views.values()].filter((view) => !view.interrupt.resolution).length;
     fill(this.note, count === 0 ? "Nothing waits for you." : `${plural(count, "question")} ${count === 1 ? "waits" : "wait"}.`);
   }
