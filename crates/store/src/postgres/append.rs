@@ -22,7 +22,7 @@ use crate::port::{Append, Batch, NodeAddress, OwnedThread};
 use crate::rows::{InterruptRow, RunRow, ThreadRow};
 
 pub(super) const HEAD: &str = "SELECT owner_node, last FROM heads WHERE thread = $1";
-/// The same, and nobody else changes it until the transaction ends.
+/// The same, locked until the transaction ends.
 const LOCKED_HEAD: &str = "SELECT owner_node, last FROM heads WHERE thread = $1 FOR UPDATE";
 
 /// Who may continue the log of a thread, and where it ends.

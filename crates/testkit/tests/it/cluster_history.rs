@@ -181,12 +181,12 @@ impl Talk {
     /// Makes a call, and notes what came of it.
     async fn make(&self, client: &Client, call: Call) {
         let operation = self.recorder.begin(call.clone());
-        if let Some(said) = self.said(client, &call).await {
+        if let Some(said) = self.send(client, &call).await {
             self.recorder.end(operation, said);
         }
     }
 
-    async fn said(&self, client: &Client, call: &Call) -> Option<CommandResponse> {
+    async fn send(&self, client: &Client, call: &Call) -> Option<CommandResponse> {
         let thread = format!("/api/v1/threads/{}", self.thread);
         let question = |run: &usize| lock(&self.questions).get(run).cloned();
         let metadata = |row: &Value| CommandResponse::Metadata(row["metadata"]["n"].as_u64());

@@ -233,7 +233,7 @@ mod tests {
         ToldAppend { thread: ThreadKey(thread), last, stamp: 9, removal: None, frames: Vec::new() }
     }
 
-    fn heard(append: &ToldAppend) -> NewsEntry {
+    fn received(append: &ToldAppend) -> NewsEntry {
         let ToldAppend { thread, last, stamp, removal, .. } = *append;
         NewsEntry::Append(HeardAppend { thread, last, stamp, removal, frames: Vec::new() })
     }
@@ -255,7 +255,7 @@ mod tests {
         writer.note(&note);
         writer.append(&gone);
         let [message] = &writer.finish()[..] else { panic!("one message") };
-        let entries = vec![heard(&told(7 << 40, 3)), NewsEntry::Note(note), heard(&gone)];
+        let entries = vec![received(&told(7 << 40, 3)), NewsEntry::Note(note), received(&gone)];
         assert_eq!(
             NodeMessage::decode(message),
             Some(NodeMessage { opening: 5, number: 3, entries })

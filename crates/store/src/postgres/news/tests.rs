@@ -175,7 +175,7 @@ impl World {
         }
     }
 
-    fn tell(&mut self, removal: Option<LogRemoval>, frames: Vec<Arc<Frame>>) {
+    fn publish(&mut self, removal: Option<LogRemoval>, frames: Vec<Arc<Frame>>) {
         let (last, stamp) = (self.log.last, self.log.stamp);
         let writer = &mut self.writers[self.owner];
         writer.append(&ToldAppend { thread: THREAD, last, stamp, removal, frames });
@@ -199,11 +199,11 @@ impl World {
         match op {
             Op::Append { run, frames, text } => {
                 let frames = self.log.append(run, &frames, text);
-                self.tell(None, frames);
+                self.publish(None, frames);
             }
             Op::RemoveRun { run } => {
                 self.log.remove(run);
-                self.tell(Some(LogRemoval::Run), Vec::new());
+                self.publish(Some(LogRemoval::Run), Vec::new());
             }
             Op::TakeOver => self.owner = 1 - self.owner,
             Op::Deliver { message, .. } | Op::Lose { message } | Op::Damage { message, .. }
