@@ -1,5 +1,7 @@
 // Hostile texts through every field that an agent, a client or a file has.
 
+import { createServer } from "node:http";
+import { once } from "node:events";
 import { api, assert, check, elsewhere, openPage, quiet, run, url } from "./browser.mjs";
 import { hostileTexts } from "./hostile.mjs";
 
@@ -115,6 +117,43 @@ await check({
     await page.goto(`${url}/#/threads`);
     await page.fill("[data-search]", HOSTILE[1]);
     await isHarmless(page, "search");
+    quiet(page);
+  },
+
+  async a_cookie_is_worth_nothing_at_another_port(browser) {
+    const page = await openPage(browser);
+    const received = [];
+    const other = createServer((request, response) => {
+      received.push(request.headers);
+      response.setHeader("content-type", "text/html").end("<title>other</title>");
+    }).listen(0, "127.0.0.1");
+    await once(other, "listening");
+    const foreign = `http://127.0.0.1:${other.address().port}`;
+    // A link in a message opens it in the same browser.
+    const opened = await page.context().newPage();
+    await opened.goto(`${foreign}/api/v1/threads`);
+    const [name, secret] = received[0].cookie.split("=");
+    assert.match(name, /^trilogue/, "the browser sends the cookie to every port");
+    const host = new URL(url).host;
+    for (const headers of [
+      { authorization: `Bearer ${secret}` },
+      { authorization: `Session ${secret}` },
+      { "x-api-key": secret },
+      { cookie: received[0].cookie },
+      { cookie: received[0].cookie, "trilogue-page": "1" },
+      { cookie: received[0].cookie, "trilogue-page": secret },
+    ]) {
+      const response = await fetch(`${url}/api/v1/threads`, { headers: { ...headers, host } });
+      assert.equal(response.status, 401, JSON.stringify(Object.keys(headers)));
+    }
+    assert.deepEqual(await opened.evaluate(() => [document.cookie, localStorage.length]), ["", 0]);
+    // Neither does the browser let the other page ask in the reader's name.
+    const asked = await opened.evaluate(async (address) => {
+      const modes = [{ credentials: "include" }, { credentials: "include", mode: "no-cors" }];
+      return Promise.all(modes.map((mode) => fetch(`${address}/api/v1/threads`, mode).then((it) => it.status, () => "refused")));
+    }, url);
+    assert.deepEqual(asked, ["refused", 0]);
+    other.close();
     quiet(page);
   },
 

@@ -17,7 +17,7 @@ use trilogue_domain::{Code, Error, Right};
 use trilogue_mapping::native::shown;
 use trilogue_store::Admin;
 
-use crate::access::authenticator::{Authenticator, Caller};
+use crate::access::authenticator::{Authenticator, Caller, no_token};
 use crate::access::origin_guard::OriginGuard;
 use crate::access::page_session;
 use crate::access::schemes::Challenge;
@@ -185,8 +185,9 @@ impl Pipeline {
         is_authenticated: &mut bool,
     ) -> Result<Reply> {
         let endpoint = found.endpoint;
-        let is_page = page_session::show(&mut head, found.face.takes_cookies());
-        let mut caller = match endpoint.access {
+        let takes_cookies = found.face.takes_cookies();
+        page_session::present(&mut head, takes_cookies, self.options.is_encrypted());
+        let caller = match endpoint.access {
             Access::Open => self.authenticator.nobody(),
             Access::Public => self.authenticator.admit_to_public(&head.headers).await,
             Access::Right(right) => {
@@ -205,7 +206,9 @@ impl Pipeline {
                 caller
             }
         };
-        caller.is_page = is_page;
+        if caller.is_page && !takes_cookies {
+            return Err(no_token());
+        }
         if let Access::Right(Right::Answer) | Access::Agent(Right::Answer) = endpoint.access {
             self.refuse_agents(ends, &caller, endpoint.operation).await?;
         }

@@ -16,6 +16,7 @@ use trilogue_domain::{AgentName, Code, Error, Principal, Timestamp, TokenId};
 use trilogue_store::rows::TokenRow;
 use trilogue_store::{Note, PeerNews, Tokens};
 
+use super::page_session::session_secret;
 use super::schemes::{self, Challenge};
 use super::secret::hash_secret;
 use crate::core::options::{Access, Options};
@@ -31,7 +32,7 @@ pub struct Caller {
     pub principal: Arc<Principal>,
     /// How the caller showed it; [`Scheme::None`] where no token is asked for.
     pub(crate) scheme: Scheme,
-    /// Whether a page of ours showed it: that is as good as any way of programs.
+    /// Whether it is the session of a page, which is as good as any way of programs.
     pub(crate) is_page: bool,
     /// The token's hash; `None` where no token is asked for.
     hash: Option<[u8; 32]>,
@@ -47,7 +48,7 @@ pub(crate) struct Authenticator {
     public_agents: bool,
     basic: bool,
     tokens: Arc<dyn Tokens>,
-    clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     /// How old what is known of a token may be.
     pub(crate) recheck: Duration,
     cache: RwLock<TokenCache>,
@@ -61,9 +62,17 @@ struct TokenCache {
     revocations: u64,
 }
 
+/// What a request shows.
+struct Credential<'a> {
+    secret: Cow<'a, [u8]>,
+    scheme: Scheme,
+    is_session: bool,
+}
+
 #[derive(Clone)]
 struct CachedToken {
     principal: Arc<Principal>,
+    is_session: bool,
     expires_at: Option<Timestamp>,
     read_at: Instant,
 }
@@ -119,10 +128,17 @@ impl Authenticator {
         if let Some(principal) = &self.open {
             return Ok(Caller::without_token(principal));
         }
-        let (secret, scheme) = self.secret(headers)?.ok_or_else(no_token)?;
-        let hash = hash_secret(&secret);
-        let principal = self.look_up(&hash).await?.ok_or_else(unknown)?;
-        Ok(Caller { principal, scheme, is_page: false, hash: Some(hash) })
+        let credential = self.credential(headers)?.ok_or_else(no_token)?;
+        let hash = hash_secret(&credential.secret);
+        let found = self.look_up(&hash).await?;
+        // One kind of credential is never taken in place of the other.
+        let found = found.filter(|it| it.is_session == credential.is_session);
+        Ok(Caller {
+            principal: found.ok_or_else(unknown)?.principal,
+            scheme: credential.scheme,
+            is_page: credential.is_session,
+            hash: Some(hash),
+        })
     }
 
     /// The same on a route that leads to an agent: who shows nothing is let in where some agent takes such callers.
@@ -183,24 +199,28 @@ impl Authenticator {
             || (schemes.contains(&Scheme::None) && caller.is_known())
     }
 
-    /// The secret of a request, and the header that it came in; `None` where it shows none.
-    fn secret<'a>(&self, headers: &'a HeaderMap) -> Result<Option<(Cow<'a, [u8]>, Scheme)>> {
+    /// What a request shows; `None` if it shows nothing.
+    fn credential<'a>(&self, headers: &'a HeaderMap) -> Result<Option<Credential<'a>>> {
         let authorization = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+        let shown = |secret, scheme| Some(Credential { secret, scheme, is_session: false });
         let found = match (authorization, headers.get(API_KEY)) {
-            (Some(value), _) => match schemes::bearer(value) {
-                Some(secret) => Some((Cow::Borrowed(secret), Scheme::Bearer)),
-                None if self.basic => {
-                    schemes::basic(value).map(|secret| (Cow::Owned(secret), Scheme::Basic))
+            (Some(value), _) => match (schemes::bearer(value), session_secret(value)) {
+                (Some(secret), _) => shown(Cow::Borrowed(secret), Scheme::Bearer),
+                (None, Some(secret)) => Some(Credential {
+                    secret: Cow::Borrowed(secret),
+                    scheme: Scheme::Bearer,
+                    is_session: true,
+                }),
+                (None, None) if self.basic => {
+                    schemes::basic(value).and_then(|it| shown(Cow::Owned(it), Scheme::Basic))
                 }
-                None => None,
+                (None, None) => None,
             },
-            (None, Some(value)) => Some((Cow::Borrowed(value.as_bytes()), Scheme::ApiKey)),
+            (None, Some(value)) => shown(Cow::Borrowed(value.as_bytes()), Scheme::ApiKey),
             (None, None) => return Ok(None),
         };
         match found {
-            Some(found) if !found.0.is_empty() && found.0.len() <= MAX_SECRET_BYTES => {
-                Ok(Some(found))
-            }
+            Some(found) if (1..=MAX_SECRET_BYTES).contains(&found.secret.len()) => Ok(Some(found)),
             _ => Err(unknown()),
         }
     }
@@ -253,11 +273,11 @@ impl Authenticator {
         }
     }
 
-    async fn look_up(&self, hash: &[u8; 32]) -> Result<Option<Arc<Principal>>> {
+    async fn look_up(&self, hash: &[u8; 32]) -> Result<Option<CachedToken>> {
         loop {
             let (cached, revocations) = self.cached(hash);
             if let Some(cached) = cached {
-                return Ok(Some(cached.principal).filter(|_| self.is_current(cached.expires_at)));
+                return Ok(Some(cached).filter(|it| self.is_current(it.expires_at)));
             }
             let row = self.tokens.token(hash).await?;
             let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
@@ -269,17 +289,17 @@ impl Authenticator {
                 cache.tokens.remove(hash);
                 return Ok(None);
             };
-            let principal = Arc::new(row.to_principal());
             if cache.tokens.len() >= MAX_REMEMBERED {
                 cache.tokens.clear();
             }
             let cached = CachedToken {
-                principal: Arc::clone(&principal),
+                principal: Arc::new(row.to_principal()),
+                is_session: row.session_of.is_some(),
                 expires_at: row.expires_at,
                 read_at: Instant::now(),
             };
-            cache.tokens.insert(*hash, cached);
-            return Ok(Some(principal).filter(|_| self.is_current(row.expires_at)));
+            cache.tokens.insert(*hash, cached.clone());
+            return Ok(Some(cached).filter(|it| self.is_current(it.expires_at)));
         }
     }
 

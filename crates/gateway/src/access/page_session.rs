@@ -1,49 +1,100 @@
-//! Sessions of pages: a browser shows a cookie where programs show a token.
+//! Sessions of pages: a browser shows a cookie and the page a secret, where programs show a token.
 //!
 //! # Invariants
 //! - Only a face that says so sees a cookie at all.
-//! - A cookie changes nothing without a header that no form and no link can send: what is not a plain read needs [`PAGE`].
-//! - The secret of a session is in no address and in nothing that a script can read.
+//! - A cookie alone is worth nothing: browsers send it to every port of a host, so a session also needs the secret in [`PAGE`], which the browser keeps for one origin.
+//! - A session is not a token: [`super::authenticator::Authenticator`] takes neither in place of the other.
+//! - A cookie's secret is in no address and in nothing that a script can read.
 
 use std::time::Duration;
 
 use http::request::Parts;
 use http::uri::Authority;
-use http::{HeaderName, HeaderValue, Method, header};
+use http::{HeaderName, HeaderValue, header};
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error};
+use trilogue_domain::{Code, Error, Timestamp};
+use trilogue_store::rows::TokenRow;
 
 use super::authenticator::API_KEY;
+use super::secret::{hash_secret, new_secret};
 
-/// What a page of ours sends with whatever changes something.
+/// The page's secret, which our page sends with every request. Forms and links cannot send it.
 pub(crate) const PAGE: HeaderName = HeaderName::from_static("trilogue-page");
 /// How long a link for signing in works.
 pub(crate) const LINK_LIFE: Duration = Duration::from_secs(10 * 60);
 /// How long a session lasts at most.
 pub(crate) const SESSION_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// Where browsers send the cookie.
+/// How long after a sign-in a session may do what [`require_new_sign_in`] guards.
+const NEW_SIGN_IN: Duration = Duration::from_secs(10 * 60);
+/// Where browsers send the cookie; with TLS everywhere, as the prefix of its name demands.
 const COOKIE_PATH: &str = "/api/v1";
+/// The scheme of `Authorization` that sessions have inside the server and between nodes.
+const SCHEME: &str = "Session";
+const HOST_PREFIX: &str = "__Host-";
 
-/// Puts the secret of a page's session where those of programs are, or takes the cookie away; whether it came from a cookie.
-pub(crate) fn show(head: &mut Parts, takes_cookies: bool) -> bool {
-    let Some(cookies) = head.headers.remove(header::COOKIE) else { return false };
-    let is_read = matches!(head.method, Method::GET | Method::HEAD);
-    let shows_more =
-        head.headers.contains_key(header::AUTHORIZATION) || head.headers.contains_key(API_KEY);
-    if !takes_cookies || shows_more || !(is_read || head.headers.contains_key(PAGE)) {
-        return false;
+/// The two halves of a session's secret.
+#[derive(Debug)]
+pub(crate) struct SessionSecret {
+    /// For the browser, which shows it to no script.
+    pub(crate) cookie: String,
+    /// For the page.
+    pub(crate) page: String,
+}
+
+// === impl SessionSecret ===
+
+impl SessionSecret {
+    pub(crate) fn generate() -> Result<Self> {
+        Ok(Self { cookie: new_secret()?, page: new_secret()? })
     }
+
+    /// The hash that the store keeps: neither half has it.
+    pub(crate) fn hash(&self) -> [u8; 32] {
+        hash_secret(joined(&self.cookie, &self.page).as_bytes())
+    }
+}
+
+fn joined(cookie: &str, page: &str) -> String {
+    format!("{cookie}.{page}")
+}
+
+/// Puts a page's session, the cookie and the page's secret together, where programs show a token, under a scheme of its own. Takes the cookies away. Does nothing if a half is missing or the request also shows a token.
+pub(crate) fn present(head: &mut Parts, takes_cookies: bool, is_encrypted: bool) {
+    let Some(cookies) = head.headers.remove(header::COOKIE) else { return };
+    let shows_token =
+        head.headers.contains_key(header::AUTHORIZATION) || head.headers.contains_key(API_KEY);
+    if !takes_cookies || shows_token {
+        return;
+    }
+    let page = head.headers.get(PAGE).and_then(|page| page.to_str().ok());
     let host = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    let name = cookie_name(host.or(head.uri.authority().map(Authority::as_str)));
-    let secret = cookies.to_str().ok().and_then(|cookies| cookie(cookies, &name));
-    let value = secret.and_then(|secret| HeaderValue::try_from(format!("Bearer {secret}")).ok());
-    match value {
-        Some(mut value) => {
-            value.set_sensitive(true);
-            head.headers.insert(header::AUTHORIZATION, value);
-            true
+    let name = cookie_name(host.or(head.uri.authority().map(Authority::as_str)), is_encrypted);
+    let cookie = cookies.to_str().ok().and_then(|cookies| cookie(cookies, &name));
+    let (Some(cookie), Some(page)) = (cookie, page) else { return };
+    let value = HeaderValue::try_from(format!("{SCHEME} {}", joined(cookie, page)));
+    if let Ok(mut value) = value {
+        value.set_sensitive(true);
+        head.headers.insert(header::AUTHORIZATION, value);
+    }
+}
+
+/// The secret of a session in the value of an `Authorization` header, or `None` if it is of another scheme.
+pub(crate) fn session_secret(authorization: &[u8]) -> Option<&[u8]> {
+    authorization.strip_prefix(SCHEME.as_bytes())?.strip_prefix(b" ")
+}
+
+/// Fails with `forbidden` where a page asks whose sign-in is not new, for what a borrowed browser must not do: read or end everything, or make credentials that outlive the session.
+pub(crate) fn require_new_sign_in(session: Option<&TokenRow>, now: Timestamp) -> Result<()> {
+    match session {
+        Some(row) if row.session_of.is_some() && row.created_at.after(NEW_SIGN_IN) < now => {
+            let minutes = NEW_SIGN_IN.as_secs() / 60;
+            Err(Error::new(
+                Code::Forbidden,
+                format!("this needs a sign-in of the last {minutes} minutes"),
+            )
+            .hint("sign in again with: trilogue ui"))
         }
-        None => false,
+        _ => Ok(()),
     }
 }
 
@@ -54,21 +105,22 @@ pub(crate) fn set_cookie(
     life: Duration,
     is_encrypted: bool,
 ) -> Result<HeaderValue> {
-    let (name, seconds) = (cookie_name(host), life.as_secs());
-    let secure = if is_encrypted { "; Secure" } else { "" };
+    let (name, seconds) = (cookie_name(host, is_encrypted), life.as_secs());
+    let (path, secure) = if is_encrypted { ("/", "; Secure") } else { (COOKIE_PATH, "") };
     let text = format!(
-        "{name}={secret}; Path={COOKIE_PATH}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+        "{name}={secret}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
     );
     HeaderValue::try_from(text)
         .map_err(|_| Error::new(Code::Internal, "the cookie cannot be written"))
 }
 
 /// Cookies know no ports: servers of one host tell theirs apart by name.
-fn cookie_name(host: Option<&str>) -> String {
+fn cookie_name(host: Option<&str>, is_encrypted: bool) -> String {
+    let prefix = if is_encrypted { HOST_PREFIX } else { "" };
     let port = host.and_then(|host| host.rsplit_once(':')).map(|(_, port)| port);
     match port.filter(|port| port.bytes().all(|byte| byte.is_ascii_digit())) {
-        Some(port) => format!("trilogue-{port}"),
-        None => "trilogue".to_owned(),
+        Some(port) => format!("{prefix}trilogue-{port}"),
+        None => format!("{prefix}trilogue"),
     }
 }
 
@@ -81,32 +133,44 @@ fn cookie<'a>(cookies: &'a str, name: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    fn shown(method: &str, headers: &[(&str, &str)], takes_cookies: bool) -> Option<String> {
-        let mut request = http::Request::builder().method(method).uri("/api/v1/runs");
+    fn session(
+        headers: &[(&str, &str)],
+        takes_cookies: bool,
+        is_encrypted: bool,
+    ) -> Option<String> {
+        let mut request = http::Request::builder().uri("/api/v1/runs");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let (mut head, ()) = request.body(()).unwrap().into_parts();
-        let is_shown = show(&mut head, takes_cookies);
+        present(&mut head, takes_cookies, is_encrypted);
         assert!(!head.headers.contains_key(header::COOKIE));
-        let value = head.headers.get(header::AUTHORIZATION)?.to_str().unwrap().to_owned();
-        assert_eq!(is_shown, value == "Bearer s", "{value}");
-        Some(value)
+        let secret = session_secret(head.headers.get(header::AUTHORIZATION)?.as_bytes())?;
+        Some(String::from_utf8(secret.to_vec()).unwrap())
     }
 
     #[test]
-    fn a_cookie_counts_where_a_page_of_ours_shows_it() {
+    fn a_session_needs_both_halves_at_its_own_port() {
         let host = ("host", "localhost:7878");
-        let cookie = ("cookie", "a=b; trilogue-7878=s; trilogue-1=t");
-        assert_eq!(shown("GET", &[host, cookie], true).as_deref(), Some("Bearer s"));
-        assert_eq!(shown("GET", &[host, cookie], false), None);
-        assert_eq!(shown("POST", &[host, cookie], true), None);
-        let page = ("trilogue-page", "1");
-        assert_eq!(shown("POST", &[host, cookie, page], true).as_deref(), Some("Bearer s"));
-        let token = ("authorization", "Bearer other");
-        assert_eq!(shown("GET", &[host, cookie, token], true).as_deref(), Some("Bearer other"));
-        assert_eq!(shown("GET", &[("host", "localhost:7879"), cookie], true), None);
-        let plain = [("host", "example.com"), ("cookie", "trilogue=s")];
-        assert_eq!(shown("GET", &plain, true).as_deref(), Some("Bearer s"));
+        let cookie = ("cookie", "a=b; trilogue-7878=s; trilogue-1=t; __Host-trilogue-7878=u");
+        let page = ("trilogue-page", "p");
+        let plain = |headers: &[(&str, &str)]| session(headers, true, false);
+        assert_eq!(plain(&[host, cookie, page]).as_deref(), Some("s.p"));
+        assert_eq!(plain(&[host, cookie]), None);
+        assert_eq!(plain(&[host, page]), None);
+        assert_eq!(plain(&[("host", "localhost:7879"), cookie, page]), None);
+        assert_eq!(plain(&[host, cookie, page, ("authorization", "Bearer other")]), None);
+        assert_eq!(session(&[host, cookie, page], false, false), None);
+        assert_eq!(session(&[host, cookie, page], true, true).as_deref(), Some("u.p"));
+        let bare = [("host", "example.com"), ("cookie", "trilogue=s"), page];
+        assert_eq!(plain(&bare).as_deref(), Some("s.p"));
+    }
+
+    #[test]
+    fn a_cookie_under_tls_is_bound_to_its_host() {
+        let life = Duration::from_secs(1);
+        let cookie = set_cookie(Some("a.example"), "s", life, true).unwrap();
+        let expected = "__Host-trilogue=s; Path=/; Max-Age=1; HttpOnly; SameSite=Strict; Secure";
+        assert_eq!(cookie.to_str().unwrap(), expected);
     }
 }

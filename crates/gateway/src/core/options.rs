@@ -78,9 +78,18 @@ pub enum Access {
     Open(Principal),
 }
 
+/// Whether browsers reach the server over TLS, as the operator says.
+pub(crate) fn is_encrypted(public_url: Option<&str>) -> bool {
+    public_url.is_some_and(|url| url.starts_with("https:"))
+}
+
 // === impl Options ===
 
 impl Options {
+    pub(crate) fn is_encrypted(&self) -> bool {
+        is_encrypted(self.public_url.as_deref())
+    }
+
     /// Where everybody reaches the server, without a slash at the end: what the operator says, else the first listener.
     pub(crate) fn address(&self, listeners: &[SocketAddr]) -> String {
         if let Some(url) = &self.public_url {

@@ -12,6 +12,7 @@ use trilogue_store::rows::{InterruptRow, Page};
 
 use crate::access::admission::while_admitted;
 use crate::access::authenticator::{Authenticator, Caller, no_token};
+use crate::access::page_session::require_new_sign_in;
 use crate::access::schemes::Challenge;
 use crate::core::audit::{AuditActor, AuditEvent, answer_detail, audit};
 use crate::core::not_found::{no_run, no_thread};
@@ -94,6 +95,15 @@ impl Request {
     /// A parameter of the path. The router fills every one that the route's path names.
     pub fn param(&self, name: &str) -> &str {
         self.params.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value.as_str())
+    }
+
+    /// Fails with `forbidden` if the caller is a page whose sign-in is not new.
+    pub(crate) async fn require_new_sign_in(&self) -> Result<()> {
+        if !self.caller.is_page {
+            return Ok(());
+        }
+        let session = self.authenticator.token(&self.caller).await?;
+        require_new_sign_in(session.as_ref(), self.authenticator.clock.now())
     }
 
     /// # Errors

@@ -9,7 +9,44 @@ use trilogue_testkit::client::Reply;
 
 use crate::rig::{Rig, Setup, text};
 
+/// What the page sends before it has a session.
 const PAGE: (&str, &str) = ("trilogue-page", "1");
+
+/// What a browser and its page send back of a session.
+struct Session {
+    cookie: String,
+    page: String,
+}
+
+impl Session {
+    /// Both halves of a sign-in.
+    fn of(signed_in: &Reply) -> Self {
+        assert_eq!(signed_in.status, 200, "{}", signed_in.json());
+        let cookie = header(signed_in, "set-cookie");
+        for attribute in ["; HttpOnly", "; SameSite=Strict", "; Path=/api/v1", "; Max-Age=604800"] {
+            assert!(cookie.contains(attribute), "{cookie}");
+        }
+        let cookie = cookie.split_once(';').unwrap().0.to_owned();
+        Self { cookie, page: text(&signed_in.json(), "/page_secret").to_owned() }
+    }
+
+    async fn alice(rig: &Rig) -> Self {
+        Self::of(&sign_in(rig, &code(rig, "alpha", "alice").await).await)
+    }
+
+    fn headers(&self) -> [(&str, &str); 2] {
+        [("cookie", &self.cookie), ("trilogue-page", &self.page)]
+    }
+
+    async fn send(&self, rig: &Rig, method: Method, path: &str, body: &Value) -> Reply {
+        let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
+        rig.stranger().send(method, path, &self.headers(), body).await.unwrap()
+    }
+
+    async fn get(&self, rig: &Rig, path: &str) -> Reply {
+        self.send(rig, Method::GET, path, &Value::Null).await
+    }
+}
 
 fn with_inspector(prefix: &str) -> Options {
     Options { inspector: Some(prefix.to_owned()), ..Options::default() }
@@ -30,22 +67,8 @@ pub(crate) async fn code(rig: &Rig, tenant: &str, principal: &str) -> String {
     code.to_owned()
 }
 
-/// What a browser sends back of a cookie that it was given.
-fn kept(signed_in: &Reply) -> String {
-    assert_eq!(signed_in.status, 204, "{}", signed_in.json());
-    let cookie = header(signed_in, "set-cookie");
-    for attribute in ["; HttpOnly", "; SameSite=Strict", "; Path=/api/v1", "; Max-Age=604800"] {
-        assert!(cookie.contains(attribute), "{cookie}");
-    }
-    cookie.split_once(';').unwrap().0.to_owned()
-}
-
 fn header<'a>(reply: &'a Reply, name: &str) -> &'a str {
     reply.headers.get(name).unwrap().to_str().unwrap()
-}
-
-async fn get(rig: &Rig, path: &str, cookie: &str) -> Reply {
-    rig.stranger().send(Method::GET, path, &[("cookie", cookie)], Bytes::new()).await.unwrap()
 }
 
 #[tokio::test]
@@ -53,16 +76,15 @@ async fn a_link_becomes_a_session_with_the_rights_of_its_token() {
     let rig = Rig::with(with_inspector("")).await;
     let rights = [trilogue_domain::Right::Read].into_iter().collect::<Rights>();
     rig.token("alpha", "reader", rights, true).await;
-    let cookie = kept(&sign_in(&rig, &code(&rig, "alpha", "reader").await).await);
-    let caller = get(&rig, "/api/v1/caller", &cookie).await.ok().unwrap();
+    let session = Session::of(&sign_in(&rig, &code(&rig, "alpha", "reader").await).await);
+    let caller = session.get(&rig, "/api/v1/caller").await.ok().unwrap();
     assert_eq!(caller["principal"], "reader");
     assert_eq!(caller["rights"], json!(["read"]));
     assert_eq!(caller["own"], true);
     assert!(caller["session_expires_at"].is_string());
-    let run = json!({"agent": "puppet", "input": "x"}).to_string();
-    let headers = [("cookie", cookie.as_str()), PAGE];
-    let refused = rig.stranger().send(Method::POST, "/api/v1/runs", &headers, run.into()).await;
-    assert_eq!(refused.unwrap().code(), "forbidden");
+    let run = json!({"agent": "puppet", "input": "x"});
+    let refused = session.send(&rig, Method::POST, "/api/v1/runs", &run).await;
+    assert_eq!(refused.code(), "forbidden");
 }
 
 #[tokio::test]
@@ -72,29 +94,92 @@ async fn a_code_works_once_and_for_pages_only() {
     let form = json!({ "code": code });
     let refused = rig.stranger().post("/api/v1/sign-in", &form).await.unwrap();
     assert_eq!(refused.code(), "invalid_request");
-    kept(&sign_in(&rig, &code).await);
+    Session::of(&sign_in(&rig, &code).await);
     assert_eq!(sign_in(&rig, &code).await.code(), "unauthenticated");
     assert_eq!(sign_in(&rig, "tril_guessed").await.code(), "unauthenticated");
 }
 
 #[tokio::test]
-async fn a_cookie_changes_nothing_without_the_header_that_no_form_sends() {
+async fn a_session_needs_both_halves_and_is_no_token() {
     let rig = Rig::with(with_inspector("")).await;
-    let cookie = kept(&sign_in(&rig, &code(&rig, "alpha", "alice").await).await);
-    let cookie = ("cookie", cookie.as_str());
+    let session = Session::alice(&rig).await;
+    let [cookie, page] = session.headers();
+    let (_, secret) = session.cookie.split_once('=').unwrap();
+    let both = format!("{secret}.{}", session.page);
     let run = Bytes::from(json!({"agent": "puppet", "input": "x"}).to_string());
-    let send = async |path: &str, headers: &[(&str, &str)]| {
+    let run = async |path: &str, headers: &[(&str, &str)]| {
         rig.stranger().send(Method::POST, path, headers, run.clone()).await.unwrap()
     };
-    assert_eq!(send("/api/v1/runs", &[cookie]).await.code(), "unauthenticated");
-    assert_eq!(send("/api/v1/runs", &[cookie, PAGE]).await.status, 200);
+    assert_eq!(run("/api/v1/runs", &[cookie, page]).await.status, 200);
     let foreign = ("origin", "http://evil.example");
-    assert_eq!(send("/api/v1/runs", &[cookie, PAGE, foreign]).await.code(), "origin_not_allowed");
-    // The other faces know no cookies.
-    for path in ["/communication/runs", "/connect/runs"] {
-        assert_eq!(send(path, &[cookie, PAGE]).await.status, 401, "{path}");
+    assert_eq!(run("/api/v1/runs", &[cookie, page, foreign]).await.code(), "origin_not_allowed");
+    for secret in [secret, session.page.as_str(), both.as_str()] {
+        let bearer = format!("Bearer {secret}");
+        for headers in [
+            &[("authorization", bearer.as_str())][..],
+            &[("x-api-key", secret)],
+            &[("authorization", bearer.as_str()), cookie, page],
+        ] {
+            assert_eq!(run("/api/v1/runs", headers).await.code(), "unauthenticated", "{headers:?}");
+        }
     }
-    assert_eq!(rig.stranger().get("/api/v1/threads").await.unwrap().status, 401);
+    for headers in [&[cookie][..], &[page], &[cookie, PAGE]] {
+        assert_eq!(run("/api/v1/runs", headers).await.code(), "unauthenticated", "{headers:?}");
+        let read = rig.stranger().send(Method::GET, "/api/v1/threads", headers, Bytes::new()).await;
+        assert_eq!(read.unwrap().code(), "unauthenticated", "{headers:?}");
+    }
+    // The other faces take no session in any form.
+    let scheme = format!("Session {both}");
+    for path in ["/communication/runs", "/connect/runs"] {
+        assert_eq!(run(path, &[cookie, page]).await.status, 401, "{path}");
+        assert_eq!(run(path, &[("authorization", &scheme)]).await.status, 401, "{path}");
+    }
+    // A token does not work as a session.
+    let token = [("authorization", "Session alpha-alice")];
+    assert_eq!(run("/api/v1/runs", &token).await.code(), "unauthenticated");
+}
+
+#[tokio::test]
+async fn an_old_session_reads_the_status_and_needs_a_new_sign_in_for_what_outlives_it() {
+    let rig = Rig::with(with_inspector("")).await;
+    rig.token("alpha", "bob", trilogue_domain::Rights::all(), false).await;
+    let body =
+        json!({"agent": "puppet", "input": "x", "thread_id": "of-bob", "create_thread": true});
+    rig.as_("alpha", "bob").post("/api/v1/runs", &body).await.unwrap().ok().unwrap();
+    let fresh = Session::alice(&rig).await;
+    let old = rig.old_session("alpha", "alice").await;
+    let old = Session {
+        cookie: format!("{}={}", fresh.cookie.split_once('=').unwrap().0, old.0),
+        page: old.1,
+    };
+    assert_eq!(old.get(&rig, "/api/v1/status").await.status, 200);
+    let token = json!({"label": "x"});
+    for (method, path, body) in [
+        (Method::POST, "/api/v1/backup", &Value::Null),
+        (Method::POST, "/api/v1/tokens", &token),
+        (Method::POST, "/api/v1/sign-in-links", &Value::Null),
+        (Method::POST, "/api/v1/nodes/main/drain", &Value::Null),
+        (Method::DELETE, "/api/v1/threads/of-bob", &Value::Null),
+    ] {
+        let refused = old.send(&rig, method.clone(), path, body).await;
+        assert_eq!(refused.code(), "forbidden", "{path}");
+        assert!(text(&refused.json(), "/hint").contains("trilogue ui"), "{path}");
+        let allowed = fresh.send(&rig, method, path, body).await;
+        assert_ne!(allowed.code(), "forbidden", "{path}");
+    }
+    let own = old
+        .send(
+            &rig,
+            Method::POST,
+            "/api/v1/runs",
+            &json!({"agent": "puppet", "input": "x", "thread_id": "own", "create_thread": true}),
+        )
+        .await;
+    assert_eq!(own.status, 200);
+    assert_eq!(
+        old.send(&rig, Method::DELETE, "/api/v1/threads/own", &Value::Null).await.status,
+        204
+    );
 }
 
 #[tokio::test]
@@ -103,19 +188,18 @@ async fn a_session_ends_with_its_token_and_by_signing_out() {
     let (client, path) = rig.short_lived().await;
     let link = client.post("/api/v1/sign-in-links", &Value::Null).await.unwrap().ok().unwrap();
     let (_, code) = text(&link, "/url").split_once("#sign-in=").unwrap();
-    let cookie = kept(&sign_in(&rig, code).await);
-    assert_eq!(get(&rig, "/api/v1/threads", &cookie).await.status, 200);
+    let session = Session::of(&sign_in(&rig, code).await);
+    assert_eq!(session.get(&rig, "/api/v1/threads").await.status, 200);
     let unused = client.post("/api/v1/sign-in-links", &Value::Null).await.unwrap().ok().unwrap();
     rig.revoke(&path).await;
-    assert_eq!(get(&rig, "/api/v1/threads", &cookie).await.status, 401);
+    assert_eq!(session.get(&rig, "/api/v1/threads").await.status, 401);
     let (_, code) = text(&unused, "/url").split_once("#sign-in=").unwrap();
     assert_eq!(sign_in(&rig, code).await.code(), "unauthenticated");
 
-    let cookie = kept(&sign_in(&rig, &self::code(&rig, "alpha", "alice").await).await);
-    let headers = [("cookie", cookie.as_str()), PAGE];
-    let out = rig.stranger().send(Method::POST, "/api/v1/sign-out", &headers, Bytes::new()).await;
-    assert!(header(&out.unwrap(), "set-cookie").contains("Max-Age=0"));
-    assert_eq!(get(&rig, "/api/v1/threads", &cookie).await.status, 401);
+    let session = Session::alice(&rig).await;
+    let out = session.send(&rig, Method::POST, "/api/v1/sign-out", &Value::Null).await;
+    assert!(header(&out, "set-cookie").contains("Max-Age=0"));
+    assert_eq!(session.get(&rig, "/api/v1/threads").await.status, 401);
     let refused = rig.alice().post("/api/v1/sign-out", &Value::Null).await.unwrap();
     assert_eq!(refused.code(), "invalid_request");
     assert_eq!(rig.alice().get("/api/v1/threads").await.unwrap().status, 200);

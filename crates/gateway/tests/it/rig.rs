@@ -171,19 +171,17 @@ impl Rig {
     /// Makes a token whose secret names tenant and principal.
     pub(crate) async fn token(&self, tenant: &str, principal: &str, rights: Rights, own: bool) {
         let secret = format!("{tenant}-{principal}");
-        let row = TokenRow {
-            id: TokenId::generate(),
-            label: secret.clone(),
-            hash: Sha256::digest(&secret).into(),
-            tenant: TenantId::parse(tenant).unwrap(),
-            principal: PrincipalId::parse(principal).unwrap(),
-            rights,
-            own,
-            created_at: Timestamp::from_micros(0),
-            expires_at: None,
-            session_of: None,
-        };
-        self.store.put_token(row).await.unwrap();
+        self.store.put_token(token_row(&secret, tenant, principal, rights, own)).await.unwrap();
+    }
+
+    /// A page's session with all rights that began long ago: its cookie and the page's secret.
+    pub(crate) async fn old_session(&self, tenant: &str, principal: &str) -> (String, String) {
+        let (cookie, page) = ("old-cookie".to_owned(), "old-page".to_owned());
+        let secret = format!("{cookie}.{page}");
+        let session_of = Some(TokenId::generate());
+        let row = token_row(&secret, tenant, principal, Rights::all(), false);
+        self.store.put_token(TokenRow { session_of, ..row }).await.unwrap();
+        (cookie, page)
     }
 
     /// A client with a token of its own, and the path under which that is revoked.
@@ -273,6 +271,21 @@ async fn ports_of(
         clock,
         egress,
         agent_processes: Arc::new(()),
+    }
+}
+
+fn token_row(secret: &str, tenant: &str, principal: &str, rights: Rights, own: bool) -> TokenRow {
+    TokenRow {
+        id: TokenId::generate(),
+        label: secret.to_owned(),
+        hash: Sha256::digest(secret).into(),
+        tenant: TenantId::parse(tenant).unwrap(),
+        principal: PrincipalId::parse(principal).unwrap(),
+        rights,
+        own,
+        created_at: Timestamp::from_micros(0),
+        expires_at: None,
+        session_of: None,
     }
 }
 

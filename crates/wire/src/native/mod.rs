@@ -59,4 +59,6 @@ pub use status::{
     Status, StoreState, ThreadHandOver,
 };
 pub use thread::{Thread, ThreadCopy, ThreadCreate, ThreadPatch, ThreadState};
-pub use token::{Caller, RightName, SignIn, SignInLink, Token, TokenCreate, TokenCreated};
+pub use token::{
+    Caller, PageSession, RightName, SignIn, SignInLink, Token, TokenCreate, TokenCreated,
+};

@@ -80,6 +80,13 @@ record! {
     }
 }
 
+/// A browser's session, for the page that signed in.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct PageSession {
+    /// What the page sends in `trilogue-page` with every request. It is worth nothing without the cookie, and the cookie nothing without it.
+    pub page_secret: String,
+}
+
 /// Who asks.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Caller {

@@ -32,6 +32,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute::base(|call| Box::pin(ba
     .errors(&[Code::InvalidRequest])];
 
 async fn back_up(call: NativeCall) -> Result<Reply> {
+    call.require_new_sign_in().await?;
     // A folder of mode 0700 that goes when the response is sent or given up.
     let folder = tempfile::Builder::new()
         .prefix("trilogue-backup-")

@@ -46,20 +46,21 @@ async fn list(call: NativeCall) -> Result<Reply> {
 }
 
 async fn drain(call: NativeCall, is_wanted: bool) -> Result<Reply> {
+    call.require_new_sign_in().await?;
     let name = call.param("name");
     let nodes = call.state.admin.nodes().await?;
     if !nodes.is_empty() {
-        let named = named(nodes, name)?;
-        if !named.is_this {
-            return Err(elsewhere(&named));
+        let found = find_node(nodes, name)?;
+        if !found.is_this {
+            return Err(elsewhere(&found));
         }
     }
     // Fails where one server holds the store.
     call.state.runtime.set_draining(is_wanted).await?;
-    Ok(Reply::ok(&node(named(call.state.admin.nodes().await?, name)?)))
+    Ok(Reply::ok(&node(find_node(call.state.admin.nodes().await?, name)?)))
 }
 
-fn named(nodes: Vec<NodeRow>, name: &str) -> Result<NodeRow> {
+fn find_node(nodes: Vec<NodeRow>, name: &str) -> Result<NodeRow> {
     nodes.into_iter().find(|node| node.name == name).ok_or_else(|| {
         Error::new(Code::NotFound, format!("no server has the name '{}'", shown(name)))
             .hint("`trilogue nodes` lists them")

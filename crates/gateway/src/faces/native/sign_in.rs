@@ -7,12 +7,15 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, TokenId};
 use trilogue_mapping::native::token::right;
 use trilogue_store::rows::{SignInLinkRow, TokenRow};
-use trilogue_wire::native::{Caller, SignIn, SignInLink};
+use trilogue_wire::native::{Caller, PageSession, SignIn, SignInLink};
 
 use super::{NativeCall, NativeRoute};
-use crate::access::page_session::{LINK_LIFE, PAGE, SESSION_LIFE, set_cookie};
+use crate::access::page_session::{
+    LINK_LIFE, PAGE, SESSION_LIFE, SessionSecret, require_new_sign_in, set_cookie,
+};
 use crate::access::secret::{hash_secret, new_secret};
 use crate::core::audit::{AuditActor, AuditEvent, audit};
+use crate::core::options::is_encrypted;
 use crate::http::reply::Reply;
 use crate::route::{Access, json_response, no_content, of};
 
@@ -36,7 +39,11 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         .access(Access::Public)
         .named("sign_in", "Begin a browser's session with the code of a link")
         .request(of::<SignIn>)
-        .answers(&[no_content("The cookie of the session is set.")]),
+        .answers(&[json_response(
+            200,
+            "The page's half of the session's secret; the cookie has the other half.",
+            of::<PageSession>,
+        )]),
     BASE.post("/api/v1/sign-out", |call| Box::pin(sign_out(call)))
         .named("sign_out", "End the caller's session")
         .answers(&[no_content("The session and its cookie are gone.")])
@@ -67,7 +74,9 @@ async fn link(call: NativeCall) -> Result<Reply> {
         (None, None) => return Err(Error::new(Code::InvalidRequest, "the request names no host")),
     };
     let page = format!("{base}{prefix}/");
-    let link = match call.authenticator.token(&call.caller).await? {
+    let token = call.authenticator.token(&call.caller).await?;
+    require_new_sign_in(token.as_ref(), call.state.clock.now())?;
+    let link = match token {
         None => SignInLink { url: page, expires_at: None },
         Some(token) => {
             let now = call.state.clock.now();
@@ -97,11 +106,11 @@ async fn sign_in(call: NativeCall) -> Result<Reply> {
     let hash = link.ok_or_else(stale_link)?.token;
     let parent = tokens.token(&hash).await?.ok_or_else(stale_link)?;
     let end = now.after(SESSION_LIFE);
-    let secret = new_secret()?;
+    let secret = SessionSecret::generate()?;
     let session = TokenRow {
         id: TokenId::generate(),
         label: SESSION_LABEL.to_owned(),
-        hash: hash_secret(secret.as_bytes()),
+        hash: secret.hash(),
         created_at: now,
         expires_at: Some(parent.expires_at.map_or(end, |other| other.min(end))),
         session_of: Some(parent.session_of.clone().unwrap_or_else(|| parent.id.clone())),
@@ -117,7 +126,8 @@ async fn sign_in(call: NativeCall) -> Result<Reply> {
     }
     let actor = AuditActor { principal: &principal, token: made_by.as_ref() };
     audit(AuditEvent::SignedIn, Some(actor), id.as_str(), "of a browser");
-    Ok(Reply::no_content().header(header::SET_COOKIE, cookie(&call, &secret, SESSION_LIFE)?))
+    let cookie = cookie(&call, &secret.cookie, SESSION_LIFE)?;
+    Ok(Reply::ok(&PageSession { page_secret: secret.page }).header(header::SET_COOKIE, cookie))
 }
 
 async fn sign_out(call: NativeCall) -> Result<Reply> {
@@ -133,8 +143,7 @@ async fn sign_out(call: NativeCall) -> Result<Reply> {
 }
 
 fn cookie(call: &NativeCall, secret: &str, life: Duration) -> Result<http::HeaderValue> {
-    let url = call.state.public_url.as_deref().unwrap_or_default();
-    set_cookie(call.host(), secret, life, url.starts_with("https:"))
+    set_cookie(call.host(), secret, life, is_encrypted(call.state.public_url.as_deref()))
 }
 
 fn stale_link() -> Error {

@@ -77,6 +77,7 @@ async fn visible_tokens(call: &NativeCall) -> Result<Vec<TokenRow>> {
 }
 
 async fn create(call: NativeCall) -> Result<Reply> {
+    call.require_new_sign_in().await?;
     let body: TokenCreate = call.json()?;
     if body.label.len() > MAX_LABEL_BYTES || body.label.chars().any(char::is_control) {
         return Err(Error::new(

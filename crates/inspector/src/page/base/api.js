@@ -1,5 +1,7 @@
 // @ts-check
-// Requests to the server that served the page. The session is a cookie that scripts cannot read.
+// Requests to the server that served the page. A session has two halves: a cookie that scripts cannot
+// read, and a secret that the browser keeps for this origin. Browsers send the cookie to every port of
+// a host; without the secret it is worth nothing there.
 
 /**
  * @typedef {object} ProblemBody
@@ -11,6 +13,7 @@
  */
 
 export const ROOT = "/api/v1";
+const PAGE_SECRET = "trilogue-page";
 /** Tells that the server answered 401: `signed-out`. */
 export const session = new EventTarget();
 
@@ -41,8 +44,8 @@ export const isAbort = (error) => error instanceof DOMException && error.name ==
  * @returns {Promise<Response>}
  */
 export async function send(path, { method = "GET", body, headers = {}, signal } = {}) {
-  const all = { ...headers };
-  if (method !== "GET") all["trilogue-page"] = "1";
+  // Before a sign-in the secret is missing: the header then only shows that our page asks.
+  const all = /** @type {Record<string, string>} */ ({ ...headers, "trilogue-page": localStorage.getItem(PAGE_SECRET) ?? "1" });
   if (body !== undefined) all["content-type"] = "application/json";
   try {
     return await fetch(path.startsWith("/") ? path : `${ROOT}/${path}`, {
@@ -89,6 +92,12 @@ export async function get(path, options) {
 export async function post(path, body, options) {
   const response = await request(path, { method: "POST", body, ...options });
   return response.status === 204 ? undefined : response.json();
+}
+
+/** Keeps the page's half of a session, or forgets it. @param {string | undefined} secret */
+export function keepSecret(secret) {
+  if (secret === undefined) localStorage.removeItem(PAGE_SECRET);
+  else localStorage.setItem(PAGE_SECRET, secret);
 }
 
 /** An unguessable key, also on pages without a secure context. */

@@ -2,7 +2,7 @@
 // Signing in with the one-time code that `trilogue ui` puts into the address.
 
 import { h } from "./dom.js";
-import { post } from "./api.js";
+import { keepSecret, post } from "./api.js";
 import { problemView } from "./problem_view.js";
 
 const FRAGMENT = /^#sign-in=(.+)$/;
@@ -15,10 +15,13 @@ export function takeCode() {
 }
 
 /** @param {string} code */
-export const signIn = (code) => post("sign-in", { code: decodeURIComponent(code) });
+export async function signIn(code) {
+  const session = await post("sign-in", { code: decodeURIComponent(code) });
+  keepSecret(session.page_secret);
+}
 
 /** Ends the session, here and in every other page of this browser. */
-export const signOut = () => post("sign-out", undefined).finally(() => location.reload());
+export const signOut = () => post("sign-out", undefined).finally(() => (keepSecret(undefined), location.reload()));
 
 /** What is shown instead of the page while nobody is signed in. @param {unknown} [error] */
 export function signInCard(error) {
