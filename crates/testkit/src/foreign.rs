@@ -7,6 +7,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
@@ -15,7 +16,7 @@ use tokio::time::timeout;
 use crate::client::Client;
 use crate::port::reserve_address;
 use crate::programs::{ROOT, installed};
-use crate::server::terminate;
+use crate::server::{signal, terminate};
 use crate::wait::until;
 
 pub use crate::programs::conformance_agents;
@@ -141,6 +142,16 @@ impl Conformance {
     /// What the program complained about.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.join("conformance.log")).unwrap_or_default()
+    }
+
+    /// Stops the process as it is: it keeps its connections, and does nothing.
+    pub fn pause(&self) -> Result<()> {
+        signal(&self.child, Signal::STOP)
+    }
+
+    /// Lets a paused process continue.
+    pub fn go_on(&self) -> Result<()> {
+        signal(&self.child, Signal::CONT)
     }
 
     /// Talks to the program; paths begin with [`Conformance::prefix`].
