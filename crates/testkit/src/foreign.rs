@@ -165,8 +165,18 @@ impl Conformance {
 
     /// Kills the program without a word (`SIGKILL`) and starts it again at the same place.
     pub async fn kill_and_start(mut self) -> Result<Self> {
+        self.kill().await?;
+        self.start_again().await
+    }
+
+    /// Kills the program without a word (`SIGKILL`).
+    pub async fn kill(&mut self) -> Result<()> {
         ensure!(self.child.try_wait()?.is_none(), "the program was gone");
-        self.child.kill().await?;
+        Ok(self.child.kill().await?)
+    }
+
+    /// The same program at the same place, once it was killed.
+    pub async fn start_again(self) -> Result<Self> {
         let Self { dir, address, options, .. } = self;
         Self::start_at(dir, address, options).await
     }
