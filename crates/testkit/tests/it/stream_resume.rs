@@ -1,23 +1,31 @@
 //! Streams that can be resumed, of every protocol, under every fault: no valid place is refused, and nothing is lost, doubled or reordered.
 
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures_util::future::{join_all, try_join_all};
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 use trilogue_testkit::client::Stream;
 use trilogue_testkit::{Client, Editor, Folder, Home, Seed, Server, ServerOptions};
 
 use crate::cluster::{Cluster, Fault};
 use crate::cluster_editor::logged;
 use crate::kill_rounds::{announced_seed, stop};
+use crate::run_of;
 use crate::stream_subjects::{Activity, StreamKind, Subject};
 
 /// The longest time from a change to its event.
 const CHANGE_LIMIT: Duration = Duration::from_secs(30);
 /// The most events that a client has of a run at work beyond the fewest.
 const MOST_EXTRA: u64 = 6;
+
+/// The program as an editor launches it.
+const EDITOR: [&str; 2] = ["connect", "researcher"];
 
 /// What parts clients from their streams.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -49,8 +57,10 @@ trait Servers {
     async fn strike(&mut self, fault: StreamFault, seed: &mut Seed) -> Result<()>;
     /// Undoes what the fault has left.
     async fn repair(&mut self, fault: StreamFault) -> Result<()>;
-    /// What an editor is launched with.
-    async fn editor(&self) -> Result<Vec<String>>;
+    /// The words that run a command of the program against the first server.
+    async fn command(&self, words: &[&str]) -> Result<Vec<String>>;
+    /// Where such a command finds the server's configuration.
+    fn dir(&self) -> &Path;
 }
 
 /// One server.
@@ -62,6 +72,15 @@ struct Single<const IN_MEMORY: bool> {
 /// What was resumed: how many streams, and how many events they had missed.
 #[derive(Default)]
 struct Matrix(BTreeMap<(&'static str, StreamFault, &'static str, String), (usize, usize)>);
+
+/// `trilogue tail --follow`, which reconnects by itself.
+struct TailCommand {
+    /// Killed when dropped.
+    _child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    /// The numbers of the events that were printed.
+    numbers: Vec<u64>,
+}
 
 /// A client of `/api/v1/changes`.
 struct Watcher {
@@ -110,8 +129,12 @@ impl<const IN_MEMORY: bool> Servers for Single<IN_MEMORY> {
         Ok(())
     }
 
-    async fn editor(&self) -> Result<Vec<String>> {
-        self.home.command_line(&["connect", "researcher"]).await
+    async fn command(&self, words: &[&str]) -> Result<Vec<String>> {
+        self.home.command_line(words).await
+    }
+
+    fn dir(&self) -> &Path {
+        self.home.dir()
     }
 }
 
@@ -149,8 +172,12 @@ impl Servers for Cluster {
         }
     }
 
-    async fn editor(&self) -> Result<Vec<String>> {
-        self.home().command_line(&["connect", "researcher"]).await
+    async fn command(&self, words: &[&str]) -> Result<Vec<String>> {
+        self.home().command_line(words).await
+    }
+
+    fn dir(&self) -> &Path {
+        self.home().dir()
     }
 }
 
@@ -203,10 +230,18 @@ impl Matrix {
                 }
             }
         }
-        let mut editor = Editor::launch(&servers.editor().await?, cwd.path()).await;
+        let mut editor = Editor::launch(&servers.command(&EDITOR).await?, cwd.path()).await;
         let session = editor.session_in(cwd.path()).await;
         let turn = editor.start_prompt(&session, "what is a log?").await;
         editor.updated(1).await;
+        let followed = format!("{round}-{fault:?}-followed");
+        owner
+            .post("/api/v1/runs", &run_of("echo", &followed, &json!("one"), "wait"))
+            .await?
+            .ok()?;
+        let words = servers.command(&["tail", &followed, "--follow", "--json"]).await?;
+        let mut tail = TailCommand::launch(&words, servers.dir())?;
+        tail.until_run_end().await?;
         let mut watchers = Vec::new();
         for reader in S::READERS {
             watchers.push((*reader, Watcher::open(&servers.clients(*reader, fault).0).await?));
@@ -242,12 +277,15 @@ impl Matrix {
             self.add((S::ENGINE, fault), "api/v1 changes", (Activity::Idle, reader), 0);
         }
         servers.repair(fault).await?;
+        let log = servers.clients(Reader::Owner, StreamFault::Disconnect).0;
+        log.post("/api/v1/runs", &run_of("echo", &followed, &json!("two"), "wait")).await?.ok()?;
+        tail.until_run_end().await?;
+        self.add((S::ENGINE, fault), "tail --follow", (Activity::Ended, Reader::Owner), 0);
 
         // The editor kept its connection to the proxy all the time.
         let answer = editor.answer(&turn).await;
         let is_answered = answer["result"].is_object() || answer["error"]["message"].is_string();
         ensure!(is_answered, "the prompt's answer is {answer}");
-        let log = servers.clients(Reader::Owner, StreamFault::Disconnect).0;
         let received = editor.words("agent_message_chunk").concat();
         let said = logged(&log, &session).await?;
         let is_whole = match answer["result"].is_object() {
@@ -257,12 +295,42 @@ impl Matrix {
         ensure!(is_whole, "the editor got {received:?}, and the log says {said:?}");
         self.add((S::ENGINE, fault), "agent client", (Activity::Active, Reader::Owner), 0);
         editor.kill().await;
-        let mut editor = Editor::launch(&servers.editor().await?, cwd.path()).await;
+        let mut editor = Editor::launch(&servers.command(&EDITOR).await?, cwd.path()).await;
         editor.load_in(&session, cwd.path()).await;
         let received = editor.words("agent_message_chunk").concat();
         ensure!(said == received, "{received:?} was loaded, and the log says {said:?}");
         self.add((S::ENGINE, fault), "session/load", (Activity::Idle, Reader::Owner), 0);
         ensure!(editor.close().await.success(), "the proxy failed");
+        Ok(())
+    }
+}
+
+// === impl TailCommand ===
+
+impl TailCommand {
+    fn launch(words: &[String], dir: &Path) -> Result<Self> {
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).current_dir(dir).kill_on_drop(true);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let lines = BufReader::new(child.stdout.take().context("no output")?).lines();
+        Ok(Self { _child: child, lines, numbers: Vec::new() })
+    }
+
+    /// Reads up to the end of a run. What was printed has no gap.
+    async fn until_run_end(&mut self) -> Result<()> {
+        let reading = async {
+            loop {
+                let line = self.lines.next_line().await?.context("the command has ended")?;
+                let event: Value = serde_json::from_str(&line)?;
+                self.numbers.extend(event["number"].as_u64());
+                if event["type"] == "run.ended" {
+                    return anyhow::Ok(());
+                }
+            }
+        };
+        tokio::time::timeout(CHANGE_LIMIT, reading).await.context("no event was printed")??;
+        let is_whole = self.numbers.iter().copied().eq(1..=self.numbers.len() as u64);
+        ensure!(is_whole, "{:?} were printed", self.numbers);
         Ok(())
     }
 }
