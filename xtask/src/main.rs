@@ -6,6 +6,7 @@
 //! cargo xtask bench --against REV [NAMES…]    measures that revision too, round by round, and compares
 //! cargo xtask soak [--kills N]    cuts the power of a server's disk N times while clients use it, and counts what is lost
 //! cargo xtask soak --cluster [--kills N]    kills, stops, cuts off and skews servers that share a store, and restarts what they share, N times; compares what clients were told, and prints how long threads stood still
+//! cargo xtask soak --streams [--kills N]    parts clients from streams of every protocol by every fault, N times each; resumes the streams, and prints the matrix
 //! cargo xtask dist [--binary PATH] [--target TRIPLE] [--out DIR]    makes the packages of a release
 //! ```
 
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
 /// The long forms of the kill tests.
 const POWER_CUTS: &str = "soak::power_cuts";
 const CLUSTER: &str = "soak::nodes";
+const STREAMS: &str = "soak::streams";
 
 /// Whether everything is as it should be.
 fn run() -> Result<bool> {
@@ -45,9 +47,11 @@ fn run() -> Result<bool> {
         ["soak", "--kills", kills] => soak(&root()?, POWER_CUTS, Some(kills)),
         ["soak", "--cluster"] => soak(&root()?, CLUSTER, None),
         ["soak", "--cluster", "--kills", kills] => soak(&root()?, CLUSTER, Some(kills)),
+        ["soak", "--streams"] => soak(&root()?, STREAMS, None),
+        ["soak", "--streams", "--kills", kills] => soak(&root()?, STREAMS, Some(kills)),
         ["dist", options @ ..] => dist::run(&root()?, options),
         _ => bail!(
-            "expected `tidy`, `tidy --bless`, `bench [--against REV] [NAMES…]`, `soak [--cluster] [--kills N]` or `dist [--binary PATH] [--target TRIPLE] [--out DIR]`"
+            "expected `tidy`, `tidy --bless`, `bench [--against REV] [NAMES…]`, `soak [--cluster | --streams] [--kills N]` or `dist [--binary PATH] [--target TRIPLE] [--out DIR]`"
         ),
     }
 }

@@ -246,7 +246,7 @@ pub trait Read: Send + Sync + fmt::Debug {
     /// Errors: `thread_quarantined` when a frame does not match its checksum.
     async fn frames(&self, thread: ThreadKey, range: Range) -> Result<Vec<Arc<Frame>>>;
 
-    /// The last number of a thread's log; zero when it is empty.
+    /// The last number of a thread's log, also when another process wrote it; zero when it is empty. A read that begins later includes it.
     async fn last_number(&self, thread: ThreadKey) -> Result<u64>;
 
     /// Attaches a reader: its thread's newest frames stay in memory until the tail is dropped, and it is woken by commits.

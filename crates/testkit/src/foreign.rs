@@ -7,6 +7,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
@@ -15,7 +16,7 @@ use tokio::time::timeout;
 use crate::client::Client;
 use crate::port::reserve_address;
 use crate::programs::{ROOT, installed};
-use crate::server::terminate;
+use crate::server::{signal, terminate};
 use crate::wait::until;
 
 pub use crate::programs::conformance_agents;
@@ -143,6 +144,16 @@ impl Conformance {
         fs::read_to_string(self.dir.join("conformance.log")).unwrap_or_default()
     }
 
+    /// Stops the process as it is: it keeps its connections, and does nothing.
+    pub fn pause(&self) -> Result<()> {
+        signal(&self.child, Signal::STOP)
+    }
+
+    /// Lets a paused process continue.
+    pub fn go_on(&self) -> Result<()> {
+        signal(&self.child, Signal::CONT)
+    }
+
     /// Talks to the program; paths begin with [`Conformance::prefix`].
     pub fn client(&self) -> Client {
         Client::new(self.address)
@@ -154,8 +165,18 @@ impl Conformance {
 
     /// Kills the program without a word (`SIGKILL`) and starts it again at the same place.
     pub async fn kill_and_start(mut self) -> Result<Self> {
+        self.kill().await?;
+        self.start_again().await
+    }
+
+    /// Kills the program without a word (`SIGKILL`).
+    pub async fn kill(&mut self) -> Result<()> {
         ensure!(self.child.try_wait()?.is_none(), "the program was gone");
-        self.child.kill().await?;
+        Ok(self.child.kill().await?)
+    }
+
+    /// The same program at the same place, once it was killed.
+    pub async fn start_again(self) -> Result<Self> {
         let Self { dir, address, options, .. } = self;
         Self::start_at(dir, address, options).await
     }

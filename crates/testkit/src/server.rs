@@ -251,7 +251,7 @@ pub(crate) async fn terminate(child: &mut Child) -> Result<ExitStatus> {
     Ok(timeout(STOP_LIMIT, child.wait()).await.context("the process did not stop")??)
 }
 
-fn signal(child: &Child, signal: Signal) -> Result<()> {
+pub(crate) fn signal(child: &Child, signal: Signal) -> Result<()> {
     let pid = child.id().and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
     Ok(kill_process(pid.context("the process was gone")?, signal)?)
 }

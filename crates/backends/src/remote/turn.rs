@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Answer, Body, Code, Failure, Input, Interrupt, Json};
+use trilogue_domain::{Answer, Body, Code, Failure, Input, Interrupt, InterruptId, Json};
 use trilogue_runtime::{Backend, Ending, RunContext, Turn};
 use trilogue_sdk::client::ClientError;
 
@@ -120,9 +120,16 @@ pub(crate) async fn run<A: RemoteBackend + Backend>(
     }
     let turn = match turn {
         Turn::Start { input } => agent.begin(input, context).await?,
-        Turn::Resume { answer, saved, .. } => {
+        Turn::Resume { mut interrupt, answer, saved } => {
             match agent.resume(&saved, &answer, context).await {
                 Ok(turn) => turn,
+                Err(failure) if failure.code == Code::PeerUnavailable.as_str() => {
+                    // The answer has certainly not reached the server, where the run still waits: it is asked for again.
+                    let (agent, run) = (context.agent(), context.run());
+                    tracing::warn!(%agent, %run, message = failure.message, "an answer did not reach the agent's server");
+                    interrupt.id = InterruptId::generate();
+                    return Ok(Ending::Suspended { interrupt, saved });
+                }
                 Err(failure) => {
                     // It may wait there still, for an answer that nobody gives any more.
                     abandon(agent, &saved).await;

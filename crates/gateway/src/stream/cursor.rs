@@ -1,8 +1,10 @@
 //! Positions on a stream.
 
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error};
+use trilogue_domain::{Code, Error, ThreadKey};
 use trilogue_mapping::native::shown;
+use trilogue_store::rows::RunRow;
+use trilogue_store::{Range, Read};
 
 /// The position of the last wire event of a log event.
 const LAST: u32 = u32::MAX;
@@ -48,13 +50,39 @@ impl Cursor {
         Ok(Self { number: number.unsigned_abs(), sub })
     }
 
+    /// Passes a position in the log of a thread, or of one of its runs, that the caller has looked up. Asks the store and not a tail, which may know less than the client does: after a start, and on a server that does not write the thread.
+    /// Errors: `invalid_cursor` when the position lies beyond the log, and as reading the store.
+    pub(crate) async fn check(
+        self,
+        read: &dyn Read,
+        thread: ThreadKey,
+        run: Option<&RunRow>,
+    ) -> Result<()> {
+        let Some(run) = run else {
+            let last = read.last_number(thread).await?;
+            return if self.number > last { Err(self.beyond(Some(last))) } else { Ok(()) };
+        };
+        if self.number <= run.last_run_number {
+            return Ok(());
+        }
+        if run.status.is_terminal() {
+            return Err(self.beyond(Some(run.last_run_number)));
+        }
+        // The row of a run that has not ended may be older than its log. What is kept of the log here is older too, until its end is looked up.
+        read.last_number(thread).await?;
+        let range = Range { run: Some(run.key), after: self.number - 1, max_bytes: 1 };
+        let frames = read.frames(thread, range).await?;
+        let is_there = frames.last().is_some_and(|frame| frame.last_run() >= self.number);
+        if is_there { Ok(()) } else { Err(self.beyond(None)) }
+    }
+
     /// That the position lies behind the end of the log.
-    pub(crate) fn beyond(self, last: u64) -> Error {
-        Error::new(
-            Code::InvalidCursor,
-            format!("the position {} lies beyond the last event, {last}", self.number),
-        )
-        .hint("give the 'id' of an event of this same stream")
+    fn beyond(self, last: Option<u64>) -> Error {
+        let last = last.map(|last| format!(", {last}")).unwrap_or_default();
+        let number = self.number;
+        let message = format!("the position {number} lies beyond the last event{last}");
+        Error::new(Code::InvalidCursor, message)
+            .hint("give the 'id' of an event of this same stream")
     }
 }
 

@@ -47,8 +47,8 @@ enum LogWake {
 }
 
 /// Opens a stream of a thread, or of a run, that the caller has looked up.
-/// Errors: `overloaded` when there are too many, `shutting_down`, `invalid_cursor` when the position lies beyond the log.
-pub(crate) fn open(
+/// Errors: `overloaded` when there are too many, `shutting_down`, `invalid_cursor` when the position lies beyond the log, and as reading the store.
+pub(crate) async fn open(
     streams: &Arc<Streams>,
     caller: &Caller,
     thread: LogRef,
@@ -59,14 +59,9 @@ pub(crate) fn open(
     let mut open = OpenStream::begin(streams, caller, Duration::MAX)?;
     let feed = streams.feeds.open(&streams.read, thread, run, view);
     let committed = feed.committed();
-    let last = match run {
-        None => Some(*committed.borrow()),
-        Some(run) => run.status.is_terminal().then_some(run.last_run_number),
-    };
-    if let Some(last) = last
-        && cursor.number > last
-    {
-        return Err(cursor.beyond(last));
+    // A tail knows its log's end later than its readers come: only the store says what lies beyond it.
+    if run.is_some() || cursor.number > *committed.borrow() {
+        cursor.check(streams.read.as_ref(), feed.thread.key, run).await?;
     }
     open.attend(feed.thread.key);
     let reader = Reader {

@@ -113,6 +113,16 @@ impl Backend for Puppet {
                 let data = Part::bytes("image/png", vec![7_u8; 5]).named("a.png");
                 say(&context, vec![Part::text(large), data]).await?;
             }
+            "stream" => {
+                let message = MessageId::generate();
+                let (id, role) = (message.clone(), Role::Agent);
+                emit(&context, MessageEvent::Started { message: id, role, times: None }).await?;
+                for _ in 0..5 {
+                    let (message, text) = (message.clone(), "x".repeat(40 * 1024).into());
+                    emit(&context, MessageEvent::Delta { message, text }).await?;
+                }
+                emit(&context, MessageEvent::Completed { message }).await?;
+            }
             "state" => {
                 let values = Json::parse(format!("{{\"said\":\"{rest}\"}}")).unwrap();
                 let event = Body::State(StateEvent::Values(values));

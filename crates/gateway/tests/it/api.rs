@@ -276,6 +276,15 @@ async fn large_content_is_a_link_and_an_export_holds_it() {
 }
 
 #[tokio::test]
+async fn text_that_is_streamed_is_content_whatever_its_length() {
+    let rig = Rig::start().await;
+    let run = rig.run_on("t", "stream").await;
+    let part = &run["output"][0]["parts"][0];
+    assert_eq!(part["content"].as_str().map(str::len), Some(200 * 1024));
+    assert_eq!(part.get("blob"), None);
+}
+
+#[tokio::test]
 async fn a_long_history_is_exported_whole_and_shows_the_state_set_at_its_beginning() {
     let rig = Rig::start().await;
     rig.run_on("t", "state first").await;

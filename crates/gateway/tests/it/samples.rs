@@ -476,12 +476,14 @@ async fn a_place_that_is_none_is_refused_before_there_is_a_run() {
 }
 
 #[tokio::test]
-async fn a_place_beyond_a_run_that_goes_on_is_given_the_end_all_the_same() {
+async fn a_place_beyond_a_run_that_goes_on_is_refused() {
     let scene = Scene::start().await;
     let run = scene.create(&json!("values")).await;
-    let mut stream = scene.join(&run, Some("4000")).await;
-    scene.hand.take(Step::End(json!({"n": 1})));
-    check_one_end(&rest(&mut stream).await);
+    let path = format!("/connect/runs/{run}/stream");
+    let headers = [("last-event-id", "4000")];
+    let reply = scene.client().send(Method::GET, &path, &headers, Bytes::new()).await.unwrap();
+    assert_eq!(reply.status, 422, "{}", reply.json());
+    assert_eq!(reply.headers["x-acp-error-code"], "validation_error");
 }
 
 #[tokio::test]

@@ -152,11 +152,20 @@ async fn positions_that_are_none_are_refused_and_the_end_is_the_end() {
             assert_eq!((reply.status, reply.code().as_str()), (400, "invalid_cursor"), "{bad}");
         }
     }
-    let headers = [("accept", "text/event-stream"), ("last-event-id", "4000")];
-    for path in [&path[..], "/api/v1/threads/t/events"] {
-        let reply = rig.alice().send(Method::GET, path, &headers, Bytes::new()).await.unwrap();
-        assert_eq!((reply.status, reply.code().as_str()), (400, "invalid_cursor"));
+    // The log of an open run ends too, and a page refuses such positions like a stream.
+    let body = json!({"agent": "puppet", "input": "sleep", "mode": "async"});
+    let open = rig.alice().post("/api/v1/runs", &body).await.unwrap().ok().unwrap();
+    let open = format!("/api/v1/runs/{}/events", text(&open, "/id"));
+    for path in [&path[..], &open, "/api/v1/threads/t/events"] {
+        for accepted in ["text/event-stream", "application/json"] {
+            let headers = [("accept", accepted), ("last-event-id", "4000")];
+            let reply = rig.alice().send(Method::GET, path, &headers, Bytes::new()).await.unwrap();
+            let refused = (reply.status, reply.code());
+            assert_eq!(refused, (400, "invalid_cursor".to_owned()), "{path}, {accepted}");
+        }
     }
+    let first = read(&rig.alice(), &open, None, 1).await;
+    assert_eq!(ids(&read(&rig.alice(), &open, Some(&first[0].0), 1).await), [2]);
     let all = read(&rig.alice(), &path, None, usize::MAX).await;
     let last = &all.last().unwrap().0;
     assert_eq!(read(&rig.alice(), &path, Some(last), usize::MAX).await, []);

@@ -141,7 +141,9 @@ impl StepOutput<'_> {
             }
         } else {
             state.has_task = true;
-            let saved = state.row.saved.take().unwrap_or_else(Json::null);
+            // An agent at another server continues when this server dies. The saved state finds its run again.
+            let kept = if state.native { state.row.saved.take() } else { state.row.saved.clone() };
+            let saved = kept.unwrap_or_else(Json::null);
             let ready = state.answered.take().and_then(|row| resume_turn(*row, saved.clone()));
             let turn = match (ready, answered) {
                 (Some(turn), _) => StartTurn::Ready(Box::new(turn)),

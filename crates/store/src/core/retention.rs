@@ -1,4 +1,6 @@
 //! Which ended runs a policy removes.
+//!
+//! A count keeps the newest runs. A run is beyond it when it is so in both orders: by its place in lists and by its end. Ends alone are not enough, because a clock can be set back. Places alone are not, because an old run that ends now has the newest result of its thread.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -17,14 +19,18 @@ pub(crate) struct EndedRun<'a> {
     pub(crate) is_stateless: bool,
 }
 
-/// One pass over the ended runs, newest first. A run with an undelivered callback counts, but stays: that is the engine's to see.
+/// The counts of one pass over the ended runs, newest first in one of the two orders. A run with an undelivered callback counts, but stays: that is the engine's to see.
 #[derive(Debug)]
 pub(crate) struct RetentionPass {
-    /// A run that ended before this is too old.
-    oldest: Option<Timestamp>,
-    oldest_stateless: Option<Timestamp>,
     of_thread: RunCounts<ThreadKey>,
     of_tenant: RunCounts<String>,
+}
+
+/// The counts that a run is beyond.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BeyondCounts {
+    in_thread: bool,
+    in_tenant: bool,
 }
 
 /// How many runs of each holder were seen.
@@ -37,34 +43,47 @@ struct RunCounts<K> {
 // === impl RetentionPolicy ===
 
 impl RetentionPolicy {
-    /// Whether it counts runs: then a pass begins with the newest. Otherwise the order does not matter.
+    /// Whether it counts runs: then all that ended are looked at, and not only old ones.
     pub(crate) fn counts(&self) -> bool {
         self.max_runs_per_thread.is_some() || self.max_runs_per_tenant.is_some()
+    }
+
+    /// Whether a run ended too long ago.
+    pub(crate) fn is_too_old(&self, run: &EndedRun<'_>, now: Timestamp) -> bool {
+        let is_older = |age: Option<_>| age.is_some_and(|age| run.ended_at < now.before(age));
+        is_older(self.max_age) || run.is_stateless && is_older(self.max_stateless_age)
     }
 }
 
 // === impl RetentionPass ===
 
 impl RetentionPass {
-    pub(crate) fn new(policy: &RetentionPolicy, now: Timestamp) -> Self {
+    pub(crate) fn new(policy: &RetentionPolicy) -> Self {
         Self {
-            oldest: policy.max_age.map(|age| now.before(age)),
-            oldest_stateless: policy.max_stateless_age.map(|age| now.before(age)),
             of_thread: RunCounts { most: policy.max_runs_per_thread, seen: HashMap::new() },
             of_tenant: RunCounts { most: policy.max_runs_per_tenant, seen: HashMap::new() },
         }
     }
 
-    /// Whether the policy removes a run.
-    pub(crate) fn removes(&mut self, run: EndedRun<'_>) -> bool {
-        let is_older = |than: Option<Timestamp>| than.is_some_and(|than| run.ended_at < than);
-        // Every count is kept, whichever condition holds.
-        let is_over_in_thread = self.of_thread.is_over(&run.thread);
-        let is_over_in_tenant = self.of_tenant.is_over(run.tenant);
-        is_over_in_thread
-            || is_over_in_tenant
-            || is_older(self.oldest)
-            || (run.is_stateless && is_older(self.oldest_stateless))
+    /// Counts the next run.
+    pub(crate) fn count(&mut self, run: &EndedRun<'_>) -> BeyondCounts {
+        BeyondCounts {
+            in_thread: self.of_thread.is_over(&run.thread),
+            in_tenant: self.of_tenant.is_over(run.tenant),
+        }
+    }
+}
+
+// === impl BeyondCounts ===
+
+impl BeyondCounts {
+    pub(crate) fn is_any(self) -> bool {
+        self.in_thread || self.in_tenant
+    }
+
+    /// Whether a run is beyond the same count in both orders.
+    pub(crate) fn agrees_with(self, other: Self) -> bool {
+        self.in_thread && other.in_thread || self.in_tenant && other.in_tenant
     }
 }
 

@@ -260,6 +260,11 @@ impl Tails {
         }
     }
 
+    /// The end of a log that its tail has; zero for a log without readers.
+    pub(crate) fn end(&self, thread: ThreadKey) -> u64 {
+        self.log(thread).map_or(0, |log| *log.committed.borrow())
+    }
+
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         lock(&self.threads).is_empty()

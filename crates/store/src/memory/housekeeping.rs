@@ -1,7 +1,7 @@
 //! Recovery, queue workers and retention.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -12,7 +12,7 @@ use trilogue_domain::{
 
 use super::state::State;
 use super::{MemoryStore, size_estimate};
-use crate::core::retention::{EndedRun, RetentionPass};
+use crate::core::retention::{BeyondCounts, EndedRun, RetentionPass};
 use crate::core::table::ended_at;
 use crate::port::Housekeeping;
 use crate::rows::{
@@ -83,16 +83,17 @@ impl Housekeeping for MemoryStore {
             state.forget_old_idempotency(now);
             state.ended_runs()
         };
+        ended.sort_by_key(|row| Reverse(row.key));
+        let mut by_place = RetentionPass::new(policy);
+        let places: HashMap<RunKey, BeyondCounts> =
+            ended.iter().map(|row| (row.key, by_place.count(&judged(row)))).collect();
         ended.sort_by_key(|row| Reverse((ended_at(row), row.key)));
-        let mut pass = RetentionPass::new(policy, now);
+        let mut by_end = RetentionPass::new(policy);
         ended.retain(|row| {
-            pass.removes(EndedRun {
-                key: row.key,
-                thread: row.thread,
-                tenant: row.tenant.as_str(),
-                ended_at: ended_at(row).unwrap_or(row.created_at),
-                is_stateless: row.stateless,
-            })
+            let run = judged(row);
+            let beyond = by_end.count(&run);
+            let is_beyond = places.get(&row.key).is_some_and(|place| place.agrees_with(beyond));
+            is_beyond || policy.is_too_old(&run, now)
         });
         // A run with an undelivered callback stays.
         let state = self.open()?;
@@ -130,6 +131,16 @@ impl Housekeeping for MemoryStore {
 
     fn quarantine(&self, thread: ThreadKey, why: &str) {
         self.inner.lock().quarantine.add(thread, why);
+    }
+}
+
+fn judged(row: &RunRow) -> EndedRun<'_> {
+    EndedRun {
+        key: row.key,
+        thread: row.thread,
+        tenant: row.tenant.as_str(),
+        ended_at: ended_at(row).unwrap_or(row.created_at),
+        is_stateless: row.stateless,
     }
 }
 

@@ -79,5 +79,5 @@ pub struct PostgresStore {
     tasks: Mutex<JoinSet<()>>,
     /// Signs of life, and a look at what others wrote.
     upkeep: Mutex<JoinSet<()>>,
-    flights: SharedReads<(ThreadKey, Range), Vec<Arc<Frame>>>,
+    flights: SharedReads<(ThreadKey, Range, u64), Vec<Arc<Frame>>>,
 }

@@ -189,15 +189,21 @@ impl Read for PostgresStore {
         if let Some(frames) = self.database.tails.frames(thread, range) {
             return Ok(frames);
         }
+        // A read that began before a commit does not include it: readers that the commit wakes start their own.
+        let committed = self.database.tails.end(thread);
         let database = &self.database;
         let read = database
             .read(|conn| async move { frames::read(&conn, &database.reader, thread, range).await });
-        self.flights.join((thread, range), read).await
+        self.flights.join((thread, range, committed), read).await
     }
 
     async fn last_number(&self, thread: ThreadKey) -> Result<u64> {
         self.database.health.quarantine.check(thread)?;
-        self.database.read(|conn| async move { last_number(&conn, thread).await }).await
+        let last =
+            self.database.read(|conn| async move { last_number(&conn, thread).await }).await?;
+        // Another node may have written events that the tail does not have yet: the caller can read them now.
+        self.database.tails.continued(thread, last);
+        Ok(last)
     }
 
     fn tail(&self, thread: ThreadKey) -> Tail {

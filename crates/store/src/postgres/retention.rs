@@ -18,13 +18,17 @@ const TOO_OLD: &str = concat!(
     not_elsewhere!("runs.thread", "$4", "$5"),
     " ORDER BY ended_at, position LIMIT $3"
 );
-/// Runs beyond an age or a count. A run with an undelivered callback counts, but stays.
+/// Runs beyond an age or a count: [`crate::core::retention`] says which. A run with an undelivered callback counts, but stays.
 const TOO_MANY: &str = concat!(
     "SELECT key FROM (SELECT key, thread, position, ended_at, stateless,",
-    " row_number() OVER (PARTITION BY thread ORDER BY ended_at DESC, position DESC) AS in_thread,",
-    " row_number() OVER (PARTITION BY tenant ORDER BY ended_at DESC, position DESC) AS in_tenant",
+    " row_number() OVER (PARTITION BY thread ORDER BY position DESC) AS place_in_thread,",
+    " row_number() OVER (PARTITION BY thread ORDER BY ended_at DESC, position DESC) AS end_in_thread,",
+    " row_number() OVER (PARTITION BY tenant ORDER BY position DESC) AS place_in_tenant,",
+    " row_number() OVER (PARTITION BY tenant ORDER BY ended_at DESC, position DESC) AS end_in_tenant",
     " FROM runs WHERE ended_at IS NOT NULL) AS counted",
-    " WHERE (ended_at < $1 OR (stateless AND ended_at < $2) OR in_thread > $6 OR in_tenant > $7)",
+    " WHERE (ended_at < $1 OR (stateless AND ended_at < $2)",
+    " OR (place_in_thread > $6 AND end_in_thread > $6)",
+    " OR (place_in_tenant > $7 AND end_in_tenant > $7))",
     " AND NOT EXISTS (SELECT 1 FROM queue WHERE queue.run = counted.key AND NOT queue.dead)",
     " AND ",
     not_elsewhere!("counted.thread", "$4", "$5"),

@@ -98,7 +98,7 @@ pub struct SqliteStore {
     context: Arc<Context>,
     jobs: Mutex<Option<mpsc::Sender<QueuedJob>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
-    flights: SharedReads<(ThreadKey, Range), Vec<Arc<Frame>>>,
+    flights: SharedReads<(ThreadKey, Range, u64), Vec<Arc<Frame>>>,
 }
 
 #[derive(Debug)]

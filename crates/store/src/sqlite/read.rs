@@ -188,8 +188,10 @@ impl Read for SqliteStore {
         if let Some(frames) = self.context.tails.frames(thread, range) {
             return Ok(frames);
         }
+        // A read that began before a commit does not include it: readers that the commit wakes start their own.
+        let committed = self.context.tails.end(thread);
         let read = self.read(move |conn, context| frames::read(conn, context, thread, range));
-        self.flights.join((thread, range), read).await
+        self.flights.join((thread, range, committed), read).await
     }
 
     async fn last_number(&self, thread: ThreadKey) -> Result<u64> {

@@ -1,13 +1,13 @@
 //! The ended runs that a policy removes: found by an index where it is about age, by one pass over all where it counts.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 
 use rusqlite::{Connection, Row};
 use trilogue_domain::{RunKey, ThreadKey, Timestamp};
 
 use super::error::{SqliteError, lock};
-use crate::core::retention::{EndedRun, RetentionPass};
+use crate::core::retention::{BeyondCounts, EndedRun, RetentionPass};
 use crate::rows::RetentionPolicy;
 
 /// The most runs that one pass notes.
@@ -85,7 +85,6 @@ fn too_old(
     limit: usize,
 ) -> Result<Vec<i64>, SqliteError> {
     let most = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut pass = RetentionPass::new(policy, now);
     let mut found = Vec::new();
     for (age, sql) in [(policy.max_age, TOO_OLD), (policy.max_stateless_age, TOO_OLD_STATELESS)] {
         let Some(age) = age else { continue };
@@ -93,7 +92,7 @@ fn too_old(
         let mut rows = statement.query([now.before(age).as_micros(), most])?;
         while let Some(row) = rows.next()? {
             let run = ended(row)?;
-            if pass.removes(run) {
+            if policy.is_too_old(&run, now) {
                 found.push((run.ended_at, run.key.0));
             }
         }
@@ -104,24 +103,47 @@ fn too_old(
     Ok(found.into_iter().map(|(_, key)| key).collect())
 }
 
-/// One pass over all ended runs.
+/// Passes over all ended runs, in the order of their ends and, where some are beyond a count, in that of lists.
 fn passed(
     conn: &Connection,
     policy: &RetentionPolicy,
     now: Timestamp,
 ) -> Result<VecDeque<i64>, SqliteError> {
-    let mut pass = RetentionPass::new(policy, now);
-    let mut found = VecDeque::new();
+    let mut by_end = RetentionPass::new(policy);
+    let mut found: VecDeque<(i64, bool)> = VecDeque::new();
+    let mut in_doubt: HashMap<i64, BeyondCounts> = HashMap::new();
     let mut statement = conn.prepare_cached(NEWEST_FIRST)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let run = ended(row)?;
-        if pass.removes(run) {
-            found.push_front(run.key.0);
-            found.truncate(MAX_NOTED);
+        let (beyond, is_too_old) = (by_end.count(&run), policy.is_too_old(&run, now));
+        if !is_too_old && !beyond.is_any() {
+            continue;
+        }
+        found.push_front((run.key.0, is_too_old));
+        if !is_too_old {
+            in_doubt.insert(run.key.0, beyond);
+        }
+        if found.len() > MAX_NOTED
+            && let Some((key, _)) = found.pop_back()
+        {
+            in_doubt.remove(&key);
         }
     }
-    Ok(found)
+    if !in_doubt.is_empty() {
+        let mut by_place = RetentionPass::new(policy);
+        let mut statement = conn.prepare_cached(LATEST_FIRST)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let run = ended(row)?;
+            let place = by_place.count(&run);
+            if in_doubt.get(&run.key.0).is_some_and(|end| !end.agrees_with(place)) {
+                in_doubt.remove(&run.key.0);
+            }
+        }
+    }
+    let is_removed = |(key, is_too_old): &(i64, bool)| *is_too_old || in_doubt.contains_key(key);
+    Ok(found.into_iter().filter(is_removed).map(|(key, _)| key).collect())
 }
 
 fn ended<'r>(row: &'r Row<'_>) -> Result<EndedRun<'r>, SqliteError> {
@@ -157,4 +179,9 @@ pub(super) const TOO_OLD_STATELESS: &str = concat!(
 pub(super) const NEWEST_FIRST: &str = concat!(
     "SELECT key, thread, tenant, ended_at, stateless FROM runs INDEXED BY runs_ended",
     " WHERE ended_at IS NOT NULL ORDER BY ended_at DESC, key DESC"
+);
+/// The same in the order of lists.
+pub(super) const LATEST_FIRST: &str = concat!(
+    "SELECT key, thread, tenant, ended_at, stateless FROM runs NOT INDEXED",
+    " WHERE ended_at IS NOT NULL ORDER BY key DESC"
 );

@@ -14,6 +14,9 @@ contract!(
     a_run_stays_until_its_client_was_called_back,
     runs_expire_by_count_of_their_thread,
     runs_expire_by_count_of_their_tenant,
+    a_count_keeps_the_newest_by_place_and_by_end_whatever_the_clock_was,
+    runs_that_end_at_one_moment_expire_in_the_order_of_lists,
+    runs_that_have_not_ended_neither_count_nor_expire,
     conditions_add_up_oldest_first,
     a_removal_in_parts_reaches_all_and_sees_what_ends_meanwhile,
     old_idempotency_keys_are_forgotten,
@@ -132,6 +135,53 @@ async fn runs_expire_by_count_of_their_tenant(world: World) {
     let policy = |most| RetentionPolicy { max_runs_per_tenant: Some(most), ..NOTHING };
     assert_eq!(expired(&world, policy(2), 9, 9).await, ["a"]);
     assert_eq!(expired(&world, policy(1), 9, 9).await, ["a", "b"]);
+}
+
+async fn a_count_keeps_the_newest_by_place_and_by_end_whatever_the_clock_was(world: World) {
+    let mut log = world.thread("t").await;
+    // An old run that was answered at last, two that ended while the clock was ahead, and five since.
+    let ends = [("waited", 1_000), ("ahead-1", 9_001), ("ahead-2", 9_002)];
+    let since = [("a", 101), ("b", 102), ("c", 103), ("d", 104), ("e", 105)];
+    for (id, second) in [("first", 1), ("second", 2)].into_iter().chain(ends).chain(since) {
+        ended(&mut log, id, second).await;
+    }
+    let by_thread = RetentionPolicy { max_runs_per_thread: Some(5), ..NOTHING };
+    let by_tenant = RetentionPolicy { max_runs_per_tenant: Some(5), ..NOTHING };
+    for policy in [by_thread, by_tenant] {
+        assert_eq!(expired(&world, policy, 200, 99).await, ["first", "second"]);
+    }
+    let policy = RetentionPolicy { max_runs_per_thread: Some(2), ..NOTHING };
+    assert_eq!(
+        expired(&world, policy, 200, 99).await,
+        ["first", "second", "a", "b", "c", "waited"],
+        "oldest end first"
+    );
+}
+
+async fn runs_that_end_at_one_moment_expire_in_the_order_of_lists(world: World) {
+    let mut log = world.thread("t").await;
+    for number in 0..7 {
+        ended(&mut log, &format!("r{number}"), 5).await;
+    }
+    let policy = RetentionPolicy { max_runs_per_thread: Some(5), ..NOTHING };
+    assert_eq!(expired(&world, policy, 9, 99).await, ["r0", "r1"]);
+}
+
+async fn runs_that_have_not_ended_neither_count_nor_expire(world: World) {
+    let mut log = world.thread("t").await;
+    for number in 0..3 {
+        ended(&mut log, &format!("r{number}"), number).await;
+        log.start(&format!("at-work-{number}")).await;
+        let mut waiting = log.run_row(&format!("waiting-{number}"));
+        waiting.status = RunStatus::Interrupted;
+        log.step().run(&waiting).commit().await.unwrap();
+    }
+    for policy in [
+        RetentionPolicy { max_runs_per_thread: Some(2), ..NOTHING },
+        RetentionPolicy { max_runs_per_tenant: Some(2), ..NOTHING },
+    ] {
+        assert_eq!(expired(&world, policy, 9, 99).await, ["r0"]);
+    }
 }
 
 async fn conditions_add_up_oldest_first(world: World) {

@@ -139,6 +139,76 @@ async fn a_question_asked_elsewhere_is_answered_from_another_protocol_after_a_re
     stop(server).await;
 }
 
+/// The server is killed right after it has accepted an answer, before the other server has said that it has it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_accepted_answer_outlives_the_server_that_passes_it_on() {
+    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let far = far(&there).await;
+    let server = in_front(&here, &far).await;
+    let client = server.client();
+    let waiting = communicate(&client, "far_awaiter", json!([message("x")])).await;
+    let run = waiting["run_id"].as_str().unwrap().to_owned();
+    let pending = client.get("/api/v1/interrupts?pending=true").await.unwrap().ok().unwrap();
+    let question = pending["items"][0]["id"].as_str().unwrap().to_owned();
+    far.pause().unwrap();
+    let answer = json!({ "message": [{ "content_type": "text/plain", "content": "go on" }] });
+    let path = format!("/api/v1/interrupts/{question}/answer");
+    client.post(&path, &answer).await.unwrap().ok().unwrap();
+    let home = server.kill().await.unwrap();
+    far.go_on().unwrap();
+
+    let server = home.start().await.unwrap();
+    let client = server.client();
+    let ended = until("the run to end", LIMIT, || async {
+        // What did not reach the other server is asked again.
+        let pending = client.get("/api/v1/interrupts?pending=true").await.ok()?.json();
+        if let Some(question) = pending["items"][0]["id"].as_str() {
+            let path = format!("/api/v1/interrupts/{question}/answer");
+            client.post(&path, &answer).await.ok()?;
+        }
+        let run = status_of(&client, &run).await;
+        (run["finished_at"] != Value::Null).then_some(run)
+    })
+    .await
+    .unwrap();
+    assert_eq!(ended["status"], "completed", "{ended}");
+    stop(server).await;
+}
+
+/// The other server is down when its question is answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_cannot_be_passed_on_is_asked_for_again() {
+    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let options = ConformanceOptions::communication("sqlite:far.db", "/comm/v0");
+    let mut far = Conformance::start(there.path(), options).await.unwrap();
+    let server = in_front(&here, &far).await;
+    let client = server.client();
+    let waiting = communicate(&client, "far_awaiter", json!([message("x")])).await;
+    let run = waiting["run_id"].as_str().unwrap().to_owned();
+    let question = async |not: &str| {
+        let page = client.get("/api/v1/interrupts?pending=true").await.ok()?.json();
+        let id = page["items"][0]["id"].as_str().filter(|id| *id != not)?.to_owned();
+        Some(id)
+    };
+    let answer = json!({ "message": [{ "content_type": "text/plain", "content": "go on" }] });
+    let path = |question: &str| format!("/api/v1/interrupts/{question}/answer");
+    let first = question("").await.unwrap();
+    far.kill().await.unwrap();
+    client.post(&path(&first), &answer).await.unwrap().ok().unwrap();
+    let second = until("the question to be asked again", LIMIT, || question(&first)).await.unwrap();
+    assert_eq!(status_of(&client, &run).await["status"], "awaiting");
+    let _far = far.start_again().await.unwrap();
+    client.post(&path(&second), &answer).await.unwrap().ok().unwrap();
+    let ended = until("the run to end", LIMIT, || async {
+        let run = status_of(&client, &run).await;
+        (run["finished_at"] != Value::Null).then_some(run)
+    })
+    .await
+    .unwrap();
+    assert_eq!(ended["status"], "completed", "{ended}");
+    stop(server).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_cancels_here_cancels_there() {
     let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());

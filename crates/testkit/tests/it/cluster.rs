@@ -197,10 +197,22 @@ impl Cluster {
         self.nodes.iter().map(client).collect()
     }
 
-    /// Kills a node for good.
+    /// Kills a node, which stays down.
     pub(crate) async fn lose(&mut self, index: usize) -> Result<()> {
         let server = self.nodes[index].server.take().context("the node is down")?;
         server.kill().await.map(drop)
+    }
+
+    /// Starts a node that is down.
+    pub(crate) async fn bring_back(&mut self, index: usize) -> Result<()> {
+        self.nodes[index].server = Some(self.nodes[index].home.start().await?);
+        Ok(())
+    }
+
+    /// Stops a node, which must do so cleanly, and starts it again.
+    pub(crate) async fn restart(&mut self, index: usize) -> Result<()> {
+        stop(self.nodes[index].server.take().context("the node is down")?).await;
+        self.bring_back(index).await
     }
 
     /// Runs a command of the program against a node, and gives what it prints, whether or not it succeeds.
@@ -218,6 +230,17 @@ impl Cluster {
         seed: &mut Seed,
     ) -> Result<Strike> {
         let index = seed.below(self.nodes.len() as u64) as usize;
+        self.strike_node(fault, index, threads, seed).await
+    }
+
+    /// The same with this node.
+    pub(crate) async fn strike_node(
+        &mut self,
+        fault: Fault,
+        index: usize,
+        threads: Option<&str>,
+        seed: &mut Seed,
+    ) -> Result<Strike> {
         let outage = match fault {
             Fault::CutDatabaseShortly => between(SHORT_MS, seed),
             Fault::StopDatabase if seed.below(2) == 0 => between(SHORT_MS, seed),

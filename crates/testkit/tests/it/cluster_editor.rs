@@ -86,7 +86,7 @@ impl Turns {
 }
 
 /// What the agent said on a thread, by its log.
-async fn logged(client: &Client, thread: &str) -> Result<String> {
+pub(crate) async fn logged(client: &Client, thread: &str) -> Result<String> {
     let (mut text, mut of_users) = (String::new(), Vec::new());
     for event in events(client, thread).await? {
         if event["type"] == "message.started" && event["role"] == "user" {

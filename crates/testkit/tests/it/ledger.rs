@@ -138,7 +138,11 @@ impl Ledger {
                 differences.lost.push(format!("the question {interrupt}"));
                 continue;
             }
-            let is_answered = row.ok()?["resolution"]["kind"] == "answered";
+            let row = row.ok()?;
+            let is_answered = row["resolution"]["kind"] == "answered";
+            if is_answered && let Some(outcome) = lost_answer(client, &interrupt, &row).await? {
+                differences.lost.push(format!("the answer to {interrupt}: {outcome}"));
+            }
             match how_far {
                 Question::Answered if !is_answered => {
                     differences.lost.push(format!("the acknowledged answer to {interrupt}"));
@@ -231,6 +235,24 @@ impl Differences {
         self.reordered.extend(other.reordered);
         self.made_up.extend(other.made_up);
     }
+}
+
+/// How the run of an answered question failed whose agent never got the answer.
+async fn lost_answer(
+    client: &Client,
+    interrupt: &str,
+    row: &Value,
+) -> anyhow::Result<Option<String>> {
+    let path = format!("/api/v1/runs/{}", row["run_id"].as_str().unwrap_or_default());
+    let run = client.get(&path).await?.json();
+    if run["status"] != "failed" {
+        return Ok(None);
+    }
+    let page = client.get(&format!("{path}/events?limit=1000")).await?.ok()?;
+    let mut events = page["items"].as_array().into_iter().flatten();
+    events.find(|it| it["type"] == "interrupt.resolved" && it["interrupt_id"] == interrupt);
+    let has_answer = events.any(|event| event["type"] == "run.resumed");
+    Ok((!has_answer).then(|| run["outcome"].to_string()))
 }
 
 /// Compares a thread with what was told of it: it is there once, in order, as it was told.

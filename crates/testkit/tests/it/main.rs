@@ -42,6 +42,8 @@ mod process;
 mod remote_servers;
 mod schema;
 mod soak;
+mod stream_resume;
+mod stream_subjects;
 mod traces;
 
 use serde_json::{Value, json};

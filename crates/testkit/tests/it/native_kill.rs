@@ -1,12 +1,14 @@
 //! `kill -9` at seeded random points while clients stream, wait and answer.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
+use trilogue_domain::lock;
 use trilogue_testkit::{Client, Folder, Home, Seed, ServerOptions};
 
 use crate::kill_rounds::{KillPlan, Scenario, kill_rounds, stop};
@@ -24,13 +26,18 @@ struct Player {
     seed: Seed,
     /// The thread that it uses; other clients use it too.
     thread: String,
+    cursors: Cursors,
 }
+
+/// How far the events of each thread were read: what follows is read in the server's next life.
+type Cursors = Arc<Mutex<BTreeMap<String, String>>>;
 
 /// Clients that stream, wait, answer and follow, on threads that begin with a name.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) threads: String,
+    cursors: Cursors,
     seen: Seen,
 }
 
@@ -51,6 +58,7 @@ impl Scenario for Clients {
                 client: client.clone(),
                 ledger: Arc::clone(&self.ledger),
                 seed: seed.fork(),
+                cursors: Arc::clone(&self.cursors),
                 thread: format!(
                     "{}-{kind}-{}",
                     self.threads,
@@ -132,8 +140,7 @@ impl Player {
     }
 
     async fn tail(self) {
-        let mut cursor: Option<String> = None;
-        while self.follow(&mut cursor).await.is_ok() {}
+        while self.follow().await.is_ok() {}
     }
 
     /// A request for a run under an id that the ledger knows.
@@ -188,17 +195,25 @@ impl Player {
         Ok(())
     }
 
-    async fn follow(&self, cursor: &mut Option<String>) -> Result<()> {
+    async fn follow(&self) -> Result<()> {
         let path = format!("/api/v1/threads/{}/events", self.thread);
-        let Ok(mut stream) = self.client.stream(&path, cursor.as_deref()).await else {
-            // The thread may not be there yet; when the server is gone the look says so.
-            self.client.get("/healthz").await?;
-            tokio::task::yield_now().await;
-            return Ok(());
+        let cursor = lock(&self.cursors).get(&self.thread).cloned();
+        let mut stream = match self.client.stream(&path, cursor.as_deref()).await {
+            Ok(stream) => stream,
+            Err(error) => {
+                let is_refused = error.to_string().contains("invalid_cursor");
+                assert!(!is_refused, "{cursor:?} of {} was given: {error:#}", self.thread);
+                // The thread may not be there yet; when the server is gone the look says so.
+                self.client.get("/healthz").await?;
+                tokio::task::yield_now().await;
+                return Ok(());
+            }
         };
         while let Some(event) = stream.next().await? {
             self.note(&event.data);
-            *cursor = event.id.or(cursor.take());
+            if let Some(id) = event.id {
+                lock(&self.cursors).insert(self.thread.clone(), id);
+            }
         }
         Ok(())
     }

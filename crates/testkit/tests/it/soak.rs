@@ -12,6 +12,7 @@ use crate::cluster_chaos::{ChaosPlan, survive};
 use crate::kill_rounds::{Scenario, announced_seed};
 use crate::ledger::{Differences, Seen};
 use crate::native_kill::{CLIENTS, Clients};
+use crate::stream_resume::resume_everything;
 
 /// How many kills, unless `TRILOGUE_KILLS` says otherwise.
 const KILLS: u64 = 20;
@@ -73,6 +74,13 @@ async fn power_cuts_take_nothing_that_was_acknowledged() {
 async fn nodes_lose_nothing_that_one_acknowledged() {
     let plan = ChaosPlan { faults: kills(), awaits_calls: true, measures_pauses: true };
     survive(plan).await;
+}
+
+/// Every stream that can be resumed, under every fault, again and again. Prints the matrix.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes as long as one likes: cargo xtask soak --streams --kills N"]
+async fn streams_resume_after_every_fault() {
+    resume_everything(kills()).await;
 }
 
 fn kills() -> u64 {

@@ -284,9 +284,9 @@ pub struct Runtime {
     pub max_agent_memory: Size,
     /// Remove runs that ended longer ago than this. Not set: keep them.
     pub keep_runs_for: Option<Span>,
-    /// Keep only this many ended runs per thread, the newest ones. Not set: keep all.
+    /// Keep this many ended runs per thread: those that were created last, and those that ended last. Not set: keep all.
     pub keep_runs_per_thread: Option<u64>,
-    /// Keep only this many ended runs per tenant, the newest ones. Not set: keep all.
+    /// Keep this many ended runs per tenant: those that were created last, and those that ended last. Not set: keep all.
     pub keep_runs_per_tenant: Option<u64>,
     /// Remove stateless runs that ended longer ago than this.
     pub keep_stateless_runs_for: Span,

@@ -74,6 +74,27 @@ fn passes_on(home: &Home, server: &Server, elsewhere: &Elsewhere, name: &str) {
     assert!(ended.status.success() && said.contains("0 failed"), "{said}{complained}");
 }
 
+/// The same with a script that prints orders: the server is killed, the order is carried out, and the server is started again.
+fn passes_with_restarts(name: &str, orders: &[&str], carry_out: impl Fn(&Home, &str)) {
+    let (home, elsewhere) = (Home::new(), Elsewhere::listen());
+    let server = serve(&home, &elsewhere);
+    let mut command = script(&home, &server, &elsewhere, name);
+    let mut browser = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut replies = browser.stdin.take().unwrap();
+    let lines = BufReader::new(browser.stdout.take().unwrap()).lines();
+    let (mut server, mut said) = (Some(server), Vec::new());
+    for line in lines.map_while(Result::ok) {
+        if orders.contains(&&*line) {
+            server.take().unwrap().stop(Signal::KILL);
+            carry_out(&home, &line);
+            server = Some(home.start(&["serve", "--config", "trilogue.toml"]));
+            writeln!(replies, "started").unwrap();
+        }
+        said.push(line);
+    }
+    assert!(browser.wait().unwrap().success(), "{}", said.join("\n"));
+}
+
 #[test]
 fn a_conversation_shows_everything_that_agents_send() {
     passes("chat");
@@ -123,22 +144,30 @@ fn the_page_is_for_everybody() {
 
 #[test]
 fn the_page_goes_on_when_the_server_comes_back() {
-    let (home, elsewhere) = (Home::new(), Elsewhere::listen());
-    let server = serve(&home, &elsewhere);
-    let mut command = script(&home, &server, &elsewhere, "restart");
-    let mut browser = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut orders = browser.stdin.take().unwrap();
-    let lines = BufReader::new(browser.stdout.take().unwrap()).lines();
-    let (mut server, mut said) = (Some(server), Vec::new());
-    for line in lines.map_while(Result::ok) {
-        if line == "kill" {
-            server.take().unwrap().stop(Signal::KILL);
-            server = Some(home.start(&["serve", "--config", "trilogue.toml"]));
-            writeln!(orders, "started").unwrap();
+    passes_with_restarts("restart", &["kill"], |_, _| {});
+}
+
+#[test]
+fn a_page_with_more_events_than_its_server_offers_to_reload() {
+    passes_with_restarts("rewind", &["keep", "rewind"], |home, order| {
+        let kept = home.work().join("kept");
+        fs::create_dir_all(&kept).unwrap();
+        let (from, to) = match order {
+            "keep" => (home.work(), kept),
+            _ => (kept, home.work()),
+        };
+        let is_of_store = |path: &PathBuf| path.to_string_lossy().contains("inspector.db");
+        let files = |folder: &Path| {
+            let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+            entries.filter(is_of_store).collect::<Vec<_>>()
+        };
+        for file in files(&to) {
+            fs::remove_file(file).unwrap();
         }
-        said.push(line);
-    }
-    assert!(browser.wait().unwrap().success(), "{}", said.join("\n"));
+        for file in files(&from) {
+            fs::copy(&file, to.join(file.file_name().unwrap())).unwrap();
+        }
+    });
 }
 
 /// Every picture of the documentation can be made, and has the size that it is made with. `TRILOGUE_BLESS=1` makes them anew.

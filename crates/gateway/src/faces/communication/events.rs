@@ -30,7 +30,7 @@ pub(crate) const ROUTES: &[CommunicationRoute] = &[BASE
 async fn list(call: CommunicationCall) -> Result<Reply> {
     let row = call.named_run().await?;
     if wants_stream(&call) {
-        return stream(&call, &row, after(&call)?);
+        return stream(&call, &row, after(&call)?).await;
     }
     let (projection, events) = log::events(&call, &row).await?;
     let mut bytes =
@@ -41,7 +41,12 @@ async fn list(call: CommunicationCall) -> Result<Reply> {
 }
 
 /// A run's events behind a position.
-pub(super) fn stream(call: &CommunicationCall, row: &RunRow, cursor: Cursor) -> Result<Reply> {
+pub(super) async fn stream(
+    call: &CommunicationCall,
+    row: &RunRow,
+    cursor: Cursor,
+) -> Result<Reply> {
     let view = view::of(call);
-    reader::open(&call.state.streams, &call.caller, LogRef::from(row), Some(row), view, cursor)
+    let (streams, log) = (&call.state.streams, LogRef::from(row));
+    reader::open(streams, &call.caller, log, Some(row), view, cursor).await
 }

@@ -52,7 +52,7 @@ async fn resume(call: CommunicationCall) -> Result<Reply> {
             log::answer(&call, StatusCode::ACCEPTED, &row.id, &projection)
         }
         // What the caller was shown ends with the question.
-        RunMode::Stream => events::stream(&call, &row, Cursor::after(row.last_run_number))?,
+        RunMode::Stream => events::stream(&call, &row, Cursor::after(row.last_run_number)).await?,
     };
     Ok(reply.header_text(RUN_ID, row.id.as_str()))
 }

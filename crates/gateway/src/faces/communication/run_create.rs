@@ -92,7 +92,7 @@ async fn reply(call: &CommunicationCall, mode: RunMode, submitted: Submitted) ->
             let projection = Box::pin(log::fold(call, &submitted.run, Until::Number(1))).await?;
             log::answer(call, StatusCode::ACCEPTED, &id, &projection)
         }
-        RunMode::Stream => events::stream(call, &submitted.run, Cursor::START)?,
+        RunMode::Stream => events::stream(call, &submitted.run, Cursor::START).await?,
     };
     let reply = reply.header_text(RUN_ID, id.as_str());
     Ok(if created { reply } else { reply.header(REPLAYED, HeaderValue::from_static("true")) })

@@ -125,6 +125,8 @@ pub(super) async fn open(
     since: Since,
     by: OpenedBy,
 ) -> Result<Reply> {
+    // A request that makes a run can repeat one, with the place that its client has reached.
+    let is_new = matches!(by, OpenedBy::Create { .. }) && !run.status.is_terminal();
     let (first, on_disconnect) = match by {
         OpenedBy::Create { run, on_disconnect } => {
             (run.filter(|_| since == Since::Beginning), on_disconnect)
@@ -134,10 +136,9 @@ pub(super) async fn open(
     let streams = &call.state.streams;
     let mut open = OpenStream::begin(streams, &call.caller, MAX_SILENCE)?;
     if let Since::After { number, .. } = since
-        && run.status.is_terminal()
-        && number > run.last_run_number
+        && !is_new
     {
-        return Err(Cursor::after(number).beyond(run.last_run_number));
+        Cursor::after(number).check(streams.read.as_ref(), run.thread, Some(run)).await?;
     }
     let view = Arc::new(ConnectView::of(call, run));
     let sampled = Arc::clone(&view) as Arc<dyn SampleView>;

@@ -212,7 +212,8 @@ async fn events_after(
 ) -> Result<Reply> {
     if wants_stream(call) {
         let view = Arc::new(NativeView);
-        return reader::open(&call.state.streams, &call.caller, thread.clone(), run, view, cursor);
+        let streams = &call.state.streams;
+        return reader::open(streams, &call.caller, thread.clone(), run, view, cursor).await;
     }
     let limit = call.limit()?;
     let bytes = page::page(&call.state.streams, &call.caller, thread, run, cursor, limit).await?;

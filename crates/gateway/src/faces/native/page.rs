@@ -21,6 +21,7 @@ const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 const READ_BYTES: usize = 256 * 1024;
 
 /// A page of at most `limit` events of a thread, or of a run, that the caller has looked up: the bytes of a `List`.
+/// Errors: `invalid_cursor` when the position lies beyond the log, and as reading the store.
 pub(crate) async fn page(
     streams: &Streams,
     caller: &Caller,
@@ -70,6 +71,9 @@ pub(crate) async fn page(
                 after = number;
             }
         }
+    }
+    if count == 0 && after > 0 {
+        cursor.check(streams.read.as_ref(), thread.key, run).await?;
     }
     let next = if more { format!("\"{after}\"") } else { "null".to_owned() };
     bytes.extend_from_slice(format!("],\"next\":{next}}}").as_bytes());

@@ -60,7 +60,7 @@ async fn create(call: NativeCall) -> Result<Reply> {
     let reply = match mode {
         RunMode::Wait => wait(&call, submitted).await?,
         RunMode::Async => accepted(&submitted.run),
-        RunMode::Stream => stream(&call, &submitted.run)?,
+        RunMode::Stream => stream(&call, &submitted.run).await?,
     };
     Ok(if replayed { reply.header(REPLAYED, HeaderValue::from_static("true")) } else { reply })
 }
@@ -82,10 +82,10 @@ fn accepted(row: &RunRow) -> Reply {
         .header_text(header::LOCATION, &format!("/api/v1/runs/{}", encoded(&row.id)))
 }
 
-fn stream(call: &NativeCall, row: &RunRow) -> Result<Reply> {
+async fn stream(call: &NativeCall, row: &RunRow) -> Result<Reply> {
     let (streams, log) = (&call.state.streams, LogRef::from(row));
     let view = Arc::new(NativeView);
-    let reply = reader::open(streams, &call.caller, log, Some(row), view, Cursor::START)?;
+    let reply = reader::open(streams, &call.caller, log, Some(row), view, Cursor::START).await?;
     Ok(reply.header_text(header::LOCATION, &format!("/api/v1/runs/{}", encoded(&row.id))))
 }
 

@@ -6,7 +6,7 @@ import { get, post, segment } from "../base/api.js";
 import { announce } from "../base/announce.js";
 import { changed, keepFresh } from "../base/feed.js";
 import { icon } from "../base/icons.js";
-import { problemView } from "../base/problem_view.js";
+import { problemView, reloadView } from "../base/problem_view.js";
 import { duration, milliseconds, shortId } from "../base/time.js";
 import { visible } from "../base/visible.js";
 import { setQuery } from "../base/router.js";
@@ -79,7 +79,7 @@ export class ThreadPane {
   show() {
     const { conversation, problem } = this.log;
     if (problem) {
-      fill(this.notice, problemView(problem));
+      fill(this.notice, problem.code === "invalid_cursor" ? reloadView() : problemView(problem));
       return;
     }
     if (this.asOf === undefined) this.conversation.show(conversation);

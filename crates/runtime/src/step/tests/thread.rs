@@ -86,6 +86,20 @@ fn a_run_that_is_at_work_elsewhere_is_found_again_after_a_restart() {
 }
 
 #[test]
+fn an_answered_run_of_an_agent_elsewhere_is_found_again_before_that_agent_has_said_anything() {
+    for native in [false, true] {
+        let mut table = Table::new();
+        table.submit_with(1, |submit| submit.native = native).unwrap();
+        table.suspend(1, "asked").unwrap();
+        table.answer("asked", Answer::Json(Json::null())).unwrap();
+        table.state.turn = None;
+        let step = table.step(Command::Recover { restarted: true, failure: lost() }).unwrap();
+        let expected = if native { "settled 1 failed" } else { "rejoin 1 with null" };
+        assert!(told(&step).contains(&expected.to_owned()), "{:?}", told(&step));
+    }
+}
+
+#[test]
 fn an_agent_elsewhere_is_told_of_a_run_that_was_being_cancelled() {
     let mut table = Table::new();
     table.submit(1).unwrap();

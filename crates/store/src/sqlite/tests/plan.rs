@@ -107,7 +107,7 @@ fn abbreviated_ids_are_found_in_the_index_of_ids() {
 #[test]
 fn retention_removal_and_the_queue_look_at_what_is_due_alone() {
     use crate::sqlite::queue::CLAIMABLE;
-    use crate::sqlite::retention::{NEWEST_FIRST, TOO_OLD, TOO_OLD_STATELESS};
+    use crate::sqlite::retention::{LATEST_FIRST, NEWEST_FIRST, TOO_OLD, TOO_OLD_STATELESS};
     let (_folder, conn) = store();
     for (sql, index) in [(TOO_OLD, "runs_ended"), (TOO_OLD_STATELESS, "runs_stateless")] {
         let plan = plan(&conn, sql, &[1.into(), 1.into()]);
@@ -117,6 +117,8 @@ fn retention_removal_and_the_queue_look_at_what_is_due_alone() {
     }
     let newest = plan(&conn, NEWEST_FIRST, &[]);
     assert!(newest.contains("INDEX runs_ended") && !newest.contains("TEMP B-TREE"), "{newest}");
+    let latest = plan(&conn, LATEST_FIRST, &[]);
+    assert!(!latest.contains("TEMP B-TREE"), "{latest}");
     use crate::sqlite::remove::{ABOUT_RUN, UNDER_ID, UNDER_INTERRUPT};
     for (sql, expected) in [
         (ABOUT_RUN, "queue_about"),
