@@ -161,6 +161,11 @@ impl Services {
         lock(&self.owners).contains_key(&thread)
     }
 
+    /// The epoch under which this node owns a thread that is loaded.
+    pub(crate) fn epoch(&self, thread: ThreadKey) -> Option<u64> {
+        lock(&self.owners).get(&thread)?.epoch()
+    }
+
     pub(crate) fn owned(&self) -> Vec<ThreadKey> {
         lock(&self.owners).keys().copied().collect()
     }

@@ -14,6 +14,7 @@ use trilogue_store::rows::{BindingRow, MessageRow};
 use trilogue_store::{Draft, Frame, Range};
 
 use crate::client::{CallError, Client, ClientProfile};
+use crate::handover::load;
 use crate::owner::{Envelope, stopped};
 use crate::part::{check_part, outlined};
 use crate::services::Services;
@@ -110,6 +111,16 @@ impl ThreadContext {
     #[must_use]
     pub fn agent(&self) -> &AgentName {
         &self.agent
+    }
+
+    /// The epoch under which this node owns the thread: that of each further owner is greater. Loads the thread if it is not loaded.
+    /// Errors: `thread_elsewhere` while another node owns it, and as loading it.
+    pub async fn epoch(&self) -> Result<u64> {
+        if let Some(epoch) = self.services.epoch(self.thread) {
+            return Ok(epoch);
+        }
+        load(&self.services, self.thread).await?;
+        self.services.epoch(self.thread).ok_or_else(stopped)
     }
 
     #[must_use]
