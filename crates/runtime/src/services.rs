@@ -51,6 +51,8 @@ pub(crate) struct Services {
     recovered: AtomicBool,
     /// Woken when a task has ended, for a drain.
     pub(crate) task_ended: Notify,
+    /// Notified when an owner has left the registry.
+    owner_left: Notify,
     owners: Mutex<HashMap<ThreadKey, OwnerInbox>>,
     /// Threads whose waiting work is looked at again later.
     woken_later: Mutex<HashSet<ThreadKey>>,
@@ -86,6 +88,7 @@ impl Services {
             draining: AtomicBool::new(false),
             recovered: AtomicBool::new(false),
             task_ended: Notify::new(),
+            owner_left: Notify::new(),
             owners: Mutex::default(),
             woken_later: Mutex::default(),
             spawn_owner,
@@ -155,6 +158,19 @@ impl Services {
     /// Takes an owner out of the registry; the next request starts a new one.
     pub(crate) fn retire(&self, thread: ThreadKey) {
         lock(&self.owners).remove(&thread);
+        self.owner_left.notify_waiters();
+    }
+
+    /// Resolves when each of these threads was without an owner here at some moment.
+    pub(crate) async fn all_left(&self, mut threads: Vec<ThreadKey>) {
+        loop {
+            let left = self.owner_left.notified();
+            threads.retain(|thread| self.is_owned(*thread));
+            if threads.is_empty() {
+                return;
+            }
+            left.await;
+        }
     }
 
     pub(crate) fn is_owned(&self, thread: ThreadKey) -> bool {
