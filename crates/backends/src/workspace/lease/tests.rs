@@ -63,9 +63,10 @@ async fn a_newer_owner_waits_until_the_older_one_has_ended_its_agent() {
     assert!(!older.is_held().await);
     assert!(!newer.is_finished(), "it does not wait for the agent's end");
     drop(older);
-    assert!(newer.await.unwrap().is_held().await);
+    let newer = newer.await.unwrap();
     let late = take(elsewhere(), folder.path(), 1).await;
     assert_eq!(late.unwrap_err().code(), Code::ThreadElsewhere);
+    assert!(newer.is_held().await);
 }
 
 #[tokio::test]
