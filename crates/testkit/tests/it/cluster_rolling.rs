@@ -194,6 +194,7 @@ impl Player {
         self.play(async || {
             let opened = self.client.stream(&path, None).await;
             let mut stream = opened.context("a stream of a thread was not opened")?;
+            self.findings.lock().unwrap().resumed += usize::from(seen > 0);
             let mut last = 0;
             while let Some(event) = stream.next().await.context("a stream of a thread broke")? {
                 if event.id.is_none() {
