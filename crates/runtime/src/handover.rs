@@ -9,7 +9,7 @@ use futures_util::{StreamExt, stream};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, RunKey, Scope, ThreadId, ThreadKey};
+use trilogue_domain::{Code, Error, Scope, ThreadId, ThreadKey};
 use trilogue_store::rows::ThreadRow;
 
 use crate::handle::{MAX_OWNERS_AT_ONCE, Runtime};
@@ -28,7 +28,7 @@ impl Runtime {
     /// Makes this node the owner of a thread that the caller has looked up.
     /// Errors: `thread_elsewhere` while another node owns it, and as loading it.
     pub async fn take(&self, thread: &ThreadRow) -> Result<()> {
-        load(self.services(), thread.key).await
+        self.services().load(thread.key).await
     }
 
     /// Gives a thread to the node of this name, when it has nothing to do.
@@ -80,13 +80,6 @@ impl Runtime {
             Err(_) => HandOverAll::AtWork,
         }
     }
-}
-
-/// Has a thread loaded here, and decided about.
-pub(crate) async fn load(services: &Arc<Services>, thread: ThreadKey) -> Result<()> {
-    let (reply, looked_at) = oneshot::channel();
-    services.send(thread, Envelope::Settled { run: RunKey(0), reply }).await?;
-    looked_at.await.unwrap_or(Ok(None)).map(drop)
 }
 
 /// Gives up what this node owns, as long as it drains and another node takes it. Returns whether that is so.

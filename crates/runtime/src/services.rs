@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 use trilogue_domain::error::Result;
 use trilogue_domain::port::{Clock, ReadOriginal};
-use trilogue_domain::{CheckpointId, CheckpointKey, Code, Error, ThreadKey};
+use trilogue_domain::{CheckpointId, CheckpointKey, Code, Error, RunKey, ThreadKey};
 use trilogue_store::rows::ThreadRow;
 use trilogue_store::{Batch, Note, Store};
 
@@ -124,6 +124,13 @@ impl Services {
             tokio::task::yield_now().await;
         }
         Err(Error::new(Code::ShuttingDown, "the thread's owner takes no requests"))
+    }
+
+    /// Has a thread loaded here, and its open runs looked at.
+    pub(crate) async fn load(self: &Arc<Self>, thread: ThreadKey) -> Result<()> {
+        let (reply, loaded) = oneshot::channel();
+        self.send(thread, Envelope::Settled { run: RunKey(0), reply }).await?;
+        loaded.await.unwrap_or(Ok(None)).map(drop)
     }
 
     /// Has the thread's next owner look at the waiting work again after a while, once however often it is asked for meanwhile.

@@ -14,7 +14,6 @@ use trilogue_store::rows::{BindingRow, MessageRow};
 use trilogue_store::{Draft, Frame, Range};
 
 use crate::client::{CallError, Client, ClientProfile};
-use crate::handover::load;
 use crate::owner::{Envelope, stopped};
 use crate::part::{check_part, outlined};
 use crate::services::Services;
@@ -119,7 +118,7 @@ impl ThreadContext {
         if let Some(epoch) = self.services.epoch(self.thread) {
             return Ok(epoch);
         }
-        load(&self.services, self.thread).await?;
+        self.services.load(self.thread).await?;
         self.services.epoch(self.thread).ok_or_else(stopped)
     }
 
