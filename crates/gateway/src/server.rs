@@ -39,10 +39,10 @@ use crate::pipeline::{Pipeline, RequestIds};
 use crate::stream::Streams;
 use crate::tcp::TcpAcceptor;
 
-/// How long a server that stops keeps idle connections open for a request that may be on its way. Longer than the proxies of our examples keep one, so that they close theirs first.
-const IDLE_CONNECTION_WAIT: Duration = Duration::from_millis(1_500);
-/// How often it looks whether any is left.
-const IDLE_CONNECTION_LOOK: Duration = Duration::from_millis(20);
+/// How long a server whose threads are handed over keeps its open connections: a request may be on its way, or be answered. Longer than the proxies of our examples keep an idle one, so that they close theirs first.
+const LAST_REQUESTS_WAIT: Duration = Duration::from_millis(1_500);
+/// How often it looks whether any connection is left.
+const LAST_REQUESTS_LOOK: Duration = Duration::from_millis(20);
 /// How often recorded metrics are folded together.
 const UPKEEP: Duration = Duration::from_secs(5);
 
@@ -53,7 +53,6 @@ pub struct Server {
     addresses: Vec<SocketAddr>,
     local_connections: Arc<watch::Sender<usize>>,
     tasks: TaskTracker,
-    connections: Arc<Connections>,
     accept_end: CancellationToken,
     /// Asks clients for no further requests on their connections.
     last_requests: CancellationToken,
@@ -98,7 +97,6 @@ impl Server {
         let server = Self {
             local_connections: Arc::new(watch::Sender::new(0)),
             tasks: TaskTracker::new(),
-            connections: connections(&services.options),
             accept_end: CancellationToken::new(),
             last_requests: CancellationToken::new(),
             connections_end: CancellationToken::new(),
@@ -108,6 +106,7 @@ impl Server {
             services,
         };
         let options = &server.services.options;
+        let connections = connections(options);
         let peers = PeerFilter::of(&options.exposure);
         let connection_server = ConnectionServer {
             options: Arc::clone(options),
@@ -121,7 +120,7 @@ impl Server {
             let acceptor = TcpAcceptor {
                 pipeline: Arc::clone(&pipeline),
                 server: connection_server.clone(),
-                connections: Arc::clone(&server.connections),
+                connections: Arc::clone(&connections),
                 peers: peers.clone().filter(|_| reaches_out(*address)),
                 tasks: server.tasks.clone(),
                 accept_end: server.accept_end.clone(),
@@ -196,7 +195,7 @@ impl Server {
         let runtime = &self.services.ports.runtime;
         if runtime.hand_over_all(deadline / 2).await == HandOverAll::Done {
             self.accept_end.cancel();
-            self.idle_connections_used().await;
+            self.last_requests_answered().await;
         }
         let runs = runtime.drain(deadline.saturating_sub(began.elapsed())).await;
         self.accept_end.cancel();
@@ -213,15 +212,18 @@ impl Server {
         ShutdownReport { runs, dropped_connections }
     }
 
-    /// Waits until no connection is idle: each has got its last request, or its client has closed it.
-    async fn idle_connections_used(&self) {
-        let used = async {
-            while self.connections.has_idle() {
-                tokio::time::sleep(IDLE_CONNECTION_LOOK).await;
+    /// Waits until no connection is open, or only those of streams, of long waits and of clients that send nothing can be.
+    async fn last_requests_answered(&self) {
+        let closed = async {
+            loop {
+                // The listeners first take the connections in their queues.
+                tokio::time::sleep(LAST_REQUESTS_LOOK).await;
+                if self.services.meters.connections.get() == 0 {
+                    return;
+                }
             }
         };
-        // A client that does neither has no request on its way.
-        drop(tokio::time::timeout(IDLE_CONNECTION_WAIT, used).await);
+        drop(tokio::time::timeout(LAST_REQUESTS_WAIT, closed).await);
     }
 }
 

@@ -103,11 +103,6 @@ impl Connections {
         }
     }
 
-    /// Whether a connection carries nothing at the moment. A request may be on its way to it.
-    pub(crate) fn has_idle(&self) -> bool {
-        lock(&self.table).open.values().any(|it| it.activity.is_idle())
-    }
-
     fn count_of(&self, peer: IpAddr) -> usize {
         lock(&self.table).by_peer.get(&peer).copied().unwrap_or_default()
     }
