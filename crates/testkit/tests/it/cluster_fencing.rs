@@ -10,7 +10,7 @@ use trilogue_testkit::{Folder, until};
 
 use crate::client_official::scripted;
 use crate::cluster::{Cluster, NAMES};
-use crate::run_of;
+use crate::{events, run_of};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const THREAD: &str = "shared";
@@ -48,10 +48,12 @@ async fn write_in_turn(fault: NodeFault) {
     );
     let mut cluster = Cluster::start(&settings).await.unwrap();
     let [a, ..] = &cluster.clients()[..] else { panic!("there are three nodes") };
-    let endless = run_of("writer", THREAD, &json!("slow"), "async");
+    let endless = run_of("writer", THREAD, &json!("say:at work\nslow"), "async");
     a.post("/api/v1/runs", &endless).await.unwrap().ok().unwrap();
-    until("the first agent to write", LIMIT, || async {
-        (writers(shared.path()).len() == 1).then_some(())
+    until("the first agent to be at work", LIMIT, || async {
+        let events = events(a, THREAD).await.ok()?;
+        let is_at_work = events.iter().any(|event| event.to_string().contains("\"at work\""));
+        (is_at_work && writers(shared.path()).len() == 1).then_some(())
     })
     .await
     .unwrap();
