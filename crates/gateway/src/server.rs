@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::HeaderValue;
 use tokio::net::{TcpListener, UnixListener};
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Principal};
-use trilogue_runtime::DrainReport;
+use trilogue_runtime::{DrainReport, HandOverAll};
 use trilogue_wire::native::Status;
 
 use crate::access::authenticator::Authenticator;
@@ -39,6 +39,10 @@ use crate::pipeline::{Pipeline, RequestIds};
 use crate::stream::Streams;
 use crate::tcp::TcpAcceptor;
 
+/// How long a server whose threads are handed over keeps its open connections: a request may be on its way, or be answered. Longer than the proxies of our examples keep an idle one, so that they close theirs first.
+const LAST_REQUESTS_WAIT: Duration = Duration::from_millis(1_500);
+/// How often it looks whether any connection is left.
+const LAST_REQUESTS_LOOK: Duration = Duration::from_millis(20);
 /// How often recorded metrics are folded together.
 const UPKEEP: Duration = Duration::from_secs(5);
 
@@ -50,6 +54,8 @@ pub struct Server {
     local_connections: Arc<watch::Sender<usize>>,
     tasks: TaskTracker,
     accept_end: CancellationToken,
+    /// Asks clients for no further requests on their connections.
+    last_requests: CancellationToken,
     /// Asks connections to end.
     connections_end: CancellationToken,
     drop_connections: CancellationToken,
@@ -92,6 +98,7 @@ impl Server {
             local_connections: Arc::new(watch::Sender::new(0)),
             tasks: TaskTracker::new(),
             accept_end: CancellationToken::new(),
+            last_requests: CancellationToken::new(),
             connections_end: CancellationToken::new(),
             drop_connections: CancellationToken::new(),
             addresses,
@@ -99,16 +106,14 @@ impl Server {
             services,
         };
         let options = &server.services.options;
-        let max_connections = descriptors::connection_cap(options.max_connections);
-        // Somebody else always gets in.
-        let share = options.max_connections_per_peer.unwrap_or((max_connections * 3).div_ceil(4));
-        let connections = Connections::new(max_connections, share, &options.exposure);
+        let connections = connections(options);
         let peers = PeerFilter::of(&options.exposure);
         let connection_server = ConnectionServer {
             options: Arc::clone(options),
             meters: Arc::clone(&server.services.meters),
             builder: Arc::new(connection::builder(options)),
             anonymous_budget: BodyBudget::new(connection::MAX_ANONYMOUS_BYTES),
+            last_requests: server.last_requests.clone(),
             stop: server.connections_end.clone(),
         };
         for (listener, address) in listeners.into_iter().zip(&server.addresses) {
@@ -180,11 +185,20 @@ impl Server {
         self.native.status().await
     }
 
-    /// Stops: takes no new connections and runs, lets runs end until the deadline, ends streams and then connections, and reports what it abandoned.
+    /// Stops: is not ready any more, hands its threads over to other nodes, lets runs end until the deadline, takes no new connections, ends streams and then connections, and reports what it abandoned.
+    ///
+    /// Handing over takes at most half of the time. Until then it serves as before, and sends on what belongs to other nodes.
     pub async fn shutdown(self, deadline: Duration) -> ShutdownReport {
+        let began = Instant::now();
         self.services.lifecycle.drain();
+        self.last_requests.cancel();
+        let runtime = &self.services.ports.runtime;
+        if runtime.hand_over_all(deadline / 2).await == HandOverAll::Done {
+            self.accept_end.cancel();
+            self.last_requests_answered().await;
+        }
+        let runs = runtime.drain(deadline.saturating_sub(began.elapsed())).await;
         self.accept_end.cancel();
-        let runs = self.services.ports.runtime.drain(deadline).await;
         self.services.lifecycle.end_streams();
         self.connections_end.cancel();
         self.tasks.close();
@@ -197,6 +211,27 @@ impl Server {
         }
         ShutdownReport { runs, dropped_connections }
     }
+
+    /// Waits until no connection is open, or only those of streams, of long waits and of clients that send nothing can be.
+    async fn last_requests_answered(&self) {
+        let closed = async {
+            loop {
+                // The listeners first take the connections in their queues.
+                tokio::time::sleep(LAST_REQUESTS_LOOK).await;
+                if self.services.meters.connections.get() == 0 {
+                    return;
+                }
+            }
+        };
+        drop(tokio::time::timeout(LAST_REQUESTS_WAIT, closed).await);
+    }
+}
+
+fn connections(options: &Options) -> Arc<Connections> {
+    let max_connections = descriptors::connection_cap(options.max_connections);
+    // One peer never takes every place.
+    let share = options.max_connections_per_peer.unwrap_or((max_connections * 3).div_ceil(4));
+    Connections::new(max_connections, share, &options.exposure)
 }
 
 /// Whether other machines may reach a listener on this address.

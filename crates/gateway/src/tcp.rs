@@ -16,6 +16,9 @@ use crate::http::connections::{ConnectionPlace, Connections};
 use crate::local::ACCEPT_PAUSE;
 use crate::pipeline::Pipeline;
 
+/// The most connections that are taken from the listener's queue when it closes: more than the queue holds.
+const MAX_WAITING_CONNECTIONS: usize = 4_096;
+
 /// Accepts connections on one address.
 pub(crate) struct TcpAcceptor {
     pub(crate) pipeline: Arc<Pipeline>,
@@ -36,36 +39,53 @@ impl TcpAcceptor {
     pub(crate) async fn run(self, listener: TcpListener) {
         loop {
             let accepted = tokio::select! {
-                () = self.accept_end.cancelled() => return,
+                () = self.accept_end.cancelled() => break,
                 accepted = self.accept(&listener) => accepted,
             };
-            let Some((stream, place)) = accepted else { continue };
-            let (pipeline, server) = (Arc::clone(&self.pipeline), self.server.clone());
-            let dropped = self.drop_connections.clone();
-            self.tasks.spawn(async move {
-                let _held = pipeline.meters.connections.hold();
-                let ends = stream.peer_addr().ok().zip(stream.local_addr().ok());
-                let answer = |request| {
-                    let pipeline = Arc::clone(&pipeline);
-                    async move { pipeline.answer(request, ends).await }
-                };
-                tokio::select! {
-                    () = server.serve(stream, &place.activity, answer) => {}
-                    () = dropped.cancelled() => {}
-                }
-            });
+            if let Some((stream, place)) = accepted {
+                self.serve(stream, place);
+            }
         }
+        for (stream, peer) in waiting_connections(listener) {
+            if let Some((stream, place)) = self.admit(stream, peer).await {
+                self.serve(stream, place);
+            }
+        }
+    }
+
+    fn serve(&self, stream: TcpStream, place: ConnectionPlace) {
+        let (pipeline, server) = (Arc::clone(&self.pipeline), self.server.clone());
+        let dropped = self.drop_connections.clone();
+        self.tasks.spawn(async move {
+            let _held = pipeline.meters.connections.hold();
+            let ends = stream.peer_addr().ok().zip(stream.local_addr().ok());
+            let answer = |request| {
+                let pipeline = Arc::clone(&pipeline);
+                async move { pipeline.answer(request, ends).await }
+            };
+            tokio::select! {
+                () = server.serve(stream, &place.activity, answer) => {}
+                () = dropped.cancelled() => {}
+            }
+        });
     }
 
     /// The next connection, when there is room for it; `None` where it may not connect, or broke.
     async fn accept(&self, listener: &TcpListener) -> Option<(TcpStream, ConnectionPlace)> {
-        let (stream, peer) = match listener.accept().await {
-            Ok(accepted) => accepted,
+        match listener.accept().await {
+            Ok((stream, peer)) => self.admit(stream, peer).await,
             Err(error) => {
                 self.recover(&error).await;
-                return None;
+                None
             }
-        };
+        }
+    }
+
+    async fn admit(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+    ) -> Option<(TcpStream, ConnectionPlace)> {
         let meters = &self.pipeline.meters;
         if !self.peers.as_ref().is_none_or(|it| it.admits(peer, meters)) {
             return None;
@@ -98,4 +118,15 @@ impl TcpAcceptor {
             );
         }
     }
+}
+
+/// The connections in the queue of a listener, which is closed then: their clients have connected, and would otherwise be cut off.
+fn waiting_connections(listener: TcpListener) -> Vec<(TcpStream, SocketAddr)> {
+    let Ok(listener) = listener.into_std() else { return Vec::new() };
+    let accept = || {
+        let (stream, peer) = listener.accept().ok()?;
+        stream.set_nonblocking(true).ok()?;
+        Some((TcpStream::from_std(stream).ok()?, peer))
+    };
+    std::iter::from_fn(accept).take(MAX_WAITING_CONNECTIONS).collect()
 }

@@ -22,7 +22,6 @@ use crate::answer::{check_extra, check_logged};
 use crate::backend::{Availability, Backend};
 use crate::callback::WorkerKind;
 use crate::client::{Attached, Client};
-use crate::handover::load;
 use crate::monitor::OpenRunCounts;
 use crate::owner::{self, Envelope, stopped, unexpected};
 use crate::part::{check_metadata, outline_all};
@@ -513,7 +512,7 @@ impl WeakRuntime {
 
 /// Has a thread that a process left open loaded and decided about.
 pub(crate) async fn recover(services: &Arc<Services>, thread: ThreadKey) {
-    match tokio::time::timeout(RECOVERY_LIMIT, load(services, thread)).await {
+    match tokio::time::timeout(RECOVERY_LIMIT, services.load(thread)).await {
         Ok(Ok(())) => {}
         // A thread that was to go with its run is gone now; another node may have been faster.
         Ok(Err(error)) if matches!(error.code(), Code::ThreadNotFound | Code::ThreadElsewhere) => {}

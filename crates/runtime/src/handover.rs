@@ -7,16 +7,20 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, RunKey, Scope, ThreadId, ThreadKey};
+use trilogue_domain::{Code, Error, Scope, ThreadId, ThreadKey};
 use trilogue_store::rows::ThreadRow;
 
 use crate::handle::{MAX_OWNERS_AT_ONCE, Runtime};
 use crate::owner::{Envelope, HandOver, stopped};
+use crate::request::HandOverAll;
 use crate::services::Services;
 
 /// How long a thread that is at work may keep a wish to hand it over waiting.
 const HAND_OVER_WAIT: Duration = Duration::from_secs(10);
+/// How long a server that stops looks for another node that takes its threads: the database may be away.
+const OTHER_NODE_WAIT: Duration = Duration::from_secs(2);
 
 // === impl Runtime ===
 
@@ -24,7 +28,7 @@ impl Runtime {
     /// Makes this node the owner of a thread that the caller has looked up.
     /// Errors: `thread_elsewhere` while another node owns it, and as loading it.
     pub async fn take(&self, thread: &ThreadRow) -> Result<()> {
-        load(self.services(), thread.key).await
+        self.services().load(thread.key).await
     }
 
     /// Gives a thread to the node of this name, when it has nothing to do.
@@ -34,7 +38,7 @@ impl Runtime {
         let thread = self.thread_row(scope, id).await?;
         let (reply, given) = oneshot::channel();
         services.send(thread.key, Envelope::HandOver(HandOver::To(to.to_owned(), reply))).await?;
-        match tokio::time::timeout(HAND_OVER_WAIT, given).await {
+        match timeout(HAND_OVER_WAIT, given).await {
             Ok(given) => given.map_err(|_| stopped())?,
             Err(_) => Err(Error::new(Code::ThreadBusy, format!("the thread '{id}' is at work"))
                 .hint("try again when its run has ended")),
@@ -50,13 +54,32 @@ impl Runtime {
         }
         Ok(())
     }
-}
 
-/// Has a thread loaded here, and decided about.
-pub(crate) async fn load(services: &Arc<Services>, thread: ThreadKey) -> Result<()> {
-    let (reply, looked_at) = oneshot::channel();
-    services.send(thread, Envelope::Settled { run: RunKey(0), reply }).await?;
-    looked_at.await.unwrap_or(Ok(None)).map(drop)
+    /// Hands all threads over before the server stops, each when it has nothing to do, and takes no others: requests for them belong to the other nodes from now on. Returns when this node has none left, and at the latest after `limit`.
+    pub async fn hand_over_all(&self, limit: Duration) -> HandOverAll {
+        let services = self.services();
+        if services.store.node().is_none() {
+            return HandOverAll::NoOtherNode;
+        }
+        // Those that are loaded from now on find that this node drains.
+        let begin = async {
+            services.store.set_draining(true).await?;
+            let owned = services.owned();
+            Ok::<_, Error>(give_up(services).await.then_some(owned))
+        };
+        let owned = match timeout(OTHER_NODE_WAIT.min(limit), begin).await {
+            Ok(Ok(Some(owned))) => owned,
+            Ok(Ok(None)) | Err(_) => return HandOverAll::NoOtherNode,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "threads cannot be handed over before the stop");
+                return HandOverAll::NoOtherNode;
+            }
+        };
+        match timeout(limit, services.all_left(owned)).await {
+            Ok(()) => HandOverAll::Done,
+            Err(_) => HandOverAll::AtWork,
+        }
+    }
 }
 
 /// Gives up what this node owns, as long as it drains and another node takes it. Returns whether that is so.

@@ -52,8 +52,8 @@ pub use history::{PathReferences, StateAt};
 pub use monitor::{AgentRunCounts, EndedRuns, OpenRunCounts, metric_names};
 pub use presence::Presence;
 pub use request::{
-    AnswerKey, AnswerTo, DrainReport, NewThread, Options, RunRequest, RuntimeStatus, Settled,
-    StateContent, Submitted, ThreadChoice, ThreadPatch, WhenHolding, WhenWaiting,
+    AnswerKey, AnswerTo, DrainReport, HandOverAll, NewThread, Options, RunRequest, RuntimeStatus,
+    Settled, StateContent, Submitted, ThreadChoice, ThreadPatch, WhenHolding, WhenWaiting,
 };
 pub use row_changes::RowNews;
 pub use session::{Sessions, ThreadContext};

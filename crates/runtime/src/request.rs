@@ -194,6 +194,17 @@ pub struct RuntimeStatus {
     pub draining: bool,
 }
 
+/// What became of the threads of a server that stops and hands them over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HandOverAll {
+    /// No other node takes them.
+    NoOtherNode,
+    /// This node has none left.
+    Done,
+    /// Some are still at work here.
+    AtWork,
+}
+
 /// What a drain left behind.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DrainReport {

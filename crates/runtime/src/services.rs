@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 use trilogue_domain::error::Result;
 use trilogue_domain::port::{Clock, ReadOriginal};
-use trilogue_domain::{CheckpointId, CheckpointKey, Code, Error, ThreadKey};
+use trilogue_domain::{CheckpointId, CheckpointKey, Code, Error, RunKey, ThreadKey};
 use trilogue_store::rows::ThreadRow;
 use trilogue_store::{Batch, Note, Store};
 
@@ -51,6 +51,8 @@ pub(crate) struct Services {
     recovered: AtomicBool,
     /// Woken when a task has ended, for a drain.
     pub(crate) task_ended: Notify,
+    /// Notified when an owner has left the registry.
+    owner_left: Notify,
     owners: Mutex<HashMap<ThreadKey, OwnerInbox>>,
     /// Threads whose waiting work is looked at again later.
     woken_later: Mutex<HashSet<ThreadKey>>,
@@ -86,6 +88,7 @@ impl Services {
             draining: AtomicBool::new(false),
             recovered: AtomicBool::new(false),
             task_ended: Notify::new(),
+            owner_left: Notify::new(),
             owners: Mutex::default(),
             woken_later: Mutex::default(),
             spawn_owner,
@@ -123,6 +126,13 @@ impl Services {
         Err(Error::new(Code::ShuttingDown, "the thread's owner takes no requests"))
     }
 
+    /// Has a thread loaded here, and its open runs looked at.
+    pub(crate) async fn load(self: &Arc<Self>, thread: ThreadKey) -> Result<()> {
+        let (reply, loaded) = oneshot::channel();
+        self.send(thread, Envelope::Settled { run: RunKey(0), reply }).await?;
+        loaded.await.unwrap_or(Ok(None)).map(drop)
+    }
+
     /// Has the thread's next owner look at the waiting work again after a while, once however often it is asked for meanwhile.
     pub(crate) fn wake_after(self: &Arc<Self>, thread: ThreadKey, pause: Duration) {
         if !lock(&self.woken_later).insert(thread) {
@@ -155,10 +165,28 @@ impl Services {
     /// Takes an owner out of the registry; the next request starts a new one.
     pub(crate) fn retire(&self, thread: ThreadKey) {
         lock(&self.owners).remove(&thread);
+        self.owner_left.notify_waiters();
+    }
+
+    /// Resolves when each of these threads was without an owner here at some moment.
+    pub(crate) async fn all_left(&self, mut threads: Vec<ThreadKey>) {
+        loop {
+            let left = self.owner_left.notified();
+            threads.retain(|thread| self.is_owned(*thread));
+            if threads.is_empty() {
+                return;
+            }
+            left.await;
+        }
     }
 
     pub(crate) fn is_owned(&self, thread: ThreadKey) -> bool {
         lock(&self.owners).contains_key(&thread)
+    }
+
+    /// The epoch under which this node owns a thread that is loaded.
+    pub(crate) fn epoch(&self, thread: ThreadKey) -> Option<u64> {
+        lock(&self.owners).get(&thread)?.epoch()
     }
 
     pub(crate) fn owned(&self) -> Vec<ThreadKey> {

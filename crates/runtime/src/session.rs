@@ -112,6 +112,16 @@ impl ThreadContext {
         &self.agent
     }
 
+    /// The epoch under which this node owns the thread: that of each further owner is greater. Loads the thread if it is not loaded.
+    /// Errors: `thread_elsewhere` while another node owns it, and as loading it.
+    pub async fn epoch(&self) -> Result<u64> {
+        if let Some(epoch) = self.services.epoch(self.thread) {
+            return Ok(epoch);
+        }
+        self.services.load(self.thread).await?;
+        self.services.epoch(self.thread).ok_or_else(stopped)
+    }
+
     #[must_use]
     pub fn client(&self) -> Option<ClientProfile> {
         self.services.controllers.profile(self.thread)

@@ -173,6 +173,9 @@ impl App {
     ) -> Result<Self> {
         let policy = options.egress.to_policy();
         children.set_budget(options.runtime.to_budget());
+        if let Some(name) = node_name(options) {
+            children.set_node(name);
+        }
         let descriptors = descriptor::load(options, &policy, state.as_deref().ok()).await?;
         let elsewhere = Elsewhere::find(options, children).await?;
         let ConfiguredAgents { agents: mut backends, mut schedules } =

@@ -1,6 +1,7 @@
 //! Process identities that survive the reuse of process ids.
 
 use rustix::process::{Pid, Signal};
+use serde_json::{Value, json};
 
 use super::platform;
 
@@ -24,11 +25,20 @@ pub(super) struct ProcessStatus {
 // === impl Identity ===
 
 impl Identity {
-    pub(super) fn of(pid: u32) -> Option<Self> {
+    pub(crate) fn of(pid: u32) -> Option<Self> {
         platform::identity(pid)
     }
 
-    pub(super) fn is_alive(self) -> bool {
+    pub(crate) fn to_json(self) -> Value {
+        json!({ "pid": self.pid, "start": self.start })
+    }
+
+    pub(crate) fn from_json(value: &Value) -> Option<Self> {
+        let pid = value.get("pid")?.as_u64().and_then(|pid| u32::try_from(pid).ok())?;
+        Some(Self { pid, start: value.get("start")?.as_u64()? })
+    }
+
+    pub(crate) fn is_alive(self) -> bool {
         platform::status(self.pid)
             .is_some_and(|status| status.start == self.start && !status.is_dead)
     }

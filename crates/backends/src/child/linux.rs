@@ -48,7 +48,7 @@ pub(super) fn identity(pid: u32) -> Option<Identity> {
 }
 
 /// The boot and the namespace of process ids; empty if they are unknown.
-pub(super) fn machine() -> (String, String) {
+pub(crate) fn machine() -> (String, String) {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     (boot.trim().to_owned(), namespace.to_string_lossy().into_owned())

@@ -32,7 +32,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use metrics::counter;
@@ -53,10 +53,12 @@ pub use program::{InvalidSetting, MARKER, Program, STEP};
 pub use stderr::Stderr;
 pub use trilogue_sdk::Leader;
 
-use identity::Identity;
+pub(crate) use identity::Identity;
 use platform::SEES_PROCESSES;
+pub(crate) use platform::machine;
 use process::SpawnedChild;
 use record::Records;
+pub(crate) use strays::kill as kill_stray;
 
 /// Processes that were started, by agent.
 const STARTS: &str = "trilogue_agent_process_starts_total";
@@ -73,6 +75,8 @@ pub struct Children {
     budget: Mutex<Budget>,
     /// Those that can be stopped while nobody uses them.
     idle: Mutex<Vec<Weak<dyn IdleChild>>>,
+    /// The name of this server among those that share its store.
+    node: OnceLock<String>,
 }
 
 #[derive(Debug, Default)]
@@ -136,6 +140,16 @@ impl Children {
     #[must_use]
     pub const fn strays(&self) -> usize {
         self.strays
+    }
+
+    /// Names this server among those that share its store. From then on, its agents hold a lease of the folder in which they work.
+    pub fn set_node(&self, name: &str) {
+        // It never has another one.
+        drop(self.node.set(name.to_owned()));
+    }
+
+    pub(crate) fn node(&self) -> Option<&str> {
+        self.node.get().map(String::as_str)
     }
 
     /// Whether nothing is started any more.

@@ -33,7 +33,7 @@ pub(super) fn identity(pid: u32) -> Option<Identity> {
 }
 
 /// The boot and the namespace of process ids; empty if they are unknown.
-pub(super) fn machine() -> (String, String) {
+pub(crate) fn machine() -> (String, String) {
     (String::new(), String::new())
 }
 

@@ -98,7 +98,7 @@ impl Records {
         let record = json!({
             "boot": self.boot,
             "numbers": self.pid_namespace,
-            "child": leader.map(|leader| json!({ "pid": leader.pid, "start": leader.start })),
+            "child": leader.map(Identity::to_json),
         });
         let path = self.path(instance);
         let new = path.with_extension("new");
@@ -183,13 +183,9 @@ impl RecordedChild {
         if text_of("boot").is_some_and(|recorded| recorded != boot) {
             return None;
         }
-        let identity = |of: &Value| {
-            let pid = of.get("pid")?.as_u64().and_then(|pid| u32::try_from(pid).ok())?;
-            Some(Identity { pid, start: of.get("start")?.as_u64()? })
-        };
         // A process id means nothing in another namespace.
         let is_ours = text_of("numbers") == Some(pid_namespace);
-        let leader = record.get("child").filter(|_| is_ours).and_then(identity);
+        let leader = record.get("child").filter(|_| is_ours).and_then(Identity::from_json);
         Some(Self { instance, leader })
     }
 }

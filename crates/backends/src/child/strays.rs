@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use uuid::Uuid;
+
 use super::MARKER;
+use super::identity::Identity;
 use super::record::PreviousServer;
 use super::tree::Tree;
 
@@ -19,15 +22,25 @@ pub(super) async fn stop(servers: Vec<PreviousServer>) -> usize {
     }
     let mut tree = Tree::default();
     for child in servers.iter().flat_map(|server| &server.children) {
-        tree = tree.with_variable(MARKER, &child.instance.to_string());
-        // A group is certain only while its leader runs.
-        if let Some(leader) = child.leader.filter(|leader| leader.is_alive()) {
-            tree = tree.with_group(leader.pid);
-        }
+        tree = with_child(tree, child.instance, child.leader);
     }
     let strays = tree.signal(Signal::TERM).await;
     if strays == Some(0) || tree.gone_within(STRAY_GRACE).await || tree.kill().await {
         servers.into_iter().for_each(PreviousServer::forget);
     }
     strays.unwrap_or_default()
+}
+
+/// Kills a child of another server of this machine with all that it started. Returns whether nothing is left of it.
+pub(crate) async fn kill(instance: Uuid, leader: Option<Identity>) -> bool {
+    with_child(Tree::default(), instance, leader).kill().await
+}
+
+fn with_child(tree: Tree, instance: Uuid, leader: Option<Identity>) -> Tree {
+    let tree = tree.with_variable(MARKER, &instance.to_string());
+    // A group is certain only while its leader runs.
+    match leader.filter(|leader| leader.is_alive()) {
+        Some(leader) => tree.with_group(leader.pid),
+        None => tree,
+    }
 }

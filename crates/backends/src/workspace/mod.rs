@@ -8,6 +8,7 @@
 mod command;
 mod file;
 mod folder;
+pub(crate) mod lease;
 mod limits;
 mod location;
 mod output;

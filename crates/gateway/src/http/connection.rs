@@ -2,8 +2,9 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, Version, header};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -41,6 +42,8 @@ pub(crate) struct ConnectionServer {
     pub(crate) builder: Arc<Builder<TokioExecutor>>,
     /// What HTTP/2 responses to callers without a token hold.
     pub(crate) anonymous_budget: Arc<BodyBudget>,
+    /// Asks clients for no further requests on the connection: the response to the next one is the last on HTTP/1.1, and HTTP/2 sends GOAWAY.
+    pub(crate) last_requests: CancellationToken,
     /// Asks the connection to end.
     pub(crate) stop: CancellationToken,
 }
@@ -92,21 +95,28 @@ impl ConnectionServer {
         let (idle, patience) = (self.options.head_timeout, self.options.write_timeout);
         let outgoing = Arc::new(Outgoing::new(&self.anonymous_budget));
         let io = TokioIo::new(Stall::new(stream, patience).noted_in(activity));
+        let is_http2 = AtomicBool::new(false);
         let service = service_fn(|request| {
             let at_work = AtWork::begin(activity);
             let (version, outgoing) = (request.version(), Arc::clone(&outgoing));
+            is_http2.store(version == Version::HTTP_2, Ordering::Relaxed);
+            let last_requests = self.last_requests.clone();
             let answering = handle(request);
             async move {
-                let answer = answering.await;
-                let is_known = answer.is_authenticated;
+                let Answer { mut response, is_authenticated } = answering.await;
+                if version != Version::HTTP_2 && last_requests.is_cancelled() {
+                    let close = HeaderValue::from_static("close");
+                    response.headers_mut().insert(header::CONNECTION, close);
+                }
                 let response =
-                    outgoing::carry(&outgoing, version, answer.response, at_work, is_known);
+                    outgoing::carry(&outgoing, version, response, at_work, is_authenticated);
                 Ok::<_, std::convert::Infallible>(response)
             }
         });
         let mut connection = pin!(self.builder.serve_connection(io, service));
         // Set once the connection takes no more requests.
         let mut deadline: Option<Instant> = None;
+        let mut has_said_goaway = false;
         let grace = self.options.connection_grace;
         loop {
             let is_ending = deadline.is_some();
@@ -118,6 +128,14 @@ impl ConnectionServer {
                     return;
                 }
                 () = self.stop.cancelled(), if !is_ending => {}
+                () = self.last_requests.cancelled(), if !is_ending && !has_said_goaway => {
+                    has_said_goaway = true;
+                    // Its streams continue. On HTTP/1.1 this would close an idle connection to which a request is on its way.
+                    if is_http2.load(Ordering::Relaxed) {
+                        connection.as_mut().graceful_shutdown();
+                    }
+                    continue;
+                }
                 () = activity.must_give_way(), if !is_ending => {
                     self.meters.relieved_connections.increment(1);
                     if activity.is_idle() && activity.was_never_used() {

@@ -19,8 +19,8 @@ use super::request::Request;
 
 /// Marks a request that a node has sent on, with the number of nodes that have.
 pub(crate) const FORWARDED: HeaderName = HeaderName::from_static("trilogue-forwarded");
-/// The most nodes that send a request on: one to a node that has its agent, and that to the owner of its thread.
-const MAX_HOPS: u16 = 2;
+/// The most nodes that send a request on: to a node that has its agent, to the owner of its thread, and while that one hands the thread over, to the node that stands in and to the one that took the thread meanwhile.
+const MAX_HOPS: u16 = 4;
 /// The mark of the first node that does.
 pub(super) const YES: HeaderValue = HeaderValue::from_static("1");
 

@@ -156,3 +156,26 @@ async fn event_streams_that_take_nothing_are_let_go_and_disturb_no_other_request
     drop(held);
     connection.ended().await;
 }
+
+#[tokio::test]
+async fn a_connection_gets_goaway_when_the_server_begins_to_stop() {
+    let rig = Rig::start().await;
+    let body = json!({"agent": "puppet", "input": "sleep", "mode": "async"});
+    let run = rig.alice().post("/api/v1/runs", &body).await.unwrap().ok().unwrap();
+    let stream = TcpStream::connect(rig.address).await.unwrap();
+    let (mut sender, connection) = h2::client::handshake(stream).await.unwrap();
+    let connection = Connection(tokio::spawn(connection));
+    let request = Request::get("http://localhost/healthz").body(()).unwrap();
+    let (response, _) = sender.send_request(request, true).unwrap();
+    assert_eq!(timeout(LIMIT, response).await.unwrap().unwrap().status(), 200);
+
+    let client = rig.alice();
+    let stopping = tokio::spawn(rig.server.shutdown(LIMIT));
+    // The run is at work, so that nothing but GOAWAY ends the connection.
+    connection.ended().await;
+    assert!(sender.ready().await.is_err(), "it takes further requests");
+    assert!(!stopping.is_finished());
+    let cancel = format!("/api/v1/runs/{}/cancel", text(&run, "/id"));
+    assert_eq!(client.post(&cancel, &json!({})).await.unwrap().status, 200);
+    timeout(LIMIT, stopping).await.unwrap().unwrap();
+}

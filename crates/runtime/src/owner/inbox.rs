@@ -1,6 +1,7 @@
 //! The requests that wait for a thread's owner, bounded by count and by bytes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::mpsc::error::{SendError, TrySendError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -18,6 +19,8 @@ pub(crate) struct OwnerInbox {
     /// Room for bytes, in units of [`ROOM_BYTES`].
     room: Arc<Semaphore>,
     most: u32,
+    /// The epoch under which the owner holds the thread; zero until it is loaded.
+    epoch: Arc<AtomicU64>,
 }
 
 /// A request with the room that it takes. The room is free again when this is dropped, wherever that happens.
@@ -38,7 +41,16 @@ impl OwnerInbox {
         let most = options.max_command_bytes_per_thread / ROOM_BYTES;
         let most = u32::try_from(most.clamp(1, Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
         let room = Arc::new(Semaphore::new(most as usize));
-        (Self { requests, room, most }, receiver)
+        (Self { requests, room, most, epoch: Arc::default() }, receiver)
+    }
+
+    pub(super) fn set_epoch(&self, epoch: u64) {
+        self.epoch.store(epoch, Ordering::Release);
+    }
+
+    /// The epoch under which the owner holds the thread; `None` until it is loaded.
+    pub(crate) fn epoch(&self) -> Option<u64> {
+        Some(self.epoch.load(Ordering::Acquire)).filter(|epoch| *epoch > 0)
     }
 
     /// Sends a request; waits while too many or too large ones wait. One that is larger than all room waits until there is no other.

@@ -20,6 +20,7 @@ impl Owner {
     /// Loads the thread and decides about its open runs.
     pub(super) async fn load(&mut self, draining: bool, failure: &Failure) -> Result<()> {
         let acquired = self.services.store.acquire(self.thread, &self.services.node).await?;
+        self.inbox.set_epoch(acquired.thread.epoch);
         let restarted = !self.services.is_recovered() || acquired.is_taken_over;
         let agents = &self.agents;
         let mut state = ThreadState::from_stored(

@@ -125,6 +125,9 @@ impl Owner {
         (inbox, requests): (OwnerInbox, OwnerRequests),
     ) -> Self {
         let notifies = services.options.notify;
+        if let Some(state) = &state {
+            inbox.set_epoch(state.thread.epoch);
+        }
         Self {
             services,
             agents,

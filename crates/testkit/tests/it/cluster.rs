@@ -14,7 +14,7 @@ use trilogue_testkit::{
 
 use crate::kill_rounds::stop;
 
-const NAMES: [&str; 3] = ["a", "b", "c"];
+pub(crate) const NAMES: [&str; 3] = ["a", "b", "c"];
 /// What the nodes' clocks are ahead of the right time at the start, in seconds.
 const SKEWS_S: [i64; 3] = [0, 300, -300];
 /// What a clock that is set anew is off at most, in seconds.
@@ -177,6 +177,11 @@ impl Cluster {
         Client::of_any(addresses.collect()).with_token(self.token.clone())
     }
 
+    /// A client that sends every request through the proxy.
+    pub(crate) fn proxy_client(&self) -> Client {
+        Client::new(self.proxy.address()).with_token(self.token.clone())
+    }
+
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -209,10 +214,24 @@ impl Cluster {
         Ok(())
     }
 
-    /// Stops a node, which must do so cleanly, and starts it again.
-    pub(crate) async fn restart(&mut self, index: usize) -> Result<()> {
-        stop(self.nodes[index].server.take().context("the node is down")?).await;
-        self.bring_back(index).await
+    /// Stops the process of a node as it is.
+    pub(crate) fn pause(&self, index: usize) -> Result<()> {
+        self.nodes[index].server.as_ref().context("the node is down")?.pause()
+    }
+
+    /// Continues a paused node.
+    pub(crate) fn go_on(&self, index: usize) -> Result<()> {
+        self.nodes[index].server.as_ref().context("the node is down")?.go_on()
+    }
+
+    /// Stops a node, which must do so cleanly, and starts it again. Returns how long the stop took.
+    pub(crate) async fn restart(&mut self, index: usize) -> Result<Duration> {
+        let server = self.nodes[index].server.take().context("the node is down")?;
+        let began = Instant::now();
+        stop(server).await;
+        let took = began.elapsed();
+        self.bring_back(index).await?;
+        Ok(took)
     }
 
     /// Runs a command of the program against a node, and gives what it prints, whether or not it succeeds.

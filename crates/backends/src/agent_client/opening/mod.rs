@@ -27,6 +27,7 @@ use super::session::{
 };
 use crate::child::Children;
 use crate::permission::Rules;
+use crate::workspace::lease::WorkspaceLease;
 
 pub(super) use folder::FOLDER_MEMBER;
 pub(super) use ready::{LostSession, ReadySession, not_opened};
@@ -273,6 +274,10 @@ impl SessionOpener {
         params::check_cwd(&launch, &params).await?;
         let profile = Profile::of(&launch, requester.profile);
         let cwd = params::process_cwd(&launch, &params);
+        let workspace_lease = match self.pool.node() {
+            Some(node) => WorkspaceLease::take(node, &params.cwd, thread).await?,
+            None => None,
+        };
         let principal = requester.principal.clone();
         let spec = ProcessSpec { launch: Arc::clone(&launch), principal, profile, cwd };
         let (lease, slot) = match launch.processes {
@@ -284,6 +289,9 @@ impl SessionOpener {
             }
         };
         let process = Arc::clone(lease.process());
+        if let Some(lease) = &workspace_lease {
+            process.work_under(lease).await;
+        }
         params::check_servers(&launch, &process)?;
         let extra = wanted.and_then(params::extra_members);
         params::hide_secrets(process.child(), &params, extra.as_ref());
@@ -297,6 +305,7 @@ impl SessionOpener {
             extra,
             slot,
             client: requester.client.cloned(),
+            workspace_lease,
             _opening: Arc::new(self.pool.opening()),
         };
         Ok((start, lease))

@@ -161,6 +161,11 @@ impl Pool {
         &self.agent
     }
 
+    /// The name of this server among those that share its store.
+    pub(crate) fn node(&self) -> Option<&str> {
+        self.children.node()
+    }
+
     pub(crate) fn starting(&self) -> &tokio::sync::Mutex<()> {
         &self.starting
     }

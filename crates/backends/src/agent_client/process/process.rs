@@ -28,6 +28,7 @@ use crate::child::{
     Breaker, Child, Children, EXIT_GRACE, IdleChild, Program, STDERR_TAIL_BYTES, how_it_exited,
     stderr_tail,
 };
+use crate::workspace::lease::WorkspaceLease;
 
 /// The kind of authentication methods whose keys are variables.
 const VARIABLES: &str = "env_var";
@@ -56,6 +57,8 @@ pub(crate) struct Process {
     /// The threads that have or had sessions in it.
     threads: Mutex<HashSet<ThreadKey>>,
     ignored: IgnoredLines,
+    /// The lease of the folder in which it works, if it works for one thread.
+    workspace_lease: Mutex<Option<Arc<WorkspaceLease>>>,
 }
 
 pub(super) struct PoolContext<'a> {
@@ -111,6 +114,7 @@ impl Process {
             breaker: Arc::clone(shared.breaker),
             threads: Mutex::default(),
             ignored: IgnoredLines::default(),
+            workspace_lease: Mutex::default(),
         }))
     }
 
@@ -125,6 +129,24 @@ impl Process {
         self.ignored.count(&self.agent, &self.peer);
         self.router.clear();
         self.child.stop().await;
+        lock(&self.workspace_lease).take();
+    }
+
+    /// Ends the process when the lease is lost. One that works for a single thread keeps the lease until nothing is left of it.
+    pub(crate) async fn work_under(self: &Arc<Self>, lease: &Arc<WorkspaceLease>) {
+        lease.name_child(&self.child).await;
+        if self.is_private {
+            *lock(&self.workspace_lease) = Some(Arc::clone(lease));
+        }
+        let (watch, process) = (lease.watch(), Arc::downgrade(self));
+        tokio::spawn(async move {
+            if watch.wait_for_loss().await {
+                if let Some(process) = process.upgrade() {
+                    process.kill().await;
+                }
+                watch.release();
+            }
+        });
     }
 
     pub(crate) fn agent(&self) -> &Arc<str> {

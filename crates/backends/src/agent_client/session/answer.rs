@@ -26,6 +26,7 @@ use crate::agent_client::meta::for_agent;
 use crate::agent_client::routing::{TurnEnd, cancelled_elicitation, cancelled_permission};
 use crate::permission::{RuleDecision, Rules, Subject, Verdict};
 use crate::workspace::Workspace;
+use crate::workspace::lease::WorkspaceLease;
 
 pub(super) const PERMISSION_METHOD: &str = "session/request_permission";
 /// The deadline of an interrupt without a deadline: longer than any server runs.
@@ -43,6 +44,7 @@ pub(super) struct RequestAnswerer {
     pub(super) rules: Arc<Rules>,
     pub(super) workspace: Option<Workspace>,
     pub(super) root: PathBuf,
+    pub(super) workspace_lease: Option<Arc<WorkspaceLease>>,
 }
 
 /// Ends the requests of a turn with it. Cheap to clone.
@@ -86,6 +88,12 @@ impl RequestAnswerer {
         known: &KnownCall,
         turn: Option<(RunContext, TurnScope)>,
     ) -> Result<RawJson, ErrorObject> {
+        // The agent is killed then: it must not do anything more meanwhile.
+        if let Some(lease) = &self.workspace_lease
+            && !lease.is_held().await
+        {
+            return Err(ErrorObject::of(Code::REQUEST_CANCELLED));
+        }
         match method {
             PERMISSION_METHOD => match turn {
                 Some((context, _)) => self.permission(params, known, &context).await,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
+use trilogue_domain::error::Result;
 use trilogue_domain::{MessageId, lock};
 use trilogue_runtime::RunContext;
 
@@ -13,6 +14,7 @@ use super::modes::SessionModes;
 use crate::agent_client::process::{Process, SERVER_CALL_TIMEOUT};
 use crate::agent_client::routing::{SessionInbox, SessionItem, TurnEnd, TurnSummary};
 use crate::workspace::Workspace;
+use crate::workspace::lease::{WorkspaceLease, taken_over};
 
 /// The longest that a prompt waits for the end of a replay.
 const MAX_REPLAY_WAIT: Duration = Duration::from_secs(20);
@@ -39,6 +41,8 @@ pub(crate) struct Session {
     last_used: AtomicU64,
     /// Its slot in a process that is shared, until it is closed.
     slot: Mutex<Option<Arc<OwnedSemaphorePermit>>>,
+    /// The lease of its folder, where several servers share the store.
+    workspace_lease: Option<Arc<WorkspaceLease>>,
 }
 
 pub(super) struct Parts {
@@ -49,13 +53,15 @@ pub(super) struct Parts {
     pub(super) params: SessionParams,
     pub(super) modes: SessionModes,
     pub(super) slot: Option<Arc<OwnedSemaphorePermit>>,
+    pub(super) workspace_lease: Option<Arc<WorkspaceLease>>,
 }
 
 // === impl Session ===
 
 impl Session {
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { remote, process, inbox, workspace, params, modes, slot } = parts;
+        let Parts { remote, process, inbox, workspace, params, modes, slot, workspace_lease } =
+            parts;
         process.router().add(&remote, inbox.clone());
         let no = || AtomicBool::new(false);
         let (is_broken, is_blank, may_replay, is_closed) = (no(), no(), no(), no());
@@ -74,6 +80,7 @@ impl Session {
             leases,
             last_used,
             slot: Mutex::new(slot),
+            workspace_lease,
         }
     }
 
@@ -108,6 +115,14 @@ impl Session {
     /// Whether a turn can begin in it.
     pub(crate) fn is_open(&self) -> bool {
         self.process.is_alive() && !self.is_broken.load(Ordering::Acquire)
+    }
+
+    /// Fails if another server has taken over the thread and its folder.
+    pub(crate) async fn check_workspace(&self) -> Result<()> {
+        match &self.workspace_lease {
+            Some(lease) if !lease.is_held().await => Err(taken_over()),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn enter(&self) {

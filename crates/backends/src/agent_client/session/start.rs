@@ -22,6 +22,7 @@ use crate::agent_client::process::{OpeningGuard, Process, json_of};
 use crate::agent_client::routing::{SessionInbox, SessionItem};
 use crate::permission::Rules;
 use crate::workspace::Workspace;
+use crate::workspace::lease::WorkspaceLease;
 
 #[derive(Clone, Debug)]
 pub(crate) struct SessionStart {
@@ -36,6 +37,8 @@ pub(crate) struct SessionStart {
     pub(crate) slot: Option<Arc<OwnedSemaphorePermit>>,
     /// The client that opens it, if one does.
     pub(crate) client: Option<Arc<dyn Client>>,
+    /// The lease of the folder in which the session works, where several servers share the store.
+    pub(crate) workspace_lease: Option<Arc<WorkspaceLease>>,
     /// Lets others wait for the process until this is over.
     pub(crate) _opening: Arc<OpeningGuard>,
 }
@@ -110,13 +113,16 @@ impl SessionStart {
             rules: Arc::clone(&self.rules),
             workspace: workspace.clone(),
             root: self.params.cwd.clone(),
+            workspace_lease: self.workspace_lease.clone(),
         };
         let thread = self.thread.clone();
         let actor = SessionActor::new(&self.launch, thread, answerer, modes.clone());
         tokio::spawn(actor.run(items));
         let (process, params) = (Arc::clone(&self.process), self.params.clone());
-        let slot = self.slot.clone();
-        Ok(Session::new(Parts { remote, process, inbox, workspace, params, modes, slot }))
+        let (slot, workspace_lease) = (self.slot.clone(), self.workspace_lease.clone());
+        let parts =
+            Parts { remote, process, inbox, workspace, params, modes, slot, workspace_lease };
+        Ok(Session::new(parts))
     }
 
     async fn call(&self, method: &str, params: RawJson) -> Result<RawJson, AgentFailure> {

@@ -139,6 +139,10 @@ async fn prompt(
             () = context.cancelled() => {}
         }
     }
+    session
+        .check_workspace()
+        .await
+        .map_err(|error| PromptFailure { failure: error.into(), progress: Progress::NotSent })?;
     let mut guard = AbandonOnDrop { session: Arc::clone(session), is_armed: true };
     session.begin(context.clone(), user.clone()).await;
     let (end, progress) = send(launch, session, &request, context).await;

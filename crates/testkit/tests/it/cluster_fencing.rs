@@ -1,0 +1,110 @@
+//! Agents of nodes that die or stand still: the next owner of their threads works in the same folder, and never at the same time.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::json;
+use trilogue_testkit::{Folder, until};
+
+use crate::client_official::scripted;
+use crate::cluster::{Cluster, NAMES};
+use crate::{events, run_of};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const THREAD: &str = "shared";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum NodeFault {
+    Kill,
+    Pause,
+}
+
+/// When an agent's process wrote into the folder, in nanoseconds: first and last.
+type Writers = BTreeMap<u32, (u128, u128)>;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_agent_of_a_killed_node_does_not_write_beside_the_next_one() {
+    write_in_turn(NodeFault::Kill).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_agent_of_a_node_that_stands_still_does_not_write_beside_the_next_one() {
+    write_in_turn(NodeFault::Pause).await;
+}
+
+async fn write_in_turn(fault: NodeFault) {
+    let (store, shared) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let agent = scripted(&store.path().join("sessions"), &[]).await.join(" ");
+    // The agent writes into its folder all the time.
+    let script = format!(
+        "(while :; do echo \"$$ $(date +%s%N)\" >> marks; sleep 0.01; done) & exec {agent}"
+    );
+    let settings = format!(
+        "[agents.writer]\nkind = \"agent-client\"\ncommand = {}\ncwd = \"{}/{{thread}}\"\n\n",
+        json!(["sh", "-c", script]),
+        shared.path().display()
+    );
+    let mut cluster = Cluster::start(&settings).await.unwrap();
+    let [a, ..] = &cluster.clients()[..] else { panic!("there are three nodes") };
+    let endless = run_of("writer", THREAD, &json!("say:at work\nslow"), "async");
+    a.post("/api/v1/runs", &endless).await.unwrap().ok().unwrap();
+    until("the first agent to be at work", LIMIT, || async {
+        let events = events(a, THREAD).await.ok()?;
+        let is_at_work = events.iter().any(|event| event.to_string().contains("\"at work\""));
+        (is_at_work && writers(shared.path()).len() == 1).then_some(())
+    })
+    .await
+    .unwrap();
+    match fault {
+        NodeFault::Kill => cluster.lose(0).await.unwrap(),
+        NodeFault::Pause => cluster.pause(0).unwrap(),
+    }
+    let owner = until("another node to own the thread", LIMIT, || async {
+        let owner = cluster.owner(THREAD).await.ok()??;
+        NAMES.iter().position(|name| *name == owner).filter(|index| *index > 0)
+    });
+    let next = cluster.clients().swap_remove(owner.await.unwrap());
+    let run = run_of("writer", THREAD, &json!("say:done"), "wait");
+    let run = next.post("/api/v1/runs", &run).await.unwrap().ok().unwrap();
+    assert_eq!(run["status"], "completed", "{run}\n{}", cluster.log_ends());
+    until("the second agent to write", LIMIT, || async {
+        (writers(shared.path()).len() == 2).then_some(())
+    })
+    .await
+    .unwrap();
+    if fault == NodeFault::Pause {
+        cluster.go_on(0).unwrap();
+        // Any node answers for the thread, and the agent of its owner is used.
+        let again = run_of("writer", THREAD, &json!("say:again"), "wait");
+        let again = next.post("/api/v1/runs", &again).await.unwrap().ok().unwrap();
+        assert_eq!(again["status"], "completed", "{again}");
+    }
+    let mut wrote: Vec<_> = writers(shared.path()).into_iter().collect();
+    wrote.sort_by_key(|(_, (first, _))| *first);
+    let [(before, (_, last)), (_, (first, _))] = wrote[..] else {
+        panic!("not two agents wrote: {wrote:?}")
+    };
+    assert!(last < first, "both agents wrote for {} ms", (last - first) / 1_000_000);
+    assert!(!Path::new(&format!("/proc/{before}")).exists(), "the first agent runs");
+    let log = cluster.log_ends();
+    cluster.stop().await.unwrap();
+    for folder in fs::read_dir(shared.path()).unwrap() {
+        assert!(!folder.unwrap().path().join(".trilogue").exists(), "a lease is left\n{log}");
+    }
+}
+
+fn writers(shared: &Path) -> Writers {
+    let mut writers = Writers::new();
+    for folder in fs::read_dir(shared).unwrap() {
+        let marks = fs::read_to_string(folder.unwrap().path().join("marks")).unwrap_or_default();
+        for line in marks.lines() {
+            let Some((pid, at)) = line.split_once(' ') else { continue };
+            let (Ok(pid), Ok(at)) = (pid.parse(), at.parse()) else { continue };
+            let (_, last) = writers.entry(pid).or_insert((at, at));
+            *last = at;
+        }
+    }
+    writers
+}
