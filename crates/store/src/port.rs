@@ -191,6 +191,10 @@ pub trait Read: Send + Sync + fmt::Debug {
         filter: &ThreadFilter,
         page: &Page,
     ) -> Result<Listing<ThreadRow>>;
+    /// Why a thread that was listed is closed. `None` when it is not damaged.
+    fn damage(&self, _thread: ThreadKey) -> Option<String> {
+        None
+    }
     /// The activity of threads, in the order of the keys; [`ThreadActivity::Idle`] for one that is not visible.
     async fn activities(&self, scope: &Scope, threads: &[ThreadKey])
     -> Result<Vec<ThreadActivity>>;
@@ -530,6 +534,9 @@ pub struct Stats {
     pub bytes: u64,
     pub cache_bytes: u64,
     pub quarantined: u64,
+    /// Acknowledged commits that a start did not find again, and when it last missed some.
+    pub lost_commits: u64,
+    pub lost_at: Option<Timestamp>,
     /// Commits since the start.
     pub commits: u64,
     /// Frames appended since the start.
