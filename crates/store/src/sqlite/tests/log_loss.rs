@@ -5,8 +5,9 @@ use std::path::Path;
 use trilogue_domain::error::Code;
 use trilogue_domain::{Rights, ThreadKey};
 
-use super::seed::thread_with_run;
-use super::seed::{Folder, batch, creation, frames, killed, numbers, options, scope, thread_row};
+use super::seed::{
+    Folder, batch, creation, frames, killed, numbers, options, scope, thread_row, thread_with_run,
+};
 use crate::fixtures;
 use crate::options::Durability;
 use crate::port::{Admin, Append, Batch, Change, Housekeeping, Read, Tokens};
