@@ -15,6 +15,10 @@ use crate::time::Timestamp;
 pub trait Clock: Send + Sync + fmt::Debug {
     /// Now.
     fn now(&self) -> Timestamp;
+    /// Follows a jump of the machine's clock that has lasted. Returns by how much the time goes back with it: times from before the jump are too late by this.
+    fn follow_jump(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// The machine's clock.

@@ -31,6 +31,8 @@ pub(crate) const REST: Duration = Duration::from_secs(1);
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// How often a node looks for threads that another has left.
 const TAKE_OVER_EVERY: Duration = Duration::from_secs(1);
+/// How often the clock is looked at.
+const CLOCK_EVERY: Duration = Duration::from_secs(2);
 /// The most runs that retention looks up at once.
 const MAX_REMOVED: usize = 256;
 /// The most runs that retention removes at once, or in one transaction: fewer would make more commits, more would delay the appends that share one.
@@ -41,6 +43,7 @@ pub(crate) fn start(runtime: &Runtime) {
         tokio::spawn(until_closing(runtime.clone(), serve(runtime.clone(), kind)));
     }
     tokio::spawn(until_closing(runtime.clone(), retain(runtime.clone())));
+    tokio::spawn(until_closing(runtime.clone(), watch_clock(runtime.clone())));
     if runtime.services().store.node().is_some() {
         tokio::spawn(until_closing(runtime.clone(), take_over(runtime.clone())));
         tokio::spawn(until_closing(
@@ -51,6 +54,24 @@ pub(crate) fn start(runtime: &Runtime) {
     if let Some(heard) = runtime.services().store.heard() {
         let (services, shown) = (Arc::clone(runtime.services()), Arc::clone(runtime.questions()));
         tokio::spawn(until_closing(runtime.clone(), peers::hear(services, shown, heard)));
+    }
+}
+
+/// Looks at the clock, so that a jump is noticed however idle the server is. What waits for a time of before a clock that was set back is not late by the jump.
+async fn watch_clock(runtime: Runtime) {
+    let services = runtime.services();
+    loop {
+        tokio::time::sleep(CLOCK_EVERY).await;
+        let by = services.clock.follow_jump();
+        if by.is_zero() {
+            continue;
+        }
+        match services.store.bring_forward(by).await {
+            Ok(()) => services.store.offered().notify_waiters(),
+            Err(error) => {
+                tracing::warn!(%error, "what waits for a time may be late: the clock was set back")
+            }
+        }
     }
 }
 

@@ -12,6 +12,8 @@ pub struct ThreadFilter {
     pub activity: Option<ThreadActivity>,
     /// Only those of this agent: their metadata names it as [`AGENT_MEMBER`], or a run of it is in them.
     pub agent: Option<AgentName>,
+    /// Damaged threads too, whose rows can still be read: [`crate::port::Read::damage`] says which.
+    pub with_damaged: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

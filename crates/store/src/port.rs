@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::{Code, Error, Result};
-use trilogue_domain::port::{Clock, SystemClock};
+use trilogue_domain::port::Clock;
 use trilogue_domain::{
     AgentName, CheckpointId, CheckpointKey, ConfigurationId, IdKind, InterruptId, MessageId,
     PrincipalId, RunId, RunKey, Scope, ShortId, TenantId, ThreadActivity, ThreadId, ThreadKey,
@@ -18,6 +18,7 @@ use trilogue_domain::{
 };
 
 use crate::core::agent_difference::{NodeAgents, differences};
+use crate::core::steady_clock::SteadyClock;
 use crate::news::Peers;
 use crate::record::Frame;
 use crate::rows::{
@@ -190,6 +191,10 @@ pub trait Read: Send + Sync + fmt::Debug {
         filter: &ThreadFilter,
         page: &Page,
     ) -> Result<Listing<ThreadRow>>;
+    /// Why a thread that was listed is closed. `None` when it is not damaged.
+    fn damage(&self, _thread: ThreadKey) -> Option<String> {
+        None
+    }
     /// The activity of threads, in the order of the keys; [`ThreadActivity::Idle`] for one that is not visible.
     async fn activities(&self, scope: &Scope, threads: &[ThreadKey])
     -> Result<Vec<ThreadActivity>>;
@@ -338,6 +343,10 @@ pub trait Queue: Send + Sync + fmt::Debug {
     async fn next_due(&self, kind: QueueKind) -> Result<Option<Timestamp>>;
     /// Puts a dead item of this scope's tenant back, due now. `false` when there is none.
     async fn revive(&self, scope: &Scope, id: i64, now: Timestamp) -> Result<bool>;
+    /// Makes every live item due earlier by this: the clock was set back, and the items have times from before.
+    async fn bring_forward(&self, _by: Duration) -> Result<()> {
+        Ok(())
+    }
     /// Notified when an item is offered.
     fn offered(&self) -> Arc<tokio::sync::Notify>;
 }
@@ -406,9 +415,9 @@ pub trait Admin: Send + Sync + fmt::Debug {
     fn waits_for(&self) -> Option<String> {
         None
     }
-    /// The time that everyone who shares the store agrees on: what is due is due by it.
+    /// The time that everyone who shares the store agrees on: what is due is due by it. It advances evenly while the machine's clock jumps.
     fn clock(&self) -> Arc<dyn Clock> {
-        Arc::new(SystemClock)
+        Arc::new(SteadyClock::system())
     }
     async fn stats(&self) -> Result<Stats>;
     /// The nodes that share the store, by name; none where one process holds it.
@@ -525,6 +534,9 @@ pub struct Stats {
     pub bytes: u64,
     pub cache_bytes: u64,
     pub quarantined: u64,
+    /// Acknowledged commits that a start did not find again, and when it last missed some.
+    pub lost_commits: u64,
+    pub lost_at: Option<Timestamp>,
     /// Commits since the start.
     pub commits: u64,
     /// Frames appended since the start.

@@ -4,6 +4,7 @@
  * TRILOGUE_SHIM_DIR names the folder, TRILOGUE_SHIM_FLAGS a folder of flag files:
  *   disk-full    holds the disk's size in bytes: a write that grows the folder beyond it gets ENOSPC
  *   fsync-fails  while it exists, fsync and fdatasync get EIO
+ *   read-fails   holds an offset: reading that byte of a database gets EIO
  *   fsynced      grows by one byte with every fsync that was made to fail, so that a test can wait for it
  *   journal      while it exists when the process makes its first change, every change is appended to it before it is made;
  *                fsync then only adds its record, because the test builds the disk from the journal
@@ -114,6 +115,28 @@ static int sync_fails(int fd) {
     }
     errno = EIO;
     return 1;
+}
+
+/* Whether these bytes of a database cannot be read. */
+static int read_fails(int fd, size_t count, long long at) {
+    char path[PATH_MAX], text[32], link[64];
+    int kept = errno, answer = 0;
+    if (!flag_path(path, "read-fails")) return 0;
+    int flag = open(path, O_RDONLY | O_CLOEXEC);
+    if (flag >= 0) {
+        ssize_t (*real)(int, void *, size_t) = dlsym(RTLD_NEXT, "read");
+        ssize_t length = real(flag, text, sizeof text - 1);
+        close(flag);
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        ssize_t name = length > 0 && watched(fd) ? readlink(link, path, sizeof path) : 0;
+        if (name > 3 && memcmp(path + name - 3, ".db", 3) == 0) {
+            text[length] = 0;
+            long long bad = atoll(text);
+            answer = at <= bad && bad < at + (long long)count;
+        }
+    }
+    errno = answer ? EIO : kept;
+    return answer;
 }
 
 #define REAL(result, name, ...)                        \
@@ -242,6 +265,19 @@ ssize_t writev(int fd, const struct iovec *parts, int count) {
     }
 POSITIONED(pwrite)
 POSITIONED(pwrite64)
+
+#define POSITIONED_READ(name)                                                       \
+    ssize_t name(int fd, void *bytes, size_t count, off_t at) {                     \
+        REAL(ssize_t, #name, int, void *, size_t, off_t);                           \
+        return read_fails(fd, count, at) ? -1 : real(fd, bytes, count, at);         \
+    }
+POSITIONED_READ(pread)
+POSITIONED_READ(pread64)
+
+ssize_t read(int fd, void *bytes, size_t count) {
+    REAL(ssize_t, "read", int, void *, size_t);
+    return read_fails(fd, count, position(fd)) ? -1 : real(fd, bytes, count);
+}
 
 #define POSITIONED_PARTS(name)                                                      \
     ssize_t name(int fd, const struct iovec *parts, int count, off_t at) {          \

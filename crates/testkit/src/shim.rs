@@ -70,6 +70,17 @@ impl Shim {
         Ok(fs::remove_file(self.flags.join("fsync-fails"))?)
     }
 
+    /// From now on, this byte of a database cannot be read.
+    pub fn break_read(&self, offset: u64) -> Result<()> {
+        let draft = self.flags.join("read-fails.draft");
+        fs::write(&draft, offset.to_string())?;
+        Ok(fs::rename(draft, self.flags.join("read-fails"))?)
+    }
+
+    pub fn mend_read(&self) -> Result<()> {
+        Ok(fs::remove_file(self.flags.join("read-fails"))?)
+    }
+
     /// From now on, a process that is started writes down the folder's changes, beginning with the folder as it is; `stop_at` ends it with `SIGKILL` at that change of its.
     pub fn begin_journal(&self, stop_at: Option<u64>) -> Result<DiskImage> {
         let flag = self.flags.join("stop-at");

@@ -202,6 +202,7 @@ pub(crate) fn set_store(stats: &Stats) {
         (names::STORE_THREADS, stats.threads),
         (names::STORE_RUNS, stats.runs),
         (names::QUARANTINED, stats.quarantined),
+        (names::LOST_COMMITS, stats.lost_commits),
         (names::TAIL_CACHE, stats.cache_bytes),
     ] {
         gauge!(name).set(count as f64);

@@ -51,6 +51,7 @@ pub const STORE_SIZE: &str = "trilogue_store_size_bytes";
 pub const STORE_THREADS: &str = "trilogue_store_threads";
 pub const STORE_RUNS: &str = "trilogue_store_runs";
 pub const QUARANTINED: &str = "trilogue_store_quarantined_threads";
+pub const LOST_COMMITS: &str = "trilogue_store_lost_commits";
 pub const TAIL_CACHE: &str = "trilogue_store_cache_bytes";
 pub const OTLP_EXPORTED: &str = "trilogue_otlp_exported_total";
 pub const OTLP_DROPPED: &str = "trilogue_otlp_dropped_total";
@@ -181,6 +182,7 @@ pub const METRICS: &[Metric] = &[
     gauge(STORE_THREADS, &[], "Threads in the store"),
     gauge(STORE_RUNS, &[], "Runs in the store"),
     gauge(QUARANTINED, &[], "Threads that are closed because their data is damaged"),
+    gauge(LOST_COMMITS, &[], "Acknowledged changes that a damaged write-ahead log has lost"),
     gauge(TAIL_CACHE, &[], "Size of the cache of the newest events, in bytes"),
     counter(
         REQUESTS,

@@ -275,6 +275,14 @@ impl Quarantine {
         }
     }
 
+    /// Why the thread is quarantined.
+    pub(crate) fn reason(&self, thread: ThreadKey) -> Option<String> {
+        if !self.is_used.load(Ordering::Acquire) {
+            return None;
+        }
+        lock(&self.threads).get(&thread).cloned()
+    }
+
     /// The row that was found, if the scope sees it. Fails as [`Quarantine::check`].
     pub(crate) fn visible<R: OwnedRow>(
         &self,

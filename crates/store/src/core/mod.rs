@@ -11,6 +11,7 @@
 //! | `health` | which writes a store with a full or failing disk admits, which threads are quarantined or hidden |
 //! | `tail` | which frames stay in memory for attached readers, and when these are woken |
 //! | `sign_in` | which links for signing in work, where one process holds the store |
+//! | `steady_clock` | what the time is while the machine's clock jumps |
 //! | `transfer` | what is copied from engine to engine, and whether both hold the same |
 //! | `table` | the tables, and the columns that a row is searched by |
 
@@ -24,6 +25,7 @@ pub(crate) mod queue;
 pub(crate) mod retention;
 pub(crate) mod search;
 pub(crate) mod sign_in;
+pub(crate) mod steady_clock;
 pub(crate) mod table;
 pub(crate) mod tail;
 pub(crate) mod transfer;

@@ -10,6 +10,7 @@
 //! An item that is in line and held is not replaced by what is offered under its key: that waits as `next` until the worker is done, or its lease ends.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use trilogue_domain::{RunKey, Timestamp};
@@ -113,6 +114,15 @@ impl QueueEntry {
             Column::Integer(self.line.map_or(0, |(_, place)| place.cast_signed())),
             Column::integer(self.about.map(|run| run.0)),
         ]
+    }
+
+    /// The clock was set back by this much.
+    pub(crate) fn bring_forward(&mut self, by: Duration) {
+        self.free_at = self.free_at.map(|at| at.before(by));
+        self.item.due = self.item.due.before(by);
+        if let Some(next) = &mut self.next {
+            next.due = next.due.before(by);
+        }
     }
 
     pub(crate) fn is_free(&self, now: Timestamp) -> bool {

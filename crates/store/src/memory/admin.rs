@@ -28,6 +28,8 @@ impl Admin for MemoryStore {
             bytes: state.held() as u64,
             cache_bytes: self.inner.tails.bytes() as u64,
             quarantined: state.quarantine.len(),
+            lost_commits: 0,
+            lost_at: None,
             commits: state.commits,
             frames: state.frames,
             schema_version: 0,

@@ -1,5 +1,6 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::Notify;
@@ -28,6 +29,11 @@ impl Queue for MemoryStore {
         limit: usize,
     ) -> Result<Vec<Claim>> {
         Ok(self.open()?.queue.claim(kind, now, lease_until, limit))
+    }
+
+    async fn bring_forward(&self, by: Duration) -> Result<()> {
+        self.open()?.queue.bring_forward(by);
+        Ok(())
     }
 
     async fn extend(&self, claim: &Claim, lease_until: Timestamp) -> Result<bool> {

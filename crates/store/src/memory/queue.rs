@@ -1,6 +1,7 @@
 //! The queue: work that falls due, kept as long as this process.
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 use trilogue_domain::{RunKey, Scope, TenantId, ThreadKey, Timestamp};
 
@@ -42,6 +43,14 @@ impl QueueEntries {
         assert_eq!(self.entries.len(), self.by_key.len());
         assert_eq!(self.entries.is_empty(), self.by_thread.is_empty());
         self.entries.len()
+    }
+
+    /// The clock was set back by this much.
+    pub(super) fn bring_forward(&mut self, by: Duration) {
+        let live: Vec<i64> = self.entries.keys().copied().collect();
+        for id in live {
+            self.update(id, |entry| entry.bring_forward(by));
+        }
     }
 
     pub(super) fn offer(&mut self, item: QueueItem) {

@@ -52,6 +52,8 @@ impl Admin for PostgresStore {
             bytes: count(2),
             cache_bytes: database.tails.bytes() as u64,
             quarantined: database.health.quarantine.len(),
+            lost_commits: 0,
+            lost_at: None,
             commits: database.commits.load(Ordering::Relaxed),
             frames: database.frames.load(Ordering::Relaxed),
             schema_version: SCHEMA_VERSION,

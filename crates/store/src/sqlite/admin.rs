@@ -59,6 +59,8 @@ impl Admin for SqliteStore {
             bytes: database.saturating_add(log.map_or(0, |log| log.len())),
             cache_bytes: context.tails.bytes() as u64,
             quarantined: context.health.quarantine.len(),
+            lost_commits: context.losses.commits,
+            lost_at: context.losses.found_at,
             commits: context.commits.load(Ordering::Relaxed),
             frames: context.frames.load(Ordering::Relaxed),
             schema_version: SCHEMA_VERSION,

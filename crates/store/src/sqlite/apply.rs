@@ -22,7 +22,10 @@ use crate::rows::{
 
 /// Writes frames, with one prepared statement of the writer's connection.
 #[derive(Debug, Default)]
-pub(super) struct InsertFrame<'c>(Option<Statement<'c>>);
+pub(super) struct InsertFrame<'c> {
+    statement: Option<Statement<'c>>,
+    newest: Option<i64>,
+}
 
 /// Which of the first rows of a batch cannot be there yet: those of a thread that the batch makes.
 struct NewRows {
@@ -87,11 +90,11 @@ impl<'c> InsertFrame<'c> {
     }
 
     pub(super) fn frame(&mut self, conn: &'c Connection, frame: &Frame) -> Result<(), SqliteError> {
-        let statement = match self.0.take() {
+        let statement = match self.statement.take() {
             Some(statement) => statement,
             None => conn.prepare_with_flags(Self::SQL, PrepFlags::SQLITE_PREPARE_PERSISTENT)?,
         };
-        self.0.insert(statement).execute(params![
+        self.statement.insert(statement).execute(params![
             frame.thread().0,
             frame.run().map(|run| run.0),
             frame.first().cast_signed(),
@@ -99,7 +102,13 @@ impl<'c> InsertFrame<'c> {
             frame.first_run().cast_signed(),
             frame.bytes().as_ref(),
         ])?;
+        self.newest = Some(conn.last_insert_rowid());
         Ok(())
+    }
+
+    /// The id of the last frame that was written since this was asked.
+    pub(super) fn take_newest(&mut self) -> Option<i64> {
+        self.newest.take()
     }
 }
 

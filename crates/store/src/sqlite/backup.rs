@@ -4,11 +4,11 @@ use std::path::Path;
 use rusqlite::{Connection, ErrorCode};
 use trilogue_domain::error::{Code, Error, Result};
 
-use super::connection;
 use super::error::{Health, SqliteError};
 use super::file::{FileLock, beside, cannot, create_new, sync_directory};
 use super::scan::SCAN_CACHE_KIB;
 use super::verify::{VerifyReport, verify};
+use super::{commit_record, connection};
 
 /// Behind a store's name: a copy that is being written.
 const DRAFT: &str = ".restoring";
@@ -79,6 +79,8 @@ pub(super) fn finish_restore(to: &Path) -> Result<bool> {
     }
     remove(&beside(to, "-wal"))?;
     remove(&beside(to, "-shm"))?;
+    // What it records is about the old store.
+    commit_record::remove(to).map_err(|error| cannot("remove the record of", to, &error))?;
     // The old log is gone for good before the copy stands beside its name: SQLite would apply it to the copy.
     sync_directory(to).map_err(|error| cannot("synchronise", to, &error))?;
     rename(&ready, to)?;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rusqlite::wal::CheckpointMode;
 use rusqlite::{Connection, ErrorCode, MAIN_DB};
 
+use super::commit_record::RecordFile;
 use super::connection;
 use super::error::{Health, SqliteError, StoreState, lock};
 
@@ -55,6 +56,7 @@ struct CheckpointWorker {
     /// Pages of the log, counted at every commit.
     pages: Arc<AtomicUsize>,
     inherited: Arc<InheritedLog>,
+    record: Arc<RecordFile>,
 }
 
 /// Whether a checkpoint that failed with this error can simply be made later.
@@ -75,6 +77,7 @@ impl Checkpointer {
         health: Arc<Health>,
         pages: Arc<AtomicUsize>,
         inherited: Arc<InheritedLog>,
+        record: Arc<RecordFile>,
     ) -> Result<Self, SqliteError> {
         let erase = Arc::new(AtomicBool::new(false));
         let nearly = Arc::new(AtomicBool::new(false));
@@ -86,6 +89,7 @@ impl Checkpointer {
             nearly: Arc::clone(&nearly),
             pages,
             inherited,
+            record,
         };
         let thread = std::thread::Builder::new()
             .name("trilogue-checkpoint".to_owned())
@@ -241,8 +245,12 @@ impl CheckpointWorker {
         let mut before = usize::MAX;
         // A log that could not be synchronised must not be moved, and the writer may find that at any time.
         while self.health.state() < StoreState::ReadOnly {
+            let log = self.record.log_salts();
             let moved = match self.conn.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::PASSIVE) {
-                Ok((_, moved)) => usize::try_from(moved).unwrap_or(0),
+                Ok((_, moved)) => {
+                    self.record.note_moved(log, u32::try_from(moved).unwrap_or(0));
+                    usize::try_from(moved).unwrap_or(0)
+                }
                 Err(error) if is_harmless(&error) => return,
                 Err(error) => return drop(self.health.settle(error.into())),
             };
@@ -279,6 +287,7 @@ mod tests {
             nearly: Arc::default(),
             pages: Arc::default(),
             inherited: Arc::new(InheritedLog::with_bytes(0)),
+            record: Arc::new(RecordFile::open(&path, [0; 16])),
         };
         let database = || std::fs::read(&path).unwrap();
         let empty = database();

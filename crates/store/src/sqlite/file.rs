@@ -49,14 +49,23 @@ pub(super) fn create(path: &Path) -> Result<()> {
 pub(super) fn create_new(path: &Path) -> Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(MODE).open(path).map_err(
         |error| match error.kind() {
-            io::ErrorKind::AlreadyExists => Error::new(
-                Code::AlreadyExists,
-                format!("the file '{}' exists already", path.display()),
-            )
-            .hint("name a file that does not exist yet"),
+            io::ErrorKind::AlreadyExists => exists_already(path),
             _ => cannot("create", path, &error),
         },
     )
+}
+
+/// Fails when there is a file that cannot be read, such as a folder.
+pub(super) fn check_readable(path: &Path) -> io::Result<()> {
+    match File::open(path).and_then(|mut file| file.read(&mut [0])) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn exists_already(path: &Path) -> Error {
+    let message = format!("the file '{}' exists already", path.display());
+    Error::new(Code::AlreadyExists, message).hint("name a file that does not exist yet")
 }
 
 /// Makes the names in the directory of this file durable.

@@ -1,6 +1,6 @@
 //! Writing what is copied from another engine: one transaction into a new file, compared before it is committed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, params};
 use tokio::sync::mpsc;
@@ -10,7 +10,7 @@ use super::apply::{self, InsertFrame};
 use super::error::{Health, SqliteError};
 use super::export::StoreExport;
 use super::file::{self, FileLock, beside};
-use super::{configuration, connection, queue, schema, thread_agents, tokens};
+use super::{commit_record, configuration, connection, queue, schema, thread_agents, tokens};
 use crate::core::closed;
 use crate::core::transfer::{
     BlobName, CopyPart, CopyProgress, CopyStep, ImportEnd, StoreSums, StoredBlob, differs,
@@ -18,7 +18,10 @@ use crate::core::transfer::{
 use crate::options::Options;
 use crate::port::Change;
 
-/// Makes a store in a new file of the parts of another one, which has about `total` rows. Where it fails, there is no file.
+/// Behind a store's name: a copy that is being written.
+const DRAFT: &str = ".copying";
+
+/// Makes a store in a new file of the parts of another one, which has about `total` rows. The file gets its name when the copy is complete.
 /// Errors: `already_exists` when there is a file; `shutting_down` when the parts end too early; `internal` when the copy differs; and as [`crate::open()`].
 pub(crate) fn import(
     path: &Path,
@@ -29,9 +32,15 @@ pub(crate) fn import(
 ) -> Result<ImportEnd> {
     let path = std::path::absolute(path).map_err(|error| file::cannot("find", path, &error))?;
     let lock = FileLock::take(&path)?;
-    drop(file::create_new(&path)?);
+    if path.exists() {
+        return Err(file::exists_already(&path));
+    }
+    let draft = beside(&path, DRAFT);
+    // No other process writes the rest of an interrupted copy: this one has the lock.
+    remove(&draft);
+    drop(file::create_new(&draft)?);
     let imported = (|| -> Result<ImportEnd, SqliteError> {
-        let mut conn = connection::writer(&path, options)?;
+        let mut conn = connection::writer(&draft, options)?;
         schema::migrate(&mut conn, schema::MIGRATIONS)?;
         conn.execute_batch("BEGIN IMMEDIATE")?;
         let mut rows = 0;
@@ -52,17 +61,40 @@ pub(crate) fn import(
             return Err(differs(&difference).into());
         }
         conn.execute_batch("COMMIT; PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE)")?;
+        conn.close().map_err(|(_, error)| error)?;
+        put_in_place(&draft, &path)?;
         Ok(end)
     })();
     let imported = imported.map_err(|fail| Health::new(&path).settle(fail));
     if imported.is_err() {
-        for suffix in ["-wal", "-shm", ""] {
-            // What cannot be removed is an empty store.
-            drop(std::fs::remove_file(beside(&path, suffix)));
-        }
+        remove(&draft);
     }
     drop(lock);
     imported
+}
+
+/// Whether a copy into this file was interrupted: there is an unfinished one, and no store. Names the unfinished file.
+pub(super) fn unfinished(path: &Path) -> Option<PathBuf> {
+    let draft = beside(path, DRAFT);
+    (!path.exists() && draft.exists()).then_some(draft)
+}
+
+/// Gives a whole copy the store's name.
+fn put_in_place(draft: &Path, path: &Path) -> Result<()> {
+    commit_record::remove(path)
+        .map_err(|error| file::cannot("remove the record of", path, &error))?;
+    std::fs::File::open(draft)
+        .and_then(|file| file.sync_all())
+        .and_then(|()| std::fs::rename(draft, path))
+        .and_then(|()| file::sync_directory(path))
+        .map_err(|error| file::cannot("move", draft, &error))
+}
+
+fn remove(draft: &Path) {
+    for suffix in ["-wal", "-shm", ""] {
+        // The next copy removes what cannot be removed now.
+        drop(std::fs::remove_file(beside(draft, suffix)));
+    }
 }
 
 /// Reads everything that was written, and checks it.

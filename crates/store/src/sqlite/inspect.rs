@@ -18,7 +18,7 @@ use trilogue_domain::port::ReadOriginal;
 use super::checkpoint::{BACKSTOP_PAGES, InheritedLog};
 use super::error::{Health, SqliteError, StoreState};
 use super::row::one;
-use super::{blob, connection};
+use super::{blob, connection, scan};
 use crate::core::table::TableRow;
 use crate::record::NoOriginals;
 use crate::rows::{
@@ -123,6 +123,9 @@ fn judge(
     findings: &[String],
 ) -> Result<(), SqliteError> {
     let mut has_damaged_row = false;
+    if let Some(fail) = findings.iter().find_map(|finding| scan::read_failure(finding)) {
+        return Err(fail);
+    }
     for finding in findings {
         let is_of_row = match row_of(finding) {
             Some(rowid) => is_damaged(conn, health, table, rowid)?,

@@ -23,6 +23,8 @@ pub(super) struct ListConditions<'a, R> {
     pub(super) metadata: &'a [Condition],
     /// A condition on other rows; returns how many of them were read.
     pub(super) other: Option<&'a Other<'a, R>>,
+    /// Rows of damaged threads too.
+    pub(super) with_damaged: bool,
 }
 
 /// A condition on further rows: whether it holds, and how many were looked at.
@@ -55,8 +57,13 @@ pub(super) fn runs(
     };
     let has_columns =
         drivers.iter().any(|one| *one != driver && !matches!(one, AccessPath::Metadata(_)));
-    let residual =
-        ListConditions { columns: &columns, has_columns, metadata: &filter.metadata, other: None };
+    let residual = ListConditions {
+        columns: &columns,
+        has_columns,
+        metadata: &filter.metadata,
+        other: None,
+        with_damaged: false,
+    };
     list(conn, context, scope, driver, page, &residual)
 }
 
@@ -94,6 +101,7 @@ pub(super) fn interrupts(
         conn,
         context,
         &query,
+        false,
         |_| Ok(true),
         |key, row| {
             let bytes = row.interrupt.payload.as_bytes().len();
@@ -142,6 +150,7 @@ pub(super) fn list<R: Listed>(
         conn,
         context,
         &query,
+        residual.with_damaged,
         |row| {
             count_candidates(1)?;
             if !(residual.columns)(row) {
@@ -178,6 +187,7 @@ fn each<R: TableRow>(
     conn: &Connection,
     context: &Context,
     query: &Query,
+    with_damaged: bool,
     admits: impl Fn(&Row<'_>) -> Result<bool, SqliteError>,
     mut keep_going: impl FnMut(i64, R) -> Result<bool, SqliteError>,
 ) -> Result<(), SqliteError> {
@@ -185,7 +195,11 @@ fn each<R: TableRow>(
     let mut rows = statement.query(params_from_iter(&query.bound))?;
     while let Some(row) = rows.next()? {
         let thread = row.get::<_, Option<i64>>(0)?.map(ThreadKey);
-        if thread.is_some_and(|key| context.health.check_thread(key).is_err()) {
+        let is_left_out = |key: ThreadKey| {
+            let health = &context.health;
+            health.hidden.contains(key) || (!with_damaged && health.quarantine.check(key).is_err())
+        };
+        if thread.is_some_and(is_left_out) {
             continue;
         }
         if !admits(row)? {

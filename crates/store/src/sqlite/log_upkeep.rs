@@ -8,6 +8,7 @@ use rusqlite::{Connection, MAIN_DB};
 
 use super::Context;
 use super::checkpoint::{BACKSTOP_PAGES, Checkpointer, NUDGE_PAGES, is_harmless};
+use super::commit_record::RecordFile;
 use super::error::StoreState;
 use super::wal_file::LogFile;
 
@@ -19,6 +20,7 @@ pub(super) struct LogUpkeep<'c> {
     file: LogFile,
     /// Pages of the log, counted by SQLite at every commit.
     pages: Arc<AtomicUsize>,
+    record: Arc<RecordFile>,
     nudged_at: usize,
     stopped_at: usize,
 }
@@ -31,10 +33,16 @@ impl<'c> LogUpkeep<'c> {
         context: &Arc<Context>,
         checkpointer: Checkpointer,
         pages: Arc<AtomicUsize>,
+        record: Arc<RecordFile>,
     ) -> Self {
         let file = LogFile::of(&context.path);
         let context = Arc::clone(context);
-        Self { conn, context, checkpointer, file, pages, nudged_at: 0, stopped_at: 0 }
+        Self { conn, context, checkpointer, file, pages, record, nudged_at: 0, stopped_at: 0 }
+    }
+
+    /// The log's pages behind the last commit.
+    pub(super) fn pages(&self) -> usize {
+        self.pages.load(Ordering::Relaxed)
     }
 
     /// Does what the log needs between two transactions.
@@ -67,8 +75,9 @@ impl<'c> LogUpkeep<'c> {
         if self.context.health.state() >= StoreState::ReadOnly {
             return;
         }
+        let log = self.record.log_salts();
         match self.conn.wal_checkpoint_v2(Some(MAIN_DB), mode) {
-            Ok(_) => {}
+            Ok((_, moved)) => self.record.note_moved(log, u32::try_from(moved).unwrap_or(0)),
             Err(error) if is_harmless(&error) => {}
             Err(error) => drop(self.context.health.settle(error.into())),
         }

@@ -7,24 +7,29 @@ use std::sync::{Arc, Mutex};
 use rusqlite::Connection;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
-use trilogue_domain::error::{Error, Result};
+use trilogue_domain::error::{Code, Error, Result};
 
 use super::checkpoint::{Checkpointer, InheritedLog};
+use super::commit_position::CommitPosition;
+use super::commit_record::{self, CommitRecord, RecordFile, RecordedCommits};
 use super::connection::{self, Readers};
 use super::disk_space::DiskSpace;
 use super::error::{Health, SqliteError, StoreState};
 use super::file::{self, FileLock, Reserve};
 use super::heads::DurableHeads;
+use super::log_loss::{KnownLosses, LogExamination};
 use super::retention::RetentionBacklog;
 use super::row_cache::RowCache;
 use super::schema;
-use super::writer::{DiskUpkeep, WriterThread};
-use super::{Context, KeyCounters, SqliteStore, backup, blob, inspect, remove, thread_removal};
+use super::writer::{CommitLog, DiskUpkeep, WriterThread};
+use super::{
+    Context, KeyCounters, SqliteStore, backup, blob, import, inspect, remove, thread_removal,
+};
 use crate::core::batch::queue_permits;
 use crate::core::queue::QueueSignal;
 use crate::core::sign_in::SignInLinks;
 use crate::core::tail::{SharedReads, Tails};
-use crate::options::Options;
+use crate::options::{Durability, Options};
 
 impl SqliteStore {
     /// Opens the store in this file, which is created when it does not exist. Fails as [`crate::open()`].
@@ -42,16 +47,51 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
     if backup::finish_restore(&path)? {
         tracing::warn!(store = %path.display(), "finished a restore that had been interrupted");
     }
+    if let Some(draft) = import::unfinished(&path) {
+        let message = format!("the copy into '{}' was interrupted", path.display());
+        let hint = format!(
+            "run `trilogue copy` again, or remove '{}' to begin an empty store",
+            draft.display()
+        );
+        return Err(Error::new(Code::InvalidRequest, message).hint(hint));
+    }
+    if !path.exists() {
+        // What is recorded is about another store.
+        commit_record::remove(&path)
+            .map_err(|error| file::cannot("remove the record of", &path, &error))?;
+    }
     file::create(&path)?;
+    let index = file::beside(&path, "-shm");
+    file::check_readable(&index).map_err(|error| file::cannot("read", &index, &error))?;
+    let boot = commit_record::boot_id();
+    let recorded = commit_record::read(&path, boot);
+    let examination = LogExamination::of(&path, &recorded)?;
     let inherited = Arc::new(InheritedLog::of(&path));
     let health = Arc::new(Health::new(&path));
     let settle = |fail: SqliteError| opening_error(&health, fail);
     let mut conn = connection::writer(&path, options).map_err(settle)?;
+    let found = CommitPosition::read(&conn).map_err(settle)?;
+    let loss = examination.find_loss(&recorded, found);
     schema::migrate(&mut conn, schema::MIGRATIONS).map_err(settle)?;
+    let mut recorded = recorded;
+    match &loss {
+        Some(loss) => {
+            loss.report(&mut conn, &path, &options.reader).map_err(settle)?;
+            // A later start must not find the same loss again.
+            commit_record::remove(&path)
+                .and_then(|()| file::sync_directory(&path))
+                .map_err(|error| file::cannot("remove the record of", &path, &error))?;
+            recorded = RecordedCommits::default();
+        }
+        None => examination.discard_copy(),
+    }
+    let losses = KnownLosses::load(&conn, &health, loss.is_some()).map_err(settle)?;
+    let record_file = Arc::new(RecordFile::open(&path, boot));
     let log_pages = connection::count_log(&mut conn).map_err(settle)?;
     let (log, pages) = (Arc::clone(&inherited), Arc::clone(&log_pages));
     let checkpointer =
-        Checkpointer::start(&path, Arc::clone(&health), pages, log).map_err(settle)?;
+        Checkpointer::start(&path, Arc::clone(&health), pages, log, Arc::clone(&record_file))
+            .map_err(settle)?;
     inherited.wait(options.start_wait);
     let inspection = inspect::start(&path, &health, &log_pages, &inherited).map_err(settle)?;
     let swept = blob::sweep(&conn).map_err(settle)?;
@@ -62,6 +102,7 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
         health.hidden.hide(thread);
     }
     let keys = KeyCounters::read(&conn).map_err(settle)?;
+    let position = CommitPosition::read(&conn).map_err(settle)?;
     let mut room = DiskSpace::new(Reserve::new(&path, options.reserve_bytes), options);
     room.apply_usual_limit(&conn).map_err(settle)?;
     if !room.restore(&conn).map_err(settle)? {
@@ -84,10 +125,15 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
         commits: AtomicU64::new(0),
         frames: AtomicU64::new(0),
         inherited,
+        losses,
         path,
     });
-    let beside = DiskUpkeep { room, checkpointer, inspection, log_pages };
-    let start = WriterThread { conn, lock, context: Arc::clone(&context), runtime, beside };
+    let is_durable = options.durability == Durability::Fsync;
+    let record = CommitRecord::new(Arc::clone(&record_file), &recorded, is_durable);
+    let beside = DiskUpkeep { room, checkpointer, inspection, log_pages, record_file };
+    let commits = CommitLog { position, record };
+    let start =
+        WriterThread { conn, lock, context: Arc::clone(&context), runtime, beside, commits };
     let (jobs, inbox) = mpsc::channel(options.write_queue.max(1));
     let thread = std::thread::Builder::new()
         .name("trilogue-writer".to_owned())

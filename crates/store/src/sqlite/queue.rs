@@ -1,5 +1,7 @@
 //! The queue's table: an entry is read, changed by the rules of [`crate::core::queue`], and written back whole.
 
+use std::time::Duration;
+
 use rusqlite::{Connection, OptionalExtension, Params, Row, ToSql, params};
 use trilogue_domain::{RunKey, Scope, TenantId, ThreadKey, Timestamp};
 
@@ -15,6 +17,8 @@ pub(super) const CLAIMABLE: &str = concat!(
     " AND (thread IS NULL OR EXISTS (SELECT 1 FROM threads WHERE threads.key = queue.thread))",
     " ORDER BY free_at, id LIMIT ?3"
 );
+/// The most items that a transaction makes due earlier.
+const MAX_MOVED_AT_ONCE: i64 = 256;
 /// The columns of an entry behind those of its item.
 const ENTRY_COLUMNS: &str = "free_at, fence, attempts, held, dead, error, next";
 
@@ -102,6 +106,32 @@ fn claim_one(
     let claim = entry.claim(id, lease_until);
     store(conn, &entry, None)?;
     Ok(Some(claim))
+}
+
+/// Makes some live items behind this id due earlier by `by`. Returns the last of them.
+pub(super) fn bring_forward(
+    conn: &Connection,
+    behind: i64,
+    by: Duration,
+) -> Result<Option<i64>, SqliteError> {
+    let ids = conn
+        .prepare_cached("SELECT id FROM queue WHERE id > ?1 AND dead = 0 ORDER BY id LIMIT ?2")?
+        .query_map(params![behind, MAX_MOVED_AT_ONCE], |row| row.get(0))?
+        .collect::<rusqlite::Result<Vec<i64>>>()?;
+    for id in &ids {
+        match by_id(conn, *id) {
+            Ok(Some(mut entry)) => {
+                let line = entry.line;
+                entry.bring_forward(by);
+                store(conn, &entry, line)?;
+            }
+            Ok(None) => {}
+            // It is found damaged when it is claimed.
+            Err(SqliteError::Damaged(..)) => {}
+            Err(fail) => return Err(fail),
+        }
+    }
+    Ok(ids.last().copied())
 }
 
 /// Lengthens a lease that is still held.

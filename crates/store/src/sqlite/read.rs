@@ -31,6 +31,10 @@ impl Read for SqliteStore {
         self.read(move |conn, context| by_id(conn, context, &scope, id.as_str())).await
     }
 
+    fn damage(&self, thread: ThreadKey) -> Option<String> {
+        self.context.health.quarantine.reason(thread)
+    }
+
     async fn thread_of(&self, scope: &Scope, key: ThreadKey) -> Result<Option<ThreadRow>> {
         self.context.health.check_read()?;
         if let Some(row) = self.context.hot.thread_of(key) {

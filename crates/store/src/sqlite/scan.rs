@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode, ffi};
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::port::ReadOriginal;
@@ -27,6 +27,10 @@ pub(super) fn existing(path: &Path) -> Result<PathBuf> {
 /// Opens a file for reading. Returns the version of its schema too.
 /// Errors: `invalid_request` when it is no store, `store_too_new` when a newer version wrote it.
 pub(super) fn open(path: &Path) -> Result<(Connection, u32), SqliteError> {
+    for suffix in ["-wal", "-shm"] {
+        let beside = file::beside(path, suffix);
+        file::check_readable(&beside).map_err(|error| file::cannot("read", &beside, &error))?;
+    }
     let conn = connection::reader(path, SCAN_CACHE_KIB)?;
     let version = schema::checked_version(&conn, schema::MIGRATIONS)?;
     if version == 0 {
@@ -42,7 +46,20 @@ pub(super) fn structures(conn: &Connection) -> Result<Vec<String>, SqliteError> 
     let mut statement = conn.prepare("PRAGMA integrity_check(100)")?;
     let findings = statement.query_map([], |row| row.get(0))?;
     let findings = findings.collect::<rusqlite::Result<Vec<String>>>()?;
+    if let Some(fail) = findings.iter().find_map(|finding| read_failure(finding)) {
+        return Err(fail);
+    }
     Ok(findings.into_iter().filter(|finding| finding != "ok").collect())
+}
+
+/// The failure where a check of the structures could not read a page: that says nothing about what the page holds.
+pub(super) fn read_failure(finding: &str) -> Option<SqliteError> {
+    let (_, code) = finding.rsplit_once("error code")?;
+    let code: i32 = code.trim_start_matches(['=', ' ']).trim().parse().ok()?;
+    let error = ffi::Error::new(code);
+    let is_damage = matches!(error.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase);
+    let failure = || rusqlite::Error::SqliteFailure(error, Some(finding.to_owned()));
+    (!is_damage).then(|| failure().into())
 }
 
 /// Reads every frame that was not removed, thread by thread in order; a damaged one and a hole in a log as errors.

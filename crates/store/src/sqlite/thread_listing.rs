@@ -52,6 +52,7 @@ pub(super) fn threads(
         has_columns,
         metadata: &filter.metadata,
         other: if has_other { Some(&other) } else { None },
+        with_damaged: filter.with_damaged,
     };
     list(conn, context, scope, driver, page, &residual)
 }

@@ -43,9 +43,10 @@ const NAMED_BLOBS: &str =
     "SELECT DISTINCT blob FROM blob_refs WHERE thread IN (SELECT value FROM json_each(?1))";
 
 /// Deletes what a reader finds a thread by.
-pub(super) const HIDE: [&str; 3] = [
+pub(super) const HIDE: [&str; 4] = [
     "DELETE FROM search WHERE kind IN (1, 3) AND id IN (SELECT value FROM json_each(?1))",
     "DELETE FROM bindings WHERE thread IN (SELECT value FROM json_each(?1))",
+    "DELETE FROM damaged_threads WHERE thread IN (SELECT value FROM json_each(?1))",
     "DELETE FROM threads WHERE key IN (SELECT value FROM json_each(?1))",
 ];
 /// Deletes all other rows of threads. Those of runs go after what is found by them.

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use rusqlite::Connection;
@@ -33,6 +34,20 @@ impl Queue for SqliteStore {
             queue::claim(writer.conn, kind, now, lease_until, limit)
         })
         .await
+    }
+
+    async fn bring_forward(&self, by: Duration) -> Result<()> {
+        let mut behind = 0;
+        let part = async |behind: i64| {
+            self.write(WorkKind::VITAL, move |writer: &mut WriteContext<'_>| {
+                queue::bring_forward(writer.conn, behind, by)
+            })
+            .await
+        };
+        while let Some(last) = part(behind).await? {
+            behind = last;
+        }
+        Ok(())
     }
 
     async fn extend(&self, claim: &Claim, lease_until: Timestamp) -> Result<bool> {

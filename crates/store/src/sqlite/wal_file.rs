@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use super::connection::PAGE_BYTES;
 use super::file::beside;
 
-const HEAD_BYTES: u64 = 32;
-const PAGE_HEAD_BYTES: u64 = 24;
+pub(super) const HEAD_BYTES: u64 = 32;
+pub(super) const PAGE_HEAD_BYTES: u64 = 24;
 /// A shorter log's file is not extended: such a store is hardly written.
 const FROM_PAGES: usize = 64;
 /// The file is extended when fewer bytes than this follow the log's end.

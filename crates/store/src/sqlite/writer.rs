@@ -14,6 +14,8 @@ use tokio::sync::mpsc;
 use trilogue_domain::error::Result;
 
 use super::checkpoint::Checkpointer;
+use super::commit_position::CommitPosition;
+use super::commit_record::{CommitRecord, RecordFile, ThreadChange};
 use super::disk_space::DiskSpace;
 use super::error::{Health, SqliteError, StoreState};
 use super::file::FileLock;
@@ -39,6 +41,14 @@ pub(super) struct WriterThread {
     pub(super) context: Arc<Context>,
     pub(super) runtime: Handle,
     pub(super) beside: DiskUpkeep,
+    pub(super) commits: CommitLog,
+}
+
+/// Where the database is in the order of its commits, and what the next start compares with it.
+#[derive(Debug)]
+pub(super) struct CommitLog {
+    pub(super) position: CommitPosition,
+    pub(super) record: CommitRecord,
 }
 
 /// The background upkeep of the disk.
@@ -49,6 +59,7 @@ pub(super) struct DiskUpkeep {
     pub(super) inspection: Inspection,
     /// Pages of the write-ahead log, counted by SQLite at every commit.
     pub(super) log_pages: Arc<AtomicUsize>,
+    pub(super) record_file: Arc<RecordFile>,
 }
 
 #[derive(Debug)]
@@ -62,6 +73,7 @@ struct Writer<'c> {
     threads: ChangedThreads,
     room: DiskSpace,
     log: LogUpkeep<'c>,
+    commits: CommitLog,
     /// Whether a removal may have left something to delete in parts.
     has_remains: bool,
 }
@@ -96,13 +108,14 @@ impl WriterThread {
         // Bound next: the connection is always closed before the lock is free.
         let Self { lock, .. } = self;
         let _mark = PanicMark(Arc::clone(&self.context.health));
-        let Self { conn, context, runtime, beside, .. } = self;
-        let DiskUpkeep { room, checkpointer, inspection, log_pages } = beside;
+        let Self { conn, context, runtime, beside, commits, .. } = self;
+        let DiskUpkeep { room, checkpointer, inspection, log_pages, record_file } = beside;
         {
             let mut writer = Writer {
                 conn: &conn,
                 statements: WriterStatements::default(),
-                log: LogUpkeep::new(&conn, &context, checkpointer, log_pages),
+                log: LogUpkeep::new(&conn, &context, checkpointer, log_pages, record_file),
+                commits,
                 context: Arc::clone(&context),
                 runtime,
                 heads: Heads::default(),
@@ -196,7 +209,10 @@ impl Writer<'_> {
         }
         prepared(&mut self.statements.begin, self.conn, "BEGIN IMMEDIATE")?;
         let ended = remove::sweep(self.conn, &self.blobs)?;
+        let position = self.commits.position.count(self.conn)?;
         prepared(&mut self.statements.commit, self.conn, "COMMIT")?;
+        self.commits.position = position;
+        self.commits.record.note(position, self.log.pages(), std::iter::empty());
         ended.into_iter().for_each(|thread| self.context.health.hidden.forget(thread));
         let has_more = remove::has_remains(self.conn)?;
         if !has_more {
@@ -254,6 +270,8 @@ impl Writer<'_> {
             return CommitOutcome::Failed(fail);
         }
         let mut outcomes = Outcomes::new();
+        let changes_before = self.conn.total_changes();
+        self.statements.frame.take_newest();
         loop {
             let index = outcomes.len();
             let Some(job) = group.jobs.get_mut(index) else {
@@ -274,11 +292,22 @@ impl Writer<'_> {
                 }
             }
         }
+        let has_changes = self.conn.total_changes() != changes_before;
+        let position = match self.next_position(has_changes, &group.jobs) {
+            Ok(position) => position,
+            Err(fail) => {
+                self.rollback();
+                return CommitOutcome::Failed(fail);
+            }
+        };
         self.hide(&group.jobs, &outcomes);
         match prepared(&mut self.statements.commit, self.conn, "COMMIT") {
             Ok(()) => {
                 self.heads.commit(&self.context.heads);
                 self.blobs.commit();
+                if has_changes {
+                    self.record(position, &group.jobs, &outcomes);
+                }
                 CommitOutcome::Done(outcomes)
             }
             Err(fail) => {
@@ -286,6 +315,38 @@ impl Writer<'_> {
                 CommitOutcome::Failed(fail)
             }
         }
+    }
+
+    /// The position behind the current transaction, which is counted where no new frame shows it.
+    fn next_position(
+        &mut self,
+        has_changes: bool,
+        jobs: &[Job],
+    ) -> Result<CommitPosition, SqliteError> {
+        let newest = self.statements.frame.take_newest();
+        let position = self.commits.position;
+        if !has_changes {
+            return Ok(position);
+        }
+        let ChangedThreads { removes, removed, .. } = &self.threads;
+        let is_removal = |job: &Job| matches!(job, Job::Append(append) if append.batch.removes());
+        match newest.filter(|_| !removes && removed.is_empty() && !jobs.iter().any(is_removal)) {
+            Some(frame) => Ok(CommitPosition { frame, ..position }),
+            None => position.count(self.conn),
+        }
+    }
+
+    /// Records a durable commit before anyone learns of it.
+    fn record(&mut self, position: CommitPosition, jobs: &[Job], outcomes: &[Result<()>]) {
+        let appended = jobs.iter().zip(outcomes).filter_map(|(job, outcome)| match job {
+            Job::Append(append) if outcome.is_ok() && !append.batch.removes_thread() => {
+                Some(ThreadChange::of_batch(&append.batch))
+            }
+            _ => None,
+        });
+        let removed = self.threads.removed.iter().map(|thread| ThreadChange::removal(*thread));
+        self.commits.position = position;
+        self.commits.record.note(position, self.log.pages(), appended.chain(removed));
     }
 
     fn apply(&mut self, job: &mut Job) -> Result<Result<()>, SqliteError> {

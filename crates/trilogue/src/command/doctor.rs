@@ -16,7 +16,7 @@ use trilogue_sdk::client::Page;
 use trilogue_wire::native::{AgentDifference, Node, Status};
 
 use super::node_text;
-use super::status::counted;
+use super::status::{counted, lost_commits};
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
 use crate::probe::{self, ProbeFinding, Severity};
@@ -171,6 +171,11 @@ async fn server(globals: &Globals, record: Option<&ServerRecord>) -> Vec<ProbeFi
                     ProbeFinding::problem("store", format!("it takes no writes: {problem}"))
                         .hint("see why with `trilogue logs`"),
                 );
+            }
+            if status.store.lost_commits > 0 {
+                found.push(ProbeFinding::problem("store", lost_commits(&status.store)).hint(
+                    "restore a backup, or erase the damaged threads: `trilogue threads` lists them",
+                ));
             }
             if status.store.quarantined > 0 {
                 let detail = format!("{} threads are damaged", status.store.quarantined);

@@ -4,7 +4,7 @@ use clap::Args;
 use trilogue::local::{ServerRecord, start};
 use trilogue_sdk::client::{Filter, Page};
 use trilogue_wire::native::{
-    Agent, ConnectedClient, Interrupt, List, Node, Status as ServerStatus,
+    Agent, ConnectedClient, Interrupt, List, Node, Status as ServerStatus, StoreState,
 };
 
 use super::node_text;
@@ -115,6 +115,9 @@ impl Overview {
         if let Some(problem) = &status.store_problem {
             lines.push(("store problem", safe::line(problem)));
         }
+        if store.lost_commits > 0 {
+            lines.push(("lost", lost_commits(store)));
+        }
         if store.quarantined > 0 {
             lines.push(("damaged", counted(store.quarantined, "thread")));
         }
@@ -184,4 +187,11 @@ pub(super) fn counted(count: u64, noun: &str) -> String {
 
 fn listed(items: &[String]) -> String {
     if items.is_empty() { "none".to_owned() } else { items.join(", ") }
+}
+
+/// What the damaged write-ahead log of a store took.
+pub(super) fn lost_commits(store: &StoreState) -> String {
+    let found = store.lost_at.as_deref().map(safe::line).unwrap_or_default();
+    let lost = counted(store.lost_commits, "acknowledged change");
+    format!("{lost}: the write-ahead log was damaged (found {found})")
 }

@@ -124,8 +124,9 @@ async fn list(page: &PageArguments, globals: &Globals, client: &Client) -> Resul
         TableColumn::detail("METADATA"),
     ];
     page.print(&threads.items, threads.next.as_deref(), "no threads", &columns, |thread| {
-        let [title, node] =
-            [&thread.title, &thread.node].map(|it| it.as_deref().unwrap_or_default());
+        let damage = thread.damage.as_ref().map(|why| format!("(damaged: {why})"));
+        let title = damage.as_deref().or(thread.title.as_deref()).unwrap_or_default();
+        let node = thread.node.as_deref().unwrap_or_default();
         let (created, changed) = (&thread.created_at, &thread.updated_at);
         [thread.id.as_str(), created, changed, node, title, thread.metadata.as_str()]
             .map(safe::line)

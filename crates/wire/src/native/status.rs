@@ -120,6 +120,12 @@ pub struct StoreState {
     pub cache_bytes: u64,
     /// Threads whose stored data is damaged.
     pub quarantined: u64,
+    /// Acknowledged changes that the store's write-ahead log has lost, because it was damaged. Zero again when the threads that it damaged are erased, or when a backup is restored.
+    #[serde(default)]
+    pub lost_commits: u64,
+    /// When a start last found such a loss.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_at: Option<String>,
     /// Commits since the start.
     pub commits: u64,
     /// Frames appended since the start.

@@ -23,6 +23,8 @@ record! {
         title?: String,
         /// The name of the server that owns it, where several share the store and it is alive.
         node?: String,
+        /// Why it is closed, where its stored data is damaged. Such a thread can only be erased.
+        damage?: String,
         /// The checkpoint that its history leads to. Only where one thread is asked for.
         head?: String,
         /// Its state at the head, where agents keep one. Only where one thread is asked for.

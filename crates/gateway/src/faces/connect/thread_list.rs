@@ -33,7 +33,7 @@ async fn search(call: ConnectCall) -> Result<Reply> {
         metadata: request::members(body.metadata)?,
         values: request::members(body.values)?,
         activity: body.status.map(mapping::standing),
-        agent: None,
+        ..ThreadFilter::default()
     };
     let page = request::page(body.limit, body.offset);
     let rows = found(&call, &filter, page).await?;

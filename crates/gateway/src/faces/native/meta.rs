@@ -227,6 +227,8 @@ impl State {
                 bytes: stats.bytes,
                 cache_bytes: stats.cache_bytes,
                 quarantined: stats.quarantined,
+                lost_commits: stats.lost_commits,
+                lost_at: stats.lost_at.map(|time| time.to_string()),
                 commits: stats.commits,
                 frames: stats.frames,
                 schema_version: stats.schema_version,

@@ -19,6 +19,7 @@ pub(super) fn thread(row: &ThreadRow) -> Thread {
         ephemeral: row.ephemeral,
         title: given_title(row),
         node: None,
+        damage: None,
         head: None,
         values: None,
     }

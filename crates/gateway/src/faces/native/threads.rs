@@ -81,11 +81,18 @@ async fn list(call: NativeCall) -> Result<Reply> {
         }
         return Ok(Reply::ok(&List { items, next: None }));
     }
-    let filter = ThreadFilter { metadata: call.metadata_filter(), ..ThreadFilter::default() };
+    let filter = ThreadFilter {
+        metadata: call.metadata_filter(),
+        with_damaged: true,
+        ..ThreadFilter::default()
+    };
     let listing = call.state.read.threads(&call.scope(), &filter, &call.page()?).await?;
     let mut items = Vec::with_capacity(listing.rows.len());
     for row in &listing.rows {
-        items.push(titled(&call, row).await);
+        items.push(match call.state.read.damage(row.key) {
+            Some(damage) => Thread { damage: Some(damage), ..rows::thread(row) },
+            None => titled(&call, row).await,
+        });
     }
     Ok(Reply::ok(&List { items, next: listing.next.map(|next| next.to_string()) }))
 }

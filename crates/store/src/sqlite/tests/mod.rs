@@ -4,6 +4,7 @@ mod damage;
 mod disk;
 mod files;
 mod group;
+mod log_loss;
 mod migration;
 mod plan;
 mod reading;

@@ -188,7 +188,10 @@ pub(super) const ALONE: WorkKind = WorkKind { is_alone: true, ..WorkKind::USUAL 
 /// What a sudden end of the process leaves: the database and its log, as the disk's cache has them.
 pub(super) fn killed(folder: &Folder) -> Folder {
     let next = Folder::new();
-    for suffix in ["", "-wal"] {
+    for suffix in ["", "-wal", ".commits"] {
+        if !beside(&folder.path, suffix).exists() {
+            continue;
+        }
         std::fs::copy(beside(&folder.path, suffix), beside(&next.path, suffix)).unwrap();
     }
     next

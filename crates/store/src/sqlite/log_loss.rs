@@ -1,0 +1,260 @@
+//! Acknowledged commits that a start does not find again: SQLite stops at the first damaged frame of its log, and says nothing.
+//!
+//! The newest recorded commit is compared with the log and with the database. Threads of lost commits stay closed, because their next events would get numbers that clients know.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use trilogue_domain::error::Result;
+use trilogue_domain::port::{Clock, ReadOriginal, SystemClock};
+use trilogue_domain::{Json, PrincipalId, TenantId, ThreadId, ThreadKey, Timestamp};
+
+use super::commit_position::CommitPosition;
+use super::commit_record::{CommitEntry, RecordedCommits, ThreadChange};
+use super::error::{Health, SqliteError};
+use super::file::{self, beside, cannot};
+use super::{apply, heads, log_scan};
+use crate::rows::ThreadRow;
+
+/// Behind the store's name: a damaged log, as the start found it.
+const DAMAGED_LOG: &str = "-wal.damaged";
+
+/// The log of the last life, before SQLite opens it.
+#[derive(Debug)]
+pub(super) struct LogExamination {
+    path: PathBuf,
+    /// Where the log has the newest recorded commit's salts but not its pages: how many it has.
+    whole_pages: Option<u32>,
+    has_copy: bool,
+}
+
+/// What a start found to be lost.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct LogLoss {
+    commits: u64,
+    /// Whether the record does not reach back to the first.
+    is_least: bool,
+    threads: BTreeMap<ThreadKey, ThreadChange<'static>>,
+}
+
+/// Losses that the store remembers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct KnownLosses {
+    pub(super) commits: u64,
+    pub(super) found_at: Option<Timestamp>,
+}
+
+// === impl LogExamination ===
+
+impl LogExamination {
+    /// Compares a store's log with the newest recorded commit. A damaged log is copied; one that is damaged where all of it is in the database already is set aside, because SQLite would put its older pages before them.
+    /// Fails when the log cannot be read, naming its file.
+    pub(super) fn of(path: &Path, recorded: &RecordedCommits) -> Result<Self> {
+        let log = beside(path, "-wal");
+        let unreadable = |error| cannot("read", &log, &error);
+        let mut examination = Self { path: path.to_owned(), whole_pages: None, has_copy: false };
+        let Some(file) = log_scan::open(&log).map_err(unreadable)? else { return Ok(examination) };
+        let Some(newest) = recorded.entries.last() else { return Ok(examination) };
+        let scan = log_scan::scan(&file, newest.pages).map_err(unreadable)?;
+        let is_same_log = scan.salts == Some(newest.salts);
+        if scan.bytes == 0 || (scan.salts.is_some() && (!is_same_log || scan.pages >= newest.pages))
+        {
+            return Ok(examination);
+        }
+        let copy = beside(path, DAMAGED_LOG);
+        let moved = recorded.moved.filter(|(salts, _)| *salts == newest.salts);
+        if is_same_log && moved.is_some_and(|(_, pages)| pages > scan.pages) {
+            fs::rename(&log, &copy).map_err(|error| cannot("move", &log, &error))?;
+            file::sync_directory(path).map_err(|error| cannot("synchronise", path, &error))?;
+        } else {
+            examination.whole_pages = is_same_log.then_some(scan.pages);
+            if let Err(error) = fs::copy(&log, &copy) {
+                tracing::warn!(%error, "the damaged write-ahead log could not be copied");
+            }
+        }
+        examination.has_copy = true;
+        Ok(examination)
+    }
+
+    /// Compares the database with the recorded commits.
+    pub(super) fn find_loss(
+        &self,
+        recorded: &RecordedCommits,
+        position: CommitPosition,
+    ) -> Option<LogLoss> {
+        let newest = recorded.entries.last()?;
+        let is_lost = |entry: &&CommitEntry<'static>| {
+            let is_behind = |pages| entry.salts == newest.salts && entry.pages > pages;
+            entry.position > position || self.whole_pages.is_some_and(is_behind)
+        };
+        let lost: Vec<_> = recorded.entries.iter().filter(is_lost).collect();
+        let first = lost.first()?;
+        let before = recorded.entries.iter().rev().find(|entry| !is_lost(entry));
+        let commits = newest.commit - before.map_or(first.commit - 1, |entry| entry.commit);
+        let mut threads = BTreeMap::new();
+        for change in lost.iter().filter_map(|entry| entry.change.as_ref()) {
+            let last: &mut ThreadChange<'static> =
+                threads.entry(change.thread).or_insert_with(|| change.clone());
+            let names = last.names.take();
+            *last = ThreadChange { names: change.names.clone().or(names), ..change.clone() };
+        }
+        Some(LogLoss { commits, is_least: before.is_none() && first.commit > 1, threads })
+    }
+
+    /// Removes the copy of a log whose damage took nothing.
+    pub(super) fn discard_copy(&self) {
+        if self.has_copy {
+            tracing::warn!(
+                store = %self.path.display(),
+                "the write-ahead log was damaged where it was no longer needed: nothing is lost"
+            );
+            drop(fs::remove_file(beside(&self.path, DAMAGED_LOG)));
+        }
+    }
+}
+
+// === impl LogLoss ===
+
+impl LogLoss {
+    /// Keeps the loss with the store, and reports it.
+    pub(super) fn report(
+        &self,
+        conn: &mut Connection,
+        path: &Path,
+        reader: &Arc<dyn ReadOriginal>,
+    ) -> std::result::Result<(), SqliteError> {
+        let now = SystemClock.now();
+        let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        transaction.execute(
+            "INSERT OR REPLACE INTO log_losses (found_at, commits, is_least) VALUES (?1, ?2, ?3)",
+            params![now.as_micros(), self.commits.cast_signed(), self.is_least],
+        )?;
+        let mut unnamed: u64 = 0;
+        for (key, change) in &self.threads {
+            let Some(why) = mark(&transaction, *key, change, reader, now)? else {
+                unnamed += u64::from(!change.is_removal);
+                continue;
+            };
+            transaction.execute(
+                "INSERT OR REPLACE INTO damaged_threads (thread, why) VALUES (?1, ?2)",
+                params![key.0, why],
+            )?;
+        }
+        transaction.commit()?;
+        let least = if self.is_least { "at least " } else { "" };
+        tracing::error!(
+            store = %path.display(),
+            commits = self.commits,
+            threads = self.threads.len(),
+            threads_without_name = unnamed,
+            damaged_log = %beside(path, DAMAGED_LOG).display(),
+            "the write-ahead log is damaged: {least}{} acknowledged commits are lost; restore a backup, or erase the damaged threads",
+            self.commits,
+        );
+        Ok(())
+    }
+}
+
+/// Why a thread is damaged. One of which nothing is left gets a row, so that it is listed. `None` when it is not in the store and has no name.
+fn mark(
+    conn: &Transaction<'_>,
+    key: ThreadKey,
+    change: &ThreadChange<'_>,
+    reader: &Arc<dyn ReadOriginal>,
+    now: Timestamp,
+) -> std::result::Result<Option<String>, SqliteError> {
+    let is_there = conn.prepare_cached("SELECT 1 FROM threads WHERE key = ?1")?.exists([key.0])?;
+    if !is_there {
+        let Some(row) = stub(conn, key, change, now)? else { return Ok(None) };
+        apply::write_thread(conn, &row, true)?;
+        let why =
+            format!("all {} events are lost, because the write-ahead log is damaged", change.last);
+        return Ok(Some(why));
+    }
+    if change.is_removal {
+        let why = "it was removed, and is back because the write-ahead log is damaged";
+        return Ok(Some(why.to_owned()));
+    }
+    // Damage of its own is found when it is read.
+    let last = heads::last_stored(conn, reader, key).unwrap_or(0);
+    Ok(Some(if last < change.last {
+        let first = last + 1;
+        format!(
+            "its events {first} to {} are lost, because the write-ahead log is damaged",
+            change.last
+        )
+    } else {
+        "a change of it is lost, because the write-ahead log is damaged".to_owned()
+    }))
+}
+
+/// The row of a thread that is gone.
+fn stub(
+    conn: &Connection,
+    key: ThreadKey,
+    change: &ThreadChange<'_>,
+    now: Timestamp,
+) -> std::result::Result<Option<ThreadRow>, SqliteError> {
+    let Some(names) = change.names.as_ref().filter(|_| !change.is_removal) else {
+        return Ok(None);
+    };
+    let is_taken: Option<i64> = conn
+        .prepare_cached("SELECT 1 FROM threads WHERE tenant = ?1 AND id = ?2")?
+        .query_row([names.tenant.as_ref(), names.id.as_ref()], |row| row.get(0))
+        .optional()?;
+    let parsed = (|| {
+        Some((
+            TenantId::parse(names.tenant.as_ref()).ok()?,
+            ThreadId::parse(names.id.as_ref()).ok()?,
+            PrincipalId::parse(names.owner.as_ref()).ok()?,
+        ))
+    })();
+    let Some((tenant, id, owner)) = parsed.filter(|_| is_taken.is_none()) else { return Ok(None) };
+    Ok(Some(ThreadRow {
+        key,
+        id,
+        tenant,
+        owner,
+        metadata: Json::parse("{}")?,
+        created_at: now,
+        updated_at: now,
+        head: None,
+        owner_node: String::new(),
+        epoch: 1,
+        ephemeral: false,
+    }))
+}
+
+// === impl KnownLosses ===
+
+impl KnownLosses {
+    /// Closes the damaged threads of all losses, and forgets earlier losses of which no thread is left.
+    pub(super) fn load(
+        conn: &Connection,
+        health: &Health,
+        has_new: bool,
+    ) -> std::result::Result<Self, SqliteError> {
+        let mut marked = 0;
+        let mut statement = conn.prepare("SELECT thread, why FROM damaged_threads")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            marked += 1;
+            health.quarantine.add(ThreadKey(row.get(0)?), &row.get::<_, String>(1)?);
+        }
+        if marked == 0 && !has_new {
+            conn.execute("DELETE FROM log_losses", [])?;
+            return Ok(Self::default());
+        }
+        let sql = "SELECT coalesce(sum(commits), 0), max(found_at) FROM log_losses";
+        Ok(conn.query_row(sql, [], |row| {
+            let found_at: Option<i64> = row.get(1)?;
+            Ok(Self {
+                commits: row.get::<_, i64>(0)?.cast_unsigned(),
+                found_at: found_at.map(Timestamp::from_micros),
+            })
+        })?)
+    }
+}

@@ -1,0 +1,60 @@
+//! A copy into a file that ends in the middle leaves no store.
+
+use trilogue_testkit::services::{new_schema, service};
+use trilogue_testkit::shim::Shim;
+use trilogue_testkit::{Folder, Home, ServerOptions};
+
+use crate::kill_rounds::stop;
+use crate::{echo, events};
+
+/// At which changes of the folder the copy is killed.
+const CUTS: [u64; 6] = [2, 4, 8, 16, 32, 48];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interrupted_copy_is_no_store_and_says_so() {
+    let (database, schema) = new_schema("copy_cut").await.unwrap();
+    let from =
+        format!("{}?options=-csearch_path%3D{schema}", service("TRILOGUE_POSTGRES").unwrap());
+    let (source, target) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let options = ServerOptions { store: from.clone(), ..ServerOptions::default() };
+    let server = Home::new(source.path(), &options).unwrap().start().await.unwrap();
+    echo(&server.client(), "t", &"a long text ".repeat(2_000)).await.ok().unwrap();
+    let expected = events(&server.client(), "t").await.unwrap();
+    stop(server).await;
+
+    let home = Home::new(target.path(), &ServerOptions::default()).unwrap();
+    let shim = Shim::build(target.path(), &home.store_dir()).unwrap();
+    let store = home.store_dir().join("trilogue.db");
+    let to = format!("sqlite:{}", store.display());
+    let copy = ["copy", &from, &to];
+    let under_shim = home.clone().with_environment(shim.environment());
+    let mut interrupted = 0;
+    for cut in CUTS {
+        shim.begin_journal(Some(cut)).unwrap();
+        let ended = under_shim.command(&copy).await.unwrap();
+        if ended.status.success() {
+            break;
+        }
+        interrupted += 1;
+        assert!(!store.exists(), "cut {cut}: there is a store");
+        let draft = home.store_dir().join("trilogue.db.copying");
+        if draft.exists() {
+            let refused = format!("{:#}", home.start().await.unwrap_err());
+            let names_it =
+                refused.contains("was interrupted") && refused.contains("trilogue.db.copying");
+            assert!(names_it, "cut {cut}: {refused}");
+            assert!(!store.exists(), "cut {cut}: an empty store took its place");
+        }
+    }
+    assert!(interrupted > 3, "{interrupted}");
+    if !store.exists() {
+        // What an interrupted one left is replaced.
+        let ended = home.command(&copy).await.unwrap();
+        assert!(ended.status.success(), "{ended:?}");
+    }
+    let server = home.start().await.unwrap();
+    assert_eq!(events(&server.client(), "t").await.unwrap(), expected);
+    assert!(!home.store_dir().join("trilogue.db.copying").exists());
+    server.kill().await.unwrap();
+    database.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await.unwrap();
+}
