@@ -156,7 +156,7 @@ impl Servers for Cluster {
     async fn strike(&mut self, fault: StreamFault, seed: &mut Seed) -> Result<()> {
         let fault = match fault {
             StreamFault::Disconnect => return Ok(()),
-            StreamFault::Restart => return self.restart(0).await,
+            StreamFault::Restart => return self.restart(0).await.map(drop),
             StreamFault::Kill => return self.lose(0).await,
             StreamFault::StopNews => Fault::StopNews,
             StreamFault::RestartDatabase => Fault::RestartDatabase,
