@@ -8,7 +8,7 @@ use super::error::SqliteError;
 pub(super) type Migration = fn(&Transaction<'_>) -> Result<(), SqliteError>;
 
 /// The steps, in order; the first leads from an empty file to version 1.
-pub(super) const MIGRATIONS: &[Migration] = &[create];
+pub(super) const MIGRATIONS: &[Migration] = &[create, drop_index_of_message_ids];
 
 pub(super) const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
 /// Marks a SQLite file as ours: "TRLG".
@@ -56,4 +56,9 @@ pub(super) fn checked_version(
 fn create(transaction: &Transaction<'_>) -> Result<(), SqliteError> {
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     Ok(transaction.execute_batch(include_str!("schema.sql"))?)
+}
+
+/// A message is found in its thread alone.
+fn drop_index_of_message_ids(transaction: &Transaction<'_>) -> Result<(), SqliteError> {
+    Ok(transaction.execute_batch("DROP INDEX messages_by_id")?)
 }
