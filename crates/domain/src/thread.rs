@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::id::{MessageId, RunId};
+use crate::id::{MessageId, RunId, ThreadId};
 use crate::limits::MAX_TITLE_CHARS;
 
 /// The member of a thread's metadata that names its agent.
@@ -24,12 +24,44 @@ pub struct ClientHistory {
 /// Where one message of a history is.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Reference {
-    /// A message of this tenant.
-    Message(MessageId),
+    /// A message of a thread of this tenant: agents choose ids of messages, and two threads may have the same one.
+    Message {
+        /// `None` in an entry that an older version stored: its message is in the thread whose history it is in.
+        thread: Option<ThreadId>,
+        /// Unique in the thread.
+        id: MessageId,
+    },
     /// What a run of this tenant answered with a value.
     Result(RunId),
     /// Somewhere else: an absolute http or https address, at most [`crate::limits::MAX_ADDRESS_BYTES`].
     Address(Arc<str>),
+}
+
+// === impl Reference ===
+
+impl Reference {
+    /// The reference of a history of this thread, with the thread that an older version left out.
+    #[must_use]
+    pub fn in_thread(&self, own: &ThreadId) -> Self {
+        match self {
+            Self::Message { thread: None, id } => {
+                Self::Message { thread: Some(own.clone()), id: id.clone() }
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// The size of its text, in bytes.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        match self {
+            Self::Message { thread, id } => {
+                id.as_str().len() + thread.as_ref().map_or(0, |thread| thread.as_str().len())
+            }
+            Self::Result(id) => id.as_str().len(),
+            Self::Address(address) => address.len(),
+        }
+    }
 }
 
 /// What goes on in a thread, derived from its runs.

@@ -246,7 +246,7 @@ impl ProtocolViews for MountedViews {
                 most,
             ))),
         };
-        let connect = Arc::new(ConnectView::at(&self.connect, runtime, run, false, most));
+        let connect = Arc::new(ConnectView::at(&self.connect, runtime, run, most));
         let values = ProtocolView {
             protocol: ConnectOptions::NAME,
             title: "Agent Connect Protocol: `values` of the run's stream",

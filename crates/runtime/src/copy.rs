@@ -203,6 +203,9 @@ impl Runtime {
         row.principal = copy.thread.owner.clone();
         row.base = row.base.and_then(|base| copy.checkpoints.get(&base).copied());
         let mut renumbered = Renumbered::new(&row, copy.last + 1, until, &services.originals);
+        if let Some(until) = until {
+            renumbered.last = history::end_of_thought(store, source.key, old, until).await?;
+        }
         let mut failed = None;
         history::each_event(store, source.key, old, |event| {
             if failed.is_none() {
@@ -238,6 +241,8 @@ struct Renumbered<'a> {
     /// Incomplete messages: the role, and the number by which each begins.
     open: HashMap<MessageId, (Role, u64)>,
     until: Option<&'a MessageId>,
+    /// The last event to copy, by its number in the source, if `until` is a thought.
+    last: Option<u64>,
     values: Option<Json>,
     has_begun: bool,
     is_over: bool,
@@ -309,6 +314,7 @@ impl<'a> Renumbered<'a> {
             messages: Vec::new(),
             open: HashMap::new(),
             until,
+            last: None,
             values: None,
             has_begun: false,
             is_over: false,
@@ -336,6 +342,11 @@ impl<'a> Renumbered<'a> {
             Body::Message(MessageEvent::Started { message, role, .. }) => {
                 let begins = self.first + self.draft.len() as u64;
                 self.open.insert(message.clone(), (role.clone(), begins));
+            }
+            Body::Message(MessageEvent::Thought { message: Some(message), .. }) => {
+                let begins = self.first + self.draft.len() as u64;
+                self.open.entry(message.clone()).or_insert((Role::Agent, begins));
+                self.is_over = self.last == Some(event.run_number);
             }
             Body::Message(MessageEvent::Completed { message }) => {
                 self.complete(message);

@@ -165,7 +165,10 @@ impl Runtime {
         for (place, entry) in entries.iter().enumerate() {
             let place = begin + place;
             let (seen, what) = match entry {
-                Reference::Message(id) => (store.message(scope, id).await?.is_some(), id.as_str()),
+                Reference::Message { thread: Some(thread), id } => {
+                    (store.message(scope, thread, id).await?.is_some(), id.as_str())
+                }
+                Reference::Message { thread: None, id } => (false, id.as_str()),
                 Reference::Result(id) => (store.run(scope, id).await?.is_some(), id.as_str()),
                 Reference::Address(_) => continue,
             };

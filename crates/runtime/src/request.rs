@@ -99,6 +99,8 @@ pub struct RunRequest {
     /// The rules that the agent's output is held to, by the name that the checker of [`crate::Runtime::check_output_with`] knows.
     pub rules: Option<Arc<str>>,
     pub callback: Option<Callback>,
+    /// The prefix of the mount that the request came in by, if callbacks are to lead there.
+    pub mount: Option<Arc<str>>,
     /// The request in the words of its face, kept beside the run. A face that keeps it shows its clients one kind of state of a thread: an
     /// agent with another is refused there with `thread_state_incompatible`.
     pub request: Option<Json>,
@@ -235,6 +237,7 @@ impl RunRequest {
             request: None,
             synchronous: false,
             provenance: None,
+            mount: None,
         }
     }
 }

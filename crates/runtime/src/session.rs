@@ -169,8 +169,28 @@ impl ThreadContext {
     /// Begins a message that the agent writes outside of runs, behind this run's messages. Its id can be looked up from then on. `false` where the thread has the message, or has no such run; then nothing is noted.
     /// Fails as [`Self::note`].
     pub async fn begin_message(&self, id: &MessageId, behind: &RunId) -> Result<bool> {
-        let services = &self.services;
-        let store = services.store.as_ref();
+        let role = Role::NamedAgent(self.agent.as_str().into());
+        let started =
+            MessageEvent::Started { message: id.clone(), role: role.clone(), times: None };
+        let mut draft = Draft::default();
+        draft.push(self.services.clock.now(), &Body::Message(started), None)?;
+        self.begin(id, behind, role, draft).await
+    }
+
+    /// As [`Self::begin_message`], for a thought, whose pieces alone are events.
+    pub async fn begin_thought(&self, id: &MessageId, behind: &RunId) -> Result<bool> {
+        let role = Role::NamedAgent(self.agent.as_str().into());
+        self.begin(id, behind, role, Draft::default()).await
+    }
+
+    async fn begin(
+        &self,
+        id: &MessageId,
+        behind: &RunId,
+        role: Role,
+        draft: Draft,
+    ) -> Result<bool> {
+        let store = self.services.store.as_ref();
         let thread = store.thread(&self.scope, &self.id).await?;
         let run = store.run(&self.scope, behind).await?;
         let (Some(thread), Some(run)) = (thread, run) else { return Ok(false) };
@@ -180,11 +200,6 @@ impl ThreadContext {
         if !is_free {
             return Ok(false);
         }
-        let role = Role::NamedAgent(self.agent.as_str().into());
-        let mut draft = Draft::default();
-        let started =
-            MessageEvent::Started { message: id.clone(), role: role.clone(), times: None };
-        draft.push(services.clock.now(), &Body::Message(started), None)?;
         let row = MessageRow {
             id: id.clone(),
             tenant: self.scope.tenant.clone(),

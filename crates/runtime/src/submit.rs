@@ -307,6 +307,7 @@ impl Runtime {
         RunRow {
             parent: child.map(|child| child.parent.clone()),
             provenance: new.provenance.clone(),
+            mount: new.mount.clone(),
             metadata: new.metadata.clone().unwrap_or_else(Json::empty_object),
             config: new.config.clone(),
             not_before: new.not_before,

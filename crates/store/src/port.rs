@@ -221,8 +221,13 @@ pub trait Read: Send + Sync + fmt::Debug {
         short: &ShortId,
         limit: usize,
     ) -> Result<Vec<String>>;
-    /// The oldest message with this id of a visible run.
-    async fn message(&self, scope: &Scope, id: &MessageId) -> Result<Option<MessageRow>>;
+    /// The message of a thread with this id, if its run is visible. The thread itself need not be.
+    async fn message(
+        &self,
+        scope: &Scope,
+        thread: &ThreadId,
+        id: &MessageId,
+    ) -> Result<Option<MessageRow>>;
     /// A message of a thread that the caller has looked up: by its id, else by its alias.
     async fn message_in(&self, thread: ThreadKey, id: &MessageId) -> Result<Option<MessageRow>>;
     async fn checkpoint(

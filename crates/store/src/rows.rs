@@ -80,6 +80,8 @@ pub struct RunRow {
     pub parent: Option<ParentRun>,
     /// What other servers are told that the run leads to.
     pub provenance: Option<Box<Provenance>>,
+    /// The prefix of the mount that created it, if its callbacks lead there.
+    pub mount: Option<Arc<str>>,
 }
 
 /// A configured instance: settings of an agent under an id of their own.
@@ -374,6 +376,7 @@ impl RunRow {
             cancel_reason: None,
             parent: None,
             provenance: None,
+            mount: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A server of the Agent Connect Protocol as the first ones were: stateless runs that are waited for, no threads, no streams, and times without an offset.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
@@ -29,6 +29,8 @@ pub struct WaitOnlyServer {
 struct WaitOnlyState {
     runs: Mutex<HashMap<String, watch::Sender<WaitOnlyRun>>>,
     waits: AtomicUsize,
+    /// The status with which it refuses to describe its agent; 0 if it does not.
+    descriptor_status: AtomicU16,
 }
 
 #[derive(Clone, Debug)]
@@ -64,6 +66,11 @@ impl WaitOnlyServer {
 
     pub fn url(&self) -> String {
         self.loopback.url()
+    }
+
+    /// Refuses to describe its agent with this status from now on; `None` ends that.
+    pub fn refuse_descriptor(&self, status: Option<u16>) {
+        self.shared.descriptor_status.store(status.unwrap_or(0), Ordering::Release);
     }
 
     /// How many runs were created.
@@ -122,7 +129,10 @@ async fn agent(Path(id): Path<String>) -> Answer {
     (StatusCode::OK, Json(known()))
 }
 
-async fn descriptor(Path(_): Path<String>) -> Answer {
+async fn descriptor(State(shared): State<Arc<WaitOnlyState>>, Path(_): Path<String>) -> Answer {
+    if let Ok(status) = StatusCode::from_u16(shared.descriptor_status.load(Ordering::Acquire)) {
+        return detail(status, "not now");
+    }
     let text = |name: &str| json!({ "type": "object", "properties": { name: { "type": "string" } }, "required": [name] });
     let approval = json!({
         "interrupt_type": "approval",

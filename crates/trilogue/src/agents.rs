@@ -121,7 +121,10 @@ pub(crate) fn configured_with(
         let (key, agent) = (AgentName::parse(name)?, &options.agents[name]);
         all.agents[place] = match agent.kind {
             AgentKind::AgentConnect => {
-                Arc::new(remote::connect(&key, agent, None, elsewhere)?.with_own_name())
+                let agent = remote::connect(&key, agent, None, elsewhere)?.with_own_name();
+                let agent = Arc::new(agent);
+                all.schedules[schedule].refresh = Box::new(Arc::clone(&agent));
+                agent
             }
             _ => {
                 let agent = remote::communication(&key, agent, None, elsewhere)?.with_own_name();
@@ -218,7 +221,13 @@ fn configured_one(
             Ok((built, Some(schedule)))
         }
         AgentKind::AgentConnect => {
-            Ok((Arc::new(remote::connect(&name, agent, descriptor, elsewhere)?), None))
+            let built = Arc::new(remote::connect(&name, agent, descriptor, elsewhere)?);
+            let schedule = RefreshSchedule {
+                refresh: Box::new(Arc::clone(&built)),
+                interval: agent.refresh.0,
+                is_known: elsewhere.knows(&name),
+            };
+            Ok((built, Some(schedule)))
         }
     }
 }

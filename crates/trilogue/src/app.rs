@@ -247,9 +247,9 @@ impl App {
         runtime.check_output_with(Arc::new(CommunicationRules));
         runtime.fetch_with(Arc::new(HistoryFetch::new(egress.clone())));
         let owner = Principal { tenant, id, rights: Rights::all(), own: false };
-        let connect = mounts.iter().find(|mount| mount.protocol == config::Protocol::Connect);
-        let (prefix, as_documented) =
-            connect.map(|mount| (mount.path(), mount.as_documented)).unwrap_or_default();
+        let connect = mounts.iter().filter(|mount| mount.protocol == config::Protocol::Connect);
+        let prefixes: Vec<String> = connect.map(|mount| mount.path()).collect();
+        let prefixes: Vec<&str> = prefixes.iter().map(String::as_str).collect();
         let announcement = Announcement::start(runtime.clone(), Arc::clone(&store) as _);
         let refresh_tasks = RefreshTasks::start(schedules, &runtime, &mounts);
         let inspector = options.inspector.path(&mounts);
@@ -285,8 +285,8 @@ impl App {
         let sender = callback_sender(policy, callback_secrets)?;
         notify::start(&options.notify, &ports, &owner, &sender);
         let delivery =
-            CallbackDelivery::new(&gateway, &listeners.addresses, &prefix, &ports, sender);
-        ports.runtime.deliver_with(Arc::new(delivery.as_documented(as_documented)));
+            CallbackDelivery::new(&gateway, &listeners.addresses, &prefixes, &ports, sender);
+        ports.runtime.deliver_with(Arc::new(delivery));
         local_listener
             .announce(&listeners.addresses, &trilogue_store::shown_url(&options.store.url));
         let idle_exit = idle_exit(&options.server, &local_listener);

@@ -33,7 +33,7 @@ pub(crate) struct Overrides {
     /// Enforce the documents of the Agent Communication Protocol and of the Agent Client Protocol literally, for clients and for agents.
     #[arg(long)]
     strict: bool,
-    /// Answer in the shapes of the Agent Connect Protocol's document, wherever that protocol is served: the mount option `as_documented`.
+    /// Also do what the Agent Connect Protocol's document says where the official client cannot read it, wherever that protocol is served: the mount option `as_documented`.
     #[arg(long)]
     as_documented: bool,
     /// Let the server call these private addresses too, such as 127.0.0.1 or 10.0.0.0/8, for callbacks and for histories on other servers.

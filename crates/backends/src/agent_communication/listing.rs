@@ -64,7 +64,7 @@ impl AgentListing for CommunicationListing {
         AgentCommunication::new(name, remote, None).prefixed(prefix, &listed.description)
     }
 
-    fn learn(&self, agent: &AgentCommunication, manifest: Option<&AgentManifest>) {
+    async fn learn(&self, agent: &AgentCommunication, manifest: Option<&AgentManifest>) {
         agent.learn(manifest);
     }
 }

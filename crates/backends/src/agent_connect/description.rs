@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use trilogue_domain::error::Result;
 use trilogue_domain::port::{Clock, SystemClock};
-use trilogue_domain::{AgentCard, Answer, Input, InputKind, Interrupt, Json};
+use trilogue_domain::{AgentCard, Answer, Code, Error, Input, InputKind, Interrupt, Json};
 use trilogue_mapping::connect::{OutputForm, remote_card, remote_input_kind};
 use trilogue_mapping::native::read_json;
 use trilogue_mapping::shape;
@@ -13,6 +13,7 @@ use trilogue_sdk::connect::{Agent, AgentSearchRequest, Fault, StreamMode};
 use trilogue_wire::agent_connect::{Capabilities, Streaming};
 
 use super::AgentConnect;
+use super::start::is_missing;
 use crate::native::schemas::Schemas;
 
 /// What an agent's server says of it.
@@ -26,6 +27,8 @@ pub struct AgentDescription {
     pub capabilities: Capabilities,
     /// Whether its server is one of ours, which keeps ids and idempotency keys and tells events of ours.
     pub is_ours: bool,
+    /// Whether the server has answered everything. Otherwise the agent is looked up again.
+    pub is_complete: bool,
 }
 
 /// An agent whose server has described it.
@@ -48,19 +51,43 @@ impl AgentConnect {
         self.remote.described(self.look_up()).await
     }
 
-    /// What is known of the agent; its server is asked if nothing is.
+    /// What is known of the agent; its server is asked if nothing is. An incomplete description is used, but not kept.
     pub(super) async fn known(&self) -> Result<Arc<DescribedAgent>, ClientError> {
         if let Some(described) = self.described.get() {
             return Ok(Arc::clone(described));
         }
         let described = Arc::new(DescribedAgent::new(self.look_up().await?, &self.base));
+        if !described.about.is_complete {
+            return Ok(described);
+        }
         Ok(Arc::clone(self.described.get_or_init(|| described)))
+    }
+
+    /// Looks the agent up, unless its server has described it.
+    ///
+    /// # Errors
+    /// `peer_unavailable` with why it does not say.
+    pub(super) async fn complete_description(&self) -> Result<()> {
+        if self.described.get().is_some() {
+            return Ok(());
+        }
+        let described = self.remote.described(self.known()).await?;
+        if described.about.is_complete {
+            return Ok(());
+        }
+        let message = format!("the server {} refuses to list what it adds", self.remote.server);
+        Err(Error::new(Code::PeerUnavailable, message))
     }
 
     async fn look_up(&self) -> Result<AgentDescription, ClientError> {
         let id = self.find().await?.agent_id;
-        let descriptor = there(self.client.descriptor_as_written(&id).await)?;
-        let ours = there(self.client.capabilities(&id).await)?;
+        let descriptor = none_if_unsupported(self.client.descriptor_as_written(&id).await)?;
+        let (ours, is_complete) = match none_if_unsupported(self.client.capabilities(&id).await) {
+            Ok(ours) => (ours, true),
+            // The protocol has no such path: what guards the server may refuse it although the agent can be used.
+            Err(error @ ClientError::Fault(_)) if !error.is_transient() => (None, false),
+            Err(error) => return Err(error),
+        };
         let is_ours = ours.is_some();
         let capabilities = match (ours, &descriptor) {
             (Some(ours), _) => Capabilities {
@@ -73,7 +100,7 @@ impl AgentConnect {
             (None, None) => Capabilities::default(),
         };
         let descriptor = descriptor.and_then(|written| read_json(written).ok());
-        Ok(AgentDescription { id, descriptor, capabilities, is_ours })
+        Ok(AgentDescription { id, descriptor, capabilities, is_ours, is_complete })
     }
 
     async fn find(&self) -> Result<Agent, ClientError> {
@@ -94,11 +121,11 @@ impl AgentConnect {
     }
 }
 
-/// What a server has; `None` where it says that there is no such thing.
-fn there<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
+/// What a server has; `None` if it does not support it. Any other refusal can pass: missing credentials, too many requests.
+fn none_if_unsupported<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
     match answer {
         Ok(found) => Ok(Some(found)),
-        Err(ClientError::Fault(fault)) if fault.status < 500 || fault.status == 501 => Ok(None),
+        Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }

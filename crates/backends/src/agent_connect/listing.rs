@@ -5,11 +5,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use trilogue_domain::AgentName;
 use trilogue_domain::error::Result;
+use trilogue_runtime::Backend;
 use trilogue_sdk::client::ClientError;
 use trilogue_sdk::connect::{Agent, Client};
 
 use super::AgentConnect;
-use crate::remote::{AgentListing, ListedAgent, Remote, RemoteTransport};
+use crate::remote::server::AgentServer;
+use crate::remote::{AgentListing, ListedAgent, Refresh, Remote, RemoteTransport};
 
 /// Lists the agents of a server.
 #[derive(Debug)]
@@ -60,7 +62,25 @@ impl AgentListing for ConnectListing {
         if prefix.is_empty() { built } else { built.with_own_name() }
     }
 
-    fn learn(&self, agent: &AgentConnect, listed: Option<&Agent>) {
+    async fn learn(&self, agent: &AgentConnect, listed: Option<&Agent>) {
         agent.set_missing(listed.is_none());
+        if listed.is_some()
+            && let Err(error) = agent.complete_description().await
+        {
+            tracing::debug!(agent = %agent.card.name, %error, "an agent is still not described");
+        }
+    }
+}
+
+/// An agent that is served by its name is looked up until its server has described it.
+#[async_trait]
+impl Refresh for Arc<AgentConnect> {
+    fn server(&self) -> &Arc<AgentServer> {
+        &self.remote.server
+    }
+
+    async fn refresh(&mut self) -> Result<Vec<Arc<dyn Backend>>> {
+        self.complete_description().await?;
+        Ok(Vec::new())
     }
 }

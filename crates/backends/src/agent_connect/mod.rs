@@ -69,8 +69,10 @@ impl AgentConnect {
         if let Some(description) = description {
             let known = Arc::new(DescribedAgent::new(description, &base));
             card = known.card.clone();
-            // There is nothing before it.
-            drop(described.set(known));
+            if known.about.is_complete {
+                // There is nothing before it.
+                drop(described.set(known));
+            }
         }
         let remote = Arc::new(remote);
         Self {

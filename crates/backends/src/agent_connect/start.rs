@@ -336,7 +336,7 @@ pub(super) async fn find_run(
 }
 
 /// Whether a server says that it has no such thing, or no way to make it.
-fn is_missing(error: &ClientError) -> bool {
+pub(super) fn is_missing(error: &ClientError) -> bool {
     matches!(error, ClientError::Fault(fault) if matches!(fault.status, 404 | 405 | 501))
 }
 

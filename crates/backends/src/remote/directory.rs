@@ -33,7 +33,7 @@ pub trait AgentListing: fmt::Debug + Send + Sync {
     ) -> Self::Agent;
 
     /// Tells an agent what its server says of it now; `None` where it is not listed any more.
-    fn learn(&self, agent: &Self::Agent, description: Option<&Self::Description>);
+    async fn learn(&self, agent: &Self::Agent, description: Option<&Self::Description>);
 }
 
 /// An agent in the list of its server.
@@ -93,7 +93,7 @@ impl<L: AgentListing> Refresh for Directory<L> {
         let listed = answered_in_time(server, "list its agents", self.listing.list()).await?;
         for (id, agent) in &self.agents {
             if !listed.iter().any(|other| other.id == *id) {
-                self.listing.learn(agent, None);
+                self.listing.learn(agent, None).await;
             }
         }
         let mut new: Vec<Arc<dyn Backend>> = Vec::new();
@@ -102,7 +102,7 @@ impl<L: AgentListing> Refresh for Directory<L> {
                 continue;
             }
             if let Some(agent) = self.agents.get(&listed.id) {
-                self.listing.learn(agent, Some(&listed.description));
+                self.listing.learn(agent, Some(&listed.description)).await;
                 continue;
             }
             match AgentName::parse(&local_name(&self.prefix, &listed.name)) {

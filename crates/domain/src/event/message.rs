@@ -36,6 +36,8 @@ pub enum MessageEvent {
     },
     /// Reasoning that is shown but is no part of any message.
     Thought {
+        /// Its id, which is unique in the thread like that of a message. All pieces of one thought have it; `None` in logs of older versions.
+        message: Option<MessageId>,
         /// The text.
         text: Arc<str>,
     },
@@ -52,7 +54,7 @@ impl MessageEvent {
         }
     }
 
-    /// The message that it is a piece of; `None` for a thought.
+    /// The message or thought that it is a piece of; `None` for a thought without an id.
     #[must_use]
     pub fn message(&self) -> Option<&MessageId> {
         match self {
@@ -60,7 +62,7 @@ impl MessageEvent {
             | Self::Delta { message, .. }
             | Self::Part { message, .. }
             | Self::Completed { message } => Some(message),
-            Self::Thought { .. } => None,
+            Self::Thought { message, .. } => message.as_ref(),
         }
     }
 }

@@ -60,6 +60,8 @@ pub struct Options {
     pub body_timeout: Duration,
     /// How long a client may accept nothing of what is sent to it, on the connection and on each stream of HTTP/2.
     pub write_timeout: Duration,
+    /// How long a client can wait in one request for the end of a run in the Agent Connect Protocol.
+    pub max_wait: Duration,
     /// How often a stream without news says that it lives.
     pub heartbeat: Duration,
     /// How old what is known of a token may be: a revoked one ends its streams within twice this.
@@ -135,6 +137,7 @@ impl Default for Options {
             head_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(60),
             write_timeout: Duration::from_secs(60),
+            max_wait: Duration::from_secs(60 * 60),
             heartbeat: Duration::from_secs(15),
             token_recheck: Duration::from_secs(2),
             render_cache_bytes: 32 * 1024 * 1024,

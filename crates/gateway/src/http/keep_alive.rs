@@ -21,11 +21,11 @@ const SIGN_OF_LIFE: Bytes = Bytes::from_static(b"\n");
 /// An answer that is being made.
 pub(crate) type Making = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
 
-/// Waits for an answer in JSON. One that is not there in 10 s has its head sent, with 200, and a line break every further 10 s until its body follows: so nobody between takes the connection for dead. An error that comes then stands in the body, as `late` says it.
+/// Waits for an answer in JSON. One that is not there in 10 s has its head sent, with 200, and a line break every further 10 s until its body follows, so that proxies keep the connection open. What `late` gives for an error that comes then, or for an answer without content (`None`), is the body.
 /// Errors: What making the answer fails with in time.
 pub(crate) async fn with_signs_of_life(
     making: Making,
-    late: impl FnOnce(&Error) -> Bytes + Send + 'static,
+    late: impl FnOnce(Option<&Error>) -> Bytes + Send + 'static,
 ) -> Result<Reply> {
     with_signs_of_life_for(PATIENCE, making, late).await
 }
@@ -33,7 +33,7 @@ pub(crate) async fn with_signs_of_life(
 async fn with_signs_of_life_for(
     patience: Duration,
     mut making: Making,
-    late: impl FnOnce(&Error) -> Bytes + Send + 'static,
+    late: impl FnOnce(Option<&Error>) -> Bytes + Send + 'static,
 ) -> Result<Reply> {
     if let Ok(made) = tokio::time::timeout(patience, &mut making).await {
         return made;
@@ -46,7 +46,10 @@ async fn with_signs_of_life_for(
         }
         match tokio::time::timeout(patience, &mut making).await {
             Err(_) => Some((Ok(SIGN_OF_LIFE), Some((making, late, false)))),
-            Ok(Err(error)) => Some((Ok(late(&error)), None)),
+            Ok(Err(error)) => Some((Ok(late(Some(&error))), None)),
+            Ok(Ok(reply)) if reply.status() == StatusCode::NO_CONTENT => {
+                Some((Ok(late(None)), None))
+            }
             Ok(Ok(reply)) => {
                 let body = reply.into_response().into_body().collect().await;
                 Some((body.map(http_body_util::Collected::to_bytes), None))
@@ -79,7 +82,8 @@ mod tests {
     async fn made_late(answer: Result<Reply>) -> String {
         let (done, is_done) = tokio::sync::oneshot::channel();
         let making: Making = Box::pin(async { is_done.await.unwrap() });
-        let late = |error: &Error| Bytes::from(error.code().as_str());
+        let late =
+            |error: Option<&Error>| Bytes::from(error.map_or("none", |it| it.code().as_str()));
         let reply = with_signs_of_life_for(SHORT, making, late).await.unwrap();
         assert_eq!(reply.status(), StatusCode::OK);
         let mut body = reply.into_response().into_body();
@@ -98,5 +102,6 @@ mod tests {
         assert_eq!(body.trim_start(), "{}");
         let body = made_late(Err(Error::new(Code::RunNotFound, "x"))).await;
         assert_eq!(body.trim_start(), "run_not_found");
+        assert_eq!(made_late(Ok(Reply::no_content())).await.trim_start(), "none");
     }
 }

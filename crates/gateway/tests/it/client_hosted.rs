@@ -202,7 +202,7 @@ async fn a_session_is_listed_as_its_agent_calls_it_unless_somebody_does() {
     let row = rig.store.thread(&by.scope(), &id).await.unwrap().unwrap();
     let context = rig.runtime.thread_context(&row, &hosted.card().name);
     let called = async |title: Option<&str>| {
-        let body = Body::Message(MessageEvent::Thought { text: "hm".into() });
+        let body = Body::Message(MessageEvent::Thought { message: None, text: "hm".into() });
         context.note_title(body, None, title).await.unwrap();
     };
     let named = async |title: Value| {

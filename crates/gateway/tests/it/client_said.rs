@@ -225,7 +225,7 @@ async fn an_answer_in_words_is_a_message_on_every_face() {
         assert_eq!(shown["output"]["messages"].as_array().unwrap().len(), 1, "{shown}");
         // And what was said to it is in the history.
         let history = got(&rig, &format!("/communication/sessions/{session}")).await;
-        let resource = format!("/resources/{MINE}");
+        let resource = format!("/resources/{session}/{MINE}");
         let entries = history["history"].as_array().unwrap();
         assert!(entries[1].as_str().unwrap().ends_with(&resource), "{history}");
         assert_eq!(entries.len(), 5);

@@ -20,7 +20,7 @@ pub(crate) struct Actor {
     native: bool,
 }
 
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 21] = [
     "echo",
     "history",
     "awaiter",
@@ -41,6 +41,7 @@ const NAMES: [&str; 20] = [
     "org.dotted.name",
     "typed",
     "recaller",
+    "reuser",
 ];
 
 pub(crate) fn all() -> Vec<Arc<dyn Backend>> {
@@ -97,6 +98,15 @@ impl Actor {
                 );
                 let both = [chosen(one.map_err(stopped)?)?, chosen(two.map_err(stopped)?)?];
                 say(context, vec![Part::text(both.join("+"))]).await?;
+            }
+            // Gives the same id to its message in every thread.
+            "reuser" => {
+                let id = MessageId::parse("m-1").unwrap();
+                let text = messages.iter().map(Message::text).collect::<String>();
+                message(context, beginning_of(&id)).await?;
+                message(context, MessageEvent::Delta { message: id.clone(), text: text.into() })
+                    .await?;
+                message(context, MessageEvent::Completed { message: id }).await?;
             }
             "failer" => {
                 begin(context).await?;
@@ -271,16 +281,16 @@ async fn begin(context: &RunContext) -> Result<(), Failure> {
     message(context, MessageEvent::Delta { message: id, text: Arc::from("half") }).await
 }
 
+fn beginning_of(id: &MessageId) -> MessageEvent {
+    MessageEvent::Started { message: id.clone(), role: Role::Agent, times: None }
+}
+
 /// Everything that a run's stream can hold.
 async fn talk(context: &RunContext) -> Result<(), Failure> {
-    let started = |id: &MessageId| MessageEvent::Started {
-        message: id.clone(),
-        role: Role::Agent,
-        times: None,
-    };
     let id = MessageId::generate();
-    message(context, MessageEvent::Thought { text: Arc::from("let me see") }).await?;
-    message(context, started(&id)).await?;
+    message(context, MessageEvent::Thought { message: None, text: Arc::from("let me see") })
+        .await?;
+    message(context, beginning_of(&id)).await?;
     for text in ["one ", "two\u{2028}", "three"] {
         message(context, MessageEvent::Delta { message: id.clone(), text: Arc::from(text) })
             .await?;

@@ -177,7 +177,7 @@ async fn a_run_that_is_refused_leaves_the_history_alone() {
         assert_eq!(post(&client, "/runs", &body).await.status, status, "{body}");
         assert_eq!(session(&client, SESSION).await, known);
     }
-    let unknown = format!("http://{}{BASE}/resources/{SESSION}", rig.address);
+    let unknown = format!("http://{}{BASE}/resources/{SESSION}/{SESSION}", rig.address);
     for (history, state) in [
         (json!([unknown]), Value::Null),
         (
@@ -399,7 +399,66 @@ async fn a_thread_of_our_own_face_is_a_session_where_its_id_is_a_uuid() {
     let seen = get(&client, &format!("/runs/{}", text(&native, "/id"))).await.ok().unwrap();
     let shown = text(&seen, "/session_id");
     assert!(uuid::Uuid::parse_str(shown).is_ok_and(|id| id.get_version_num() == 5), "{shown}");
-    assert_eq!(get(&client, &format!("/sessions/{shown}")).await.status, 404);
+    // The thread is found by its own id, and by the UUID that stands for it here.
+    let known = session(&client, shown).await;
+    assert_eq!((text(&known, "/id"), history(&known).len()), (shown, 2));
+    assert_eq!(session(&client, "t").await, known);
+    let listed = get(&client, "/runs?session_id=t").await.ok().unwrap();
+    assert_eq!(listed["runs"].as_array().unwrap().len(), 1, "{listed}");
+    // It is continued in both ways in which clients of this protocol continue a session.
+    let done = run_in(&client, shown, "history", "more").await;
+    assert_eq!(outputs(&done), ["hi", "hi", "more"]);
+    let known = session(&client, shown).await;
+    let done = with_session(&client, "echo", "again", &known).await;
+    assert_eq!(text(&done, "/session_id"), shown);
+    let thread = client.get("/api/v1/threads/t/messages").await.unwrap().ok().unwrap();
+    assert_eq!(thread["items"].as_array().unwrap().len(), 8, "{thread}");
+    // And answered.
+    let body = json!({"agent": "awaiter", "input": "hi", "thread_id": "t", "id": "named-run"});
+    let waits = client.post("/api/v1/runs", &body).await.unwrap().ok().unwrap();
+    let run = text(&waits, "/id");
+    trilogue_testkit::until("the question", LIMIT, async || {
+        let run = get(&client, &format!("/runs/{run}")).await.json();
+        (run["status"] == "awaiting").then_some(())
+    })
+    .await
+    .unwrap();
+    let answer =
+        json!({"await_resume": {"type": "message", "message": said("yes")[0]}, "mode": "sync"});
+    let answered = post(&client, &format!("/runs/{run}"), &answer).await.ok().unwrap();
+    assert_eq!(text(&answered, "/status"), "completed", "{answered}");
+    // A UUID of the same kind that names nothing is a new session, as every other UUID.
+    let new = "6f1d3c52-9f0b-5d5e-8a77-21c40be693d1";
+    assert_eq!(get(&client, &format!("/sessions/{new}")).await.status, 404);
+    assert_eq!(text(&run_in(&client, new, "echo", "x").await, "/session_id"), new);
+}
+
+/// The ids that agents give are unique in a thread only. An address names the thread and the message.
+#[tokio::test]
+async fn two_sessions_may_hold_a_message_of_the_same_id() {
+    for rig in [start().await, on_disk().await] {
+        let client = rig.alice();
+        let other = "00000000-0000-4000-8000-000000000002";
+        run_in(&client, SESSION, "reuser", "first").await;
+        run_in(&client, other, "reuser", "second").await;
+        assert_eq!(texts(&rig, SESSION).await, ["user: first", "agent/reuser: first"]);
+        assert_eq!(texts(&rig, other).await, ["user: second", "agent/reuser: second"]);
+        let known = session(&client, other).await;
+        assert_ne!(history(&known)[1], history(&session(&client, SESSION).await)[1]);
+        // A run that continues from it, in the same session or in a new one, gets its own messages.
+        let done =
+            with_session(&client, "history", "x", &json!({"history": known["history"]})).await;
+        assert_eq!(outputs(&done), ["second", "second", "x"]);
+        let done = with_session(&client, "history", "y", &known).await;
+        assert_eq!(outputs(&done), ["second", "second", "y"]);
+        // A bare id names no message.
+        assert_eq!(get(&client, "/resources/m-1").await.status, 422);
+        let mixed = format!(
+            "/resources/{SESSION}/{}",
+            text(&run_in(&client, other, "echo", "z").await, "/run_id")
+        );
+        assert_eq!(get(&client, &mixed).await.status, 404);
+    }
 }
 
 #[tokio::test]

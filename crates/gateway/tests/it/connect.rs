@@ -36,8 +36,7 @@ impl Face {
 
     pub(crate) async fn with(connect: ConnectOptions) -> Self {
         let mounts = vec![Mount::new(connect, BASE).unwrap()];
-        let setup = Setup { as_documented: connect.as_documented, ..Setup::from(mounts) };
-        let face = Self::of(setup).await;
+        let face = Self::of(Setup::from(mounts)).await;
         Self { strings: connect.error_body == ErrorBody::String, ..face }
     }
 

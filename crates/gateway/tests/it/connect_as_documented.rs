@@ -1,4 +1,4 @@
-//! Mounts that answer in the shapes of the protocol's document, and errors as bare strings.
+//! The members of the protocol's document on every mount, what needs an option, and errors as bare strings.
 
 use serde_json::{Value, json};
 use trilogue_gateway::{ConnectOptions, ErrorBody};
@@ -11,26 +11,25 @@ fn documented() -> ConnectOptions {
 }
 
 #[tokio::test]
-async fn the_documents_names_stand_beside_the_others() {
-    let face = Face::with(documented()).await;
-    let agents = face.posted("/agents/search", &json!({})).await;
-    for agent in agents.as_array().unwrap() {
-        assert_eq!(agent["id"], agent["agent_id"]);
+async fn every_mount_has_the_documents_names_beside_the_others() {
+    for options in [documented(), ConnectOptions::default()] {
+        let face = Face::with(options).await;
+        let agents = face.posted("/agents/search", &json!({})).await;
+        for agent in agents.as_array().unwrap() {
+            assert_eq!(agent["id"], agent["agent_id"]);
+        }
+        let said_x = json!({"message": "x"});
+        let done = face.posted("/runs/wait", &told("say", "x")).await;
+        assert_eq!((&done["output"]["values"], &done["output"]["result"]), (&said_x, &said_x));
+        assert_eq!((text(&done, "/type"), &done["result"]), ("result", &said_x));
+        let asks = face.posted("/runs/wait", &told("ask", "")).await;
+        let names = (text(&asks, "/type"), text(&asks, "/interrupt_type"));
+        assert_eq!(names, ("interrupt", "approval"));
+        assert_eq!(asks["interrupt_payload"], json!({"question": "shall I?"}));
+        let streamed = face.post("/runs/stream", &told("say", "x")).await;
+        let events = String::from_utf8(streamed.body.to_vec()).unwrap();
+        assert!(events.contains(r#""result":{"message":"x"}"#), "{events}");
     }
-    let said_x = json!({"message": "x"});
-    let done = face.posted("/runs/wait", &told("say", "x")).await;
-    assert_eq!((&done["output"]["values"], &done["output"]["result"]), (&said_x, &said_x));
-    assert_eq!((text(&done, "/type"), &done["result"]), ("result", &said_x));
-    let asks = face.posted("/runs/wait", &told("ask", "")).await;
-    assert_eq!((text(&asks, "/type"), text(&asks, "/interrupt_type")), ("interrupt", "approval"));
-    assert_eq!(asks["interrupt_payload"], json!({"question": "shall I?"}));
-    let plain = Face::start().await;
-    let done = plain.posted("/runs/wait", &told("say", "x")).await;
-    for name in ["type", "result"] {
-        assert!(done.get(name).is_none() && done["output"].get("result").is_none(), "{done}");
-    }
-    let agents = plain.posted("/agents/search", &json!({})).await;
-    assert!(agents[0].get("id").is_none(), "{agents}");
 }
 
 #[tokio::test]

@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use trilogue_gateway::{ConnectOptions, Mount, Options};
 
 use crate::connect::{BASE, Face, refusal, said, told};
-use crate::rig::{LIMIT, text};
+use crate::rig::{LIMIT, Setup, text};
 
 #[tokio::test]
 async fn an_impatient_client_gets_nothing_and_the_run_goes_on() {
@@ -36,6 +37,27 @@ async fn an_impatient_client_gets_nothing_and_the_run_goes_on() {
         assert_eq!(done["run"]["status"], "success", "{done}");
         let at_once = face.got(&format!("/runs/{run}/wait?timeout=0")).await;
         assert_eq!(at_once, done);
+    }
+}
+
+#[tokio::test]
+async fn a_wait_ends_by_the_servers_limit_and_the_run_goes_on() {
+    let options = Options { max_wait: Duration::from_millis(50), ..Options::default() };
+    let mounts = Some(vec![Mount::new(ConnectOptions::default(), BASE).unwrap()]);
+    let face = Face::of(Setup { options, mounts, ..Setup::default() }).await;
+    let id = face.begin("/runs", &told("hold", "x")).await;
+    for query in ["", "?timeout=3600"] {
+        let reply = face.get(&format!("/runs/{id}/wait{query}")).await;
+        assert_eq!((reply.status, reply.body.len()), (204, 0), "{query}");
+        assert_eq!(reply.headers["x-run-id"], id);
+    }
+    let reply = face.post("/runs/wait", &told("hold", "y")).await;
+    assert_eq!(reply.status, 204);
+    face.gate.add_permits(2);
+    let created = reply.headers["x-run-id"].to_str().unwrap();
+    for run in [id.as_str(), created] {
+        face.reach(&format!("/runs/{run}"), "success").await;
+        assert_eq!(face.get(&format!("/runs/{run}/wait")).await.status, 200);
     }
 }
 

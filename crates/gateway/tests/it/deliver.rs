@@ -8,6 +8,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use trilogue_egress::Policy;
 use trilogue_gateway::callback::sign;
+use trilogue_gateway::{ConnectOptions, Mount, Options};
 use trilogue_testkit::callback::{Delivery, Receiver};
 use trilogue_testkit::until;
 
@@ -91,6 +92,31 @@ async fn a_run_tells_what_it_waits_for_and_how_it_ended() {
 }
 
 #[tokio::test]
+async fn a_callback_leads_to_the_mount_that_created_the_run() {
+    let mount = |prefix| Mount::new(ConnectOptions::default(), prefix).unwrap();
+    let rig = Rig::of(Setup {
+        agents: crate::communication_agents::all(),
+        egress: Policy::local(),
+        mounts: Some(vec![mount("/first"), mount("/second")]),
+        // So that large content is linked to.
+        options: Options { max_output_bytes: 10_000, ..Options::default() },
+        ..Setup::default()
+    })
+    .await;
+    for prefix in ["/second", "/first"] {
+        let receiver = Receiver::start().await.unwrap();
+        let body = json!({"agent_id": "large", "input": "x", "webhook": receiver.url()});
+        rig.alice().post(&format!("{prefix}/runs"), &body).await.unwrap().ok().unwrap();
+        let delivery = receiver.wait_for(1, LIMIT).await.unwrap().remove(0);
+        let body = String::from_utf8(delivery.body.to_vec()).unwrap();
+        let link = format!("http://{}{prefix}/threads/", rig.address);
+        assert!(body.contains(&link), "{prefix}: {body:.2000}");
+        let other = if prefix == "/first" { "/second" } else { "/first" };
+        assert!(!body.contains(&format!("{other}/threads/")), "{prefix}");
+    }
+}
+
+#[tokio::test]
 async fn updates_come_in_order_and_the_output_as_it_was() {
     let scene = Scene::start(Policy::local()).await;
     let run = scene.create(&["status", "values", "custom"]).await;
@@ -119,6 +145,7 @@ async fn updates_come_in_order_and_the_output_as_it_was() {
         .collect();
     assert!(!values.is_empty() && values.windows(2).all(|pair| pair[0] < pair[1]), "{values:?}");
     for body in told.iter().filter(|body| body["event"] == "run.values") {
+        assert_eq!(text(body, "/output/type"), "values", "a partial result has its own type");
         let id = text(body, "/delivery_id").strip_prefix(&format!("{run}.values.")).unwrap();
         assert!(id.parse::<u64>().is_ok(), "{body}");
     }

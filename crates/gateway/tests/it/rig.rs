@@ -80,8 +80,6 @@ pub(crate) struct Setup {
     pub(crate) shared_store: Option<Arc<dyn Store>>,
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) interrupt_deadline: Option<Duration>,
-    /// Whether callbacks have the shapes of the Agent Connect Protocol's document.
-    pub(crate) as_documented: bool,
 }
 
 impl From<Options> for Setup {
@@ -146,10 +144,10 @@ impl Rig {
             trilogue_egress::Client::new(setup.egress, trilogue_egress::Options::default());
         let sender = Sender::new(client.unwrap(), callback_secrets());
         let mounts = setup.mounts.unwrap_or_else(Mount::defaults);
-        let connect = mounts.iter().find(|it| it.protocol().name() == ConnectOptions::NAME);
-        let prefix = connect.map_or("", Mount::prefix);
-        let delivery = CallbackDelivery::new(&setup.options, &[address], prefix, &ports, sender);
-        ports.runtime.deliver_with(Arc::new(delivery.as_documented(setup.as_documented)));
+        let connect = mounts.iter().filter(|it| it.protocol().name() == ConnectOptions::NAME);
+        let prefixes: Vec<_> = connect.map(Mount::prefix).collect();
+        let delivery = CallbackDelivery::new(&setup.options, &[address], &prefixes, &ports, sender);
+        ports.runtime.deliver_with(Arc::new(delivery));
         let runtime = ports.runtime.clone();
         let options = Options { callback_secrets: callback_secrets(), ..setup.options };
         let server = Server::start(options, &mounts, ports, vec![listener]).unwrap();

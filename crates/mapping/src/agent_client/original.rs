@@ -103,7 +103,7 @@ fn read_update(params: &str) -> Option<Body> {
     let kind = decode(kind?)?;
     match &*kind {
         "agent_message_chunk" => message_event(content?, message, meta),
-        "agent_thought_chunk" => thought(content?),
+        "agent_thought_chunk" => thought(content?, message),
         "tool_call" => ToolCallFields::of(update).started(),
         "tool_call_update" => ToolCallFields::of(update).changed(),
         "plan" => plan(update),
@@ -146,7 +146,7 @@ fn message_id(given: Option<&str>) -> MessageId {
     }
 }
 
-fn thought(block: &str) -> Option<Body> {
+fn thought(block: &str, message: Option<&str>) -> Option<Body> {
     let (mut is_text, mut text) = (false, None);
     for member in members(block) {
         match &*member.key {
@@ -156,7 +156,9 @@ fn thought(block: &str) -> Option<Body> {
         }
     }
     let text = Arc::from(&*decode(text.filter(|_| is_text)?)?);
-    Some(Body::Message(MessageEvent::Thought { text }))
+    let message = message.and_then(decode).filter(|id| !id.is_empty());
+    let message = message.map(|id| message_id(Some(&id)));
+    Some(Body::Message(MessageEvent::Thought { message, text }))
 }
 
 fn plan(update: &str) -> Option<Body> {

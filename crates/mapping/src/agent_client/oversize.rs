@@ -21,8 +21,9 @@ pub fn smaller(body: Body, original: Option<&Original>) -> Vec<Body> {
         Body::Message(MessageEvent::Delta { message, text }) => pieces(&text)
             .map(|text| Body::Message(MessageEvent::Delta { message: message.clone(), text }))
             .collect(),
-        Body::Message(MessageEvent::Thought { text }) => {
-            pieces(&text).map(|text| Body::Message(MessageEvent::Thought { text })).collect()
+        Body::Message(MessageEvent::Thought { message, text }) => {
+            let piece = |text| MessageEvent::Thought { message: message.clone(), text };
+            pieces(&text).map(|text| Body::Message(piece(text))).collect()
         }
         Body::Message(MessageEvent::Part { .. }) if original.is_some() => vec![body],
         Body::Tool(ToolEvent::Started { call, tool, mut title, input, message }) => {

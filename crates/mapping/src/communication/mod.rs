@@ -35,8 +35,8 @@ pub fn face_name(name: &AgentName) -> String {
     name.as_str().replace('.', "-")
 }
 
-/// The UUID for an id: itself in the canonical form, which look-ups use, else a derived one.
-fn uuid_of(id: &str) -> Uuid {
+/// The UUID for an id of a session or a run: itself in the canonical form, which look-ups use, else a derived one.
+pub fn uuid_of(id: &str) -> Uuid {
     let itself = uuid::Uuid::parse_str(id).ok().filter(|uuid| {
         let mut buffer = uuid::Uuid::encode_buffer();
         *id == *uuid.hyphenated().encode_lower(&mut buffer)

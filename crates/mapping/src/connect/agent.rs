@@ -25,15 +25,10 @@ pub fn name(card: &AgentCard) -> &str {
     card.title.as_deref().unwrap_or(card.name.as_str())
 }
 
-/// An agent as it is listed; `as_documented` adds the document's member.
-pub fn agent(card: &AgentCard, as_documented: bool) -> Agent {
+/// An agent as it is listed.
+pub fn agent(card: &AgentCard) -> Agent {
     let agent_id = agent_id(card);
-    Agent {
-        id: as_documented.then(|| agent_id.clone()),
-        agent_id,
-        configuration_id: None,
-        metadata: metadata(card),
-    }
+    Agent { id: Some(agent_id.clone()), agent_id, configuration_id: None, metadata: metadata(card) }
 }
 
 pub(super) fn metadata(card: &AgentCard) -> AgentMetadata {

@@ -53,15 +53,19 @@ pub fn run(of: &RunFields<'_>) -> Vec<u8> {
     out
 }
 
-/// The response to a wait: the run and its output, both rendered; `as_documented` adds the document's members beside them.
-pub fn waited(run: &[u8], output: &[u8], as_documented: bool) -> Vec<u8> {
-    let mut out = Vec::with_capacity(run.len() + output.len() + 64);
+/// The response to a wait: the run and its output, if there is one, both rendered, and beside them the members that the protocol's document has at the top.
+pub fn waited(run: &[u8], output: Option<&[u8]>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(run.len() + 2 * output.map_or(0, <[u8]>::len) + 64);
     member(&mut out, "run", run);
+    let Some(output) = output else {
+        out.push(b'}');
+        return out;
+    };
     member(&mut out, "output", output);
-    if as_documented && let Ok(flat) = serde_json::from_slice::<Flat<'_>>(output) {
+    if let Ok(flat) = serde_json::from_slice::<Flat<'_>>(output) {
         for (key, value) in [
             ("type", flat.kind),
-            ("result", flat.values),
+            ("result", flat.result),
             ("interrupt_type", flat.interrupt_type),
             ("interrupt_payload", flat.interrupt_payload),
             ("errcode", flat.errcode),
@@ -110,7 +114,7 @@ struct Flat<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<&'a RawValue>,
     #[serde(borrow)]
-    values: Option<&'a RawValue>,
+    result: Option<&'a RawValue>,
     #[serde(borrow)]
     interrupt_type: Option<&'a RawValue>,
     #[serde(borrow)]

@@ -24,8 +24,6 @@ use crate::shape::{is_of, text_property};
 #[derive(Clone, Debug)]
 pub struct ValuesOptions {
     pub card: Arc<AgentCard>,
-    /// Whether the document's `result` stands beside the `values` of the published schema.
-    pub as_documented: bool,
     /// The base address of links to large content: an absolute address with the mount's prefix, without a slash at its end.
     pub base: Arc<str>,
     /// The most stored content of one run that is inlined, in bytes; the rest becomes links.
@@ -152,13 +150,13 @@ impl Values {
         };
         match run_error(outcome, &self.show.card, &self.run_id) {
             Some(error) => payload(&RunOutput::Error(error)),
-            None => Some(self.result(true)),
+            None => Some(self.content("result", true)),
         }
     }
 
-    /// The output so far in the form of a result; `None` while there is none.
+    /// The output so far, of the type `values`; `None` before the first output.
     pub fn partial(&self) -> Option<Bytes> {
-        (self.version > 0).then(|| self.result(self.ended()))
+        (self.version > 0).then(|| self.content("values", self.ended()))
     }
 
     fn run_event(&mut self, event: &RunEvent) {
@@ -257,8 +255,8 @@ impl Values {
     }
 
     fn update(&self, status: RunStatus, values: &[u8], messages: Option<&[u8]>) -> Bytes {
-        let size = values.len() * (1 + usize::from(self.show.as_documented));
-        let mut out = Vec::with_capacity(size + messages.map_or(0, <[u8]>::len) + 160);
+        let size = 2 * values.len() + messages.map_or(0, <[u8]>::len);
+        let mut out = Vec::with_capacity(size + 160);
         member(&mut out, "type", b"\"values\"");
         member(&mut out, "run_id", Value::from(&*self.run_id).to_string().as_bytes());
         member(&mut out, "status", format!("\"{status}\"").as_bytes());
@@ -266,24 +264,21 @@ impl Values {
         if let Some(messages) = messages {
             member(&mut out, "messages", messages);
         }
-        if self.show.as_documented {
-            member(&mut out, "result", values);
-        }
+        member(&mut out, "result", values);
         out.push(b'}');
         Bytes::from(out)
     }
 
-    fn result(&self, is_end: bool) -> Bytes {
+    /// The output as `values` and, by the name that the protocol's document has for it, as `result`.
+    fn content(&self, kind: &str, is_end: bool) -> Bytes {
         let mut out = Vec::with_capacity(256);
-        member(&mut out, "type", b"\"result\"");
+        member(&mut out, "type", format!("\"{kind}\"").as_bytes());
         if let Some((values, messages)) = self.shown(is_end) {
             member(&mut out, "values", &values);
             if let Some(messages) = messages {
                 member(&mut out, "messages", &messages);
             }
-            if self.show.as_documented {
-                member(&mut out, "result", &values);
-            }
+            member(&mut out, "result", &values);
         }
         out.push(b'}');
         Bytes::from(out)

@@ -77,9 +77,10 @@ fn message_event(event: &MessageEvent, thread: &ThreadId) -> EventBody {
         MessageEvent::Completed { message } => EventBody::MessageCompleted(MessageCompleted {
             message_id: message.as_str().to_owned(),
         }),
-        MessageEvent::Thought { text } => {
-            EventBody::MessageThought(ThoughtText { text: text.to_string() })
-        }
+        MessageEvent::Thought { message, text } => EventBody::MessageThought(ThoughtText {
+            message_id: message.as_ref().map(ToString::to_string),
+            text: text.to_string(),
+        }),
     }
 }
 

@@ -31,9 +31,10 @@ pub fn read_body(event: EventBody, base: &str) -> Result<Option<Body>> {
         EventBody::MessageCompleted(completed) => Body::Message(MessageEvent::Completed {
             message: MessageId::parse(&completed.message_id)?,
         }),
-        EventBody::MessageThought(thought) => {
-            Body::Message(MessageEvent::Thought { text: thought.text.into() })
-        }
+        EventBody::MessageThought(thought) => Body::Message(MessageEvent::Thought {
+            message: thought.message_id.map(|id| MessageId::parse(&id)).transpose()?,
+            text: thought.text.into(),
+        }),
         EventBody::ToolStarted(started) => Body::Tool(ToolEvent::Started {
             call: started.call_id,
             tool: started.tool,

@@ -81,7 +81,13 @@ fn a_chunk_whose_id_we_cannot_keep_gets_one_of_its_own() {
 #[test]
 fn thoughts_are_thoughts_where_they_are_text() {
     let thought = body(&chunk("agent_thought_chunk", &text("hm")));
-    assert_eq!(thought, Body::Message(MessageEvent::Thought { text: Arc::from("hm") }));
+    assert_eq!(
+        thought,
+        Body::Message(MessageEvent::Thought {
+            message: MessageId::parse("m").ok(),
+            text: Arc::from("hm")
+        })
+    );
     let image = json!({ "type": "image", "data": "", "mimeType": "image/png" });
     assert_eq!(body(&chunk("agent_thought_chunk", &image)), Body::Opaque);
 }

@@ -60,7 +60,7 @@ fn text(text: &str) -> Value {
 }
 
 fn thought(text: &str) -> Body {
-    Body::Message(MessageEvent::Thought { text: Arc::from(text) })
+    Body::Message(MessageEvent::Thought { message: None, text: Arc::from(text) })
 }
 
 fn part(id: &str, part: Part) -> Body {

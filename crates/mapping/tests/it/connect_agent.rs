@@ -23,13 +23,13 @@ fn an_id_is_the_agents_own_or_made_of_its_name_for_good() {
 #[test]
 fn agents_are_listed_by_the_published_schema() {
     let document = document();
-    for (card, as_documented) in [(chat(), false), (full(), false), (full(), true)] {
-        let agent = serde_json::to_value(connect::agent(&card, as_documented)).unwrap();
+    for card in [chat(), full()] {
+        let agent = serde_json::to_value(connect::agent(&card)).unwrap();
         keeps(document.as_ref(), "Agent", &agent);
-        assert_eq!(agent.get("id").is_some(), as_documented);
+        assert_eq!(agent["id"], agent["agent_id"]);
         assert_eq!(agent["metadata"]["ref"]["name"], connect::name(&card));
     }
-    let agent = serde_json::to_value(connect::agent(&chat(), false)).unwrap();
+    let agent = serde_json::to_value(connect::agent(&chat())).unwrap();
     assert_eq!(
         agent["metadata"],
         json!({ "ref": { "name": "echo", "version": "1.0.0" }, "description": "Says it again." })

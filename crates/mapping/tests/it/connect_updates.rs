@@ -41,7 +41,7 @@ fn work() -> Vec<Event> {
     };
     let entry = PlanEntry { content: "c".to_owned(), status: "pending".to_owned() };
     vec![
-        event(Body::Message(MessageEvent::Thought { text: Arc::from("hm") })),
+        event(Body::Message(MessageEvent::Thought { message: None, text: Arc::from("hm") })),
         event(Body::Tool(ToolEvent::Started {
             call: "1".to_owned(),
             tool: "t".to_owned(),

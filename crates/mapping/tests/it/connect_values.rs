@@ -49,7 +49,6 @@ fn failed(code: &str, data: Option<&Value>) -> Outcome {
 fn text_grows_in_the_message_and_in_the_messages() {
     let mut run = values(
         chat(),
-        false,
         vec![
             started("in", Role::User),
             delta("in", "not shown"),
@@ -67,13 +66,19 @@ fn text_grows_in_the_message_and_in_the_messages() {
     let whole = json!({ "message": "Hello", "messages": said });
     assert_eq!(
         snapshot(&run).unwrap(),
-        json!({ "type": "values", "run_id": RUN, "status": "pending", "values": whole, "messages": said })
+        json!({
+            "type": "values", "run_id": RUN, "status": "pending",
+            "values": whole, "messages": said, "result": whole,
+        })
     );
     let done = vec![completed("m"), ended(Outcome::Completed)];
     done.into_iter().for_each(|body| run.push(&event(body)));
     let (terminal, output) = end(&run).unwrap();
     assert_eq!((&terminal["status"], &terminal["values"]), (&json!("success"), &whole));
-    assert_eq!(output, json!({ "type": "result", "values": whole, "messages": said }));
+    assert_eq!(
+        output,
+        json!({ "type": "result", "values": whole, "messages": said, "result": whole })
+    );
     fits(&connect::descriptor(&chat()).to_value()["specs"]["output"], &output["values"]);
     // What a stream showed last before the end can still be had.
     assert_eq!(snapshot(&run).unwrap()["status"], "pending");
@@ -83,7 +88,6 @@ fn text_grows_in_the_message_and_in_the_messages() {
 fn what_a_user_answers_is_no_output() {
     let run = values(
         chat(),
-        false,
         vec![
             begun(),
             started("m", Role::Agent),
@@ -103,7 +107,6 @@ fn what_a_user_answers_is_no_output() {
 fn messages_may_grow_side_by_side() {
     let run = values(
         chat(),
-        false,
         vec![
             begun(),
             started("a", Role::Agent),
@@ -127,21 +130,24 @@ fn messages_may_grow_side_by_side() {
 
 #[test]
 fn a_value_replaces_the_one_before_and_is_shown_as_it_was_given() {
-    let mut run = values(full(), false, vec![begun(), output(&json!({ "message": "a" }))]);
+    let mut run = values(full(), vec![begun(), output(&json!({ "message": "a" }))]);
     assert_eq!(snapshot(&run).unwrap()["values"], json!({ "message": "a" }));
     assert_eq!(snapshot(&run).unwrap().get("messages"), None);
     let exact = trilogue_domain::Json::parse(r#"{"n":1.0,"message":"b"}"#).unwrap();
     run.push(&event(Body::Run(RunEvent::Result(exact))));
     run.push(&event(ended(Outcome::Completed)));
     let bytes = run.output().unwrap();
-    assert_eq!(&bytes[..], br#"{"type":"result","values":{"n":1.0,"message":"b"}}"#);
+    assert_eq!(
+        &bytes[..],
+        br#"{"type":"result","values":{"n":1.0,"message":"b"},"result":{"n":1.0,"message":"b"}}"#
+    );
     assert_eq!(end(&run).unwrap().0["values"]["n"], 1.0);
 }
 
 #[test]
 fn primitive_outputs_are_outputs() {
     for value in [json!("text"), json!(true), json!(1.5), json!([1])] {
-        let run = values(full(), true, vec![begun(), result(&value), ended(Outcome::Completed)]);
+        let run = values(full(), vec![begun(), result(&value), ended(Outcome::Completed)]);
         let (terminal, output) = end(&run).unwrap();
         assert_eq!((&terminal["values"], &terminal["result"]), (&value, &value));
         assert_eq!((&output["values"], &output["result"]), (&value, &value));
@@ -158,10 +164,10 @@ fn text_of_an_agent_with_a_schema_goes_where_the_schema_has_a_place() {
         (json!({ "properties": { "message": text, "more": text } }), json!({ "message": "hi" })),
         (text, json!("hi")),
     ] {
-        let run = values(with(schema), false, said());
+        let run = values(with(schema), said());
         assert_eq!(snapshot(&run).unwrap()["values"], place);
     }
-    let mut run = values(with(json!({ "type": "object" })), false, said());
+    let mut run = values(with(json!({ "type": "object" })), said());
     assert_eq!(snapshot(&run), None);
     run.push(&event(ended(Outcome::Completed)));
     assert_eq!(end(&run).unwrap().1["values"]["message"], "hi");
@@ -169,8 +175,7 @@ fn text_of_an_agent_with_a_schema_goes_where_the_schema_has_a_place() {
 
 #[test]
 fn a_run_that_says_nothing_ends_with_a_result() {
-    let silent =
-        |card| end(&values(card, false, vec![begun(), ended(Outcome::Completed)])).unwrap();
+    let silent = |card| end(&values(card, vec![begun(), ended(Outcome::Completed)])).unwrap();
     let (terminal, output) = silent(chat());
     assert_eq!(terminal["values"], json!({ "messages": [] }));
     assert_eq!(output["values"], json!({ "messages": [] }));
@@ -180,8 +185,7 @@ fn a_run_that_says_nothing_ends_with_a_result() {
 
 #[test]
 fn a_question_ends_the_stream_until_it_is_answered() {
-    let mut run =
-        values(full(), false, vec![begun(), raised(approval("i-1")), raised(approval("i-2"))]);
+    let mut run = values(full(), vec![begun(), raised(approval("i-1")), raised(approval("i-2"))]);
     assert_eq!(run.interrupt().unwrap().id.as_str(), "i-1");
     let (terminal, output) = end(&run).unwrap();
     assert_eq!(
@@ -216,11 +220,7 @@ fn a_question_ends_the_stream_until_it_is_answered() {
 #[test]
 fn a_failure_is_shown_in_one_shape_everywhere() {
     let end_of = |outcome| {
-        let run = values(
-            full(),
-            false,
-            vec![begun(), output(&json!({ "message": "a" })), ended(outcome)],
-        );
+        let run = values(full(), vec![begun(), output(&json!({ "message": "a" })), ended(outcome)]);
         let (terminal, output) = end(&run).unwrap();
         for member in ["type", "run_id", "errcode", "description", "code", "transient", "data"] {
             assert_eq!(terminal.get(member), output.get(member), "{member}");
@@ -285,7 +285,7 @@ fn details_of_failures_fit_the_definitions() {
         Outcome::Cancelled { reason: Some(Code::RunSuperseded) },
         Outcome::TimedOut { reason: Code::AwaitTimeout },
     ] {
-        let run = values(full(), false, vec![begun(), ended(outcome)]);
+        let run = values(full(), vec![begun(), ended(outcome)]);
         let (_, output) = end(&run).unwrap();
         let known = definitions.iter().find(|it| output["code"] == it.code.as_str()).unwrap();
         assert_eq!(output["errcode"], known.errcode);
@@ -296,7 +296,7 @@ fn details_of_failures_fit_the_definitions() {
 #[test]
 fn content_that_is_stored_apart_is_wanted_while_there_is_room() {
     let blob = |length| BlobRef { hash: [0; 32], length, is_text: true };
-    let mut run = values(chat(), false, Vec::new());
+    let mut run = values(chat(), Vec::new());
     assert!(!run.wants(&blob(10)));
     for body in [begun(), started("m", Role::Agent)] {
         run.push(&event(body));
@@ -308,10 +308,11 @@ fn content_that_is_stored_apart_is_wanted_while_there_is_room() {
 }
 
 #[test]
-fn the_output_so_far_has_the_form_of_a_result() {
-    let run = values(full(), false, vec![begun()]);
+fn the_output_so_far_has_a_type_of_its_own() {
+    let run = values(full(), vec![begun()]);
     assert_eq!(run.partial(), None);
-    let run = values(full(), false, vec![begun(), output(&json!({ "message": "a" }))]);
+    let run = values(full(), vec![begun(), output(&json!({ "message": "a" }))]);
     let partial = parsed(&run.partial().unwrap());
-    assert_eq!(partial, json!({ "type": "result", "values": { "message": "a" } }));
+    let message = json!({ "message": "a" });
+    assert_eq!(partial, json!({ "type": "values", "values": message, "result": message }));
 }

@@ -88,10 +88,9 @@ pub(crate) fn event(body: Body) -> Event {
     }
 }
 
-pub(crate) fn values(card: AgentCard, as_documented: bool, bodies: Vec<Body>) -> Values {
+pub(crate) fn values(card: AgentCard, bodies: Vec<Body>) -> Values {
     let show = ValuesOptions {
         card: Arc::new(card),
-        as_documented,
         base: Arc::from("http://h/connect"),
         max_inline_bytes: 100_000,
     };

@@ -78,6 +78,8 @@ pub(super) struct Filling {
     open: BTreeMap<MessageId, UnfinishedMessage>,
     /// Those of them that have begun since then, in that order.
     begun: Vec<MessageId>,
+    /// The thought that the last event is a piece of.
+    thought: Option<MessageId>,
     /// Aliases of messages that the owner knows already.
     aliases: Vec<(MessageId, MessageId)>,
     values: Option<Json>,
@@ -374,6 +376,8 @@ impl SharedRun {
             self.dirty.notify_one();
             return Ok(false);
         }
+        let named = filling.name_thought(body);
+        let body = named.as_ref().unwrap_or(body);
         filling.draft.push(self.clock.now(), body, original).map_err(EmitError::Refused)?;
         filling.note(body);
         filling.first_output.note(body);
@@ -404,18 +408,35 @@ impl SharedRun {
 // === impl Filling ===
 
 impl Filling {
+    /// A piece of a thought whose agent gives no id, with the id of the piece before or a new one.
+    fn name_thought(&self, body: &Body) -> Option<Body> {
+        let Body::Message(MessageEvent::Thought { message: None, text }) = body else {
+            return None;
+        };
+        let message = self.thought.clone().unwrap_or_else(MessageId::generate);
+        let text = Arc::clone(text);
+        Some(Body::Message(MessageEvent::Thought { message: Some(message), text }))
+    }
+
     /// Notes what the owner needs beyond the events.
     fn note(&mut self, body: &Body) {
+        let thought = match body {
+            Body::Message(MessageEvent::Thought { message, .. }) => message.as_ref(),
+            _ => None,
+        };
+        let is_new_thought = thought.is_some() && self.thought.as_ref() != thought;
+        if self.thought.as_ref() != thought {
+            self.thought = thought.cloned();
+        }
         match body {
             Body::Message(MessageEvent::Started { message, role, .. }) => {
-                let (message, role) = (message.clone(), role.clone());
-                if self.open.len() >= limits::MAX_OPEN_MESSAGES {
-                    // An unremembered message is reported at once.
-                    self.messages.push(Completed { message, role, alias: None });
-                    return;
-                }
-                self.begun.push(message.clone());
-                self.open.insert(message, UnfinishedMessage { role, alias: None, is_told: false });
+                self.begin(message.clone(), role.clone());
+            }
+            // Nothing says that a thought is complete: it ends with its run.
+            Body::Message(MessageEvent::Thought { message: Some(message), .. })
+                if is_new_thought && !self.open.contains_key(message) =>
+            {
+                self.begin(message.clone(), Role::Agent);
             }
             Body::Message(MessageEvent::Completed { message }) => {
                 if let Some(UnfinishedMessage { role, alias, .. }) = self.open.remove(message) {
@@ -428,6 +449,16 @@ impl Filling {
             }
             _ => {}
         }
+    }
+
+    fn begin(&mut self, message: MessageId, role: Role) {
+        if self.open.len() >= limits::MAX_OPEN_MESSAGES {
+            // An unremembered message is reported at once.
+            self.messages.push(Completed { message, role, alias: None });
+            return;
+        }
+        self.begun.push(message.clone());
+        self.open.insert(message, UnfinishedMessage { role, alias: None, is_told: false });
     }
 
     /// Messages that have begun and that the owner does not know yet; their aliases are noted behind.

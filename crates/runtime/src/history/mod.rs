@@ -74,8 +74,7 @@ pub(crate) async fn messages_after(
         return Ok(Vec::new());
     }
     let row = thread_row(store, scope, thread).await?;
-    let given = path.iter().rev().filter_map(|checkpoint| checkpoint.client_history.as_ref());
-    let entries = given.flat_map(|given| &given.entries);
+    let entries = path.iter().rev().flat_map(|checkpoint| client_entries(checkpoint, thread));
     let elsewhere = reference::read(source, entries).await?;
     let mut messages = Vec::new();
     for checkpoint in path.iter().rev() {
@@ -91,8 +90,8 @@ async fn said_at(
     checkpoint: &CheckpointRow,
     elsewhere: &FoundReferences,
 ) -> Result<Vec<Message>> {
-    let given = checkpoint.client_history.iter().flat_map(|given| &given.entries);
-    let mut messages: Vec<_> = given.filter_map(|entry| elsewhere.get(entry).cloned()).collect();
+    let given = client_entries(checkpoint, &thread.id);
+    let mut messages: Vec<_> = given.filter_map(|entry| elsewhere.get(&entry).cloned()).collect();
     if let Some(run) = checkpoint.run {
         let said = of_run(store, thread, run).await?;
         let mut said: Vec<_> = said.into_iter().map(|(_, message)| message).collect();
@@ -100,6 +99,15 @@ async fn said_at(
         messages.extend(said);
     }
     Ok(messages)
+}
+
+/// The entries that a client brought with a checkpoint of this thread.
+fn client_entries(
+    checkpoint: &CheckpointRow,
+    thread: &ThreadId,
+) -> impl Iterator<Item = Reference> {
+    let entries = checkpoint.client_history.iter().flat_map(|given| &given.entries);
+    entries.map(|entry| entry.in_thread(thread))
 }
 
 /// The newest state on the path to `base`.
@@ -179,27 +187,34 @@ pub(crate) async fn values_of(store: &dyn Store, run: &RunRow) -> Result<Option<
     Ok(latest)
 }
 
-/// The messages of a run that have begun and are not complete, in that order.
+/// The messages and thoughts of a run that have begun and are not complete, in that order.
 pub(crate) async fn open_messages(
     store: &dyn Store,
     thread: &ThreadRow,
     run: RunKey,
 ) -> Result<Vec<MessageRow>> {
+    let begun = |message: &MessageId, role: &Role, event: &Event| MessageRow {
+        id: message.clone(),
+        tenant: thread.tenant.clone(),
+        thread: thread.key,
+        run,
+        role: role.clone(),
+        position: event.number,
+        alias: None,
+    };
     let mut open: Vec<MessageRow> = Vec::new();
     each_event(store, thread.key, run, |event| match &event.body {
         // Messages beyond these were written when they began.
         Body::Message(MessageEvent::Started { message, role, .. })
             if open.len() < limits::MAX_OPEN_MESSAGES =>
         {
-            open.push(MessageRow {
-                id: message.clone(),
-                tenant: thread.tenant.clone(),
-                thread: thread.key,
-                run,
-                role: role.clone(),
-                position: event.number,
-                alias: None,
-            });
+            open.push(begun(message, role, event));
+        }
+        Body::Message(MessageEvent::Thought { message: Some(message), .. })
+            if open.len() < limits::MAX_OPEN_MESSAGES
+                && open.iter().all(|row| row.id != *message) =>
+        {
+            open.push(begun(message, &Role::Agent, event));
         }
         Body::Message(MessageEvent::Completed { message }) => {
             open.retain(|row| row.id != *message);
@@ -213,6 +228,25 @@ pub(crate) async fn open_messages(
         row.alias = known.filter(|known| known.id == row.id).and_then(|known| known.alias);
     }
     Ok(open)
+}
+
+/// The run number of the last piece of a thought; `None` if the id names a message.
+pub(crate) async fn end_of_thought(
+    store: &dyn Store,
+    thread: ThreadKey,
+    run: RunKey,
+    id: &MessageId,
+) -> Result<Option<u64>> {
+    let mut last = None;
+    each_event(store, thread, run, |event| {
+        if let Body::Message(MessageEvent::Thought { message: Some(message), .. }) = &event.body
+            && message == id
+        {
+            last = Some(event.run_number);
+        }
+    })
+    .await?;
+    Ok(last)
 }
 
 /// Calls `visit` with every event of a run, in order.
@@ -265,7 +299,7 @@ async fn of_run(
 ) -> Result<Vec<(Reference, Message)>> {
     let mut said = RunTranscript::default();
     each_event(store, thread.key, run, |event| said.push(event)).await?;
-    Ok(said.into_messages())
+    Ok(said.into_messages(&thread.id))
 }
 
 /// A run's value as a message of its agent, with the run's id: a run has one value.
@@ -324,10 +358,13 @@ impl RunTranscript {
         self.transcript.push(event);
     }
 
-    fn into_messages(self) -> Vec<(Reference, Message)> {
+    fn into_messages(self, thread: &ThreadId) -> Vec<(Reference, Message)> {
         let messages = self.transcript.into_messages().into_iter();
-        let mut said: Vec<_> =
-            messages.map(|one| (Reference::Message(one.id.clone()), one)).collect();
+        let reference = |message: &Message| Reference::Message {
+            thread: Some(thread.clone()),
+            id: message.id.clone(),
+        };
+        let mut said: Vec<_> = messages.map(|one| (reference(&one), one)).collect();
         // From the last on, so that earlier positions stay.
         for (place, run, message) in self.results.into_iter().rev() {
             said.insert(place.min(said.len()), (Reference::Result(run), message));

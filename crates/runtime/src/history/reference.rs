@@ -24,16 +24,16 @@ struct RunEntries {
 
 /// Reads what the entries refer to, each once.
 /// Errors: `not_found` when one is gone; `egress_refused`, `peer_unavailable` and `body_too_large` for addresses.
-pub(super) async fn read<'a>(
+pub(super) async fn read(
     source: HistorySource<'_>,
-    entries: impl Iterator<Item = &'a Reference>,
+    entries: impl Iterator<Item = Reference>,
 ) -> Result<FoundReferences> {
     let mut seen = HashSet::new();
     let (mut runs, mut addresses) = (HashMap::new(), Vec::new());
-    for entry in entries.filter(|entry| seen.insert(*entry)) {
-        match entry {
+    for entry in entries.filter(|entry| seen.insert(entry.clone())) {
+        match &entry {
             Reference::Address(address) => addresses.push(Arc::clone(address)),
-            _ => want(source, entry, &mut runs).await?,
+            _ => want(source, &entry, &mut runs).await?,
         }
     }
     let mut found = HashMap::new();
@@ -63,8 +63,9 @@ async fn want(
 ) -> Result<()> {
     let HistorySource { store, scope, .. } = source;
     let (run, thread) = match entry {
-        Reference::Message(id) => {
-            let row = store.message(scope, id).await?.ok_or_else(|| missing(entry))?;
+        Reference::Message { thread, id } => {
+            let thread = thread.as_ref().ok_or_else(|| missing(entry))?;
+            let row = store.message(scope, thread, id).await?.ok_or_else(|| missing(entry))?;
             (row.run, row.thread)
         }
         Reference::Result(id) => {
@@ -138,7 +139,7 @@ fn weight(message: &Message) -> usize {
 
 fn missing(entry: &Reference) -> Error {
     let what = match entry {
-        Reference::Message(id) => format!("the message '{id}'"),
+        Reference::Message { id, .. } => format!("the message '{id}'"),
         Reference::Result(id) => format!("the result of the run '{id}'"),
         Reference::Address(address) => format!("'{address}'"),
     };

@@ -12,7 +12,7 @@ use trilogue_domain::{
 use trilogue_store::rows::{CheckpointRow, ThreadRow};
 use trilogue_store::{PathReader, Store};
 
-use super::{each_event, thread_row};
+use super::{client_entries, each_event, thread_row};
 
 /// The most references that are remembered for all threads together; beyond that they are read anew.
 const MAX_REMEMBERED: usize = 50_000;
@@ -53,6 +53,7 @@ pub(crate) struct Path {
 /// References to a run's messages, collected from its events.
 #[derive(Debug, Default)]
 struct Collected {
+    thread: Option<ThreadId>,
     run: Option<RunId>,
     /// In the order in which they began; incomplete messages too.
     entries: Vec<Reference>,
@@ -98,8 +99,7 @@ impl Path {
         }
         let mut entries = Vec::new();
         for checkpoint in path.iter().rev() {
-            entries
-                .extend(checkpoint.client_history.iter().flat_map(|given| &given.entries).cloned());
+            entries.extend(client_entries(checkpoint, &row.id));
             let Some(run) = checkpoint.run else { continue };
             entries.extend(runs.of(store, &row, run).await?.iter().cloned());
         }
@@ -124,7 +124,7 @@ impl RunReferences {
         {
             return Ok(known);
         }
-        let mut collected = Collected::default();
+        let mut collected = Collected { thread: Some(thread.id.clone()), ..Collected::default() };
         each_event(store, thread.key, run, |event| collected.push(event)).await?;
         let references: Arc<[Reference]> = collected.into_entries().collect();
         lock(&self.0).insert(run, Arc::clone(&references));
@@ -159,7 +159,8 @@ impl Collected {
             }
             Body::Message(MessageEvent::Started { message, .. }) => {
                 self.open.insert(message.clone(), self.entries.len());
-                self.entries.push(Reference::Message(message.clone()));
+                let (thread, id) = (self.thread.clone(), message.clone());
+                self.entries.push(Reference::Message { thread, id });
             }
             Body::Message(MessageEvent::Completed { message }) => {
                 self.open.remove(message);

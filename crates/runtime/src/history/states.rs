@@ -11,7 +11,7 @@ use trilogue_domain::{AgentCard, AgentName, CheckpointKey, Json, Message, Scope,
 use trilogue_store::rows::{CheckpointRow, RunRow, ThreadRow};
 use trilogue_store::{PathReader, Store};
 
-use super::{HistorySource, reference, said_at};
+use super::{HistorySource, client_entries, reference, said_at};
 use crate::agent_registry::AgentRegistry;
 use crate::request::StateContent;
 
@@ -161,9 +161,9 @@ async fn on_path(
             last_said = place + 1;
         }
     }
-    let entries =
-        path.iter().rev().take(last_said).filter_map(|link| link.row.client_history.as_ref());
-    let elsewhere = reference::read(source, entries.flat_map(|given| &given.entries)).await?;
+    let said_links = path.iter().rev().take(last_said);
+    let entries = said_links.flat_map(|link| client_entries(&link.row, &thread.id));
+    let elsewhere = reference::read(source, entries).await?;
     let mut walk = Walk::default();
     let mut found = HashMap::new();
     for (place, PathLink { row, set, .. }) in path.into_iter().rev().enumerate() {

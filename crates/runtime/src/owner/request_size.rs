@@ -72,11 +72,7 @@ fn command_bytes(command: &Command) -> usize {
 }
 
 fn replace_bytes(replace: &Replace) -> usize {
-    let entries = replace.given.entries.iter().map(|entry| match entry {
-        Reference::Message(id) => id.as_str().len(),
-        Reference::Result(id) => id.as_str().len(),
-        Reference::Address(address) => address.len(),
-    });
+    let entries = replace.given.entries.iter().map(Reference::text_bytes);
     entries.map(|bytes| bytes + size_of::<Reference>()).sum::<usize>()
         + optional(replace.state.as_ref())
 }

@@ -299,7 +299,10 @@ async fn only_what_the_caller_sees_is_replaced_read_or_referred_to() {
             tenant: trilogue_domain::TenantId::parse("elsewhere").unwrap(),
             ..principal("alice")
         };
-        let missing = Reference::Message(MessageId::parse("nowhere").unwrap());
+        let missing = Reference::Message {
+            thread: Some(house.main.clone()),
+            id: MessageId::parse("nowhere").unwrap(),
+        };
         for (by, entry) in [
             (&bob, own[0].clone()),
             (&bob, Reference::Result(run.id.clone())),

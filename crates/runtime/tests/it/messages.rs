@@ -226,7 +226,7 @@ async fn what_an_agent_calls_its_thread_stands_in_the_metadata() {
     let row = house.store.thread(&scope(), &thread).await.unwrap().unwrap();
     let agent = house.agent.card.name.clone();
     let context = house.runtime.thread_context(&row, &agent);
-    let body = || Body::Message(MessageEvent::Thought { text: "hm".into() });
+    let body = || Body::Message(MessageEvent::Thought { message: None, text: "hm".into() });
     context.note_title(body(), None, Some(" outside\n")).await.unwrap();
     assert_eq!(metadata(&house).await["trilogue.agent_title"], "outside");
     context.note_title(body(), None, None).await.unwrap();

@@ -12,6 +12,10 @@ use trilogue_store::rows::RunRow;
 use crate::client_history::{address, given};
 use crate::fixture::{House, alice, new_run};
 
+fn message_of(thread: &ThreadId, id: &str) -> Reference {
+    Reference::Message { thread: Some(thread.clone()), id: MessageId::parse(id).unwrap() }
+}
+
 fn message(id: &str, text: &str) -> Message {
     Message {
         id: MessageId::parse(id).unwrap(),
@@ -43,14 +47,14 @@ async fn references_are_in_the_order_of_the_log() {
         // What failed is not on the path.
         house.run("say:lost fail:x", ThreadChoice::Existing(thread.clone())).await;
         let entries = house.references(&thread).await;
-        let id = |text: &str| Reference::Message(MessageId::parse(text).unwrap());
+        let id = |text: &str| message_of(&thread, text);
         assert_eq!(entries[..4], [address(3), address(3), id("in-1"), id("in-2")]);
         assert_eq!(entries[5], Reference::Result(run.id.clone()));
         assert_eq!(entries.len(), 8, "a, the result, b, and the second run's input");
         let mut said = Vec::new();
         for entry in [&entries[4], &entries[6]] {
-            let Reference::Message(id) = entry else { panic!("{entry:?}") };
-            let row = house.store.message(&alice().scope(), id).await.unwrap().unwrap();
+            let Reference::Message { id, .. } = entry else { panic!("{entry:?}") };
+            let row = house.store.message(&alice().scope(), &thread, id).await.unwrap().unwrap();
             assert_eq!(row.run, run.key);
             said.push(id.clone());
         }
@@ -106,7 +110,7 @@ async fn large_content_of_another_thread_is_inlined() {
         };
         house.runtime.submit(&alice(), new).await.unwrap().settled.wait().await.unwrap();
         let thread = ThreadId::parse("t").unwrap();
-        let large = Reference::Message(MessageId::parse("large").unwrap());
+        let large = message_of(&other, "large");
         house.replace(&thread, vec![large]).await;
         assert_eq!(house.told(&thread).await, text);
     }

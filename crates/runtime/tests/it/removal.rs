@@ -262,7 +262,8 @@ async fn a_stateless_run_leaves_itself_alone_and_goes_in_its_time() {
         assert!(run.stateless && run.request == new.request);
         let row = house.store.thread(&scope(), &run.thread_id).await.unwrap().unwrap();
         assert!(row.ephemeral && row.head.is_none());
-        let found: Option<MessageRow> = house.store.message(&scope(), &message).await.unwrap();
+        let found: Option<MessageRow> =
+            house.store.message(&scope(), &run.thread_id, &message).await.unwrap();
         assert_eq!(found, None);
         let all = ThreadFilter::default();
         let listed = house.store.threads(&scope(), &all, &Page::default()).await.unwrap();

@@ -94,9 +94,8 @@ async fn a_copy_ends_at_a_message() {
             assert!(last.iter().any(|event| event.body == Body::Run(RunEvent::Started)));
             let row = house.store.message_in(copy.key, message).await.unwrap().unwrap();
             assert_eq!((row.run, row.thread), (runs[0].key, copy.key));
-            // The oldest holder is the source.
-            let oldest = house.store.message(&scope(), message).await.unwrap().unwrap();
-            assert_eq!(oldest.run, run.key);
+            let source = house.store.message(&scope(), &run.thread_id, message).await.unwrap();
+            assert_eq!(source.unwrap().run, run.key);
             let next = house.run("history state", ThreadChoice::Existing(copy.id.clone())).await;
             let told = house.said(&next).await;
             let begin =
@@ -131,7 +130,8 @@ async fn a_copy_knows_its_messages() {
             let row = house.store.message_in(copy.key, &message).await.unwrap().unwrap();
             assert_eq!((row.run, row.role.is_user()), (runs[0].key, count == 0));
             assert!(row.position <= event.number, "{row:?}");
-            assert_eq!(house.store.message(&scope(), &message).await.unwrap(), Some(row));
+            let found = house.store.message(&scope(), &copy.id, &message).await.unwrap();
+            assert_eq!(found, Some(row));
             count += 1;
         }
         assert_eq!(count, 2);

@@ -55,7 +55,7 @@ impl Fault {
     }
 
     pub(crate) fn is_transient(&self) -> bool {
-        self.transient.unwrap_or(matches!(self.status, 429 | 502..=504))
+        self.transient.unwrap_or(matches!(self.status, 408 | 429 | 502..=504))
     }
 
     pub(super) fn is_not_implemented(&self) -> bool {

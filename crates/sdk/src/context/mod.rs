@@ -202,7 +202,7 @@ impl Context {
     pub async fn thought(&self, text: &str) -> Result<(), AgentError> {
         for piece in message::pieces(text) {
             let text = Arc::from(piece);
-            self.emit(Body::Message(MessageEvent::Thought { text })).await?;
+            self.emit(Body::Message(MessageEvent::Thought { message: None, text })).await?;
         }
         Ok(())
     }

@@ -5,7 +5,6 @@ use trilogue_domain::content::BlobRef;
 use super::blob::Blobs;
 use super::size_estimate;
 use super::state::{RunEntry, State};
-use super::tenant::MessageThreads;
 use super::thread::{MessageEntry, ThreadEntry};
 use crate::port::{Batch, Change};
 use crate::rows::{
@@ -156,13 +155,6 @@ impl State {
         parts.messages.push(row.id.clone());
         parts.bytes += size_estimate::SMALL_ROW_BYTES;
         self.bytes += size_estimate::SMALL_ROW_BYTES;
-        let tenant = self.tenants.entry(row.tenant.clone()).or_default();
-        match tenant.messages.get_mut(&row.id) {
-            Some(holders) => holders.add(place, row.thread),
-            None => {
-                tenant.messages.insert(row.id.clone(), MessageThreads::One(place, row.thread));
-            }
-        }
         if let Some(alias) = &row.alias {
             thread.aliases.entry(alias.clone()).or_default().insert(place, row.id.clone());
         }

@@ -11,7 +11,6 @@ use trilogue_domain::{
 
 use super::MemoryStore;
 use super::listing::{MetadataFilter, ThreadFacts};
-use super::tenant::MessageThreads;
 use super::thread::ThreadEntry;
 use crate::core::page::PageBuilder;
 use crate::core::tail::bounded;
@@ -224,19 +223,21 @@ impl Read for MemoryStore {
         Ok(ids.into_iter().take(limit).map(str::to_owned).collect())
     }
 
-    async fn message(&self, scope: &Scope, id: &MessageId) -> Result<Option<MessageRow>> {
+    async fn message(
+        &self,
+        scope: &Scope,
+        thread: &ThreadId,
+        id: &MessageId,
+    ) -> Result<Option<MessageRow>> {
         let state = self.open()?;
-        let holders = state.tenants.get(&scope.tenant).and_then(|tenant| tenant.messages.get(id));
-        let rows = holders.into_iter().flat_map(MessageThreads::iter).filter_map(|thread| {
-            state.threads.get(&thread)?.messages.get(id).map(|held| &held.row)
-        });
-        let is_seen = |row: &&Arc<MessageRow>| {
-            let creator = state.runs.get(&row.run).map(|run| &run.row.principal);
-            creator.is_some_and(|creator| scope.sees(&row.tenant, creator))
-        };
-        let Some(row) = rows.into_iter().find(is_seen) else { return Ok(None) };
-        state.quarantine.check(row.thread)?;
-        Ok(Some(MessageRow::clone(row)))
+        // The run decides what the scope sees: the thread may belong to another principal.
+        let tenant = Scope::of_tenant(&scope.tenant);
+        let Some(thread) = state.visible_thread(&tenant, thread) else { return Ok(None) };
+        state.quarantine.check(thread.row.key)?;
+        let Some(held) = thread.messages.get(id) else { return Ok(None) };
+        let creator = state.runs.get(&held.row.run).map(|run| &run.row.principal);
+        let is_seen = creator.is_some_and(|creator| scope.sees(&held.row.tenant, creator));
+        Ok(is_seen.then(|| MessageRow::clone(&held.row)))
     }
 
     async fn message_in(&self, thread: ThreadKey, id: &MessageId) -> Result<Option<MessageRow>> {

@@ -57,11 +57,7 @@ pub(super) fn entry(entry: &QueueEntry) -> usize {
 }
 
 fn client_history(history: &ClientHistory) -> usize {
-    let entries = history.entries.iter().map(|entry| match entry {
-        Reference::Message(id) => id.as_str().len(),
-        Reference::Result(id) => id.as_str().len(),
-        Reference::Address(address) => address.len(),
-    });
+    let entries = history.entries.iter().map(Reference::text_bytes);
     let each = size_of::<Reference>();
     entries.map(|bytes| bytes + each).sum::<usize>()
         + history.state.as_ref().map_or(0, |at| at.len())

@@ -81,7 +81,6 @@ fn sizes(store: &MemoryStore) -> Vec<(&'static str, usize)> {
             ("tenant listed", tenant.listed.len()),
             ("tenant runs", tenant.runs.len()),
             ("tenant run keys", tenant.run_keys.len()),
-            ("tenant messages", tenant.messages.len()),
             ("tenant interrupts", tenant.interrupts.len()),
             ("tenant interrupt keys", tenant.interrupt_keys.len()),
         ]);
@@ -177,7 +176,7 @@ async fn what_readers_share_is_bounded() {
     let text: Arc<str> = "x".repeat(200_000).into();
     for number in 3..23 {
         let mut draft = Draft::default();
-        let body = Body::Message(MessageEvent::Thought { text: Arc::clone(&text) });
+        let body = Body::Message(MessageEvent::Thought { message: None, text: Arc::clone(&text) });
         draft.push(AT, &body, None).unwrap();
         let frames = draft.seal(key, None, number, 0, &reader());
         let expected_last = number - 1;

@@ -213,13 +213,6 @@ impl State {
         let mut interrupts = SmallVec::<[_; 2]>::new();
         if let Some(tenant) = self.tenants.get_mut(&thread.row.tenant) {
             tenant.run_keys.remove(&key);
-            for message in &parts.messages {
-                let Some(held) = thread.messages.get(message) else { continue };
-                let holders = tenant.messages.get_mut(message);
-                if holders.is_some_and(|holders| holders.remove(held.place)) {
-                    tenant.messages.remove(message);
-                }
-            }
             for interrupt in &parts.interrupts {
                 tenant.interrupt_keys.remove(interrupt);
                 if let Some(row) = self.interrupts.remove(interrupt) {

@@ -1,4 +1,4 @@
-use trilogue_domain::{CheckpointKey, MessageId, PrincipalId, Scope, ThreadId, ThreadKey};
+use trilogue_domain::{CheckpointKey, MessageId, Scope, ThreadId, ThreadKey};
 
 use super::connection::Connection;
 use super::database::Database;
@@ -7,13 +7,6 @@ use super::row::{self, one};
 use crate::core::health::OwnedRow;
 use crate::core::table::TableRow;
 use crate::rows::{CheckpointRow, MessageRow, RunRow, ThreadRow};
-
-/// The oldest message of an id whose run an owner has created; of any owner where it is null.
-const OF_RUN_SEEN: &str = concat!(
-    "WHERE tenant = $1 AND id = $2 AND EXISTS (SELECT 1 FROM runs WHERE runs.key = messages.run",
-    " AND runs.tenant = $1 AND ($3::text IS NULL OR runs.principal = $3))",
-    " ORDER BY key LIMIT 1"
-);
 
 /// The keys of a path from a checkpoint back, with their places on it.
 const PATH: &str = concat!(
@@ -47,23 +40,25 @@ pub(super) async fn thread_of(
     Ok(database.health.visible(scope, found)?)
 }
 
-/// The oldest message of this id whose run the scope sees.
+/// The message of a thread with this id, if the scope sees its run.
 pub(super) async fn message(
     conn: &Connection,
     database: &Database,
     scope: &Scope,
+    thread: &ThreadId,
     id: &MessageId,
 ) -> Result<Option<MessageRow>, PostgresError> {
-    let owner = scope.owner.as_ref().map(PrincipalId::as_str);
-    let params: &row::Params<'_> = &[&scope.tenant.as_str(), &id.as_str(), &owner];
-    let found = one::<MessageRow>(conn, OF_RUN_SEEN, params).await?;
+    // The run decides what the scope sees: the thread may belong to another principal.
+    let tenant = Scope::of_tenant(&scope.tenant);
+    let thread = by_id::<ThreadRow>(conn, database, &tenant, thread.as_str()).await?;
+    let Some(thread) = thread else { return Ok(None) };
+    let rest = "WHERE thread = $1 AND id = $2";
+    let found = one::<MessageRow>(conn, rest, &[&thread.key.0, &id.as_str()]).await?;
     let Some(row) = found else { return Ok(None) };
-    // The run's columns are checked against its row.
     let run = one::<RunRow>(conn, "WHERE key = $1", &[&row.run.0]).await?;
     if !run.is_some_and(|run| scope.sees(&run.tenant, &run.principal)) {
         return Ok(None);
     }
-    database.health.check_thread(row.thread)?;
     Ok(Some(row))
 }
 

@@ -117,10 +117,15 @@ impl Read for PostgresStore {
             .await
     }
 
-    async fn message(&self, scope: &Scope, id: &MessageId) -> Result<Option<MessageRow>> {
+    async fn message(
+        &self,
+        scope: &Scope,
+        thread: &ThreadId,
+        id: &MessageId,
+    ) -> Result<Option<MessageRow>> {
         let database = &self.database;
         database
-            .read(|conn| async move { lookups::message(&conn, database, scope, id).await })
+            .read(|conn| async move { lookups::message(&conn, database, scope, thread, id).await })
             .await
     }
 

@@ -12,6 +12,8 @@ pub(super) const MIGRATIONS: &[&str] = &[
     "ALTER TABLE nodes ADD COLUMN draining BOOLEAN NOT NULL DEFAULT FALSE",
     super::agents::ADD_COLUMN,
     include_str!("sign_in_links.sql"),
+    // A message is found in its thread alone.
+    "DROP INDEX messages_by_id",
 ];
 
 pub(super) const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;

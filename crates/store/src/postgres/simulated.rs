@@ -95,7 +95,8 @@ impl SharedDatabase {
         let row = &self.threads[append.thread];
         let mut draft = Draft::default();
         for entry in &append.entries {
-            let body = Body::Message(MessageEvent::Thought { text: text(*entry).into() });
+            let body =
+                Body::Message(MessageEvent::Thought { message: None, text: text(*entry).into() });
             // Two appends never happen in the same moment.
             draft.push(Timestamp::from_micros(append.stamp), &body, None).unwrap();
         }
@@ -263,7 +264,7 @@ impl Shared for SharedDatabase {
         let events = frames.iter().flat_map(|frame| frame.events().unwrap());
         let texts: Vec<_> = events
             .map(|event| match &event.body {
-                Body::Message(MessageEvent::Thought { text }) => text.to_string(),
+                Body::Message(MessageEvent::Thought { text, .. }) => text.to_string(),
                 other => panic!("nothing else was written: {other:?}"),
             })
             .collect();

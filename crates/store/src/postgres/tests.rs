@@ -66,7 +66,7 @@ async fn create(store: &PostgresStore, id: &str) -> ThreadKey {
 async fn say(store: &PostgresStore, thread: ThreadKey, after: u64, last: u64) {
     for number in after + 1..=last {
         let mut draft = Draft::default();
-        let body = Body::Message(MessageEvent::Thought { text: Arc::from("said") });
+        let body = Body::Message(MessageEvent::Thought { message: None, text: Arc::from("said") });
         draft.push(START, &body, None).unwrap();
         let reader = Arc::new(NoOriginals) as _;
         let frames = draft.seal(thread, None, number, 0, &reader);

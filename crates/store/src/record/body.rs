@@ -180,8 +180,13 @@ impl Field for MessageEvent {
                 out.push(35);
                 message.put(out);
             }
-            Self::Thought { text } => {
+            Self::Thought { message: None, text } => {
                 out.push(36);
+                text.put(out);
+            }
+            Self::Thought { message: Some(message), text } => {
+                out.push(37);
+                message.put(out);
                 text.put(out);
             }
         }
@@ -203,7 +208,9 @@ impl Field for MessageEvent {
             }
             34 => Self::Part { message: Field::take(input)?, part: Field::take(input)? },
             35 => Self::Completed { message: Field::take(input)? },
-            36 => Self::Thought { text: Field::take(input)? },
+            // The first version stored no id of a thought.
+            36 => Self::Thought { message: None, text: Field::take(input)? },
+            37 => Self::Thought { message: Some(Field::take(input)?), text: Field::take(input)? },
             _ => return Err(UNKNOWN_EVENT),
         })
     }

@@ -90,7 +90,8 @@ record!(
         stateless,
         cancel_reason;
         parent,
-        provenance
+        provenance,
+        mount
     }
 );
 record!(3, "message", MessageRow { id, tenant, thread, run, role, position, alias });

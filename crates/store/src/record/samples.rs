@@ -77,7 +77,8 @@ pub(super) fn interrupt(kind: InterruptKind) -> Interrupt {
 pub(super) fn client_history() -> ClientHistory {
     ClientHistory {
         entries: vec![
-            Reference::Message(message_id("m")),
+            Reference::Message { thread: None, id: message_id("m") },
+            Reference::Message { thread: Some(thread_id("t")), id: message_id("m") },
             Reference::Result(run_id("r")),
             Reference::Address(Arc::from("https://example.com/resources/1")),
         ],
@@ -175,7 +176,9 @@ fn message_events() -> Vec<MessageEvent> {
         parts().into_iter().map(|part| MessageEvent::Part { message: message.clone(), part }),
     );
     events.push(MessageEvent::Completed { message });
-    events.push(MessageEvent::Thought { text: Arc::from("hm") });
+    for message in [None, Some(message_id("t"))] {
+        events.push(MessageEvent::Thought { message, text: Arc::from("hm") });
+    }
     events
 }
 

@@ -27,7 +27,8 @@ impl<'a> RecordSubject<'a> {
                 MessageEvent::Started { message, .. }
                 | MessageEvent::Delta { message, .. }
                 | MessageEvent::Part { message, .. }
-                | MessageEvent::Completed { message },
+                | MessageEvent::Completed { message }
+                | MessageEvent::Thought { message: Some(message), .. },
             ) => Self::Message(message.as_str()),
             Body::Tool(ToolEvent::Started { call, message: Some(message), .. }) => {
                 Self::ToolOf(call, message.as_str())
@@ -86,6 +87,9 @@ impl<'a> RecordSubject<'a> {
                     | MessageEvent::Completed { message },
                 ),
             ) => *message = MessageId::parse(id).map_err(|_| MALFORMED)?,
+            (Self::Message(id), Body::Message(MessageEvent::Thought { message, .. })) => {
+                *message = Some(MessageId::parse(id).map_err(|_| MALFORMED)?);
+            }
             (
                 Self::Tool(id),
                 Body::Tool(

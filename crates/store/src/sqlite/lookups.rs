@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
 use rusqlite::{Connection, params};
-use trilogue_domain::{CheckpointKey, MessageId, PrincipalId, Scope, ThreadId, ThreadKey};
+use trilogue_domain::{CheckpointKey, MessageId, Scope, ThreadId, ThreadKey};
 
 use super::Context;
 use super::error::SqliteError;
@@ -10,13 +10,8 @@ use crate::core::health::OwnedRow;
 use crate::core::table::TableRow;
 use crate::rows::{CheckpointRow, MessageRow, RunRow, ThreadRow};
 
-/// The oldest message of an id whose run an owner has created; of any owner where it is null. A message of a removed thread may still be there.
-pub(super) const OF_RUN_SEEN: &str = concat!(
-    "WHERE tenant = ?1 AND id = ?2 AND EXISTS (SELECT 1 FROM runs",
-    " WHERE runs.key = messages.run AND runs.tenant = ?1 AND (?3 IS NULL OR runs.principal = ?3))",
-    " AND EXISTS (SELECT 1 FROM threads WHERE threads.key = messages.thread)",
-    " ORDER BY key LIMIT 1"
-);
+/// A thread's message by its id.
+pub(super) const BY_ID: &str = "WHERE thread = ?1 AND id = ?2";
 /// The oldest message that its agent knows by an id.
 pub(super) const BY_ALIAS: &str = "WHERE thread = ?1 AND alias = ?2 ORDER BY key LIMIT 1";
 
@@ -41,17 +36,20 @@ pub(super) fn thread_of(
     Ok(context.health.visible(scope, found)?)
 }
 
-/// The oldest message of this id whose run the scope sees.
+/// The message of a thread with this id, if the scope sees its run.
 pub(super) fn message(
     conn: &Connection,
     context: &Context,
     scope: &Scope,
+    thread: &ThreadId,
     id: &MessageId,
 ) -> Result<Option<MessageRow>, SqliteError> {
-    let owner = scope.owner.as_ref().map(PrincipalId::as_str);
-    let params = params![scope.tenant.as_str(), id.as_str(), owner];
-    let Some(row) = one::<MessageRow>(conn, OF_RUN_SEEN, params)? else { return Ok(None) };
-    // The run's columns are checked against its row.
+    // The run decides what the scope sees: the thread may belong to another principal.
+    let tenant = Scope::of_tenant(&scope.tenant);
+    let thread = by_id::<ThreadRow>(conn, context, &tenant, thread.as_str())?;
+    let Some(thread) = thread else { return Ok(None) };
+    let found = one::<MessageRow>(conn, BY_ID, params![thread.key.0, id.as_str()])?;
+    let Some(row) = found else { return Ok(None) };
     let run = one::<RunRow>(conn, "WHERE key = ?1", [row.run.0])?;
     if !run.is_some_and(|run| scope.sees(&run.tenant, &run.principal)) {
         return Ok(None);

@@ -10,7 +10,7 @@ use trilogue_domain::{
     ShortId, ThreadActivity, ThreadId, ThreadKey,
 };
 
-use super::lookups::{BY_ALIAS, by_id};
+use super::lookups::{BY_ALIAS, BY_ID, by_id};
 use super::row::one;
 use super::{SqliteStore, blob, frames, heads, listing, lookups, short_id, thread_listing};
 use crate::port::{Range, Read, Tail};
@@ -118,9 +118,14 @@ impl Read for SqliteStore {
         self.read(move |conn, _| short_id::meant(conn, &scope, kind, &short, limit)).await
     }
 
-    async fn message(&self, scope: &Scope, id: &MessageId) -> Result<Option<MessageRow>> {
-        let (scope, id) = (scope.clone(), id.clone());
-        self.read(move |conn, context| lookups::message(conn, context, &scope, &id)).await
+    async fn message(
+        &self,
+        scope: &Scope,
+        thread: &ThreadId,
+        id: &MessageId,
+    ) -> Result<Option<MessageRow>> {
+        let (scope, thread, id) = (scope.clone(), thread.clone(), id.clone());
+        self.read(move |conn, context| lookups::message(conn, context, &scope, &thread, &id)).await
     }
 
     async fn message_in(&self, thread: ThreadKey, id: &MessageId) -> Result<Option<MessageRow>> {
@@ -128,7 +133,7 @@ impl Read for SqliteStore {
         self.read(move |conn, context| {
             context.health.check_thread(thread)?;
             let params = params![thread.0, id.as_str()];
-            match one(conn, "WHERE thread = ?1 AND id = ?2", params)? {
+            match one(conn, BY_ID, params)? {
                 Some(row) => Ok(Some(row)),
                 None => one(conn, BY_ALIAS, params),
             }

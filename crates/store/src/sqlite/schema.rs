@@ -8,7 +8,7 @@ use super::error::SqliteError;
 pub(super) type Migration = fn(&Transaction<'_>) -> Result<(), SqliteError>;
 
 /// The steps, in order; the first leads from an empty file to version 1.
-pub(super) const MIGRATIONS: &[Migration] = &[create, note_losses];
+pub(super) const MIGRATIONS: &[Migration] = &[create, note_losses, drop_index_of_message_ids];
 
 pub(super) const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
 /// Marks a SQLite file as ours: "TRLG".
@@ -60,4 +60,9 @@ fn create(transaction: &Transaction<'_>) -> Result<(), SqliteError> {
 
 fn note_losses(transaction: &Transaction<'_>) -> Result<(), SqliteError> {
     Ok(transaction.execute_batch(include_str!("losses.sql"))?)
+}
+
+/// A message is found in its thread alone.
+fn drop_index_of_message_ids(transaction: &Transaction<'_>) -> Result<(), SqliteError> {
+    Ok(transaction.execute_batch("DROP INDEX messages_by_id")?)
 }

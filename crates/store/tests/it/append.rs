@@ -133,7 +133,7 @@ async fn a_refused_batch_leaves_nothing(world: World) {
     assert_eq!(log.read().await, []);
     assert_eq!(store.thread(&scope, &thread_id("t")).await.unwrap(), Some(log.row.clone()));
     assert_eq!(store.run(&scope, &run_id("fresh")).await.unwrap(), None);
-    assert_eq!(store.message(&scope, &message.id).await.unwrap(), None);
+    assert_eq!(store.message(&scope, &thread_id("t"), &message.id).await.unwrap(), None);
     let found = store.checkpoint(&scope, &thread_id("t"), &checkpoint.id).await.unwrap();
     assert_eq!(found, None);
     assert_eq!(store.checkpoint_by_key(checkpoint.key).await.unwrap(), None);

@@ -69,7 +69,7 @@ async fn a_removed_thread_leaves_nothing(world: World) {
     let interrupts = store.interrupts(&scope, &Default::default(), &page(9, None)).await;
     assert_eq!(interrupts.unwrap().rows, []);
     let message = rows::message_id("m-r");
-    assert_eq!(store.message(&scope, &message).await.unwrap(), None);
+    assert_eq!(store.message(&scope, &id, &message).await.unwrap(), None);
     assert_eq!(store.path(&scope, &id, None, 9).await.unwrap(), []);
     assert_eq!(store.binding(&scope, &id, &agent("echo")).await.unwrap(), None);
     assert_eq!(store.idempotency(&used.key, now()).await.unwrap(), None);
@@ -94,7 +94,7 @@ async fn a_removed_run_leaves_its_neighbours(world: World) {
     let interrupts = world.store.interrupts(&alice(), &Default::default(), &page(9, None)).await;
     assert_eq!(interrupts.unwrap().rows.len(), 1);
     let message = rows::message_id("m-other");
-    assert!(world.store.message(&alice(), &message).await.unwrap().is_some());
+    assert!(world.store.message(&alice(), &thread_id("u"), &message).await.unwrap().is_some());
     let binding = world.store.binding(&alice(), &thread_id("t"), &agent("echo")).await.unwrap();
     assert!(binding.is_some(), "a binding is of the thread");
 }

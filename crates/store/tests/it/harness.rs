@@ -329,7 +329,7 @@ pub(crate) fn thread_row(key: ThreadKey, scope: &Scope, id: &str) -> ThreadRow {
 }
 
 pub(crate) fn thought(text: &str) -> Body {
-    Body::Message(MessageEvent::Thought { text: text.into() })
+    Body::Message(MessageEvent::Thought { message: None, text: text.into() })
 }
 
 /// Everything of a log, or of a run of it, read in small pieces: event number and text.
@@ -348,7 +348,7 @@ pub(crate) async fn read(
             let number = if run.is_some() { event.run_number } else { event.number };
             assert!(number > after, "numbers grow: {number} after {after}");
             after = number;
-            let Body::Message(MessageEvent::Thought { text }) = &event.body else {
+            let Body::Message(MessageEvent::Thought { text, .. }) = &event.body else {
                 panic!("nothing else was written: {event:?}");
             };
             events.push((number, text.to_string()));

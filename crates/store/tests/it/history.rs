@@ -1,10 +1,10 @@
 //! Checkpoints and the path to the head, messages, bindings.
 
-use trilogue_domain::{CheckpointKey, ClientHistory, Reference};
+use trilogue_domain::{CheckpointKey, ClientHistory, Reference, Scope};
 use trilogue_store::rows::{BindingRow, MessageRow};
 use trilogue_store::{Change, PathReader};
 
-use crate::harness::{World, agent, alice, contract, json, own_scope, thread_id};
+use crate::harness::{World, agent, alice, contract, json, own_scope, tenant_scope, thread_id};
 use crate::rows;
 
 contract!(
@@ -123,13 +123,16 @@ async fn a_message_that_another_run_holds_stays_there(world: World) {
     let second = log.message("m", two.key);
     let beside = log.message("n", two.key);
     log.write([Change::Message(second), Change::Message(beside.clone())]).await;
-    assert_eq!(world.store.message(&alice(), &first.id).await.unwrap(), Some(first.clone()));
-    assert_eq!(world.store.message(&alice(), &beside.id).await.unwrap(), Some(beside));
+    assert_eq!(
+        world.store.message(&alice(), &log.row.id, &first.id).await.unwrap(),
+        Some(first.clone())
+    );
+    assert_eq!(world.store.message(&alice(), &log.row.id, &beside.id).await.unwrap(), Some(beside));
     log.write([Change::RemoveRun(one.key)]).await;
-    assert_eq!(world.store.message(&alice(), &first.id).await.unwrap(), None);
+    assert_eq!(world.store.message(&alice(), &log.row.id, &first.id).await.unwrap(), None);
     let again = log.message("m", two.key);
     log.write([Change::Message(again.clone())]).await;
-    assert_eq!(world.store.message(&alice(), &again.id).await.unwrap(), Some(again));
+    assert_eq!(world.store.message(&alice(), &log.row.id, &again.id).await.unwrap(), Some(again));
 }
 
 async fn two_threads_may_hold_a_message_of_the_same_id(world: World) {
@@ -148,19 +151,28 @@ async fn two_threads_may_hold_a_message_of_the_same_id(world: World) {
     for (log, row) in [(&two, &rows[0]), (&one, &rows[1]), (&three, &rows[2])] {
         assert_eq!(store.message_in(log.row.key, id).await.unwrap().as_ref(), Some(row));
     }
-    assert_eq!(store.message(&alice(), id).await.unwrap().as_ref(), Some(&rows[0]), "the oldest");
-    assert_eq!(store.message(&bob, id).await.unwrap().as_ref(), Some(&rows[2]), "of what is seen");
-    // Written again, it is as old as it was.
-    two.write([Change::Message(rows[0].clone())]).await;
-    assert_eq!(store.message(&alice(), id).await.unwrap().as_ref(), Some(&rows[0]));
+    let found = async |scope: &Scope, thread: &str| {
+        let found = store.message(scope, &thread_id(thread), id).await.unwrap();
+        found.map(|row| row.run)
+    };
+    for (scope, expected) in [
+        (own_scope("default", "alice"), [Some(rows[1].run), Some(rows[0].run), None]),
+        (bob.clone(), [None, None, Some(rows[2].run)]),
+        (tenant_scope("default"), [Some(rows[1].run), Some(rows[0].run), Some(rows[2].run)]),
+        (tenant_scope("other"), [None, None, None]),
+    ] {
+        for (thread, run) in ["one", "two", "three"].into_iter().zip(expected) {
+            assert_eq!(found(&scope, thread).await, run, "{scope:?} {thread}");
+        }
+    }
     two.write([Change::RemoveRun(rows[0].run)]).await;
     assert_eq!(store.message_in(two.row.key, id).await.unwrap(), None);
-    assert_eq!(store.message(&alice(), id).await.unwrap().as_ref(), Some(&rows[1]));
+    assert_eq!(found(&alice(), "two").await, None);
+    assert_eq!(found(&alice(), "one").await, Some(rows[1].run));
     one.write([Change::RemoveThread]).await;
     assert_eq!(store.message_in(one.row.key, id).await.unwrap(), None);
-    assert_eq!(store.message(&alice(), id).await.unwrap().as_ref(), Some(&rows[2]));
-    three.write([Change::RemoveThread]).await;
-    assert_eq!(store.message(&alice(), id).await.unwrap(), None);
+    assert_eq!(found(&alice(), "one").await, None);
+    assert_eq!(found(&bob, "three").await, Some(rows[2].run));
 }
 
 async fn a_message_is_found_by_another_id_in_its_thread_alone(world: World) {
@@ -180,7 +192,7 @@ async fn a_message_is_found_by_another_id_in_its_thread_alone(world: World) {
     assert_eq!(found("theirs").await, Some(known(&first, "theirs")), "the oldest");
     assert_eq!(found("n").await, Some(known(&second, "theirs")));
     assert_eq!(found("x").await, None);
-    assert_eq!(world.store.message(&alice(), &id("theirs")).await.unwrap(), None);
+    assert_eq!(world.store.message(&alice(), &log.row.id, &id("theirs")).await.unwrap(), None);
     assert_eq!(world.store.message_in(other.row.key, &id("theirs")).await.unwrap(), None);
     // A message's own id comes before another's second one.
     let third = log.message("theirs", two.key);
@@ -203,7 +215,7 @@ async fn a_message_is_written_over_by_its_own_run(world: World) {
     log.write([Change::Message(row.clone())]).await;
     row.position = 99;
     log.write([Change::Message(row.clone())]).await;
-    assert_eq!(world.store.message(&alice(), &row.id).await.unwrap(), Some(row));
+    assert_eq!(world.store.message(&alice(), &log.row.id, &row.id).await.unwrap(), Some(row));
 }
 
 async fn a_binding_is_one_for_each_thread_and_agent(world: World) {
@@ -229,7 +241,8 @@ async fn a_brought_history_stays_as_it_was_brought(world: World) {
     let mut a = log.checkpoint("a", None);
     a.client_history = Some(ClientHistory {
         entries: vec![
-            Reference::Message(rows::message_id("m")),
+            Reference::Message { thread: None, id: rows::message_id("m") },
+            Reference::Message { thread: Some(log.row.id.clone()), id: rows::message_id("m") },
             Reference::Result(run.id.clone()),
             Reference::Address("http://example.com/1".into()),
             Reference::Address("http://example.com/1".into()),

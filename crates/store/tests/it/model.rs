@@ -551,10 +551,11 @@ async fn look_ups(store: &dyn Store, scope: &Scope) -> String {
         let message = rows::message_id(&format!("m{number}"));
         let interrupt = rows::interrupt_id(&format!("i{number}"));
         writeln!(text, "{:?}", store.run(scope, &run).await.unwrap()).unwrap();
-        writeln!(text, "{:?}", store.message(scope, &message).await.unwrap()).unwrap();
         writeln!(text, "{:?}", store.interrupt(scope, &interrupt).await.unwrap()).unwrap();
         for thread in 0..THREADS {
             let thread = thread_id(&format!("t{thread}"));
+            let row = store.message(scope, &thread, &message).await.unwrap();
+            writeln!(text, "{row:?}").unwrap();
             let id = rows::checkpoint_id(&format!("c{number}"));
             let row = store.checkpoint(scope, &thread, &id).await.unwrap();
             writeln!(text, "{row:?}").unwrap();

@@ -68,7 +68,7 @@ async fn found(store: &dyn Store, scope: &Scope) -> Vec<&'static str> {
     let interrupts = store.interrupts(scope, &InterruptFilter::default(), &page).await.unwrap();
     note("interrupts", !interrupts.rows.is_empty());
     let id = rows::message_id("m");
-    note("message", store.message(scope, &id).await.unwrap().is_some());
+    note("message", store.message(scope, &thread, &id).await.unwrap().is_some());
     let id = rows::checkpoint_id("c");
     note("checkpoint", store.checkpoint(scope, &thread, &id).await.unwrap().is_some());
     note("path", !store.path(scope, &thread, None, 10).await.unwrap().is_empty());
@@ -126,7 +126,7 @@ async fn the_same_ids_in_two_tenants(world: World) {
         let run = world.store.run(&scope, &run_id("r")).await.unwrap().unwrap();
         assert_eq!((run.tenant, run.thread), (scope.tenant.clone(), thread.key));
         let id = rows::message_id("m");
-        let message = world.store.message(&scope, &id).await.unwrap().unwrap();
+        let message = world.store.message(&scope, &thread.id, &id).await.unwrap().unwrap();
         assert_eq!((message.tenant, message.thread), (scope.tenant, thread.key));
     }
 }

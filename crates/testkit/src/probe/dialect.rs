@@ -99,7 +99,10 @@ impl ReadOriginal for ProbeReader {
                     extra: None,
                 },
             }),
-            "think" => Body::Message(MessageEvent::Thought { text: Arc::from(text("text")) }),
+            "think" => Body::Message(MessageEvent::Thought {
+                message: None,
+                text: Arc::from(text("text")),
+            }),
             "call" => Body::Tool(ToolEvent::Started {
                 call: text("id").to_owned(),
                 tool: text("tool").to_owned(),

@@ -316,6 +316,44 @@ async fn a_server_that_only_waits_is_enough() {
     stop(server).await;
 }
 
+/// Only 404, 405 and 501 say that a server has no descriptors. Any other refusal can pass: the server is asked again, without a restart and without a run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_refuses_to_describe_its_agent_is_asked_again() {
+    for status in [401, 403, 408, 429, 503] {
+        let here = Folder::new().unwrap();
+        let far = WaitOnlyServer::start().await.unwrap();
+        far.refuse_descriptor(Some(status));
+        let settings = behind("agent-connect", &far.url(), &["org.example.old"]);
+        let server = start_with(&here, settings).await;
+        let (client, agent) = (server.client(), "far_org_example_old");
+        let refused = run(&client, agent, "refused", json!("hi")).await;
+        let error = &refused["outcome"]["error"];
+        assert_eq!(error["transient"], matches!(status, 408 | 429 | 503), "{status}: {refused}");
+        assert_eq!(far.runs(), 0, "{status}: nobody knows what the agent takes");
+        far.refuse_descriptor(None);
+        until("the agent to be described", LIMIT, || async {
+            let path = format!("/connect/agents/{agent}/schemas");
+            let schemas = client.get(&path).await.unwrap().ok().unwrap();
+            (schemas["input_schema"]["required"] == json!(["message"])).then_some(())
+        })
+        .await
+        .unwrap();
+        let done = run(&client, agent, "done", json!("hi")).await;
+        assert_eq!(done["result"]["message"], "echo: hi", "{status}: {done}");
+        stop(server).await;
+    }
+    for status in [404, 405, 501] {
+        let here = Folder::new().unwrap();
+        let far = WaitOnlyServer::start().await.unwrap();
+        far.refuse_descriptor(Some(status));
+        let settings = behind("agent-connect", &far.url(), &["org.example.old"]);
+        let server = start_with(&here, settings).await;
+        run(&server.client(), "far_org_example_old", "t", json!("hi")).await;
+        assert_eq!(far.runs(), 1, "{status}: an agent without a descriptor is run all the same");
+        stop(server).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_out_of_reach_or_unknown_fails_its_runs_and_no_others() {
     let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());

@@ -86,7 +86,9 @@ impl Elsewhere {
 
     /// Whether the server of an agent has said what it is.
     pub(crate) fn knows(&self, agent: &AgentName) -> bool {
-        self.manifests.contains_key(agent.as_str())
+        let name = agent.as_str();
+        let is_complete = |it: &AgentDescription| it.is_complete;
+        self.manifests.contains_key(name) || self.descriptions.get(name).is_some_and(is_complete)
     }
 
     /// The entries that name all agents of a server, to be asked for now and then.

@@ -171,7 +171,8 @@ fn summary(event: &Event) -> String {
         EventBody::MessagePart(part) => of_message(&part.message_id, &part_summary(&part.part)),
         EventBody::MessageCompleted(completed) => of_message(&completed.message_id, ""),
         EventBody::MessageThought(thought) => {
-            let id = event.original.as_ref().and_then(thought_id).unwrap_or_default();
+            let given = || event.original.as_ref().and_then(thought_id);
+            let id = thought.message_id.clone().or_else(given).unwrap_or_default();
             of_message(&id, &safe::visible(&thought.text))
         }
         EventBody::ToolStarted(tool) => {

@@ -169,6 +169,8 @@ pub struct Limits {
     pub write_timeout: Span,
     /// How often the server sends a heartbeat on an idle event stream.
     pub heartbeat: Span,
+    /// The longest time that `…/wait` of the Agent Connect Protocol takes, with and without `timeout`. Then the response is 204 and the run continues. A wait without `timeout` that has sent line feeds ends with the run alone instead.
+    pub max_wait: Span,
 }
 
 /// The private addresses that the server may contact.
@@ -344,6 +346,7 @@ impl Default for Limits {
             body_timeout: Span(options.body_timeout),
             write_timeout: Span(options.write_timeout),
             heartbeat: Span(options.heartbeat),
+            max_wait: Span(options.max_wait),
         }
     }
 }
@@ -383,6 +386,7 @@ impl Server {
             body_timeout: self.limits.body_timeout.0,
             write_timeout: self.limits.write_timeout.0,
             heartbeat: self.limits.heartbeat.0,
+            max_wait: self.limits.max_wait.0,
             ..gateway::Options::default()
         }
     }

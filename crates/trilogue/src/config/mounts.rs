@@ -23,7 +23,7 @@ pub struct Mount {
     /// `communication` only: enforce the protocol's documents also where the official clients do not keep to them, for messages of clients and of agents.
     #[serde(default)]
     pub strict: bool,
-    /// `connect` only: answer in the shapes of the protocol's document. Its members stand beside those of the OpenAPI document, a stream begins with its run, and clients do not see a thread's state that no descriptor declares.
+    /// `connect` only: also do what the protocol's document says where the official client cannot read it. A stream begins with its run, and clients do not see a thread's state that no descriptor declares.
     #[serde(default)]
     pub as_documented: bool,
     /// `connect` only: the body of an error. `object` has code, number, description and details. `string` is the description alone, as in version 0.2.3 of the OpenAPI document.

@@ -20,7 +20,7 @@ pub struct Agent {
     pub configuration_id: Option<String>,
     /// What it is.
     pub metadata: AgentMetadata,
-    /// The same as `agent_id`, on mounts that answer as the document has it.
+    /// The same as `agent_id`, by the name that the protocol's document has for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 }

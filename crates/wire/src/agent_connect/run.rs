@@ -56,10 +56,10 @@ record! {
         run?: Run,
         /// What came of it.
         output?: RunOutput,
-        /// The output's `type`, on mounts that answer as the document has it; so are the members below.
+        /// The output's `type`. It and the members below are at the top in the protocol's document.
         #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
         kind: Option<String>,
-        /// The output's `values`.
+        /// The output's `result`.
         result?: Json,
         /// The output's `interrupt_type`.
         interrupt_type?: String,

@@ -46,7 +46,7 @@ record! {
         values: Json,
         /// What the agent has said.
         messages?: Vec<Message>,
-        /// The same as `values`, on mounts that answer as the document has it.
+        /// The same as `values`, by the name that the protocol's document has for it.
         result?: Json,
     }
 

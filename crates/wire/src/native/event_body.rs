@@ -105,6 +105,8 @@ bodies! {
     }
     /// Reasoning that is shown but is no part of any message.
     MessageThought(ThoughtText) = "message.thought" {
+        /// The thought's id: all its pieces have it. Absent in what older versions logged.
+        message_id?: String,
         /// The text.
         text: String,
     }

@@ -20,7 +20,8 @@ use super::answer::{PERMISSION_METHOD, RequestAnswerer, TurnScope};
 use super::modes::SessionModes;
 use super::replay::Replay;
 use super::transcript::{
-    MessageIds, OutsideUpdate, TurnTranscript, UsedIds, derived_id, update_kind,
+    MessageIds, OutsideUpdate, TurnTranscript, UsedIds, derived_id, derived_thought_id, name_piece,
+    update_kind,
 };
 use crate::agent_client::launch::Launch;
 use crate::agent_client::routing::{OversizeLine, SessionItem, TurnEnd, TurnSummary};
@@ -51,6 +52,8 @@ pub(super) struct SessionActor {
     tool_calls: ToolCalls,
     last_run: Option<RunId>,
     late_message: Option<MessageId>,
+    /// The agent's id of the newest thought outside of turns, and ours.
+    late_thought: Option<(String, MessageId)>,
     /// Hashes of the newest settings, by kind.
     settings: HashMap<String, u64>,
     replay: Option<Replay>,
@@ -87,6 +90,7 @@ impl SessionActor {
             tool_calls: ToolCalls::default(),
             last_run: None,
             late_message: None,
+            late_thought: None,
             settings: HashMap::new(),
             replay: None,
             modes,
@@ -215,6 +219,9 @@ impl SessionActor {
         if ends {
             self.end_late_message().await;
         }
+        if let Body::Message(MessageEvent::Thought { .. }) = body {
+            return self.log_late_thought(body, params).await;
+        }
         if let (Some(id), Some(run)) = (message, self.last_run.clone())
             && let Body::Message(
                 MessageEvent::Delta { message: named, .. }
@@ -226,6 +233,45 @@ impl SessionActor {
             self.begin_late_message(message, &run).await;
         }
         self.log(body, Some(update_original(params))).await;
+    }
+
+    /// Logs a piece of a thought outside of turns. An id that names something else gets another, as in a turn.
+    async fn log_late_thought(&mut self, mut body: Body, mut params: String) {
+        let id = splice::message_id(&params).map(|id| id.into_owned()).unwrap_or_default();
+        let mut late = self.late_thought.take().filter(|(given, _)| *given == id);
+        if late.is_none()
+            && let Some(run) = self.last_run.clone()
+        {
+            let theirs = MessageId::parse(&id).ok();
+            let is_used = theirs.as_ref().is_none_or(|theirs| self.used_ids.has(theirs));
+            let derived = derived_thought_id(&run, &id);
+            let mut named = theirs.filter(|_| !is_used).unwrap_or_else(|| derived.clone());
+            if !self.begin_late_thought(&named, &run).await && named != derived {
+                named = derived;
+                self.begin_late_thought(&named, &run).await;
+            }
+            self.used_ids.add([named.clone()]);
+            late = Some((id.clone(), named));
+        }
+        if let Some((_, named)) = &late {
+            if named.as_str() != id
+                && let Some(renamed) = splice::put_message_id(&params, named.as_str())
+            {
+                params = renamed;
+            }
+            name_piece(&mut body, named.clone());
+        }
+        self.late_thought = late;
+        self.log(body, Some(update_original(params))).await;
+    }
+
+    /// Whether the thread has had no message or thought with this id.
+    async fn begin_late_thought(&self, id: &MessageId, last_run: &RunId) -> bool {
+        self.thread.begin_thought(id, last_run).await.unwrap_or_else(|error| {
+            let thread = self.thread.thread();
+            tracing::debug!(%thread, %error, "a thought outside of a run was not begun");
+            true
+        })
     }
 
     /// Begins a message outside of turns, unless it has begun before.

@@ -53,7 +53,10 @@ pub(super) struct TurnTranscript {
     ids: MessageIds,
     open: Option<OpenMessage>,
     messages: TurnMessages,
-    /// The last of them.
+    thoughts: TurnMessages,
+    /// What the agent shows as messages of the user.
+    user_messages: TurnMessages,
+    /// The last of its messages.
     last: Option<MessageId>,
     open_calls: OpenCalls,
 }
@@ -122,17 +125,21 @@ impl TurnTranscript {
             ids: MessageIds::new(assigns),
             open: None,
             messages: TurnMessages::default(),
+            thoughts: TurnMessages::default(),
+            user_messages: TurnMessages::default(),
             last: None,
             open_calls: OpenCalls::default(),
         }
     }
 
-    /// The agent's own id of a message that this update begins. The caller checks whether the store knows it already.
+    /// The agent's own id of a message or thought that this update begins. The caller checks whether the store knows it already.
     pub(super) fn begins(&self, kind: &str, params: &str, used: &UsedIds) -> Option<MessageId> {
-        if ChunkKind::of(kind) != Some(ChunkKind::Agent) {
-            return None;
-        }
-        let id = splice::message_id(params).filter(|id| self.messages.get(id).is_none())?;
+        let begun = match ChunkKind::of(kind)? {
+            ChunkKind::Agent => &self.messages,
+            ChunkKind::Thought => &self.thoughts,
+            ChunkKind::User => return None,
+        };
+        let id = splice::message_id(params).filter(|id| begun.get(id).is_none())?;
         let id = MessageId::parse(&id).ok()?;
         (id != self.user && !used.ids.contains(&id)).then_some(id)
     }
@@ -158,7 +165,9 @@ impl TurnTranscript {
                 Body::Tool(ToolEvent::Ended { call, status: ToolStatus::Failed, output: None })
             }));
         }
-        used.add(std::mem::take(&mut self.messages).by_id.into_values());
+        for begun in [&mut self.messages, &mut self.thoughts] {
+            used.add(std::mem::take(begun).by_id.into_values());
+        }
         used.add([self.user.clone()]);
         events
     }
@@ -171,52 +180,75 @@ impl TurnTranscript {
         logged: &mut LoggedUpdate,
     ) {
         let (params, id, is_ours) = self.ids.assign(kind, params);
-        if kind == ChunkKind::Agent {
-            let message = self.message(&id, is_ours, used, logged);
-            // Message ids are unique in a thread. An id that the log cannot keep is known to the agent only.
-            let is_taken = message.as_str() != id && MessageId::parse(&id).is_ok();
-            let renamed = match is_taken && self.ids.assigns {
-                true => splice::put_message_id(&params, message.as_str()),
-                false => None,
-            };
-            let params = renamed.unwrap_or(params);
-            let mut body = body_of_update(&params);
-            if let Body::Message(
-                MessageEvent::Delta { message: named, .. }
-                | MessageEvent::Part { message: named, .. },
-            ) = &mut body
-            {
-                *named = message;
-            }
-            logged.events.push((body, Some(update_original(params))));
-            return;
+        let (message, is_new) = self.name(kind, &id, used, logged);
+        match kind {
+            ChunkKind::Agent => self.go_on(&message, is_new, is_ours, logged),
+            ChunkKind::User | ChunkKind::Thought => self.complete_ours(logged),
         }
-        self.complete_ours(logged);
-        logged.events.push((body_of_update(&params), Some(update_original(params))));
+        // An id that the log cannot keep is known to the agent only.
+        let is_taken = message.as_str() != id && MessageId::parse(&id).is_ok();
+        let renamed = match is_taken && self.ids.assigns {
+            true => splice::put_message_id(&params, message.as_str()),
+            false => None,
+        };
+        let params = renamed.unwrap_or(params);
+        let mut body = body_of_update(&params);
+        name_piece(&mut body, message);
+        logged.events.push((body, Some(update_original(params))));
     }
 
-    /// The message of a chunk. Begins it and ends the one before, if it is another.
-    fn message(
+    /// The id of the message or thought that a chunk belongs to, and whether it begins with this chunk. Ids are unique in a thread across messages and thoughts: one that is taken gets another.
+    fn name(
         &mut self,
+        kind: ChunkKind,
         id: &str,
-        is_ours: bool,
         used: &UsedIds,
         logged: &mut LoggedUpdate,
-    ) -> MessageId {
-        let known = self.messages.get(id).cloned();
-        let is_new = known.is_none();
-        let message = known.unwrap_or_else(|| {
-            let theirs = MessageId::parse(id).ok();
-            let free = theirs.clone().filter(|id| *id != self.user && !used.ids.contains(id));
-            let message = free.unwrap_or_else(|| derived_id(&self.run, id));
-            if let Some(theirs) = theirs.filter(|theirs| *theirs != message) {
-                logged.alias = Some((message.clone(), theirs));
-            }
-            self.messages.insert(id, message.clone());
-            message
-        });
-        if self.open.as_ref().is_some_and(|open| open.message == message) {
-            return message;
+    ) -> (MessageId, bool) {
+        let begun = match kind {
+            ChunkKind::User => [&self.user_messages, &self.messages, &self.thoughts],
+            ChunkKind::Agent => [&self.messages, &self.user_messages, &self.thoughts],
+            ChunkKind::Thought => [&self.thoughts, &self.user_messages, &self.messages],
+        };
+        let [own, others @ ..] = begun;
+        if let Some(known) = own.get(id) {
+            return (known.clone(), false);
+        }
+        let is_others =
+            others.iter().any(|begun| begun.get(id).is_some_and(|it| it.as_str() == id));
+        let theirs = MessageId::parse(id).ok();
+        let is_free = |id: &MessageId| match kind {
+            // The agent shows the user's own message.
+            ChunkKind::User => !is_others,
+            _ => !is_others && *id != self.user && !used.ids.contains(id),
+        };
+        let free = theirs.clone().filter(is_free);
+        let message = free.unwrap_or_else(|| kind.derived_id(&self.run, id));
+        // The log has no messages of the user that the agent shows.
+        if kind != ChunkKind::User
+            && let Some(theirs) = theirs.filter(|theirs| *theirs != message)
+        {
+            logged.alias = Some((message.clone(), theirs));
+        }
+        let own = match kind {
+            ChunkKind::User => &mut self.user_messages,
+            ChunkKind::Agent => &mut self.messages,
+            ChunkKind::Thought => &mut self.thoughts,
+        };
+        own.insert(id, message.clone());
+        (message, true)
+    }
+
+    /// Opens the message of a chunk. Begins it and ends the one before, if it is another.
+    fn go_on(
+        &mut self,
+        message: &MessageId,
+        is_new: bool,
+        is_ours: bool,
+        logged: &mut LoggedUpdate,
+    ) {
+        if self.open.as_ref().is_some_and(|open| open.message == *message) {
+            return;
         }
         self.complete(&mut |body| logged.events.push((body, None)));
         if is_new {
@@ -226,7 +258,6 @@ impl TurnTranscript {
         }
         self.open = Some(OpenMessage { message: message.clone(), is_ours });
         self.last = Some(message.clone());
-        message
     }
 
     fn other(&mut self, params: String, logged: &mut LoggedUpdate) {
@@ -366,6 +397,15 @@ impl ChunkKind {
             _ => return None,
         })
     }
+
+    /// An id for a message of this kind whose own id is taken, or cannot be kept.
+    fn derived_id(self, run: &RunId, id: &str) -> MessageId {
+        match self {
+            Self::Agent => derived_id(run, id),
+            Self::User => derived_id(run, &format!("user_message\n{id}")),
+            Self::Thought => derived_thought_id(run, id),
+        }
+    }
 }
 
 // === impl UsedIds ===
@@ -389,6 +429,17 @@ impl UsedIds {
     }
 }
 
+/// Names the message or thought that an event is a piece of.
+pub(super) fn name_piece(body: &mut Body, id: MessageId) {
+    match body {
+        Body::Message(MessageEvent::Delta { message, .. } | MessageEvent::Part { message, .. }) => {
+            *message = id
+        }
+        Body::Message(MessageEvent::Thought { message, .. }) => *message = Some(id),
+        _ => {}
+    }
+}
+
 /// The kind of an update; empty if it is unknown.
 pub(super) fn update_kind(params: &str) -> &'static str {
     let kind = splice::get_text(params, &["update", "sessionUpdate"]);
@@ -399,6 +450,11 @@ pub(super) fn update_kind(params: &str) -> &'static str {
 fn has_ended(params: &str) -> bool {
     let status = splice::get_text(params, &["update", "status"]);
     status.is_some_and(|status| matches!(&*status, "completed" | "failed"))
+}
+
+/// An id for a thought whose own id is taken, or cannot be kept.
+pub(super) fn derived_thought_id(run: &RunId, id: &str) -> MessageId {
+    derived_id(run, &format!("thought\n{id}"))
 }
 
 /// An id for a message whose own id is taken, or cannot be kept.

@@ -97,6 +97,78 @@ async fn an_agent_s_ids_are_kept_and_one_that_comes_again_in_another_turn_gets_a
     rig.end().await;
 }
 
+/// A chunk with this id.
+fn chunk(kind: &str, id: &str, text: &str) -> String {
+    let update = serde_json::json!({
+        "sessionUpdate": kind, "messageId": id, "content": { "type": "text", "text": text },
+    });
+    format!("raw:{update}\n")
+}
+
+/// Thoughts have ids by the rule of messages: kept, renamed if they are taken, found by the agent's own and by ours, and an end of a copy.
+#[tokio::test]
+async fn a_thought_has_an_id_as_a_message_has() {
+    const THINKS: &str = "agent_thought_chunk";
+    let rig = Rig::new(&[]).await;
+    let thread = rig.thread().await;
+    let script = [
+        chunk(THINKS, "T", "first "),
+        chunk(THINKS, "T", "thought"),
+        chunk("agent_message_chunk", "A", "says "),
+        chunk(THINKS, "A", "thinks again"),
+        chunk("agent_message_chunk", "A", "more"),
+        chunk(THINKS, "L", "the last"),
+    ]
+    .concat();
+    let run = rig.run(&thread, script.trim_end()).await;
+    let thoughts = async |run: &trilogue_store::rows::RunRow| {
+        let events = rig.events(run).await;
+        let thoughts = events.into_iter().filter_map(|event| match event.body {
+            Body::Message(MessageEvent::Thought { message, text }) => {
+                Some((message.unwrap(), text.to_string()))
+            }
+            _ => None,
+        });
+        thoughts.collect::<Vec<_>>()
+    };
+    let found = thoughts(&run).await;
+    let renamed = found[2].0.clone();
+    let id = |text: &str| MessageId::parse(text).unwrap();
+    assert!(Uuid::parse_str(renamed.as_str()).is_ok(), "the message has this id: {renamed}");
+    let ids: Vec<_> = found.iter().map(|(id, _)| id.clone()).collect();
+    assert_eq!(ids, [id("T"), id("T"), renamed.clone(), id("L")]);
+    assert_eq!(rig.begun(&run).await, ["A"]);
+    // What clients get has the same ids.
+    let sent: Vec<_> = pieces(&rig, &run).await.into_iter().filter_map(|(_, id)| id).collect();
+    assert_eq!(sent, ["T", "T", "A", renamed.as_str(), "A", "L"]);
+    let row = rig.store.thread(&rig.by.scope(), &thread).await.unwrap().unwrap();
+    let message_in = async |id: &MessageId| rig.store.message_in(row.key, id).await.unwrap();
+    for known in [id("T"), renamed.clone(), id("L"), id("A")] {
+        assert_eq!(message_in(&known).await.unwrap().id, known);
+    }
+    assert_eq!(message_in(&renamed).await.unwrap().alias, Some(id("A")));
+
+    // A copy ends with the last piece of the thought.
+    let new = trilogue_runtime::NewThread::default;
+    for (until, expected) in [(id("T"), 2), (renamed, 3), (id("L"), 4)] {
+        let copy = rig.runtime.copy_thread_until(&rig.by, &thread, &until, new()).await.unwrap();
+        let filter =
+            trilogue_store::rows::RunFilter { thread: Some(copy.id.clone()), ..Default::default() };
+        let runs = rig.store.runs(&rig.by.scope(), &filter, &Default::default()).await.unwrap();
+        assert_eq!(thoughts(&runs.rows[0]).await, found[..expected], "{until}");
+        assert!(rig.store.message_in(copy.key, &until).await.unwrap().is_some(), "{until}");
+    }
+    // In the next turn the ids are taken, in another thread they are free.
+    let again = rig.run(&thread, chunk(THINKS, "T", "x").trim_end()).await;
+    let again = thoughts(&again).await.remove(0).0;
+    assert_ne!(again, id("T"));
+    assert_eq!(message_in(&again).await.unwrap().alias, Some(id("T")));
+    let other = rig.thread().await;
+    let other = rig.run(&other, chunk(THINKS, "T", "x").trim_end()).await;
+    assert_eq!(thoughts(&other).await[0].0, id("T"));
+    rig.end().await;
+}
+
 #[tokio::test]
 async fn a_prompt_carries_the_id_of_the_user_s_message_and_another_one_becomes_an_alias() {
     let rig = Rig::new(&["--user-id", "own"]).await;

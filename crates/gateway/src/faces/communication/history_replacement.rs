@@ -6,14 +6,14 @@ use std::sync::Arc;
 use percent_encoding::percent_decode_str;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    CheckpointId, ClientHistory, Code, Error, Json, MessageId, Reference, ThreadId, limits,
+    CheckpointId, ClientHistory, Code, Error, Json, MessageId, Reference, RunId, ThreadId, limits,
 };
 use trilogue_mapping::native::shown;
 use trilogue_wire::agent_communication::Session;
 use uuid::Uuid;
 
 use super::CommunicationCall;
-use super::resources::{self, Resource};
+use super::resources;
 
 /// Tells our own addresses from those of other servers.
 #[derive(Debug)]
@@ -22,9 +22,13 @@ struct Own {
     bases: Vec<(String, String)>,
 }
 
-/// Makes the session what the client brought, and names its thread.
+/// Makes the session, which is this thread, what the client brought; returns the thread's id.
 /// Errors: `too_many_parts`, `invalid_input` for what is not there, and as replacing a history.
-pub(super) async fn replace(call: &CommunicationCall, session: Session) -> Result<ThreadId> {
+pub(super) async fn replace(
+    call: &CommunicationCall,
+    thread: &ThreadId,
+    session: Session,
+) -> Result<ThreadId> {
     if session.history.len() > limits::MAX_GIVEN_ENTRIES {
         let most = limits::MAX_GIVEN_ENTRIES;
         return Err(Error::new(
@@ -33,7 +37,6 @@ pub(super) async fn replace(call: &CommunicationCall, session: Session) -> Resul
         ));
     }
     let own = Own::of(call);
-    let thread = ThreadId::from_uuid(session.id.get());
     let mut entries = Vec::with_capacity(session.history.len());
     for address in &session.history {
         entries.push(entry(call, &own, address).await?);
@@ -49,21 +52,34 @@ pub(super) async fn replace(call: &CommunicationCall, session: Session) -> Resul
     };
     let runtime = &call.state.runtime;
     let given = ClientHistory { entries, state };
-    runtime.replace_history_and_state(call.principal(), &thread, given, value).await?;
-    Ok(thread)
+    let row = runtime.replace_history_and_state(call.principal(), thread, given, value).await?;
+    Ok(row.id)
 }
 
 async fn entry(call: &CommunicationCall, own: &Own, address: &str) -> Result<Reference> {
     let elsewhere = || Reference::Address(Arc::from(address));
-    let Some(id) = own.path(address).and_then(|path| path.strip_prefix("/resources/")) else {
+    let Some(path) = own.path(address).and_then(|path| path.strip_prefix("/resources/")) else {
         return Ok(elsewhere());
     };
-    let id = decoded(id);
-    Ok(match resources::find(call, &id).await? {
-        Some(Resource::Message(row)) => Reference::Message(row.id),
-        Some(Resource::Result(row)) => Reference::Result(row.id),
-        // What is not there is refused where the history is replaced, by its place.
-        None => MessageId::parse(&id).map_or_else(|_| elsewhere(), Reference::Message),
+    // What is not there is refused where the history is replaced, by its place.
+    Ok(match path.split_once('/') {
+        Some((thread, id)) => {
+            let (thread, id) = (decoded(thread), decoded(id));
+            match resources::find_message(call, &thread, &id).await? {
+                Some((thread, row)) => Reference::Message { thread: Some(thread), id: row.id },
+                None => match (ThreadId::parse(&thread), MessageId::parse(&id)) {
+                    (Ok(thread), Ok(id)) => Reference::Message { thread: Some(thread), id },
+                    _ => elsewhere(),
+                },
+            }
+        }
+        None => {
+            let id = decoded(path);
+            match resources::find_result(call, &id).await? {
+                Some(row) => Reference::Result(row.id),
+                None => RunId::parse(&id).map_or_else(|_| elsewhere(), Reference::Result),
+            }
+        }
     })
 }
 
@@ -85,8 +101,10 @@ async fn value(
 /// The session and the checkpoint of the path of a state.
 fn state_ids(path: &str) -> Option<(ThreadId, CheckpointId)> {
     let (session, checkpoint) = path.strip_prefix("/sessions/")?.split_once("/state/")?;
-    let read = |text: &str| Uuid::parse_str(&decoded(text)).ok();
-    Some((ThreadId::from_uuid(read(session)?), CheckpointId::from_uuid(read(checkpoint)?)))
+    // The thread's id is in the address as it is.
+    let session = ThreadId::parse(&decoded(session)).ok()?;
+    let checkpoint = Uuid::parse_str(&decoded(checkpoint)).ok()?;
+    Some((session, CheckpointId::from_uuid(checkpoint)))
 }
 
 fn decoded(text: &str) -> Cow<'_, str> {

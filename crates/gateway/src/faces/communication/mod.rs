@@ -10,6 +10,7 @@ mod fault;
 mod fetch;
 mod history_replacement;
 mod log;
+mod named_session;
 mod request;
 mod resources;
 mod resume;

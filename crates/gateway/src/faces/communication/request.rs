@@ -2,7 +2,7 @@
 
 use http::{HeaderName, header};
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, RunId, ThreadId};
+use trilogue_domain::{Code, Error, RunId};
 use trilogue_mapping::native::shown;
 use trilogue_store::rows::{RunRow, ThreadRow};
 use trilogue_wire::agent_communication::{Read, Rules, read};
@@ -56,9 +56,14 @@ impl CommunicationCall {
         read_uuid(self.param(name), &format!("the path parameter '{name}'"))
     }
 
-    /// The run that the path names.
+    /// The run that the path names: by the id that a client of another face chose, else by a UUID in any of its forms.
     /// Errors: `invalid_id` and `run_not_found`.
     pub(super) async fn named_run(&self) -> Result<RunRow> {
+        if let Ok(id) = RunId::parse(self.param("run_id"))
+            && let Some(row) = self.state.read.run(&self.scope(), &id).await?
+        {
+            return Ok(row);
+        }
         let id = RunId::from_uuid(self.uuid("run_id")?);
         look_up::run(self.state.read.as_ref(), self, id.as_str()).await
     }
@@ -66,8 +71,7 @@ impl CommunicationCall {
     /// The session that the path names.
     /// Errors: `invalid_id` and `thread_not_found`.
     pub(super) async fn named_session(&self) -> Result<ThreadRow> {
-        let id = ThreadId::from_uuid(self.uuid("session_id")?);
-        look_up::thread(self.state.read.as_ref(), self, id.as_str()).await
+        self.session(self.param("session_id"), "the path parameter 'session_id'").await
     }
 }
 

@@ -1,9 +1,10 @@
-//! What lies behind an address of a session's history: one message.
+//! What lies behind an address of a session's history: a message of a thread, or what a run answered with a value.
 
 use http::StatusCode;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, MessageId, RunId, Scope};
+use trilogue_domain::{Code, Error, MessageId, RunId, ThreadId};
 use trilogue_mapping::communication::{Kind, RunMessage};
+use trilogue_mapping::native::shown;
 use trilogue_store::rows::{MessageRow, RunRow};
 use uuid::Uuid;
 
@@ -13,59 +14,78 @@ use super::{BASE, CommunicationCall, CommunicationRoute};
 use crate::core::log_ref::LogRef;
 use crate::http::reply::Reply;
 
-pub(crate) const ROUTES: &[CommunicationRoute] = &[BASE
-    .at("/resources/{resource_id}", |call| Box::pin(get(call)))
-    .named("communication_get_resource", "One message of a session's history")
-    .errors(&[Code::InvalidId, Code::NotFound])];
+pub(crate) const ROUTES: &[CommunicationRoute] = &[
+    BASE.at("/resources/{session_id}/{message_id}", |call| Box::pin(message(call)))
+        .named("communication_get_message", "One message of a session's history")
+        .errors(&[Code::NotFound]),
+    BASE.at("/resources/{run_id}", |call| Box::pin(result(call)))
+        .named("communication_get_result", "The value that a run of a session answered with")
+        .errors(&[Code::InvalidId, Code::NotFound]),
+];
 
-#[derive(Debug)]
-pub(super) enum Resource {
-    Message(MessageRow),
-    /// What the run answered with a value.
-    Result(Box<RunRow>),
+async fn message(call: CommunicationCall) -> Result<Reply> {
+    let (session, id) = (call.param("session_id"), call.param("message_id"));
+    let missing = || {
+        let (id, session) = (shown(id), shown(session));
+        Error::new(Code::NotFound, format!("the session '{session}' has no message '{id}'"))
+    };
+    let (thread, row) = find_message(&call, session, id).await?.ok_or_else(missing)?;
+    let thread = LogRef { key: row.thread, id: thread, tenant: row.tenant };
+    let log = Log { thread, run: row.run, last: None };
+    let is_it = |message: &RunMessage| message.id.as_ref() == Some(&row.id);
+    resource(&call, log, is_it).await?.ok_or_else(missing)
 }
 
-async fn get(call: CommunicationCall) -> Result<Reply> {
-    let text = call.param("resource_id");
+async fn result(call: CommunicationCall) -> Result<Reply> {
+    let text = call.param("run_id");
     let missing = || match Uuid::parse_str(text) {
         Ok(id) => Error::new(Code::NotFound, format!("there is no resource '{id}'")),
-        Err(_) => no_uuid(text, "the path parameter 'resource_id'"),
+        Err(_) => no_uuid(text, "the path parameter 'run_id'"),
     };
-    let (log, wanted) = match find(&call, text).await?.ok_or_else(missing)? {
-        Resource::Message(row) => {
-            // Who sees the message sees it, whoever its thread belongs to.
-            let scope = Scope::of_tenant(&row.tenant);
-            let thread = call.state.read.thread_of(&scope, row.thread).await?;
-            let thread = thread.ok_or_else(missing)?;
-            (Log { thread: LogRef::from(&thread), run: row.run, last: None }, Some(row.id))
-        }
-        Resource::Result(row) => (Log::of(&row), None),
-    };
-    let is_it = |message: &RunMessage| match &wanted {
-        Some(id) => message.id.as_ref() == Some(id),
-        None => message.kind == Kind::Result,
-    };
-    let mut messages = log::messages(&call, log).await?.into_iter();
-    let message = messages.find(|message| message.complete && is_it(message));
-    Ok(Reply::json_bytes(StatusCode::OK, message.ok_or_else(missing)?.json))
+    let row = find_result(&call, text).await?.ok_or_else(missing)?;
+    let is_it = |message: &RunMessage| message.kind == Kind::Result;
+    resource(&call, Log::of(&row), is_it).await?.ok_or_else(missing)
 }
 
-/// What the id names. Ids that clients of other faces chose are found as they are spelled, UUIDs in any of their forms.
-pub(super) async fn find(call: &CommunicationCall, text: &str) -> Result<Option<Resource>> {
-    let (scope, read) = (call.scope(), &call.state.read);
-    let canonical = Uuid::parse_str(text).ok().map(|id| id.as_hyphenated().to_string());
-    let other = canonical.as_deref().filter(|canonical| *canonical != text);
-    for id in [Some(text), other].into_iter().flatten() {
-        if let Ok(id) = MessageId::parse(id)
-            && let Some(row) = read.message(&scope, &id).await?
-        {
-            return Ok(Some(Resource::Message(row)));
-        }
-        if let Ok(id) = RunId::parse(id)
-            && let Some(row) = read.run(&scope, &id).await?
-        {
-            return Ok(Some(Resource::Result(Box::new(row))));
+async fn resource(
+    call: &CommunicationCall,
+    log: Log,
+    is_it: impl Fn(&RunMessage) -> bool,
+) -> Result<Option<Reply>> {
+    let mut messages = log::messages(call, log).await?.into_iter();
+    let message = messages.find(|message| message.complete && is_it(message));
+    Ok(message.map(|message| Reply::json_bytes(StatusCode::OK, message.json)))
+}
+
+/// The message of a thread that the ids name, and the thread's id. It is visible to callers who see its run, even if the thread belongs to another principal.
+pub(super) async fn find_message(
+    call: &CommunicationCall,
+    thread: &str,
+    id: &str,
+) -> Result<Option<(ThreadId, MessageRow)>> {
+    for thread in spellings(thread).filter_map(|id| ThreadId::parse(&id).ok()) {
+        for id in spellings(id).filter_map(|id| MessageId::parse(&id).ok()) {
+            if let Some(row) = call.state.read.message(&call.scope(), &thread, &id).await? {
+                return Ok(Some((thread, row)));
+            }
         }
     }
     Ok(None)
+}
+
+/// The run whose result the id names.
+pub(super) async fn find_result(call: &CommunicationCall, id: &str) -> Result<Option<RunRow>> {
+    for id in spellings(id).filter_map(|id| RunId::parse(&id).ok()) {
+        if let Some(row) = call.state.read.run(&call.scope(), &id).await? {
+            return Ok(Some(row));
+        }
+    }
+    Ok(None)
+}
+
+/// The texts that an id can be: as it is spelled, because clients of other faces choose ids, else a UUID in its usual form.
+fn spellings(text: &str) -> impl Iterator<Item = String> {
+    let canonical = Uuid::parse_str(text).ok().map(|id| id.as_hyphenated().to_string());
+    let other = canonical.filter(|canonical| *canonical != text);
+    [text.to_owned()].into_iter().chain(other)
 }

@@ -30,7 +30,11 @@ pub(crate) const ROUTES: &[CommunicationRoute] = &[BASE
     ])];
 
 async fn resume(call: CommunicationCall) -> Result<Reply> {
-    call.uuid("run_id")?;
+    if let Err(error) = call.uuid("run_id")
+        && call.named_run().await.is_err()
+    {
+        return Err(error);
+    }
     let RunResumeRequest { await_resume, mode, .. } = call.message_body()?;
     let message = await_resume.message;
     let named = answer_target::named(&call, &message)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderValue, StatusCode};
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentName, Code, Error, Right, ThreadId};
+use trilogue_domain::{AgentName, Code, Error, Right};
 use trilogue_mapping::communication::{self as mapping, strict};
 use trilogue_mapping::native::read_json;
 use trilogue_runtime::{NewThread, RunRequest, Submitted, ThreadChoice};
@@ -35,6 +35,9 @@ async fn create(call: CommunicationCall) -> Result<Reply> {
     call.reach(&agent(&call, &body.agent_name)?.name)?;
     let (mode, session_id, session) = (body.mode, body.session_id, body.session.take());
     let mut new = new_run(&call, body)?;
+    if let (Some(session), ThreadChoice::Ensure(thread)) = (session_id, &mut new.thread) {
+        thread.id = Some(Box::pin(call.session_id(session.get())).await?);
+    }
     if differ(session_id, session.as_ref()) {
         let error = Error::new(
             Code::InvalidRequest,
@@ -45,7 +48,8 @@ async fn create(call: CommunicationCall) -> Result<Reply> {
     let runtime = &call.state.runtime;
     let mut turn = None;
     if let Some(session) = session {
-        let (tenant, id) = (&call.principal().tenant, ThreadId::from_uuid(session.id.get()));
+        let tenant = &call.principal().tenant;
+        let id = Box::pin(call.session_id(session.id.get())).await?;
         turn = Some(call.state.common.session_turns.turn(tenant, id.as_str()).await);
         // Whatever can be refused is refused before the history is touched, and a repeated request does not touch it again.
         runtime.admit(&new)?;
@@ -55,7 +59,7 @@ async fn create(call: CommunicationCall) -> Result<Reply> {
             return reply(&call, mode, known).await;
         }
         // Boxed, as what else is seldom done here: the future of every request would have room for it.
-        let thread = Box::pin(history_replacement::replace(&call, session)).await?;
+        let thread = Box::pin(history_replacement::replace(&call, &id, session)).await?;
         new.thread = ThreadChoice::Existing(thread);
     }
     let submitted = runtime.submit(call.principal(), new).await?;
@@ -73,14 +77,14 @@ fn new_run(call: &CommunicationCall, body: RunCreateRequest) -> Result<RunReques
     let config = body.config.map(read_json).transpose()?;
     let idempotency = idempotency(call)?;
     let agent: AgentName = agent(call, &body.agent_name)?.name.clone();
-    let id = body.session_id.map(|id| ThreadId::from_uuid(id.get()));
     Ok(RunRequest {
         config,
         idempotency,
         rules: call.is_strict().then(|| Arc::from(strict::RULES)),
         synchronous: body.mode == RunMode::Sync,
         provenance: provenance(call),
-        ..RunRequest::new(agent, ThreadChoice::Ensure(NewThread { id, metadata: None }), input)
+        mount: None,
+        ..RunRequest::new(agent, ThreadChoice::Ensure(NewThread::default()), input)
     })
 }
 

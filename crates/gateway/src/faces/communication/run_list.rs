@@ -3,16 +3,14 @@
 use bytes::Bytes;
 use http::StatusCode;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, RunStatus, ThreadId};
+use trilogue_domain::{Code, Error, RunStatus};
 use trilogue_mapping::native::shown;
 use trilogue_store::rows::{Listing, Page, RunFilter, RunRow};
 use trilogue_wire::agent_communication::{RunStatus as WireStatus, splice};
 
 use super::agents::{agent, number};
 use super::log::{self, Until};
-use super::request::read_uuid;
 use super::{ANYTHING, BASE, CommunicationCall, CommunicationRoute};
-use crate::faces::common::look_up;
 use crate::http::reply::Reply;
 use crate::route::Parameter;
 
@@ -37,15 +35,12 @@ async fn list(call: CommunicationCall) -> Result<Reply> {
     let limit = number(&call, "limit", 1..=MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT);
     let after = call.query("after").map(read_cursor).transpose()?;
     let statuses = call.query("status").map_or(Ok(&[][..]), read_status)?;
-    let session =
-        call.query("session_id").map(|text| read_uuid(text, "the query parameter 'session_id'"));
-    let session = session.transpose()?;
     let agent = match call.query("agent_name") {
         Some(name) => Some(agent(&call, name)?.name.clone()),
         None => None,
     };
-    let thread = match session.map(ThreadId::from_uuid) {
-        Some(id) => Some(look_up::thread(call.state.read.as_ref(), &call, id.as_str()).await?.id),
+    let thread = match call.query("session_id") {
+        Some(text) => Some(call.session(text, "the query parameter 'session_id'").await?.id),
         None => None,
     };
     let statuses = statuses.to_vec();

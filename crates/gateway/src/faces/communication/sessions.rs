@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use http::StatusCode;
 use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointId, Code, Error, Reference, ThreadId};
+use trilogue_mapping::communication as mapping;
 use trilogue_mapping::native::message::PATH_SEGMENT;
 use trilogue_mapping::native::{read_sha256, shown};
 use trilogue_runtime::StateAt;
-use trilogue_store::rows::ThreadRow;
 use trilogue_wire::agent_communication::Session;
 
 use super::{BASE, CommunicationCall, CommunicationRoute};
@@ -37,7 +37,7 @@ pub(crate) const ROUTES: &[CommunicationRoute] = &[
 
 async fn get(call: CommunicationCall) -> Result<Reply> {
     let row = call.named_session().await?;
-    let id = call.uuid("session_id")?.into();
+    let id = mapping::uuid_of(row.id.as_str());
     let path = call.state.runtime.path_references(&call.scope(), &row.id).await?;
     let base = call.state.place.base_for(&call);
     let history = path.entries.iter().map(|entry| address(&base, entry)).collect();
@@ -50,20 +50,24 @@ async fn get(call: CommunicationCall) -> Result<Reply> {
 
 /// Where a message lies for a client.
 fn address(base: &str, reference: &Reference) -> String {
-    let id = match reference {
-        Reference::Message(id) => id.as_str(),
-        Reference::Result(run) => run.as_str(),
+    let (thread, id) = match reference {
+        Reference::Message { thread, id } => (thread.as_ref(), id.as_str()),
+        Reference::Result(run) => (None, run.as_str()),
         Reference::Address(address) => return address.to_string(),
     };
-    let mut address = String::with_capacity(base.len() + 48);
+    let mut address = String::with_capacity(base.len() + 96);
     address.push_str(base);
-    // Nothing fails to be written to a string.
-    let _ =
-        write!(address, "/resources/{}", percent_encoding::utf8_percent_encode(id, PATH_SEGMENT));
+    address.push_str("/resources");
+    for segment in thread.map(ThreadId::as_str).into_iter().chain([id]) {
+        let segment = percent_encoding::utf8_percent_encode(segment, PATH_SEGMENT);
+        // Nothing fails to be written to a string.
+        let _ = write!(address, "/{segment}");
+    }
     address
 }
 
 fn state_address(base: &str, thread: &ThreadId, checkpoint: &CheckpointId) -> String {
+    let thread = percent_encoding::utf8_percent_encode(thread.as_str(), PATH_SEGMENT);
     format!("{base}/sessions/{thread}/state/{checkpoint}")
 }
 
@@ -78,22 +82,11 @@ async fn state(call: CommunicationCall) -> Result<Reply> {
 }
 
 async fn blob(call: CommunicationCall) -> Result<Reply> {
-    let row = linked_session(&call).await?;
+    let row = call.named_session().await?;
     let text = call.param("sha256");
     let missing =
         || Error::new(Code::NotFound, format!("the session has no content '{}'", shown(text)));
     let hash = read_sha256(text).ok_or_else(missing)?;
     let (blob, bytes) = call.state.read.blob_by_hash(row.key, &hash).await?.ok_or_else(missing)?;
     Ok(Reply::stored(blob.is_text, bytes))
-}
-
-/// The session that a link of ours names: by its own id, which other faces let clients choose, else by a UUID in any of its forms.
-/// Errors: `invalid_id` and `thread_not_found`.
-async fn linked_session(call: &CommunicationCall) -> Result<ThreadRow> {
-    if let Ok(id) = ThreadId::parse(call.param("session_id"))
-        && let Some(row) = call.state.read.thread(&call.scope(), &id).await?
-    {
-        return Ok(row);
-    }
-    call.named_session().await
 }

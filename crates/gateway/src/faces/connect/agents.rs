@@ -74,18 +74,17 @@ fn search(call: &ConnectCall) -> Result<Reply> {
     let cards = runtime.listed().into_iter().map(|card| runtime.shown_card(card));
     let found = cards.filter(fits);
     let page = found.skip(offset).take(limit);
-    let as_documented = request::is_as_documented(call);
-    Ok(Reply::ok(&page.map(|card| mapping::agent(&card, as_documented)).collect::<Vec<_>>()))
+    Ok(Reply::ok(&page.map(|card| mapping::agent(&card)).collect::<Vec<_>>()))
 }
 
 /// A configured instance is shown as an agent with the instance's id: a client that runs what it is shown runs the instance.
 async fn get(call: ConnectCall) -> Result<Reply> {
     let target = look_up::target(&call, Some(call.param("agent_id")), None).await?;
     let card = call.state.runtime.shown_card(target.card);
-    let mut agent = mapping::agent(&card, request::is_as_documented(&call));
+    let mut agent = mapping::agent(&card);
     if let Some(row) = target.instance {
         agent.agent_id = row.id.as_str().to_owned();
-        agent.id = agent.id.map(|_| agent.agent_id.clone());
+        agent.id = Some(agent.agent_id.clone());
         agent.configuration_id = Some(agent.agent_id.clone());
     }
     Ok(Reply::ok(&agent))

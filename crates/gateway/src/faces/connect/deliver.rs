@@ -39,13 +39,18 @@ pub struct CallbackDelivery {
     read: Arc<dyn Read>,
     clock: Arc<dyn Clock>,
     sender: Sender,
-    /// What links to large content begin with.
-    base: Arc<str>,
+    mounts: CallbackMounts,
     max_output_bytes: usize,
-    /// Whether outputs have the shapes of the protocol's document.
-    as_documented: bool,
     /// Folds of runs whose output is told of while it grows: the next callback goes on from there.
     folds: Mutex<Folds>,
+}
+
+/// Where links to large content lead: to the mount that created the run.
+struct CallbackMounts {
+    /// The base of links of each mount of this protocol, by the mount's prefix.
+    bases: HashMap<String, Arc<str>>,
+    /// The base for runs whose mount is not known or not served any more.
+    first: Arc<str>,
 }
 
 /// Folds that are kept, the one that waits longest first to go.
@@ -93,11 +98,11 @@ struct Rendered {
 // === impl CallbackDelivery ===
 
 impl CallbackDelivery {
-    /// Delivers through this sender what runs of a server with these options and addresses have to tell; links lead to the mount with this prefix.
+    /// Delivers through this sender what runs of a server with these options and addresses have to tell. `prefixes` are those of the mounts of this protocol.
     pub fn new(
         options: &Options,
         addresses: &[SocketAddr],
-        prefix: &str,
+        prefixes: &[&str],
         ports: &Ports,
         sender: Sender,
     ) -> Self {
@@ -106,17 +111,10 @@ impl CallbackDelivery {
             read: Arc::clone(&ports.read),
             clock: Arc::clone(&ports.clock),
             sender,
-            base: format!("{}{prefix}", options.address(addresses)).into(),
+            mounts: CallbackMounts::new(&options.address(addresses), prefixes),
             max_output_bytes: options.max_output_bytes,
-            as_documented: false,
             folds: Mutex::default(),
         }
-    }
-
-    /// The same with outputs in the shapes of the protocol's document, where the mount that links lead to has those.
-    #[must_use]
-    pub fn as_documented(self, as_documented: bool) -> Self {
-        Self { as_documented, ..self }
     }
 
     async fn attempt(&self, delivery: &Delivery) -> Result<(), Undelivered> {
@@ -213,8 +211,7 @@ impl CallbackDelivery {
             values: Values::new(
                 ValuesOptions {
                     card: Arc::new(card),
-                    as_documented: self.as_documented,
-                    base: Arc::clone(&self.base),
+                    base: self.mounts.base_of(row),
                     max_inline_bytes: self.max_output_bytes as u64,
                 },
                 &row.id,
@@ -304,6 +301,23 @@ impl fmt::Debug for CallbackDelivery {
     }
 }
 
+// === impl CallbackMounts ===
+
+impl CallbackMounts {
+    fn new(address: &str, prefixes: &[&str]) -> Self {
+        let base = |prefix: &&str| Arc::from(format!("{address}{prefix}"));
+        Self {
+            bases: prefixes.iter().map(|prefix| ((*prefix).to_owned(), base(prefix))).collect(),
+            first: prefixes.first().map_or_else(|| Arc::from(address), base),
+        }
+    }
+
+    fn base_of(&self, row: &RunRow) -> Arc<str> {
+        let base = row.mount.as_deref().and_then(|prefix| self.bases.get(prefix));
+        Arc::clone(base.unwrap_or(&self.first))
+    }
+}
+
 // === impl Folds ===
 
 impl Folds {
@@ -358,7 +372,6 @@ mod tests {
         let run = RunId::generate();
         let show = ValuesOptions {
             card: Arc::new(unknown(AgentName::parse("gone").unwrap())),
-            as_documented: false,
             base: Arc::from(""),
             max_inline_bytes: 0,
         };

@@ -8,7 +8,7 @@ use trilogue_mapping::connect::{self as mapping, Links, Values, ValuesOptions};
 use trilogue_store::Frame;
 use trilogue_store::rows::RunRow;
 
-use super::{ConnectCall, look_up, request};
+use super::{ConnectCall, look_up};
 use crate::stream::inline::inlined;
 use crate::stream::log_reader::LogReader;
 
@@ -56,7 +56,6 @@ pub(super) fn links(call: &ConnectCall, thread: &trilogue_domain::ThreadId) -> L
 fn begun(call: &ConnectCall, run: &RunRow) -> Values {
     let show = ValuesOptions {
         card: look_up::agent_of(call, run).card,
-        as_documented: request::is_as_documented(call),
         base: Arc::from(call.state.place.base_for(call)),
         max_inline_bytes: call.state.max_output_bytes as u64,
     };

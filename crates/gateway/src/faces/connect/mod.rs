@@ -33,6 +33,7 @@ mod wait;
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use http::header;
@@ -58,7 +59,7 @@ type ConnectRoute = route::Route<State>;
 /// How a mount speaks the Agent Connect Protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConnectOptions {
-    /// Whether responses have the shapes of the protocol's document: its members stand beside those of the OpenAPI document, a stream begins with its run, and a thread's state is kept from clients where no agent of its runs declares one.
+    /// Whether the mount does what the protocol's document says where an official client cannot follow: a stream begins with its run, and a thread's state is kept from clients where no agent of its runs declares one.
     pub as_documented: bool,
     /// What the body of an error is.
     pub error_body: ErrorBody,
@@ -90,6 +91,8 @@ pub(crate) struct State {
     streams: Arc<Streams>,
     common: Arc<CommonState>,
     max_output_bytes: usize,
+    /// How long a wait for a run takes at most.
+    max_wait: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -159,6 +162,7 @@ impl Protocol for ConnectOptions {
             streams: Arc::clone(&services.streams),
             common: services.common_state(),
             max_output_bytes: options.max_output_bytes,
+            max_wait: options.max_wait,
         })
     }
 }

@@ -1,5 +1,7 @@
 //! A request for a run, as the runtime takes it.
 
+use std::sync::Arc;
+
 use http::HeaderValue;
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, Callback, Code, Error, Json, Strategy, ThreadId};
@@ -66,6 +68,7 @@ pub(super) async fn read(call: &ConnectCall, mode: ReplyMode) -> Result<ParsedRe
         warnings.push(NO_SUBGRAPHS);
     }
     let callback = callback(call, card, &body, &mut warnings).await?;
+    let mount = callback.is_some().then(|| Arc::from(&*call.state.place.prefix));
     let now = call.state.clock.now();
     let delay = body.after_seconds.map_or(0, wire::AfterSeconds::get);
     let not_before =
@@ -89,6 +92,7 @@ pub(super) async fn read(call: &ConnectCall, mode: ReplyMode) -> Result<ParsedRe
         request: Some(kept(call, card, instance.as_ref(), is_stateless)?),
         synchronous: mode == ReplyMode::Wait,
         provenance: provenance(call),
+        mount,
     };
     let ends_with_connection = ends && mode != ReplyMode::Later;
     Ok(ParsedRequest { new, modes, ends_with_connection, warnings })

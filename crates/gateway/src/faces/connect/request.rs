@@ -30,7 +30,7 @@ fn check_text(call: &ConnectCall) -> Result<()> {
     }
 }
 
-/// Whether the mount answers in the shapes of the protocol's document.
+/// Whether the mount does as the protocol's document says where an official client cannot follow.
 pub(super) fn is_as_documented(call: &ConnectCall) -> bool {
     call.state.options.as_documented
 }

@@ -17,7 +17,7 @@ use trilogue_mapping::native::message::PATH_SEGMENT;
 use trilogue_store::Frame;
 use trilogue_store::rows::{InterruptFilter, Page, RunRow};
 
-use super::{ConnectCall, fault, fold, look_up, request};
+use super::{ConnectCall, fault, fold, look_up};
 use crate::faces::common::run_input;
 use crate::http::reply::Reply;
 
@@ -111,32 +111,33 @@ pub(super) async fn settled(
         Form::Output => output,
         Form::Whole => {
             let run = run(call, row).await?;
-            Bytes::from(mapping::waited(&run, &output, request::is_as_documented(call)))
+            Bytes::from(mapping::waited(&run, Some(&output)))
         }
     };
     Ok((bytes, asked))
 }
 
-/// What is answered for a run where the answer's head is on its way already and something fails: that, as the run's output. A run that is gone was removed in between.
-pub(super) fn late(call: &ConnectCall, row: &RunRow, form: Form, error: &Error) -> Bytes {
-    let (outcome, status) = match error.code() {
-        Code::RunNotFound | Code::ThreadNotFound => {
+/// What follows for a run when the response's head with 200 has been sent and something fails: the error as the run's output. Without an error, the time for the wait is over: the run alone follows.
+/// A run that is gone was removed in between.
+pub(super) fn late(call: &ConnectCall, row: &RunRow, form: Form, error: Option<&Error>) -> Bytes {
+    let (outcome, status) = match error.map(Error::code) {
+        Some(Code::RunNotFound | Code::ThreadNotFound) => {
             let reason = Some(Code::RunRolledBack);
-            (Outcome::Cancelled { reason }, RunStatus::Cancelled)
+            (Some(Outcome::Cancelled { reason }), RunStatus::Cancelled)
         }
-        _ => (Outcome::Failed(failure(error)), row.status),
+        _ => (error.map(|error| Outcome::Failed(failure(error))), row.status),
     };
     let row = &RunRow { status, ..row.clone() };
-    let output = failed(call, row, Some(&outcome));
+    let output = outcome.map(|outcome| failed(call, row, Some(&outcome)));
     if form == Form::Output {
-        return output;
+        return output.unwrap_or_else(|| Bytes::from_static(b"null"));
     }
     let creation = match &row.request {
         Some(request) => request.as_bytes().clone(),
         None => made_up(call, row, None),
     };
     let run = rendered(call, row, row.created_at, &creation);
-    Bytes::from(mapping::waited(&run, &output, request::is_as_documented(call)))
+    Bytes::from(mapping::waited(&run, output.as_deref()))
 }
 
 /// An error as a run's own, in the words in which it would have been answered.

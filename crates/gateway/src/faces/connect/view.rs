@@ -30,7 +30,6 @@ pub(crate) struct ConnectView {
     agent: AgentName,
     run: RunId,
     thread: ThreadId,
-    as_documented: bool,
     base: Arc<str>,
     max_inline_bytes: u64,
 }
@@ -61,14 +60,13 @@ impl ConnectView {
     pub(super) fn of(call: &ConnectCall, run: &RunRow) -> Self {
         let state = &call.state;
         let (place, max_inline_bytes) = (&state.place, state.max_output_bytes);
-        Self::at(place, &state.runtime, run, state.options.as_documented, max_inline_bytes)
+        Self::at(place, &state.runtime, run, max_inline_bytes)
     }
 
     pub(crate) fn at(
         place: &MountPoint,
         runtime: &Runtime,
         run: &RunRow,
-        as_documented: bool,
         max_inline_bytes: usize,
     ) -> Self {
         Self {
@@ -76,7 +74,6 @@ impl ConnectView {
             agent: run.agent.clone(),
             run: run.id.clone(),
             thread: run.thread_id.clone(),
-            as_documented,
             base: Arc::clone(&place.base),
             max_inline_bytes: max_inline_bytes as u64,
         }
@@ -89,14 +86,12 @@ impl ConnectView {
 
 impl SampleView for ConnectView {
     fn name(&self) -> Cow<'static, str> {
-        let mode = if self.as_documented { "documented" } else { "plain" };
-        Cow::Owned(format!("connect {mode} {}", self.base))
+        Cow::Owned(format!("connect {}", self.base))
     }
 
     fn begin(&self) -> Box<dyn SampleFold> {
         let show = ValuesOptions {
             card: Arc::new(self.card()),
-            as_documented: self.as_documented,
             base: Arc::clone(&self.base),
             max_inline_bytes: self.max_inline_bytes,
         };

@@ -21,7 +21,7 @@ use crate::route::{Access, Parameter, RouteResponse, json_response, of};
 
 pub(super) const TIMEOUT: Parameter = Parameter {
     name: "timeout",
-    about: "Answer without content when the run goes on for longer than this many seconds; fractions are fine. `block_timeout` is the same.",
+    about: "Answer without content when the run goes on for longer than this many seconds; fractions are fine. `block_timeout` is the same. The server's limit for waits applies to longer times, and to waits without one.",
 };
 
 pub(super) const ANSWERS: &[RouteResponse] = &[
@@ -89,7 +89,7 @@ async fn output(call: ConnectCall) -> Result<Reply> {
 // === impl PendingReply ===
 
 impl PendingReply {
-    /// Answers with the run's output; without content when the client's patience ends before.
+    /// Responds with the run's output; without content when the client's patience or the server's limit ends before.
     /// The guard is disarmed when the client has its answer.
     /// Errors: What reading can fail with; `shutting_down`.
     pub(super) async fn reply(
@@ -100,27 +100,29 @@ impl PendingReply {
         let (call, run, form) = (Arc::clone(&self.call), self.run.clone(), self.form);
         // What has settled is there, however short the patience.
         let settled = has_settled(&run);
+        let limit = call.state.max_wait;
         let reply = match patience {
-            Some(patience) if !settled => match tokio::time::timeout(patience, self.made()).await {
-                Ok(made) => made,
-                Err(_) => Ok(Reply::no_content()),
-            },
+            Some(patience) if !settled => self.made_within(patience.min(limit)).await,
             _ if settled || self.log.is_some() => self.made().await,
             _ => {
                 let mut guard = guard.take();
                 let making = async move {
-                    let made = self.made().await;
+                    let made = self.made_within(limit).await;
                     guard.iter_mut().for_each(CancelOnDrop::disarm);
                     made
                 };
                 let (late, gone) = (Arc::clone(&call), run.clone());
-                let late = move |error: &Error| run_show::late(&late, &gone, form, error);
+                let late = move |error: Option<&Error>| run_show::late(&late, &gone, form, error);
                 with_signs_of_life(Box::pin(making), late).await
             }
         };
         // An error is an answer too.
         guard.iter_mut().for_each(CancelOnDrop::disarm);
         Ok(run_show::named(&call, reply?, &run))
+    }
+
+    async fn made_within(self, time: Duration) -> Result<Reply> {
+        tokio::time::timeout(time, self.made()).await.unwrap_or_else(|_| Ok(Reply::no_content()))
     }
 
     async fn made(self) -> Result<Reply> {

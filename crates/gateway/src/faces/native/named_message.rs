@@ -87,7 +87,8 @@ pub(super) fn message_of(event: &Event) -> Option<&MessageId> {
         Body::Message(
             MessageEvent::Started { message, .. }
             | MessageEvent::Delta { message, .. }
-            | MessageEvent::Part { message, .. },
+            | MessageEvent::Part { message, .. }
+            | MessageEvent::Thought { message: Some(message), .. },
         ) => Some(message),
         _ => None,
     }

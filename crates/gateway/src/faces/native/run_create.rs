@@ -137,5 +137,6 @@ fn new_run(call: &NativeCall, body: RunCreate) -> Result<RunRequest> {
         request: None,
         synchronous: body.mode == RunMode::Wait,
         provenance: provenance(call),
+        mount: None,
     })
 }

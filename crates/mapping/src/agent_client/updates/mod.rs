@@ -184,7 +184,10 @@ impl Updates {
         out: &mut Vec<Update>,
     ) {
         match event {
-            MessageEvent::Thought { text } => {
+            MessageEvent::Thought { message: Some(message), text } => {
+                self.text(Chunk::Thought, message.as_str(), text, out);
+            }
+            MessageEvent::Thought { message: None, text } => {
                 let id = self.thought_id(place);
                 self.text(Chunk::Thought, &id, text, out);
                 return;

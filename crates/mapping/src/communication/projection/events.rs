@@ -30,8 +30,9 @@ impl Projection {
         let at = time(event.at);
         match &event.body {
             Body::Run(body) => self.run_event(body, at, thread, out),
-            Body::Message(MessageEvent::Thought { text }) => {
-                let id = event.original.as_ref().and_then(thought_id);
+            Body::Message(MessageEvent::Thought { message, text }) => {
+                let given = message.as_ref().map(|message| Arc::from(message.as_str()));
+                let id = given.or_else(|| event.original.as_ref().and_then(thought_id));
                 self.thought(id, text, at, out);
             }
             Body::Message(body) => self.message_event(body, at, thread, out),

@@ -228,7 +228,7 @@ fn what_fits_no_line_of_a_stream_is_escaped() {
 
 #[test]
 fn steps_stand_in_the_message_that_is_open_or_in_the_one_that_follows() {
-    let thought = |text: &str| said(MessageEvent::Thought { text: Arc::from(text) });
+    let thought = |text: &str| said(MessageEvent::Thought { message: None, text: Arc::from(text) });
     let tool = |call: &str| {
         Body::Tool(ToolEvent::Started {
             call: call.to_owned(),
@@ -483,7 +483,7 @@ fn a_value_is_a_message_of_its_own() {
     let (projection, events) = run(
         show(),
         vec![
-            said(MessageEvent::Thought { text: Arc::from("hm") }),
+            said(MessageEvent::Thought { message: None, text: Arc::from("hm") }),
             Body::Run(RunEvent::Result(value)),
             ended(Outcome::Completed),
         ],
@@ -547,7 +547,7 @@ fn large_content_is_inline_while_there_is_room_and_a_link_beyond() {
 
 #[test]
 fn a_strict_mount_fills_what_the_documents_require() {
-    let thought = said(MessageEvent::Thought { text: Arc::from("hm") });
+    let thought = said(MessageEvent::Thought { message: None, text: Arc::from("hm") });
     let (_, events) = run(strict(), vec![thought.clone()]);
     assert_eq!(events[3]["part"]["content"], "");
     let (_, events) = run(show(), vec![thought]);
@@ -581,7 +581,7 @@ fn the_input_is_kept_where_somebody_looks_at_it() {
 
 #[test]
 fn an_answer_reads_the_same_without_its_metadata() {
-    let step = said(MessageEvent::Thought { text: Arc::from("secret") });
+    let step = said(MessageEvent::Thought { message: None, text: Arc::from("secret") });
     let (_, events) =
         run(show(), vec![step, started("m"), delta("m", "an"), delta("m", "swer"), completed("m")]);
     let message = &events.last().unwrap()["message"];
@@ -601,7 +601,8 @@ fn any_body() -> impl Strategy<Value = Body> {
         (name.clone(), "[a-z]{0,3}").prop_map(|(name, text)| delta(name, &text)),
         (name.clone(), "[a-z]{0,3}").prop_map(|(name, text)| part(name, Part::text(text))),
         name.clone().prop_map(completed),
-        "[a-z]{1,3}".prop_map(|text| said(MessageEvent::Thought { text: Arc::from(text) })),
+        "[a-z]{1,3}"
+            .prop_map(|text| said(MessageEvent::Thought { message: None, text: Arc::from(text) })),
         name.clone().prop_map(|name| raised(name, InterruptKind::Message)),
         name.prop_map(resolved),
         Just(Body::Run(RunEvent::Resumed)),

@@ -44,7 +44,10 @@ fn a_client_is_called_back_about_what_was_emitted_by_its_numbers() {
     let mut table = Table::new();
     table.submit_with(1, call_back).unwrap();
     let thought = |text: &str| {
-        Body::Message(trilogue_domain::event::MessageEvent::Thought { text: text.into() })
+        Body::Message(trilogue_domain::event::MessageEvent::Thought {
+            message: None,
+            text: text.into(),
+        })
     };
     let mut draft = Draft::default();
     for text in ["a", "b", "c"] {

@@ -2,8 +2,8 @@ use std::fmt::Debug;
 
 use proptest::prelude::*;
 use trilogue_domain::{
-    CheckpointKey, InterruptKind, Rights, Role, RunId, RunKey, RunStatus, ThreadId, ThreadKey,
-    Timestamp,
+    CheckpointKey, InterruptKind, Reference, Rights, Role, RunId, RunKey, RunStatus, ThreadId,
+    ThreadKey, Timestamp,
 };
 
 use super::*;
@@ -150,6 +150,8 @@ fn every_row_reads_back_and_shows_damage() {
     check(&child_run());
     check(&passed_on_run());
     check(&RunRow { parent: child_run().parent, ..passed_on_run() });
+    check(&RunRow { mount: Some("/connect".into()), ..bare_run() });
+    check(&RunRow { mount: Some("/connect".into()), ..passed_on_run() });
     check(&configuration());
     check(&ConfigurationRow { name: None, expires_at: None, ..configuration() });
     check(&interrupt());
@@ -202,7 +204,7 @@ fn the_bytes_of_a_row_are_these() {
         ),
         (
             with_history.encode(),
-            "01040a016302010801040c010f7b226d65737361676573223a5b5d7d02010300016d010172021f68747470733a2f2f6578616d706c652e636f6d2f7265736f75726365732f31011968747470733a2f2f6578616d706c652e636f6d2f7374617465c1ae3d94",
+            "01040a016302010801040c010f7b226d65737361676573223a5b5d7d02010400016d030174016d010172021f68747470733a2f2f6578616d706c652e636f6d2f7265736f75726365732f31011968747470733a2f2f6578616d706c652e636f6d2f73746174651481044f",
         ),
         (
             configuration().encode(),
@@ -213,6 +215,18 @@ fn the_bytes_of_a_row_are_these() {
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, expected);
     }
+}
+
+/// References to messages had no thread in the first version.
+#[test]
+fn a_history_of_the_first_version_is_read() {
+    let hex = "01040a016302010801040c010f7b226d65737361676573223a5b5d7d02010300016d010172021f68747470733a2f2f6578616d706c652e636f6d2f7265736f75726365732f31011968747470733a2f2f6578616d706c652e636f6d2f7374617465c1ae3d94";
+    let digits = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(digits).collect();
+    let mut history = samples::client_history();
+    history.entries.retain(|entry| !matches!(entry, Reference::Message { thread: Some(_), .. }));
+    let expected = CheckpointRow { client_history: Some(history), ..checkpoint() };
+    assert_eq!(CheckpointRow::decode(&bytes), Ok(expected));
 }
 
 proptest! {

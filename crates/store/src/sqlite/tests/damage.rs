@@ -65,7 +65,7 @@ async fn show(store: &SqliteStore, key: ThreadKey) -> Result<String> {
     shown += &format!("{:?}", store.frames(thread.key, of_run).await?);
     shown += &format!("{:?}", store.run(&scope, &run_row(key, run).id).await?);
     let message = MessageId::parse(&format!("message-{key}")).unwrap();
-    shown += &format!("{:?}", store.message(&scope, &message).await?);
+    shown += &format!("{:?}", store.message(&scope, &thread.id, &message).await?);
     let checkpoint = CheckpointId::parse("checkpoint").unwrap();
     shown += &format!("{:?}", store.checkpoint(&scope, &thread.id, &checkpoint).await?);
     let interrupt = InterruptId::parse(&format!("interrupt-{key}")).unwrap();
@@ -255,9 +255,11 @@ async fn wrong_data_is_never_served_whatever_byte_of_the_file_is_flipped() {
 fn damage_index(path: &std::path::Path) {
     let raw = Connection::open(path).unwrap();
     let root: u32 = raw
-        .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'messages_by_id'", [], |row| {
-            row.get(0)
-        })
+        .query_row(
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'messages_by_thread'",
+            [],
+            |row| row.get(0),
+        )
         .unwrap();
     drop(raw);
     let mut bytes = std::fs::read(path).unwrap();

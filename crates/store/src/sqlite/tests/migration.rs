@@ -52,6 +52,24 @@ async fn a_migration_runs_once_and_keeps_what_is_there() {
     assert_eq!(numbers(&folder.open().await, &thread).await, [1, 2]);
 }
 
+#[tokio::test]
+async fn the_second_version_has_no_index_of_message_ids_and_keeps_the_messages() {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    let (thread, _) = thread_with_run(&store, 2).await;
+    store.close().await.unwrap();
+    // As the first version left it.
+    let conn = folder.raw();
+    conn.execute_batch("CREATE INDEX messages_by_id ON messages (tenant, id)").unwrap();
+    conn.pragma_update(None, "user_version", 1).unwrap();
+    drop(conn);
+    assert_eq!(numbers(&folder.open().await, &thread).await, [1, 2]);
+    let conn = folder.raw();
+    let sql = "SELECT count(*) FROM sqlite_schema WHERE name = 'messages_by_id'";
+    let left: i64 = conn.query_row(sql, [], |row| row.get(0)).unwrap();
+    assert_eq!((version(&conn), left), (SCHEMA_VERSION, 0));
+}
+
 #[test]
 fn a_migration_that_failed_or_was_cut_off_leaves_nothing_and_is_made_again() {
     let folder = Folder::new();

@@ -187,7 +187,7 @@ async fn assert_gone(store: &SqliteStore, thread: &ThreadRow, run: RunKey) {
     let id = fixtures::interrupt_id(&format!("i-{run}"));
     assert_eq!(store.interrupt(&scope(), &id).await.unwrap(), None);
     let id = fixtures::message_id(&format!("m-{run}"));
-    assert_eq!(store.message(&scope(), &id).await.unwrap(), None);
+    assert_eq!(store.message(&scope(), &thread.id, &id).await.unwrap(), None);
     let used = fixtures::idempotency_row(&row, &format!("k-{run}"));
     assert_eq!(Housekeeping::idempotency(store, &used.key, used.created_at).await.unwrap(), None);
     assert!(store.frames(thread.key, everything()).await.unwrap().is_empty());

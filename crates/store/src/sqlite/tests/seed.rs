@@ -89,7 +89,7 @@ pub(super) fn frames(
 ) -> Vec<Arc<Frame>> {
     let mut draft = Draft::default();
     for text in texts {
-        let body = Body::Message(MessageEvent::Thought { text: Arc::from(*text) });
+        let body = Body::Message(MessageEvent::Thought { message: None, text: Arc::from(*text) });
         draft.push(START, &body, None).unwrap();
     }
     draft.seal(thread, run, first, first_run, &reader())

@@ -25,6 +25,9 @@ fn log(
             log.push(format!("{message}:{text}"))
         }
         Body::Message(MessageEvent::Completed { message }) => log.push(format!("-{message}")),
+        Body::Message(MessageEvent::Thought { message, .. }) => {
+            log.push(message.as_ref().map_or("?".to_owned(), |id| format!("~{id}")))
+        }
         other => log.push(other.name().to_owned()),
     };
     for (kind, id) in pieces {
@@ -49,8 +52,47 @@ fn a_message_of_the_agent_s_own_can_be_interrupted_and_come_back() {
         (SAYS, Some("A")),
     ];
     let (log, aliases) = log(&pieces, &UsedIds::default());
-    let expected = ["+A", "A:x", "message.thought", "A:x", "-A", "+B", "B:x", "-B", "A:x", "-A"];
+    let expected = ["+A", "A:x", "~t", "A:x", "-A", "+B", "B:x", "-B", "A:x", "-A"];
     assert_eq!((log, aliases), (expected.map(str::to_owned).to_vec(), vec![]));
+}
+
+/// Thoughts, messages of the agent and messages of the user have ids by one rule: one that is taken gets another, and still finds what it was given to.
+#[test]
+fn an_id_names_one_thing_whatever_its_kind() {
+    let run = RunId::parse("run").unwrap();
+    let id = |text: &str| MessageId::parse(text).unwrap();
+    let (thought, message) = (derived_thought_id(&run, "A"), derived_id(&run, "B"));
+    let pieces = [
+        (SAYS, Some("A")),
+        (THINKS, Some("A")),
+        (THINKS, Some("A")),
+        (SAYS, Some("A")),
+        (THINKS, Some("B")),
+        (SAYS, Some("B")),
+        (THINKS, Some("user")),
+    ];
+    let (log, aliases) = log(&pieces, &UsedIds::default());
+    let of_user = derived_thought_id(&run, "user");
+    let expected = [
+        "+A".to_owned(),
+        "A:x".to_owned(),
+        format!("~{thought}"),
+        format!("~{thought}"),
+        "A:x".to_owned(),
+        "~B".to_owned(),
+        "-A".to_owned(),
+        format!("+{message}"),
+        format!("{message}:x"),
+        format!("~{of_user}"),
+        format!("-{message}"),
+    ];
+    assert_eq!(log, expected);
+    assert_eq!(aliases, [(thought, id("A")), (message, id("B")), (of_user, id("user"))]);
+    let mut used = UsedIds::default();
+    used.add([id("A")]);
+    let (log, aliases) = super::tests::log(&[(THINKS, Some("A"))], &used);
+    let derived = derived_thought_id(&run, "A");
+    assert_eq!((log, aliases), (vec![format!("~{derived}")], vec![(derived, id("A"))]));
 }
 
 #[test]
@@ -91,8 +133,11 @@ fn an_id_is_looked_up_once_and_what_is_remembered_is_bounded() {
     let begins = |transcript: &TurnTranscript, kind: &str, id: Option<&str>, used: &UsedIds| {
         transcript.begins(kind, &update(kind, id, "x"), used).map(|id| id.to_string())
     };
-    assert_eq!(begins(&transcript, SAYS, Some("new"), &used).as_deref(), Some("new"));
-    for (kind, id) in [(SAYS, None), (SAYS, Some("user")), (SAYS, Some("old")), (THINKS, Some("t"))]
+    for kind in [SAYS, THINKS] {
+        assert_eq!(begins(&transcript, kind, Some("new"), &used).as_deref(), Some("new"));
+    }
+    for (kind, id) in
+        [(SAYS, None), (SAYS, Some("user")), (SAYS, Some("old")), (THINKS, Some("old"))]
     {
         assert_eq!(begins(&transcript, kind, id, &used), None, "{id:?}");
     }

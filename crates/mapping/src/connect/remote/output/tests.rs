@@ -163,7 +163,9 @@ fn an_update_of_another_server_is_custom_and_one_of_ours_is_what_it_was() {
         matches!(&foreign[0], Body::State(StateEvent::Custom { kind, .. }) if kind == "custom")
     );
     let ours = bodies(&mut output(true, true), &[update(None, thought)]);
-    assert!(matches!(&ours[0], Body::Message(MessageEvent::Thought { text }) if &**text == "hm"));
+    assert!(
+        matches!(&ours[0], Body::Message(MessageEvent::Thought { text, .. }) if &**text == "hm")
+    );
     let wrapped = update(Some("step"), json!({ "kind": "step", "data": 5 }));
     let wrapped = bodies(&mut output(true, true), &[wrapped]);
     let expected =
@@ -235,7 +237,6 @@ fn shown(log: &[Body], samples: &[usize], with_updates: bool) -> Vec<StreamPaylo
     let thread = trilogue_domain::ThreadId::parse("t").unwrap();
     let options = ValuesOptions {
         card: std::sync::Arc::new(card.clone()),
-        as_documented: false,
         base: "http://there".into(),
         max_inline_bytes: 1 << 20,
     };

@@ -1,0 +1,70 @@
+//! Sessions by their names. Clients of this protocol know a thread by a UUID; the id of a thread that others named is any text.
+
+use tokio::sync::Semaphore;
+use trilogue_domain::ThreadId;
+use trilogue_domain::error::Result;
+use trilogue_mapping::communication as mapping;
+use trilogue_store::rows::{Page, ThreadFilter, ThreadRow};
+use uuid::Uuid;
+
+use super::CommunicationCall;
+use super::request::read_uuid;
+use crate::core::not_found::no_thread;
+
+/// How many of the newest threads are searched for one whose id is not a UUID.
+const MAX_SEARCHED: usize = 10_000;
+/// How many threads are read at once.
+const PAGE: usize = 500;
+/// How many requests search at once: a search costs more than other look-ups.
+static SEARCHES: Semaphore = Semaphore::const_new(2);
+
+// === impl CommunicationCall ===
+
+impl CommunicationCall {
+    /// The session of this name: the thread's own id, or the UUID that clients of this protocol know it by, in any of its forms.
+    /// Errors: `invalid_id`, naming `what` it is; `thread_not_found`.
+    pub(super) async fn session(&self, text: &str, what: &str) -> Result<ThreadRow> {
+        if let Ok(id) = ThreadId::parse(text)
+            && let Some(row) = self.state.read.thread(&self.scope(), &id).await?
+        {
+            return Ok(row);
+        }
+        let id = read_uuid(text, what)?;
+        if let Some(row) = self.state.read.thread(&self.scope(), &ThreadId::from_uuid(id)).await? {
+            return Ok(row);
+        }
+        self.thread_shown_as(id).await?.ok_or_else(|| no_thread(&id.to_string()))
+    }
+
+    /// The id of the thread that clients of this protocol know by this UUID; a thread that does not exist yet has the UUID as its id.
+    pub(super) async fn session_id(&self, id: Uuid) -> Result<ThreadId> {
+        Ok(self.thread_shown_as(id).await?.map_or_else(|| ThreadId::from_uuid(id), |row| row.id))
+    }
+
+    /// The thread whose id is not a UUID, and that is shown with this one in its place.
+    async fn thread_shown_as(&self, id: Uuid) -> Result<Option<ThreadRow>> {
+        // Such a UUID is derived from the thread's id. All others are found by themselves.
+        if id.get_version_num() != 5 {
+            return Ok(None);
+        }
+        let (scope, read) = (self.scope(), &self.state.read);
+        if let Some(row) = read.thread(&scope, &ThreadId::from_uuid(id)).await? {
+            return Ok(Some(row));
+        }
+        // It is never closed.
+        let _search = SEARCHES.acquire().await;
+        let mut page = Page { limit: PAGE, ..Page::default() };
+        for _ in 0..MAX_SEARCHED / PAGE {
+            let listing = read.threads(&scope, &ThreadFilter::default(), &page).await?;
+            let is_it = |row: &ThreadRow| mapping::uuid_of(row.id.as_str()).get() == id;
+            if let Some(row) = listing.rows.into_iter().find(is_it) {
+                return Ok(Some(row));
+            }
+            if listing.next.is_none() {
+                return Ok(None);
+            }
+            page.after = listing.next;
+        }
+        Ok(None)
+    }
+}
