@@ -26,7 +26,7 @@ async fn agents_are_listed_whole_and_paged_only_when_asked() {
         .iter()
         .map(|agent| text(agent, "/name").to_owned())
         .collect();
-    assert_eq!(names.len(), 21, "{names:?}");
+    assert_eq!(names.len(), 22, "{names:?}");
     for agent in list["agents"].as_array().unwrap() {
         assert!(agent["metadata"].is_object(), "{agent}");
         assert!(!agent["input_content_types"].as_array().unwrap().is_empty(), "{agent}");

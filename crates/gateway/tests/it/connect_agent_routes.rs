@@ -53,7 +53,7 @@ async fn an_agent_is_known_by_its_id_and_both_its_names() {
     let id = id_of(&face, "org.test.actor").await;
     let agent = face.got(&format!("/agents/{id}")).await;
     assert_eq!(agent["agent_id"], id);
-    assert!(agent.get("id").is_none(), "{agent}");
+    assert_eq!(agent["id"], id);
     for name in ["actor", "org.test.actor", &id.to_uppercase()] {
         assert_eq!(face.got(&format!("/agents/{name}")).await, agent, "{name}");
     }

@@ -66,7 +66,7 @@ impl Things {
         let values = [
             ("{session_id}", vec![&self.session]),
             ("{run_id}", vec![&self.run, &self.waiting]),
-            ("{resource_id}", vec![&self.message, &self.run]),
+            ("{message_id}", vec![&self.message]),
             ("{checkpoint_id}", vec![&self.checkpoint]),
             ("{sha256}", vec![&self.sha256]),
             // Agents are everybody's.

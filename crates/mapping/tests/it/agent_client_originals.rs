@@ -83,7 +83,10 @@ fn thoughts_are_thoughts_where_they_are_text() {
     let thought = body(&chunk("agent_thought_chunk", &text("hm")));
     assert_eq!(
         thought,
-        Body::Message(MessageEvent::Thought { message: None, text: Arc::from("hm") })
+        Body::Message(MessageEvent::Thought {
+            message: MessageId::parse("m").ok(),
+            text: Arc::from("hm")
+        })
     );
     let image = json!({ "type": "image", "data": "", "mimeType": "image/png" });
     assert_eq!(body(&chunk("agent_thought_chunk", &image)), Body::Opaque);

@@ -156,7 +156,7 @@ async fn two_threads_may_hold_a_message_of_the_same_id(world: World) {
         found.map(|row| row.run)
     };
     for (scope, expected) in [
-        (alice(), [Some(rows[1].run), Some(rows[0].run), None]),
+        (own_scope("default", "alice"), [Some(rows[1].run), Some(rows[0].run), None]),
         (bob.clone(), [None, None, Some(rows[2].run)]),
         (tenant_scope("default"), [Some(rows[1].run), Some(rows[0].run), Some(rows[2].run)]),
         (tenant_scope("other"), [None, None, None]),
