@@ -30,6 +30,7 @@ mod communication_kill;
 mod connect_fuzz;
 mod connect_kill;
 mod connect_states;
+mod database_outage;
 mod disk;
 mod flip;
 mod kill_rounds;
