@@ -1,5 +1,6 @@
 //! Reads a thread's history: the path to a checkpoint, its messages and its state.
 
+mod reader;
 mod reference;
 mod references;
 pub(crate) mod states;
@@ -19,9 +20,11 @@ use trilogue_store::{PathReader, Range, Store};
 use crate::external_ports::ExternalPorts;
 use trilogue_domain::Input;
 
+pub(crate) use reader::MessageReader;
+pub use reader::{ConversationReader, StateReader};
 use reference::FoundReferences;
 pub(crate) use references::{Path, RunReferences};
-pub use references::{PathReferences, StateAt};
+pub use references::{ReferenceReader, StateAt};
 
 const READ_BYTES: usize = 1024 * 1024;
 
@@ -59,45 +62,22 @@ pub(crate) async fn messages_after(
     base: Option<CheckpointKey>,
     told: Option<CheckpointKey>,
 ) -> Result<Vec<Message>> {
-    let HistorySource { store, scope, .. } = source;
-    let mut path = Vec::new();
-    let mut links = PathReader::new(store, scope, thread, base);
-    while base.is_some()
-        && let Some(link) = links.next().await?
-    {
-        if Some(link.key) == told {
-            break;
-        }
-        path.push(CheckpointRow { value: None, ..link });
-    }
-    if path.is_empty() {
-        return Ok(Vec::new());
-    }
-    let row = thread_row(store, scope, thread).await?;
-    let given = path.iter().rev().filter_map(|checkpoint| checkpoint.client_history.as_ref());
-    let entries = given.flat_map(|given| &given.entries);
-    let elsewhere = reference::read(source, entries).await?;
-    let mut messages = Vec::new();
-    for checkpoint in path.iter().rev() {
-        messages.extend(said_at(store, &row, checkpoint, &elsewhere).await?);
-    }
-    Ok(messages)
+    MessageReader::open(source, thread, base, told).await?.rest(source).await
 }
 
-/// What one checkpoint adds to the history: entries that a client brought, then its run's messages.
+/// What one checkpoint adds to the history: entries that a client brought, then its run's messages. Large content is not inlined.
 async fn said_at(
     store: &dyn Store,
-    thread: &ThreadRow,
-    checkpoint: &CheckpointRow,
-    elsewhere: &FoundReferences,
+    thread: ThreadKey,
+    run: Option<RunKey>,
+    entries: &[Reference],
+    brought: &FoundReferences,
 ) -> Result<Vec<Message>> {
-    let given = checkpoint.client_history.iter().flat_map(|given| &given.entries);
-    let mut messages: Vec<_> = given.filter_map(|entry| elsewhere.get(entry).cloned()).collect();
-    if let Some(run) = checkpoint.run {
+    let mut messages: Vec<_> =
+        entries.iter().filter_map(|entry| brought.get(entry).cloned()).collect();
+    if let Some(run) = run {
         let said = of_run(store, thread, run).await?;
-        let mut said: Vec<_> = said.into_iter().map(|(_, message)| message).collect();
-        inline(store, thread.key, &mut said).await?;
-        messages.extend(said);
+        messages.extend(said.into_iter().map(|(_, message)| message));
     }
     Ok(messages)
 }
@@ -228,12 +208,15 @@ pub(crate) async fn each_event(
         let frames = store.frames(thread, range).await?;
         let Some(last) = frames.last() else { return Ok(()) };
         let reached = last.last_run();
+        let mut has_ended = false;
         for frame in &frames {
             for event in frame.events()?.iter().filter(|event| event.run_number > after) {
                 visit(event);
+                has_ended |= event.body.is_run_end();
             }
         }
-        if reached <= after {
+        // Nothing follows the end of a run: another look would cost as much as this one.
+        if has_ended || reached <= after {
             return Ok(());
         }
         after = reached;
@@ -260,11 +243,11 @@ pub(crate) async fn path(
 /// A run's messages, each with the reference to it, in the order in which they began. Large content is not inlined.
 async fn of_run(
     store: &dyn Store,
-    thread: &ThreadRow,
+    thread: ThreadKey,
     run: RunKey,
 ) -> Result<Vec<(Reference, Message)>> {
     let mut said = RunTranscript::default();
-    each_event(store, thread.key, run, |event| said.push(event)).await?;
+    each_event(store, thread, run, |event| said.push(event)).await?;
     Ok(said.into_messages())
 }
 

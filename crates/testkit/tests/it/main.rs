@@ -35,6 +35,7 @@ mod disk;
 mod flip;
 mod kill_rounds;
 mod ledger;
+mod long_thread;
 mod native_kill;
 mod official_clients;
 mod power_cut;
