@@ -76,6 +76,8 @@ pub const DEFAULT_MAX_CALL_DEPTH: usize = 8;
 pub const DEFAULT_MAX_CALLS_PER_RUN: usize = 16;
 /// The most agents behind other servers that pass a request on, one to the next.
 pub const MAX_HOPS: usize = 16;
+/// A page of a listing ends behind the item with which it passes this many bytes.
+pub const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// The longest page of a listing, in rows.
 pub const MAX_PAGE_ROWS: usize = 1_000;
 /// The default page of a listing, in rows.

@@ -48,7 +48,7 @@ pub use backend::{Availability, Backend, Input, Rewind};
 pub use client::{Attached, CONTROLLER_GONE, CallError, Client, ClientProfile};
 pub use context::{CallRequest, ChildOutcome, ChildRun, MemoryState, RunContext};
 pub use handle::Runtime;
-pub use history::{PathReferences, StateAt};
+pub use history::{ConversationReader, ReferenceReader, StateAt, StateReader};
 pub use monitor::{AgentRunCounts, EndedRuns, OpenRunCounts, metric_names};
 pub use presence::Presence;
 pub use request::{

@@ -9,7 +9,7 @@ use trilogue_store::Change;
 use trilogue_store::rows::{CheckpointRow, ThreadRow};
 
 use crate::handle::Runtime;
-use crate::history::{Path, PathReferences, StateAt};
+use crate::history::{Path, ReferenceReader, StateAt};
 use crate::owner::unexpected;
 use crate::request::NewThread;
 use crate::step::{Command, Replace, Reply};
@@ -65,15 +65,9 @@ impl Runtime {
         .hint("send the request again"))
     }
 
-    /// The history of a thread as references, and the location of its state; fails with `thread_not_found`, or as reading.
-    pub async fn path_references(
-        &self,
-        scope: &Scope,
-        thread: &ThreadId,
-    ) -> Result<PathReferences> {
-        let services = self.services();
-        let (store, runs) = (services.store.as_ref(), &services.run_references);
-        Path::read(store, runs, scope, thread).await.map(|path| path.references)
+    /// The history of a thread as references, to be read checkpoint by checkpoint; fails with `thread_not_found`, or as reading.
+    pub async fn references(&self, scope: &Scope, thread: &ThreadId) -> Result<ReferenceReader> {
+        ReferenceReader::open(self.clone(), scope, thread).await
     }
 
     /// `None` when the head moved meanwhile.

@@ -6,7 +6,8 @@ use trilogue_store::rows::{CheckpointRow, Page, RunFilter, ThreadRow};
 
 use crate::backend::{Backend, Rewind};
 use crate::handle::Runtime;
-use crate::history::{self, HistorySource, states};
+use crate::history::states::{self, FoundState};
+use crate::history::{self, ConversationReader, HistorySource, StateReader};
 use crate::owner::unexpected;
 use crate::request::{StateContent, ThreadPatch};
 use crate::step::{Command, Reply};
@@ -21,18 +22,53 @@ impl Runtime {
         at: Option<CheckpointKey>,
     ) -> Result<StateContent> {
         let scope = Scope { tenant: thread.tenant.clone(), owner: None };
-        let agents = self.registry();
-        states::at(self.source(&scope), agents, thread, at.or(thread.head)).await
+        self.found_state(&scope, thread, at).await?.read(self.source(&scope)).await
     }
 
-    /// The states at these checkpoints of a thread, in their order: a page of its history in one reading. Fails as reading.
+    /// The same; `None` where it has more than `max_bytes`. Fails as reading.
+    pub async fn state_within(
+        &self,
+        thread: &ThreadRow,
+        at: Option<CheckpointKey>,
+        max_bytes: usize,
+    ) -> Result<Option<StateContent>> {
+        let scope = Scope { tenant: thread.tenant.clone(), owner: None };
+        self.found_state(&scope, thread, at).await?.within(self.source(&scope), max_bytes).await
+    }
+
+    /// The same, to be read message by message. Fails as reading.
+    pub async fn read_state(
+        &self,
+        thread: &ThreadRow,
+        at: Option<CheckpointKey>,
+    ) -> Result<StateReader> {
+        let scope = Scope { tenant: thread.tenant.clone(), owner: None };
+        Ok(match self.found_state(&scope, thread, at).await? {
+            FoundState::Value(value) => StateReader::Value(value),
+            FoundState::Messages(messages) => {
+                StateReader::Messages(ConversationReader::new(self.clone(), scope, messages))
+            }
+        })
+    }
+
+    /// The states at the first of these checkpoints of a thread, in their order, as many as have at most `max_bytes` together: a page of its history in one reading. Fails as reading.
     pub async fn states(
         &self,
         thread: &ThreadRow,
         checkpoints: &[CheckpointRow],
+        max_bytes: usize,
     ) -> Result<Vec<StateContent>> {
         let scope = Scope { tenant: thread.tenant.clone(), owner: None };
-        states::of(self.source(&scope), self.registry(), thread, checkpoints).await
+        states::of(self.source(&scope), self.registry(), thread, checkpoints, max_bytes).await
+    }
+
+    async fn found_state(
+        &self,
+        scope: &Scope,
+        thread: &ThreadRow,
+        at: Option<CheckpointKey>,
+    ) -> Result<FoundState> {
+        states::at(self.source(scope), self.registry(), thread, at.or(thread.head)).await
     }
 
     /// Changes a thread's metadata, state or head.
@@ -92,7 +128,7 @@ impl Runtime {
         }
     }
 
-    fn source<'a>(&'a self, scope: &'a Scope) -> HistorySource<'a> {
+    pub(crate) fn source<'a>(&'a self, scope: &'a Scope) -> HistorySource<'a> {
         let services = self.services();
         HistorySource { store: services.store.as_ref(), external: &services.external, scope }
     }

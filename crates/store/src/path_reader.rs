@@ -12,6 +12,8 @@ use crate::rows::CheckpointRow;
 const MAX_PART: usize = 64;
 /// How much longer each part is than the one before. The first is one checkpoint: the head usually has the state.
 const GROWTH: usize = 4;
+/// A part behind one whose states have more bytes than this is shorter than it.
+const PART_BYTES: usize = 1024 * 1024;
 
 /// Reads the path of a visible thread, newest first, in parts: it costs as much as is asked of it, and has no end but the thread's beginning.
 #[derive(Debug)]
@@ -74,7 +76,12 @@ impl<'a> PathReader<'a> {
                 }
                 _ => NextPart::End,
             };
-            self.part = (self.part * GROWTH).min(MAX_PART);
+            let bytes: usize = part.iter().map(CheckpointRow::state_bytes).sum();
+            self.part = if bytes > PART_BYTES {
+                (self.part / GROWTH).max(1)
+            } else {
+                (self.part * GROWTH).min(MAX_PART)
+            };
             self.ready = part.into();
         }
         Ok(self.ready.pop_front())

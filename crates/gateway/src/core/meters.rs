@@ -38,10 +38,12 @@ pub(crate) struct Meters {
     pub(crate) repeated_ids: Counter,
 }
 
-#[derive(Clone, Debug)]
+/// The meters of an operation. A series exists from the first request that it counts: most routes of a server are never used.
+#[derive(Debug)]
 pub(crate) struct OperationMeters {
-    answered: [Counter; 5],
-    seconds: Histogram,
+    labels: [Label; 3],
+    answered: [OnceLock<Counter>; 5],
+    seconds: OnceLock<Histogram>,
 }
 
 /// A number of things that are there now.
@@ -85,29 +87,27 @@ impl OperationMeters {
     /// The meters of an operation of a face at this route, which is a template.
     pub(crate) fn new(face: &'static str, operation: &'static str, route: &str) -> Self {
         recorder();
-        let labels = || {
-            [
-                Label::from_static_parts("face", face),
-                Label::from_static_parts("operation", operation),
-                Label::new("route", route.to_owned()),
-            ]
-        };
-        let counted = |class| {
-            let labels = labels().into_iter().chain([Label::from_static_parts("status", class)]);
-            counter!(names::REQUESTS, labels.collect::<Vec<_>>())
-        };
-        Self {
-            answered: CLASSES.map(counted),
-            seconds: histogram!(names::REQUEST_SECONDS, labels().to_vec()),
-        }
+        let labels = [
+            Label::from_static_parts("face", face),
+            Label::from_static_parts("operation", operation),
+            Label::new("route", route.to_owned()),
+        ];
+        Self { labels, answered: Default::default(), seconds: OnceLock::new() }
     }
 
     pub(crate) fn answered(&self, status: StatusCode, took: Duration) {
         let class = usize::from(status.as_u16() / 100).saturating_sub(1);
-        if let Some(counter) = self.answered.get(class) {
-            counter.increment(1);
+        if let (Some(counter), Some(name)) = (self.answered.get(class), CLASSES.get(class)) {
+            counter.get_or_init(|| self.counter(name)).increment(1);
         }
-        self.seconds.record(took.as_secs_f64());
+        let seconds = || histogram!(names::REQUEST_SECONDS, self.labels.to_vec());
+        self.seconds.get_or_init(seconds).record(took.as_secs_f64());
+    }
+
+    fn counter(&self, class: &'static str) -> Counter {
+        let mut labels = self.labels.to_vec();
+        labels.push(Label::from_static_parts("status", class));
+        counter!(names::REQUESTS, labels)
     }
 }
 

@@ -260,7 +260,7 @@ const HEAD: &str = "\
 Look up a metric of `GET /metrics` here. The route speaks the text format of Prometheus and needs a token with the right `read`.
 [Operate a server](../operating.md#monitor) names those to watch.
 
-- A counter begins with zero at the start of the server. A metric with labels appears with its first event.
+- A counter begins with zero at the start of the server. A metric with labels appears with its first event; so do those of a route, with its first request.
 - A histogram has the series `_bucket`, `_sum` and `_count`. Its unit stands in its name.
 - Labels have few values: agents, protocols, routes and codes. No label holds an id.
 - Where [servers share a store](../cluster.md), every metric also has the label `node`, with the name of the server.

@@ -15,7 +15,7 @@ const HEADERS: HeaderValue = HeaderValue::from_static(
 );
 /// The headers that a page may read beside those that it always may.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "trilogue-durability, x-request-id, location, content-location, run-id, x-run-id, interrupt-id, x-acp-error-code, x-acp-error-transient, retry-after, warning, link, www-authenticate",
+    "trilogue-durability, x-request-id, location, content-location, run-id, x-run-id, interrupt-id, x-acp-error-code, x-acp-error-transient, retry-after, warning, link, trilogue-next, www-authenticate",
 );
 /// How long a browser may remember what it was told, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");

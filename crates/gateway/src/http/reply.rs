@@ -1,9 +1,13 @@
 //! Responses under construction.
 
-use bytes::Bytes;
+use std::io;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::{Stream, StreamExt, stream};
 use http::header::{HeaderName, HeaderValue};
 use http::{Response, StatusCode, header};
 use serde::Serialize;
+use trilogue_domain::error::Result;
 
 use super::body::ReplyBody;
 
@@ -14,6 +18,9 @@ pub(crate) const DURABILITY: HeaderName = HeaderName::from_static("trilogue-dura
 /// Names the request in the server's log.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
+/// Where the page after this one begins, for a list that is a bare array.
+pub(crate) const NEXT: HeaderName = HeaderName::from_static("trilogue-next");
+
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
@@ -23,6 +30,8 @@ const SANDBOX: HeaderName = HeaderName::from_static("content-security-policy");
 #[derive(Debug)]
 pub struct Reply(Response<ReplyBody>);
 
+/// A response of at most this many bytes is sent whole, with its length.
+const WHOLE_BYTES: usize = 1024 * 1024;
 /// What most answers take, in bytes: less than that is not worth growing for.
 const USUAL_BYTES: usize = 1024;
 
@@ -53,6 +62,29 @@ impl Reply {
 
     pub fn json_bytes(status: StatusCode, bytes: impl Into<Bytes>) -> Self {
         Self::new(status, ReplyBody::whole(bytes)).header(header::CONTENT_TYPE, JSON)
+    }
+
+    /// JSON in pieces: whole if it is small. What fails before the first mebibyte is answered with its error; later, the body breaks off, so that the client sees that it is not whole.
+    pub(crate) async fn json_pieces(
+        status: StatusCode,
+        pieces: impl Stream<Item = Result<Bytes>> + Send + 'static,
+    ) -> Result<Self> {
+        let mut pieces = Box::pin(pieces);
+        let mut begin = BytesMut::new();
+        while begin.len() <= WHOLE_BYTES {
+            match pieces.next().await.transpose()? {
+                Some(piece) => begin.extend_from_slice(&piece),
+                None => return Ok(Self::json_bytes(status, begin.freeze())),
+            }
+        }
+        let rest = pieces.map(|piece| {
+            piece.map_err(|error| {
+                tracing::warn!(error = %error, "a response broke off");
+                io::Error::other(error)
+            })
+        });
+        let body = stream::iter([Ok(begin.freeze())]).chain(rest);
+        Ok(Self::new(status, ReplyBody::pieces(body)).header(header::CONTENT_TYPE, JSON))
     }
 
     /// Stored content as it is. What an agent made must not run as a page of this server.

@@ -24,7 +24,7 @@ async fn more_than_fits_an_answer_is_refused_and_can_be_streamed() {
     assert_eq!(kinds(&streamed).last(), Some(&"run.completed"));
     for path in [format!("/runs/{id}"), format!("/runs/{id}/events")] {
         let reply = get(&client, &path).await;
-        assert_eq!((reply.status, reply.code().as_str()), (413, "server_error"), "{path}");
+        assert_eq!((reply.status, reply.code().as_str()), (413, "invalid_input"), "{path}");
         assert_eq!(text(&reply.json(), "/data/reason"), "body_too_large");
     }
 }

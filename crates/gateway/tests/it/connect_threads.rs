@@ -62,6 +62,18 @@ async fn runs_of_a_thread_share_its_state() {
     assert_eq!(text(&runs, "/0/run_id"), run, "newest first");
     let page = face.got(&format!("/threads/{thread}/runs?limit=1&offset=1")).await;
     assert_eq!(page[0], runs[1]);
+    // A header says where the next page begins.
+    for (query, next) in [("limit=1", Some("1")), ("limit=1&offset=1", None), ("limit=2", None)] {
+        let reply = face.get(&format!("/threads/{thread}/runs?{query}")).await;
+        let told = reply.headers.get("trilogue-next").map(|next| next.to_str().unwrap().to_owned());
+        assert_eq!(told.as_deref(), next, "{query}");
+    }
+    let history = face.get(&format!("/threads/{thread}/history?limit=1")).await;
+    let first = text(&history.json(), "/0/checkpoint/checkpoint_id").to_owned();
+    assert_eq!(history.headers["trilogue-next"], first.as_str());
+    let rest = face.get(&format!("/threads/{thread}/history?before={first}")).await;
+    assert_eq!(rest.json().as_array().map(Vec::len), Some(1));
+    assert!(rest.headers.get("trilogue-next").is_none());
     for query in ["limit=0", "limit=x", "offset=-1", "limit=1001"] {
         let reply = face.get(&format!("/threads/{thread}/runs?{query}")).await;
         assert_eq!(refusal(&reply), said(422, "validation_error"), "{query}");

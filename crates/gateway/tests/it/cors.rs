@@ -37,7 +37,7 @@ const READABLE: [(&str, &str); 3] = [
     ("access-control-allow-origin", APP),
     (
         "access-control-expose-headers",
-        "trilogue-durability, x-request-id, location, content-location, run-id, x-run-id, interrupt-id, x-acp-error-code, x-acp-error-transient, retry-after, warning, link, www-authenticate",
+        "trilogue-durability, x-request-id, location, content-location, run-id, x-run-id, interrupt-id, x-acp-error-code, x-acp-error-transient, retry-after, warning, link, trilogue-next, www-authenticate",
     ),
     ("vary", "Origin"),
 ];

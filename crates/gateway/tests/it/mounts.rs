@@ -166,7 +166,7 @@ async fn every_refusal_under_a_mount_is_the_protocols_and_elsewhere_a_problem() 
         (&alice, Method::GET, "/runs", &page, none(), (403, "server_error", "origin_not_allowed")),
         (&alice, Method::GET, "/nope", &[], none(), (404, "not_found", "not_found")),
         (&alice, Method::DELETE, "/runs", &[], none(), (405, "server_error", "method_not_allowed")),
-        (&alice, Method::POST, "/runs", &[], large, (413, "server_error", "body_too_large")),
+        (&alice, Method::POST, "/runs", &[], large, (413, "invalid_input", "body_too_large")),
         (
             &alice,
             Method::GET,

@@ -47,7 +47,9 @@ pub use remote::{
 pub use resume::resume;
 pub use run::{CallbackContent, RunFields, delivered, run, waited};
 pub use status::{phase, standing, status, statuses, thread_status};
-pub use thread::{CheckpointFields, State, ThreadFields, state, thread, thread_state};
+pub use thread::{
+    CheckpointFields, State, Template, ThreadFields, message_json, state, thread, thread_state,
+};
 pub use updates::Updates;
 pub use values::{Values, ValuesOptions};
 

@@ -2,7 +2,7 @@ use serde_json::Value;
 use trilogue_domain::{Json, Message, ThreadActivity, Timestamp};
 
 use super::block::Links;
-use super::message::messages;
+use super::message::{message, messages};
 use super::run::member;
 use super::thread_status;
 use crate::time;
@@ -11,6 +11,15 @@ use crate::time;
 pub enum State<'a> {
     Value(&'a Json),
     Messages(&'a [Message]),
+    /// Messages that are sent one by one: the template has places for them.
+    Pieces,
+}
+
+/// JSON with places for the elements of an array of messages.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Template {
+    json: Vec<u8>,
+    places: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,48 +42,103 @@ pub struct CheckpointFields<'a> {
     pub metadata: Value,
 }
 
-pub fn thread(of: &ThreadFields<'_>, links: &Links) -> Vec<u8> {
-    let mut out = Vec::with_capacity(512);
-    let mut text =
-        |key: &str, value: &str| member(&mut out, key, Value::from(value).to_string().as_bytes());
+pub fn thread(of: &ThreadFields<'_>, links: &Links) -> Template {
+    let mut out = Template::default();
+    let mut text = |key: &str, value: &str| {
+        member(&mut out.json, key, Value::from(value).to_string().as_bytes())
+    };
     text("thread_id", of.id);
     text("created_at", &time(of.created_at).to_string());
     text("updated_at", &time(of.updated_at).to_string());
     text("status", thread_status(of.standing).as_str());
-    member(&mut out, "metadata", of.metadata.as_bytes());
+    member(&mut out.json, "metadata", of.metadata.as_bytes());
     if let Some(state) = of.state {
-        write_state(&mut out, state, links);
+        out.add_state(state, links);
     }
-    out.push(b'}');
+    out.json.push(b'}');
     out
 }
 
-pub fn thread_state(of: &CheckpointFields<'_>, links: &Links) -> Vec<u8> {
-    let mut out = Vec::with_capacity(512);
+pub fn thread_state(of: &CheckpointFields<'_>, links: &Links) -> Template {
+    let mut out = Template::default();
     let checkpoint = serde_json::json!({ "checkpoint_id": of.id });
-    member(&mut out, "checkpoint", checkpoint.to_string().as_bytes());
-    write_state(&mut out, of.state, links);
-    member(&mut out, "metadata", of.metadata.to_string().as_bytes());
-    out.push(b'}');
+    member(&mut out.json, "checkpoint", checkpoint.to_string().as_bytes());
+    out.add_state(of.state, links);
+    member(&mut out.json, "metadata", of.metadata.to_string().as_bytes());
+    out.json.push(b'}');
     out
 }
 
 /// A state alone as JSON: the set value, or `{"messages": […]}`.
-pub fn state(state: State<'_>, links: &Links) -> Vec<u8> {
+pub fn state(state: State<'_>, links: &Links) -> Template {
+    let mut out = Template::default();
     match state {
-        State::Value(value) => value.as_bytes().to_vec(),
-        State::Messages(said) => of_messages(&said_json(said, links)),
+        State::Value(value) => out.json.extend_from_slice(value.as_bytes()),
+        State::Messages(said) => out.json = of_messages(&said_json(said, links)),
+        State::Pieces => {
+            out.json = of_messages(b"[]");
+            out.place_before(2);
+        }
     }
+    out
 }
 
-fn write_state(out: &mut Vec<u8>, state: State<'_>, links: &Links) {
-    match state {
-        State::Value(value) => member(out, "values", value.as_bytes()),
-        State::Messages(said) => {
-            let said = said_json(said, links);
-            member(out, "values", &of_messages(&said));
-            member(out, "messages", &said);
+/// A message as an element of an array.
+pub fn message_json(said: &Message, links: &Links) -> Vec<u8> {
+    serde_json::to_vec(&message(said, links)).unwrap_or_else(|_| b"null".to_vec())
+}
+
+// === impl Template ===
+
+impl Template {
+    /// All of it; the arrays with places stay empty.
+    #[must_use]
+    pub fn into_json(self) -> Vec<u8> {
+        self.json
+    }
+
+    /// The JSON in parts, between each two of which the messages belong.
+    #[must_use]
+    pub fn parts(&self) -> Vec<Vec<u8>> {
+        let ends = self.places.iter().copied().chain([self.json.len()]);
+        let mut begin = 0;
+        let part = |end| {
+            let part = self.json.get(begin..end).unwrap_or_default().to_vec();
+            begin = end;
+            part
+        };
+        ends.map(part).collect()
+    }
+
+    /// The same as the only element of an array.
+    #[must_use]
+    pub fn in_array(mut self) -> Self {
+        self.json.insert(0, b'[');
+        self.json.push(b']');
+        self.places.iter_mut().for_each(|place| *place += 1);
+        self
+    }
+
+    fn add_state(&mut self, state: State<'_>, links: &Links) {
+        match state {
+            State::Value(value) => member(&mut self.json, "values", value.as_bytes()),
+            State::Messages(said) => {
+                let said = said_json(said, links);
+                member(&mut self.json, "values", &of_messages(&said));
+                member(&mut self.json, "messages", &said);
+            }
+            State::Pieces => {
+                member(&mut self.json, "values", &of_messages(b"[]"));
+                self.place_before(2);
+                member(&mut self.json, "messages", b"[]");
+                self.place_before(1);
+            }
         }
+    }
+
+    /// Makes a place before the last bytes so far.
+    fn place_before(&mut self, bytes: usize) {
+        self.places.push(self.json.len().saturating_sub(bytes));
     }
 }
 

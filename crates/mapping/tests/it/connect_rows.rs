@@ -131,7 +131,8 @@ fn a_thread_and_its_states_keep_the_published_schemas() {
                 state,
             },
             &links(),
-        );
+        )
+        .into_json();
         keeps(document.as_ref(), "Thread", &parsed(&shown));
         let read: Thread = decode(&shown).unwrap();
         assert_eq!(serde_json::to_value(read).unwrap(), parsed(&shown));
@@ -149,11 +150,46 @@ fn a_thread_and_its_states_keep_the_published_schemas() {
     fits(&schema, &talk["values"]);
     for state in [State::Value(&value), State::Messages(&said)] {
         let of = CheckpointFields { id: THREAD, state, metadata: json!({ "source": "loop" }) };
-        let shown = connect::thread_state(&of, &links());
+        let shown = connect::thread_state(&of, &links()).into_json();
         keeps(document.as_ref(), "ThreadState", &parsed(&shown));
         let read: ThreadState = decode(&shown).unwrap();
         assert_eq!(read.checkpoint.checkpoint_id, THREAD);
-        let alone: Value = parsed(&connect::state(state, &links()));
+        let alone: Value = parsed(&connect::state(state, &links()).into_json());
         assert_eq!(alone, parsed(&shown)["values"]);
     }
+}
+
+#[test]
+fn a_state_that_is_sent_in_pieces_is_the_same_json() {
+    let (said, links) = (said(), links());
+    let elements: Vec<_> =
+        said.iter().map(|message| connect::message_json(message, &links)).collect();
+    let check = |show: &dyn Fn(State<'_>) -> connect::Template, places: usize| {
+        let parts = show(State::Pieces).parts();
+        assert_eq!(parts.len(), places + 1);
+        assert_eq!(
+            parts.join(&elements.join(&b","[..])[..]),
+            show(State::Messages(&said)).into_json()
+        );
+        assert_eq!(parts.concat(), show(State::Messages(&[])).into_json());
+    };
+    let metadata = Json::empty_object();
+    let thread = |state| {
+        let of = ThreadFields {
+            id: THREAD,
+            created_at: Timestamp::from_micros(0),
+            updated_at: Timestamp::from_micros(1),
+            metadata: &metadata,
+            standing: ThreadActivity::Idle,
+            state: Some(state),
+        };
+        connect::thread(&of, &links)
+    };
+    let of_checkpoint = |state| {
+        let of = CheckpointFields { id: THREAD, state, metadata: json!({}) };
+        connect::thread_state(&of, &links).in_array()
+    };
+    check(&thread, 2);
+    check(&of_checkpoint, 2);
+    check(&|state| connect::state(state, &links), 1);
 }

@@ -1,5 +1,6 @@
 //! Reads a thread's history: the path to a checkpoint, its messages and its state.
 
+mod reader;
 mod reference;
 mod references;
 pub(crate) mod states;
@@ -19,9 +20,11 @@ use trilogue_store::{PathReader, Range, Store};
 use crate::external_ports::ExternalPorts;
 use trilogue_domain::Input;
 
+pub(crate) use reader::MessageReader;
+pub use reader::{ConversationReader, StateReader};
 use reference::FoundReferences;
 pub(crate) use references::{Path, RunReferences};
-pub use references::{PathReferences, StateAt};
+pub use references::{ReferenceReader, StateAt};
 
 const READ_BYTES: usize = 1024 * 1024;
 
@@ -59,44 +62,22 @@ pub(crate) async fn messages_after(
     base: Option<CheckpointKey>,
     told: Option<CheckpointKey>,
 ) -> Result<Vec<Message>> {
-    let HistorySource { store, scope, .. } = source;
-    let mut path = Vec::new();
-    let mut links = PathReader::new(store, scope, thread, base);
-    while base.is_some()
-        && let Some(link) = links.next().await?
-    {
-        if Some(link.key) == told {
-            break;
-        }
-        path.push(CheckpointRow { value: None, ..link });
-    }
-    if path.is_empty() {
-        return Ok(Vec::new());
-    }
-    let row = thread_row(store, scope, thread).await?;
-    let entries = path.iter().rev().flat_map(|checkpoint| client_entries(checkpoint, thread));
-    let elsewhere = reference::read(source, entries).await?;
-    let mut messages = Vec::new();
-    for checkpoint in path.iter().rev() {
-        messages.extend(said_at(store, &row, checkpoint, &elsewhere).await?);
-    }
-    Ok(messages)
+    MessageReader::open(source, thread, base, told).await?.rest(source).await
 }
 
-/// What one checkpoint adds to the history: entries that a client brought, then its run's messages.
+/// What one checkpoint adds to the history: entries that a client brought, then its run's messages. Large content is not inlined.
 async fn said_at(
     store: &dyn Store,
-    thread: &ThreadRow,
-    checkpoint: &CheckpointRow,
-    elsewhere: &FoundReferences,
+    thread: ThreadKey,
+    run: Option<RunKey>,
+    entries: &[Reference],
+    brought: &FoundReferences,
 ) -> Result<Vec<Message>> {
-    let given = client_entries(checkpoint, &thread.id);
-    let mut messages: Vec<_> = given.filter_map(|entry| elsewhere.get(&entry).cloned()).collect();
-    if let Some(run) = checkpoint.run {
-        let said = of_run(store, thread, run).await?;
-        let mut said: Vec<_> = said.into_iter().map(|(_, message)| message).collect();
-        inline(store, thread.key, &mut said).await?;
-        messages.extend(said);
+    let mut messages: Vec<_> =
+        entries.iter().filter_map(|entry| brought.get(entry).cloned()).collect();
+    if let Some(run) = run {
+        let said = of_run(store, thread, None, run).await?;
+        messages.extend(said.into_iter().map(|(_, message)| message));
     }
     Ok(messages)
 }
@@ -262,12 +243,15 @@ pub(crate) async fn each_event(
         let frames = store.frames(thread, range).await?;
         let Some(last) = frames.last() else { return Ok(()) };
         let reached = last.last_run();
+        let mut has_ended = false;
         for frame in &frames {
             for event in frame.events()?.iter().filter(|event| event.run_number > after) {
                 visit(event);
+                has_ended |= event.body.is_run_end();
             }
         }
-        if reached <= after {
+        // Nothing follows the end of a run: another look would cost as much as this one.
+        if has_ended || reached <= after {
             return Ok(());
         }
         after = reached;
@@ -294,12 +278,13 @@ pub(crate) async fn path(
 /// A run's messages, each with the reference to it, in the order in which they began. Large content is not inlined.
 async fn of_run(
     store: &dyn Store,
-    thread: &ThreadRow,
+    thread: ThreadKey,
+    id: Option<&ThreadId>,
     run: RunKey,
 ) -> Result<Vec<(Reference, Message)>> {
     let mut said = RunTranscript::default();
-    each_event(store, thread.key, run, |event| said.push(event)).await?;
-    Ok(said.into_messages(&thread.id))
+    each_event(store, thread, run, |event| said.push(event)).await?;
+    Ok(said.into_messages(id))
 }
 
 /// A run's value as a message of its agent, with the run's id: a run has one value.
@@ -358,10 +343,10 @@ impl RunTranscript {
         self.transcript.push(event);
     }
 
-    fn into_messages(self, thread: &ThreadId) -> Vec<(Reference, Message)> {
+    fn into_messages(self, thread: Option<&ThreadId>) -> Vec<(Reference, Message)> {
         let messages = self.transcript.into_messages().into_iter();
         let reference = |message: &Message| Reference::Message {
-            thread: Some(thread.clone()),
+            thread: thread.cloned(),
             id: message.id.clone(),
         };
         let mut said: Vec<_> = messages.map(|one| (reference(&one), one)).collect();

@@ -2,10 +2,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use trilogue_domain::content::{Content, PartMetadata};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Json, Message, Reference, RunKey, ThreadKey, limits};
 
+use super::reader::weight;
 use super::{HistorySource, inline, of_run};
 use crate::external_ports::ExternalPorts;
 
@@ -87,7 +87,7 @@ async fn read_run(
 ) -> Result<()> {
     let HistorySource { store, scope, .. } = source;
     if let Some(thread) = store.thread_of(scope, wanted.thread).await? {
-        for (entry, message) in of_run(store, &thread, run).await? {
+        for (entry, message) in of_run(store, thread.key, Some(&thread.id), run).await? {
             if wanted.entries.remove(&entry) {
                 let mut message = [message];
                 inline(store, thread.key, &mut message).await?;
@@ -119,22 +119,6 @@ async fn fetch(
         found.insert(Reference::Address(address), message);
     }
     Ok(())
-}
-
-fn weight(message: &Message) -> usize {
-    let parts = message.parts.iter().map(|part| {
-        let content = match &part.content {
-            Content::Empty | Content::Blob(_) => 0,
-            Content::Text(text) | Content::Url(text) => text.len(),
-            Content::Bytes(bytes) => bytes.len(),
-        };
-        let other = match &part.metadata {
-            Some(PartMetadata::Other(other)) => other.as_bytes().len(),
-            _ => 0,
-        };
-        content + other + part.extra.as_ref().map_or(0, |extra| extra.as_bytes().len())
-    });
-    parts.sum()
 }
 
 fn missing(entry: &Reference) -> Error {

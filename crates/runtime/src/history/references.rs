@@ -13,6 +13,7 @@ use trilogue_store::rows::{CheckpointRow, ThreadRow};
 use trilogue_store::{PathReader, Store};
 
 use super::{client_entries, each_event, thread_row};
+use crate::handle::Runtime;
 
 /// The most references that are remembered for all threads together; beyond that they are read anew.
 const MAX_REMEMBERED: usize = 50_000;
@@ -29,10 +30,10 @@ struct RememberedRuns {
 
 /// A thread's history as references, oldest first, and the location of its state.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct PathReferences {
+pub(crate) struct PathReferences {
     /// Messages that a client brought, then those of the runs on the path, in logged order. Incomplete messages are left out.
-    pub entries: Vec<Reference>,
-    pub state: Option<StateAt>,
+    pub(crate) entries: Vec<Reference>,
+    pub(crate) state: Option<StateAt>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,6 +49,24 @@ pub(crate) struct Path {
     pub(crate) head: Option<CheckpointKey>,
     pub(crate) references: PathReferences,
     pub(crate) value: Option<Json>,
+}
+
+/// A thread's history as references, checkpoint by checkpoint: memory holds those of one.
+#[derive(Debug)]
+pub struct ReferenceReader {
+    runtime: Runtime,
+    steps: ReferenceSteps,
+}
+
+/// A path to a thread's head, of which the references are still to be read.
+#[derive(Debug)]
+struct ReferenceSteps {
+    thread: ThreadRow,
+    state: Option<StateAt>,
+    /// The state that was set last, where it lies in this store.
+    value: Option<Json>,
+    /// What a client brought and the run of each checkpoint, the newest first.
+    path: Vec<(Vec<Reference>, Option<RunKey>)>,
 }
 
 /// References to a run's messages, collected from its events.
@@ -84,6 +103,20 @@ impl Path {
         scope: &Scope,
         thread: &ThreadId,
     ) -> Result<Self> {
+        let mut steps = ReferenceSteps::open(store, scope, thread).await?;
+        let (head, state, value) = (steps.thread.head, steps.state.take(), steps.value.take());
+        let mut entries = Vec::new();
+        while let Some(part) = steps.next(store, runs).await? {
+            entries.extend(part);
+        }
+        Ok(Self { head, references: PathReferences { entries, state }, value })
+    }
+}
+
+// === impl ReferenceSteps ===
+
+impl ReferenceSteps {
+    async fn open(store: &dyn Store, scope: &Scope, thread: &ThreadId) -> Result<Self> {
         let row = thread_row(store, scope, thread).await?;
         let (mut path, mut state, mut value) = (Vec::new(), None, None);
         let mut links = PathReader::new(store, scope, thread, row.head);
@@ -95,15 +128,46 @@ impl Path {
                 state = StateAt::of(&link, set.is_some());
                 value = set;
             }
-            path.push(link);
+            let entries = client_entries(&link, thread).collect();
+            path.push((entries, link.run));
         }
-        let mut entries = Vec::new();
-        for checkpoint in path.iter().rev() {
-            entries.extend(client_entries(checkpoint, &row.id));
-            let Some(run) = checkpoint.run else { continue };
-            entries.extend(runs.of(store, &row, run).await?.iter().cloned());
+        Ok(Self { thread: row, state, value, path })
+    }
+
+    /// What the next checkpoint adds, oldest first; `None` behind the last.
+    async fn next(
+        &mut self,
+        store: &dyn Store,
+        runs: &RunReferences,
+    ) -> Result<Option<Vec<Reference>>> {
+        let Some((mut entries, run)) = self.path.pop() else { return Ok(None) };
+        if let Some(run) = run {
+            entries.extend(runs.of(store, &self.thread, run).await?.iter().cloned());
         }
-        Ok(Self { head: row.head, references: PathReferences { entries, state }, value })
+        Ok(Some(entries))
+    }
+}
+
+// === impl ReferenceReader ===
+
+impl ReferenceReader {
+    /// Fails with `thread_not_found`, or as reading.
+    pub(crate) async fn open(runtime: Runtime, scope: &Scope, thread: &ThreadId) -> Result<Self> {
+        let store = Arc::clone(&runtime.services().store);
+        let steps = ReferenceSteps::open(store.as_ref(), scope, thread).await?;
+        Ok(Self { runtime, steps })
+    }
+
+    /// Where the thread's state lies.
+    #[must_use]
+    pub fn state(&self) -> Option<&StateAt> {
+        self.steps.state.as_ref()
+    }
+
+    /// What the next checkpoint adds, oldest first; `None` behind the last. Fails as reading.
+    pub async fn next(&mut self) -> Result<Option<Vec<Reference>>> {
+        let services = self.runtime.services();
+        self.steps.next(services.store.as_ref(), &services.run_references).await
     }
 }
 

@@ -11,9 +11,17 @@ use trilogue_domain::{AgentCard, AgentName, CheckpointKey, Json, Message, Scope,
 use trilogue_store::rows::{CheckpointRow, RunRow, ThreadRow};
 use trilogue_store::{PathReader, Store};
 
-use super::{HistorySource, client_entries, reference, said_at};
+use super::reader::weight;
+use super::{HistorySource, MessageReader, client_entries, inline, reference, said_at};
 use crate::agent_registry::AgentRegistry;
 use crate::request::StateContent;
+
+/// A state at a checkpoint, found and not yet read.
+#[derive(Debug)]
+pub(crate) enum FoundState {
+    Value(Json),
+    Messages(MessageReader),
+}
 
 /// A path from its beginning, as far as it was followed.
 #[derive(Debug, Default)]
@@ -21,6 +29,19 @@ struct Walk {
     value: Option<Set>,
     /// The messages so far, up to the last wanted state that is derived from them.
     messages: Vec<Message>,
+    /// Of these messages.
+    bytes: usize,
+    found: HashMap<CheckpointKey, WalkState>,
+}
+
+#[derive(Debug)]
+enum WalkState {
+    Value(Json),
+    /// The first `count` messages. `bytes` is more than the limit of the walk when it did not read all of them.
+    Messages {
+        count: usize,
+        bytes: usize,
+    },
 }
 
 /// A checkpoint on a path, without its value.
@@ -76,15 +97,15 @@ pub(crate) async fn kept(
     Ok(None)
 }
 
-/// The state at a checkpoint; without one there is nothing yet.
+/// The state at a checkpoint, to be read; without one there is nothing yet.
 pub(crate) async fn at(
     source: HistorySource<'_>,
     agents: &AgentRegistry,
     thread: &ThreadRow,
     at: Option<CheckpointKey>,
-) -> Result<StateContent> {
+) -> Result<FoundState> {
     if at.is_none() {
-        return Ok(StateContent::Messages(Vec::new()));
+        return Ok(FoundState::Messages(MessageReader::default()));
     }
     let mut path = PathReader::new(source.store, source.scope, &thread.id, at);
     let mut is_first = true;
@@ -94,10 +115,10 @@ pub(crate) async fn at(
         }
         is_first = false;
         if let Some(set) = Set::of(&row) {
-            return set.read(source).await.map(StateContent::Value);
+            return set.read(source).await.map(FoundState::Value);
         }
     }
-    super::messages(source, &thread.id, at).await.map(StateContent::Messages)
+    MessageReader::open(source, &thread.id, at, None).await.map(FoundState::Messages)
 }
 
 /// Whether the messages are this agent's state.
@@ -118,68 +139,36 @@ async fn is_said(
     Ok(agents.get(&run.agent).is_none_or(|agent| is_of_messages(agent.card())))
 }
 
-/// The states at these checkpoints, in their order. The path to the newest is read once.
+/// The states at the first of these checkpoints, in their order, as many as have at most `max_bytes` together. The path to the newest is read once.
 pub(crate) async fn of(
     source: HistorySource<'_>,
     agents: &AgentRegistry,
     thread: &ThreadRow,
     checkpoints: &[CheckpointRow],
+    max_bytes: usize,
 ) -> Result<Vec<StateContent>> {
     let Some(newest) = checkpoints.iter().map(|row| row.key).max() else {
         return Ok(Vec::new());
     };
-    let mut found = on_path(source, agents, thread, newest, checkpoints).await?;
-    let mut states = Vec::with_capacity(checkpoints.len());
+    let mut walk = Walk::default();
+    walk.follow(source, agents, thread, newest, checkpoints, max_bytes).await?;
+    let (mut states, mut left) = (Vec::new(), max_bytes);
     for row in checkpoints {
-        let state = match found.remove(&row.key) {
-            Some(state) => state,
+        let state = match walk.found.remove(&row.key) {
+            Some(WalkState::Value(value)) => Some(StateContent::Value(value)),
+            Some(WalkState::Messages { count, bytes }) => {
+                let said = walk.messages.get(..count).filter(|_| bytes <= left);
+                said.map(|said| StateContent::Messages(said.to_vec()))
+            }
             // The checkpoint is on another branch, or listed twice.
-            None => at(source, agents, thread, Some(row.key)).await?,
+            None => at(source, agents, thread, Some(row.key)).await?.within(source, left).await?,
         };
+        let Some(state) = state else { break };
+        let Some(rest) = left.checked_sub(state.weight()) else { break };
+        left = rest;
         states.push(state);
     }
     Ok(states)
-}
-
-/// The states at those of the checkpoints that are on the path to `newest`.
-async fn on_path(
-    source: HistorySource<'_>,
-    agents: &AgentRegistry,
-    thread: &ThreadRow,
-    newest: CheckpointKey,
-    wanted: &[CheckpointRow],
-) -> Result<HashMap<CheckpointKey, StateContent>> {
-    let wanted: HashSet<_> = wanted.iter().map(|row| row.key).collect();
-    let is_wanted = |key: CheckpointKey| wanted.contains(&key);
-    let path = links(source, thread, newest, &wanted).await?;
-    // Messages are read only where a wanted state is derived from them.
-    let (mut said, mut last_said, mut is_set) = (HashSet::new(), 0, false);
-    for (place, PathLink { row, has_set, .. }) in path.iter().rev().enumerate() {
-        is_set |= has_set;
-        if is_wanted(row.key) && (!is_set || is_said(source, agents, row, *has_set).await?) {
-            said.insert(row.key);
-            last_said = place + 1;
-        }
-    }
-    let said_links = path.iter().rev().take(last_said);
-    let entries = said_links.flat_map(|link| client_entries(&link.row, &thread.id));
-    let elsewhere = reference::read(source, entries).await?;
-    let mut walk = Walk::default();
-    let mut found = HashMap::new();
-    for (place, PathLink { row, set, .. }) in path.into_iter().rev().enumerate() {
-        walk.value = set.or(walk.value);
-        if place < last_said {
-            walk.messages.extend(said_at(source.store, thread, &row, &elsewhere).await?);
-        }
-        if is_wanted(row.key) {
-            let state = match said.contains(&row.key) {
-                true => StateContent::Messages(walk.messages.clone()),
-                false => walk.state(source).await?,
-            };
-            found.insert(row.key, state);
-        }
-    }
-    Ok(found)
 }
 
 /// The path to a checkpoint, newest first, with those states that a wanted checkpoint shows.
@@ -202,14 +191,85 @@ async fn links(
     Ok(links)
 }
 
+// === impl FoundState ===
+
+impl FoundState {
+    /// All of it.
+    pub(crate) async fn read(self, source: HistorySource<'_>) -> Result<StateContent> {
+        match self {
+            Self::Value(value) => Ok(StateContent::Value(value)),
+            Self::Messages(messages) => messages.rest(source).await.map(StateContent::Messages),
+        }
+    }
+
+    /// All of it; `None` where it has more than `max_bytes`.
+    pub(crate) async fn within(
+        self,
+        source: HistorySource<'_>,
+        max_bytes: usize,
+    ) -> Result<Option<StateContent>> {
+        match self {
+            Self::Value(value) => {
+                let fits = value.as_bytes().len() <= max_bytes;
+                Ok(fits.then_some(StateContent::Value(value)))
+            }
+            Self::Messages(messages) => {
+                let said = messages.within(source, max_bytes).await?;
+                Ok(said.map(|(messages, _)| StateContent::Messages(messages)))
+            }
+        }
+    }
+}
+
 // === impl Walk ===
 
 impl Walk {
-    async fn state(&self, source: HistorySource<'_>) -> Result<StateContent> {
-        match &self.value {
-            Some(set) => set.clone().read(source).await.map(StateContent::Value),
-            None => Ok(StateContent::Messages(self.messages.clone())),
+    /// Finds the states at those of the checkpoints that are on the path to `newest`, and reads messages up to `max_bytes`.
+    async fn follow(
+        &mut self,
+        source: HistorySource<'_>,
+        agents: &AgentRegistry,
+        thread: &ThreadRow,
+        newest: CheckpointKey,
+        wanted: &[CheckpointRow],
+        max_bytes: usize,
+    ) -> Result<()> {
+        let wanted: HashSet<_> = wanted.iter().map(|row| row.key).collect();
+        let is_wanted = |key: CheckpointKey| wanted.contains(&key);
+        let path = links(source, thread, newest, &wanted).await?;
+        // Messages are read only where a wanted state is derived from them.
+        let (mut said, mut last_said, mut is_set) = (HashSet::new(), 0, false);
+        for (place, PathLink { row, has_set, .. }) in path.iter().rev().enumerate() {
+            is_set |= has_set;
+            if is_wanted(row.key) && (!is_set || is_said(source, agents, row, *has_set).await?) {
+                said.insert(row.key);
+                last_said = place + 1;
+            }
         }
+        let said_links = path.iter().rev().take(last_said);
+        let entries = said_links.flat_map(|link| client_entries(&link.row, &thread.id));
+        let brought = reference::read(source, entries).await?;
+        for (place, PathLink { row, set, .. }) in path.into_iter().rev().enumerate() {
+            self.value = set.or_else(|| self.value.take());
+            if place < last_said && self.bytes <= max_bytes {
+                let given: Vec<_> = client_entries(&row, &thread.id).collect();
+                let mut added =
+                    said_at(source.store, row.thread, row.run, &given, &brought).await?;
+                inline(source.store, row.thread, &mut added).await?;
+                self.bytes += added.iter().map(weight).sum::<usize>();
+                self.messages.extend(added);
+            }
+            if is_wanted(row.key) {
+                let state = match &self.value {
+                    Some(set) if !said.contains(&row.key) => {
+                        WalkState::Value(set.clone().read(source).await?)
+                    }
+                    _ => WalkState::Messages { count: self.messages.len(), bytes: self.bytes },
+                };
+                self.found.insert(row.key, state);
+            }
+        }
+        Ok(())
     }
 }
 

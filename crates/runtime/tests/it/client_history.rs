@@ -40,11 +40,16 @@ impl House {
     }
 
     pub async fn references(&self, thread: &ThreadId) -> Vec<Reference> {
-        self.runtime.path_references(&scope(), thread).await.unwrap().entries
+        let mut reader = self.runtime.references(&scope(), thread).await.unwrap();
+        let mut references = Vec::new();
+        while let Some(part) = reader.next().await.unwrap() {
+            references.extend(part);
+        }
+        references
     }
 
     pub async fn state_at(&self, thread: &ThreadId) -> Option<StateAt> {
-        self.runtime.path_references(&scope(), thread).await.unwrap().state
+        self.runtime.references(&scope(), thread).await.unwrap().state().cloned()
     }
 
     pub async fn path(&self, thread: &ThreadId) -> Vec<CheckpointRow> {
@@ -320,7 +325,7 @@ async fn only_what_the_caller_sees_is_replaced_read_or_referred_to() {
         let error = house.runtime.replace_history(&bob, &house.main, given(vec![address(0)])).await;
         assert_eq!(error.unwrap_err().code(), Code::AlreadyExists);
         for by in [&bob, &stranger] {
-            let error = house.runtime.path_references(&by.scope(), &house.main).await.unwrap_err();
+            let error = house.runtime.references(&by.scope(), &house.main).await.unwrap_err();
             assert_eq!(error.code(), Code::ThreadNotFound);
         }
         assert_eq!(house.references(&house.main).await, own);

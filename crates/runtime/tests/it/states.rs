@@ -1,7 +1,7 @@
 //! A thread's state at its checkpoints, and which agents may go on with it.
 
 use trilogue_domain::{AgentName, CheckpointId, Code, Json, Outcome, ThreadId};
-use trilogue_runtime::{RunRequest, StateContent, ThreadChoice, ThreadPatch};
+use trilogue_runtime::{RunRequest, StateContent, StateReader, ThreadChoice, ThreadPatch};
 use trilogue_store::rows::ThreadRow;
 
 use crate::fixture::{House, alice, on, scope};
@@ -52,19 +52,19 @@ async fn a_checkpoint_has_what_was_set_last_or_what_was_said() {
             "say:one|one|say:two|two",
             "say:one|one",
         ];
-        let states = house.runtime.states(&row, &path).await.unwrap();
+        let states = house.runtime.states(&row, &path, usize::MAX).await.unwrap();
         assert_eq!(states.iter().map(told).collect::<Vec<_>>(), expected);
         for (checkpoint, state) in path.iter().zip(&states) {
             let one = house.runtime.state_at(&row, Some(checkpoint.key)).await.unwrap();
             assert_eq!(one, *state);
             let page = std::slice::from_ref(checkpoint);
             assert_eq!(
-                house.runtime.states(&row, page).await.unwrap(),
+                house.runtime.states(&row, page, usize::MAX).await.unwrap(),
                 std::slice::from_ref(state)
             );
         }
         assert_eq!(told(&house.runtime.state_at(&row, None).await.unwrap()), expected[0]);
-        assert_eq!(house.runtime.states(&row, &[]).await.unwrap(), []);
+        assert_eq!(house.runtime.states(&row, &[], usize::MAX).await.unwrap(), []);
     }
 }
 
@@ -75,7 +75,7 @@ async fn an_agent_with_a_state_hands_on_what_was_set_before_its_run() {
         house.submit(counting(on(&house.main, "say:x"))).await.settled.wait().await.unwrap();
         let row = row(&house, &house.main).await;
         let path = house.store.path(&scope(), &house.main, None, 9).await.unwrap();
-        let states = house.runtime.states(&row, &path).await.unwrap();
+        let states = house.runtime.states(&row, &path, usize::MAX).await.unwrap();
         assert_eq!(states.iter().map(told).collect::<Vec<_>>(), [r#"{"n":1}"#; 2]);
         assert_eq!(house.runtime.state_at(&row, None).await.unwrap(), states[0]);
     }
@@ -106,6 +106,41 @@ async fn what_was_said_is_not_replaced_where_only_a_state_is_to_be() {
 }
 
 #[tokio::test]
+async fn a_page_of_history_ends_before_the_state_that_is_too_large_for_it() {
+    const SAID: usize = 10_000;
+    for house in houses().await {
+        let text = "x".repeat(SAID);
+        for script in [r#"set:{"n":1}"#, &format!("say:{text}"), r#"set:{"n":2}"#] {
+            house.run(script, ThreadChoice::Existing(house.main.clone())).await;
+        }
+        let row = row(&house, &house.main).await;
+        let path = house.store.path(&scope(), &house.main, None, 9).await.unwrap();
+        for (max_bytes, count) in [(0, 0), (100, 1), (SAID, 1), (SAID * 3, 3), (usize::MAX, 3)] {
+            let states = house.runtime.states(&row, &path, max_bytes).await.unwrap();
+            assert_eq!(states.len(), count, "within {max_bytes} bytes");
+        }
+        let said = path[1].key;
+        let within = house.runtime.state_within(&row, Some(said), SAID).await.unwrap();
+        assert_eq!(within, None);
+        let whole = house.runtime.state_at(&row, Some(said)).await.unwrap();
+        assert_eq!(
+            house.runtime.state_within(&row, Some(said), SAID * 3).await.unwrap().as_ref(),
+            Some(&whole)
+        );
+        let StateReader::Messages(mut reader) =
+            house.runtime.read_state(&row, Some(said)).await.unwrap()
+        else {
+            panic!("the state is what was said");
+        };
+        let mut messages = Vec::new();
+        while let Some(message) = reader.next().await.unwrap() {
+            messages.push(message);
+        }
+        assert_eq!(StateContent::Messages(messages), whole);
+    }
+}
+
+#[tokio::test]
 async fn a_page_of_history_may_name_branches_and_any_order() {
     for house in houses().await {
         house.run("say:one", ThreadChoice::Existing(house.main.clone())).await;
@@ -118,7 +153,7 @@ async fn a_page_of_history_may_name_branches_and_any_order() {
         let row = row(&house, &house.main).await;
         let right = house.store.path(&scope(), &house.main, None, 9).await.unwrap().remove(0);
         let named = [base.clone(), left, right, base];
-        let states = house.runtime.states(&row, &named).await.unwrap();
+        let states = house.runtime.states(&row, &named, usize::MAX).await.unwrap();
         let expected = [
             "say:one|one",
             "say:one|one|say:left|left",

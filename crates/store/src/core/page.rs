@@ -1,6 +1,17 @@
-use trilogue_domain::limits;
+use std::sync::Arc;
 
-use crate::rows::{Listing, Page};
+use trilogue_domain::{Json, limits};
+
+use crate::rows::{ConfigurationRow, DeadLetter, InterruptRow, Listing, Page, RunRow, ThreadRow};
+
+/// A row of a listing.
+pub(crate) trait PageRow {
+    /// A page ends with the row that passes this many bytes.
+    const MAX_PAGE_BYTES: usize = limits::MAX_PAGE_BYTES;
+
+    /// The bytes of what clients and agents gave it.
+    fn bytes(&self) -> usize;
+}
 
 /// The page that fills. A row has an integer key, which grows with its age.
 #[derive(Debug)]
@@ -8,7 +19,7 @@ pub(crate) struct PageBuilder<T> {
     limit: usize,
     skip: usize,
     rows: Vec<(i64, T)>,
-    /// Bytes of the rows, where their size counts.
+    /// Bytes of the rows.
     bytes: usize,
     /// Whether it ends before its last row.
     is_cut: bool,
@@ -16,7 +27,7 @@ pub(crate) struct PageBuilder<T> {
 
 // === impl PageBuilder ===
 
-impl<T> PageBuilder<T> {
+impl<T: PageRow> PageBuilder<T> {
     pub(crate) fn new(page: &Page) -> Self {
         let (limit, skip) = (page.rows(), page.skip);
         Self { limit, skip, rows: Vec::new(), bytes: 0, is_cut: false }
@@ -31,23 +42,16 @@ impl<T> PageBuilder<T> {
 
     /// Adds a row that matches; `false` when there is one more than the page takes.
     pub(crate) fn add(&mut self, key: i64, row: T) -> bool {
-        if self.leaves_out() {
-            return true;
-        }
-        self.rows.push((key, row));
-        self.rows.len() <= self.limit
-    }
-
-    /// As [`PageBuilder::add`], for rows of this many bytes: a page ends with the row that passes [`limits::MAX_PENDING_PAGE_BYTES`].
-    pub(crate) fn add_sized(&mut self, key: i64, row: T, bytes: usize) -> bool {
-        if self.bytes > limits::MAX_PENDING_PAGE_BYTES {
+        if self.bytes > T::MAX_PAGE_BYTES {
             self.is_cut = true;
             return false;
         }
-        if self.skip == 0 {
-            self.bytes += bytes;
+        if self.leaves_out() {
+            return true;
         }
-        self.add(key, row)
+        self.bytes += row.bytes();
+        self.rows.push((key, row));
+        self.rows.len() <= self.limit
     }
 
     pub(crate) fn finish(mut self) -> Listing<T> {
@@ -86,4 +90,59 @@ impl<T> Listing<T> {
     pub(crate) fn map<U>(self, convert: impl FnMut(T) -> U) -> Listing<U> {
         Listing { rows: self.rows.into_iter().map(convert).collect(), next: self.next }
     }
+}
+
+// === impl PageRow ===
+
+impl PageRow for ThreadRow {
+    fn bytes(&self) -> usize {
+        length(&self.metadata)
+    }
+}
+
+impl PageRow for RunRow {
+    fn bytes(&self) -> usize {
+        let other = [&self.config, &self.saved, &self.request].into_iter().flatten();
+        length(&self.metadata) + other.map(length).sum::<usize>()
+    }
+}
+
+impl PageRow for InterruptRow {
+    const MAX_PAGE_BYTES: usize = limits::MAX_PENDING_PAGE_BYTES;
+
+    fn bytes(&self) -> usize {
+        length(&self.interrupt.payload)
+    }
+}
+
+impl PageRow for ConfigurationRow {
+    fn bytes(&self) -> usize {
+        length(&self.metadata) + length(&self.config)
+    }
+}
+
+impl PageRow for DeadLetter {
+    fn bytes(&self) -> usize {
+        length(&self.item.reference)
+    }
+}
+
+impl<R: PageRow> PageRow for Arc<R> {
+    const MAX_PAGE_BYTES: usize = R::MAX_PAGE_BYTES;
+
+    fn bytes(&self) -> usize {
+        (**self).bytes()
+    }
+}
+
+impl<R: PageRow> PageRow for &R {
+    const MAX_PAGE_BYTES: usize = R::MAX_PAGE_BYTES;
+
+    fn bytes(&self) -> usize {
+        (**self).bytes()
+    }
+}
+
+fn length(json: &Json) -> usize {
+    json.as_bytes().len()
 }

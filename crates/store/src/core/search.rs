@@ -66,6 +66,12 @@ impl Candidates {
 // === impl CheckpointRow ===
 
 impl CheckpointRow {
+    /// The bytes of the state that it sets.
+    #[must_use]
+    pub fn state_bytes(&self) -> usize {
+        self.value.as_ref().map_or(0, |value| value.as_bytes().len())
+    }
+
     /// Whether the state at this checkpoint is known without those before it: it has a value, or its history names the address of one.
     pub(crate) fn ends_state_search(&self) -> bool {
         self.value.is_some()

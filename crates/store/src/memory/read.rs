@@ -181,7 +181,7 @@ impl Read for MemoryStore {
         });
         let mut pages = PageBuilder::new(page);
         for (key, row) in rows {
-            if !pages.add_sized(key, row, row.interrupt.payload.as_bytes().len()) {
+            if !pages.add(key, row) {
                 break;
             }
         }
@@ -362,15 +362,12 @@ impl Read for MemoryStore {
         let state = self.open()?;
         let mut pages = PageBuilder::new(page);
         for (id, entry) in state.queue.dead(scope, page.before()) {
-            if !pages.add(id, (id, entry)) {
+            let (error, item) = (entry.error.clone(), entry.item.clone());
+            let dead = DeadLetter { id, attempts: entry.attempts, error, item };
+            if !pages.add(id, dead) {
                 break;
             }
         }
-        Ok(pages.finish().map(|(id, entry)| DeadLetter {
-            id,
-            attempts: entry.attempts,
-            error: entry.error.clone(),
-            item: entry.item.clone(),
-        }))
+        Ok(pages.finish())
     }
 }

@@ -32,6 +32,7 @@ impl Admin for PostgresStore {
         }
         match self.database.outage.reason() {
             Some(why) => Err(self.database.unavailable(&why)),
+            None if self.database.disk_space.is_full() => Err(self.database.disk_full()),
             None => Ok(()),
         }
     }

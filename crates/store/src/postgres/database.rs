@@ -17,6 +17,7 @@ use trilogue_domain::port::ReadOriginal;
 use super::bucket::Bucket;
 use super::clock::DatabaseClock;
 use super::connection::{Connection, READ_TIME};
+use super::disk_space::DiskSpace;
 use super::error::{PostgresError, Remedy, explain, is_conflict, takes_no_writes};
 use super::news::{LogRemoval, News, ToldAppend};
 use super::node::Node;
@@ -47,6 +48,7 @@ pub(super) struct Database {
     pub(super) durability: Durability,
     pub(super) health: Health,
     pub(super) outage: Outage,
+    pub(super) disk_space: DiskSpace,
     pub(super) tails: Arc<Tails>,
     pub(super) keys: KeyBlock,
     pub(super) offered: QueueSignal,
@@ -262,11 +264,10 @@ impl Database {
         let store = self.health.path().display();
         let text = explain(error);
         match error.code() {
-            Some(code) if *code == SqlState::DISK_FULL => Error::new(
-                Code::DiskFull,
-                format!("there is no room in the database of the store '{store}'"),
-            )
-            .hint("free some disk space on the database's machine"),
+            Some(code) if *code == SqlState::DISK_FULL => {
+                self.disk_space.note_full();
+                self.disk_full()
+            }
             Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => self.read_only(&text),
             Some(code) if *code == SqlState::QUERY_CANCELED => Error::new(
                 Code::FilterTooBroad,

@@ -10,7 +10,7 @@ use super::database::Database;
 use super::error::PostgresError;
 use super::row::{self, Param};
 use super::search;
-use crate::core::page::PageBuilder;
+use crate::core::page::{PageBuilder, PageRow};
 use crate::core::search::{Candidates, Condition, activity_of, is_composite, matches, value_hash};
 use crate::core::table::TableRow;
 use crate::rows::{
@@ -18,8 +18,10 @@ use crate::rows::{
     ThreadRow,
 };
 
-/// The most rows of one statement where some of them may not fulfil a condition.
-const PART: usize = 512;
+/// The most rows of one statement. Each may have metadata, a request and a configuration.
+const PART: usize = 128;
+/// The most interrupts of one statement, each of which may ask with a peer's whole line.
+const MAX_PENDING_ROWS: usize = 64;
 
 /// A statement that grows from fixed fragments, with its bound values.
 #[derive(Debug)]
@@ -41,7 +43,7 @@ struct RowParts<'a, R> {
 
 /// What a filter asks for beyond the conditions that the database checks.
 trait Residual {
-    type Row: TableRow;
+    type Row: TableRow + PageRow;
 
     /// Whether the database checks all of it.
     fn is_empty(&self) -> bool;
@@ -116,11 +118,15 @@ pub(super) async fn interrupts(
         conditions.sql.push_str(" AND pending");
     }
     let mut pages = PageBuilder::new(page);
-    let mut rows = RowParts::<InterruptRow>::of(conditions, "key", page, page.rows_read());
+    let mut rows = RowParts::<InterruptRow>::of(
+        conditions,
+        "key",
+        page,
+        page.rows_read().min(MAX_PENDING_ROWS),
+    );
     while let Some(part) = rows.next(conn, database).await? {
         for (key, row) in part {
-            let bytes = row.interrupt.payload.as_bytes().len();
-            if scope.sees(&row.tenant, &row.principal) && !pages.add_sized(key, row, bytes) {
+            if scope.sees(&row.tenant, &row.principal) && !pages.add(key, row) {
                 return Ok(pages.finish());
             }
         }
@@ -137,7 +143,7 @@ async fn list<F: Residual>(
     page: &Page,
 ) -> Result<Listing<F::Row>, PostgresError> {
     let is_exact = filter.is_empty();
-    let part = if is_exact { page.rows_read() } else { PART };
+    let part = if is_exact { page.rows_read().min(PART) } else { PART };
     let (mut pages, mut candidates) = (PageBuilder::new(page), Candidates::default());
     let mut rows = RowParts::of(conditions, "position", page, part);
     while let Some(part) = rows.next(conn, database).await? {

@@ -30,6 +30,7 @@ mod clock;
 mod configuration;
 mod connection;
 mod database;
+mod disk_space;
 mod error;
 mod export;
 mod frames;

@@ -15,6 +15,7 @@ use super::bucket::Bucket;
 use super::connection::Address;
 use super::connection::GROUP_WRITERS;
 use super::database::{Database, KeyBlock, Outage};
+use super::disk_space::{self, DiskSpace};
 use super::error::{PostgresError, Remedy};
 use super::group_writer::GroupWriter;
 use super::news::News;
@@ -53,6 +54,7 @@ impl PostgresStore {
             durability: options.durability,
             health: Health::new(Path::new(&shown)),
             outage: Outage::default(),
+            disk_space: DiskSpace::default(),
             tails: Arc::new(Tails::new(options.tail_cache_bytes)),
             keys: KeyBlock::new(0),
             offered: QueueSignal::default(),
@@ -93,6 +95,7 @@ impl PostgresStore {
         let mut upkeep = JoinSet::new();
         upkeep.spawn(node::live(Arc::clone(&database)));
         upkeep.spawn(node::watch(Arc::clone(&database)));
+        upkeep.spawn(disk_space::watch(Arc::clone(&database)));
         upkeep.spawn(blob::sweep_bucket(Arc::clone(&database)));
         if let Some(told) = told {
             upkeep.spawn(told.run(database.keys.opening, Arc::clone(&database.reader)));

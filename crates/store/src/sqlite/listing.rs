@@ -8,7 +8,7 @@ use super::access_path::{AccessPath, Listed, Query, text};
 use super::error::SqliteError;
 use super::row::{self, take};
 use super::{Context, queue, search};
-use crate::core::page::PageBuilder;
+use crate::core::page::{PageBuilder, PageRow};
 use crate::core::search::{Candidates, Condition, is_composite, matches};
 use crate::core::table::TableRow;
 use crate::rows::{
@@ -104,9 +104,8 @@ pub(super) fn interrupts(
         false,
         |_| Ok(true),
         |key, row| {
-            let bytes = row.interrupt.payload.as_bytes().len();
             let is_seen = scope.sees(&row.tenant, &row.principal);
-            Ok(!is_seen || pages.add_sized(key, row, bytes))
+            Ok(!is_seen || pages.add(key, row))
         },
     )?;
     Ok(pages.finish())
@@ -126,7 +125,7 @@ pub(super) fn dead_deliveries(
 }
 
 /// Reads a page of a listing: the rows of the access path that fulfil the other conditions.
-pub(super) fn list<R: Listed>(
+pub(super) fn list<R: Listed + PageRow>(
     conn: &Connection,
     context: &Context,
     scope: &Scope,

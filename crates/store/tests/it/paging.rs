@@ -1,8 +1,9 @@
 //! Listings: newest first, page by page, steady while rows come and go.
 
-use trilogue_domain::{RunStatus, limits};
+use serde_json::json;
+use trilogue_domain::{Json, RunStatus, limits};
 use trilogue_store::Change;
-use trilogue_store::rows::{InterruptFilter, RunFilter, ThreadFilter};
+use trilogue_store::rows::{InterruptFilter, RunFilter, RunRow, ThreadFilter};
 
 use crate::harness::{World, agent, alice, contract, now, page, thread_id, thread_row};
 use crate::rows;
@@ -14,6 +15,7 @@ contract!(
     runs_are_listed_by_thread_agent_and_status,
     interrupts_are_listed_by_thread_run_and_state,
     a_page_is_never_longer_than_the_limit,
+    a_page_ends_behind_the_row_that_makes_it_too_large,
 );
 
 async fn threads_come_newest_first_in_pages(world: World) {
@@ -143,4 +145,43 @@ async fn a_page_is_never_longer_than_the_limit(world: World) {
     assert_eq!(listing.rows.len(), limits::MAX_PAGE_ROWS);
     let rest = world.store.runs(&alice(), &filter, &page(usize::MAX, listing.next)).await.unwrap();
     assert_eq!((rest.rows.len(), rest.next), (100, None));
+}
+
+/// The states of a path are read in parts that are bounded in the same way: `PathReader`.
+async fn a_page_ends_behind_the_row_that_makes_it_too_large(world: World) {
+    const ROWS: usize = 70;
+    let text = "x".repeat(limits::MAX_METADATA_BYTES - 100);
+    let mut log = world.thread("t").await;
+    for number in 0..ROWS {
+        let metadata = Json::from_value(&json!({ "text": text }));
+        let mut row = thread_row(world.store.next_thread_key(), &alice(), &format!("t{number}"));
+        row.metadata = metadata.clone();
+        world.create(row).await.unwrap();
+        let run = RunRow { metadata, ..log.run_row(&format!("r{number}")) };
+        log.step().say(Some(run.key), &["x"]).run(&run).commit().await.unwrap();
+    }
+    let most = limits::MAX_PAGE_BYTES / text.len() + 1;
+    let (mut threads, mut runs, mut after) = (0, 0, [None, None]);
+    loop {
+        let filter = ThreadFilter::default();
+        let listing = world.store.threads(&alice(), &filter, &page(1_000, after[0])).await.unwrap();
+        assert!(listing.rows.len() <= most + 1, "{} threads", listing.rows.len());
+        threads += listing.rows.len();
+        after[0] = listing.next;
+        if after[0].is_none() {
+            break;
+        }
+    }
+    loop {
+        let filter = RunFilter::default();
+        let listing = world.store.runs(&alice(), &filter, &page(1_000, after[1])).await.unwrap();
+        assert!(listing.rows.len() <= most, "{} runs", listing.rows.len());
+        runs += listing.rows.len();
+        after[1] = listing.next;
+        if after[1].is_none() {
+            break;
+        }
+    }
+    // The thread of the runs has no metadata.
+    assert_eq!((threads, runs), (ROWS + 1, ROWS));
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
+use trilogue_testkit::services::{new_schema, service};
 use trilogue_testkit::shim::Shim;
 use trilogue_testkit::{Client, Folder, Home, Server, ServerOptions, until};
 
@@ -105,6 +106,98 @@ async fn a_full_disk_refuses_new_work_and_lets_waiting_work_end() {
     let (home, _) = server.stop().await.unwrap();
     let server = home.start().await.unwrap();
     assert_eq!(ledger.check(&server.client()).await.unwrap(), seen);
+}
+
+/// A small disk of its own. Unmounted when dropped.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    /// Mounts a disk of 24 MiB for PostgreSQL; `None` where this user may not.
+    fn mount() -> Option<Self> {
+        let run = |program: &str, arguments: &[&str]| {
+            let status = std::process::Command::new(program).args(arguments).status();
+            status.is_ok_and(|status| status.success())
+        };
+        // The user of PostgreSQL has to reach it.
+        let path = std::path::PathBuf::from(format!("/tmp/small-disk-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        let text = path.display().to_string();
+        let is_mounted = run("mount", &["-t", "tmpfs", "-o", "size=24m", "tmpfs", &text]);
+        let disk = Self(path);
+        (is_mounted && run("chown", &["postgres", &text])).then_some(disk)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // The server that uses it may still have files open.
+        drop(std::process::Command::new("umount").arg("--lazy").arg(&self.0).status());
+        drop(std::fs::remove_dir(&self.0));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_of_the_database_is_no_readiness_until_it_has_room() {
+    let Some(disk) = SmallDisk::mount() else {
+        eprintln!("NOT CHECKED: a disk can only be mounted by root");
+        assert!(std::env::var_os("CI").is_none(), "continuous integration runs as root");
+        return;
+    };
+    let (database, schema) = new_schema("full").await.unwrap();
+    let place = disk.0.display();
+    database
+        .batch_execute(&format!("CREATE TABLESPACE {schema} LOCATION '{place}'"))
+        .await
+        .unwrap();
+    let dir = Folder::new().unwrap();
+    let url = service("TRILOGUE_POSTGRES").unwrap();
+    let settings = format!("-csearch_path%3D{schema}%20-cdefault_tablespace%3D{schema}");
+    let options =
+        ServerOptions { store: format!("{url}?options={settings}"), ..ServerOptions::default() };
+    let server = Server::start(dir.path(), &options).await.unwrap();
+    let client = server.client();
+    echo(&client, "fills", "before").await.ok().unwrap();
+    assert_eq!(readiness(&client).await, (200, "ok\n".to_owned(), "1".to_owned()));
+
+    // Something else takes the room.
+    let fill = format!(
+        "CREATE TABLE {schema}.other (body TEXT) TABLESPACE {schema};
+         ALTER TABLE {schema}.other ALTER COLUMN body SET STORAGE EXTERNAL"
+    );
+    database.batch_execute(&fill).await.unwrap();
+    let add = format!("INSERT INTO {schema}.other VALUES (repeat('x', 100000))");
+    while database.batch_execute(&add).await.is_ok() {}
+    let full = (503, "not ready: disk_full\n".to_owned(), "0".to_owned());
+    until("every sign to say that the disk is full", NOTICE_LIMIT, || async {
+        fill_database(&client).await;
+        (readiness(&client).await == full).then_some(())
+    })
+    .await
+    .unwrap();
+
+    // Room returns: the server is ready without a further request.
+    database.batch_execute(&format!("TRUNCATE {schema}.other")).await.unwrap();
+    until("the server to be ready again", NOTICE_LIMIT, || async {
+        (readiness(&client).await.0 == 200).then_some(())
+    })
+    .await
+    .unwrap();
+    echo(&client, "fills", "after").await.ok().unwrap();
+    server.stop().await.unwrap();
+    let clean = format!("DROP SCHEMA {schema} CASCADE; ");
+    database.batch_execute(&clean).await.unwrap();
+    database.batch_execute(&format!("DROP TABLESPACE {schema}")).await.unwrap();
+}
+
+/// Appends until the database refuses, or a few times.
+async fn fill_database(client: &Client) {
+    for _ in 0..100 {
+        let reply = echo(client, "fills", &long_text()).await;
+        if reply.status >= 400 {
+            assert_eq!((reply.status, reply.code().as_str()), (507, "disk_full"), "{reply:?}");
+            return;
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

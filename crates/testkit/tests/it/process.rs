@@ -60,3 +60,24 @@ async fn a_pending_permission_does_not_hold_a_stop_up() {
     assert_eq!(run["status"], "failed", "{run}");
     assert_eq!(run["outcome"]["error"]["code"], "agent_lost", "{run}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unused_server_has_few_metrics_and_a_used_route_has_its_own() {
+    const MAX_BYTES: usize = 32 * 1024;
+    let dir = Folder::new().unwrap();
+    let server = Server::start(dir.path(), &ServerOptions::default()).await.unwrap();
+    let client = server.client();
+    let metrics = client.get("/metrics").await.unwrap();
+    assert!(metrics.body.len() < MAX_BYTES, "{} bytes", metrics.body.len());
+    echo(&client, "t", "one").await.ok().unwrap();
+    let metrics = client.get("/metrics").await.unwrap();
+    let text = std::str::from_utf8(&metrics.body).unwrap();
+    let series = |begin: &str, part: &str| {
+        text.lines().filter(|line| line.starts_with(begin) && line.contains(part)).count()
+    };
+    let run = r#"operation="create_run""#;
+    assert_eq!(series("trilogue_http_requests_total", run), 1, "{text}");
+    assert_eq!(series("trilogue_http_request_seconds_count", run), 1, "{text}");
+    assert_eq!(series("trilogue_http_requests_total", "communication"), 0, "{text}");
+    assert!(metrics.body.len() < MAX_BYTES, "{} bytes", metrics.body.len());
+}

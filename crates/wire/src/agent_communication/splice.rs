@@ -150,6 +150,17 @@ pub fn events<E: AsRef<[u8]>>(out: &mut Vec<u8>, events: impl IntoIterator<Item 
     out.extend_from_slice(b"]}");
 }
 
+/// What stands before and behind the elements of a session's history.
+#[must_use]
+pub fn session(id: Uuid, state: Option<&str>) -> (Vec<u8>, Vec<u8>) {
+    let (mut before, mut behind) = (br#"{"id":"#.to_vec(), br#"],"state":"#.to_vec());
+    json(&mut before, &id);
+    before.extend_from_slice(br#","history":["#);
+    json(&mut behind, &state);
+    behind.push(b'}');
+    (before, behind)
+}
+
 pub fn runs<R: AsRef<[u8]>>(
     out: &mut Vec<u8>,
     runs: impl IntoIterator<Item = R>,

@@ -6,6 +6,7 @@ pub(super) mod idempotency;
 pub(super) mod look_up;
 pub(super) mod negotiation;
 pub(super) mod openapi;
+pub(super) mod path;
 pub(super) mod provenance;
 pub(super) mod run_input;
 pub(super) mod shared_documents;

@@ -1,10 +1,11 @@
 //! What a run's stream has had, as a list; or the stream itself, from any position on.
 
+use bytes::Bytes;
+use futures_util::stream;
 use http::StatusCode;
 use trilogue_domain::Code;
 use trilogue_domain::error::Result;
 use trilogue_store::rows::RunRow;
-use trilogue_wire::agent_communication::splice;
 
 use super::{BASE, CommunicationCall, CommunicationRoute, log, view};
 use crate::core::log_ref::LogRef;
@@ -33,11 +34,16 @@ async fn list(call: CommunicationCall) -> Result<Reply> {
         return stream(&call, &row, after(&call)?).await;
     }
     let (projection, events) = log::events(&call, &row).await?;
-    let mut bytes =
-        Vec::with_capacity(16 + events.iter().map(|event| event.len() + 1).sum::<usize>());
-    splice::events(&mut bytes, &events);
     log::note_shown(&call, &row.id, &projection);
-    Ok(Reply::json_bytes(StatusCode::OK, bytes))
+    drop(projection);
+    // One body of all events would hold them twice.
+    let events = events.into_iter().enumerate().flat_map(|(place, event)| {
+        let comma = if place > 0 { &b","[..] } else { b"" };
+        [Bytes::from_static(comma), event]
+    });
+    let begin = [Bytes::from_static(br#"{"events":["#)];
+    let pieces = begin.into_iter().chain(events).chain([Bytes::from_static(b"]}")]);
+    Reply::json_pieces(StatusCode::OK, stream::iter(pieces.map(Ok))).await
 }
 
 /// A run's events behind a position.

@@ -39,7 +39,9 @@ pub(crate) fn describe(error: &Error, status: StatusCode, request_id: Option<&st
     let Problem { code: reason, detail, hint, interrupt_id, transient, request_id, .. } =
         problem::describe(error, request_id);
     let code = match status {
-        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => ErrorCode::InvalidInput,
+        StatusCode::BAD_REQUEST
+        | StatusCode::PAYLOAD_TOO_LARGE
+        | StatusCode::UNPROCESSABLE_ENTITY => ErrorCode::InvalidInput,
         StatusCode::NOT_FOUND => ErrorCode::NotFound,
         _ => ErrorCode::ServerError,
     };

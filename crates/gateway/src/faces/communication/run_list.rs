@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::StatusCode;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, RunStatus};
+use trilogue_domain::{Code, Error, RunStatus, limits};
 use trilogue_mapping::native::shown;
 use trilogue_store::rows::{Listing, Page, RunFilter, RunRow};
 use trilogue_wire::agent_communication::{RunStatus as WireStatus, splice};
@@ -52,7 +52,6 @@ async fn list(call: CommunicationCall) -> Result<Reply> {
 
 /// The runs, whole. Where they are too large together, the page ends earlier.
 async fn page(call: &CommunicationCall, listing: Listing<RunRow>) -> Result<Reply> {
-    let most = call.state.max_output_bytes;
     let (mut runs, mut size, mut next) = (Vec::new(), 0, listing.next);
     let mut left = listing.rows.iter().peekable();
     while let Some(row) = left.next() {
@@ -61,7 +60,7 @@ async fn page(call: &CommunicationCall, listing: Listing<RunRow>) -> Result<Repl
         let run = Bytes::from(projection.run());
         size += run.len();
         runs.push(run);
-        if size > most && left.peek().is_some() {
+        if size > limits::MAX_PAGE_BYTES && left.peek().is_some() {
             next = Some(row.key.0);
             break;
         }

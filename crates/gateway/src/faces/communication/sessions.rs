@@ -2,17 +2,28 @@
 
 use std::fmt::Write as _;
 
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt, stream};
 use http::StatusCode;
+use serde_json::Value;
 use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointId, Code, Error, Reference, ThreadId};
 use trilogue_mapping::communication as mapping;
 use trilogue_mapping::native::message::PATH_SEGMENT;
 use trilogue_mapping::native::{read_sha256, shown};
-use trilogue_runtime::StateAt;
-use trilogue_wire::agent_communication::Session;
+use trilogue_runtime::{ReferenceReader, StateAt};
+use trilogue_store::rows::ThreadRow;
+use trilogue_wire::agent_communication::splice;
 
 use super::{BASE, CommunicationCall, CommunicationRoute};
 use crate::http::reply::Reply;
+
+/// The addresses of a session's messages on their way to a client: memory holds those of one run.
+struct HistoryPieces {
+    references: ReferenceReader,
+    base: String,
+    has_written: bool,
+}
 
 const SESSION: CommunicationRoute = BASE
     .at("/sessions/{session_id}", |call| Box::pin(get(call)))
@@ -38,14 +49,18 @@ pub(crate) const ROUTES: &[CommunicationRoute] = &[
 async fn get(call: CommunicationCall) -> Result<Reply> {
     let row = call.named_session().await?;
     let id = mapping::uuid_of(row.id.as_str());
-    let path = call.state.runtime.path_references(&call.scope(), &row.id).await?;
+    let references = call.state.runtime.references(&call.scope(), &row.id).await?;
     let base = call.state.place.base_for(&call);
-    let history = path.entries.iter().map(|entry| address(&base, entry)).collect();
-    let state = path.state.map(|state| match state {
-        StateAt::Value { checkpoint } => state_address(&base, &row.id, &checkpoint),
+    let state = references.state().map(|state| match state {
+        StateAt::Value { checkpoint } => state_address(&base, &row.id, checkpoint),
         StateAt::Address(address) => address.to_string(),
     });
-    Ok(Reply::ok(&Session { id, history, state }))
+    let (before, behind) = splice::session(id, state.as_deref());
+    let history = HistoryPieces { references, base, has_written: false }.into_stream();
+    let pieces = stream::iter([Ok(Bytes::from(before))])
+        .chain(history)
+        .chain(stream::iter([Ok(Bytes::from(behind))]));
+    Reply::json_pieces(StatusCode::OK, pieces).await
 }
 
 /// Where a message lies for a client.
@@ -64,6 +79,29 @@ fn address(base: &str, reference: &Reference) -> String {
         let _ = write!(address, "/{segment}");
     }
     address
+}
+
+// === impl HistoryPieces ===
+
+impl HistoryPieces {
+    fn into_stream(self) -> impl Stream<Item = Result<Bytes>> + Send {
+        stream::try_unfold(self, |mut pieces| async move {
+            let Some(references) = pieces.references.next().await? else { return Ok(None) };
+            Ok(Some((pieces.write(&references), pieces)))
+        })
+    }
+
+    fn write(&mut self, references: &[Reference]) -> Bytes {
+        let mut out = Vec::with_capacity(references.len() * (self.base.len() + 64));
+        for reference in references {
+            if self.has_written {
+                out.push(b',');
+            }
+            self.has_written = true;
+            out.extend(Value::from(address(&self.base, reference)).to_string().into_bytes());
+        }
+        Bytes::from(out)
+    }
 }
 
 fn state_address(base: &str, thread: &ThreadId, checkpoint: &CheckpointId) -> String {

@@ -1,14 +1,14 @@
 //! How a thread's state came to be.
 
-use http::StatusCode;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, Right};
+use trilogue_domain::{CheckpointKey, Code, Error, Right};
 use trilogue_mapping::native::{read_sha256, shown};
 use trilogue_store::rows::{CheckpointRow, ThreadRow};
 use trilogue_wire::agent_connect as wire;
 
 use super::{ANYTHING, BASE, ConnectCall, ConnectRoute, look_up, request, thread_show, threads};
 use crate::faces::common;
+use crate::faces::common::path::{self, PathPage};
 use crate::http::reply::Reply;
 use crate::route::{Access, Parameter, ResponseContent, RouteResponse, json_response, of};
 
@@ -20,7 +20,11 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
         .at("/threads/{thread_id}/history", |call| Box::pin(history(call)))
         .named("connect_get_thread_history", "The states that a thread had, newest first")
         .query(&[
-            Parameter { name: "limit", about: "The most states: 1 to 1000, by default 10." },
+            Parameter {
+                name: "limit",
+                about: "The most states: 1 to 1000, by default 10. A page ends earlier when its \
+                        states are large; `Trilogue-Next` then has the `before` of the next one.",
+            },
             Parameter { name: "before", about: "Only states before this checkpoint." },
             ANYTHING,
         ])
@@ -60,25 +64,15 @@ async fn history(call: ConnectCall) -> Result<Reply> {
         Some(id) => Some(threads::checkpoint(&call, &row, id).await?),
         None => None,
     };
-    let path = path(&call, &row, before.as_ref(), limit).await?;
-    let bytes = thread_show::states(&call, &row, &path, limit).await?;
-    Ok(Reply::json_bytes(StatusCode::OK, bytes))
-}
-
-/// The checkpoints that lead to the head, newest first: those before this one where it is given, and one more than the limit.
-async fn path(
-    call: &ConnectCall,
-    row: &ThreadRow,
-    before: Option<&CheckpointRow>,
-    limit: usize,
-) -> Result<Vec<CheckpointRow>> {
     let from = match before {
-        None if row.head.is_none() => return Ok(Vec::new()),
         None => None,
-        Some(CheckpointRow { parent: None, .. }) => return Ok(Vec::new()),
+        Some(CheckpointRow { parent: None, .. }) => {
+            return thread_show::states(&call, &row, &PathPage::default()).await;
+        }
         Some(before) => before.parent,
     };
-    call.state.read.path(&call.scope(), &row.id, from, limit + 1).await
+    let page = path::page(call.state.read.as_ref(), &call.scope(), &row, from, limit).await?;
+    thread_show::states(&call, &row, &page).await
 }
 
 async fn state(call: ConnectCall) -> Result<Reply> {
@@ -95,16 +89,11 @@ async fn run_state(call: ConnectCall) -> Result<Reply> {
     bare(&call, &row, left.ok_or_else(no_state)?.key).await
 }
 
-async fn bare(
-    call: &ConnectCall,
-    row: &ThreadRow,
-    at: trilogue_domain::CheckpointKey,
-) -> Result<Reply> {
+async fn bare(call: &ConnectCall, row: &ThreadRow, at: CheckpointKey) -> Result<Reply> {
     if thread_show::is_hidden(call, row).await? {
         return Err(no_state());
     }
-    let state = call.state.runtime.state_at(row, Some(at)).await?;
-    Ok(Reply::json_bytes(StatusCode::OK, thread_show::bare(call, row, &state)))
+    thread_show::bare(call, row, at).await
 }
 
 /// Content of any thread that the caller may see, those of single runs included.

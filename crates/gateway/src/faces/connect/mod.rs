@@ -24,6 +24,7 @@ mod resume;
 mod run_list;
 mod run_show;
 mod runs;
+mod state_pieces;
 mod stream;
 mod thread_list;
 mod thread_show;

@@ -7,10 +7,11 @@ use serde::de::DeserializeOwned;
 use trilogue_domain::error::{Result, Violation};
 use trilogue_domain::{Code, Error, Json, limits};
 use trilogue_mapping::native::{read_json, read_object, shown};
-use trilogue_store::rows::Page;
+use trilogue_store::rows::{Listing, Page};
 use trilogue_wire::agent_connect as wire;
 
 use super::{ConnectCall, DEFAULT_LIMIT};
+use crate::http::reply::{NEXT, Reply};
 
 /// The longest that a client may ask to wait.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
@@ -65,6 +66,14 @@ pub(super) fn patience(call: &ConnectCall) -> Result<Option<Duration>> {
 pub(super) fn page(limit: Option<wire::Limit>, offset: Option<wire::Offset>) -> Page {
     let limit = limit.map_or(DEFAULT_LIMIT, |limit| size(limit.get()));
     Page { limit, after: None, skip: offset.map_or(0, |offset| size(offset.get())) }
+}
+
+/// Adds where the next page begins, where there is one: a page may be shorter than its limit.
+pub(super) fn with_next_offset<T>(reply: Reply, skip: usize, found: &Listing<T>) -> Reply {
+    match found.next {
+        Some(_) => reply.header_text(NEXT, &(skip + found.rows.len()).to_string()),
+        None => reply,
+    }
 }
 
 /// Errors: `invalid_request`.

@@ -4,7 +4,7 @@ use http::StatusCode;
 use trilogue_domain::Code;
 use trilogue_domain::error::Result;
 use trilogue_mapping::connect as mapping;
-use trilogue_store::rows::RunFilter;
+use trilogue_store::rows::{Listing, RunFilter, RunRow};
 use trilogue_wire::agent_connect as wire;
 
 use super::{ANYTHING, BASE, ConnectCall, ConnectRoute, look_up, request, run_show};
@@ -52,7 +52,7 @@ async fn search(call: ConnectCall) -> Result<Reply> {
     };
     let page = request::page(body.limit, body.offset);
     let found = call.state.read.runs(&call.scope(), &filter, &page).await?;
-    Ok(Reply::json_bytes(StatusCode::OK, run_show::runs(&call, &found.rows).await?))
+    page_reply(&call, page.skip, &found).await
 }
 
 async fn list(call: ConnectCall) -> Result<Reply> {
@@ -60,5 +60,10 @@ async fn list(call: ConnectCall) -> Result<Reply> {
     let thread = look_up::thread(&call).await?;
     let filter = RunFilter { thread: Some(thread.id), ..RunFilter::default() };
     let found = call.state.read.runs(&call.scope(), &filter, &page).await?;
-    Ok(Reply::json_bytes(StatusCode::OK, run_show::runs(&call, &found.rows).await?))
+    page_reply(&call, page.skip, &found).await
+}
+
+async fn page_reply(call: &ConnectCall, skip: usize, found: &Listing<RunRow>) -> Result<Reply> {
+    let reply = Reply::json_bytes(StatusCode::OK, run_show::runs(call, &found.rows).await?);
+    Ok(request::with_next_offset(reply, skip, found))
 }

@@ -202,7 +202,7 @@ async fn input(call: &ConnectCall, row: &RunRow) -> Result<Option<Vec<u8>>> {
         }
         Some(Input::Messages(messages)) => {
             let links = fold::links(call, &row.thread_id);
-            Some(mapping::state(mapping::State::Messages(&messages), &links))
+            Some(mapping::state(mapping::State::Messages(&messages), &links).into_json())
         }
     })
 }

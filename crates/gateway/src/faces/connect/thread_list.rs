@@ -4,10 +4,11 @@ use http::{HeaderValue, StatusCode, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error};
 use trilogue_mapping::connect as mapping;
-use trilogue_store::rows::{Page, ThreadFilter, ThreadRow};
+use trilogue_store::rows::{Listing, Page, ThreadFilter, ThreadRow};
 use trilogue_wire::agent_connect as wire;
 
-use super::{BASE, ConnectCall, ConnectRoute, request, thread_show};
+use super::thread_show::{self, ThreadPage};
+use super::{BASE, ConnectCall, ConnectRoute, request};
 use crate::http::reply::Reply;
 use crate::route::{json_response, of};
 
@@ -36,18 +37,24 @@ async fn search(call: ConnectCall) -> Result<Reply> {
         ..ThreadFilter::default()
     };
     let page = request::page(body.limit, body.offset);
-    let rows = found(&call, &filter, page).await?;
-    let (bytes, left_out) = thread_show::threads(&call, &rows).await?;
-    let reply = Reply::json_bytes(StatusCode::OK, bytes);
-    Ok(if left_out { reply.header(header::WARNING, LEFT_OUT) } else { reply })
+    let skip = page.skip;
+    let found = search_rows(&call, &filter, page).await?;
+    let ThreadPage { json, has_left_out } = thread_show::threads(&call, &found.rows).await?;
+    let reply = Reply::json_bytes(StatusCode::OK, json);
+    let reply = request::with_next_offset(reply, skip, &found);
+    Ok(if has_left_out { reply.header(header::WARNING, LEFT_OUT) } else { reply })
 }
 
 /// The threads that match. Those whose state is kept from clients are not found by it, nor counted.
 /// Errors: `filter_too_broad`.
-async fn found(call: &ConnectCall, filter: &ThreadFilter, page: Page) -> Result<Vec<ThreadRow>> {
+async fn search_rows(
+    call: &ConnectCall,
+    filter: &ThreadFilter,
+    page: Page,
+) -> Result<Listing<ThreadRow>> {
     let read = &call.state.read;
     if filter.values.is_empty() || !thread_show::hides(call) {
-        return Ok(read.threads(&call.scope(), filter, &page).await?.rows);
+        return read.threads(&call.scope(), filter, &page).await;
     }
     let Page { limit, mut skip, .. } = page;
     let (mut rows, mut looked_at) = (Vec::new(), 0);
@@ -63,13 +70,14 @@ async fn found(call: &ConnectCall, filter: &ThreadFilter, page: Page) -> Result<
                 skip -= 1;
                 continue;
             }
+            let key = row.key.0;
             rows.push(row);
             if rows.len() == limit {
-                return Ok(rows);
+                return Ok(Listing { rows, next: Some(key) });
             }
         }
         match listing.next {
-            None => return Ok(rows),
+            None => return Ok(Listing { rows, next: None }),
             Some(_) if looked_at >= MAX_LOOKED_AT => return Err(too_broad()),
             after => next.after = after,
         }

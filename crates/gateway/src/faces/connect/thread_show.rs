@@ -1,72 +1,141 @@
 //! Threads and their states as this protocol shows them.
 
 use bytes::Bytes;
+use http::StatusCode;
 use serde_json::{Map, Value};
-use trilogue_domain::ThreadActivity;
 use trilogue_domain::error::Result;
-use trilogue_mapping::connect::{self as mapping, CheckpointFields, State, ThreadFields};
-use trilogue_runtime::StateContent;
+use trilogue_domain::{CheckpointKey, ThreadActivity, limits};
+use trilogue_mapping::connect::{self as mapping, CheckpointFields, State, Template, ThreadFields};
+use trilogue_runtime::{StateContent, StateReader};
 use trilogue_store::PathReader;
 use trilogue_store::rows::{CheckpointRow, Page, RunFilter, ThreadRow};
 
+use super::state_pieces::StatePieces;
 use super::{ConnectCall, fold, request};
 use crate::core::log_ref::LogRef;
+use crate::faces::common::path::PathPage;
+use crate::http::reply::{NEXT, Reply};
 use crate::stream::feed::run_id;
 
-/// One thread, with its state.
-pub(super) async fn thread(call: &ConnectCall, row: &ThreadRow) -> Result<Bytes> {
-    let standings = call.state.read.activities(&call.scope(), &[row.key]).await?;
-    let standing = standings.first().copied().unwrap_or(ThreadActivity::Idle);
-    let state = shown_state(call, row).await?;
-    Ok(Bytes::from(rendered(call, row, standing, state.as_ref())))
+/// A state with more bytes than this is sent message by message.
+const WHOLE_STATE_BYTES: usize = 512 * 1024;
+/// A list of threads shows states of at most this many bytes.
+const LISTED_STATE_BYTES: usize = 256 * 1024;
+/// A page of history ends before the state with which its states pass this many bytes; their messages are sent twice.
+const HISTORY_BYTES: usize = limits::MAX_PAGE_BYTES / 2;
+
+/// A page of threads as JSON.
+#[derive(Debug)]
+pub(super) struct ThreadPage {
+    pub(super) json: Bytes,
+    /// Whether threads are shown without their state because of its size.
+    pub(super) has_left_out: bool,
 }
 
-/// Threads, in their order. What they hold together is bounded: further ones are shown without their state, which the second value tells.
-pub(super) async fn threads(call: &ConnectCall, rows: &[ThreadRow]) -> Result<(Bytes, bool)> {
+/// One thread, with its state.
+pub(super) async fn thread(call: &ConnectCall, row: &ThreadRow) -> Result<Reply> {
+    let activities = call.state.read.activities(&call.scope(), &[row.key]).await?;
+    let activity = activities.first().copied().unwrap_or(ThreadActivity::Idle);
+    if row.head.is_none() || is_hidden(call, row).await? {
+        return Ok(whole(rendered(call, row, activity, None)));
+    }
+    state_reply(call, row, row.head, |state| rendered(call, row, activity, Some(state))).await
+}
+
+/// Threads, in their order. Large states are left out, and those that do not fit into the page.
+pub(super) async fn threads(call: &ConnectCall, rows: &[ThreadRow]) -> Result<ThreadPage> {
     let keys: Vec<_> = rows.iter().map(|row| row.key).collect();
-    let standings = call.state.read.activities(&call.scope(), &keys).await?;
-    let most = call.state.max_output_bytes;
-    let (mut out, mut left_out) = (vec![b'['], false);
+    let activities = call.state.read.activities(&call.scope(), &keys).await?;
+    let (mut out, mut has_left_out) = (vec![b'['], false);
     for (place, row) in rows.iter().enumerate() {
         if place > 0 {
             out.push(b',');
         }
-        let standing = standings.get(place).copied().unwrap_or(ThreadActivity::Idle);
-        let state = if out.len() > most { None } else { shown_state(call, row).await? };
-        left_out |= out.len() > most && row.head.is_some();
-        out.extend(rendered(call, row, standing, state.as_ref()));
+        let activity = activities.get(place).copied().unwrap_or(ThreadActivity::Idle);
+        let state = if row.head.is_none() || is_hidden(call, row).await? {
+            None
+        } else {
+            let room = limits::MAX_PAGE_BYTES.saturating_sub(out.len()).min(LISTED_STATE_BYTES);
+            let state = call.state.runtime.state_within(row, None, room).await?;
+            has_left_out |= state.is_none();
+            state
+        };
+        let state = state.as_ref().map(as_shown);
+        out.extend(rendered(call, row, activity, state).into_json());
     }
     out.push(b']');
-    Ok((Bytes::from(out), left_out))
+    Ok(ThreadPage { json: Bytes::from(out), has_left_out })
 }
 
-/// States of a thread: those of the first `limit` checkpoints of a path, each of which the next one is the parent of.
+/// States of a thread at the checkpoints of a page, as many as fit into a response and at least one.
 pub(super) async fn states(
     call: &ConnectCall,
     thread: &ThreadRow,
-    path: &[CheckpointRow],
-    limit: usize,
-) -> Result<Bytes> {
-    if path.is_empty() || is_hidden(call, thread).await? {
-        return Ok(Bytes::from_static(b"[]"));
+    page: &PathPage,
+) -> Result<Reply> {
+    let PathPage { rows, next } = page;
+    let Some(first) = rows.first() else { return Ok(whole_array()) };
+    if is_hidden(call, thread).await? {
+        return Ok(whole_array());
     }
-    let page = path.get(..limit).unwrap_or(path);
-    let states = call.state.runtime.states(thread, page).await?;
+    let states = call.state.runtime.states(thread, rows, HISTORY_BYTES).await?;
+    let parent = |place: usize| rows.get(place + 1).or(next.as_ref());
     let links = fold::links(call, &thread.id);
-    let mut out = vec![b'['];
-    for (place, (checkpoint, state)) in page.iter().zip(&states).enumerate() {
-        if place > 0 {
-            out.push(b',');
-        }
-        let of = CheckpointFields {
-            id: checkpoint.id.as_str(),
-            state: as_shown(state),
-            metadata: origin(call, thread, checkpoint, path.get(place + 1)).await?,
+    let count = states.len().max(1);
+    let reply = if states.is_empty() {
+        let metadata = origin(call, thread, first, parent(0)).await?;
+        let shown = |state: State<'_>| {
+            let metadata = metadata.clone();
+            let of = CheckpointFields { id: first.id.as_str(), state, metadata };
+            mapping::thread_state(&of, &links).in_array()
         };
-        out.extend(mapping::thread_state(&of, &links));
+        state_reply(call, thread, Some(first.key), shown).await?
+    } else {
+        let mut out = vec![b'['];
+        for (place, (checkpoint, state)) in rows.iter().zip(&states).enumerate() {
+            if place > 0 {
+                out.push(b',');
+            }
+            let metadata = origin(call, thread, checkpoint, parent(place)).await?;
+            let state = as_shown(state);
+            let of = CheckpointFields { id: checkpoint.id.as_str(), state, metadata };
+            out.extend(mapping::thread_state(&of, &links).into_json());
+        }
+        out.push(b']');
+        Reply::json_bytes(StatusCode::OK, out)
+    };
+    Ok(match (parent(count - 1), rows.get(count - 1)) {
+        (Some(_), Some(last)) => reply.header_text(NEXT, last.id.as_str()),
+        _ => reply,
+    })
+}
+
+fn whole(template: Template) -> Reply {
+    Reply::json_bytes(StatusCode::OK, template.into_json())
+}
+
+fn whole_array() -> Reply {
+    Reply::json_bytes(StatusCode::OK, &b"[]"[..])
+}
+
+/// A state at a checkpoint as this JSON shows it: whole, or message by message where it is large.
+async fn state_reply(
+    call: &ConnectCall,
+    thread: &ThreadRow,
+    at: Option<CheckpointKey>,
+    show: impl Fn(State<'_>) -> Template,
+) -> Result<Reply> {
+    let runtime = &call.state.runtime;
+    if let Some(state) = runtime.state_within(thread, at, WHOLE_STATE_BYTES).await? {
+        return Ok(whole(show(as_shown(&state))));
     }
-    out.push(b']');
-    Ok(Bytes::from(out))
+    if let StateReader::Value(value) = runtime.read_state(thread, at).await? {
+        return Ok(whole(show(State::Value(&value))));
+    }
+    let links = fold::links(call, &thread.id);
+    let parts = show(State::Pieces).parts();
+    let pieces = StatePieces::new(runtime.clone(), thread.clone(), at, links, parts);
+    Reply::json_pieces(StatusCode::OK, pieces.into_stream()).await
 }
 
 /// How a checkpoint came to be: a run left it, or a client has set it.
@@ -94,8 +163,14 @@ async fn origin(
     Ok(Value::Object(members))
 }
 
-pub(super) fn bare(call: &ConnectCall, thread: &ThreadRow, state: &StateContent) -> Vec<u8> {
-    mapping::state(as_shown(state), &fold::links(call, &thread.id))
+/// A state alone.
+pub(super) async fn bare(
+    call: &ConnectCall,
+    thread: &ThreadRow,
+    at: CheckpointKey,
+) -> Result<Reply> {
+    let links = fold::links(call, &thread.id);
+    state_reply(call, thread, Some(at), |state| mapping::state(state, &links)).await
 }
 
 fn as_shown(state: &StateContent) -> State<'_> {
@@ -105,26 +180,19 @@ fn as_shown(state: &StateContent) -> State<'_> {
     }
 }
 
-async fn shown_state(call: &ConnectCall, row: &ThreadRow) -> Result<Option<StateContent>> {
-    if row.head.is_none() || is_hidden(call, row).await? {
-        return Ok(None);
-    }
-    call.state.runtime.state_at(row, None).await.map(Some)
-}
-
 fn rendered(
     call: &ConnectCall,
     row: &ThreadRow,
     standing: ThreadActivity,
-    state: Option<&StateContent>,
-) -> Vec<u8> {
+    state: Option<State<'_>>,
+) -> Template {
     let of = ThreadFields {
         id: row.id.as_str(),
         created_at: row.created_at,
         updated_at: row.updated_at,
         metadata: &row.metadata,
         standing,
-        state: state.map(as_shown),
+        state,
     };
     mapping::thread(&of, &fold::links(call, &row.id))
 }

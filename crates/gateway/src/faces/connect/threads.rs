@@ -89,7 +89,7 @@ async fn get(call: ConnectCall) -> Result<Reply> {
 }
 
 async fn whole(call: &ConnectCall, row: &ThreadRow) -> Result<Reply> {
-    Ok(Reply::json_bytes(StatusCode::OK, thread_show::thread(call, row).await?))
+    thread_show::thread(call, row).await
 }
 
 async fn patch(call: ConnectCall) -> Result<Reply> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use trilogue_domain::error::Result;
 use trilogue_domain::event::InterruptEvent;
-use trilogue_domain::{Body, RunId};
+use trilogue_domain::{Body, RunId, limits};
 use trilogue_store::Read;
 use trilogue_store::rows::RunRow;
 
@@ -16,7 +16,6 @@ use crate::stream::log_reader::LogReader;
 use crate::stream::view::{EventPlace, Fold, Out};
 use crate::stream::{Streams, feed};
 
-const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// How much of the log is read at once, in bytes.
 const READ_BYTES: usize = 256 * 1024;
 
@@ -44,7 +43,7 @@ pub(crate) async fn page(
                 None => names.find(&streams.read, thread, frame.run()).await?,
             };
             for event in page.events_of(frame)? {
-                if count == limit || bytes.len() > MAX_PAGE_BYTES {
+                if count == limit || bytes.len() > limits::MAX_PAGE_BYTES {
                     more = true;
                     break 'reading;
                 }

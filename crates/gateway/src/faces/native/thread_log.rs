@@ -1,7 +1,7 @@
 //! What a thread's log holds: events, messages, checkpoints, blobs.
 
 use trilogue_domain::error::Result;
-use trilogue_domain::{CheckpointKey, Code, Error, Event, MessageId, RunId, Transcript};
+use trilogue_domain::{CheckpointKey, Code, Error, Event, MessageId, RunId, Transcript, limits};
 use trilogue_mapping::native::{self as mapping, read_sha256, shown};
 use trilogue_store::rows::{CheckpointRow, ThreadRow};
 use trilogue_wire::native::{Checkpoint, List, Message};
@@ -15,13 +15,11 @@ use super::{
 };
 use crate::core::log_ref::LogRef;
 use crate::faces::common::cursors::{after, position};
+use crate::faces::common::path::{self, PathPage};
 use crate::http::reply::Reply;
 use crate::route::{ResponseContent, RouteResponse, json_response, of};
 use crate::stream::cursor::Cursor;
 use crate::stream::log_reader::LogReader;
-
-/// The most bytes of messages on one page, apart from its last run.
-const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(list_events(call)))
     .path("/api/v1/threads/{thread_id}/events")
@@ -100,11 +98,11 @@ async fn begin_of(call: &NativeCall, thread: &ThreadRow, text: &str) -> Result<u
 async fn list_messages(call: NativeCall) -> Result<Reply> {
     let row = thread(&call).await?;
     let limit = call.limit()?;
-    let path = path(&call, &row, limit + 1).await?;
+    let PathPage { rows: path, next } = path(&call, &row, limit).await?;
     let log = LogRef::from(&row);
     let (mut items, mut names, mut taken, mut size) = (Vec::new(), RunNames::default(), 0, 0);
     for checkpoint in &path {
-        if items.len() >= limit || size >= MAX_PAGE_BYTES || taken == limit {
+        if items.len() >= limit || size >= limits::MAX_PAGE_BYTES {
             break;
         }
         taken += 1;
@@ -116,7 +114,8 @@ async fn list_messages(call: NativeCall) -> Result<Reply> {
         said.reverse();
         items.append(&mut said);
     }
-    let next = path.get(taken).map(|checkpoint| checkpoint.id.as_str().to_owned());
+    let next = path.get(taken).or(next.as_ref());
+    let next = next.map(|checkpoint| checkpoint.id.as_str().to_owned());
     Ok(Reply::ok(&List { items, next }))
 }
 
@@ -131,6 +130,9 @@ async fn messages(
     let mut log = LogReader::new(call.state.read.as_ref(), thread.key, checkpoint.run);
     while let Some(page) = log.next().await? {
         page.events()?.into_iter().for_each(|event| transcript.push(event));
+        if log.bytes() > call.state.max_output_bytes {
+            return Err(too_large(call, run));
+        }
     }
     let said = transcript.into_messages();
     Ok(said
@@ -139,23 +141,32 @@ async fn messages(
         .collect())
 }
 
+fn too_large(call: &NativeCall, run: &RunId) -> Error {
+    let most = call.state.max_output_bytes;
+    Error::new(
+        Code::BodyTooLarge,
+        format!("the messages of the run '{run}' have more than {most} bytes"),
+    )
+    .hint(format!("read its events: GET /api/v1/runs/{run}/events"))
+}
+
 async fn list_checkpoints(call: NativeCall) -> Result<Reply> {
     let row = thread(&call).await?;
     let limit = call.limit()?;
-    let path = path(&call, &row, limit + 1).await?;
+    let PathPage { rows: path, next } = path(&call, &row, limit).await?;
     let log = LogRef::from(&row);
     let (mut items, mut names) = (Vec::new(), RunNames::default());
-    for (place, checkpoint) in path.iter().take(limit).enumerate() {
-        let parent = path.get(place + 1).map(|parent| &parent.id);
+    for (place, checkpoint) in path.iter().enumerate() {
+        let parent = path.get(place + 1).or(next.as_ref()).map(|parent| &parent.id);
         let run = names.find(&call.state.read, &log, checkpoint.run).await?;
         items.push(rows::checkpoint(checkpoint, parent, run.as_ref()));
     }
-    let next = path.get(limit).map(|checkpoint| checkpoint.id.as_str().to_owned());
+    let next = next.map(|checkpoint| checkpoint.id.as_str().to_owned());
     Ok(Reply::ok(&List { items, next }))
 }
 
 /// The path from `after` (which it begins with) or the head.
-async fn path(call: &NativeCall, row: &ThreadRow, limit: usize) -> Result<Vec<CheckpointRow>> {
+async fn path(call: &NativeCall, row: &ThreadRow, limit: usize) -> Result<PathPage> {
     let from: Option<CheckpointKey> = match call.query("after") {
         None => None,
         Some(text) => {
@@ -164,10 +175,7 @@ async fn path(call: &NativeCall, row: &ThreadRow, limit: usize) -> Result<Vec<Ch
             Some(found.ok_or_else(|| no_checkpoint(text))?.key)
         }
     };
-    if from.is_none() && row.head.is_none() {
-        return Ok(Vec::new());
-    }
-    call.state.read.path(&call.scope(), &row.id, from, limit).await
+    path::page(call.state.read.as_ref(), &call.scope(), row, from, limit).await
 }
 
 async fn get_blob(call: NativeCall) -> Result<Reply> {

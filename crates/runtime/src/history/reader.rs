@@ -1,0 +1,163 @@
+//! Reads what was said on a path message by message, so that memory holds one run's messages and no conversation.
+
+use std::collections::VecDeque;
+
+use trilogue_domain::content::{Content, PartMetadata};
+use trilogue_domain::error::Result;
+use trilogue_domain::{
+    CheckpointKey, Json, Message, Reference, RunKey, Scope, ThreadId, ThreadKey,
+};
+use trilogue_store::PathReader;
+
+use super::reference::{self, FoundReferences};
+use super::{HistorySource, client_entries, inline, said_at};
+use crate::handle::Runtime;
+use crate::request::StateContent;
+
+/// What a message or a part takes beside its content, in bytes of JSON and of memory.
+const ITEM_BYTES: usize = 192;
+
+/// A state that is read piece by piece.
+#[derive(Debug)]
+pub enum StateReader {
+    Value(Json),
+    Messages(ConversationReader),
+}
+
+/// The messages on a path, oldest first.
+#[derive(Debug)]
+pub struct ConversationReader {
+    runtime: Runtime,
+    scope: Scope,
+    messages: MessageReader,
+}
+
+/// The messages on a path, oldest first. Memory holds what clients brought, and the messages of one run without their large content.
+#[derive(Debug, Default)]
+pub(crate) struct MessageReader {
+    /// The checkpoints that are still to be read, the newest first.
+    path: Vec<SpokenStep>,
+    brought: FoundReferences,
+    ready: VecDeque<(ThreadKey, Message)>,
+}
+
+/// What one checkpoint adds to what is said.
+#[derive(Debug)]
+struct SpokenStep {
+    thread: ThreadKey,
+    run: Option<RunKey>,
+    /// What a client brought, before the run's messages.
+    entries: Vec<Reference>,
+}
+
+/// The bytes of a message, as an estimate for JSON and for memory.
+pub(crate) fn weight(message: &Message) -> usize {
+    let parts = message.parts.iter().map(|part| {
+        let content = match &part.content {
+            Content::Empty | Content::Blob(_) => 0,
+            Content::Text(text) | Content::Url(text) => text.len(),
+            Content::Bytes(bytes) => bytes.len(),
+        };
+        let other = match &part.metadata {
+            Some(PartMetadata::Other(other)) => other.as_bytes().len(),
+            _ => 0,
+        };
+        ITEM_BYTES + content + other + part.extra.as_ref().map_or(0, |extra| extra.as_bytes().len())
+    });
+    ITEM_BYTES + parts.sum::<usize>()
+}
+
+// === impl ConversationReader ===
+
+impl ConversationReader {
+    pub(crate) fn new(runtime: Runtime, scope: Scope, messages: MessageReader) -> Self {
+        Self { runtime, scope, messages }
+    }
+
+    /// The next message; `None` behind the last. Large content is inlined. Fails as reading.
+    pub async fn next(&mut self) -> Result<Option<Message>> {
+        self.messages.next(self.runtime.source(&self.scope)).await
+    }
+}
+
+// === impl MessageReader ===
+
+impl MessageReader {
+    /// Of the path from behind `told` to `base`. Fails as reading the store, and what clients brought.
+    pub(super) async fn open(
+        source: HistorySource<'_>,
+        thread: &ThreadId,
+        base: Option<CheckpointKey>,
+        told: Option<CheckpointKey>,
+    ) -> Result<Self> {
+        let mut path = Vec::new();
+        let mut links = PathReader::new(source.store, source.scope, thread, base);
+        while base.is_some()
+            && let Some(link) = links.next().await?
+        {
+            if Some(link.key) == told {
+                break;
+            }
+            let entries: Vec<_> = client_entries(&link, thread).collect();
+            if link.run.is_some() || !entries.is_empty() {
+                path.push(SpokenStep { thread: link.thread, run: link.run, entries });
+            }
+        }
+        let entries = path.iter().rev().flat_map(|step| &step.entries).cloned();
+        let brought = reference::read(source, entries).await?;
+        Ok(Self { path, brought, ready: VecDeque::new() })
+    }
+
+    /// The next message; `None` behind the last. Large content is inlined.
+    pub(crate) async fn next(&mut self, source: HistorySource<'_>) -> Result<Option<Message>> {
+        loop {
+            if let Some((thread, mut message)) = self.ready.pop_front() {
+                inline(source.store, thread, std::slice::from_mut(&mut message)).await?;
+                return Ok(Some(message));
+            }
+            let Some(SpokenStep { thread, run, entries }) = self.path.pop() else {
+                return Ok(None);
+            };
+            let said = said_at(source.store, thread, run, &entries, &self.brought).await?;
+            self.ready.extend(said.into_iter().map(|message| (thread, message)));
+        }
+    }
+
+    /// All that is left.
+    pub(crate) async fn rest(mut self, source: HistorySource<'_>) -> Result<Vec<Message>> {
+        let mut messages = Vec::new();
+        while let Some(message) = self.next(source).await? {
+            messages.push(message);
+        }
+        Ok(messages)
+    }
+
+    /// All that is left, with its weight; `None` where that is more than `max_bytes`.
+    pub(crate) async fn within(
+        mut self,
+        source: HistorySource<'_>,
+        max_bytes: usize,
+    ) -> Result<Option<(Vec<Message>, usize)>> {
+        let (mut messages, mut bytes) = (Vec::new(), 0);
+        while let Some(message) = self.next(source).await? {
+            bytes += weight(&message);
+            if bytes > max_bytes {
+                return Ok(None);
+            }
+            messages.push(message);
+        }
+        Ok(Some((messages, bytes)))
+    }
+}
+
+// === impl StateContent ===
+
+impl StateContent {
+    /// Its bytes, as an estimate for JSON and for memory.
+    pub(crate) fn weight(&self) -> usize {
+        match self {
+            Self::Value(value) => value.as_bytes().len(),
+            Self::Messages(messages) => messages.iter().map(weight).sum(),
+        }
+    }
+}
