@@ -12,6 +12,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     "ALTER TABLE nodes ADD COLUMN draining BOOLEAN NOT NULL DEFAULT FALSE",
     super::agents::ADD_COLUMN,
     include_str!("sign_in_links.sql"),
+    include_str!("reachable_time.sql"),
 ];
 
 pub(super) const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
