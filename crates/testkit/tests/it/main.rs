@@ -25,6 +25,7 @@ mod cluster_editor;
 mod cluster_history;
 mod cluster_marks;
 mod cluster_moves;
+mod cluster_outage;
 mod cluster_pauses;
 mod communication_kill;
 mod connect_fuzz;
