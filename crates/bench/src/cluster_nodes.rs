@@ -30,8 +30,8 @@ const EVENTS_A_SECOND: f64 = 1e5;
 const SHARE_AT_WORK: f64 = 0.01;
 /// What a thread at work takes in memory, in KiB: the benchmark `hop` measures it, for each of 1,000 streams.
 const KIB_AT_WORK: f64 = 128.0;
-/// Connections of a server to the database, as it is set up without further settings: those that read, and those that write.
-const NODE_CONNECTIONS: f64 = 6.0;
+/// Connections of a server to the database, as it is set up without further settings: those that read, those that write, and the one for signs of life.
+const NODE_CONNECTIONS: f64 = 7.0;
 /// How many connections PostgreSQL takes without further settings.
 const MAX_CONNECTIONS: f64 = 100.0;
 /// Statements a second that a server sends without any work: a sign of life, and a look at the ends of logs.

@@ -64,7 +64,7 @@ pub struct NodeOptions {
     pub address: String,
     /// How often it gives a sign of life.
     pub heartbeat: Duration,
-    /// After this long without a sign of life it counts as dead, by the database's clock.
+    /// After this long without a sign of life it counts as dead. Time in which no node reaches the database does not count.
     pub dead_after: Duration,
     /// How often it looks for changes that others have made and nobody has told of.
     pub poll: Duration,
@@ -141,6 +141,11 @@ impl NodeOptions {
             poll: Duration::from_secs(1),
             news: None,
         }
+    }
+
+    /// How long a sign of life may take before it is given on another connection. Two fit into the time after which the node counts as dead.
+    pub(crate) fn sign_limit(&self) -> Duration {
+        self.dead_after / 2
     }
 }
 

@@ -12,8 +12,16 @@ use tokio::task::JoinHandle;
 #[derive(Debug)]
 pub struct Link {
     address: SocketAddr,
-    is_whole: watch::Sender<bool>,
+    state: watch::Sender<LinkState>,
     task: JoinHandle<()>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum LinkState {
+    Whole,
+    /// Nothing passes, and the connections stay open.
+    Held,
+    Cut,
 }
 
 // === impl Link ===
@@ -23,13 +31,13 @@ impl Link {
     pub async fn to(target: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let (is_whole, state) = watch::channel(true);
+        let (sender, state) = watch::channel(LinkState::Whole);
         let task = tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
                 tokio::spawn(pass(near, target, state.clone()));
             }
         });
-        Ok(Self { address, is_whole, task })
+        Ok(Self { address, state: sender, task })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -38,11 +46,16 @@ impl Link {
 
     /// Ends all connections, and every new one at once.
     pub fn cut(&self) {
-        self.is_whole.send_replace(false);
+        self.state.send_replace(LinkState::Cut);
+    }
+
+    /// Has nothing pass, as a network that drops every packet: connections stay open.
+    pub fn hold(&self) {
+        self.state.send_replace(LinkState::Held);
     }
 
     pub fn mend(&self) {
-        self.is_whole.send_replace(true);
+        self.state.send_replace(LinkState::Whole);
     }
 }
 
@@ -52,20 +65,31 @@ impl Drop for Link {
     }
 }
 
-async fn pass(mut near: TcpStream, target: SocketAddr, mut state: watch::Receiver<bool>) {
+async fn pass(mut near: TcpStream, target: SocketAddr, mut state: watch::Receiver<LinkState>) {
     let passing = async {
         let mut far = TcpStream::connect(target).await?;
         near.set_nodelay(true)?;
         far.set_nodelay(true)?;
         copy_bidirectional(&mut near, &mut far).await
     };
-    tokio::select! {
-        // What comes while the link is cut must not reach the target.
-        biased;
-        // Also when the link is gone.
-        _ = state.wait_for(|is_whole| !is_whole) => {}
-        // The ends see what became of their connection.
-        _ = passing => {}
+    let mut passing = std::pin::pin!(passing);
+    loop {
+        let now = *state.borrow_and_update();
+        if now == LinkState::Cut {
+            return;
+        }
+        tokio::select! {
+            // What comes while the link is cut or held must not reach the target.
+            biased;
+            changed = state.changed() => {
+                // The link is gone.
+                if changed.is_err() {
+                    return;
+                }
+            }
+            // The ends see what became of their connection.
+            _ = &mut passing, if now == LinkState::Whole => return,
+        }
     }
 }
 
@@ -74,6 +98,9 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+
+    /// How long the test looks whether something passes.
+    const HELD: std::time::Duration = std::time::Duration::from_millis(100);
 
     #[tokio::test]
     async fn a_cut_ends_what_is_open_and_a_mended_link_passes_again() {
@@ -97,5 +124,14 @@ mod tests {
         near.write_all(b"two").await.unwrap();
         peer.read_exact(&mut word).await.unwrap();
         assert_eq!(&word, b"two");
+
+        link.hold();
+        near.write_all(b"six").await.unwrap();
+        let early = tokio::time::timeout(HELD, peer.read_exact(&mut word)).await;
+        assert!(early.is_err(), "a link that is held passes nothing");
+        link.mend();
+        // What was cut off by the time-out had read nothing.
+        peer.read_exact(&mut word).await.unwrap();
+        assert_eq!(&word, b"six");
     }
 }

@@ -25,6 +25,17 @@ pub enum Service {
     Nats,
 }
 
+/// How PostgreSQL is made to be away for a while.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Halt {
+    /// It ends its sessions and stops.
+    Fast,
+    /// It ends as in a crash.
+    Immediate,
+    /// Its processes stand still: connections stay open, and nothing answers.
+    Pause,
+}
+
 /// The address of a private server, which this variable of the environment names.
 pub fn service(variable: &str) -> Result<String> {
     std::env::var(variable).with_context(|| {
@@ -100,6 +111,20 @@ impl Services {
             Service::Nats => "nats",
         };
         run(&self.folder, &["restart", name]).await.map(drop)
+    }
+
+    pub async fn halt(&self, how: Halt) -> Result<()> {
+        let how = match how {
+            Halt::Fast => "fast",
+            Halt::Immediate => "immediate",
+            Halt::Pause => "pause",
+        };
+        run(&self.folder, &["halt", how]).await.map(drop)
+    }
+
+    /// Ends what [`Self::halt`] has begun.
+    pub async fn resume(&self) -> Result<()> {
+        run(&self.folder, &["resume"]).await.map(drop)
     }
 }
 

@@ -85,7 +85,8 @@ impl Owner {
         }
         self.pending = NextAppend::default();
         self.watched.clear();
-        let failure = Failure::of(error.code(), error.message());
+        let of_run = error_of_run(error);
+        let failure = Failure::of(of_run.code(), of_run.message());
         let looked = match ownership::may_look_again(error.code()) {
             true => self.load(true, &failure).await.map_err(|failed| failed.code()),
             false => Err(error.code()),
@@ -103,7 +104,7 @@ impl Owner {
         }
         let waiting: Vec<RunKey> = self.waiters.keys().copied().collect();
         for run in waiting {
-            self.tell_waiters(run, Err(error.clone()));
+            self.tell_waiters(run, Err(of_run.clone()));
         }
         self.gone = true;
     }
@@ -224,4 +225,14 @@ impl Owner {
             }
         }
     }
+}
+
+/// What a failed append means for a run of the thread: its agent was at work, so that the request must not simply be sent again.
+fn error_of_run(error: &Error) -> Error {
+    if error.code() != Code::OwnershipLost {
+        return error.clone();
+    }
+    // A failure has no hint, so the message says what to do.
+    let message = "another server has taken the run's thread over, because this one was silent for too long; what the agent did last could not be stored: look at the run before you ask for the same again";
+    Error::new(Code::OwnershipLost, message)
 }

@@ -37,7 +37,8 @@ impl Batch {
         let mut last = self.expected_last;
         for frame in &self.frames {
             if frame.thread() != self.thread || frame.first() != last.saturating_add(1) {
-                return Err(self.lost("its frames do not continue that number"));
+                let (epoch, last) = (self.epoch, self.expected_last);
+                return Err(self.late(Some(Head { epoch, last })));
             }
             last = frame.last();
         }
@@ -82,11 +83,20 @@ impl Batch {
 
     /// The error where another writer was faster, with the head that it left.
     pub(crate) fn late(&self, head: Option<Head>) -> Error {
+        let (thread, epoch, expected) = (self.thread, self.epoch, self.expected_last);
+        // The numbers help an operator; a client can do nothing with them.
+        tracing::info!(%thread, epoch, expected, ?head, "an append came too late");
         match head {
-            Some(Head { epoch, last }) => {
-                self.lost(&format!("the thread is at epoch {epoch}, number {last}"))
-            }
-            None => self.lost("the thread does not exist"),
+            Some(_) => Error::new(
+                Code::OwnershipLost,
+                "another server has taken the thread over; nothing of this change was stored",
+            )
+            .hint("send the request again: it goes to the server that has the thread now"),
+            None => Error::new(
+                Code::OwnershipLost,
+                "the thread was removed meanwhile; nothing of this change was stored",
+            )
+            .hint("use another thread"),
         }
     }
 
@@ -146,22 +156,15 @@ impl Batch {
         Error::new(Code::Internal, message)
     }
 
-    pub(crate) fn lost(&self, why: &str) -> Error {
-        let message = format!(
-            "an append to thread {} at epoch {}, number {} came too late: {why}",
-            self.thread, self.epoch, self.expected_last
-        );
-        Error::new(Code::OwnershipLost, message).hint("send the request again")
-    }
-
     /// The error of an append that was tried again, and whose thread went on without a trace of it.
     pub(crate) fn uncertain(&self) -> Error {
-        let message = format!(
-            "an append to thread {} at epoch {}, number {} may have been stored, or not: another node continued the thread",
-            self.thread, self.epoch, self.expected_last
-        );
-        Error::new(Code::OwnershipLost, message)
-            .hint("look whether it was before you send the request again")
+        let (thread, epoch, expected) = (self.thread, self.epoch, self.expected_last);
+        tracing::info!(%thread, epoch, expected, "an append may have been stored");
+        Error::new(
+            Code::OwnershipLost,
+            "another server has taken the thread over; this change may have been stored, or not",
+        )
+        .hint("look at the thread before you send the request again")
     }
 
     /// The bytes of its frames; `None` when they are more than a batch has.

@@ -1,7 +1,9 @@
 //! Who may continue a thread: the decisions of the nodes that share a store, as functions of what they know.
 //!
 //! A thread has an owner and an epoch. Appends compare the epoch and the last number with the thread's head, so that a node that was replaced writes nothing.
-//! Whether a node is alive is decided by the database, in the statement that looks it up.
+//! Whether a node is alive is decided by the database, in the statement that looks it up. The nodes' signs of life also measure how long the database can be reached, and a silent node is dead after a length of that time: see [`counted_gap`].
+
+use std::time::Duration;
 
 use trilogue_domain::error::Code;
 
@@ -94,6 +96,13 @@ pub enum NextTry {
     NothingTaken,
     /// It fails, and is not sent again: it may have been taken.
     MayBeTaken,
+}
+
+/// How much of the time between two signs of life, of any nodes, the database counts as reachable: at most one heartbeat.
+/// In a longer gap no node reached the database, so it makes no node look dead. Nor does a clock that was set; `None` says that it went back.
+#[must_use]
+pub fn counted_gap(gap: Option<Duration>, heartbeat: Duration) -> Duration {
+    gap.map_or(Duration::ZERO, |gap| gap.min(heartbeat))
 }
 
 /// Decides what a node may do with a thread.

@@ -44,7 +44,8 @@ impl Admin for PostgresStore {
     async fn stats(&self) -> Result<Stats> {
         let database = &self.database;
         let found =
-            database.read(|conn| async move { row::query_opt(&conn, COUNTS, &[]).await }).await?;
+            database.read_figures(|conn| async move { row::query_opt(&conn, COUNTS, &[]).await });
+        let found = found.await?;
         let count =
             |index| found.as_ref().map_or(0, |row| row.get::<_, i64>(index)).cast_unsigned();
         Ok(Stats {
@@ -63,7 +64,9 @@ impl Admin for PostgresStore {
 
     async fn nodes(&self) -> Result<Vec<NodeRow>> {
         let database = &self.database;
-        database.read(|conn| async move { node::list(&conn, database.node.as_ref()).await }).await
+        database
+            .read_figures(|conn| async move { node::list(&conn, database.node.as_ref()).await })
+            .await
     }
 
     async fn tell_agents(&self, agents: Vec<NodeAgent>) -> Result<()> {

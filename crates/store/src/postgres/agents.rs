@@ -9,6 +9,7 @@ use trilogue_domain::{ThreadKey, lock};
 
 use super::connection::Connection;
 use super::error::PostgresError;
+use super::liveness::is_alive;
 use super::row;
 use crate::core::agent_difference::{NodeAgents, differences};
 use crate::port::{AgentDifference, NodeAddress, NodeAgent};
@@ -43,16 +44,17 @@ struct NodeProfile {
 macro_rules! others {
     () => {
         concat!(
-            "FROM nodes WHERE id <> $1 AND NOT draining",
-            " AND seen_at > clock_timestamp() - make_interval(secs => $2)"
+            "FROM nodes WHERE id <> $1 AND NOT draining AND ",
+            $crate::postgres::liveness::is_alive!("$2")
         )
     };
 }
 
 const TELL: &str = "UPDATE nodes SET agents = $2::text::jsonb WHERE id = $1";
 const ALIVE: &str = concat!(
-    "SELECT id, name, version, agents::text FROM nodes WHERE id = $1",
-    " OR seen_at > clock_timestamp() - make_interval(secs => $2) ORDER BY name"
+    "SELECT id, name, version, agents::text FROM nodes WHERE id = $1 OR ",
+    is_alive!("$2"),
+    " ORDER BY name"
 );
 /// Any of those that have it, so that not one gets all requests.
 const WITH_AGENT: &str = concat!(

@@ -28,6 +28,13 @@ const LOCK_WAIT: Duration = Duration::from_secs(10);
 /// After this long without a word of the server, the connection is probed, and given up after as long again.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
+/// The connections of a store.
+pub(super) struct Pools {
+    pub(super) pool: Pool,
+    /// The one for signs of life, which look-ups must not hold up.
+    pub(super) sign_pool: Pool,
+}
+
 /// What a URL says, checked.
 #[derive(Debug)]
 pub(super) struct Address {
@@ -102,8 +109,8 @@ impl Address {
         format!("postgres://{}:{port}/{database}", hosts.join(","))
     }
 
-    /// Makes a pool. Nothing is connected yet.
-    pub(super) fn into_pool(self, options: &Options) -> Result<Pool> {
+    /// Makes the pools. Nothing is connected yet.
+    pub(super) fn into_pools(self, options: &Options) -> Result<Pools> {
         let Self { mut config, tls } = self;
         if let (Some(password), None) = (&options.password, config.get_password()) {
             config.password(password.text());
@@ -128,25 +135,34 @@ impl Address {
                 LOCK_WAIT.as_millis(),
                 IDLE_TRANSACTION.as_millis(),
             ));
-        let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = match &tls {
+        let encryption = match &tls {
             Tls::Off => {
                 config.ssl_mode(SslMode::Disable);
-                Manager::from_config(config, NoTls, recycling)
+                None
             }
             Tls::Verified(authorities) => {
                 config.ssl_mode(SslMode::Require);
-                let tls = MakeRustlsConnect::new(client_config(authorities.as_ref())?);
-                Manager::from_config(config, tls, recycling)
+                Some(MakeRustlsConnect::new(client_config(authorities.as_ref())?))
             }
         };
-        Pool::builder(manager)
-            .max_size(options.readers.max(1) + GROUP_WRITERS)
-            .runtime(Runtime::Tokio1)
-            .wait_timeout(Some(options.connect_wait))
-            .create_timeout(Some(options.connect_wait))
-            .build()
-            .map_err(|error| Error::new(Code::Internal, format!("no pool of connections: {error}")))
+        let pool = |size: usize| {
+            let (config, recycling) = (config.clone(), RecyclingMethod::Fast);
+            let recycling = ManagerConfig { recycling_method: recycling };
+            let manager = match encryption.clone() {
+                None => Manager::from_config(config, NoTls, recycling),
+                Some(tls) => Manager::from_config(config, tls, recycling),
+            };
+            Pool::builder(manager)
+                .max_size(size)
+                .runtime(Runtime::Tokio1)
+                .wait_timeout(Some(options.connect_wait))
+                .create_timeout(Some(options.connect_wait))
+                .build()
+                .map_err(|error| {
+                    Error::new(Code::Internal, format!("no pool of connections: {error}"))
+                })
+        };
+        Ok(Pools { pool: pool(options.readers.max(1) + GROUP_WRITERS)?, sign_pool: pool(1)? })
     }
 }
 

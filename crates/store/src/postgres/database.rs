@@ -1,17 +1,15 @@
 //! The database of a store: its connections, what is known of its state, and how a look-up or a change of its own is done.
 
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use deadpool_postgres::Pool;
 use tokio::sync::{Notify, Semaphore, broadcast};
-use tokio::time::Instant;
 use tokio_postgres::error::SqlState;
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error, Result};
-use trilogue_domain::lock;
 use trilogue_domain::port::ReadOriginal;
 
 use super::bucket::Bucket;
@@ -21,6 +19,7 @@ use super::disk_space::DiskSpace;
 use super::error::{PostgresError, Remedy, explain, is_conflict, takes_no_writes};
 use super::news::{LogRemoval, News, ToldAppend};
 use super::node::Node;
+use super::outage::{Outage, Retries};
 use crate::core::closed;
 use crate::core::health::Health;
 use crate::core::queue::QueueSignal;
@@ -29,15 +28,16 @@ use crate::news::PeerNews;
 use crate::options::Durability;
 use crate::port::{Batch, Change};
 
-/// How long a look-up is tried again while connections break, and how long it waits before each further try.
-const READ_PATIENCE: Duration = Duration::from_secs(2);
-const READ_PAUSE: Duration = Duration::from_millis(20);
+/// How long figures for an operator are tried again while the database cannot be reached.
+const FIGURES_PATIENCE: Duration = Duration::from_secs(2);
 /// How often a transaction is tried again that others were in the way of.
 pub(super) const MAX_CONFLICTS: usize = 10;
 
 #[derive(Debug)]
 pub(super) struct Database {
     pub(super) pool: Pool,
+    /// The connection for signs of life.
+    pub(super) sign_pool: Pool,
     /// What this store and no other is known by.
     pub(super) id: String,
     /// Where large content is.
@@ -66,6 +66,13 @@ pub(super) struct Database {
     pub(super) frames: AtomicU64,
 }
 
+/// The tries of a look-up or of a change.
+struct Tries<'d> {
+    database: &'d Database,
+    conflicts: usize,
+    retries: Retries<'d>,
+}
+
 /// The keys of one opening of the store: a block that no other opening has.
 #[derive(Debug)]
 pub(super) struct KeyBlock {
@@ -86,44 +93,51 @@ enum TransactionFailure {
     AtCommit(PostgresError),
 }
 
-/// Since when and why the database cannot be reached.
-#[derive(Debug, Default)]
-pub(super) struct Outage(Mutex<Option<(String, Instant)>>);
-
 // === impl Database ===
 
 impl Database {
     pub(super) async fn connect(&self) -> Result<Connection, PostgresError> {
-        let conn = self.pool.get().await?;
-        self.outage.end();
-        Ok(conn)
+        Ok(self.pool.get().await?)
     }
 
     pub(super) fn is_opening(&self) -> bool {
         self.is_opening.load(Ordering::Relaxed)
     }
 
-    /// Runs a look-up; again on another connection while the database is away for a moment.
+    /// Runs a look-up; again while the database cannot be reached, as long as changes are tried again. What is at work must not end because of a short outage.
     pub(super) async fn read<T, F>(&self, look_up: impl Fn(Connection) -> F) -> Result<T>
     where
         F: Future<Output = Result<T, PostgresError>>,
     {
+        self.read_within(self.retry_for, look_up).await
+    }
+
+    /// As [`Self::read`], for figures by which an operator wants to find out soon that the database is away.
+    pub(super) async fn read_figures<T, F>(&self, look_up: impl Fn(Connection) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T, PostgresError>>,
+    {
+        self.read_within(FIGURES_PATIENCE.min(self.retry_for), look_up).await
+    }
+
+    async fn read_within<T, F>(
+        &self,
+        patience: Duration,
+        look_up: impl Fn(Connection) -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T, PostgresError>>,
+    {
         self.health.check_read()?;
-        let give_up = Instant::now() + READ_PATIENCE.min(self.retry_for);
+        let mut tries = self.tries(patience);
         loop {
             let found = match self.connect().await {
                 Ok(conn) => look_up(conn).await,
                 Err(fail) => Err(fail),
             };
             match found {
-                Ok(found) => return Ok(found),
-                Err(fail)
-                    if fail.remedy() == Remedy::Reconnect
-                        && Instant::now() + READ_PAUSE < give_up =>
-                {
-                    tokio::time::sleep(READ_PAUSE).await;
-                }
-                Err(fail) => return Err(self.settle(fail)),
+                Ok(found) => return Ok(tries.end(found)),
+                Err(fail) => tries.again(fail).await?,
             }
         }
     }
@@ -137,16 +151,36 @@ impl Database {
         F: Future<Output = Result<T, PostgresError>>,
     {
         self.health.check_write(true)?;
-        let mut conflicts = 0;
+        let mut tries = self.tries(self.retry_for);
         loop {
             match self.transact_once(&change).await {
-                Ok(value) => return Ok(value),
-                Err(fail) if fail.remedy() == Remedy::Retry && conflicts < MAX_CONFLICTS => {
-                    conflicts += 1;
-                }
-                Err(fail) => return Err(self.settle(fail)),
+                Ok(value) => return Ok(tries.end(value)),
+                Err(fail) => tries.again(fail).await?,
             }
         }
+    }
+
+    /// Runs a change in a transaction of its own; again when another one was in the way, and while the database cannot be reached.
+    ///
+    /// When the connection breaks at the end, the change may have been stored: only one that may be done twice is given here.
+    pub(super) async fn write<T, F>(&self, change: impl Fn(Arc<OpenTransaction>) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T, PostgresError>>,
+    {
+        self.health.check_write(true)?;
+        let mut tries = self.tries(self.retry_for);
+        loop {
+            match self.transact(&change).await {
+                Ok(value) => return Ok(tries.end(value)),
+                Err(TransactionFailure::Before(fail) | TransactionFailure::AtCommit(fail)) => {
+                    tries.again(fail).await?;
+                }
+            }
+        }
+    }
+
+    fn tries(&self, patience: Duration) -> Tries<'_> {
+        Tries { database: self, conflicts: 0, retries: self.outage.retries(patience) }
     }
 
     /// Runs a change in a transaction of its own, and tells a connection that broke at its end from one that broke before.
@@ -166,28 +200,6 @@ impl Database {
             }
             TransactionFailure::Before(fail) | TransactionFailure::AtCommit(fail) => fail,
         })
-    }
-
-    /// Runs a change in a transaction of its own; again when another one was in the way, and once when the connection broke.
-    ///
-    /// When the connection breaks at the end, the change may have been stored: only one that may be done twice is given here.
-    pub(super) async fn write<T, F>(&self, change: impl Fn(Arc<OpenTransaction>) -> F) -> Result<T>
-    where
-        F: Future<Output = Result<T, PostgresError>>,
-    {
-        self.health.check_write(true)?;
-        let (mut conflicts, mut is_second) = (0, false);
-        loop {
-            let fail = match self.transact(&change).await {
-                Ok(value) => return Ok(value),
-                Err(TransactionFailure::Before(fail) | TransactionFailure::AtCommit(fail)) => fail,
-            };
-            match fail.remedy() {
-                Remedy::Retry if conflicts < MAX_CONFLICTS => conflicts += 1,
-                Remedy::Reconnect if !is_second => is_second = true,
-                _ => return Err(self.settle(fail)),
-            }
-        }
     }
 
     async fn transact<T, F>(
@@ -268,7 +280,6 @@ impl Database {
                 self.disk_space.note_full();
                 self.disk_full()
             }
-            Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => self.read_only(&text),
             Some(code) if *code == SqlState::QUERY_CANCELED => Error::new(
                 Code::FilterTooBroad,
                 format!("the look-up took longer than {} s", READ_TIME.as_secs()),
@@ -374,6 +385,30 @@ fn removal(batch: &Batch) -> Option<LogRemoval> {
     batch.changes.iter().filter_map(of).max()
 }
 
+// === impl Tries ===
+
+impl Tries<'_> {
+    fn end<T>(&self, value: T) -> T {
+        self.database.outage.end();
+        value
+    }
+
+    /// Waits until a failed try may be done again; fails where no further one helps, or the time for tries is over.
+    async fn again(&mut self, fail: PostgresError) -> Result<()> {
+        let remedy = fail.remedy();
+        let error = self.database.settle(fail);
+        let may_try = match remedy {
+            Remedy::Retry => {
+                self.conflicts += 1;
+                self.conflicts <= MAX_CONFLICTS
+            }
+            Remedy::Reconnect => self.retries.wait().await,
+            Remedy::Refuse | Remedy::Fail => false,
+        };
+        if may_try { Ok(()) } else { Err(error) }
+    }
+}
+
 // === impl OpenTransaction ===
 
 impl Deref for OpenTransaction {
@@ -393,29 +428,6 @@ impl Drop for OpenTransaction {
         if let Some(conn) = self.0.take() {
             drop(Connection::take(conn));
         }
-    }
-}
-
-// === impl Outage ===
-
-impl Outage {
-    pub(super) fn begin(&self, why: &str) {
-        let mut since = lock(&self.0);
-        if since.is_none() {
-            tracing::error!(why, "the database cannot be reached");
-            *since = Some((why.to_owned(), Instant::now()));
-        }
-    }
-
-    pub(super) fn end(&self) {
-        if let Some((_, since)) = lock(&self.0).take() {
-            let seconds = since.elapsed().as_secs();
-            tracing::info!(seconds, "the database can be reached again");
-        }
-    }
-
-    pub(super) fn reason(&self) -> Option<String> {
-        lock(&self.0).as_ref().map(|(why, _)| why.clone())
     }
 }
 

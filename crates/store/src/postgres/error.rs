@@ -75,6 +75,16 @@ impl PostgresError {
         }
     }
 
+    /// The same failure of a group of appends. A statement that was ended, because the database stood still or an operator ended it, stored nothing, and is tried again.
+    pub(super) fn of_write(self) -> Self {
+        match self {
+            Self::Sql(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => {
+                Self::Unreachable(explain(&error))
+            }
+            fail => fail,
+        }
+    }
+
     /// The same failure where nothing was sent yet.
     pub(super) fn before_sending(self) -> Self {
         match self {
@@ -139,6 +149,8 @@ fn is_outage(code: &SqlState) -> bool {
         SqlState::CANNOT_CONNECT_NOW,
         SqlState::TOO_MANY_CONNECTIONS,
         SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+        // After a failover, a connection may still lead to the server that was the primary.
+        SqlState::READ_ONLY_SQL_TRANSACTION,
     ]
     .contains(code)
         || code.code().starts_with("08")
@@ -156,7 +168,8 @@ fn is_io(error: &tokio_postgres::Error) -> bool {
 /// Whether a server was refused because it only reads, as a replica does.
 pub(super) fn takes_no_writes(error: &tokio_postgres::Error) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
-    cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::PermissionDenied)
+    error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
+        || cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 /// What went wrong, with its causes, in one line.

@@ -167,9 +167,8 @@ async fn outcome(
     };
     Ok(match verdict {
         AppendVerdict::Stored => Ok(()),
-        // It fits now, and did not a moment ago.
-        AppendVerdict::Fits => Err(batch.lost("its owner changed meanwhile")),
-        AppendVerdict::Late => {
+        // One that fits now did not a moment ago.
+        AppendVerdict::Fits | AppendVerdict::Late => {
             Err(batch.late(end.map(|end| Head { epoch: end.epoch, last: end.last })))
         }
         AppendVerdict::Uncertain => Err(batch.uncertain()),

@@ -3,10 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
-use tokio::time::Instant;
 use trilogue_domain::error::{Error, Result};
 use trilogue_domain::limits;
 
@@ -19,9 +17,6 @@ use crate::port::{Batch, Change};
 
 /// The most appends of one transaction.
 const MAX_APPENDS: usize = 256;
-/// How long it waits before it tries to connect again: at first, and at most.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct QueuedAppend {
@@ -98,8 +93,8 @@ impl GroupWriter {
     /// Commits appends in as few transactions as their failures allow, and replies.
     async fn commit(&mut self, mut appends: Vec<StampedBatch>, mut waiting: Waiting) {
         let (mut conflicts, mut may_be_stored) = (0, false);
-        let give_up = Instant::now() + self.database.retry_for;
-        let mut pause = FIRST_PAUSE;
+        let database = Arc::clone(&self.database);
+        let mut retries = database.outage.retries(database.retry_for);
         while !appends.is_empty() {
             let failure = match self.attempt(&appends, may_be_stored).await {
                 Ok(outcomes) => return self.finish(&appends, outcomes, waiting),
@@ -111,21 +106,20 @@ impl GroupWriter {
                     let (reply, _room) = waiting.remove(index);
                     drop(reply.send(Err(self.database.settle(fail))));
                 }
-                GroupFailure::Whole(fail) => match fail.remedy() {
-                    Remedy::Retry if conflicts < MAX_CONFLICTS => conflicts += 1,
-                    Remedy::Reconnect if Instant::now() + pause < give_up => {
-                        self.conn = None;
-                        may_be_stored |= fail.is_broken();
-                        self.database.settle(fail);
-                        tokio::time::sleep(pause).await;
-                        pause = (pause * 2).min(LONGEST_PAUSE);
+                GroupFailure::Whole(fail) => {
+                    let fail = fail.of_write();
+                    let remedy = fail.remedy();
+                    if remedy == Remedy::Retry && conflicts < MAX_CONFLICTS {
+                        conflicts += 1;
+                        continue;
                     }
-                    _ => {
-                        self.conn = None;
-                        let error = self.database.settle(fail.of_last_try(may_be_stored));
+                    self.conn = None;
+                    may_be_stored |= fail.is_broken();
+                    let error = database.settle(fail.of_last_try(may_be_stored));
+                    if remedy != Remedy::Reconnect || !retries.wait().await {
                         return refuse(waiting, &error);
                     }
-                },
+                }
             }
         }
     }
@@ -170,6 +164,7 @@ impl GroupWriter {
         }
         let stored = appends.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_ok());
         database.announce(stored.map(|(append, _)| (&append.batch, append.stamp)));
+        database.outage.end();
         database.commits.fetch_add(1, Ordering::Relaxed);
         database.frames.fetch_add(frames as u64, Ordering::Relaxed);
         for ((reply, _room), outcome) in waiting.into_iter().zip(outcomes) {

@@ -12,21 +12,22 @@ use super::append::{HEAD, head};
 use super::connection::Connection;
 use super::database::Database;
 use super::error::PostgresError;
-use super::{PostgresStore, node, row};
+use super::liveness::{self, is_alive};
+use super::{PostgresStore, row};
 use crate::port::Nodes;
 
 /// A live node that takes threads; which one depends on the thread, so that all get some.
 const STAND_IN: &str = concat!(
-    "SELECT name, address FROM nodes WHERE id <> $1 AND NOT draining",
-    " AND seen_at > clock_timestamp() - make_interval(secs => $2)",
+    "SELECT name, address FROM nodes WHERE id <> $1 AND NOT draining AND ",
+    is_alive!("$2"),
     " ORDER BY md5(id || $3::bigint) LIMIT 1"
 );
 const GIVE_UP: &str =
     "UPDATE heads SET owner_node = '' WHERE thread = $1 AND owner_node = $2 AND epoch = $3";
 const GIVE: &str = concat!(
     "UPDATE heads SET owner_node = nodes.id FROM nodes",
-    " WHERE thread = $1 AND owner_node = $2 AND epoch = $3 AND nodes.name = $4 AND NOT draining",
-    " AND seen_at > clock_timestamp() - make_interval(secs => $5)"
+    " WHERE thread = $1 AND owner_node = $2 AND epoch = $3 AND nodes.name = $4 AND NOT draining AND ",
+    is_alive!("$5")
 );
 const GIVE_UP_ALL: &str =
     "UPDATE heads SET owner_node = '' WHERE owner_node = $1 AND thread <> ALL($2)";
@@ -45,7 +46,7 @@ impl Nodes for PostgresStore {
         };
         node.is_draining.store(draining, Ordering::Release);
         // The others know it at once, not with the next sign of life.
-        node::sign(database, node).await.map_err(|fail| database.settle(fail))
+        liveness::sign(database, node).await.map_err(|fail| database.settle(fail))
     }
 
     async fn check_takes(&self, thread: ThreadKey) -> Result<()> {
@@ -100,7 +101,9 @@ async fn give(
         }
         // An earlier try has done it.
         _ if owner != me => Ok(()),
-        _ => Err(Error::new(Code::OwnershipLost, "the thread's epoch has grown").into()),
+        _ => Err(Error::new(Code::OwnershipLost, "another server has taken the thread meanwhile")
+            .hint("send the request again")
+            .into()),
     }
 }
 

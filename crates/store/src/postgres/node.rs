@@ -1,4 +1,4 @@
-//! The processes that share a store: their signs of life, who owns which threads, and what each tells the others.
+//! The processes that share a store: who owns which threads, and what each tells the others.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,13 +7,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error};
-use trilogue_domain::time::Timestamp;
 
 use super::agents::{self, ToldAgents};
-use super::clock::now;
 use super::connection::Connection;
 use super::database::Database;
 use super::error::PostgresError;
+use super::liveness::{self, is_alive, reachable_time};
 use super::row;
 use crate::news::PeerNews;
 use crate::options::NodeOptions;
@@ -44,42 +43,37 @@ macro_rules! not_elsewhere {
             $thread,
             " AND nodes.id <> ",
             $me,
-            " AND nodes.seen_at > clock_timestamp() - make_interval(secs => ",
-            $dead,
-            "))"
+            " AND ",
+            $crate::postgres::liveness::is_alive!($dead),
+            ")"
         )
     };
 }
 pub(super) use not_elsewhere;
 
 const REGISTER: &str = concat!(
-    "INSERT INTO nodes (id, name, address, version, opening, agents)",
-    " VALUES ($1, $2, $3, $4, $5, $6::text::jsonb) ON CONFLICT DO NOTHING"
+    "INSERT INTO nodes (id, name, address, version, opening, agents, seen_counted)",
+    " VALUES ($1, $2, $3, $4, $5, $6::text::jsonb, ",
+    reachable_time!(),
+    ") ON CONFLICT DO NOTHING"
 );
 /// Removes the row of a dead node of this name.
-const BURY: &str = concat!(
-    "DELETE FROM nodes WHERE name = $1",
-    " AND seen_at <= clock_timestamp() - make_interval(secs => $2)"
-);
+const BURY: &str = concat!("DELETE FROM nodes WHERE name = $1 AND NOT ", is_alive!("$2"));
 /// How old the rows of dead nodes become: one that comes back finds its own.
-const FORGET: &str = "DELETE FROM nodes WHERE seen_at <= clock_timestamp() - interval '1 day'";
-/// Name and address of a node that is alive.
-const LIVE: &str = concat!(
-    "SELECT nodes.name, nodes.address FROM nodes WHERE id = $1",
-    " AND seen_at > clock_timestamp() - make_interval(secs => $2)"
+const FORGET: &str = concat!(
+    "DELETE FROM nodes WHERE seen_at <= clock_timestamp() - interval '1 day' AND NOT ",
+    is_alive!("$1")
 );
+/// Name and address of a node that is alive.
+const LIVE: &str =
+    concat!("SELECT nodes.name, nodes.address FROM nodes WHERE id = $1 AND ", is_alive!("$2"));
 const NODES: &str = concat!(
     "SELECT id, name, address, version,",
     " extract(epoch FROM clock_timestamp() - seen_at)::float8,",
-    " seen_at > clock_timestamp() - make_interval(secs => $1),",
-    " (SELECT count(DISTINCT runs.thread) FROM runs JOIN heads ON heads.thread = runs.thread",
+    is_alive!("$1"),
+    ", (SELECT count(DISTINCT runs.thread) FROM runs JOIN heads ON heads.thread = runs.thread",
     " WHERE runs.ended_at IS NULL AND heads.owner_node = nodes.id)",
     ", draining, agents::text FROM nodes ORDER BY name"
-);
-/// Gives a sign of life, and tells the database's time.
-const SIGN: &str = concat!(
-    "UPDATE nodes SET seen_at = clock_timestamp(), draining = $2 WHERE id = $1 RETURNING ",
-    now!()
 );
 
 // === impl Node ===
@@ -99,6 +93,10 @@ impl Node {
         self.options.dead_after.as_secs_f64()
     }
 
+    pub(super) fn heartbeat(&self) -> f64 {
+        self.options.heartbeat.as_secs_f64()
+    }
+
     /// Lists the process among the nodes. Waits for a dead one of its name to be dead: a process that was killed is started again sooner than that.
     /// Errors: `already_exists` when a live node has the name.
     pub(super) async fn register(
@@ -107,17 +105,16 @@ impl Node {
         opening: i64,
     ) -> Result<(), PostgresError> {
         let options = &self.options;
-        let give_up = Instant::now() + options.dead_after + options.heartbeat * 2;
-        row::execute(conn, FORGET, &[]).await?;
+        row::execute(conn, FORGET, &[&self.dead_after()]).await?;
+        let began = liveness::reach(conn, self).await?;
         loop {
             row::execute(conn, BURY, &[&options.name, &self.dead_after()]).await?;
-            let version = env!("CARGO_PKG_VERSION");
-            let params: &row::Params<'_> =
-                &[&self.id, &options.name, &options.address, &version, &opening, &self.told.own()];
-            if row::execute(conn, REGISTER, params).await? > 0 {
+            if self.insert(conn, opening).await? {
                 return Ok(());
             }
-            if Instant::now() >= give_up {
+            // Without other nodes, this process measures the reachable time.
+            let waited = liveness::reach(conn, self).await?.saturating_sub(began);
+            if waited >= options.dead_after + options.heartbeat * 2 {
                 let message = format!(
                     "another server with the name '{}' uses this store",
                     options.name.escape_debug()
@@ -128,6 +125,31 @@ impl Node {
             }
             tokio::time::sleep(options.heartbeat / 2).await;
         }
+    }
+
+    /// Lists the process again, whose row is gone, unless another has its name by now.
+    pub(super) async fn register_again(
+        &self,
+        conn: &Connection,
+        opening: i64,
+    ) -> Result<(), PostgresError> {
+        let is_back = self.insert(conn, opening).await?;
+        if !is_back && !self.is_replaced.swap(true, Ordering::AcqRel) {
+            tracing::error!(name = self.options.name, "another server has this node's name");
+        }
+        if is_back {
+            self.is_replaced.store(false, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Returns whether no other row has the name.
+    async fn insert(&self, conn: &Connection, opening: i64) -> Result<bool, PostgresError> {
+        let NodeOptions { name, address, .. } = &self.options;
+        let version = env!("CARGO_PKG_VERSION");
+        let params: &row::Params<'_> =
+            &[&self.id, name, address, &version, &opening, &self.told.own()];
+        Ok(row::execute(conn, REGISTER, params).await? > 0)
     }
 
     /// The node with this id, where it is alive.
@@ -151,47 +173,6 @@ impl Node {
                 .hint("stop one of the two, or give it a name of its own with [cluster] name")
         })
     }
-}
-
-/// Gives signs of life until the store is closed.
-pub(super) async fn live(database: std::sync::Arc<Database>) {
-    let Some(node) = &database.node else { return };
-    let mut beat = tokio::time::interval(node.options.heartbeat);
-    beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        beat.tick().await;
-        if let Err(fail) = sign(&database, node).await {
-            let error = database.settle(fail);
-            tracing::debug!(%error, "a sign of life was not stored");
-        }
-    }
-}
-
-pub(super) async fn sign(database: &Database, node: &Node) -> Result<(), PostgresError> {
-    let conn = database.connect().await?;
-    let asked = std::time::Instant::now();
-    let draining = node.is_draining.load(Ordering::Acquire);
-    if let Some(row) = row::query_opt(&conn, SIGN, &[&node.id, &draining]).await? {
-        database.clock.set(Timestamp::from_micros(row.get(0)), asked);
-        return agents::look(&conn, &node.told, (&node.id, node.dead_after())).await;
-    }
-    // It was silent for so long that its row is gone. What it owned is another's when that is asked for it.
-    let params: &row::Params<'_> = &[
-        &node.id,
-        &node.options.name,
-        &node.options.address,
-        &env!("CARGO_PKG_VERSION"),
-        &database.keys.opening,
-        &node.told.own(),
-    ];
-    let is_back = row::execute(&conn, REGISTER, params).await? > 0;
-    if !is_back && !node.is_replaced.swap(true, Ordering::AcqRel) {
-        tracing::error!(name = node.options.name, "another server has this node's name");
-    }
-    if is_back {
-        node.is_replaced.store(false, Ordering::Release);
-    }
-    Ok(())
 }
 
 /// Looks at the ends of the logs that somebody reads here: what others told may have been lost.

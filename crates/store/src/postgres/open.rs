@@ -12,14 +12,15 @@ use tokio_postgres::error::SqlState;
 use trilogue_domain::error::{Code, Error, Result};
 
 use super::bucket::Bucket;
-use super::connection::Address;
-use super::connection::GROUP_WRITERS;
-use super::database::{Database, KeyBlock, Outage};
+use super::connection::{Address, GROUP_WRITERS, Pools};
+use super::database::{Database, KeyBlock};
 use super::disk_space::{self, DiskSpace};
 use super::error::{PostgresError, Remedy};
 use super::group_writer::GroupWriter;
+use super::liveness;
 use super::news::News;
 use super::node::{self, Node};
+use super::outage::Outage;
 use super::{PostgresStore, blob, row, schema};
 use crate::core::batch::queue_permits;
 use crate::core::health::Health;
@@ -45,8 +46,10 @@ impl PostgresStore {
     ) -> Result<Self> {
         let address = Address::parse(url)?;
         let shown = address.shown();
+        let Pools { pool, sign_pool } = address.into_pools(&options)?;
         let mut database = Database {
-            pool: address.into_pool(&options)?,
+            pool,
+            sign_pool,
             id: String::new(),
             bucket: options.bucket.as_ref().map(|it| Bucket::new(it, &options)).transpose()?,
             objects_fell_due: Notify::new(),
@@ -93,7 +96,7 @@ impl PostgresStore {
             writers.push(sender);
         }
         let mut upkeep = JoinSet::new();
-        upkeep.spawn(node::live(Arc::clone(&database)));
+        upkeep.spawn(liveness::live(Arc::clone(&database)));
         upkeep.spawn(node::watch(Arc::clone(&database)));
         upkeep.spawn(disk_space::watch(Arc::clone(&database)));
         upkeep.spawn(blob::sweep_bucket(Arc::clone(&database)));

@@ -14,6 +14,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("sign_in_links.sql"),
     // A message is found in its thread alone.
     "DROP INDEX messages_by_id",
+    include_str!("reachable_time.sql"),
 ];
 
 pub(super) const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;

@@ -12,7 +12,7 @@ use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{Code, Timestamp};
 
 use super::group_writer::{GroupWriter, StampedBatch};
-use super::node;
+use super::liveness;
 use super::*;
 use crate::core::ownership::{self, Ownership};
 use crate::fixtures;
@@ -22,8 +22,8 @@ use crate::record::{Draft, NoOriginals};
 use crate::rows::ThreadRow;
 use crate::services::postgres_url;
 use crate::simulation::{
-    AcquireOutcome, AppendOutcome, DEAD_AFTER, Entry, Register, Rules, SentAppend, Shared, THREADS,
-    check,
+    AcquireOutcome, AppendOutcome, DEAD_AFTER, Entry, HEARTBEAT, Register, Rules, SentAppend,
+    Shared, THREADS, check,
 };
 
 const SCHEDULES: u64 = 30;
@@ -80,6 +80,16 @@ impl SharedDatabase {
         }
     }
 
+    /// Moves everything that the database has dated into the past.
+    async fn move_clock(&self, units: f64) {
+        for sql in [
+            "UPDATE nodes SET seen_at = seen_at - make_interval(secs => $1)",
+            "UPDATE reachable_time SET reached_at = reached_at - make_interval(secs => $1)",
+        ] {
+            self.clock.execute(sql, &[&(UNIT * units)]).await.unwrap();
+        }
+    }
+
     fn store(&self, process: usize) -> &PostgresStore {
         self.stores[process].0.as_ref().unwrap()
     }
@@ -127,7 +137,7 @@ impl Shared for SharedDatabase {
             return false;
         }
         let node = NodeOptions {
-            heartbeat: NEVER,
+            heartbeat: Duration::from_secs_f64(UNIT * HEARTBEAT as f64),
             dead_after: Duration::from_secs_f64(UNIT * DEAD_AFTER as f64),
             poll: NEVER,
             ..NodeOptions::new(format!("node {name}"), address(self.stores.len()))
@@ -167,7 +177,7 @@ impl Shared for SharedDatabase {
     async fn sign(&mut self, process: usize) {
         self.register.sign(process).await;
         let database = &self.store(process).database;
-        node::sign(database, database.node.as_ref().unwrap()).await.unwrap();
+        liveness::sign(database, database.node.as_ref().unwrap()).await.unwrap();
     }
 
     async fn end(&mut self, process: usize, is_clean: bool) {
@@ -180,8 +190,12 @@ impl Shared for SharedDatabase {
 
     async fn pass(&mut self, time: u64) {
         self.register.pass(time).await;
-        let sql = "UPDATE nodes SET seen_at = seen_at - make_interval(secs => $1)";
-        self.clock.execute(sql, &[&(UNIT * time as f64)]).await.unwrap();
+        self.move_clock(time as f64).await;
+    }
+
+    async fn set_clock(&mut self, by: i64) {
+        self.register.set_clock(by).await;
+        self.move_clock(by as f64).await;
     }
 
     async fn set_draining(&mut self, process: usize, draining: bool) {

@@ -49,7 +49,8 @@ impl<S: Shared> Schedule<S> {
 
     /// Who does not run is dead afterwards.
     async fn wait_for_death(&mut self) {
-        for _ in 0..DEAD_AFTER {
+        // A clock that was set back takes the first sign of life to count again.
+        for _ in 0..=DEAD_AFTER {
             self.pass(1).await;
             for process in self.running() {
                 self.sign(process).await;

@@ -1,11 +1,12 @@
 use std::collections::HashMap;
 
-use super::{AppendOutcome, Checked, DEAD_AFTER, Entry, SentAppend, THREADS};
+use super::{AppendOutcome, Checked, DEAD_AFTER, Entry, HEARTBEAT, SentAppend, THREADS};
 
 /// What has happened, as somebody knows who sees everything. Each change is checked.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    clock: u64,
+    /// How long the database could be reached, independent of its clock. Of each outage at most one heartbeat counts: the nodes cannot know when it began.
+    reachable: u64,
     nodes: Vec<LedgerNode>,
     pub(crate) logs: [Vec<Entry>; THREADS],
     owners: [Tenure; THREADS],
@@ -15,6 +16,7 @@ pub(crate) struct Ledger {
 #[derive(Debug)]
 struct LedgerNode {
     name: usize,
+    /// The reachable time at its last sign of life.
     seen: Option<u64>,
 }
 
@@ -46,7 +48,7 @@ impl Ledger {
         for node in self.nodes.iter_mut().filter(|node| node.name == name) {
             node.seen = None;
         }
-        self.nodes.push(LedgerNode { name, seen: Some(self.clock) });
+        self.nodes.push(LedgerNode { name, seen: Some(self.reachable) });
     }
 
     pub(crate) fn created(&mut self, process: usize) {
@@ -60,7 +62,7 @@ impl Ledger {
         // Its name may be another's by now.
         if !others.any(|(other, node)| other != process && node.name == name && node.seen.is_some())
         {
-            self.nodes[process].seen = Some(self.clock);
+            self.nodes[process].seen = Some(self.reachable);
         }
     }
 
@@ -69,11 +71,21 @@ impl Ledger {
     }
 
     pub(crate) fn is_alive(&self, process: usize) -> bool {
-        self.nodes[process].seen.is_some_and(|seen| self.clock - seen < DEAD_AFTER)
+        self.nodes[process].seen.is_some_and(|seen| self.reachable - seen < DEAD_AFTER)
     }
 
     pub(crate) fn passed(&mut self, time: u64) {
-        self.clock += time;
+        self.reachable += time;
+    }
+
+    /// An outage of this length.
+    pub(crate) fn unreachable(&mut self, time: u64) {
+        self.reachable += time.min(HEARTBEAT);
+    }
+
+    /// The database's clock was set; ahead, that looks like an outage.
+    pub(crate) fn clock_set(&mut self, by: i64) {
+        self.unreachable(u64::try_from(by).unwrap_or_default());
     }
 
     /// A process was told that it owns a thread.

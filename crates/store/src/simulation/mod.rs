@@ -17,6 +17,8 @@ mod register;
 mod schedule;
 mod tests;
 
+use std::time::Duration;
+
 use trilogue_domain::error::Code;
 
 use crate::core::ownership::{
@@ -29,8 +31,10 @@ pub(crate) use self::schedule::check;
 
 /// How many threads the nodes share.
 pub(crate) const THREADS: usize = 2;
-/// After this many units of time without a sign of life a node is dead.
+/// A node is dead after this many units of time without a sign of life in which the database could be reached.
 pub(crate) const DEAD_AFTER: u64 = 10;
+/// How often a node gives a sign of life, in units of time.
+pub(crate) const HEARTBEAT: u64 = 3;
 
 /// What a schedule broke; the text says how.
 pub(crate) type Checked<T = ()> = Result<T, String>;
@@ -83,6 +87,8 @@ pub(crate) trait Shared {
     async fn end(&mut self, process: usize, is_clean: bool);
     /// Lets units of time pass.
     async fn pass(&mut self, time: u64);
+    /// Sets the clock by this number of units: another machine has become the database, or its clock was corrected.
+    async fn set_clock(&mut self, by: i64);
     /// Has a process hand its threads over and take no others, or take threads again.
     async fn set_draining(&mut self, process: usize, draining: bool);
     /// Gives a thread up that a process owns: to a name, or to whoever asks next. Returns whether the process does not own it any more.
@@ -109,6 +115,7 @@ pub(crate) struct Rules {
     pub(crate) verdict_of_frames: fn(Option<bool>) -> AppendVerdict,
     pub(crate) departure: fn(Result<(), Code>) -> Departure,
     pub(crate) next_try: fn(bool, bool) -> NextTry,
+    pub(crate) counted_gap: fn(Option<Duration>, Duration) -> Duration,
     /// Whether an owner forgets what it knows of a thread after a failed append.
     pub(crate) leaves: bool,
 }
@@ -122,6 +129,7 @@ impl Rules {
         verdict_of_frames: ownership::verdict_of_frames,
         departure: ownership::departure,
         next_try: ownership::next_try,
+        counted_gap: ownership::counted_gap,
         leaves: true,
     };
 }

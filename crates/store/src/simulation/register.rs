@@ -1,19 +1,32 @@
-use super::{AcquireOutcome, AppendOutcome, DEAD_AFTER, Entry, Rules, SentAppend, Shared, THREADS};
+use std::time::Duration;
+
+use super::{
+    AcquireOutcome, AppendOutcome, DEAD_AFTER, Entry, HEARTBEAT, Rules, SentAppend, Shared, THREADS,
+};
 use crate::core::ownership::{Acquisition, AppendAttempt, AppendVerdict, LogEnd, Ownership};
 
 /// What the nodes share, in memory: it does what the decisions say, right or wrong.
 #[derive(Debug)]
 pub(crate) struct Register {
     rules: Rules,
-    clock: u64,
+    clock: i64,
+    reachable: ReachableTime,
     nodes: Vec<ListedNode>,
     threads: Vec<Thread>,
+}
+
+/// For how long the database could be reached, as the signs of life measure it.
+#[derive(Debug, Default)]
+struct ReachableTime {
+    counted: u64,
+    /// When the last sign of life came, by the clock.
+    reached_at: i64,
 }
 
 #[derive(Debug)]
 struct ListedNode {
     name: usize,
-    /// `None` where it is not on the list.
+    /// The reachable time at its last sign of life; `None` where it is not on the list.
     seen: Option<u64>,
     /// Whether it drains, as it knows and as the list says.
     is_draining: bool,
@@ -41,11 +54,27 @@ struct StoredFrame {
 
 impl Register {
     pub(crate) fn new(rules: Rules) -> Self {
-        Self { rules, clock: 0, nodes: Vec::new(), threads: Vec::new() }
+        let reachable = ReachableTime::default();
+        Self { rules, clock: 0, reachable, nodes: Vec::new(), threads: Vec::new() }
+    }
+
+    /// The reachable time as of now.
+    fn reachable(&self) -> u64 {
+        let gap = u64::try_from(self.clock - self.reachable.reached_at).ok();
+        let counted =
+            (self.rules.counted_gap)(gap.map(Duration::from_secs), Duration::from_secs(HEARTBEAT));
+        self.reachable.counted + counted.as_secs()
+    }
+
+    /// Some process has reached the database.
+    fn reach(&mut self) -> u64 {
+        let counted = self.reachable();
+        self.reachable = ReachableTime { counted, reached_at: self.clock };
+        counted
     }
 
     fn is_alive(&self, process: usize) -> bool {
-        self.nodes[process].seen.is_some_and(|seen| self.clock - seen < DEAD_AFTER)
+        self.nodes[process].seen.is_some_and(|seen| self.reachable() - seen < DEAD_AFTER)
     }
 
     /// Whether a process takes threads that others hand over.
@@ -74,7 +103,7 @@ impl Shared for Register {
             return false;
         }
         let (is_draining, is_listed_draining) = (false, false);
-        let seen = Some(self.clock);
+        let seen = Some(self.reach());
         self.nodes.push(ListedNode { name, seen, is_draining, is_listed_draining });
         true
     }
@@ -90,10 +119,11 @@ impl Shared for Register {
     }
 
     async fn sign(&mut self, process: usize) {
+        let reachable = self.reach();
         let is_listed = self.nodes[process].seen.is_some();
         if is_listed || !self.is_taken(self.nodes[process].name) {
             let node = &mut self.nodes[process];
-            node.seen = Some(self.clock);
+            node.seen = Some(reachable);
             // A new row says nothing of draining, until the next sign of life.
             node.is_listed_draining = is_listed && node.is_draining;
         }
@@ -106,7 +136,11 @@ impl Shared for Register {
     }
 
     async fn pass(&mut self, time: u64) {
-        self.clock += time;
+        self.clock += time.cast_signed();
+    }
+
+    async fn set_clock(&mut self, by: i64) {
+        self.clock += by;
     }
 
     async fn set_draining(&mut self, process: usize, draining: bool) {

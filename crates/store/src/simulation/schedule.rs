@@ -8,14 +8,21 @@ use super::process::{Process, ProcessState, Request, SentMessage};
 use super::{Checked, Rules, SentAppend, Shared, THREADS};
 
 /// How many steps a schedule tries before its faults are over, and how many processes it begins with and has at most.
-const STEPS: usize = 70;
+const STEPS: usize = 80;
 const NODES: usize = 3;
 const MAX_PROCESSES: usize = 7;
+/// An outage of the database takes at most this many units of time: ten times as long as a node needs to be dead.
+const MOST_OUTAGE: usize = 100;
+/// The database's clock is set by at most this many units, ahead or back.
+const MOST_CLOCK_STEP: usize = 1_000;
 
 #[derive(Clone, Debug)]
 #[expect(dead_code, reason = "a failure prints the steps")]
 pub(super) enum ScheduleStep {
     Pass(u64),
+    /// No node reaches the database for this long.
+    Outage(u64),
+    SetClock(i64),
     Sign(usize),
     Pause(usize),
     Continue(usize),
@@ -192,7 +199,9 @@ impl<S: Shared> Schedule<S> {
                 self.steps.push(ScheduleStep::Send { process, thread });
                 self.send(process, thread);
             }
-            (68..80, _) => self.take_some().await?,
+            (68, _) => self.outage().await,
+            (69, _) => self.set_clock().await,
+            (70..80, _) => self.take_some().await?,
             (80..100, _) => self.network(kind).await?,
             _ => {}
         }
@@ -268,6 +277,21 @@ impl<S: Shared> Schedule<S> {
         self.steps.push(ScheduleStep::Pass(time));
         self.shared.pass(time).await;
         self.ledger.passed(time);
+    }
+
+    /// What is under way stays so, or its connection breaks. Afterwards nodes reach the database again in any order.
+    async fn outage(&mut self) {
+        let time = 1 + self.below(MOST_OUTAGE) as u64;
+        self.steps.push(ScheduleStep::Outage(time));
+        self.shared.pass(time).await;
+        self.ledger.unreachable(time);
+    }
+
+    async fn set_clock(&mut self) {
+        let by = self.below(2 * MOST_CLOCK_STEP) as i64 - MOST_CLOCK_STEP as i64;
+        self.steps.push(ScheduleStep::SetClock(by));
+        self.shared.set_clock(by).await;
+        self.ledger.clock_set(by);
     }
 
     pub(super) async fn sign(&mut self, process: usize) {

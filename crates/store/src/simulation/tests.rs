@@ -39,7 +39,7 @@ fn nodes_keep_their_promises_under_every_schedule() {
 /// A wrong decision is noticed, and the failure says how.
 #[track_caller]
 fn check_noticed(rules: Rules, how: &str) {
-    let failure = first_failure(rules, 20_000).expect("a wrong decision is noticed");
+    let failure = first_failure(rules, SCHEDULES).expect("a wrong decision is noticed");
     let text = failure.to_string();
     assert!(failure.what.contains(how), "{text}");
     assert!(text.starts_with("seed ") && text.lines().count() > 3, "{text}");
@@ -50,6 +50,19 @@ fn it_is_noticed_when_a_live_owner_is_robbed() {
     let acquisition =
         |found: Ownership| ownership::acquisition(Ownership { is_owner_alive: false, ..found });
     check_noticed(Rules { acquisition, ..Rules::STORE }, "robbed the live process");
+}
+
+#[test]
+fn it_is_noticed_when_an_outage_makes_nodes_look_dead() {
+    // The whole gap counts, as by the database's clock alone.
+    let counted_gap = |gap: Option<Duration>, _| gap.unwrap_or_default();
+    check_noticed(Rules { counted_gap, ..Rules::STORE }, "robbed the live process");
+}
+
+#[test]
+fn it_is_noticed_when_no_time_counts_and_nobody_dies() {
+    let counted_gap = |_: Option<Duration>, _| Duration::ZERO;
+    check_noticed(Rules { counted_gap, ..Rules::STORE }, "gets no command");
 }
 
 #[test]

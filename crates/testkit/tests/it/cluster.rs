@@ -9,7 +9,8 @@ use anyhow::{Context, Result};
 use tokio::sync::watch;
 use trilogue_testkit::services::connect;
 use trilogue_testkit::{
-    Client, Folder, Home, Link, Proxy, Seed, Server, ServerOptions, Service, Services, SkewedClock,
+    Client, Folder, Halt, Home, Link, Proxy, Seed, Server, ServerOptions, Service, Services,
+    SkewedClock,
 };
 
 use crate::kill_rounds::stop;
@@ -20,14 +21,22 @@ const SKEWS_S: [i64; 3] = [0, 300, -300];
 /// What a clock that is set anew is off at most, in seconds.
 const MOST_SKEW_S: u64 = 900;
 const SCHEMA: &str = "cluster";
-/// As long as the others wait for a sign of life.
-const DEAD_AFTER: Duration = Duration::from_secs(1);
 /// How long an outage takes in which the others wait for longer than that, in milliseconds: at least, and at most.
 const LONG_MS: (u64, u64) = (1_300, 2_000);
 /// How long one takes in which they do not.
 const SHORT_MS: (u64, u64) = (400, 800);
-/// How long a node tries to store something: less than any outage.
-const RETRY_FOR: Duration = Duration::from_millis(300);
+/// Faults follow each other quickly: a node tries to store something for less time than any outage.
+pub(crate) const QUICK: ClusterTimes = ClusterTimes {
+    heartbeat: Duration::from_millis(100),
+    dead_after: Duration::from_secs(1),
+    retry_for: Duration::from_millis(300),
+};
+/// What servers have without settings.
+pub(crate) const USUAL: ClusterTimes = ClusterTimes {
+    heartbeat: Duration::from_secs(1),
+    dead_after: Duration::from_secs(4),
+    retry_for: Duration::from_secs(30),
+};
 /// How often the connections of a node are ended, and the pause between.
 const ENDED_CONNECTIONS: u32 = 4;
 const MOST_PAUSE_MS: u64 = 150;
@@ -42,6 +51,23 @@ pub(crate) struct Cluster {
     struck: watch::Sender<BTreeSet<usize>>,
     services: Services,
     folder: Folder,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClusterTimes {
+    heartbeat: Duration,
+    dead_after: Duration,
+    retry_for: Duration,
+}
+
+/// How no node reaches the database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outage {
+    Halt(Halt),
+    /// The networks to it drop everything.
+    Hold,
+    /// They end every connection.
+    Cut,
 }
 
 #[derive(Debug)]
@@ -144,20 +170,27 @@ impl Cluster {
     /// Starts the nodes. `settings` are added to the configuration of each.
     pub(crate) async fn start(settings: &str) -> Result<Self> {
         let agents = ServerOptions::default().agents;
-        Self::start_with(settings, [&agents, &agents, &agents]).await
+        Self::start_with(settings, [&agents, &agents, &agents], QUICK).await
+    }
+
+    /// The same with other times.
+    pub(crate) async fn start_at(times: ClusterTimes, settings: &str) -> Result<Self> {
+        let agents = ServerOptions::default().agents;
+        Self::start_with(settings, [&agents, &agents, &agents], times).await
     }
 
     /// The same with the agents of each node.
     pub(crate) async fn start_with(
         settings: &str,
         agents: [&[(String, String)]; NAMES.len()],
+        times: ClusterTimes,
     ) -> Result<Self> {
         let (folder, services) = (Folder::new()?, Services::start().await?);
         let database = connect(services.postgres()).await?;
         database.batch_execute(&format!("CREATE SCHEMA {SCHEMA}")).await?;
         let mut nodes = Vec::new();
         for ((name, skew), agents) in NAMES.into_iter().zip(SKEWS_S).zip(agents) {
-            let node = Node::start(name, settings, agents, (folder.path(), &services)).await;
+            let node = Node::start(name, settings, agents, (folder.path(), &services, times)).await;
             let node = node.with_context(|| format!("the start of {name}"))?;
             node.clock.set(skew)?;
             nodes.push(node);
@@ -280,12 +313,7 @@ impl Cluster {
                 // It waits for the one before it to be dead.
                 self.nodes[index].server = Some(server.kill().await?.start().await?);
             }
-            Fault::Pause => {
-                let server = node[0].server.as_ref().context("the node is down")?;
-                server.pause()?;
-                tokio::time::sleep(outage).await;
-                server.go_on()?;
-            }
+            Fault::Pause => self.pause(index, tokio::time::sleep(outage)).await?,
             Fault::EndConnections => {
                 let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1";
                 let database = connect(self.services.postgres()).await?;
@@ -312,6 +340,34 @@ impl Cluster {
         let strike = Strike { fault, node: index, began, ended: Instant::now(), owners };
         eprintln!("{fault:?}, node {}, {:?}", NAMES[index], strike.ended - began);
         Ok(strike)
+    }
+
+    /// Keeps all nodes from the database for so long.
+    pub(crate) async fn outage(&self, how: Outage, time: Duration) -> Result<()> {
+        let links = || self.nodes.iter().map(|node| &node.to_database);
+        match how {
+            Outage::Halt(how) => {
+                self.services.halt(how).await?;
+                tokio::time::sleep(time).await;
+                self.services.resume().await?;
+            }
+            Outage::Cut => cut(links(), time).await,
+            Outage::Hold => {
+                links().for_each(Link::hold);
+                tokio::time::sleep(time).await;
+                links().for_each(Link::mend);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a node stand still until something is done.
+    pub(crate) async fn pause<T>(&self, index: usize, until: impl Future<Output = T>) -> Result<T> {
+        let server = self.nodes[index].server.as_ref().context("the node is down")?;
+        server.pause()?;
+        let done = until.await;
+        server.go_on()?;
+        Ok(done)
     }
 
     /// The names of the live nodes that own threads whose names begin so, by thread.
@@ -374,7 +430,7 @@ impl Node {
         name: &str,
         settings: &str,
         agents: &[(String, String)],
-        (folder, services): (&Path, &Services),
+        (folder, services, times): (&Path, &Services, ClusterTimes),
     ) -> Result<Self> {
         let application = format!("{SCHEMA}_{name}");
         let (to_database, url) = linked(services.postgres()).await?;
@@ -383,11 +439,12 @@ impl Node {
         std::fs::create_dir(&dir)?;
         let clock = SkewedClock::new(&dir)?;
         let cluster = format!(
-            "[cluster]\nname = \"{name}\"\nheartbeat = \"100ms\"\ndead_after = \"{}ms\"\nnats = \"{news}\"\n",
-            DEAD_AFTER.as_millis()
+            "[cluster]\nname = \"{name}\"\nheartbeat = \"{}ms\"\ndead_after = \"{}ms\"\nnats = \"{news}\"\n",
+            times.heartbeat.as_millis(),
+            times.dead_after.as_millis()
         );
         let options = ServerOptions {
-            store_settings: format!("retry_for = \"{}ms\"", RETRY_FOR.as_millis()),
+            store_settings: format!("retry_for = \"{}ms\"", times.retry_for.as_millis()),
             store: format!("{url}?options=-csearch_path%3D{SCHEMA}&application_name={application}"),
             settings: format!("{settings}\n{cluster}"),
             environment: clock.environment(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use trilogue_testkit::{Client, builtin, until};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, QUICK};
 use crate::run_of;
 
 const SETTLE_LIMIT: Duration = Duration::from_secs(30);
@@ -19,7 +19,7 @@ async fn cluster() -> Cluster {
     let a = builtin(&["echo", "mailcomposer"]);
     let b = [builtin(&["echo", "mailcomposer"]), same("echo").to_vec()].concat();
     let c = [builtin(&["echo"]), same("researcher").to_vec()].concat();
-    Cluster::start_with("", [&a, &b, &c]).await.unwrap()
+    Cluster::start_with("", [&a, &b, &c], QUICK).await.unwrap()
 }
 
 async fn get(client: &Client, path: &str) -> Value {

@@ -27,6 +27,7 @@ mod cluster_fencing;
 mod cluster_history;
 mod cluster_marks;
 mod cluster_moves;
+mod cluster_outage;
 mod cluster_pauses;
 mod cluster_rolling;
 mod communication_kill;

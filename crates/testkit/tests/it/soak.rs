@@ -9,6 +9,7 @@ use trilogue_testkit::shim::Shim;
 use trilogue_testkit::{Folder, Home, Seed, ServerOptions};
 
 use crate::cluster_chaos::{ChaosPlan, survive};
+use crate::cluster_outage::outlast_all;
 use crate::kill_rounds::{Scenario, announced_seed};
 use crate::ledger::{Differences, Seen};
 use crate::native_kill::{CLIENTS, Clients};
@@ -22,6 +23,8 @@ const LAST_CHANGE: u64 = 600;
 const LAST_CHANGE_OF_START: u64 = 16;
 /// How long a life may take to make its last change, before it is ended all the same.
 const LIFE_LIMIT: Duration = Duration::from_secs(20);
+/// How many of the other faults there are for each outage of the database that all nodes share.
+const FAULTS_PER_OUTAGE: u64 = 4;
 /// How many lives use the same threads, which grow with each.
 const LIVES_PER_LEDGER: u64 = 20;
 
@@ -81,6 +84,13 @@ async fn nodes_lose_nothing_that_one_acknowledged() {
 #[ignore = "takes as long as one likes: cargo xtask soak --streams --kills N"]
 async fn streams_resume_after_every_fault() {
     resume_everything(kills()).await;
+}
+
+/// The database is away for all nodes, for 1 to 29 seconds, a quarter as often as there are faults above. Prints how many runs outlasted it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes as long as one likes: cargo xtask soak --cluster --kills N"]
+async fn nodes_outlast_every_outage_of_their_database() {
+    outlast_all(kills().div_ceil(FAULTS_PER_OUTAGE), &mut announced_seed()).await;
 }
 
 fn kills() -> u64 {

@@ -24,7 +24,7 @@ pub struct Cluster {
     pub address: Option<String>,
     /// How often the server gives a sign of life.
     pub heartbeat: Span,
-    /// After this long without a sign of life, by the database's clock, the others take over its threads.
+    /// After this long without a sign of life, the others take over its threads. Time in which no server reaches the database does not count.
     pub dead_after: Span,
     /// How often the server looks whether others have continued a thread that a client reads here. A stream here is at most this much later than at the thread's own server.
     pub poll: Span,
@@ -107,9 +107,9 @@ impl Cluster {
         if self.heartbeat.0.is_zero() || self.poll.0.is_zero() {
             return wrong("heartbeat", "zero is not a time".to_owned(), "leave it out for 1s");
         }
-        if self.dead_after.0 < self.heartbeat.0 * 2 {
+        if self.dead_after.0 < self.heartbeat.0 * 3 {
             let why = "a server that is late once counts as dead".to_owned();
-            return wrong("dead_after", why, "set it to at least twice `cluster.heartbeat`");
+            return wrong("dead_after", why, "set it to at least three times `cluster.heartbeat`");
         }
         Ok(())
     }

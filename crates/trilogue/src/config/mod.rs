@@ -205,11 +205,11 @@ pub struct Store {
     pub password_env: Option<String>,
     /// PostgreSQL only: the file with the password, in place of `password_env`.
     pub password_file: Option<String>,
-    /// PostgreSQL only: how many connections look things up at once. Two more write.
+    /// PostgreSQL only: how many connections look things up at once. Two more write, and one gives the signs of life.
     pub connections: usize,
     /// PostgreSQL only: the longest wait for a connection.
     pub connect_timeout: Span,
-    /// PostgreSQL only: how long the server tries a change again while the database cannot be reached, before it fails with `store_unavailable`.
+    /// PostgreSQL only: how long the server tries a change or a look-up again while the database cannot be reached, before it fails with `store_unavailable`.
     pub retry_for: Span,
     /// PostgreSQL only: a bucket for large content. Not set: all content is in the database.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,0 +1,133 @@
+//! Signs of life, and who is dead: a node that gave none for `dead_after` while the database could be reached.
+//!
+//! Each sign of life counts the time since the one before it, of any node, but at most a heartbeat of it, as [`counted_gap`](crate::core::ownership::counted_gap) says.
+//! The sum is the reachable time. It does not grow while no node reaches the database.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout_at;
+use trilogue_domain::time::Timestamp;
+
+use super::clock::now;
+use super::connection::Connection;
+use super::database::Database;
+use super::error::{PostgresError, Remedy};
+use super::node::Node;
+use super::{agents, row};
+
+/// How many times in a heartbeat a node tries again to give a sign of life that was not stored.
+const TRIES_IN_HEARTBEAT: u32 = 4;
+
+/// The reachable time as of now.
+macro_rules! reachable_time {
+    () => {
+        concat!(
+            "(SELECT counted + least(greatest(clock_timestamp() - reached_at, interval '0'), step)",
+            " FROM reachable_time)"
+        )
+    };
+}
+pub(super) use reachable_time;
+
+/// Whether a row of `nodes` is of a live node. The seconds after which one is dead are bound at this number.
+macro_rules! is_alive {
+    ($dead:literal) => {
+        concat!(
+            "coalesce(nodes.seen_counted > ",
+            $crate::postgres::liveness::reachable_time!(),
+            " - make_interval(secs => ",
+            $dead,
+            "), nodes.seen_at > clock_timestamp() - make_interval(secs => ",
+            $dead,
+            "))"
+        )
+    };
+}
+pub(super) use is_alive;
+
+/// Notes that the database was reached. The heartbeat is bound at this number, in seconds.
+macro_rules! reach {
+    ($heartbeat:literal) => {
+        concat!(
+            "UPDATE reachable_time SET step = make_interval(secs => ",
+            $heartbeat,
+            "), reached_at = clock_timestamp(), counted = counted + least(",
+            "greatest(clock_timestamp() - reached_at, interval '0'), make_interval(secs => ",
+            $heartbeat,
+            "))"
+        )
+    };
+}
+
+/// Tells the reachable time in seconds.
+const REACH: &str = concat!(reach!("$1"), " RETURNING extract(epoch FROM counted)::float8");
+/// Gives a sign of life, and tells the database's time.
+const SIGN: &str = concat!(
+    "WITH reached AS (",
+    reach!("$3"),
+    " RETURNING counted) UPDATE nodes",
+    " SET seen_at = clock_timestamp(), seen_counted = reached.counted, draining = $2",
+    " FROM reached WHERE id = $1 RETURNING ",
+    now!()
+);
+
+/// Gives signs of life until the store is closed.
+pub(super) async fn live(database: Arc<Database>) {
+    let Some(node) = &database.node else { return };
+    let mut beat = tokio::time::interval(node.options.heartbeat);
+    beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        beat.tick().await;
+        // After an outage, the others must hear of this node before it looks dead.
+        while let Err(fail) = sign(&database, node).await {
+            let is_away = fail.remedy() == Remedy::Reconnect;
+            let error = database.settle(fail);
+            tracing::debug!(%error, "a sign of life was not stored");
+            if !is_away {
+                break;
+            }
+            tokio::time::sleep(node.options.heartbeat / TRIES_IN_HEARTBEAT).await;
+        }
+    }
+}
+
+/// Gives a sign of life on a connection of its own: look-ups that take long do not hold it up.
+pub(super) async fn sign(database: &Database, node: &Node) -> Result<(), PostgresError> {
+    let give_up = tokio::time::Instant::now() + node.options.sign_limit();
+    let late = |_| PostgresError::Unreachable("it gave no answer in time".to_owned());
+    let conn = timeout_at(give_up, database.sign_pool.get()).await.map_err(late)??;
+    match timeout_at(give_up, sign_on(&conn, database, node)).await {
+        Ok(signed) => {
+            if signed.is_ok() {
+                database.outage.end();
+            }
+            signed
+        }
+        Err(elapsed) => {
+            // The next sign of life must not wait behind this one.
+            drop(Connection::take(conn));
+            Err(late(elapsed))
+        }
+    }
+}
+
+async fn sign_on(conn: &Connection, database: &Database, node: &Node) -> Result<(), PostgresError> {
+    let asked = Instant::now();
+    let draining = node.is_draining.load(Ordering::Acquire);
+    let params: &row::Params<'_> = &[&node.id, &draining, &node.heartbeat()];
+    if let Some(row) = row::query_opt(conn, SIGN, params).await? {
+        database.clock.set(Timestamp::from_micros(row.get(0)), asked);
+        return agents::look(conn, &node.told, (&node.id, node.dead_after())).await;
+    }
+    // It was silent for so long that its row is gone. What it owned is another's when that is asked for it.
+    node.register_again(conn, database.keys.opening).await
+}
+
+/// Notes that the database was reached, and returns for how long it could be.
+pub(super) async fn reach(conn: &Connection, node: &Node) -> Result<Duration, PostgresError> {
+    let found = row::query_opt(conn, REACH, &[&node.heartbeat()]).await?;
+    let seconds = found.map_or(0.0, |row| row.get(0));
+    Ok(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}

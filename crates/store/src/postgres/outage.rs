@@ -1,0 +1,115 @@
+//! While the database cannot be reached: since when and why, and when something is tried again.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use trilogue_domain::lock;
+
+/// How long something waits before it is tried again: at first, and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+pub(super) struct Outage {
+    /// Why and since when the database cannot be reached.
+    state: Mutex<Option<(String, Instant)>>,
+    ended: Notify,
+}
+
+/// Tries of one thing during an outage: for a time, and once more when that is over.
+#[derive(Debug)]
+pub(super) struct Retries<'o> {
+    outage: &'o Outage,
+    give_up: Instant,
+    pause: Duration,
+    is_last: bool,
+}
+
+// === impl Outage ===
+
+impl Outage {
+    pub(super) fn begin(&self, why: &str) {
+        let mut state = lock(&self.state);
+        if state.is_none() {
+            tracing::error!(why, "the database cannot be reached");
+            *state = Some((why.to_owned(), Instant::now()));
+        }
+    }
+
+    /// The database has answered. Everything that waits for that is tried again.
+    pub(super) fn end(&self) {
+        if let Some((_, since)) = lock(&self.state).take() {
+            let seconds = since.elapsed().as_secs();
+            tracing::info!(seconds, "the database can be reached again");
+            self.ended.notify_waiters();
+        }
+    }
+
+    pub(super) fn reason(&self) -> Option<String> {
+        lock(&self.state).as_ref().map(|(why, _)| why.clone())
+    }
+
+    pub(super) fn retries(&self, patience: Duration) -> Retries<'_> {
+        let give_up = Instant::now() + patience;
+        Retries { outage: self, give_up, pause: FIRST_PAUSE, is_last: false }
+    }
+}
+
+// === impl Retries ===
+
+impl Retries<'_> {
+    /// Waits before the next try, until the outage ends or a pause is over. `false` after the last try.
+    pub(super) async fn wait(&mut self) -> bool {
+        if self.is_last {
+            return false;
+        }
+        let next = Instant::now() + self.pause;
+        tokio::select! {
+            () = self.outage.ended.notified() => {}
+            () = tokio::time::sleep_until(next.min(self.give_up)) => {}
+        }
+        self.is_last = Instant::now() >= self.give_up;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_millis(300);
+    const LONG: Duration = Duration::from_secs(600);
+
+    #[tokio::test]
+    async fn the_last_try_begins_when_the_time_is_over() {
+        let outage = Outage::default();
+        let (begun, mut retries) = (Instant::now(), outage.retries(PATIENCE));
+        while retries.wait().await {}
+        assert!(begun.elapsed() >= PATIENCE);
+    }
+
+    #[tokio::test]
+    async fn the_end_of_an_outage_is_not_waited_out() {
+        let outage = Outage::default();
+        let mut retries = outage.retries(LONG);
+        retries.pause = LONG;
+        outage.begin("it is away");
+        let (may_try, ()) = tokio::join!(retries.wait(), async { outage.end() });
+        assert!(may_try, "it is tried again");
+    }
+
+    #[tokio::test]
+    async fn what_fails_alone_while_others_succeed_ends_too() {
+        let outage = Outage::default();
+        let (begun, mut retries) = (Instant::now(), outage.retries(PATIENCE));
+        let others = async || {
+            outage.begin("one connection broke");
+            outage.end();
+        };
+        while tokio::join!(retries.wait(), others()).0 {}
+        assert!(begun.elapsed() >= PATIENCE);
+    }
+}

@@ -1,0 +1,239 @@
+//! The database is away for all nodes, for less time than they try again: no run is lost, and no node takes what another has.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use trilogue_testkit::{Client, Editor, Folder, Halt, Seed, until};
+
+use crate::bridge_communication::message;
+use crate::client_official::{hosted, scripted};
+use crate::cluster::{Cluster, Outage, USUAL};
+use crate::kill_rounds::announced_seed;
+use crate::run_of;
+
+/// Every way in which the database is away, and for how long at most in a test of every day, in milliseconds.
+const SHORT: [(Outage, u64); 5] = [
+    (Outage::Halt(Halt::Fast), 9_000),
+    (Outage::Halt(Halt::Immediate), 9_000),
+    (Outage::Halt(Halt::Pause), 9_000),
+    (Outage::Hold, 9_000),
+    (Outage::Cut, 9_000),
+];
+/// Longer than it takes a node to be dead that is silent.
+const LEAST_MS: u64 = 5_000;
+/// The outages that are promised to end no run, in milliseconds.
+const PROMISED_MS: (u64, u64) = (1_000, 29_000);
+/// Runs of each kind, spread over the nodes.
+const RUNS: usize = 3;
+/// How long a run may take after the outage.
+const LIMIT: Duration = Duration::from_secs(60);
+/// How long an agent works in one piece.
+const STEP_MS: u64 = 400;
+
+/// What came of the runs of all outages.
+#[derive(Debug, Default)]
+pub(crate) struct OutageTally {
+    outages: u64,
+    hosted: u64,
+    native: u64,
+    asking: u64,
+}
+
+#[derive(Debug)]
+struct Nodes {
+    cluster: Cluster,
+    _sessions: Folder,
+}
+
+impl Nodes {
+    async fn start() -> Self {
+        let sessions = Folder::new().unwrap();
+        let agent = scripted(&sessions.path().join("sessions"), &[]).await;
+        let cluster = Cluster::start_at(USUAL, &hosted(&[("scripted", agent)])).await.unwrap();
+        Self { cluster, _sessions: sessions }
+    }
+}
+
+/// A seeded part of what `cargo xtask soak --cluster` does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_run_is_lost_while_the_database_is_away_for_all() {
+    let mut seed = announced_seed();
+    let nodes = Nodes::start().await;
+    let mut tally = OutageTally::default();
+    for (how, most) in SHORT {
+        let time = LEAST_MS + seed.below(most - LEAST_MS);
+        tally.outlast(&nodes.cluster, how, Duration::from_millis(time)).await;
+    }
+    nodes.cluster.stop().await.unwrap();
+}
+
+/// A node that stood still has lost the threads of its runs. On every protocol, a client that waits there gets a message that says what happened and what to do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_protocol_says_what_to_do_when_a_thread_was_taken_over() {
+    let (sessions, cwd) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let agent = scripted(&sessions.path().join("sessions"), &[]).await;
+    let cluster = Cluster::start(&hosted(&[("scripted", agent)])).await.unwrap();
+    let work = working(LIMIT);
+    let command = cluster.home().command_line(&["connect", "scripted"]).await.unwrap();
+    let mut editor = Editor::launch(&command, cwd.path()).await;
+    let session = editor.session_in(cwd.path()).await;
+    let prompt = editor.start_prompt(&session, &work).await;
+    let said = json!({ "messages": [{ "role": "human", "content": work }] });
+    let requests = [
+        ("/api/v1/runs", run_of("scripted", "native", &json!(work), "wait")),
+        (
+            "/communication/runs",
+            json!({ "agent_name": "scripted", "input": [message(&work)], "mode": "sync" }),
+        ),
+        ("/connect/runs/wait", json!({ "agent_id": "scripted", "input": said })),
+    ];
+    let mut waiting = JoinSet::new();
+    let client = &cluster.clients()[0];
+    for (path, body) in requests {
+        let client = client.clone();
+        waiting.spawn(async move { (path, client.post(path, &body).await) });
+    }
+    let count = waiting.len() + 1;
+    until("all runs to be at work", LIMIT, || async {
+        let runs = client.get("/api/v1/runs?status=running").await.ok()?.ok().ok()?;
+        (runs["items"].as_array()?.len() == count).then_some(())
+    })
+    .await
+    .unwrap();
+    let taken_over = until("their threads to be taken over", LIMIT, || async {
+        (cluster.take_overs().await.ok()? >= count as i64).then_some(())
+    });
+    cluster.pause(0, taken_over).await.unwrap().unwrap();
+    let mut told = vec![("an editor", editor.answer(&prompt).await["error"].to_string())];
+    while let Some(waited) = waiting.join_next().await {
+        let (path, reply) = waited.unwrap();
+        told.push((path, String::from_utf8_lossy(&reply.unwrap().body).into_owned()));
+    }
+    for (by, text) in told {
+        eprintln!("{by}: {text}");
+        let says = |part: &str| text.contains(part);
+        let is_of_owner = says("taken the run's thread over") && says("look at the run");
+        // What reads the log sees first how the next owner ended the run.
+        let is_of_log = says("what it did last is not known");
+        assert!(is_of_owner || is_of_log, "{by}: {text}");
+        assert!(!says("epoch"), "{by}: {text}");
+    }
+    editor.close().await;
+    cluster.stop().await.unwrap();
+}
+
+/// As long as one likes: each kind of outage in turn.
+pub(crate) async fn outlast_all(outages: u64, seed: &mut Seed) {
+    let nodes = Nodes::start().await;
+    let mut tally = OutageTally::default();
+    for number in 0..outages {
+        let (how, _) = SHORT[(number % SHORT.len() as u64) as usize];
+        let (least, most) = PROMISED_MS;
+        let time = Duration::from_millis(least + seed.below(most - least));
+        tally.outlast(&nodes.cluster, how, time).await;
+        eprintln!("{tally:?}, 0 runs lost");
+    }
+    nodes.cluster.stop().await.unwrap();
+}
+
+// === impl OutageTally ===
+
+impl OutageTally {
+    /// Has runs of every kind at work on every node while the database is away, and waits for their ends.
+    async fn outlast(&mut self, cluster: &Cluster, how: Outage, time: Duration) {
+        self.outages += 1;
+        let begun = Instant::now();
+        let survived = self.try_outlast(cluster, how, time).await;
+        if let Err(error) = survived {
+            panic!("{how:?} for {time:?}: {error:?}\n{}", cluster.log_ends());
+        }
+        eprintln!("{how:?} for {time:?}: {:?}", begun.elapsed());
+    }
+
+    async fn try_outlast(&mut self, cluster: &Cluster, how: Outage, time: Duration) -> Result<()> {
+        let before = cluster.take_overs().await?;
+        let clients = cluster.clients();
+        let mut runs = JoinSet::new();
+        for (index, node) in clients.iter().cycle().take(RUNS * clients.len()).enumerate() {
+            // Each is read through another node than the one that has it.
+            let reader = clients[(index + 1) % clients.len()].clone();
+            let thread = format!("outage-{}-{index}", self.outages);
+            let (agent, input) = match index / clients.len() {
+                0 => ("scripted", working(time)),
+                1 => ("scripted", format!("say:one\nslow:{STEP_MS}\npermission\nsay:two")),
+                _ => ("researcher", format!("what is a log, {index}?")),
+            };
+            let asks = index / clients.len() == 1;
+            let run = create(node, agent, &thread, &input).await?;
+            runs.spawn(async move {
+                let ended = follow(&reader, &run, asks).await;
+                ended.with_context(|| format!("the run of {agent} on {thread}"))
+            });
+        }
+        cluster.outage(how, time).await?;
+        while let Some(ended) = runs.join_next().await {
+            ended??;
+        }
+        let count = clients.len() as u64;
+        self.hosted += count;
+        self.asking += count;
+        self.native += count;
+        let taken = cluster.take_overs().await? - before;
+        ensure!(taken == 0, "{taken} threads of live nodes were taken over");
+        Ok(())
+    }
+}
+
+/// What a hosted agent does for longer than an outage takes.
+fn working(outage: Duration) -> String {
+    let steps = outage.as_millis() as u64 / STEP_MS + 4;
+    (0..steps).map(|step| format!("say:{step} \ntool\nslow:{STEP_MS}\n")).collect()
+}
+
+async fn create(node: &Client, agent: &str, thread: &str, input: &str) -> Result<String> {
+    let request = run_of(agent, thread, &json!(input), "async");
+    let run = node.post("/api/v1/runs", &request).await?.ok()?;
+    run["id"].as_str().map(str::to_owned).context("the run has no id")
+}
+
+/// Reads a run's stream to its end, answers its question, and checks how it ended. The stream must not end before the run waits or has ended.
+async fn follow(reader: &Client, run: &str, asks: bool) -> Result<()> {
+    let path = format!("/api/v1/runs/{run}/events");
+    let mut stream = reader.stream(&path, None).await?;
+    let reading = async {
+        let mut last = Value::Null;
+        while let Some(event) = stream.next().await? {
+            last = serde_json::from_str(&event.data).unwrap_or_default();
+        }
+        anyhow::Ok(last)
+    };
+    let last = tokio::time::timeout(LIMIT, reading).await.context("the stream goes on")??;
+    let error = &last["code"];
+    ensure!(error.is_null(), "the stream ended with {last}");
+    if asks {
+        answer(reader, run).await?;
+    }
+    let path = format!("/api/v1/runs/{run}");
+    let ended = until("the run's end", LIMIT, || async {
+        let run = reader.get(&path).await.ok()?.ok().ok()?;
+        let is_open = ["queued", "running", "interrupted"].contains(&run["status"].as_str()?);
+        (!is_open).then_some(run)
+    });
+    let ended = ended.await?;
+    ensure!(ended["status"] == "completed", "it ended as {ended}");
+    Ok(())
+}
+
+async fn answer(client: &Client, run: &str) -> Result<()> {
+    let path = format!("/api/v1/interrupts?run_id={run}&pending=true");
+    let asked = until("the question", LIMIT, || async {
+        let listed = client.get(&path).await.ok()?.ok().ok()?;
+        listed["items"].as_array()?.first().cloned()
+    });
+    let asked = asked.await?;
+    let id = asked["id"].as_str().context("the question has no id")?;
+    let path = format!("/api/v1/interrupts/{id}/answer");
+    client.post(&path, &json!({ "option": "once" })).await?.ok().map(drop)
+}
