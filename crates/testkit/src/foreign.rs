@@ -36,6 +36,8 @@ pub enum Foreign {
     Connect,
     /// What makes requests up from an OpenAPI document.
     Fuzz,
+    /// The official end-to-end suite of the Agent Communication Protocol, with its own servers.
+    OfficialSuite,
 }
 
 #[derive(Clone, Debug)]
@@ -267,6 +269,7 @@ impl Foreign {
             Self::TypeScript => "communication/javascript",
             Self::Connect => "connect/python",
             Self::Fuzz => "connect/fuzz",
+            Self::OfficialSuite => return python("communication/reference", "suite.py"),
         };
         if self == Self::TypeScript {
             let installed = installed(name)?;
