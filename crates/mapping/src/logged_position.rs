@@ -26,7 +26,7 @@ pub struct LoggedPosition {
     open: Vec<(MessageId, Role)>,
 }
 
-/// How much there is of one message, or of what is no piece of any. A part that is nothing but plain text counts as that text, so that it does not matter in which pieces a text came.
+/// How much there is of one message, or of all bodies outside of messages. A part that is nothing but plain text counts as that text, so that it does not matter in which pieces a text came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct LoggedCount {
     /// Bodies that are no piece of text.

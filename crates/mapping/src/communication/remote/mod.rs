@@ -41,7 +41,7 @@ pub struct RemoteRun {
     logged: LoggedPosition,
 }
 
-/// How far the messages of a remote run have come: kept with a question, so that its answer goes on behind them.
+/// How far the messages of a remote run have come: kept with a question, so that the run continues there after the answer.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RemoteProgress {
     /// How many messages have begun.

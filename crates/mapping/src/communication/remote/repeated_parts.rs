@@ -21,7 +21,7 @@ impl RepeatedParts {
         Self { parts: parts.into(), repeated_bytes: 0 }
     }
 
-    /// What a part has that is no repetition; `None` if it only repeats. A text can be repeated in pieces.
+    /// The new content of a part; `None` if it only repeats. A text can be repeated in pieces.
     /// The first part that repeats nothing is new, and so are all behind it.
     pub(super) fn without(&mut self, mut part: Part) -> Option<Part> {
         while let Some(first) = self.parts.front() {

@@ -225,7 +225,7 @@ fn a_run_that_is_read_again_in_another_form_adds_nothing() {
     }
 }
 
-/// The official server keeps a message open while its agent asks; the answer's stream goes on with it.
+/// The official server keeps a message open while its agent asks; the stream after the answer continues it.
 #[test]
 fn a_message_that_is_open_at_a_question_goes_on_behind_the_answer() {
     let text = |text: &str| json!({ "content_type": "text/plain", "content": text });
