@@ -10,8 +10,6 @@ another program are left out: they belong to the server behind. Exits with 1 unl
 import argparse
 import sys
 import time
-import types
-from pathlib import Path
 
 import httpx
 import pytest
@@ -19,29 +17,10 @@ import uvicorn
 
 from acp_sdk.server import Server
 
-SUITE = Path(sys.prefix) / "source" / "tests"
+from official import SUITE, import_suite
+
 # Seconds that the servers in front may take until they serve what is behind them.
 READY_LIMIT = 30.0
-
-
-def leave_out_stores() -> None:
-    """The suite imports plugins that start a Redis and a PostgreSQL; nothing here uses them."""
-    starter = lambda **_: pytest.fixture(scope="session")(lambda: None)  # noqa: E731
-    for name, members in {
-        "pytest_redis": {},
-        "pytest_redis.factories": {"redis_proc": starter, "redis_noproc": starter},
-        "pytest_redis.executor": {"NoopRedis": object, "RedisExecutor": object},
-        "pytest_postgresql": {},
-        "pytest_postgresql.factories": {"postgresql_proc": starter, "postgresql_noproc": starter},
-        "pytest_postgresql.executor": {"PostgreSQLExecutor": object},
-        "pytest_postgresql.executor_noop": {"NoopExecutor": object},
-    }.items():
-        module = types.ModuleType(name)
-        vars(module).update(members)
-        sys.modules[name] = module
-        parent, _, child = name.rpartition(".")
-        if parent:
-            setattr(sys.modules[parent], child, module)
 
 
 class Front:
@@ -117,8 +96,7 @@ def main() -> int:
     parser.add_argument("--front", type=int, nargs=3, required=True)
     parser.add_argument("--only", help="runs only checks whose name contains this")
     arguments = parser.parse_args()
-    leave_out_stores()
-    sys.path.insert(0, str(SUITE))
+    import_suite()
     front = Front(arguments.behind, arguments.front)
     front.install()
     only = " and ".join(["not redis", "not postgres", *filter(None, [arguments.only])])
