@@ -2,8 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 use trilogue_domain::event::{InterruptEvent, MessageEvent, RunEvent, StateEvent};
-use trilogue_domain::{Body, Json, MessageId, Role};
+use trilogue_domain::{Body, Content, Json, MessageId, Part, Role};
 
 /// How much of a remote run's output is in the log: what is read again is left out up to there.
 ///
@@ -23,8 +26,9 @@ pub struct LoggedPosition {
     open: Vec<(MessageId, Role)>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct LoggedCount {
+/// How much there is of one message, or of all bodies outside of messages. A part that is nothing but plain text counts as that text, so that it does not matter in which pieces a text came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct LoggedCount {
     /// Bodies that are no piece of text.
     bodies: u64,
     /// Bytes of text after the last of them.
@@ -91,8 +95,9 @@ impl LoggedPosition {
     fn count(&mut self, body: &Body) {
         let place = self.places.entry(message_of(body)).or_default();
         match body {
-            Body::Message(MessageEvent::Delta { text, .. }) => place.text += text.len(),
-            _ => (place.bodies, place.text) = (place.bodies + 1, 0),
+            Body::Message(MessageEvent::Delta { text, .. }) => place.count_text(text),
+            Body::Message(MessageEvent::Part { part, .. }) => place.count_part(part),
+            _ => place.count_body(),
         }
     }
 }
@@ -107,25 +112,73 @@ fn message_of(body: &Body) -> Option<MessageId> {
 // === impl LoggedCount ===
 
 impl LoggedCount {
-    fn passes(&mut self, body: &mut Body) -> bool {
-        if let Body::Message(MessageEvent::Delta { text, .. }) = body {
-            if self.bodies > 0 {
-                return false;
-            }
-            let known = std::mem::take(&mut self.text);
-            if known >= text.len() {
-                self.text = known - text.len();
-                return known == 0;
-            }
-            // A log that was not made from this run may end inside a character.
-            if known > 0 {
-                *text = text.get(known..).unwrap_or_default().into();
-            }
-            return true;
+    pub(crate) fn count_part(&mut self, part: &Part) {
+        match plain_text(part) {
+            Some(text) => self.count_text(text),
+            None => self.count_body(),
         }
+    }
+
+    fn count_text(&mut self, text: &str) {
+        self.text += text.len();
+    }
+
+    fn count_body(&mut self) {
+        (self.bodies, self.text) = (self.bodies + 1, 0);
+    }
+
+    pub(crate) fn ends_with_text(&self) -> bool {
+        self.text > 0
+    }
+
+    fn passes(&mut self, body: &mut Body) -> bool {
+        match body {
+            Body::Message(MessageEvent::Delta { text, .. }) => self.passes_text(text),
+            Body::Message(MessageEvent::Part { part, .. }) => self.passes_part(part),
+            _ => self.passes_body(),
+        }
+    }
+
+    /// Whether a part comes behind what was counted; text that reaches beyond it is cut.
+    pub(crate) fn passes_part(&mut self, part: &mut Part) -> bool {
+        match plain_text(part).cloned() {
+            Some(mut text) => {
+                let passes = self.passes_text(&mut text);
+                part.content = Content::Text(text);
+                passes
+            }
+            None => self.passes_body(),
+        }
+    }
+
+    fn passes_text(&mut self, text: &mut Arc<str>) -> bool {
+        if self.bodies > 0 {
+            return false;
+        }
+        let known = std::mem::take(&mut self.text);
+        if known >= text.len() {
+            self.text = known - text.len();
+            return known == 0;
+        }
+        // A log that was not made from this run may end inside a character.
+        if known > 0 {
+            *text = text.get(known..).unwrap_or_default().into();
+        }
+        true
+    }
+
+    fn passes_body(&mut self) -> bool {
         self.text = if self.bodies > 0 { self.text } else { 0 };
         let is_known = self.bodies > 0;
         self.bodies = self.bodies.saturating_sub(1);
         !is_known
+    }
+}
+
+/// The text of a part that is nothing else.
+pub(crate) fn plain_text(part: &Part) -> Option<&Arc<str>> {
+    match &part.content {
+        Content::Text(text) if *part == Part::text(Arc::clone(text)) => Some(text),
+        _ => None,
     }
 }

@@ -37,6 +37,8 @@ pub enum Foreign {
     Connect,
     /// What makes requests up from an OpenAPI document.
     Fuzz,
+    /// The official end-to-end suite of the Agent Communication Protocol, with its own servers.
+    OfficialSuite,
 }
 
 #[derive(Clone, Debug)]
@@ -288,6 +290,7 @@ impl Foreign {
             Self::TypeScript => "communication/javascript",
             Self::Connect => "connect/python",
             Self::Fuzz => "connect/fuzz",
+            Self::OfficialSuite => return python("communication/reference", "suite.py"),
         };
         if self == Self::TypeScript {
             let installed = installed(name)?;

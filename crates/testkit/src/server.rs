@@ -33,6 +33,8 @@ pub struct ServerOptions {
     pub store: String,
     /// Further lines of the store's table.
     pub store_settings: String,
+    /// Further lines of the server's table.
+    pub server_settings: String,
     pub settings: String,
     /// Its agents: the name of each, and the built-in one that it is.
     pub agents: Vec<(String, String)>,
@@ -56,6 +58,7 @@ impl Default for ServerOptions {
         Self {
             store: "sqlite:store/trilogue.db".to_owned(),
             store_settings: String::new(),
+            server_settings: String::new(),
             settings: String::new(),
             agents: builtin(&["echo", "mailcomposer", "researcher"]),
             environment: Vec::new(),
@@ -77,8 +80,8 @@ impl Home {
         let address = reserve_address()?;
         fs::create_dir_all(dir.join("store"))?;
         let mut config = format!(
-            "[server]\nlisten = \"{address}\"\n\n[store]\nurl = \"{}\"\n{}\n\n[log]\nlevel = \"info\"\n\n",
-            options.store, options.store_settings
+            "[server]\nlisten = \"{address}\"\n{}\n\n[store]\nurl = \"{}\"\n{}\n\n[log]\nlevel = \"info\"\n\n",
+            options.server_settings, options.store, options.store_settings
         );
         for (agent, builtin) in &options.agents {
             config.push_str(&format!(
@@ -187,6 +190,10 @@ impl Home {
 
     fn token(&self) -> Result<String> {
         let folder = self.dir.join("state/trilogue/tokens");
+        if !folder.exists() {
+            // A server without authentication makes no token.
+            return Ok(String::new());
+        }
         let entry = fs::read_dir(&folder)?.next().context("the server wrote no token file")??;
         Ok(fs::read_to_string(entry.path())?.trim().to_owned())
     }

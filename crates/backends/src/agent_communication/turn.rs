@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Answer, Code, Failure, Input, Json, Role};
 use trilogue_mapping::communication::{
-    RemoteRun, remote_answer, remote_failure, remote_input, remote_interrupt,
+    RemoteProgress, RemoteRun, remote_answer, remote_failure, remote_input, remote_interrupt,
 };
 use trilogue_mapping::fidelity::FidelityLoss;
 use trilogue_mapping::provenance::provenance_headers;
@@ -30,9 +30,9 @@ pub(super) struct CommunicationRunState {
     /// The id of its question there, where the server gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     interrupt: Option<String>,
-    /// How many messages the run has begun, and how many of its output are complete.
+    /// How far the run's messages had come when it asked.
     #[serde(default)]
-    messages: (u32, usize),
+    progress: RemoteProgress,
 }
 
 pub(crate) struct CommunicationTurn {
@@ -109,7 +109,7 @@ impl RemoteBackend for AgentCommunication {
         answer: &Answer,
         context: &RunContext,
     ) -> Result<Option<CommunicationTurn>, Failure> {
-        let (run, CommunicationRunState { interrupt, messages, .. }) =
+        let (run, CommunicationRunState { interrupt, progress, .. }) =
             CommunicationRunState::read(saved)?;
         let mut resume = Resume::from(remote_answer(answer));
         if let Some(interrupt) = &interrupt {
@@ -118,7 +118,11 @@ impl RemoteBackend for AgentCommunication {
         match attempt(|| self.resume_run(run, &resume), &self.remote.server, context).await {
             Some(Ok(stream)) => {
                 let turn = self.turn(stream, context);
-                Ok(Some(CommunicationTurn { read: turn.read.resumed(messages), ..turn }))
+                let read = turn.read.resumed(progress);
+                if let Some((message, role)) = read.open_message() {
+                    context.continue_message(message, role);
+                }
+                Ok(Some(CommunicationTurn { read, ..turn }))
             }
             Some(Err(error)) => Err(self.not_begun(&error, Some(run))),
             None => Ok(None),
@@ -203,10 +207,9 @@ impl CommunicationTurn {
             RemoteTurnEnd::Awaiting(run) => run,
         };
         let (interrupt, theirs) = remote_interrupt(&run)?;
-        let messages = self.read.progress();
         let saved = CommunicationRunState {
             interrupt: theirs,
-            messages,
+            progress: self.read.progress().clone(),
             ..CommunicationRunState::of(run.run_id)
         };
         Ok(RemoteEnding::asks(interrupt, &saved))
@@ -246,6 +249,6 @@ impl CommunicationRunState {
     }
 
     fn of(run: Uuid) -> Self {
-        Self { run: run.to_string(), interrupt: None, messages: (0, 0) }
+        Self { run: run.to_string(), interrupt: None, progress: RemoteProgress::default() }
     }
 }

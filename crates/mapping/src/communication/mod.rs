@@ -23,7 +23,9 @@ pub use answer::{answer, named_interrupt};
 pub use input::{input, read_message};
 pub use outcome::{error, status};
 pub use projection::{Kind, Projection, ProjectionOptions, RunMessage};
-pub use remote::{RemoteRun, remote_answer, remote_failure, remote_input, remote_interrupt};
+pub use remote::{
+    RemoteProgress, RemoteRun, remote_answer, remote_failure, remote_input, remote_interrupt,
+};
 
 /// The key of parts and manifests for data that the protocol does not have.
 pub const EXTENSION: &str = "x_trilogue";

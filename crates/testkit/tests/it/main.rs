@@ -11,6 +11,7 @@ mod bridge_chaos;
 mod bridge_communication;
 mod bridge_connect;
 mod bridge_matrix;
+mod bridge_official;
 mod bridge_provenance;
 mod bridge_resources;
 mod client_coding;

@@ -1,25 +1,29 @@
 //! An agent behind a server of this protocol: what it is sent, and what its events mean.
 
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer};
+mod repeated_parts;
+
+use serde::de::{Error as _, IgnoredAny};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::json;
 use serde_json::value::RawValue;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{InterruptEvent, MessageEvent, PlanEntry, StateEvent};
 use trilogue_domain::{
-    Answer, Body, Code, Content, Failure, Input, Interrupt, InterruptId, InterruptKind, Json,
-    Message, MessageId, Part, Role, Survives, Times,
+    Answer, Body, Code, Failure, Input, Interrupt, InterruptId, InterruptKind, Json, Message,
+    MessageId, Part, Role, Survives, Times,
 };
 use trilogue_wire::agent_communication::{
     ErrorBody, ErrorCode, Event, Json as WireJson, Message as WireMessage, MessagePart, Rules, Run,
-    read,
+    When, read,
 };
 
 use super::await_message::interrupt_of_data;
 use super::input::{extension, read_message, take};
 use super::part::{read_parts, write_part};
 use super::wire_role;
+use crate::logged_position::{LoggedCount, plain_text};
 use crate::{LoggedPosition, time};
+use repeated_parts::RepeatedParts;
 
 /// Reads the events of a remote run, in their order, into the vocabulary.
 ///
@@ -29,20 +33,41 @@ pub struct RemoteRun {
     /// The run here: what the ids of messages without one are made from.
     run: uuid::Uuid,
     role: Role,
-    /// How many messages have begun.
-    messages: u32,
-    open: Option<GrowingMessage>,
-    /// How many output messages the events have brought, to find those that a run brings only at its end.
-    completed: usize,
+    progress: RemoteProgress,
+    /// What the server may repeat of the message that is open.
+    repeats: RepeatedParts,
     /// Whether the server is one of ours, whose generic events are what we know.
     is_ours: bool,
     logged: LoggedPosition,
 }
 
-#[derive(Clone, Debug)]
-struct GrowingMessage {
+/// How far the messages of a remote run have come: kept with a question, so that the run continues there after the answer.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct RemoteProgress {
+    /// How many messages have begun.
+    messages: u32,
+    /// How many messages of the run's output are complete.
+    completed: usize,
+    /// The message that is not complete.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    open: Option<OpenMessage>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct OpenMessage {
+    #[serde(serialize_with = "write_id", deserialize_with = "read_id")]
     id: MessageId,
-    parts: usize,
+    /// What the events have brought of it.
+    brought: LoggedCount,
+}
+
+/// Whether a text that follows a text is the same part.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Boundary {
+    /// They are pieces of one text.
+    Joined,
+    /// They are two parts of a whole message.
+    Kept,
 }
 
 // === impl RemoteRun ===
@@ -52,8 +77,8 @@ impl RemoteRun {
     #[must_use]
     pub fn new(run: &str, role: Role) -> Self {
         let run = uuid::Uuid::new_v5(&super::NAMESPACE, run.as_bytes());
-        let logged = LoggedPosition::default();
-        Self { run, role, messages: 0, open: None, completed: 0, is_ours: false, logged }
+        let (progress, repeats) = (RemoteProgress::default(), RepeatedParts::default());
+        Self { run, role, progress, repeats, is_ours: false, logged: LoggedPosition::default() }
     }
 
     /// The same run, at a server of which is known whether it is one of ours.
@@ -64,9 +89,8 @@ impl RemoteRun {
 
     /// The same run, continued after a question: with the [`RemoteRun::progress`] that it had then.
     #[must_use]
-    pub fn resumed(mut self, (messages, completed): (u32, usize)) -> Self {
-        (self.messages, self.completed) = (messages, completed);
-        self
+    pub fn resumed(self, progress: RemoteProgress) -> Self {
+        Self { progress, ..self }
     }
 
     /// The same run, read again from its first event: what is logged already is left out.
@@ -76,20 +100,29 @@ impl RemoteRun {
         self
     }
 
-    /// How many messages have begun, and how many are complete.
+    /// How far its messages have come.
     #[must_use]
-    pub fn progress(&self) -> (u32, usize) {
-        (self.messages, self.completed)
+    pub fn progress(&self) -> &RemoteProgress {
+        &self.progress
     }
 
-    /// What an event adds to the log. An event about the run adds the output messages that no earlier event brought.
+    /// The message that is not complete, with its role.
+    #[must_use]
+    pub fn open_message(&self) -> Option<(&MessageId, &Role)> {
+        self.progress.open.as_ref().map(|open| (&open.id, &self.role))
+    }
+
+    /// What an event adds to the log. An event about the run adds what its output has beyond the earlier events.
     /// Fails with `json_too_deep`, naming the field.
     pub fn push(&mut self, event: Event) -> Result<Vec<Body>> {
         let mut out = Vec::new();
         match event {
-            Event::MessageCreated { message } => self.begin(message, &mut out)?,
+            Event::MessageCreated { message } => self.create(message, &mut out)?,
             Event::MessagePart { part } => self.part(part, &mut out)?,
-            Event::MessageCompleted { message } => self.complete(message, &mut out)?,
+            Event::MessageCompleted { message } => {
+                self.complete_to(message, &mut out)?;
+                self.end(&mut out);
+            }
             Event::Generic { generic } => {
                 let known = self.is_ours.then(|| own_event(&generic)).transpose()?.flatten();
                 out.push(match known {
@@ -100,85 +133,128 @@ impl RemoteRun {
                     }
                 });
             }
-            Event::RunCompleted { run } | Event::RunAwaiting { run } => {
-                self.finish(run.output, &mut out)?;
+            Event::RunCompleted { run } => {
+                self.output(run.output, true, &mut out)?;
+                self.end(&mut out);
             }
-            Event::RunCreated { .. }
-            | Event::RunInProgress { .. }
-            | Event::RunFailed { .. }
-            | Event::RunCancelled { .. }
-            | Event::Error { .. } => {}
+            Event::RunAwaiting { run } | Event::RunFailed { run } | Event::RunCancelled { run } => {
+                self.output(run.output, false, &mut out)?
+            }
+            Event::RunCreated { .. } | Event::RunInProgress { .. } | Event::Error { .. } => {}
         }
         out.retain_mut(|body| self.logged.passes(body));
         Ok(out)
     }
 
+    /// A message that may have all its parts already. The official server repeats these one by one.
+    fn create(&mut self, mut message: WireMessage, out: &mut Vec<Body>) -> Result<()> {
+        let parts = read_parts(std::mem::take(&mut message.parts), format_args!("message."))?;
+        self.begin(message, out)?;
+        parts.iter().for_each(|part| self.add(part.clone(), Boundary::Kept, out));
+        self.repeats = RepeatedParts::of(parts);
+        Ok(())
+    }
+
+    /// The message has no parts yet.
     fn begin(&mut self, mut message: WireMessage, out: &mut Vec<Body>) -> Result<()> {
         self.end(out);
         let id = match take(&mut message, "message_id") {
             Some(id) => MessageId::parse(&id)?,
             None => self.next_id(),
         };
-        self.messages = self.messages.saturating_add(1);
-        let parts = std::mem::take(&mut message.parts);
+        self.progress.messages = self.progress.messages.saturating_add(1);
         let read = read_message(message)?;
         let times = Times { created_at: read.created_at, completed_at: read.completed_at };
         // Only what a remote states is kept: a message that grows has no end yet.
         let times = Some(times).filter(|times| times.completed_at.is_some());
-        let started = MessageEvent::Started { message: id.clone(), role: self.role.clone(), times };
+        self.progress.open = Some(OpenMessage { id: id.clone(), brought: LoggedCount::default() });
+        let started = MessageEvent::Started { message: id, role: self.role.clone(), times };
         out.push(Body::Message(started));
-        self.open = Some(GrowingMessage { id, parts: 0 });
-        parts.into_iter().try_for_each(|part| self.part(part, out))
+        Ok(())
     }
 
     fn part(&mut self, part: MessagePart, out: &mut Vec<Body>) -> Result<()> {
-        if self.open.is_none() {
+        if self.progress.open.is_none() {
             self.begin(WireMessage::default(), out)?;
         }
-        let Some(open) = &mut self.open else { return Ok(()) };
-        let part = read_parts(vec![part], format_args!("parts[{}]", open.parts))?.remove(0);
-        open.parts += 1;
+        for part in read_parts(vec![part], format_args!(""))? {
+            if let Some(new) = self.repeats.without(part) {
+                self.add(new, Boundary::Joined, out);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what a whole message has beyond what the earlier events have brought of it.
+    fn complete_to(&mut self, mut message: WireMessage, out: &mut Vec<Body>) -> Result<()> {
+        let parts = read_parts(std::mem::take(&mut message.parts), format_args!("message."))?;
+        if self.progress.open.is_none() {
+            self.begin(message, out)?;
+        }
+        let mut brought =
+            self.progress.open.as_ref().map_or_else(LoggedCount::default, |open| open.brought);
+        for mut part in parts {
+            if brought.passes_part(&mut part) {
+                self.add(part, Boundary::Kept, out);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what a run's output has beyond the earlier events. Its last message may be unfinished, unless the run is complete.
+    fn output(
+        &mut self,
+        output: Vec<WireMessage>,
+        is_complete: bool,
+        out: &mut Vec<Body>,
+    ) -> Result<()> {
+        let count = output.len();
+        for (place, message) in output.into_iter().enumerate().skip(self.progress.completed) {
+            let is_unfinished = match message.completed_at {
+                When::At(_) => false,
+                When::Null => true,
+                When::Absent => self.progress.open.is_some(),
+            };
+            self.complete_to(message, out)?;
+            if is_complete || !is_unfinished || place + 1 < count {
+                self.end(out);
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, part: Part, boundary: Boundary, out: &mut Vec<Body>) {
+        let Some(open) = &mut self.progress.open else { return };
         let message = open.id.clone();
-        out.push(Body::Message(match plain_text(&part) {
-            Some(text) => MessageEvent::Delta { message, text },
+        let is_behind_text = open.brought.ends_with_text();
+        open.brought.count_part(&part);
+        let joined = plain_text(&part).filter(|_| boundary == Boundary::Joined || !is_behind_text);
+        out.push(Body::Message(match joined {
+            Some(text) => MessageEvent::Delta { message, text: text.clone() },
             None => MessageEvent::Part { message, part },
         }));
-        Ok(())
-    }
-
-    /// A completed message has all its parts: those that no event brought are added.
-    fn complete(&mut self, message: WireMessage, out: &mut Vec<Body>) -> Result<()> {
-        if self.open.is_none() {
-            self.begin(WireMessage { parts: Vec::new(), ..message.clone() }, out)?;
-        }
-        let is_silent = self.open.as_ref().is_some_and(|open| open.parts == 0);
-        if is_silent {
-            message.parts.into_iter().try_for_each(|part| self.part(part, out))?;
-        }
-        self.end(out);
-        Ok(())
-    }
-
-    fn finish(&mut self, output: Vec<WireMessage>, out: &mut Vec<Body>) -> Result<()> {
-        self.end(out);
-        for message in output.into_iter().skip(self.completed) {
-            self.begin(message, out)?;
-            self.end(out);
-        }
-        Ok(())
     }
 
     fn end(&mut self, out: &mut Vec<Body>) {
-        if let Some(GrowingMessage { id, .. }) = self.open.take() {
-            self.completed += 1;
+        self.repeats = RepeatedParts::default();
+        if let Some(OpenMessage { id, .. }) = self.progress.open.take() {
+            self.progress.completed += 1;
             out.push(Body::Message(MessageEvent::Completed { message: id }));
         }
     }
 
     fn next_id(&self) -> MessageId {
-        let id = uuid::Uuid::new_v5(&self.run, &self.messages.to_be_bytes());
+        let id = uuid::Uuid::new_v5(&self.run, &self.progress.messages.to_be_bytes());
         MessageId::parse(&id.to_string()).unwrap_or_else(|_| MessageId::generate())
     }
+}
+
+fn write_id<S: Serializer>(id: &MessageId, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(id.as_str())
+}
+
+fn read_id<'de, D: Deserializer<'de>>(value: D) -> Result<MessageId, D::Error> {
+    MessageId::parse(&String::deserialize(value)?).map_err(D::Error::custom)
 }
 
 /// A generic event as our own face makes it.
@@ -224,14 +300,6 @@ fn own_event(generic: &WireJson) -> Result<Option<Body>> {
         }
         _ => None,
     })
-}
-
-/// Text that continues a message, where a part is nothing else.
-fn plain_text(part: &Part) -> Option<std::sync::Arc<str>> {
-    match &part.content {
-        Content::Text(text) if *part == Part::text(text.clone()) => Some(text.clone()),
-        _ => None,
-    }
 }
 
 /// The input of a remote run: messages that the agent has not seen yet, then the run's own.

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 use trilogue_domain::event::Event as LogEvent;
 use trilogue_domain::interrupt::{Effect, PermissionOption};
-use trilogue_domain::{Json, ThreadId, Timestamp};
+use trilogue_domain::{Json, Outcome, ThreadId, Timestamp};
 use trilogue_wire::agent_communication::read;
 
 use super::*;
@@ -117,6 +117,190 @@ fn output_that_no_event_brought_comes_with_the_end() {
     assert_eq!(texts(&bodies(std::slice::from_ref(&end))), ["one", "two"]);
     let silent = json!({ "type": "message.completed", "message": message("one") });
     assert_eq!(texts(&bodies(&[silent, end])), ["one", "two"]);
+}
+
+/// The parts of one message, in every form in which servers send a whole message: in one kind of event or in several.
+fn forms_of_a_message(parts: &[Value]) -> Vec<(&'static str, Vec<Value>)> {
+    let message = |kind: &str, parts: &[Value], end: Value| {
+        let message = json!({ "role": "user", "parts": parts, "completed_at": end });
+        json!({ "type": format!("message.{kind}"), "message": message })
+    };
+    let end = || json!("2026-01-01T00:00:00Z");
+    let (empty, created) = (message("created", &[], json!(null)), message("created", parts, end()));
+    let begun = message("created", parts.get(..1).unwrap(), json!(null));
+    let (completed, closed) =
+        (message("completed", parts, end()), message("completed", &[], end()));
+    let each = |parts: &[Value]| -> Vec<Value> {
+        parts.iter().map(|part| json!({ "type": "message.part", "part": part })).collect()
+    };
+    let some = |parts: Vec<Value>, more: &[&Value]| -> Vec<Value> {
+        parts.into_iter().chain(more.iter().map(|&event| event.clone())).collect()
+    };
+    let whole = json!([{ "role": "agent", "parts": parts }]);
+    let output =
+        json!({ "type": "run.completed", "run": run("completed", &json!({ "output": whole })) });
+    vec![
+        (
+            "the official server's",
+            some([vec![created.clone()], each(parts)].concat(), &[&completed, &output]),
+        ),
+        ("created", vec![created.clone(), closed.clone()]),
+        ("part", some([vec![empty.clone()], each(parts)].concat(), &[&closed])),
+        ("part alone", each(parts)),
+        ("completed", vec![empty.clone(), completed.clone()]),
+        ("completed alone", vec![completed.clone()]),
+        ("created and completed", vec![created, completed.clone(), output.clone()]),
+        (
+            "part and completed",
+            some([vec![empty.clone()], each(parts)].concat(), &[&completed, &output]),
+        ),
+        ("some of them in each", some([vec![begun], each(&parts[1..2])].concat(), &[&completed])),
+        ("the run", vec![empty, output.clone()]),
+        ("the run alone", vec![output]),
+    ]
+}
+
+fn whole_message() -> Vec<Value> {
+    vec![
+        json!({ "content_type": "text/plain", "content": "Howdy!" }),
+        json!({ "content_type": "image/png", "content": "aGk=", "content_encoding": "base64" }),
+        json!({ "content_type": "text/plain", "content": "Howdy!" }),
+        json!({ "content_type": "text/plain", "metadata": { "kind": "citation", "url": "https://a/" } }),
+    ]
+}
+
+/// The content of the parts that the bodies make of a run's messages.
+fn contents(bodies: &[Body]) -> Vec<Value> {
+    let shown = shown(bodies.to_vec());
+    let messages = shown.iter().filter(|event| event["type"] == "message.part");
+    messages.map(|event| event["part"]["content"].clone()).collect()
+}
+
+#[test]
+fn each_part_comes_once_in_whichever_events_its_server_puts_it() {
+    let parts = whole_message();
+    let expected: Vec<Value> = parts.iter().map(|part| part["content"].clone()).collect();
+    for (form, events) in forms_of_a_message(&parts) {
+        assert_eq!(contents(&bodies(&events)), expected, "{form}");
+    }
+}
+
+#[test]
+fn a_run_that_is_read_again_goes_on_where_its_log_ends_in_every_form() {
+    for (form, events) in forms_of_a_message(&whole_message()) {
+        let whole = bodies(&events);
+        for end in 0..=whole.len() {
+            let (known, rest) = whole.split_at(end);
+            let mut position = LoggedPosition::default();
+            position.push(&Body::Run(trilogue_domain::event::RunEvent::Started));
+            known.iter().for_each(|body| position.push(body));
+            let mut again = remote().from_log(position);
+            let read: Vec<_> =
+                events.iter().flat_map(|value| again.push(event(value)).unwrap()).collect();
+            assert_eq!(read, rest, "{form} after {end}");
+        }
+    }
+}
+
+/// What was streamed is polled after a restart, and the other way round.
+#[test]
+fn a_run_that_is_read_again_in_another_form_adds_nothing() {
+    let forms = forms_of_a_message(&whole_message());
+    for (form, events) in &forms {
+        let mut position = LoggedPosition::default();
+        position.push(&Body::Run(trilogue_domain::event::RunEvent::Started));
+        bodies(events).iter().for_each(|body| position.push(body));
+        for (other, events) in &forms {
+            let mut again = remote().from_log(position.clone());
+            let read: Vec<_> =
+                events.iter().flat_map(|value| again.push(event(value)).unwrap()).collect();
+            let is_part = |body: &Body| {
+                matches!(
+                    body,
+                    Body::Message(MessageEvent::Delta { .. } | MessageEvent::Part { .. })
+                )
+            };
+            assert!(!read.iter().any(is_part), "{form}, then {other}: {read:?}");
+        }
+    }
+}
+
+/// The official server keeps a message open while its agent asks; the stream after the answer continues it.
+#[test]
+fn a_message_that_is_open_at_a_question_goes_on_behind_the_answer() {
+    let text = |text: &str| json!({ "content_type": "text/plain", "content": text });
+    let part = |part: &str| json!({ "type": "message.part", "part": text(part) });
+    let message = |parts: &[&str], end: Value| {
+        let parts: Vec<_> = parts.iter().map(|&it| text(it)).collect();
+        json!({ "role": "agent/chat", "parts": parts, "completed_at": end })
+    };
+    let asking = json!({ "output": [message(&["a"], json!(null))] });
+    let before = [
+        json!({ "type": "message.created", "message": message(&[], json!(null)) }),
+        part("a"),
+        json!({ "type": "run.awaiting", "run": run("awaiting", &asking) }),
+    ];
+    let end = json!("2026-01-01T00:00:00Z");
+    for (form, after, expected) in [
+        (
+            "streamed",
+            vec![
+                part("b"),
+                json!({ "type": "message.completed", "message": message(&["a", "b"], end.clone()) }),
+            ],
+            vec!["a", "b"],
+        ),
+        (
+            "with nothing more",
+            vec![json!({ "type": "message.completed", "message": message(&["a"], end.clone()) })],
+            vec!["a"],
+        ),
+        (
+            "polled",
+            vec![
+                json!({ "type": "run.completed", "run": run("completed", &json!({ "output": [message(&["a", "b"], end.clone())] })) }),
+            ],
+            vec!["a", "b"],
+        ),
+    ] {
+        let mut asked = remote();
+        let mut bodies: Vec<_> =
+            before.iter().flat_map(|value| asked.push(event(value)).unwrap()).collect();
+        let kept = serde_json::to_value(asked.progress()).unwrap();
+        let mut answered = remote().resumed(serde_json::from_value(kept).unwrap());
+        assert!(answered.open_message().is_some(), "{form}");
+        let after = after.iter().flat_map(|value| answered.push(event(value)).unwrap());
+        bodies.extend(after);
+        assert_eq!(contents(&bodies), expected, "{form}");
+        let count = |is: fn(&Body) -> bool| bodies.iter().filter(|body| is(body)).count();
+        let begun = count(|it| matches!(it, Body::Message(MessageEvent::Started { .. })));
+        let ended = count(|it| matches!(it, Body::Message(MessageEvent::Completed { .. })));
+        assert_eq!((begun, ended), (1, 1), "{form}");
+    }
+}
+
+#[test]
+fn what_a_run_that_failed_had_said_is_kept_and_stays_unfinished() {
+    let output = json!([{ "role": "agent", "completed_at": null, "parts": [{ "content_type": "text/plain", "content": "half" }] }]);
+    let failed =
+        json!({ "type": "run.failed", "run": run("failed", &json!({ "output": output })) });
+    let bodies = bodies(&[failed]);
+    assert_eq!(contents(&bodies), ["half"]);
+    assert!(!bodies.iter().any(|it| matches!(it, Body::Message(MessageEvent::Completed { .. }))));
+}
+
+#[test]
+fn texts_of_a_whole_message_stay_parts_of_their_own() {
+    let texts = ["a", "b"].map(|text| json!({ "content_type": "text/plain", "content": text }));
+    let created =
+        json!({ "type": "message.created", "message": { "role": "user", "parts": texts } });
+    let bodies = bodies(&[created]);
+    let shown = shown(
+        [bodies, vec![Body::Run(trilogue_domain::event::RunEvent::Ended(Outcome::Completed))]]
+            .concat(),
+    );
+    let message = shown.iter().find(|event| event["type"] == "message.completed").unwrap();
+    assert_eq!(message["message"]["parts"].as_array().map(Vec::len), Some(2), "{message}");
 }
 
 #[test]
