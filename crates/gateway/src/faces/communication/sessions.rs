@@ -12,7 +12,6 @@ use trilogue_mapping::communication as mapping;
 use trilogue_mapping::native::message::PATH_SEGMENT;
 use trilogue_mapping::native::{read_sha256, shown};
 use trilogue_runtime::{ReferenceReader, StateAt};
-use trilogue_store::rows::ThreadRow;
 use trilogue_wire::agent_communication::splice;
 
 use super::{BASE, CommunicationCall, CommunicationRoute};
