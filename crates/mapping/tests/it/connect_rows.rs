@@ -174,7 +174,7 @@ fn a_state_that_is_sent_in_pieces_is_the_same_json() {
         assert_eq!(parts.concat(), show(State::Messages(&[])).into_json());
     };
     let metadata = Json::empty_object();
-    let thread = |state| {
+    let thread = |state: State<'_>| {
         let of = ThreadFields {
             id: THREAD,
             created_at: Timestamp::from_micros(0),
@@ -185,11 +185,11 @@ fn a_state_that_is_sent_in_pieces_is_the_same_json() {
         };
         connect::thread(&of, &links)
     };
-    let of_checkpoint = |state| {
+    let of_checkpoint = |state: State<'_>| {
         let of = CheckpointFields { id: THREAD, state, metadata: json!({}) };
         connect::thread_state(&of, &links).in_array()
     };
     check(&thread, 2);
     check(&of_checkpoint, 2);
-    check(&|state| connect::state(state, &links), 1);
+    check(&|state: State<'_>| connect::state(state, &links), 1);
 }
