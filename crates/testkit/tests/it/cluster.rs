@@ -247,13 +247,13 @@ impl Cluster {
         Ok(())
     }
 
-    /// Stops the process of a node as it is.
-    pub(crate) fn pause(&self, index: usize) -> Result<()> {
+    /// Suspends the process of a node.
+    pub(crate) fn suspend(&self, index: usize) -> Result<()> {
         self.nodes[index].server.as_ref().context("the node is down")?.pause()
     }
 
-    /// Continues a paused node.
-    pub(crate) fn go_on(&self, index: usize) -> Result<()> {
+    /// Continues a suspended node.
+    pub(crate) fn resume(&self, index: usize) -> Result<()> {
         self.nodes[index].server.as_ref().context("the node is down")?.go_on()
     }
 
@@ -363,10 +363,9 @@ impl Cluster {
 
     /// Has a node stand still until something is done.
     pub(crate) async fn pause<T>(&self, index: usize, until: impl Future<Output = T>) -> Result<T> {
-        let server = self.nodes[index].server.as_ref().context("the node is down")?;
-        server.pause()?;
+        self.suspend(index)?;
         let done = until.await;
-        server.go_on()?;
+        self.resume(index)?;
         Ok(done)
     }
 

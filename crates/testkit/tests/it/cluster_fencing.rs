@@ -37,10 +37,9 @@ async fn the_agent_of_a_node_that_stands_still_does_not_write_beside_the_next_on
 async fn write_in_turn(fault: NodeFault) {
     let (store, shared) = (Folder::new().unwrap(), Folder::new().unwrap());
     let agent = scripted(&store.path().join("sessions"), &[]).await.join(" ");
-    // The agent writes into its folder all the time.
-    let script = format!(
-        "(while :; do echo \"$$ $(date +%s%N)\" >> marks; sleep 0.01; done) & exec {agent}"
-    );
+    // The agent writes into its folder until the folder is gone.
+    let script =
+        format!("(while echo \"$$ $(date +%s%N)\" >> marks; do sleep 0.01; done) & exec {agent}");
     let settings = format!(
         "[agents.writer]\nkind = \"agent-client\"\ncommand = {}\ncwd = \"{}/{{thread}}\"\n\n",
         json!(["sh", "-c", script]),
@@ -59,7 +58,7 @@ async fn write_in_turn(fault: NodeFault) {
     .unwrap();
     match fault {
         NodeFault::Kill => cluster.lose(0).await.unwrap(),
-        NodeFault::Pause => cluster.pause(0).unwrap(),
+        NodeFault::Pause => cluster.suspend(0).unwrap(),
     }
     let owner = until("another node to own the thread", LIMIT, || async {
         let owner = cluster.owner(THREAD).await.ok()??;
@@ -75,7 +74,7 @@ async fn write_in_turn(fault: NodeFault) {
     .await
     .unwrap();
     if fault == NodeFault::Pause {
-        cluster.go_on(0).unwrap();
+        cluster.resume(0).unwrap();
         // Any node answers for the thread, and the agent of its owner is used.
         let again = run_of("writer", THREAD, &json!("say:again"), "wait");
         let again = next.post("/api/v1/runs", &again).await.unwrap().ok().unwrap();

@@ -258,7 +258,7 @@ fn a_message_that_is_open_at_a_question_goes_on_behind_the_answer() {
         (
             "polled",
             vec![
-                json!({ "type": "run.completed", "run": run("completed", &json!({ "output": [message(&["a", "b"], end.clone())] })) }),
+                json!({ "type": "run.completed", "run": run("completed", &json!({ "output": [message(&["a", "b"], end)] })) }),
             ],
             vec!["a", "b"],
         ),
