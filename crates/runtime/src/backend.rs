@@ -5,7 +5,7 @@ use std::fmt;
 use async_trait::async_trait;
 pub use trilogue_domain::Input;
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentCard, Answer, Failure, Interrupt, Json};
+use trilogue_domain::{AgentCard, Answer, Failure, Interrupt, Json, Principal};
 
 use crate::context::RunContext;
 use crate::session::Sessions;
@@ -36,6 +36,11 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// What happens when a thread's head moves behind what this agent has seen.
     fn rewind(&self) -> Rewind {
         Rewind::Free
+    }
+
+    /// Learns what [`Backend::admit`] needs to know for this input, if that takes the agent itself.
+    async fn learn(&self, by: &Principal, input: &Input) {
+        let _ = (by, input);
     }
 
     /// Checks an input before the run exists, and converts it to the form that the agent takes.

@@ -83,6 +83,9 @@ impl Runtime {
         self.check_open()?;
         let backend = Arc::clone(self.registry().backend(&new.agent)?);
         self.services().check_provenance(&new)?;
+        if !backend.is_native() {
+            backend.learn(by, &new.input).await;
+        }
         let given = std::mem::replace(&mut new.input, Input::Messages(Vec::new()));
         let admitted = self.admitted(&new, given, backend.as_ref())?;
         let admitted = if part::are_small(admitted.messages()) {

@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
+use trilogue::config;
 use trilogue::known_agents::{self, FETCH_LIMIT, KnownAgent};
-use trilogue_wire::native::local::{Wish, WrapCommand};
+use trilogue::local::start;
+use trilogue_wire::native::local::{Attach, Wish, WrapCommand};
 
 use crate::command::connect::ProxyArguments;
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
 use crate::remote::{RemoteServer, ServerProtocol};
+use crate::short_id;
 use crate::terminal::{print, safe};
 
 /// The command of an agent, and where it works.
@@ -35,6 +38,61 @@ pub(crate) struct ChosenAgent {
     is_ad_hoc: bool,
 }
 
+/// Where the agent with a name comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum AgentSource {
+    /// The server has it, with the settings of its user.
+    Server,
+    /// It is not configured, and the program knows how to start it.
+    Known(&'static KnownAgent),
+    Unknown,
+}
+
+// === impl AgentSource ===
+
+impl AgentSource {
+    /// The user's settings come before what the program knows of an agent, so a configured agent starts this user's server if it does not run.
+    ///
+    /// # Errors
+    /// If the configuration cannot be read, or if the running server does not have an agent that is configured.
+    pub(crate) async fn find(name: &str, globals: &Globals) -> Result<Self> {
+        if globals.another_server().is_some() {
+            return Ok(Self::Server);
+        }
+        let known = known_agents::find(name).map_or(Self::Unknown, Self::Known);
+        // A running server refuses an unknown name itself.
+        if globals.has_server() && matches!(known, Self::Unknown) {
+            return Ok(Self::Unknown);
+        }
+        if is_served(name, globals).await? {
+            return Ok(Self::Server);
+        }
+        let Some(file) = configuring_file(name)? else { return Ok(known) };
+        let attach = Attach { agent: name.to_owned(), cwd: None };
+        let started = ProxyArguments::default().register(Wish::Attach(attach), globals).await;
+        started.map(|_| Self::Server).map_err(|error| match error.exit {
+            ExitStatus::NotFound => {
+                let (name, file) = (safe::visible(name), file.display().to_string());
+                let message = format!(
+                    "the running server does not have the agent '{name}', which {} configures",
+                    safe::visible(&file)
+                );
+                CliError::new(ExitStatus::Conflict, message).hint(
+                    "stop the server with `trilogue stop`: the next command starts it with these settings",
+                )
+            }
+            _ => error,
+        })
+    }
+}
+
+/// The configuration file of this user's server, if it has an agent with this name.
+fn configuring_file(name: &str) -> Result<Option<PathBuf>> {
+    let Some(file) = start::config_file() else { return Ok(None) };
+    let has_agent = config::load(&file)?.options.agents.contains_key(name);
+    Ok(has_agent.then_some(file))
+}
+
 // === impl ChosenAgent ===
 
 impl ChosenAgent {
@@ -48,15 +106,18 @@ impl ChosenAgent {
         arguments: &AdHocArguments,
         server: &RemoteServer,
         protocol: ServerProtocol,
-        is_new_thread: bool,
+        thread: Option<&str>,
     ) -> Result<Option<String>> {
         let is_wanted = arguments.cwd.is_some();
-        if self.is_ad_hoc || !(is_wanted || (is_new_thread && server.is_local())) {
+        if self.is_ad_hoc || !(is_wanted || server.is_local()) {
             return Ok(None);
         }
         let is_native = matches!(protocol, ServerProtocol::Auto | ServerProtocol::Native);
         if !is_native {
             return if is_wanted { arguments.folder().map(Some) } else { Ok(None) };
+        }
+        if !is_wanted && thread_exists(server, thread).await? {
+            return Ok(None);
         }
         let agent = server.native().agent(&self.name).await?;
         match (agent.takes_folder, is_wanted) {
@@ -80,7 +141,7 @@ impl AdHocArguments {
         self.command.is_some() || !self.program.is_empty()
     }
 
-    /// The agent's name at the server. A command becomes an agent of this user's server, and so does a known agent that the server does not have.
+    /// The agent's name at the server. A command becomes an agent of this user's server, and so does a known agent that neither the server nor the user's configuration has.
     pub(crate) async fn agent(
         &self,
         named: Option<&str>,
@@ -89,18 +150,14 @@ impl AdHocArguments {
         let command = match (self.words()?, named) {
             (Some(words), _) => wrap_command(words, self.folder()?),
             (None, None) => return Err(missing_agent()),
-            (None, Some(name)) => {
-                let known = known_agents::find(name);
-                let known = known.filter(|_| globals.another_server().is_none());
-                let Some(known) = known else {
+            (None, Some(name)) => match AgentSource::find(name, globals).await? {
+                AgentSource::Server => return Ok(ChosenAgent::of_server(name)),
+                AgentSource::Known(known) => known_command(name, known, self.folder()?)?,
+                AgentSource::Unknown => {
                     refuse_slip(name, globals).await?;
                     return Ok(ChosenAgent::of_server(name));
-                };
-                if is_served(name, globals).await? {
-                    return Ok(ChosenAgent::of_server(name));
                 }
-                known_command(name, known, self.folder()?)?
-            }
+            },
         };
         let name = ProxyArguments::default().register(Wish::Wrap(command), globals).await?;
         Ok(ChosenAgent { name, is_ad_hoc: true })
@@ -151,6 +208,20 @@ impl AdHocArguments {
     }
 }
 
+/// Whether the server has the thread that a run names. A run without a thread makes a new one.
+async fn thread_exists(server: &RemoteServer, thread: Option<&str>) -> Result<bool> {
+    let Some(named) = thread else { return Ok(false) };
+    let client = server.native();
+    let listed = short_id::listed_thread(&client, named).await?;
+    match client.thread(listed.as_deref().unwrap_or(named)).await {
+        Ok(_) => Ok(true),
+        Err(error) => {
+            let error = CliError::from(error);
+            if error.exit == ExitStatus::NotFound { Ok(false) } else { Err(error) }
+        }
+    }
+}
+
 fn missing_agent() -> CliError {
     CliError::usage("the agent is missing")
         .hint("name an agent, or give its command with --command")
@@ -162,7 +233,7 @@ async fn refuse_slip(name: &str, globals: &Globals) -> Result {
         return Ok(());
     }
     let known: Vec<_> = known_agents::all().keys().map(String::as_str).collect();
-    let Some(near) = trilogue::config::nearest(name, &known) else { return Ok(()) };
+    let Some(near) = config::nearest(name, &known) else { return Ok(()) };
     if is_served(name, globals).await? {
         return Ok(());
     }

@@ -4,6 +4,7 @@
 
 mod communication;
 mod connect;
+mod denial;
 mod image_store;
 mod native;
 mod view;
@@ -18,11 +19,12 @@ use trilogue_wire::native::{
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
 use crate::remote::RemoteServer;
-use crate::terminal::{ask, print, question, safe, style, table};
+use crate::terminal::ask::{self, Reply};
+use crate::terminal::{print, question, safe, style, table};
 
 pub(crate) use communication::CommunicationAgent;
 pub(crate) use connect::ConnectAgent;
-pub(crate) use native::NativeAgent;
+pub(crate) use native::{NativeAgent, closing_reason};
 use view::RunView;
 pub(crate) use view::ViewArguments;
 
@@ -79,6 +81,9 @@ pub(crate) trait RunReader {
         interrupt: &Interrupt,
         answer: AnswerCreate,
     ) -> Result<AnswerOutcome>;
+
+    /// Why a question is no longer open; `None` if it is, or if the server does not say now.
+    async fn closing_reason(&self, interrupt: &Interrupt) -> Option<String>;
 
     /// How somebody can answer from elsewhere.
     fn answer_hint(&self, _interrupt: &Interrupt, _globals: &Globals) -> String {
@@ -250,8 +255,17 @@ impl<'a, S: RunReader> Conversation<'a, S> {
             return Err(self.waiting(interrupt));
         }
         loop {
-            let Some(answer) = ask::answer(interrupt).await? else {
-                return Err(self.waiting(interrupt));
+            let reader = &self.reader;
+            let reply = ask::answer(interrupt, async || reader.closing_reason(interrupt).await);
+            let answer = match reply.await? {
+                Reply::Answer(answer) => answer,
+                Reply::Later => return Err(self.waiting(interrupt)),
+                Reply::Closed(why) => {
+                    let closed = style::bold("the question is closed");
+                    print::note(&format!("\n{closed}: {}", safe::block(&why)));
+                    self.reader.skip_question();
+                    return Ok(());
+                }
             };
             match self.reader.answer(interrupt, answer).await? {
                 AnswerOutcome::Accepted => return Ok(()),

@@ -18,7 +18,7 @@ pub(crate) enum ExitStatus {
     Waiting = 3,
     /// There is no such agent, thread, run or interrupt.
     NotFound = 4,
-    /// The token is missing, unknown, or lacks a right.
+    /// The token is missing, unknown, or lacks a right; or a denied call ended the turn.
     Denied = 5,
     /// The server cannot be reached.
     Unreachable = 6,
@@ -29,6 +29,9 @@ pub(crate) enum ExitStatus {
     /// Interrupted by Ctrl-C.
     Interrupted = 130,
 }
+
+/// The message of a run whose turn a denied call ended.
+const CALL_DENIED: &str = "the turn ended because a call was denied";
 
 #[derive(Debug)]
 pub(crate) struct CliError {
@@ -73,6 +76,16 @@ impl CliError {
 
     pub(crate) fn failed(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ExitStatus::Failed, message)
+    }
+
+    /// A denied call ended the turn of a run.
+    pub(crate) fn call_denied() -> Self {
+        Self::new(ExitStatus::Denied, CALL_DENIED)
+    }
+
+    /// Whether the server refused the token: a denied call has the same exit code.
+    pub(crate) fn is_token_refusal(&self) -> bool {
+        self.exit == ExitStatus::Denied && self.message != CALL_DENIED
     }
 
     /// An error that has been reported already.

@@ -6,7 +6,7 @@ use trilogue_wire::native::Json;
 use url::Url;
 
 use crate::attach::is_local;
-use crate::exit::{CliError, ExitStatus, Result};
+use crate::exit::{CliError, Result};
 use crate::terminal::safe;
 
 /// The default server, where this user has none of their own.
@@ -76,7 +76,7 @@ impl Globals {
         let Some(token) = self.token.as_ref().filter(|token| !token.is_empty()) else {
             return error;
         };
-        if error.exit != ExitStatus::Denied {
+        if !error.is_token_refusal() {
             return error;
         }
         let is_inherited = std::env::var("TRILOGUE_TOKEN").is_ok_and(|it| it == *token);

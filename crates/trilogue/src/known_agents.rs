@@ -92,13 +92,60 @@ pub struct StartCommand {
 
 static KNOWN: LazyLock<IndexMap<String, KnownAgent>> = LazyLock::new(|| {
     // A test reads the file, so that it always parses.
-    toml::from_str(include_str!("known_agents.toml")).unwrap_or_default()
+    parse().unwrap_or_default()
 });
+
+/// The variables by which programs find proxies and trust certificates. Every known agent gets them.
+const NETWORK_VARIABLES: [&str; 14] = [
+    "ALL_PROXY",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NO_PROXY",
+    "all_proxy",
+    "https_proxy",
+    "http_proxy",
+    "no_proxy",
+    "CURL_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "NODE_USE_SYSTEM_CA",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+];
+/// The ends of the names of variables that hold credentials, or say where they are.
+const CREDENTIAL_ENDS: [&str; 6] =
+    ["_KEY", "_KEY_ID", "_TOKEN", "_TOKEN_BEDROCK", "_CREDENTIALS", "_CREDENTIALS_FILE"];
+
+fn parse() -> Result<IndexMap<String, KnownAgent>, toml::de::Error> {
+    let mut agents: IndexMap<String, KnownAgent> =
+        toml::from_str(include_str!("known_agents.toml"))?;
+    for agent in agents.values_mut() {
+        agent.inherit.extend(NETWORK_VARIABLES.map(str::to_owned));
+    }
+    Ok(agents)
+}
 
 /// All known agents, by name.
 #[must_use]
 pub fn all() -> &'static IndexMap<String, KnownAgent> {
     &KNOWN
+}
+
+/// The agent that a command starts, installed or through a package runner.
+#[must_use]
+pub fn of_command(command: &[String]) -> Option<&'static KnownAgent> {
+    let program = command.first().and_then(|program| Path::new(program).file_name()?.to_str())?;
+    KNOWN.values().find(|agent| {
+        let is_package = |package: &AgentPackage| {
+            program == package.runner.program()
+                && command.iter().any(|word| {
+                    let version = word.strip_prefix(package.name.as_str());
+                    version.is_some_and(|rest| rest.is_empty() || rest.starts_with(['@', '=', '>']))
+                })
+        };
+        agent.command.first().is_some_and(|own| own == program)
+            || agent.package.as_ref().is_some_and(is_package)
+    })
 }
 
 /// The agent with this name.
@@ -119,7 +166,7 @@ impl KnownAgent {
         }
         let package = self.package.as_ref()?;
         find_in_path(package.runner.program(), path)?;
-        let mut words = package.command();
+        let mut words = package.command(program);
         words.extend_from_slice(arguments);
         Some(StartCommand { words, is_fetched: true })
     }
@@ -129,6 +176,13 @@ impl KnownAgent {
     pub fn key_method(&self, env: &BTreeMap<String, String>) -> Option<&str> {
         let is_set = |name: &str| env.get(name).is_some_and(|value| !value.is_empty());
         self.key_methods.iter().find(|(name, _)| is_set(name)).map(|(_, method)| method.as_str())
+    }
+
+    /// The variables from which it may take credentials.
+    #[must_use]
+    pub fn credentials(&self) -> Vec<String> {
+        let holds = |name: &&String| CREDENTIAL_ENDS.iter().any(|end| name.ends_with(end));
+        self.inherit.iter().filter(holds).cloned().collect()
     }
 
     /// Adds the variables that it is started with. Those that are set stay.
@@ -151,7 +205,7 @@ impl KnownAgent {
 // === impl AgentPackage ===
 
 impl AgentPackage {
-    fn command(&self) -> Vec<String> {
+    fn command(&self, program: &str) -> Vec<String> {
         let (name, version) = (&self.name, &self.version);
         match self.runner {
             PackageRunner::Npx => {
@@ -161,7 +215,7 @@ impl AgentPackage {
                 "uvx".to_owned(),
                 "--from".to_owned(),
                 format!("{name}{version}"),
-                name.clone(),
+                program.to_owned(),
             ],
         }
     }
@@ -197,9 +251,7 @@ mod tests {
 
     #[test]
     fn every_known_agent_can_be_read_and_started() {
-        let read: IndexMap<String, KnownAgent> =
-            toml::from_str(include_str!("known_agents.toml")).unwrap();
-        assert_eq!(read, *all());
+        assert_eq!(parse().unwrap(), *all());
         let wanted = [
             "claude",
             "codex",
@@ -237,6 +289,56 @@ mod tests {
         std::fs::write(folder.path().join("gemini"), "").unwrap();
         let installed = gemini.resolve(&path).unwrap();
         assert_eq!((installed.words, installed.is_fetched), (gemini.command.clone(), false));
+    }
+
+    #[test]
+    fn a_command_is_recognised_by_its_program_or_its_package() {
+        let of = |command: &str| {
+            let words: Vec<_> = command.split(' ').map(str::to_owned).collect();
+            of_command(&words).map(|agent| agent.title.as_str())
+        };
+        assert_eq!(of("/opt/bin/codex-acp"), Some("Codex"));
+        assert_eq!(of("npx -y @google/gemini-cli@>=0.50.0 --acp"), Some("Gemini CLI"));
+        assert_eq!(of("uvx --from fast-agent-mcp>=0.10.48 fast-agent acp"), Some("fast-agent"));
+        assert_eq!(of("python3 codex-acp"), None);
+        assert_eq!(of("npx -y @google/gemini-cli-core"), None);
+    }
+
+    #[test]
+    fn proxies_base_urls_and_clouds_reach_the_agents_that_use_them() {
+        for (name, agent) in all() {
+            for variable in NETWORK_VARIABLES {
+                assert!(agent.inherit.iter().any(|it| it == variable), "{name} {variable}");
+            }
+            let mut names = agent.inherit.clone();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), agent.inherit.len(), "{name} has a variable twice");
+        }
+        for (name, variables) in [
+            ("claude", &["AWS_BEARER_TOKEN_BEDROCK", "CLOUD_ML_REGION", "ANTHROPIC_BASE_URL"][..]),
+            ("codex", &["OPENAI_BASE_URL", "AWS_PROFILE"]),
+            ("gemini", &["GOOGLE_GEMINI_BASE_URL", "GOOGLE_GENAI_USE_GCA"]),
+            ("goose", &["OPENAI_HOST", "AWS_REGION", "AZURE_OPENAI_ENDPOINT"]),
+            ("fast-agent", &["BEDROCK_REGION", "XAI_BASE_URL"]),
+        ] {
+            let inherit = &find(name).unwrap().inherit;
+            for variable in variables {
+                assert!(inherit.iter().any(|it| it == variable), "{name} {variable}");
+            }
+        }
+        // A hint names variables of the agent itself alone.
+        let codex = find("codex").unwrap().credentials();
+        assert!(codex.iter().any(|name| name == "OPENAI_API_KEY"), "{codex:?}");
+        assert!(!codex.iter().any(|name| name == "GEMINI_API_KEY"), "{codex:?}");
+        // Neither a limit nor a choice of how to sign in is a credential.
+        for (name, setting) in
+            [("claude", "MAX_THINKING_TOKENS"), ("gemini", "GEMINI_API_KEY_AUTH_MECHANISM")]
+        {
+            let agent = find(name).unwrap();
+            assert!(agent.inherit.iter().any(|it| it == setting), "{name} {setting}");
+            assert!(!agent.credentials().iter().any(|it| it == setting), "{name} {setting}");
+        }
     }
 
     #[test]

@@ -1,11 +1,17 @@
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::time::timeout;
 use trilogue_domain::error::{Result, Violation};
 use trilogue_domain::port::{Clock, SystemClock};
-use trilogue_domain::{AgentCard, AgentName, Answer, Code, Error, Failure, Interrupt, Json};
-use trilogue_mapping::agent_client::{filled_in, learned_card};
+use trilogue_domain::{
+    AgentCard, AgentName, Answer, Code, Error, Failure, Interrupt, Json, Principal,
+};
+use trilogue_mapping::agent_client::{
+    check_capabilities, filled_in, fit, learned_card, prompt_capabilities, prompt_of_input,
+};
 use trilogue_mapping::shape;
 use trilogue_runtime::{Availability, Backend, Ending, Input, Rewind, RunContext, Sessions, Turn};
 
@@ -15,6 +21,11 @@ use super::turns::run_turn;
 use crate::child::{Children, InvalidSetting};
 use crate::native::schema::Schema;
 use crate::permission::Rules;
+
+/// How long an input with an image or a sound waits for the agent to say whether it takes such blocks.
+const LEARN_LIMIT: Duration = Duration::from_secs(20);
+/// The content types whose blocks need a capability.
+const MEDIA: [&str; 2] = ["image/", "audio/"];
 
 #[derive(Clone)]
 pub struct AgentClient(Arc<Inner>);
@@ -77,6 +88,12 @@ impl AgentClient {
     }
 }
 
+fn has_media(input: &Input) -> bool {
+    let Input::Messages(messages) = input else { return false };
+    let mut parts = messages.iter().flat_map(|message| &message.parts);
+    parts.any(|part| MEDIA.iter().any(|kind| part.content_type.starts_with(kind)))
+}
+
 #[async_trait]
 impl Backend for AgentClient {
     fn card(&self) -> &AgentCard {
@@ -112,8 +129,25 @@ impl Backend for AgentClient {
         }
     }
 
+    /// An image or a sound needs a capability of the agent, which only its greeting names.
+    async fn learn(&self, by: &Principal, input: &Input) {
+        let opener = self.opener();
+        if has_media(input) && opener.greetings.newest().is_none() {
+            // What keeps it from starting is the run's own failure.
+            drop(timeout(LEARN_LIMIT, opener.greet(by)).await);
+        }
+    }
+
     fn admit(&self, input: Input, _config: Option<&Json>) -> Result<Input> {
-        shape::input(&self.0.card, input, SystemClock.now())
+        let input = shape::input(&self.0.card, input, SystemClock.now())?;
+        if has_media(&input)
+            && let Some(greeting) = self.opener().greetings.newest()
+        {
+            let prompt = prompt_of_input(&input, &[], self.opener().launch().citations());
+            let takes = prompt_capabilities(&greeting);
+            check_capabilities(&fit(prompt, &takes), &takes)?;
+        }
+        Ok(input)
     }
 
     /// Accepts an answer that fits the form, and that the agent can get without a change of meaning.

@@ -168,9 +168,14 @@ impl AgentFailure {
         }
     }
 
-    /// With what helps to understand it, as runs and clients get it. `env` are the variables of the agent's child, `stderr` is what it wrote meanwhile.
-    pub(super) fn diagnosed(self, env: &[(String, String)], stderr: String) -> Self {
-        let diagnosis = Diagnosis::of(&self, env, stderr);
+    /// With what helps to understand it, as runs and clients get it. `env` are the variables of the agent's child, `wanted` those that it may want, `stderr` is what it wrote meanwhile.
+    pub(super) fn diagnosed(
+        self,
+        env: &[(String, String)],
+        wanted: &[String],
+        stderr: String,
+    ) -> Self {
+        let diagnosis = Diagnosis::of(&self, env, wanted, stderr);
         Self::Diagnosed(Box::new((self, diagnosis)))
     }
 

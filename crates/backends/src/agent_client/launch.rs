@@ -21,6 +21,8 @@ pub struct Launch {
     pub env: Vec<(String, String)>,
     /// The server's own variables that it gets beside [`crate::child::INHERITED`].
     pub inherit: Vec<String>,
+    /// The variables from which it takes credentials, as far as that is known: a hint names those that it lacks.
+    pub credentials: Vec<String>,
     pub processes: Processes,
     pub max_processes: usize,
     pub max_sessions: usize,
@@ -126,6 +128,7 @@ impl Launch {
             folders: None,
             env: Vec::new(),
             inherit: Vec::new(),
+            credentials: Vec::new(),
             processes: Processes::Thread,
             max_processes: 16,
             max_sessions: 256,

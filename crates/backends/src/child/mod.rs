@@ -14,6 +14,7 @@
 mod ancestry;
 mod breaker;
 mod budget;
+mod captured_output;
 mod environment;
 mod exit;
 mod identity;
@@ -24,7 +25,6 @@ mod process;
 mod program;
 mod record;
 mod redact;
-mod stderr;
 mod strays;
 pub(crate) mod tree;
 
@@ -45,12 +45,12 @@ use uuid::Uuid;
 pub(crate) use breaker::Breaker;
 pub(crate) use budget::IdleChild;
 pub use budget::{Budget, ChildUsage};
+pub use captured_output::CapturedOutput;
 pub use environment::{INHERITED, SERVER_PREFIX, inherited};
-pub(crate) use exit::{EXIT_GRACE, STDERR_TAIL_BYTES, how_it_exited, stderr_tail};
+pub(crate) use exit::{EXIT_GRACE, OUTPUT_TAIL_BYTES, how_it_exited, output_tail};
 pub use process::{Child, ChildExit};
 pub(crate) use program::check_program;
 pub use program::{InvalidSetting, MARKER, Program, STEP};
-pub use stderr::Stderr;
 pub use trilogue_sdk::Leader;
 
 pub(crate) use identity::Identity;
@@ -194,7 +194,14 @@ impl Children {
     #[must_use]
     pub fn stderr(&self, pid: u32) -> Option<(String, String)> {
         let child = self.all().into_iter().find(|child| child.pid() == Some(pid))?;
-        Some((child.name().to_owned(), child.captured().tail(stderr::KEPT_BYTES)))
+        let stray = child.stray_output();
+        let mut text = child.captured().tail(captured_output::KEPT_BYTES);
+        let output = stray.tail(captured_output::KEPT_BYTES);
+        if !output.is_empty() {
+            let gap = if text.is_empty() { "" } else { "\n" };
+            text.push_str(&format!("{gap}{}:\n{output}", stray.stream()));
+        }
+        Some((child.name().to_owned(), text))
     }
 
     fn all(&self) -> Vec<Child> {

@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::identity::Identity;
 use super::record::Records;
 use super::tree::Tree;
-use super::{Leader, MARKER, Program, Running, STEP, Started, Stderr, environment};
+use super::{CapturedOutput, Leader, MARKER, Program, Running, STEP, Started, environment};
 
 /// How long the end of its standard error is waited for after a child has exited: what it started may hold the stream open.
 const STDERR_GRACE: Duration = Duration::from_millis(250);
@@ -35,7 +35,9 @@ struct ChildState {
     name: String,
     pid: u32,
     env: Vec<(String, String)>,
-    stderr: Stderr,
+    stderr: CapturedOutput,
+    /// What it wrote to its standard output that was no message.
+    stdout: CapturedOutput,
     stage: watch::Sender<Stage>,
     /// Stops the child, which may exit by itself.
     stop: CancellationToken,
@@ -92,7 +94,8 @@ pub(super) fn spawn(
         instance,
         name: program.name.to_owned(),
         pid,
-        stderr: Stderr::new(environment::secrets(&env)),
+        stderr: CapturedOutput::new("standard error", environment::secrets(&env)),
+        stdout: CapturedOutput::new("standard output", environment::secrets(&env)),
         env,
         stage: watch::Sender::new(Stage::Running),
         stop: CancellationToken::new(),
@@ -141,19 +144,32 @@ impl Child {
     }
 
     #[must_use]
-    pub fn captured(&self) -> &Stderr {
+    pub fn captured(&self) -> &CapturedOutput {
         &self.0.stderr
     }
 
-    /// Removes these secrets from the captured standard error wherever it is shown. Values of less than eight bytes are not removed.
-    pub fn hide<'a>(&self, values: impl IntoIterator<Item = &'a str>) {
-        self.0.stderr.hide(values.into_iter());
+    /// What it wrote to its standard output that was no message.
+    pub(crate) fn stray_output(&self) -> &CapturedOutput {
+        &self.0.stdout
     }
 
-    /// Captures its standard output with its standard error: for a child whose output means nothing to the server.
+    /// Forgets all captured output.
+    pub(crate) fn clear_output(&self) {
+        self.0.stderr.clear();
+        self.0.stdout.clear();
+    }
+
+    /// Removes these secrets from the captured output wherever it is shown. Values of less than eight bytes are not removed.
+    pub fn hide<'a>(&self, values: impl IntoIterator<Item = &'a str>) {
+        let values: Vec<_> = values.into_iter().collect();
+        self.0.stderr.hide(values.iter().copied());
+        self.0.stdout.hide(values.into_iter());
+    }
+
+    /// Captures its standard output, as a whole: for a child whose output means nothing to the server.
     pub(crate) fn capture(&self, name: &str, output: ChildStdout) {
         let (name, child) = (name.to_owned(), self.clone());
-        tokio::spawn(async move { child.0.stderr.read(&name, output).await });
+        tokio::spawn(async move { child.0.stdout.read(&name, output).await });
     }
 
     #[must_use]

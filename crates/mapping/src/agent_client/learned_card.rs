@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use trilogue_domain::{AgentCard, AgentCommand, Json};
+use trilogue_wire::agent_client::PromptCapabilities;
 
 /// Content types beside text, by the prompt capability that takes them.
 const TYPES: [(&str, &[&str]); 3] = [
@@ -9,6 +10,20 @@ const TYPES: [(&str, &[&str]); 3] = [
     ("audio", &["audio/*"]),
     ("embeddedContext", &["text/*", "application/*"]),
 ];
+
+/// What prompts an agent takes, by its answer to `initialize`.
+#[must_use]
+pub fn prompt_capabilities(greeting: &Json) -> PromptCapabilities {
+    let greeting = greeting.to_value();
+    let takes = greeting.pointer("/agentCapabilities/promptCapabilities");
+    let has = |name: &str| takes.and_then(|takes| takes.get(name)) == Some(&Value::Bool(true));
+    PromptCapabilities {
+        image: has("image"),
+        audio: has("audio"),
+        embedded_context: has("embeddedContext"),
+        ..PromptCapabilities::default()
+    }
+}
 
 /// A card with what its agent has said. What the card has already stays: its author wrote it.
 ///

@@ -43,7 +43,7 @@ pub use extra::{
 pub use interrupt::{
     elicitation_outcome, interrupt_of_elicitation, interrupt_of_permission, permission_outcome,
 };
-pub use learned_card::learned_card;
+pub use learned_card::{learned_card, prompt_capabilities};
 pub use logged::{logged_notification, logged_result, update_original};
 pub use meta::{with_members, without_meta};
 pub use original::{

@@ -15,6 +15,7 @@ use trilogue_wire::agent_client::ToolKind;
 
 use super::of_setting;
 use crate::config::{self, AgentKind};
+use crate::known_agents::{self, KnownAgent};
 use crate::token_file;
 
 /// An agent that speaks the Agent Client Protocol.
@@ -81,6 +82,9 @@ fn launch(name: &AgentName, agent: &config::Agent) -> Result<Launch> {
         folders: folders(name, agent)?,
         env: env.collect(),
         inherit: agent.inherit.0.clone(),
+        credentials: known_agents::of_command(&agent.command.0)
+            .map(KnownAgent::credentials)
+            .unwrap_or_default(),
         processes: agent.processes,
         max_processes: agent.max_processes,
         max_sessions: agent.max_sessions,

@@ -4,12 +4,14 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use trilogue_wire::native::{AnswerCreate, Effect, Interrupt, Json};
 
+use crate::conversation::closing_reason;
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::{Globals, json as json_option};
 use crate::remote;
 use crate::short_id;
+use crate::terminal::ask::{self, Reply};
 use crate::terminal::form::{self, Field, FieldKind};
-use crate::terminal::{ask, choice, print, question, safe, table};
+use crate::terminal::{choice, print, question, safe, table};
 
 /// Answer a run's question.
 ///
@@ -60,11 +62,17 @@ impl Approve {
             ))
             .hint(format!("pass {}", options_for(&interrupt))));
         } else {
-            match ask::answer(&interrupt).await? {
-                Some(answer) => answer,
-                None => {
+            match ask::answer(&interrupt, async || closing_reason(&client, &interrupt.id).await)
+                .await?
+            {
+                Reply::Answer(answer) => answer,
+                Reply::Later => {
                     let message = format!("the interrupt '{id}' stays open");
                     return Err(CliError::new(ExitStatus::Waiting, message));
+                }
+                Reply::Closed(why) => {
+                    let message = format!("the interrupt '{id}' is closed: {why}");
+                    return Err(CliError::new(ExitStatus::Conflict, message));
                 }
             }
         };

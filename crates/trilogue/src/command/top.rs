@@ -12,11 +12,13 @@ use trilogue_wire::native::{Interrupt, Run, Status, Thread};
 
 use self::panes::{PaneRow, Panes};
 use super::status::counted;
+use crate::conversation::closing_reason;
 use crate::exit::{CliError, Result};
 use crate::globals::Globals;
 use crate::remote;
+use crate::terminal::ask::{self, Reply};
 use crate::terminal::screen::{Screen, ScreenKey};
-use crate::terminal::{ask, print, safe, style, table};
+use crate::terminal::{print, safe, style, table};
 
 /// The most threads, and the most runs, that are shown.
 const MAX_ITEMS: u32 = 100;
@@ -161,12 +163,15 @@ impl Watch<'_> {
     async fn answer(&mut self, id: &str) {
         let question = self.snapshot.questions.iter().find(|question| question.id == *id);
         let Some(question) = question else { return };
-        self.note = match ask::answer(question).await {
-            Ok(Some(answer)) => match self.client.answer(id, &answer).await {
+        let client = &self.client;
+        let reply = ask::answer(question, async || closing_reason(client, id).await).await;
+        self.note = match reply {
+            Ok(Reply::Answer(answer)) => match self.client.answer(id, &answer).await {
                 Ok(_) => "answered".to_owned(),
                 Err(error) => safe::line(&error.to_string()),
             },
-            Ok(None) => "the question stays open".to_owned(),
+            Ok(Reply::Later) => "the question stays open".to_owned(),
+            Ok(Reply::Closed(why)) => format!("the question is closed: {}", safe::line(&why)),
             // Ctrl-C leaves the question, not the screen.
             Err(error) if error.message.is_empty() => "the question stays open".to_owned(),
             Err(error) => safe::line(&error.message),

@@ -2,9 +2,9 @@
 
 use clap::Args;
 use trilogue::known_agents;
-use trilogue_wire::native::local::Wish;
+use trilogue_wire::native::local::{Attach, Wish};
 
-use crate::ad_hoc::{AdHocArguments, known_command, wrap_command};
+use crate::ad_hoc::{AdHocArguments, AgentSource, known_command, wrap_command};
 use crate::command::connect::ProxyArguments;
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
@@ -35,10 +35,19 @@ impl Wrap {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         let cwd = AdHocArguments::default().folder()?;
         let mut command = match &self.agent {
-            Some(name) => {
-                let known = known_agents::find(name).ok_or_else(|| unknown(name))?;
-                known_command(name, known, cwd)?
-            }
+            Some(name) => match AgentSource::find(name, globals).await? {
+                AgentSource::Known(known) => known_command(name, known, cwd)?,
+                AgentSource::Server if self.name.is_some() => {
+                    let name = safe::visible(name);
+                    let message = format!("--name: the server has an agent '{name}' already");
+                    return Err(CliError::usage(message).hint("leave --name out"));
+                }
+                AgentSource::Server => {
+                    let attach = Attach { agent: name.clone(), cwd: Some(cwd) };
+                    return self.proxy.relay(Wish::Attach(attach), globals).await;
+                }
+                AgentSource::Unknown => return Err(unknown(name)),
+            },
             None => wrap_command(self.command.clone(), cwd),
         };
         command.name.clone_from(&self.name);

@@ -6,7 +6,7 @@ use serde::Serialize;
 use trilogue_sdk::client::{ClientError, ResponseBody};
 use trilogue_sdk::communication::{Client, NewRun, Resume, RunStream};
 use trilogue_wire::agent_communication::{
-    AwaitRequest, ContentEncoding as Encoding, Message, MessagePart, Uuid,
+    AwaitRequest, ContentEncoding as Encoding, Message, MessagePart, RunStatus, Uuid,
 };
 use trilogue_wire::native::{
     AnswerCreate, ContentEncoding, InputPart, Interrupt, Json, Part, RunInput,
@@ -170,6 +170,16 @@ impl RunReader for CommunicationRunReader {
             Err(error) if is_invalid(&error) => Ok(AnswerOutcome::Invalid(error.to_string())),
             Err(error) if is_too_late(&error) => Ok(AnswerOutcome::TooLate(error.to_string())),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn closing_reason(&self, interrupt: &Interrupt) -> Option<String> {
+        let run = self.client.run(self.stream.run()?).await.ok()?;
+        let asked = run.await_request.filter(|_| run.status == RunStatus::Awaiting);
+        match asked.map(events::interrupt) {
+            Some(open) if open.id == interrupt.id => None,
+            Some(_) => Some("it was answered elsewhere".to_owned()),
+            None => Some(format!("the run is {}", run.status.as_str())),
         }
     }
 

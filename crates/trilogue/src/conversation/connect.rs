@@ -12,6 +12,7 @@ use trilogue_sdk::connect::{
     StreamMode, StreamPayload, ThreadCreate,
 };
 use trilogue_wire::agent_communication::Uuid;
+use trilogue_wire::agent_connect::RunStatus;
 use trilogue_wire::native::{AnswerCreate, EventBody, Interrupt, Json, Part, RunInput};
 
 use super::{AnswerOutcome, RemoteAgent, RunItem, RunReader, Target};
@@ -191,6 +192,12 @@ impl RunReader for ConnectRunReader {
                 _ => Err(error.into()),
             },
         }
+    }
+
+    async fn closing_reason(&self, _interrupt: &Interrupt) -> Option<String> {
+        let status = self.client.run(self.stream.run()?).await.ok()?.status;
+        let is_open = status == RunStatus::Interrupted;
+        (!is_open).then(|| format!("the run is {}", status.as_str()))
     }
 
     fn skip_question(&mut self) {

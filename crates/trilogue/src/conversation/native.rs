@@ -128,11 +128,15 @@ impl RunReader for NativeRunReader {
                 Ok(AnswerOutcome::Invalid(error.to_string()))
             }
             Err(error) if matches!(error.code(), Some("interrupt_resolved" | "run_ended")) => {
-                let why = self.resolution(&interrupt.id).await;
+                let why = closing_reason(&self.client, &interrupt.id).await;
                 Ok(AnswerOutcome::TooLate(why.unwrap_or_else(|| error.to_string())))
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    async fn closing_reason(&self, interrupt: &Interrupt) -> Option<String> {
+        closing_reason(&self.client, &interrupt.id).await
     }
 
     fn answer_hint(&self, interrupt: &Interrupt, globals: &Globals) -> String {
@@ -148,20 +152,22 @@ impl RunReader for NativeRunReader {
     }
 }
 
-impl NativeRunReader {
-    /// How a question ended; `None` where the server does not say.
-    async fn resolution(&self, interrupt: &str) -> Option<String> {
-        let resolution = self.client.interrupt(interrupt).await.ok()?.resolution?;
-        Some(match (resolution.kind, &resolution.by) {
-            (ResolutionKind::Answered, Some(by)) => {
-                format!("{} answered the question before you", safe::visible(by))
-            }
-            (ResolutionKind::Answered, None) => {
-                "somebody answered the question before you".to_owned()
-            }
-            (ResolutionKind::TimedOut, _) => "the time to answer is over".to_owned(),
-            (ResolutionKind::Cancelled, _) => "the run has been cancelled".to_owned(),
-            (ResolutionKind::Withdrawn, _) => "the agent has withdrawn the question".to_owned(),
-        })
-    }
+/// Why a question of a server of ours is no longer open; `None` if it is, or if the server does not say now.
+pub(crate) async fn closing_reason(client: &Client, interrupt: &str) -> Option<String> {
+    let resolution = match client.interrupt(interrupt).await {
+        Ok(interrupt) => interrupt.resolution?,
+        Err(error) if error.code() == Some("interrupt_not_found") => {
+            return Some("the question was removed".to_owned());
+        }
+        Err(_) => return None,
+    };
+    Some(match (resolution.kind, &resolution.by) {
+        (ResolutionKind::Answered, Some(by)) => {
+            format!("{} answered the question elsewhere", safe::visible(by))
+        }
+        (ResolutionKind::Answered, None) => "it was answered elsewhere".to_owned(),
+        (ResolutionKind::TimedOut, _) => "the time to answer is over".to_owned(),
+        (ResolutionKind::Cancelled, _) => "the run has been cancelled".to_owned(),
+        (ResolutionKind::Withdrawn, _) => "the agent has withdrawn the question".to_owned(),
+    })
 }

@@ -12,6 +12,7 @@ use trilogue_sdk::client::ResponseBody;
 use trilogue_wire::agent_client::splice;
 use trilogue_wire::native::{ContentEncoding, Event, EventBody, Json, Outcome, Part, RunStatus};
 
+use super::denial::DenialTracker;
 use super::{RunReader, image_store};
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
@@ -62,6 +63,7 @@ pub(super) struct RunView {
     json: bool,
     folder: Option<Folder>,
     fold: PieceFold,
+    denial: DenialTracker,
     renderer: Renderer,
     /// What became of the images that the terminal cannot draw.
     images: Vec<String>,
@@ -106,11 +108,13 @@ impl RunView {
                 record: false,
             }))
         };
-        Ok(Self { json: globals.json, folder, fold, renderer, images: Vec::new(), drawn })
+        let (json, denial, images) = (globals.json, DenialTracker::default(), Vec::new());
+        Ok(Self { json, folder, fold, denial, renderer, images, drawn })
     }
 
     /// Renders an event; with `--json`, only takes note of it.
     pub(super) fn event(&mut self, event: &Event) -> Result {
+        self.denial.event(&event.body);
         match &mut self.renderer {
             Renderer::Plain(plain) => {
                 let rendered = plain.event(&mut self.fold, event);
@@ -226,6 +230,9 @@ impl RunView {
     /// The command's result for a run with this outcome.
     pub(super) fn ended(&self, outcome: &Outcome, cancelling: bool) -> Result {
         match outcome.status {
+            RunStatus::Completed if self.denial.has_ended_turn() && !cancelling => {
+                Err(CliError::call_denied())
+            }
             RunStatus::Completed => Ok(()),
             RunStatus::Cancelled if cancelling => {
                 Err(CliError::new(ExitStatus::Interrupted, "the run was cancelled"))

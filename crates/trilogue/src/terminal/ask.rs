@@ -3,6 +3,7 @@
 //! Every answer is given at a cue and sent with Enter. Keys that were pressed before the cue is shown do not count, and neither does a pasted choice.
 
 use std::io;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use trilogue_mapping::choice::Choice;
@@ -10,11 +11,31 @@ use trilogue_wire::native::{AnswerCreate, Effect, Interrupt, Json};
 
 use super::choice;
 use super::form::{self, Field, FieldKind};
-use super::keyboard::Keyboard;
+use super::keyboard::{Keyboard, Withdrawal};
 use super::menu::{LATER, Menu, Picked};
 use super::prompt::{Entry, Paste, read_line};
 use super::{print, question, style};
 use crate::exit::{CliError, ExitStatus, Result};
+
+/// How often a question on the screen is looked up: another client may answer it.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What came of a question.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Answer(AnswerCreate),
+    /// The person leaves it open.
+    Later,
+    /// It is over without this terminal, and why.
+    Closed(String),
+}
+
+/// What a person did with a field.
+enum Entered {
+    Value(Value),
+    /// Enter alone: its default, or nothing.
+    Untouched(Option<Value>),
+}
 
 /// Asks a yes-or-no question. Without a terminal, fails with the option that answers it.
 pub(crate) async fn confirm(question: &str, option: &str) -> Result<bool> {
@@ -57,11 +78,42 @@ pub(crate) async fn pause(cue: &'static str) -> Result {
     blocking(move || read_line(&mut Keyboard::open()?, cue, Paste::Refuse).map(drop)).await
 }
 
-/// Shows a question and asks for its answer; `None` leaves the question open.
-pub(crate) async fn answer(interrupt: &Interrupt) -> Result<Option<AnswerCreate>> {
-    let interrupt = interrupt.clone();
+/// Shows a question and asks for its answer, and meanwhile looks whether it is still open: `closing_reason` says why not.
+pub(crate) async fn answer(
+    interrupt: &Interrupt,
+    closing_reason: impl AsyncFn() -> Option<String>,
+) -> Result<Reply> {
+    let withdrawal = Withdrawal::default();
+    let mut asking = std::pin::pin!(ask(interrupt.clone(), withdrawal.clone()));
+    let closed = async {
+        loop {
+            if let Some(reason) = closing_reason().await {
+                return reason;
+            }
+            tokio::time::sleep(WATCH_INTERVAL).await;
+        }
+    };
+    let reason = tokio::select! {
+        biased;
+        answer = &mut asking => {
+            return Ok(match answer? {
+                Some(answer) => Reply::Answer(answer),
+                None => closing_reason().await.map_or(Reply::Later, Reply::Closed),
+            });
+        }
+        reason = closed => reason,
+    };
+    withdrawal.withdraw();
+    // The terminal is as before when the question has let go of it.
+    match asking.await {
+        Err(error) if error.exit == ExitStatus::Interrupted => Err(error),
+        _ => Ok(Reply::Closed(reason)),
+    }
+}
+
+async fn ask(interrupt: Interrupt, withdrawal: Withdrawal) -> Result<Option<AnswerCreate>> {
     blocking(move || {
-        let mut keyboard = Keyboard::open()?;
+        let mut keyboard = Keyboard::open_until(withdrawal)?;
         question::show_question(&interrupt);
         print::note(&style::dim("Enter sends an answer. Esc leaves the question open."));
         match interrupt.kind.as_str() {
@@ -102,7 +154,7 @@ fn choose(keyboard: &mut Keyboard, interrupt: &Interrupt) -> io::Result<Option<A
     };
     let chosen = match menu.ask(keyboard)? {
         Picked::Choices(places) => places.first().and_then(|place| options.get(*place)),
-        Picked::Nothing | Picked::Later => None,
+        Picked::Default(_) | Picked::Nothing | Picked::Later => None,
     };
     let option = chosen.map(|option| option.id.clone());
     Ok(option.map(|id| AnswerCreate { option: Some(id), ..AnswerCreate::default() }))
@@ -118,17 +170,20 @@ fn consent(keyboard: &mut Keyboard) -> io::Result<Option<AnswerCreate>> {
 }
 
 fn decide(keyboard: &mut Keyboard, question: &str) -> io::Result<Option<bool>> {
-    let decided = pick_bool(keyboard, &format!("{question}yes, no or later: "), None, false)?;
-    Ok(decided.flatten())
+    let cue = format!("{question}yes, no or later: ");
+    match pick_bool(keyboard, &cue, None, false)? {
+        Some(Entered::Value(decision)) => Ok(decision.as_bool()),
+        Some(Entered::Untouched(_)) | None => Ok(None),
+    }
 }
 
-/// A yes or a no; `Some(None)` where it is left out, `None` where it is left for later.
+/// A yes or a no; `None` where it is left for later.
 fn pick_bool(
     keyboard: &mut Keyboard,
     cue: &str,
     default: Option<bool>,
     optional: bool,
-) -> io::Result<Option<Option<bool>>> {
+) -> io::Result<Option<Entered>> {
     let choices = [(true, "yes"), (false, "no")];
     let choices = choices.map(|(value, name)| Choice::new(Value::Bool(value), Some(name)));
     let menu = Menu {
@@ -139,9 +194,11 @@ fn pick_bool(
         optional,
         ..Menu::new(cue, &choices)
     };
+    let value = |places: Vec<usize>| Value::Bool(places == [0]);
     Ok(match menu.ask(keyboard)? {
-        Picked::Choices(places) => Some(Some(places == [0])),
-        Picked::Nothing => Some(None),
+        Picked::Choices(places) => Some(Entered::Value(value(places))),
+        Picked::Default(places) => Some(Entered::Untouched(Some(value(places)))),
+        Picked::Nothing => Some(Entered::Untouched(None)),
         Picked::Later => None,
     })
 }
@@ -155,29 +212,55 @@ fn say(keyboard: &mut Keyboard) -> io::Result<Option<AnswerCreate>> {
 }
 
 fn fill(keyboard: &mut Keyboard, fields: Vec<Field>) -> io::Result<Option<AnswerCreate>> {
-    let (mut values, count) = (Vec::new(), fields.len());
+    let (mut values, mut is_touched, count) = (Vec::new(), false, fields.len());
     for (number, field) in (1..).zip(fields) {
         if count > 1 {
             print::note(&style::dim(&format!("field {number} of {count}")));
         }
         question::show_field(&field);
         let Some(entered) = fill_one(keyboard, &field)? else { return Ok(None) };
-        values.push((field, entered));
+        let value = match entered {
+            Entered::Value(value) => {
+                is_touched = true;
+                Some(value)
+            }
+            Entered::Untouched(value) => value,
+        };
+        values.push((field, value));
+    }
+    // An untouched form is not an answer.
+    if !is_touched && !sends_untouched(keyboard)? {
+        return Ok(None);
     }
     Ok(Some(value(&form::answer(values))))
 }
 
-/// The value of a field; `Some(None)` leaves it out, `None` leaves the question open.
-fn fill_one(keyboard: &mut Keyboard, field: &Field) -> io::Result<Option<Option<Value>>> {
+/// Whether the person wants to send a form in which nothing was entered.
+fn sends_untouched(keyboard: &mut Keyboard) -> io::Result<bool> {
+    print::note("nothing was entered");
+    let cue = "send it like this? yes or later: ";
+    let sent = enter(keyboard, cue, Paste::Refuse, |text| match form::yes_or_no(text) {
+        Ok(true) => Ok(()),
+        _ => Err("type yes or later".to_owned()),
+    })?;
+    Ok(sent.is_some())
+}
+
+/// What was entered in a field; `None` leaves the question open.
+fn fill_one(keyboard: &mut Keyboard, field: &Field) -> io::Result<Option<Entered>> {
     let cue = field.cue();
     let several = match &field.kind {
         FieldKind::Text { .. } | FieldKind::Number { .. } => {
             let paste = if field.takes_any_text() { Paste::Insert } else { Paste::Refuse };
-            return enter(keyboard, &cue, paste, |text| field.read(text));
+            return enter(keyboard, &cue, paste, |text| {
+                Ok(match (Field::is_untouched(text), field.read(text)?) {
+                    (false, Some(value)) => Entered::Value(value),
+                    (_, value) => Entered::Untouched(value),
+                })
+            });
         }
         FieldKind::Boolean => {
-            let picked = pick_bool(keyboard, &cue, field.default_bool(), !field.required)?;
-            return Ok(picked.map(|value| value.map(Value::Bool)));
+            return pick_bool(keyboard, &cue, field.default_bool(), !field.required);
         }
         FieldKind::Choice(_) => None,
         FieldKind::Several(_) => Some(field.default_places()),
@@ -191,13 +274,17 @@ fn fill_one(keyboard: &mut Keyboard, field: &Field) -> io::Result<Option<Option<
         ..Menu::new(&cue, choices)
     };
     let value = |place: &usize| choices.get(*place).map(|choice| choice.value.clone());
-    Ok(match (menu.ask(keyboard)?, &field.kind) {
-        (Picked::Later, _) => None,
-        (Picked::Nothing, _) => Some(None),
-        (Picked::Choices(places), FieldKind::Several(_)) => {
-            Some(Some(places.iter().filter_map(value).collect()))
+    let values = |places: Vec<usize>| match &field.kind {
+        FieldKind::Several(_) => Some(places.iter().filter_map(value).collect()),
+        _ => places.first().and_then(value),
+    };
+    Ok(match menu.ask(keyboard)? {
+        Picked::Later => None,
+        Picked::Nothing => Some(Entered::Untouched(None)),
+        Picked::Default(places) => Some(Entered::Untouched(values(places))),
+        Picked::Choices(places) => {
+            Some(values(places).map_or(Entered::Untouched(None), Entered::Value))
         }
-        (Picked::Choices(places), _) => Some(places.first().and_then(value)),
     })
 }
 

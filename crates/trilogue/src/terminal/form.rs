@@ -174,15 +174,20 @@ impl Field {
         self.default.as_ref().and_then(Value::as_bool).filter(|_| !self.required)
     }
 
-    /// The places of the choices that are marked or taken at first.
+    /// The places of the choices that are marked or taken at first. As for a decision, a required choice has none.
     pub(super) fn default_places(&self) -> Vec<usize> {
-        let defaults = match &self.default {
+        let defaults = match self.default.as_ref().filter(|_| !self.required) {
             Some(Value::Array(values)) => values.as_slice(),
             Some(value) => std::slice::from_ref(value),
             None => &[],
         };
         let place = |value: &Value| self.choices().iter().position(|choice| choice.value == *value);
         defaults.iter().filter_map(place).collect()
+    }
+
+    /// Whether Enter alone stands for what a line means: its default, or nothing.
+    pub(super) fn is_untouched(line: &str) -> bool {
+        line.trim().is_empty()
     }
 
     /// What it takes, in words, where its title does not say it.

@@ -5,6 +5,8 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Stdin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 use rustix::termios::{
@@ -20,6 +22,8 @@ const QUIET_TENTHS: u8 = 3;
 const SEQUENCE_TENTHS: u8 = 1;
 /// How long pasted text may pause before it counts as complete, in tenths of a second.
 const PASTE_PAUSE_TENTHS: u8 = 10;
+/// How often a keyboard that waits for a key looks whether its question is still open, in tenths of a second.
+const WITHDRAWAL_TENTHS: u8 = 2;
 /// The most characters that are kept of pasted text.
 const MAX_PASTED_CHARS: usize = 64 * 1024;
 /// The longest escape sequence, in bytes.
@@ -49,7 +53,7 @@ pub(super) enum KeyPress {
     /// Deletes the line.
     DeleteLine,
     Esc,
-    /// Ctrl-D, or the terminal is gone.
+    /// Ctrl-D.
     End,
     CtrlC,
     Up,
@@ -69,6 +73,23 @@ pub(super) struct Keyboard {
     before: Termios,
     /// What was read and not yet taken.
     unread: VecDeque<u8>,
+    withdrawal: Withdrawal,
+}
+
+/// Ends the wait for keys of a question that is no longer open. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Withdrawal(Arc<AtomicBool>);
+
+// === impl Withdrawal ===
+
+impl Withdrawal {
+    pub(super) fn withdraw(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn is_withdrawn(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 /// How long a read waits.
@@ -85,6 +106,11 @@ enum Wait {
 impl Keyboard {
     /// Takes the keyboard. What was typed and not read before is discarded.
     pub(super) fn open() -> io::Result<Self> {
+        Self::open_until(Withdrawal::default())
+    }
+
+    /// The same for a question that can be withdrawn: waiting for a key fails then.
+    pub(super) fn open_until(withdrawal: Withdrawal) -> io::Result<Self> {
         let terminal = io::stdin();
         let before = tcgetattr(&terminal)?;
         let mut modes = before.clone();
@@ -95,7 +121,7 @@ impl Keyboard {
         if knows_controls() {
             print::control(MARK_PASTES);
         }
-        Ok(Self { terminal, before, unread: VecDeque::new() })
+        Ok(Self { terminal, before, unread: VecDeque::new(), withdrawal })
     }
 
     /// Discards keys until none was pressed for a moment: nobody reads a question faster than that.
@@ -108,7 +134,7 @@ impl Keyboard {
                 return Err(io::ErrorKind::Interrupted.into());
             }
             self.unread.clear();
-            if !self.read(Wait::Tenths(QUIET_TENTHS))? {
+            if !self.read(QUIET_TENTHS)? {
                 return Ok(tcflush(&self.terminal, QueueSelector::IFlush)?);
             }
         }
@@ -116,13 +142,16 @@ impl Keyboard {
 
     /// The next key, if one comes in so many tenths of a second.
     pub(super) fn next_within(&mut self, tenths: u8) -> io::Result<Option<KeyPress>> {
-        if self.unread.is_empty() && !self.read(Wait::Tenths(tenths))? {
+        if self.unread.is_empty() && !self.read(tenths)? {
             return Ok(None);
         }
         self.next().map(Some)
     }
 
     /// Waits for the next key.
+    ///
+    /// # Errors
+    /// If the question was withdrawn, or the terminal is gone.
     pub(super) fn next(&mut self) -> io::Result<KeyPress> {
         let Some(byte) = self.byte(Wait::ForKey)? else { return Ok(KeyPress::End) };
         Ok(match byte {
@@ -209,20 +238,30 @@ impl Keyboard {
     }
 
     fn byte(&mut self, wait: Wait) -> io::Result<Option<u8>> {
-        if self.unread.is_empty() {
-            self.read(wait)?;
+        match wait {
+            Wait::ForKey => {
+                let mut has_key = !self.unread.is_empty();
+                while !has_key && !self.withdrawal.is_withdrawn() {
+                    // A terminal that is gone fails here.
+                    has_key = self.read(WITHDRAWAL_TENTHS)?;
+                }
+                if self.withdrawal.is_withdrawn() {
+                    return Err(io::Error::other("the question is no longer open"));
+                }
+            }
+            Wait::Tenths(tenths) => {
+                if self.unread.is_empty() {
+                    self.read(tenths)?;
+                }
+            }
         }
         Ok(self.unread.pop_front())
     }
 
     /// Reads what is there, or what comes in time. `false` if nothing comes.
-    fn read(&mut self, wait: Wait) -> io::Result<bool> {
+    fn read(&mut self, tenths: u8) -> io::Result<bool> {
         let mut modes = tcgetattr(&self.terminal)?;
-        let (bytes, tenths) = match wait {
-            Wait::ForKey => (1, 0),
-            Wait::Tenths(tenths) => (0, tenths),
-        };
-        modes.special_codes[SpecialCodeIndex::VMIN] = bytes;
+        modes.special_codes[SpecialCodeIndex::VMIN] = 0;
         modes.special_codes[SpecialCodeIndex::VTIME] = tenths;
         tcsetattr(&self.terminal, OptionalActions::Now, &modes)?;
         let mut piece = [0; 4096];

@@ -44,6 +44,8 @@ pub(super) struct Menu<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Picked {
     Choices(Vec<usize>),
+    /// Enter alone, which takes what is marked or taken at first.
+    Default(Vec<usize>),
     /// The field is left out.
     Nothing,
     Later,
@@ -59,6 +61,8 @@ struct Selection {
     taken: Vec<usize>,
     /// Whether the person took one, or took one back.
     is_toggled: bool,
+    /// Whether the person pressed any key but Enter.
+    is_touched: bool,
 }
 
 /// What a key leads to.
@@ -138,7 +142,8 @@ impl<'a> Menu<'a> {
                 return Ok(Picked::Later);
             };
             let marked = if typed.is_empty() { first.marked } else { self.find(&typed).ok() };
-            let mut selection = Selection { marked, typed, ..first.clone() };
+            let is_touched = !typed.is_empty();
+            let mut selection = Selection { marked, typed, is_touched, ..first.clone() };
             match self.enter(&mut selection) {
                 KeyOutcome::Done(picked) => return Ok(picked),
                 KeyOutcome::Say(why) => print::note(&why),
@@ -198,6 +203,7 @@ impl<'a> Menu<'a> {
 
     fn step(&self, selection: &mut Selection, key: &KeyPress) -> KeyOutcome {
         let entries = self.choices.len() + 1;
+        selection.is_touched |= *key != KeyPress::Enter;
         match key {
             KeyPress::Down | KeyPress::Tab => {
                 let next = selection.marked.map_or(0, |marked| (marked + 1) % entries);
@@ -252,6 +258,9 @@ impl<'a> Menu<'a> {
             return self.enter_several(selection);
         }
         match (selection.marked, self.find(&selection.typed)) {
+            (Some(marked), _) if !selection.is_touched => {
+                KeyOutcome::Done(Picked::Default(vec![marked]))
+            }
             (Some(marked), _) => KeyOutcome::Done(Picked::Choices(vec![marked])),
             (None, _) if selection.typed.is_empty() && self.optional => {
                 KeyOutcome::Done(Picked::Nothing)
@@ -275,8 +284,14 @@ impl<'a> Menu<'a> {
                 match selection.marked {
                     Some(marked) => KeyOutcome::Done(Picked::Choices(vec![marked])),
                     None if self.optional => KeyOutcome::Done(Picked::Nothing),
-                    None => KeyOutcome::Done(Picked::Choices(Vec::new())),
+                    None => KeyOutcome::Say(
+                        "choose first: the space key takes the marked one, and takes it back"
+                            .to_owned(),
+                    ),
                 }
+            }
+            Ok(_) if !selection.is_touched => {
+                KeyOutcome::Done(Picked::Default(selection.taken.clone()))
             }
             Ok(_) => {
                 let mut taken = selection.taken.clone();
@@ -431,19 +446,23 @@ mod tests {
         let choices = named(&["Ada", "Bob", "Eve"]);
         let menu = Menu { several: Some(vec![2]), ..menu(&choices) };
         let taken = |places: &[usize]| KeyOutcome::Done(Picked::Choices(places.to_vec()));
-        assert_eq!(press(&menu, "."), taken(&[2]));
+        assert_eq!(press(&menu, "."), KeyOutcome::Done(Picked::Default(vec![2])));
         assert_eq!(press(&menu, "v ."), taken(&[0, 2]));
         assert_eq!(press(&menu, "^^ ."), taken(&[]));
         assert_eq!(press(&menu, "bob,1."), taken(&[1, 0]));
         assert_eq!(press(&menu, "bob."), taken(&[1]));
         let none = Menu { several: Some(Vec::new()), ..menu };
         assert_eq!(press(&none, "vv."), taken(&[1]));
+        assert_eq!(press(&none, "v  ."), taken(&[]));
+        assert!(matches!(press(&none, "."), KeyOutcome::Say(_)), "Enter alone takes nothing");
     }
 
     #[test]
     fn a_default_is_marked_and_what_is_optional_may_be_left_out() {
         let choices = named(&["Dry", "Warm"]);
-        assert_eq!(press(&Menu { default: Some(1), ..menu(&choices) }, "."), one(1));
+        let with_default = Menu { default: Some(1), ..menu(&choices) };
+        assert_eq!(press(&with_default, "."), KeyOutcome::Done(Picked::Default(vec![1])));
+        assert_eq!(press(&with_default, "^v."), one(1));
         let optional = Menu { optional: true, ..menu(&choices) };
         assert_eq!(press(&optional, "."), KeyOutcome::Done(Picked::Nothing));
     }

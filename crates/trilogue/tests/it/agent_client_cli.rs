@@ -113,9 +113,31 @@ fn files_are_inside_the_prompt_or_links_as_the_agent_takes_them() {
     let rich = prompted(&server, &["rich", "prompt", "--attach", "a.png"]);
     let image = rich.as_array().unwrap().iter().find(|it| it["type"] == "image").unwrap();
     assert_eq!((&image["data"], &image["uri"]), (&Value::from("/9gA"), &Value::from(uri("a.png"))));
-    let refused = server.run(&["run", "plain", "prompt", "--attach", "a.png"]);
-    assert_ne!(refused.code, 0, "{refused:?}");
-    assert!(refused.err.contains("image"), "{refused:?}");
+    server.run(&["run", "plain", "prompt", "--attach", "a.png"]).complains(2, "image");
+}
+
+#[test]
+fn an_attachment_that_the_agent_does_not_take_starts_no_run() {
+    let home = Home::new();
+    let server = serve(&home);
+    std::fs::write(home.work().join("a.png"), [0xff, 0xd8, 0x00]).unwrap();
+    std::fs::write(home.work().join("a.wav"), [0xff, 0x00]).unwrap();
+    // The first time, the agent has not said yet what it takes.
+    let attach = |file| ["run", "plain", "prompt", "--thread", "t", "--attach", file];
+    for (file, capability) in [("a.png", "image"), ("a.png", "image"), ("a.wav", "audio")] {
+        let refused = server.run(&attach(file)).expect(2);
+        assert!(refused.err.contains(&format!("lack '{capability}'")), "{refused:?}");
+    }
+    let detached = [&attach("a.png")[..], &["--no-wait"]].concat();
+    server.run(&detached).complains(2, "lack 'image'");
+    let chat = server.run_with(&["chat", "plain", "--attach", "a.png"], "prompt\n");
+    assert!(chat.code == 2 && chat.err.contains("lack 'image'"), "{chat:?}");
+    let url = format!("{}/communication", server.url());
+    let other = ["run", "plain", "prompt", "--attach", "a.png", "--url", &url];
+    assert_ne!(server.run(&other).code, 0);
+    assert_eq!(server.run(&["runs", "-q"]).expect(0).out, "");
+    assert_eq!(server.run(&["threads", "-q"]).expect(0).out, "");
+    prompted(&server, &["rich", "prompt", "--attach", "a.png"]);
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! What a hosted agent's sessions begin with, by the configuration and by flags, and how people sign in to it.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use serde_json::Value;
 
 use crate::agent_client_examples::example;
-use crate::harness::{Home, Server};
+use crate::harness::{BINARY, Home, Server};
 use crate::known_agents::Programs;
 
 /// A server with the scripted agent under the name `reviewer`, with these arguments and settings.
@@ -180,6 +181,51 @@ fn an_agent_that_wants_a_sign_in_says_so_at_once() {
     let shown = server.run(&["agents", "reviewer"]).expect(0).out;
     assert!(!shown.contains("unavailable"), "{shown}");
     server.run(&["agents", "login", "nobody"]).complains(4, "there is no agent");
+}
+
+#[test]
+fn what_an_agent_prints_before_it_exits_is_shown_by_its_output() {
+    let home = Home::new();
+    let config = "[agents.talker]\nkind = \"agent-client\"\ncommand = [\"sh\", \"-c\", \"echo usage: talker --acp; echo no terminal >&2; exit 3\"]\n";
+    let config = home.write("trilogue.toml", config);
+    let server =
+        home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+    let ended = server.run(&["run", "talker", "hi"]).expect(1);
+    let error = "; its standard error ends with: no terminal";
+    let output = "; its standard output ends with: usage: talker --acp";
+    assert!(ended.err.contains(error) && ended.err.contains(output), "{ended:?}");
+}
+
+#[test]
+fn a_sign_in_hint_names_the_agents_own_variables_beside_the_login() {
+    let programs = Programs::new();
+    programs.add("codex-acp", "--auth key --auth other");
+    let config = "[agents.mine]\nkind = \"agent-client\"\ncommand = [\"codex-acp\"]\n";
+    let config = programs.home.write("trilogue.toml", config);
+    let command = programs.command(&[]);
+    let path = command.get_envs().find(|(name, _)| *name == "PATH").unwrap().1.unwrap();
+    let path = format!("PATH={}", path.to_str().unwrap());
+    // The agent gets none of these variables.
+    let server = programs.home.start_as(
+        Command::new("env"),
+        &[
+            &path,
+            "OPENAI_API_KEY=k1-of-the-server",
+            "GEMINI_API_KEY=k2-of-the-server",
+            "XAI_API_KEY=k3-of-the-server",
+            BINARY,
+            "serve",
+            "--config",
+            config.to_str().unwrap(),
+            "--listen",
+            "127.0.0.1:0",
+        ],
+    );
+    let refused = server.run(&["run", "mine", "say:hi"]).expect(1);
+    assert!(refused.err.contains("trilogue agents login mine"), "{refused:?}");
+    assert!(refused.err.contains("key, other"), "{refused:?}");
+    assert!(refused.err.contains("the server has OPENAI_API_KEY,"), "{refused:?}");
+    assert!(!refused.err.contains("GEMINI") && !refused.err.contains("XAI"), "{refused:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::agent_client_cli::serve;
 use crate::approval::waiting;
-use crate::cli_protocols::MAIL;
+use crate::cli_protocols::{COMMUNICATION, CONNECT, MAIL, NATIVE};
 use crate::harness::{Home, Server, demo, until};
 use crate::terminal::{DECISION, REASON, Screen};
 
@@ -214,4 +214,73 @@ fn choices_are_shown_and_answered_by_value_title_or_number() {
         assert!(seen.contains(&format!(r#""action":"{action}""#)), "{seen}");
     }
     until(|| (open(&server) == 0).then_some(()));
+}
+
+#[test]
+fn a_question_that_is_answered_elsewhere_lets_go_of_the_terminal() {
+    let (home, server) = demo();
+    for face in [NATIVE, COMMUNICATION, CONNECT] {
+        let mut screen = face.ask(&home, &server);
+        screen.wait_for(DECISION);
+        // Half an answer is not an answer.
+        screen.press("n");
+        let question = server.run(&["inbox", "-q"]).expect(0).out;
+        server.run(&["approve", question.trim(), "--yes"]).expect(0);
+        screen.wait_for("the question is closed");
+        let seen = screen.end_well();
+        assert!(!seen.contains("waiting: "), "{face:?}: {seen}");
+        assert_eq!(open(&server), 0);
+    }
+    let (run, interrupt) = waiting(&server);
+    let mut screen = Screen::start(server.command(&["approve", &interrupt]));
+    screen.wait_for(DECISION);
+    server.run(&["approve", &interrupt, "--reject"]).expect(0);
+    let (code, seen) = screen.end();
+    assert_eq!(code, Some(7), "{seen}");
+    assert!(seen.contains("answered the question elsewhere"), "{seen}");
+    assert_eq!(answers(&server, &run), [json!({"approved": false})]);
+    // A run that is cancelled takes its question with it.
+    let mut screen = NATIVE.ask(&home, &server);
+    screen.wait_for(DECISION);
+    let run = server.run(&["runs", "--status", "interrupted", "-q"]).expect(0).out;
+    server.run(&["cancel", run.trim()]).expect(0);
+    screen.wait_for("the run has been cancelled");
+    let (code, seen) = screen.end();
+    assert_eq!(code, Some(8), "{seen}");
+}
+
+#[test]
+fn an_untouched_form_is_no_answer() {
+    let home = Home::new();
+    let server = serve(&home);
+    // Its field is required, or has a default: neither counts before the person enters something.
+    let form = json!({ "type": "object", "properties": {
+        "copies": { "type": "integer", "default": 2 },
+        "loud": { "type": "boolean", "default": true },
+        "tone": { "type": "string", "enum": ["dry", "warm"], "default": "warm" },
+    }});
+    let prompt = format!("form:{form}");
+    let ask = |server: &Server| {
+        let mut screen = Screen::start(server.command(&["run", "plain", &prompt]));
+        screen.answer("(Enter takes 2): ", "\r");
+        screen.answer(DECISION, "\r");
+        screen.answer(CHOOSE, "\r");
+        screen.wait_for("nothing was entered");
+        screen.wait_for("send it like this? yes or later: ");
+        assert_eq!(open(server), 1, "{}", screen.seen());
+        screen
+    };
+    let mut screen = ask(&server);
+    // Enter alone does not send it either.
+    screen.press("\r");
+    screen.wait_for("type yes or later");
+    screen.press("\u{1b}");
+    let (code, seen) = screen.end();
+    assert_eq!(code, Some(3), "{seen}");
+    let question = server.run(&["inbox", "-q"]).expect(0).out;
+    server.run(&["approve", question.trim(), "--reject"]).expect(0);
+    let mut screen = ask(&server);
+    screen.press("yes\r");
+    let seen = screen.end_well();
+    assert!(seen.contains("\"copies\":2"), "{seen}");
 }

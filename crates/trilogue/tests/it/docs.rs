@@ -94,6 +94,13 @@ fn what_beginners_see_on_a_terminal() {
     }
 }
 
+/// The commands of a page in the repository.
+pub(crate) fn commands(page: &str) -> Vec<String> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
+    let steps = steps(&fs::read_to_string(page).unwrap());
+    steps.into_iter().map(|step| step.command).collect()
+}
+
 /// Runs the commands of a page that stand under its first heading with commands, and then those under this one.
 pub(crate) fn run_section(page: &str, heading: &str) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);

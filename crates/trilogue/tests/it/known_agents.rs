@@ -131,6 +131,78 @@ fn an_agent_of_the_server_comes_before_a_known_one() {
     assert!(ran.out.contains("configured"), "{}", ran.out);
 }
 
+/// The configuration of an agent that has the name of a known one, and denies changes of files.
+fn configured_goose() -> String {
+    let agent = example("scripted_agent");
+    format!(
+        "[agents.goose]\nkind = \"agent-client\"\ncommand = [\"{}\"]\nenv = {{ GOOSE_MODE = \"configured\" }}\n[[agents.goose.permissions]]\nkind = [\"edit\"]\ndecision = \"deny\"\n",
+        agent.display()
+    )
+}
+
+#[test]
+fn a_configured_agent_keeps_its_rules_although_its_server_does_not_run() {
+    const PROMPT: &str = "env:GOOSE_MODE\npermission:edit:/tmp/a";
+    for run in ["run", "chat"] {
+        let programs = Programs::new();
+        let demand = OnDemand::of(&programs.home, &configured_goose());
+        programs.add("goose", "");
+        assert!(demand.record().is_none());
+        let ran = match run {
+            "run" => programs.run(&["run", "goose", PROMPT]).expect(0),
+            _ => finish(programs.command(&["chat", "goose"]), "env:GOOSE_MODE\n").expect(0),
+        };
+        assert!(ran.out.contains("configured"), "{ran:?}");
+        assert!(run != "run" || ran.out.contains("permission: no"), "{ran:?}");
+    }
+    // An editor and a sign-in find the configured one too.
+    let programs = Programs::new();
+    let demand = OnDemand::of(&programs.home, &configured_goose());
+    programs.add("goose", "");
+    let mut editor = Editor::of(programs.command(&["wrap", "goose"]));
+    let params = serde_json::json!({ "protocolVersion": 1, "clientCapabilities": {} });
+    editor.ask("initialize", params);
+    let session = editor.session();
+    let before = editor.turn(&session, "env:GOOSE_MODE");
+    assert!(before.iter().any(|line| line.contains("configured")), "{before:?}");
+    programs.run(&["wrap", "goose", "--name", "other"]).complains(2, "leave --name out");
+    assert!(demand.record().is_some());
+}
+
+#[test]
+fn a_configured_agent_that_the_running_server_does_not_have_is_not_replaced() {
+    let programs = Programs::new();
+    let _demand = OnDemand::of(&programs.home, "");
+    programs.add("goose", "");
+    let _editor = Editor::met(&programs.home, &["connect", "echo"]);
+    let _later = OnDemand::of(&programs.home, &configured_goose());
+    programs.run(&["run", "goose", "hi"]).complains(7, "`trilogue stop`");
+    // A configuration that cannot be read may have rules for it.
+    let file = programs.home.work().parent().unwrap().join(".config/trilogue/trilogue.toml");
+    std::fs::write(file, "[agents.goose\n").unwrap();
+    programs.run(&["run", "goose", "hi"]).complains(2, "trilogue.toml");
+}
+
+#[test]
+fn a_new_thread_with_a_name_works_in_the_callers_folder() {
+    let programs = Programs::new();
+    let _demand = OnDemand::of(&programs.home, &configured_goose());
+    let here = programs.home.work().canonicalize().unwrap();
+    let here = here.to_str().unwrap();
+    let ran = programs.run(&["run", "goose", "cwd", "--thread", "new"]).expect(0);
+    assert!(ran.out.contains(here), "{ran:?}");
+    let chat = programs.command(&["chat", "goose", "--thread", "talk"]);
+    let ran = finish(chat, "cwd\n").expect(0);
+    assert!(ran.out.contains(here), "{ran:?}");
+    // A thread that exists keeps its folder.
+    let folder = programs.home.work().join("inner");
+    std::fs::create_dir(&folder).unwrap();
+    let mut again = programs.command(&["run", "goose", "cwd", "--thread", "new"]);
+    again.current_dir(&folder);
+    let ran = finish(again, "").expect(0);
+    assert!(ran.out.contains(here) && !ran.out.contains("inner"), "{ran:?}");
+}
+
 #[test]
 fn an_editor_wraps_a_known_agent_by_its_name() {
     let programs = Programs::new();

@@ -30,6 +30,7 @@ mod copy;
 #[cfg(target_os = "linux")]
 mod descriptors;
 mod docs;
+mod exit_codes;
 mod foreign;
 mod harness;
 mod hosted;
@@ -52,6 +53,7 @@ mod one_server;
 mod operating;
 mod output;
 mod packages;
+mod paste;
 mod screens;
 mod sdk_server;
 mod shell;

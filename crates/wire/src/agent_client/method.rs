@@ -8,7 +8,7 @@ pub struct Method {
     pub gate: Gate,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Side {
     Agent,
     Client,

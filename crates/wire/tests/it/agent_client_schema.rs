@@ -170,3 +170,39 @@ fn what_carries_a_message_id_keeps_the_schema_of_the_message_ids() {
         assert!(!schema.is_valid(&json!({ key: 1 })) && !schema.is_valid(&json!({ key: null })));
     }
 }
+
+/// The table of methods in the documentation: the name of each, and who gets it.
+fn documented_methods() -> BTreeSet<(String, Side)> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/client-differences.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let table = page.split("## Methods").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows = table.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| `")?.split(" | ");
+        let name = cells.next()?.trim_end_matches('`').to_owned();
+        let side = match cells.next()? {
+            "agent" => Side::Agent,
+            "client" => Side::Client,
+            "both" => Side::Both,
+            other => panic!("{name}: {other}"),
+        };
+        Some((name, side))
+    });
+    rows.collect()
+}
+
+#[test]
+fn the_documented_methods_are_those_of_the_schema() {
+    let documented = documented_methods();
+    let ours = METHODS.iter().map(|method| (method.name.to_owned(), method.to));
+    assert_eq!(documented, ours.collect());
+    let Some(official) = official() else { return };
+    let stable = official["$defs"].as_object().unwrap().values().filter_map(|schema| {
+        let side = match schema["x-side"].as_str()? {
+            "agent" => Side::Agent,
+            "client" => Side::Client,
+            _ => Side::Both,
+        };
+        Some((schema["x-method"].as_str()?.to_owned(), side))
+    });
+    assert_eq!(documented, stable.collect());
+}

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 use trilogue_domain::event::StateEvent;
-use trilogue_domain::{Body, Json, lock};
+use trilogue_domain::{Body, Json, Principal, lock};
 use trilogue_runtime::{Client, ClientProfile, RunContext, ThreadContext};
 
 use super::failure::AgentFailure;
@@ -110,6 +110,14 @@ impl SessionOpener {
             _ => params::default_cwd(&launch),
         };
         let principal = PrincipalKey::of_client(client);
+        self.pool.unowned(ProcessSpec { launch, principal, profile, cwd }).await
+    }
+
+    /// Starts a process for this principal that belongs to no thread, so that its greeting is known.
+    pub(crate) async fn greet(&self, by: &Principal) -> Result<ProcessLease, AgentFailure> {
+        let launch = self.launch();
+        let profile = Profile::of(&launch, None);
+        let (principal, cwd) = (PrincipalKey::of_principal(by), params::default_cwd(&launch));
         self.pool.unowned(ProcessSpec { launch, principal, profile, cwd }).await
     }
 

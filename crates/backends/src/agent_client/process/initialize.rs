@@ -9,7 +9,7 @@ use trilogue_wire::agent_client::{InitializeResponse, PROTOCOL_VERSION, Rules, r
 use super::profile::Profile;
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::launch::Launch;
-use crate::child::{Child, how_it_exited, stderr_tail};
+use crate::child::{Child, EXIT_GRACE, how_it_exited, output_tail};
 
 /// Stops a process that was not handed out.
 struct AbortOnDrop {
@@ -51,26 +51,30 @@ async fn greet(
     let greeting = tokio::select! {
         biased;
         greeting = timeout(launch.start_timeout, peer.call("initialize", &params)) => greeting,
-        _ = child.exited() => Ok(Err(peer::CallFailure::Closed)),
+        _ = child.exited() => {
+            // Its last output says why.
+            drop(timeout(EXIT_GRACE, peer.ended()).await);
+            Ok(Err(peer::CallFailure::Closed))
+        }
     };
     match greeting {
         Ok(Ok(greeting)) => Ok(greeting),
         Ok(Err(peer::CallFailure::Closed)) => {
             let how = how_it_exited(child).await;
-            let tail = stderr_tail(child);
+            let tail = output_tail(child);
             Err(AgentFailure::incompatible(format!(
                 "the agent '{agent}' {how} during startup{tail}"
             )))
         }
         Ok(Err(peer::CallFailure::Refused(error))) => {
-            let tail = stderr_tail(child);
+            let tail = output_tail(child);
             let message = format!("the agent '{agent}' refused `initialize`: {error}{tail}");
             Err(AgentFailure::incompatible(message))
         }
         Ok(Err(failed)) => Err(failed.into()),
         Err(_) => {
             let seconds = launch.start_timeout.as_secs();
-            let tail = stderr_tail(child);
+            let tail = output_tail(child);
             let message =
                 format!("the agent '{agent}' did not answer within {seconds} s of its start{tail}");
             let error = Error::new(Code::PeerUnavailable, message);

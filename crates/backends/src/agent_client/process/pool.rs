@@ -220,7 +220,7 @@ impl Pool {
             {
                 spare.thread = Some(thread);
                 // Its earlier output is not about this thread.
-                lease.process().child().captured().clear();
+                lease.process().child().clear_output();
                 return ThreadProcess::Process(lease);
             }
             // It was started only to answer `initialize`, and the answer is remembered.

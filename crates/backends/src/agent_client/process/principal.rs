@@ -1,4 +1,4 @@
-use trilogue_domain::{PrincipalId, TenantId};
+use trilogue_domain::{Principal, PrincipalId, TenantId};
 use trilogue_runtime::{Client, RunContext};
 
 /// A principal, unique over all tenants. It has processes and sign-ins of its own: what it does with them concerns no other principal.
@@ -12,7 +12,10 @@ pub(crate) struct PrincipalKey {
 
 impl PrincipalKey {
     pub(crate) fn of_client(client: &dyn Client) -> Self {
-        let principal = client.principal();
+        Self::of_principal(client.principal())
+    }
+
+    pub(crate) fn of_principal(principal: &Principal) -> Self {
         Self { tenant: principal.tenant.clone(), principal: principal.id.clone() }
     }
 

@@ -25,8 +25,8 @@ use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::launch::Processes;
 use crate::agent_client::routing::{CallOrigin, Router};
 use crate::child::{
-    Breaker, Child, Children, EXIT_GRACE, IdleChild, Program, STDERR_TAIL_BYTES, how_it_exited,
-    stderr_tail,
+    Breaker, Child, Children, EXIT_GRACE, IdleChild, OUTPUT_TAIL_BYTES, Program, how_it_exited,
+    output_tail,
 };
 use crate::workspace::lease::WorkspaceLease;
 
@@ -59,6 +59,8 @@ pub(crate) struct Process {
     ignored: IgnoredLines,
     /// The lease of the folder in which it works, if it works for one thread.
     workspace_lease: Mutex<Option<Arc<WorkspaceLease>>>,
+    /// The variables from which it may take credentials.
+    wanted: Vec<String>,
 }
 
 pub(super) struct PoolContext<'a> {
@@ -66,6 +68,27 @@ pub(super) struct PoolContext<'a> {
     pub(super) children: &'a Children,
     pub(super) breaker: &'a Arc<Breaker>,
     pub(super) changed: &'a Arc<Notify>,
+}
+
+/// An authentication method that takes its key from variables, as JSON.
+fn method_of_variables(method: &AuthMethod) -> Option<Value> {
+    let AuthMethod::Other(other) = method else { return None };
+    let method = Some(other).filter(|other| other.kind == VARIABLES)?;
+    serde_json::from_str(method.json.as_str()).ok()
+}
+
+/// The variables from which an agent may take credentials: those that its methods name, and those that are known of it.
+fn wanted_variables(known: &[String], methods: &[AuthMethod]) -> Vec<String> {
+    let methods: Vec<_> = methods.iter().filter_map(method_of_variables).collect();
+    let listed = methods.iter().filter_map(|method| method["vars"].as_array()).flatten();
+    let named = listed.filter_map(|one| one["name"].as_str()).map(str::to_owned);
+    let mut all: Vec<String> = named.collect();
+    for name in known {
+        if !all.contains(name) {
+            all.push(name.clone());
+        }
+    }
+    all
 }
 
 // === impl Process ===
@@ -85,7 +108,7 @@ impl Process {
         };
         let started = shared.children.start(program).await?;
         let is_private = launch.processes == Processes::Thread;
-        let router = Router::new(agent, is_private, launch.client_meta);
+        let router = Router::new(agent, is_private, launch.client_meta, started.child.clone());
         let options = peer::Options {
             max_line_bytes: launch.max_line_bytes,
             cancels_dropped: true,
@@ -102,6 +125,7 @@ impl Process {
             peer,
             profile: spec.profile,
             capabilities: answer.agent_capabilities.unwrap_or_default(),
+            wanted: wanted_variables(&launch.credentials, &answer.auth_methods),
             auth_methods: answer.auth_methods,
             greeting: json_of(greeting),
             router,
@@ -234,9 +258,7 @@ impl Process {
     pub(super) fn auth_method_of_variables(&self) -> Option<String> {
         let env = self.child.env();
         self.auth_methods.iter().find_map(|method| {
-            let AuthMethod::Other(other) = method else { return None };
-            let method = Some(other).filter(|other| other.kind == VARIABLES)?;
-            let method: Value = serde_json::from_str(method.json.as_str()).ok()?;
+            let method = method_of_variables(method)?;
             let mut names = method["vars"].as_array()?.iter();
             let is_set =
                 |name: &str| env.iter().any(|(known, value)| known == name && !value.is_empty());
@@ -308,11 +330,11 @@ impl Process {
         }
     }
 
-    /// How the process exited, with the end of its standard error where that is about one thread alone.
+    /// How the process exited, with the end of its output where that is about one thread alone.
     pub(super) async fn exit_text(&self) -> String {
         // Its last output is read once it has exited.
         let how = how_it_exited(&self.child).await;
-        let tail = if self.is_private { stderr_tail(&self.child) } else { String::new() };
+        let tail = if self.is_private { output_tail(&self.child) } else { String::new() };
         format!("the agent '{}' {how}{tail}", self.agent)
     }
 
@@ -321,7 +343,7 @@ impl Process {
         if !self.is_private {
             return String::new();
         }
-        self.child.captured().tail_after(position, STDERR_TAIL_BYTES)
+        self.child.captured().tail_after(position, OUTPUT_TAIL_BYTES)
     }
 
     /// Adds what the agent wrote to its standard error after a position, and a hint, to its failure.
@@ -330,7 +352,7 @@ impl Process {
             // What it wrote before its answer may not have been read yet.
             sleep(STDERR_TIME).await;
         }
-        failure.diagnosed(self.child.env(), self.stderr_after(position))
+        failure.diagnosed(self.child.env(), &self.wanted, self.stderr_after(position))
     }
 
     /// Keeps the process; `None` if it is being stopped.

@@ -15,6 +15,7 @@ use super::calls::{
 };
 use super::inbox::{OversizeLine, SessionInbox};
 use crate::agent_client::launch::ClientMeta;
+use crate::child::Child;
 
 /// The most messages that are kept for sessions that are being opened: fewer than an inbox takes.
 const MAX_EARLY: usize = 512;
@@ -28,6 +29,8 @@ const ELICIT_COMPLETE: &str = "elicitation/complete";
 
 #[derive(Debug)]
 pub(crate) struct Router {
+    /// Keeps the lines of the process that are not messages.
+    child: Child,
     /// Itself, for tasks.
     this: Weak<Router>,
     agent: Arc<str>,
@@ -74,8 +77,14 @@ pub(crate) struct ReopenGuard {
 // === impl Router ===
 
 impl Router {
-    pub(crate) fn new(agent: &Arc<str>, is_private: bool, meta: ClientMeta) -> Arc<Self> {
+    pub(crate) fn new(
+        agent: &Arc<str>,
+        is_private: bool,
+        meta: ClientMeta,
+        child: Child,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
+            child,
             this: Weak::clone(this),
             agent: Arc::clone(agent),
             is_private,
@@ -315,6 +324,10 @@ impl Handler for Router {
                 Backpressure::Ready
             }
         }
+    }
+
+    fn on_noise(&self, line: &[u8]) {
+        self.child.stray_output().add_line(&self.agent, line);
     }
 
     fn on_invalid(&self, invalid: &Invalid<'_>) {

@@ -15,7 +15,7 @@ use trilogue_sdk::client::HttpTransport;
 use super::agent_server::Probe;
 use super::launch::{LaunchOnPort, ServerLaunch};
 use crate::child::{
-    Breaker, Child, Children, Program, Started, count_failure, how_it_exited, stderr_tail,
+    Breaker, Child, Children, Program, Started, count_failure, how_it_exited, output_tail,
 };
 
 /// How long one answer of a starting server is waited for.
@@ -198,7 +198,7 @@ impl ProcessSupervisor {
         child.stop().await;
         let why = format!("{} {exit}", self.subject());
         if !self.children.is_closed() {
-            let stderr = stderr_tail(child);
+            let stderr = output_tail(child);
             tracing::warn!(server = self.name, %exit, ?stderr, "a server of agents has exited and is started again");
         }
         why
@@ -244,7 +244,7 @@ impl ProcessSupervisor {
         };
         // Its standard error is about no thread yet.
         let failed = |how: String| {
-            let message = format!("{} {how}{}", self.subject(), stderr_tail(child));
+            let message = format!("{} {how}{}", self.subject(), output_tail(child));
             Error::new(Code::PeerUnavailable, message)
         };
         match answered {

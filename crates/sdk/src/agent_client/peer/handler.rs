@@ -22,6 +22,11 @@ pub trait Handler: Send + Sync + fmt::Debug + 'static {
         Backpressure::Ready
     }
 
+    /// Called with each line that is not JSON: programs print other things too.
+    fn on_noise(&self, line: &[u8]) {
+        let _ = line;
+    }
+
     /// Hears of a line that was no message, for whoever wants to log it.
     fn on_invalid(&self, invalid: &Invalid<'_>) {
         let _ = invalid;

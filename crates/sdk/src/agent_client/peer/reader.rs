@@ -64,7 +64,7 @@ async fn take(peer: &Peer, frame: Frame, handler: &dyn Handler) {
         Frame::Noise(line) if peer.0.options.answers_nameless => {
             message(peer, &line, handler).await
         }
-        Frame::Noise(_) => {}
+        Frame::Noise(line) => handler.on_noise(&line),
     }
 }
 

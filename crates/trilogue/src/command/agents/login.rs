@@ -12,7 +12,7 @@ use trilogue::known_agents::{self, KnownAgent};
 use trilogue::local::start;
 use trilogue_wire::native::local::{Attach, Wish};
 
-use crate::ad_hoc::{AdHocArguments, is_served, known_command};
+use crate::ad_hoc::{AdHocArguments, AgentSource, is_served, known_command};
 use crate::command::connect::ProxyArguments;
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
@@ -59,7 +59,13 @@ struct LineClient<R, W> {
 impl LoginCommand {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         let known = known_agent(&self.agent);
-        let is_at_server = is_served(&self.agent, globals).await?;
+        let source = AgentSource::find(&self.agent, globals).await?;
+        let is_at_server = match source {
+            AgentSource::Server => true,
+            // The server may have made the name for a known agent in a folder.
+            AgentSource::Unknown => is_served(&self.agent, globals).await?,
+            AgentSource::Known(_) => false,
+        };
         let local = self.local_agent(is_at_server, known)?;
         let mut methods = match &local {
             Some(local) => local.methods().await.unwrap_or_default(),

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 use trilogue::config::Options;
 use trilogue::find_program;
@@ -18,6 +18,16 @@ use crate::probe::ProbeFinding;
 const VERSION_LIMIT: Duration = Duration::from_secs(5);
 /// How much of what it says is read, in bytes.
 const MAX_VERSION_BYTES: u64 = 16 * 1024;
+
+/// How much of the end of each output a finding shows, in bytes.
+const MAX_TAIL_BYTES: usize = 256;
+
+/// What a program prints to `--version`, on both of its outputs.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct PrintedVersion {
+    output: String,
+    error: String,
+}
 
 /// Asks every known agent that is installed.
 pub(super) async fn findings(options: Option<&Options>) -> Vec<ProbeFinding> {
@@ -43,7 +53,8 @@ fn program_of(program: &str, options: Option<&Options>) -> Option<PathBuf> {
 async fn finding(name: &str, agent: &KnownAgent, program: PathBuf) -> ProbeFinding {
     let subject = format!("{name} ({})", program.display());
     let wanted = &agent.at_least;
-    match version_of(&program).await {
+    let printed = printed_version(&program).await;
+    match version_in(&printed.output) {
         Some(version) if numbers(&version) >= numbers(wanted) => {
             ProbeFinding::ok(subject, format!("version {version}"))
         }
@@ -54,24 +65,48 @@ async fn finding(name: &str, agent: &KnownAgent, program: PathBuf) -> ProbeFindi
         }
         None => {
             let detail = format!("it does not say its version; it needs at least {wanted}");
-            ProbeFinding::ok(subject, detail)
+            ProbeFinding::ok(subject, format!("{detail}{}", printed.tail()))
         }
     }
 }
 
-/// What the program says to `--version`, if that has a version.
-async fn version_of(program: &Path) -> Option<String> {
+/// What a program prints to `--version`.
+async fn printed_version(program: &Path) -> PrintedVersion {
     let mut command = Command::new(program);
-    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.kill_on_drop(true).spawn().ok()?;
-    let stdout = child.stdout.take()?;
-    let mut text = Vec::new();
-    let read = async move {
-        stdout.take(MAX_VERSION_BYTES).read_to_end(&mut text).await.ok()?;
-        Some(text)
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let Ok(mut child) = command.kill_on_drop(true).spawn() else {
+        return PrintedVersion::default();
     };
-    let text = tokio::time::timeout(VERSION_LIMIT, read).await.ok()??;
-    version_in(&String::from_utf8_lossy(&text))
+    let (output, error) = (child.stdout.take(), child.stderr.take());
+    let read = async { tokio::join!(read(output), read(error)) };
+    let printed = tokio::time::timeout(VERSION_LIMIT, read).await;
+    printed.map(|(output, error)| PrintedVersion { output, error }).unwrap_or_default()
+}
+
+async fn read(from: Option<impl AsyncRead + Unpin>) -> String {
+    let mut bytes = Vec::new();
+    if let Some(from) = from {
+        // What came before an error counts.
+        let _ = from.take(MAX_VERSION_BYTES).read_to_end(&mut bytes).await;
+    }
+    String::from_utf8_lossy(&bytes).trim().to_owned()
+}
+
+// === impl PrintedVersion ===
+
+impl PrintedVersion {
+    /// The ends of both outputs, each by its name.
+    fn tail(&self) -> String {
+        let mut text = String::new();
+        for (stream, printed) in [("error", &self.error), ("output", &self.output)] {
+            let from = printed.len().saturating_sub(MAX_TAIL_BYTES);
+            let tail = printed.get(printed.ceil_char_boundary(from)..).unwrap_or_default();
+            if !tail.is_empty() {
+                text.push_str(&format!("; its standard {stream} ends with: {tail}"));
+            }
+        }
+        text
+    }
 }
 
 /// The first word with two numbers or more that are separated by dots.
@@ -102,6 +137,19 @@ mod tests {
         ] {
             assert_eq!(version_in(text).as_deref(), version, "{text}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_a_program_without_a_version_prints_is_named_by_its_output() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("agent");
+        std::fs::write(&program, "#!/bin/sh\necho usage: agent\necho no license >&2\nexit 1\n")
+            .unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let found = finding("goose", known_agents::find("goose").unwrap(), program).await;
+        let ends = "; its standard error ends with: no license; its standard output ends with: usage: agent";
+        assert!(found.detail.ends_with(ends), "{}", found.detail);
     }
 
     #[test]

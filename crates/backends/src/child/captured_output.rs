@@ -1,4 +1,4 @@
-//! The captured standard error of a child: its end is shown where the child fails. A child whose standard output means nothing has that captured here too.
+//! What a child wrote to its standard error, and to its standard output beside messages: the ends are shown where the child fails.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -17,13 +17,15 @@ const LOGGED_BYTES: usize = 2 * 1024;
 const CHARACTER_BYTES: usize = 4;
 
 #[derive(Debug)]
-pub struct Stderr {
-    tail: Mutex<StderrTail>,
+pub struct CapturedOutput {
+    /// Its name in messages.
+    stream: &'static str,
+    tail: Mutex<OutputTail>,
     redactor: Mutex<Redactor>,
 }
 
 #[derive(Debug, Default)]
-struct StderrTail {
+struct OutputTail {
     bytes: VecDeque<u8>,
     /// Whether the beginning is gone.
     is_cut: bool,
@@ -46,13 +48,18 @@ struct LineRate {
     omitted: u64,
 }
 
-// === impl Stderr ===
+// === impl CapturedOutput ===
 
-impl Stderr {
-    pub(super) fn new<'a>(secrets: impl Iterator<Item = &'a str>) -> Self {
-        let stderr = Self { tail: Mutex::default(), redactor: Mutex::default() };
-        stderr.hide(secrets);
-        stderr
+impl CapturedOutput {
+    pub(super) fn new<'a>(stream: &'static str, secrets: impl Iterator<Item = &'a str>) -> Self {
+        let captured = Self { stream, tail: Mutex::default(), redactor: Mutex::default() };
+        captured.hide(secrets);
+        captured
+    }
+
+    /// Its name in messages.
+    pub(super) fn stream(&self) -> &'static str {
+        self.stream
     }
 
     /// Redacts these values, also in what was captured before.
@@ -62,7 +69,8 @@ impl Stderr {
         redactor.add(values);
         if redactor.is_full() && !was_full {
             tracing::warn!(
-                "a process has too many secrets to redact: its standard error is not shown"
+                stream = self.stream,
+                "a process has too many secrets to redact: its output is not shown"
             );
         }
     }
@@ -115,7 +123,7 @@ impl Stderr {
     }
 
     pub fn clear(&self) {
-        *lock(&self.tail) = StderrTail::default();
+        *lock(&self.tail) = OutputTail::default();
     }
 
     /// Reads to the end.
@@ -136,6 +144,17 @@ impl Stderr {
             }
         }
         self.log(name, &mut line, &mut rate);
+    }
+
+    /// Adds a line that was read elsewhere.
+    pub(crate) fn add_line(&self, name: &str, line: &[u8]) {
+        self.keep(line);
+        self.keep(b"\n");
+        if tracing::enabled!(tracing::Level::DEBUG) && !lock(&self.redactor).is_full() {
+            let mut cut = Line::default();
+            cut.push(line, LOGGED_BYTES + lock(&self.redactor).longest() + CHARACTER_BYTES);
+            tracing::debug!(agent = name, stream = self.stream, text = ?self.line(&cut), "output of an agent");
+        }
     }
 
     fn keep(&self, piece: &[u8]) {
@@ -160,7 +179,7 @@ impl Stderr {
             return;
         }
         let text = self.line(&done);
-        tracing::debug!(agent = name, stderr = ?text, "standard error of an agent");
+        tracing::debug!(agent = name, stream = self.stream, ?text, "output of an agent");
     }
 
     fn line(&self, line: &Line) -> String {
@@ -195,7 +214,7 @@ impl LineRate {
                 tracing::debug!(
                     agent = name,
                     lines = self.omitted,
-                    "omitted lines of an agent's standard error"
+                    "omitted lines of an agent's output"
                 );
             }
             *self = Self::new();
@@ -213,8 +232,8 @@ mod tests {
 
     const SECRET: &str = "hunter2hunter2";
 
-    fn stderr() -> Stderr {
-        Stderr::new([SECRET].into_iter())
+    fn stderr() -> CapturedOutput {
+        CapturedOutput::new("standard error", [SECRET].into_iter())
     }
 
     #[tokio::test]
