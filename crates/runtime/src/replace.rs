@@ -67,7 +67,9 @@ impl Runtime {
 
     /// The history of a thread as references, to be read checkpoint by checkpoint; fails with `thread_not_found`, or as reading.
     pub async fn references(&self, scope: &Scope, thread: &ThreadId) -> Result<ReferenceReader> {
-        ReferenceReader::open(self.clone(), scope, thread).await
+        let services = self.services();
+        let (store, runs) = (Arc::clone(&services.store), Arc::clone(&services.run_references));
+        ReferenceReader::open(store, runs, scope, thread).await
     }
 
     /// `None` when the head moved meanwhile.

@@ -1,5 +1,7 @@
 //! Changes of a thread as a whole, its state at a checkpoint, and its end.
 
+use std::sync::Arc;
+
 use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointId, CheckpointKey, Code, Error, Json, Principal, Scope, ThreadId};
 use trilogue_store::rows::{CheckpointRow, Page, RunFilter, ThreadRow};
@@ -46,7 +48,10 @@ impl Runtime {
         Ok(match self.found_state(&scope, thread, at).await? {
             FoundState::Value(value) => StateReader::Value(value),
             FoundState::Messages(messages) => {
-                StateReader::Messages(ConversationReader::new(self.clone(), scope, messages))
+                let services = self.services();
+                let (store, external) =
+                    (Arc::clone(&services.store), Arc::clone(&services.external));
+                StateReader::Messages(ConversationReader::new(store, external, scope, messages))
             }
         })
     }
@@ -128,7 +133,7 @@ impl Runtime {
         }
     }
 
-    pub(crate) fn source<'a>(&'a self, scope: &'a Scope) -> HistorySource<'a> {
+    fn source<'a>(&'a self, scope: &'a Scope) -> HistorySource<'a> {
         let services = self.services();
         HistorySource { store: services.store.as_ref(), external: &services.external, scope }
     }

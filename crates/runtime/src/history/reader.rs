@@ -1,17 +1,18 @@
 //! Reads what was said on a path message by message, so that memory holds one run's messages and no conversation.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use trilogue_domain::content::{Content, PartMetadata};
 use trilogue_domain::error::Result;
 use trilogue_domain::{
     CheckpointKey, Json, Message, Reference, RunKey, Scope, ThreadId, ThreadKey,
 };
-use trilogue_store::PathReader;
+use trilogue_store::{PathReader, Store};
 
 use super::reference::{self, FoundReferences};
 use super::{HistorySource, client_entries, inline, said_at};
-use crate::handle::Runtime;
+use crate::external_ports::ExternalPorts;
 use crate::request::StateContent;
 
 /// What a message or a part takes beside its content, in bytes of JSON and of memory.
@@ -27,7 +28,8 @@ pub enum StateReader {
 /// The messages on a path, oldest first.
 #[derive(Debug)]
 pub struct ConversationReader {
-    runtime: Runtime,
+    store: Arc<dyn Store>,
+    external: Arc<ExternalPorts>,
     scope: Scope,
     messages: MessageReader,
 }
@@ -70,13 +72,19 @@ pub(crate) fn weight(message: &Message) -> usize {
 // === impl ConversationReader ===
 
 impl ConversationReader {
-    pub(crate) fn new(runtime: Runtime, scope: Scope, messages: MessageReader) -> Self {
-        Self { runtime, scope, messages }
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        external: Arc<ExternalPorts>,
+        scope: Scope,
+        messages: MessageReader,
+    ) -> Self {
+        Self { store, external, scope, messages }
     }
 
     /// The next message; `None` behind the last. Large content is inlined. Fails as reading.
     pub async fn next(&mut self) -> Result<Option<Message>> {
-        self.messages.next(self.runtime.source(&self.scope)).await
+        let Self { store, external, scope, messages } = self;
+        messages.next(HistorySource { store: store.as_ref(), external, scope }).await
     }
 }
 

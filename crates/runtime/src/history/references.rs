@@ -13,7 +13,6 @@ use trilogue_store::rows::{CheckpointRow, ThreadRow};
 use trilogue_store::{PathReader, Store};
 
 use super::{client_entries, each_event, thread_row};
-use crate::handle::Runtime;
 
 /// The most references that are remembered for all threads together; beyond that they are read anew.
 const MAX_REMEMBERED: usize = 50_000;
@@ -54,7 +53,8 @@ pub(crate) struct Path {
 /// A thread's history as references, checkpoint by checkpoint: memory holds those of one.
 #[derive(Debug)]
 pub struct ReferenceReader {
-    runtime: Runtime,
+    store: Arc<dyn Store>,
+    runs: Arc<RunReferences>,
     steps: ReferenceSteps,
 }
 
@@ -152,10 +152,14 @@ impl ReferenceSteps {
 
 impl ReferenceReader {
     /// Fails with `thread_not_found`, or as reading.
-    pub(crate) async fn open(runtime: Runtime, scope: &Scope, thread: &ThreadId) -> Result<Self> {
-        let store = Arc::clone(&runtime.services().store);
+    pub(crate) async fn open(
+        store: Arc<dyn Store>,
+        runs: Arc<RunReferences>,
+        scope: &Scope,
+        thread: &ThreadId,
+    ) -> Result<Self> {
         let steps = ReferenceSteps::open(store.as_ref(), scope, thread).await?;
-        Ok(Self { runtime, steps })
+        Ok(Self { store, runs, steps })
     }
 
     /// Where the thread's state lies.
@@ -166,8 +170,7 @@ impl ReferenceReader {
 
     /// What the next checkpoint adds, oldest first; `None` behind the last. Fails as reading.
     pub async fn next(&mut self) -> Result<Option<Vec<Reference>>> {
-        let services = self.runtime.services();
-        self.steps.next(services.store.as_ref(), &services.run_references).await
+        self.steps.next(self.store.as_ref(), &self.runs).await
     }
 }
 
