@@ -198,7 +198,7 @@ async fn create(node: &Client, agent: &str, thread: &str, input: &str) -> Result
     run["id"].as_str().map(str::to_owned).context("the run has no id")
 }
 
-/// Reads a run's stream to its end, answers its question, and checks how it ended. The stream must not end before the run waits or has ended.
+/// Reads a run's stream to its end, which must be the run's, answers its question, and checks how it ended.
 async fn follow(reader: &Client, run: &str, asks: bool) -> Result<()> {
     let path = format!("/api/v1/runs/{run}/events");
     let mut stream = reader.stream(&path, None).await?;
@@ -209,12 +209,11 @@ async fn follow(reader: &Client, run: &str, asks: bool) -> Result<()> {
         }
         anyhow::Ok(last)
     };
-    let last = tokio::time::timeout(LIMIT, reading).await.context("the stream goes on")??;
-    let error = &last["code"];
-    ensure!(error.is_null(), "the stream ended with {last}");
-    if asks {
-        answer(reader, run).await?;
-    }
+    let answering = async { if asks { answer(reader, run).await } else { Ok(()) } };
+    let (read, answered) = tokio::join!(tokio::time::timeout(LIMIT, reading), answering);
+    answered?;
+    let last = read.context("the stream does not end")??;
+    ensure!(last["code"].is_null(), "the stream ended with {last}");
     let path = format!("/api/v1/runs/{run}");
     let ended = until("the run's end", LIMIT, || async {
         let run = reader.get(&path).await.ok()?.ok().ok()?;
