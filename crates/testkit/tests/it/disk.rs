@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use trilogue_testkit::services::{new_schema, service};
+use trilogue_testkit::services::{Services, connect};
 use trilogue_testkit::shim::Shim;
 use trilogue_testkit::{Client, Folder, Home, Server, ServerOptions, until};
 
@@ -30,8 +30,10 @@ async fn readiness(client: &Client) -> (u16, String, String) {
     assert_eq!(text("/healthz").await.0, 200);
     let (status, said) = text("/readyz").await;
     let (_, metrics) = text("/metrics").await;
-    let ready = metrics.lines().find_map(|line| line.strip_prefix("trilogue_ready "));
-    (status, said, ready.unwrap().to_owned())
+    // A node's metrics have its name as a label.
+    let ready = metrics.lines().find(|line| line.starts_with("trilogue_ready"));
+    let value = ready.and_then(|line| line.rsplit(' ').next());
+    (status, said, value.unwrap().to_owned())
 }
 
 fn long_text() -> String {
@@ -143,30 +145,27 @@ async fn a_full_disk_of_the_database_is_no_readiness_until_it_has_room() {
         assert!(std::env::var_os("CI").is_none(), "continuous integration runs as root");
         return;
     };
-    let (database, schema) = new_schema("full").await.unwrap();
+    // It has tables on the disk, and ends before the disk does.
+    let services = Services::start().await.unwrap();
+    let database = connect(services.postgres()).await.unwrap();
     let place = disk.0.display();
-    database
-        .batch_execute(&format!("CREATE TABLESPACE {schema} LOCATION '{place}'"))
-        .await
-        .unwrap();
+    database.batch_execute(&format!("CREATE TABLESPACE small LOCATION '{place}'")).await.unwrap();
     let dir = Folder::new().unwrap();
-    let url = service("TRILOGUE_POSTGRES").unwrap();
-    let settings = format!("-csearch_path%3D{schema}%20-cdefault_tablespace%3D{schema}");
-    let options =
-        ServerOptions { store: format!("{url}?options={settings}"), ..ServerOptions::default() };
+    let options = ServerOptions {
+        store: format!("{}?options=-cdefault_tablespace%3Dsmall", services.postgres()),
+        ..ServerOptions::default()
+    };
     let server = Server::start(dir.path(), &options).await.unwrap();
     let client = server.client();
     echo(&client, "fills", "before").await.ok().unwrap();
     assert_eq!(readiness(&client).await, (200, "ok\n".to_owned(), "1".to_owned()));
 
     // Something else takes the room.
-    let fill = format!(
-        "CREATE TABLE {schema}.other (body TEXT) TABLESPACE {schema};
-         ALTER TABLE {schema}.other ALTER COLUMN body SET STORAGE EXTERNAL"
-    );
-    database.batch_execute(&fill).await.unwrap();
-    let add = format!("INSERT INTO {schema}.other VALUES (repeat('x', 100000))");
-    while database.batch_execute(&add).await.is_ok() {}
+    let other = "CREATE TABLE other (body TEXT) TABLESPACE small;
+        ALTER TABLE other ALTER COLUMN body SET STORAGE EXTERNAL";
+    database.batch_execute(other).await.unwrap();
+    let add = "INSERT INTO other VALUES (repeat('x', 100000))";
+    while database.batch_execute(add).await.is_ok() {}
     let full = (503, "not ready: disk_full\n".to_owned(), "0".to_owned());
     until("every sign to say that the disk is full", NOTICE_LIMIT, || async {
         fill_database(&client).await;
@@ -176,7 +175,7 @@ async fn a_full_disk_of_the_database_is_no_readiness_until_it_has_room() {
     .unwrap();
 
     // Room returns: the server is ready without a further request.
-    database.batch_execute(&format!("TRUNCATE {schema}.other")).await.unwrap();
+    database.batch_execute("DROP TABLE other").await.unwrap();
     until("the server to be ready again", NOTICE_LIMIT, || async {
         (readiness(&client).await.0 == 200).then_some(())
     })
@@ -184,9 +183,6 @@ async fn a_full_disk_of_the_database_is_no_readiness_until_it_has_room() {
     .unwrap();
     echo(&client, "fills", "after").await.ok().unwrap();
     server.stop().await.unwrap();
-    let clean = format!("DROP SCHEMA {schema} CASCADE; ");
-    database.batch_execute(&clean).await.unwrap();
-    database.batch_execute(&format!("DROP TABLESPACE {schema}")).await.unwrap();
 }
 
 /// Appends until the database refuses, or a few times.
