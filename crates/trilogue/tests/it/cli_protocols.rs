@@ -101,15 +101,17 @@ fn a_late_answer_is_reported_and_the_run_goes_on() {
         let inbox = server.run(&["inbox", "-q"]).expect(0).out;
         let faster = ["approve", inbox.trim(), "--reject", "--message", "I was faster"];
         server.run(&faster).expect(0);
-        screen.answer(DECISION, "y\r");
-        screen.answer(REASON, "\r");
+        screen.press("y\r");
+        screen.press("\r");
         let (code, seen) = screen.end();
         assert_eq!(code, Some(0), "{face:?}: {seen}");
-        let (_, after) = seen.split_once("your answer was not taken").unwrap();
+        // The terminal may close the question before it has read both lines.
+        let notice = ["your answer was not taken", "the question is closed"];
+        let (_, after) = notice.iter().find_map(|it| seen.split_once(it)).unwrap();
         assert!(after.contains("I was faster"), "{face:?} went on with the other answer: {seen}");
         assert!(!after.contains("the stream broke"), "{face:?}: {seen}");
         if face.0 == NATIVE.0 {
-            assert!(after.contains("owner answered the question before you"), "{seen}");
+            assert!(after.contains("owner answered the question elsewhere"), "{seen}");
         }
     }
 }
