@@ -9,7 +9,7 @@ use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::{Globals, json as json_option};
 use crate::remote;
 use crate::short_id;
-use crate::terminal::ask::{self, Reply};
+use crate::terminal::ask::{self, TypedReply};
 use crate::terminal::form::{self, Field, FieldKind};
 use crate::terminal::{choice, print, question, safe, table};
 
@@ -65,12 +65,12 @@ impl Approve {
             match ask::answer(&interrupt, async || closing_reason(&client, &interrupt.id).await)
                 .await?
             {
-                Reply::Answer(answer) => answer,
-                Reply::Later => {
+                TypedReply::Answer(answer) => answer,
+                TypedReply::Later => {
                     let message = format!("the interrupt '{id}' stays open");
                     return Err(CliError::new(ExitStatus::Waiting, message));
                 }
-                Reply::Closed(why) => {
+                TypedReply::Closed(why) => {
                     let message = format!("the interrupt '{id}' is closed: {why}");
                     return Err(CliError::new(ExitStatus::Conflict, message));
                 }

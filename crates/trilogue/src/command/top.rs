@@ -16,7 +16,7 @@ use crate::conversation::closing_reason;
 use crate::exit::{CliError, Result};
 use crate::globals::Globals;
 use crate::remote;
-use crate::terminal::ask::{self, Reply};
+use crate::terminal::ask::{self, TypedReply};
 use crate::terminal::screen::{Screen, ScreenKey};
 use crate::terminal::{print, safe, style, table};
 
@@ -166,12 +166,12 @@ impl Watch<'_> {
         let client = &self.client;
         let reply = ask::answer(question, async || closing_reason(client, id).await).await;
         self.note = match reply {
-            Ok(Reply::Answer(answer)) => match self.client.answer(id, &answer).await {
+            Ok(TypedReply::Answer(answer)) => match self.client.answer(id, &answer).await {
                 Ok(_) => "answered".to_owned(),
                 Err(error) => safe::line(&error.to_string()),
             },
-            Ok(Reply::Later) => "the question stays open".to_owned(),
-            Ok(Reply::Closed(why)) => format!("the question is closed: {}", safe::line(&why)),
+            Ok(TypedReply::Later) => "the question stays open".to_owned(),
+            Ok(TypedReply::Closed(why)) => format!("the question is closed: {}", safe::line(&why)),
             // Ctrl-C leaves the question, not the screen.
             Err(error) if error.message.is_empty() => "the question stays open".to_owned(),
             Err(error) => safe::line(&error.message),

@@ -22,7 +22,7 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What came of a question.
 #[derive(Debug)]
-pub(crate) enum Reply {
+pub(crate) enum TypedReply {
     Answer(AnswerCreate),
     /// The person leaves it open.
     Later,
@@ -82,7 +82,7 @@ pub(crate) async fn pause(cue: &'static str) -> Result {
 pub(crate) async fn answer(
     interrupt: &Interrupt,
     closing_reason: impl AsyncFn() -> Option<String>,
-) -> Result<Reply> {
+) -> Result<TypedReply> {
     let withdrawal = Withdrawal::default();
     let mut asking = std::pin::pin!(ask(interrupt.clone(), withdrawal.clone()));
     let closed = async {
@@ -97,8 +97,8 @@ pub(crate) async fn answer(
         biased;
         answer = &mut asking => {
             return Ok(match answer? {
-                Some(answer) => Reply::Answer(answer),
-                None => closing_reason().await.map_or(Reply::Later, Reply::Closed),
+                Some(answer) => TypedReply::Answer(answer),
+                None => closing_reason().await.map_or(TypedReply::Later, TypedReply::Closed),
             });
         }
         reason = closed => reason,
@@ -107,7 +107,7 @@ pub(crate) async fn answer(
     // The terminal is as before when the question has let go of it.
     match asking.await {
         Err(error) if error.exit == ExitStatus::Interrupted => Err(error),
-        _ => Ok(Reply::Closed(reason)),
+        _ => Ok(TypedReply::Closed(reason)),
     }
 }
 

@@ -274,7 +274,7 @@ fn an_untouched_form_is_no_answer() {
     // Enter alone does not send it either.
     screen.press("\r");
     screen.wait_for("type yes or later");
-    screen.press("\u{1b}");
+    screen.answer("send it like this? yes or later: ", "\u{1b}");
     let (code, seen) = screen.end();
     assert_eq!(code, Some(3), "{seen}");
     let question = server.run(&["inbox", "-q"]).expect(0).out;

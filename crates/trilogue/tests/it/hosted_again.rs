@@ -235,7 +235,7 @@ fn a_sound_whose_bytes_are_characters_is_a_sound() {
     };
     let heard = run("coder", &sound).expect(0).out;
     assert!(heard.contains("\"type\":\"audio\"") && heard.contains("audio/wav"), "{heard}");
-    let refused = run("deaf", &sound).expect(1).err;
+    let refused = run("deaf", &sound).expect(2).err;
     assert!(refused.contains("audio"), "{refused}");
     // A drawing is text that says how it is drawn.
     let heard = run("coder", &drawing).expect(0).out;
