@@ -14,7 +14,7 @@ use trilogue_domain::{Json, PrincipalId, TenantId, ThreadId, ThreadKey, Timestam
 
 use super::commit_position::CommitPosition;
 use super::commit_record::{CommitEntry, RecordedCommits, ThreadChange};
-use super::error::{Health, SqliteError};
+use super::error::SqliteError;
 use super::file::{self, beside, cannot};
 use super::{apply, heads, log_scan};
 use crate::rows::ThreadRow;
@@ -38,13 +38,6 @@ pub(super) struct LogLoss {
     /// Whether the record does not reach back to the first.
     is_least: bool,
     threads: BTreeMap<ThreadKey, ThreadChange<'static>>,
-}
-
-/// Losses that the store remembers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct KnownLosses {
-    pub(super) commits: u64,
-    pub(super) found_at: Option<Timestamp>,
 }
 
 // === impl LogExamination ===
@@ -226,35 +219,4 @@ fn stub(
         epoch: 1,
         ephemeral: false,
     }))
-}
-
-// === impl KnownLosses ===
-
-impl KnownLosses {
-    /// Closes the damaged threads of all losses, and forgets earlier losses of which no thread is left.
-    pub(super) fn load(
-        conn: &Connection,
-        health: &Health,
-        has_new: bool,
-    ) -> std::result::Result<Self, SqliteError> {
-        let mut marked = 0;
-        let mut statement = conn.prepare("SELECT thread, why FROM damaged_threads")?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            marked += 1;
-            health.quarantine.add(ThreadKey(row.get(0)?), &row.get::<_, String>(1)?);
-        }
-        if marked == 0 && !has_new {
-            conn.execute("DELETE FROM log_losses", [])?;
-            return Ok(Self::default());
-        }
-        let sql = "SELECT coalesce(sum(commits), 0), max(found_at) FROM log_losses";
-        Ok(conn.query_row(sql, [], |row| {
-            let found_at: Option<i64> = row.get(1)?;
-            Ok(Self {
-                commits: row.get::<_, i64>(0)?.cast_unsigned(),
-                found_at: found_at.map(Timestamp::from_micros),
-            })
-        })?)
-    }
 }

@@ -6,7 +6,7 @@
 //! | `writer`, `log_upkeep`, `job`, `job_queue`, `apply`, `heads`, `blob`, `queue` | the writer's transactions |
 //! | `remove`, `thread_removal` | removing runs and threads |
 //! | `checkpoint`, `wal_file`, `disk_space`, `error`, `file` | the write-ahead log, the disk, failures, the files |
-//! | `commit_position`, `commit_record`, `log_scan`, `log_loss` | acknowledged commits that a damaged log lost |
+//! | `commit_position`, `commit_record`, `log_scan`, `log_loss`, `known_losses` | acknowledged commits that a damaged log lost |
 //! | `inspect` | damage in SQLite's own structures |
 //! | `row`, `frames`, `lookups`, `access_path`, `listing`, `thread_listing` | look-ups on the readers' connections |
 //! | `row_cache` | look-ups without a connection |
@@ -40,6 +40,7 @@ mod import;
 mod inspect;
 mod job;
 mod job_queue;
+mod known_losses;
 mod listing;
 mod log_loss;
 mod log_scan;
@@ -87,7 +88,7 @@ use self::connection::Readers;
 use self::error::{Health, SqliteError, StoreState, lock};
 use self::heads::DurableHeads;
 use self::job::{Job, QueuedJob, WorkKind, WriteContext, task};
-use self::log_loss::KnownLosses;
+use self::known_losses::KnownLosses;
 use self::retention::RetentionBacklog;
 use self::row_cache::RowCache;
 use crate::core::batch::PERMIT_BYTES;
