@@ -7,6 +7,8 @@ use trilogue_domain::{Body, Failure};
 use trilogue_runtime::{EmitError, Ending, RunContext};
 use trilogue_sdk::client::{ClientError, TransportError};
 
+use crate::output_warning::OutputWarning;
+
 use super::turn::{RemoteEnding, RemoteNews, RemoteTurn};
 
 /// How long a server may take to hear that a run is cancelled.
@@ -18,8 +20,9 @@ pub(super) async fn follow<T: RemoteTurn>(
     context: &RunContext,
 ) -> Result<Ending, Failure> {
     let is_cancelling = context.is_cancelled();
+    let warning = OutputWarning::default();
     let mut follower =
-        TurnFollower { turn, context, is_kept: false, is_cancelling, is_told: false };
+        TurnFollower { turn, context, is_kept: false, is_cancelling, is_told: false, warning };
     match follower.ending().await {
         Ok(Some(ending)) => follower.settle(ending),
         Ok(None) => Ok(Ending::Completed),
@@ -39,6 +42,7 @@ struct TurnFollower<'a, T> {
     is_cancelling: bool,
     /// Whether the server was told of the cancellation.
     is_told: bool,
+    warning: OutputWarning,
 }
 
 impl<T: RemoteTurn> TurnFollower<'_, T> {
@@ -119,6 +123,7 @@ impl<T: RemoteTurn> TurnFollower<'_, T> {
     /// `false` where the run here was stopped.
     async fn log(&mut self, bodies: Vec<Body>) -> Result<bool, Failure> {
         for body in bodies {
+            self.warning.note(&body, self.context);
             match self.context.emit(body, None).await {
                 Ok(()) => {}
                 Err(EmitError::Stopped) => return Ok(false),
