@@ -222,8 +222,10 @@ codes! {
     CallRefused = "call_refused", Unprocessable;
     /// An outbound address is not allowed.
     EgressRefused = "egress_refused", Unprocessable;
-    /// The peer could not be reached or broke its protocol.
+    /// The peer could not be reached.
     PeerUnavailable = "peer_unavailable", Unavailable;
+    /// The peer sends what its protocol forbids. It does so again when it is asked again.
+    ProtocolViolation = "protocol_violation", Internal;
     /// A server error; details are in the server's log.
     Internal = "internal", Internal;
 }
@@ -234,8 +236,12 @@ impl Code {
     /// Whether the same request may succeed later without a change.
     #[must_use]
     pub fn is_transient(self) -> bool {
-        matches!(self.class(), Class::Unavailable | Class::TooMany | Class::NoSpace)
-            && !matches!(self, Self::StoreCorrupt | Self::ThreadQuarantined)
+        match self {
+            // The run at work ends at some time.
+            Self::ThreadBusy => true,
+            Self::StoreCorrupt | Self::ThreadQuarantined => false,
+            _ => matches!(self.class(), Class::Unavailable | Class::TooMany | Class::NoSpace),
+        }
     }
 }
 

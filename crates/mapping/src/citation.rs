@@ -1,6 +1,7 @@
 //! Citations beyond their five members: further ones such as `author` and `score`, and citations in words.
 //!
 //! The further members are in the cited part's `extra`, under the extension key, as `citation`. Every protocol that can shows them inside of the citation.
+//! Further members of a trajectory are kept in the same way, as `trajectory`.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -14,7 +15,8 @@ use crate::communication::EXTENSION;
 /// The members that the vocabulary has.
 pub(crate) const DECLARED: [&str; 6] =
     ["kind", "start_index", "end_index", "url", "title", "description"];
-const MEMBER: &str = "citation";
+/// The members of a trajectory that the vocabulary has.
+const DECLARED_OF_STEP: [&str; 5] = ["kind", "message", "tool_name", "tool_input", "tool_output"];
 /// The longest passage that a footnote quotes, in characters.
 const MAX_QUOTE_CHARS: usize = 120;
 
@@ -38,41 +40,62 @@ pub(crate) fn set(part: &mut Part, citation: &Map<String, Value>) {
     keep(part, further);
 }
 
-/// Keeps further members of a part's citation.
-pub(crate) fn keep(part: &mut Part, further: Map<String, Value>) {
-    if further.is_empty() {
-        return;
+/// Where the further members of a part's metadata are kept, and the names that these cannot have.
+fn kept_as(part: &Part) -> Option<(&'static str, &'static [&'static str])> {
+    match part.metadata.as_ref()? {
+        PartMetadata::Citation(_) => Some(("citation", &DECLARED)),
+        PartMetadata::Trajectory(_) => Some(("trajectory", &DECLARED_OF_STEP)),
+        PartMetadata::Other(_) => None,
     }
+}
+
+/// The members of a trajectory that are not declared.
+pub(crate) fn further_of_step(step: &Map<String, Value>) -> Map<String, Value> {
+    let further = step.iter().filter(|(key, _)| !DECLARED_OF_STEP.contains(&key.as_str()));
+    further.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// Keeps further members of a part's citation or trajectory.
+pub(crate) fn keep(part: &mut Part, further: Map<String, Value>) {
+    let Some((member, _)) = kept_as(part).filter(|_| !further.is_empty()) else { return };
     let further = Value::Object(further).to_string();
     let before = part.extra.as_ref().map_or("{}", Json::as_str);
     let is_object = splice::get(before, &[EXTENSION]).is_some_and(|it| it.starts_with('{'));
     let kept = match is_object {
-        true => splice::set(before, &[EXTENSION, MEMBER], &further),
-        false => splice::set(before, &[EXTENSION], &format!("{{\"{MEMBER}\":{further}}}")),
+        true => splice::set(before, &[EXTENSION, member], &further),
+        false => splice::set(before, &[EXTENSION], &format!("{{\"{member}\":{further}}}")),
     };
     if let Some(kept) = kept.and_then(|kept| Json::parse(kept).ok()) {
         part.extra = Some(kept);
     }
 }
 
-/// The further members of a part's citation.
+/// The further members of a part's citation or trajectory.
 pub(crate) fn further(part: &Part) -> Map<String, Value> {
-    let is_cited = matches!(part.metadata, Some(PartMetadata::Citation(_)));
-    let extra = part.extra.as_ref().filter(|_| is_cited);
-    let kept = extra.and_then(|extra| splice::get(extra.as_str(), &[EXTENSION, MEMBER]));
+    let Some((member, _)) = kept_as(part) else { return Map::new() };
+    let extra = part.extra.as_ref();
+    let kept = extra.and_then(|extra| splice::get(extra.as_str(), &[EXTENSION, member]));
     match kept.and_then(|kept| serde_json::from_str(kept).ok()) {
         Some(Value::Object(further)) => further,
         _ => Map::new(),
     }
 }
 
-/// The part's `extra` without the further members of its citation: `{}` where it has nothing else.
+/// Those of [`further`] that no declared member hides.
+pub(crate) fn shown_further(part: &Part) -> Map<String, Value> {
+    let declared = kept_as(part).map_or(&[][..], |(_, declared)| declared);
+    let mut further = further(part);
+    further.retain(|key, _| !declared.contains(&key.as_str()));
+    further
+}
+
+/// The part's `extra` without the further members of its citation or trajectory: `{}` where it has nothing else.
 pub(crate) fn extra_without(part: &Part) -> Cow<'_, str> {
     let extra = part.extra.as_ref().map_or("{}", Json::as_str);
-    if further(part).is_empty() {
+    let Some((member, _)) = kept_as(part).filter(|_| !further(part).is_empty()) else {
         return Cow::Borrowed(extra);
-    }
-    let rest = splice::remove(extra, &[EXTENSION, MEMBER]);
+    };
+    let rest = splice::remove(extra, &[EXTENSION, member]);
     let is_empty =
         splice::get(&rest, &[EXTENSION]).is_some_and(|ours| splice::members(ours).next().is_none());
     if is_empty { Cow::Owned(splice::remove(&rest, &[EXTENSION]).into_owned()) } else { rest }

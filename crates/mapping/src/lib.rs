@@ -12,7 +12,6 @@ pub mod choice;
 mod citation;
 pub mod communication;
 pub mod connect;
-mod encoded_bytes;
 pub mod fidelity;
 mod logged_position;
 pub mod native;

@@ -7,6 +7,7 @@
 pub mod agent_client;
 pub mod agent_communication;
 pub mod agent_connect;
+pub mod encoded_bytes;
 pub mod json;
 pub mod jsonrpc;
 pub mod native;

@@ -89,7 +89,6 @@ async def every_kind_of_part(target: Target) -> None:
                 MessagePart(content="caf\u00e9 \U0001f600 \u0085\u2028\u2029 \"quoted\"\n\ttext"),
                 MessagePart(content='{"a": [1, 2.50, "x"]}', content_type="application/json"),
                 MessagePart(content="aGVsbG8=", content_type="image/png", content_encoding="base64"),
-                MessagePart(content="not base64!", content_encoding="base64"),
                 MessagePart(content_url="https://example.org/picture.png?size=1#top", content_type="image/png"),
                 MessagePart(content_url="data:text/plain,hello"),
                 MessagePart(name="notes.txt", content="an artifact"),

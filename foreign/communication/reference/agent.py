@@ -2,7 +2,7 @@
 
     python agent.py PORT
 
-`say:TEXT` and `count:NUMBER` speak in pieces, `image` shows one, `ask` awaits a message, `slow` goes on until it is
+`say:TEXT` and `count:NUMBER` speak in pieces, `image` shows one, `broken` one that is no base64, `ask` awaits a message, `slow` goes on until it is
 cancelled, `fail` fails, `recall` says what the user said before.
 """
 
@@ -35,6 +35,8 @@ async def words(input: list[Message], context: Context) -> AsyncIterator[object]
             yield f"{number} "
     elif word == "image":
         yield MessagePart(content_type="image/png", content_encoding="base64", content=PIXEL)
+    elif word == "broken":
+        yield MessagePart(content_type="image/png", content_encoding="base64", content="%%%")
     elif word == "ask":
         answer = yield MessageAwaitRequest(message=Message(role="agent", parts=[MessagePart(content="Shall I go on?")]))
         yield f"heard {answer.message}"

@@ -239,8 +239,10 @@ impl From<CallFailure> for AgentFailure {
         match failed {
             CallFailure::Refused(error) => Self::Refused(error),
             CallFailure::Closed => Self::Exited("the agent's connection is closed".to_owned()),
-            other => {
-                Self::local(Code::PeerUnavailable, format!("the agent broke its protocol: {other}"))
+            CallFailure::TooMany => Self::local(Code::Overloaded, "too much waits for the agent"),
+            unreadable @ CallFailure::Unreadable(_) => {
+                let message = format!("the agent broke its protocol: {unreadable}");
+                Self::local(Code::ProtocolViolation, message)
             }
         }
     }

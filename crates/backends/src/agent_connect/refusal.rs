@@ -12,7 +12,7 @@ use crate::remote::Remote;
 pub(super) fn refused(remote: &Remote, error: &ClientError, run: Option<&str>) -> Failure {
     match error {
         ClientError::Fault(fault) if says_why(fault) => {
-            let failure = remote_failure(&run_error(fault));
+            let failure = remote_failure(&run_error(fault, error.is_transient()));
             let message =
                 format!("the agent '{}' at its server: {}", remote.agent, failure.message);
             Failure { message, ..failure }
@@ -26,7 +26,7 @@ fn says_why(fault: &Fault) -> bool {
     !fault.is_foreign() && (fault.code.is_some() || fault.status < 500)
 }
 
-fn run_error(fault: &Fault) -> RunError {
+fn run_error(fault: &Fault, transient: bool) -> RunError {
     // A server that names no code refuses a run so while another is at work on its thread.
     let is_busy = fault.code.is_none() && fault.status == 409;
     RunError {
@@ -35,7 +35,7 @@ fn run_error(fault: &Fault) -> RunError {
         errcode: fault.errcode.unwrap_or(i64::from(fault.status) * 10),
         description: fault.description.clone(),
         code: if is_busy { Some("thread_busy".to_owned()) } else { fault.code.clone() },
-        transient: fault.transient.unwrap_or(false),
+        transient,
         data: fault.data.clone(),
     }
 }

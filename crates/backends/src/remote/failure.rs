@@ -18,14 +18,25 @@ impl Remote {
     }
 
     /// The run is out of reach while it was at work, or may have been: nobody knows how it ends.
+    /// If its server breaks the protocol, another try ends in the same way.
     pub(crate) fn lost(&self, error: &ClientError, run: Option<&str>) -> Failure {
-        self.failure(Code::AgentLost, error, run)
+        let is_violation = matches!(error, ClientError::Unexpected(_));
+        let code = if is_violation { Code::ProtocolViolation } else { Code::AgentLost };
+        self.failure(code, error, run)
     }
 
-    /// The server sends what this one cannot log.
+    /// The server sends what this one cannot log, or what the rules of the run's mount refuse.
     pub(crate) fn unreadable(&self, error: &Error, run: Option<&str>) -> Failure {
-        let message = format!("the agent's server sends what cannot be kept: {}", error.message());
-        self.failed(&message, run)
+        let (code, message) = match error.code() {
+            Code::OutputInvalid => (Code::OutputInvalid, error.message().to_owned()),
+            Code::ProtocolViolation => (Code::ProtocolViolation, error.message().to_owned()),
+            _ => {
+                let what = "the agent's server sends what cannot be kept";
+                (Code::AgentFailed, format!("{what}: {}", error.message()))
+            }
+        };
+        let details = self.details(run, error.hint_text());
+        Failure { data: Some(details), ..Failure::of(code, &message) }
     }
 
     /// The agent failed in a way that its server does not explain.

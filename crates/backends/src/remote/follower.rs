@@ -5,7 +5,9 @@ use std::time::Duration;
 use tokio::time::timeout;
 use trilogue_domain::{Body, Failure};
 use trilogue_runtime::{EmitError, Ending, RunContext};
-use trilogue_sdk::client::ClientError;
+use trilogue_sdk::client::{ClientError, TransportError};
+
+use crate::output_warning::OutputWarning;
 
 use super::turn::{RemoteEnding, RemoteNews, RemoteTurn};
 
@@ -18,8 +20,9 @@ pub(super) async fn follow<T: RemoteTurn>(
     context: &RunContext,
 ) -> Result<Ending, Failure> {
     let is_cancelling = context.is_cancelled();
+    let warning = OutputWarning::default();
     let mut follower =
-        TurnFollower { turn, context, is_kept: false, is_cancelling, is_told: false };
+        TurnFollower { turn, context, is_kept: false, is_cancelling, is_told: false, warning };
     match follower.ending().await {
         Ok(Some(ending)) => follower.settle(ending),
         Ok(None) => Ok(Ending::Completed),
@@ -39,6 +42,7 @@ struct TurnFollower<'a, T> {
     is_cancelling: bool,
     /// Whether the server was told of the cancellation.
     is_told: bool,
+    warning: OutputWarning,
 }
 
 impl<T: RemoteTurn> TurnFollower<'_, T> {
@@ -101,7 +105,7 @@ impl<T: RemoteTurn> TurnFollower<'_, T> {
         if !self.is_told && self.turn.can_cancel() {
             self.is_told = true;
             let told = timeout(CANCEL_TIME, self.turn.cancel()).await;
-            let unanswered = || ClientError::Unexpected("the server does not answer".to_owned());
+            let unanswered = || broken_off("the server does not answer");
             if let Err(error) = told.unwrap_or_else(|_| Err(unanswered())) {
                 let (agent, run) = (self.context.agent(), self.turn.run());
                 tracing::info!(%agent, run = ?run, %error, "a run at another server could not be cancelled");
@@ -111,8 +115,7 @@ impl<T: RemoteTurn> TurnFollower<'_, T> {
 
     /// How the run stands whose stream is over without a word about its end.
     async fn standing(&mut self) -> Result<T::Event, Failure> {
-        let unknown =
-            || ClientError::Unexpected("its stream ended, and the run has not".to_owned());
+        let unknown = || broken_off("its stream ended, and the run has not");
         let found = self.turn.standing().await.map_err(|error| self.turn.lost(&error))?;
         found.ok_or_else(|| self.turn.lost(&unknown()))
     }
@@ -120,6 +123,7 @@ impl<T: RemoteTurn> TurnFollower<'_, T> {
     /// `false` where the run here was stopped.
     async fn log(&mut self, bodies: Vec<Body>) -> Result<bool, Failure> {
         for body in bodies {
+            self.warning.note(&body, self.context);
             match self.context.emit(body, None).await {
                 Ok(()) => {}
                 Err(EmitError::Stopped) => return Ok(false),
@@ -145,4 +149,12 @@ impl<T: RemoteTurn> TurnFollower<'_, T> {
     fn unreadable(&self, error: &trilogue_domain::Error) -> Failure {
         self.turn.remote().unreadable(error, self.turn.run().as_deref())
     }
+}
+
+fn broken_off(message: &str) -> ClientError {
+    ClientError::Transport(TransportError {
+        message: message.to_owned(),
+        hint: None,
+        is_unreached: false,
+    })
 }

@@ -27,14 +27,21 @@ async fn got(editor: &mut Editor, params: Value) -> Value {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_base64_come_to_the_agent_as_they_were_written() {
+async fn bytes_that_are_no_base64_are_refused_and_the_documents_cut_examples_are_not() {
     let (rig, _) = house().await;
+    let (mut editor, session) = rig.door().opened("hosted").await;
     for block in unlettered() {
-        let (mut editor, session) = rig.door().opened("hosted").await;
         let prompt = json!([{"type": "text", "text": "blocks"}, block]);
-        let got = got(&mut editor, json!({"sessionId": session, "prompt": prompt})).await;
-        assert_eq!(got["blocks"], prompt);
+        let params = json!({"sessionId": session, "prompt": prompt});
+        assert_eq!(editor.code("session/prompt", params).await, -32602, "{block}");
     }
+    let prompt = json!([
+        {"type": "text", "text": "blocks"},
+        {"type": "image", "data": "iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB...", "mimeType": "image/png"},
+        {"type": "audio", "data": "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAAB...", "mimeType": "audio/wav"},
+    ]);
+    let got = got(&mut editor, json!({"sessionId": session, "prompt": prompt})).await;
+    assert_eq!(got["blocks"], prompt);
 }
 
 #[tokio::test]
@@ -54,6 +61,44 @@ async fn bytes_that_are_no_base64_are_refused_where_the_letter_counts() {
     ]);
     let got = got(&mut editor, json!({"sessionId": session, "prompt": whole})).await;
     assert_eq!(got["blocks"], whole);
+}
+
+/// Links whose optional members have values of other types than the documents say.
+fn misfits() -> Vec<Value> {
+    let link = |member: &str, value: Value| {
+        let mut block = json!({"type": "resource_link", "uri": "file:///a", "name": "a"});
+        block[member] = value;
+        block
+    };
+    vec![
+        link("size", json!("12")),
+        link("size", json!(1.5)),
+        link("annotations", json!("x")),
+        link("annotations", json!({"audience": ["user", "robot"], "priority": "high", "own": [1]})),
+        json!({"type": "text", "text": "x", "annotations": {"audience": "user"}}),
+    ]
+}
+
+#[tokio::test]
+async fn optional_members_come_to_the_agent_as_they_were_written() {
+    let (rig, _) = house().await;
+    let (mut editor, session) = rig.door().opened("hosted").await;
+    let mut prompt = vec![json!({"type": "text", "text": "blocks"})];
+    prompt.extend(misfits());
+    let got = got(&mut editor, json!({"sessionId": session, "prompt": prompt})).await;
+    assert_eq!(got["blocks"], json!(prompt));
+}
+
+#[tokio::test]
+async fn optional_members_that_do_not_fit_are_refused_where_the_letter_counts() {
+    let client = ClientOptions { strict: true, ..ClientOptions::default() };
+    let rig = Rig::of(Setup { client, agents: vec![Arc::new(Hosted::new())], ..Setup::default() });
+    let rig = rig.await;
+    let (mut editor, session) = rig.door().opened("hosted").await;
+    for block in misfits() {
+        let params = json!({"sessionId": session, "prompt": [block]});
+        assert_eq!(editor.code("session/prompt", params).await, -32602, "{block}");
+    }
 }
 
 #[tokio::test]

@@ -101,10 +101,9 @@ async fn base64_and_unknown_members_come_back_as_they_were_sent() {
     let (_rig, client) = served().await;
     let parts = json!([
         {"content": "aGk=", "content_type": "image/png", "content_encoding": "base64"},
-        {"content": "not base64!", "content_type": "image/png", "content_encoding": "base64"},
         {"content": "x", "content_type": "a/zzz", "z": {"b": 1.0, "a": [2]}, "y": null},
         {"content": "x", "content_type": "text/plain", "metadata": {"kind": "citation", "start_index": -3, "end_index": 7}},
-        {"content_type": "text/plain", "metadata": {"kind": "trajectory", "tool_name": "t", "tool_input": {"a": 1}}},
+        {"content_type": "text/plain", "metadata": {"kind": "trajectory", "tool_name": "t", "tool_input": {"a": 1}, "duration_ms": 12, "own": {"b": [1.5]}}},
     ]);
     let body =
         json!({"agent_name": "echo", "input": [{"role": "user", "parts": parts}], "mode": "sync"});

@@ -169,7 +169,7 @@ fn departures() -> Vec<(Value, u16, u16, &'static str)> {
             parts(
                 json!([{"content_type": "image/png", "content": "%%", "content_encoding": "base64"}]),
             ),
-            200,
+            422,
             422,
             "input[0].parts[0].content",
         ),

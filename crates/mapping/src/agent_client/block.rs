@@ -16,10 +16,10 @@ use trilogue_wire::agent_client::splice::{self, decode, members};
 
 use super::{EXTENSION, PART_EXTENSION, PROTOCOL};
 use crate::citation;
-use crate::encoded_bytes::decode_base64;
 use crate::native;
 use crate::native::message::PATH_SEGMENT;
 use crate::shape::is_json;
+use trilogue_wire::encoded_bytes::decode_base64;
 
 const PLAIN: &str = "text/plain";
 /// The default MIME type of bytes and links.

@@ -22,6 +22,7 @@ pub(crate) use answer::{agrees, answer_of_parts, is_words, truth_property};
 pub use answer::{answer, named_interrupt};
 pub use input::{input, read_message};
 pub use outcome::{error, status};
+pub use part::has_invalid_base64;
 pub use projection::{Kind, Projection, ProjectionOptions, RunMessage};
 pub use remote::{
     RemoteProgress, RemoteRun, remote_answer, remote_failure, remote_input, remote_interrupt,

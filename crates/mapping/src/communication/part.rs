@@ -7,7 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Citation, Content, Part, PartMetadata, Trajectory};
+use trilogue_domain::event::MessageEvent;
+use trilogue_domain::{Body, Citation, Content, Part, PartMetadata, Trajectory};
 use trilogue_wire::agent_communication::{
     CitationMetadata, ContentEncoding, Extra, Json, MessagePart, Metadata, Rules,
     TrajectoryMetadata,
@@ -17,8 +18,8 @@ use super::EXTENSION;
 use super::input::inside;
 use crate::agent_client::{is_invalid_base64, marks_invalid_base64};
 use crate::citation;
-use crate::encoded_bytes::decode_base64;
 use crate::native::{json as to_wire, read_json};
+use trilogue_wire::encoded_bytes::decode_base64;
 
 /// Marks a part whose content was called base64 and is none; the last member of its extra.
 const ENCODED: &str = r#""x_trilogue":{"content_encoding":"base64"}"#;
@@ -48,7 +49,8 @@ fn read_part(part: MessagePart, at: fmt::Arguments<'_>) -> Result<Part> {
     let is_marked = |ours: &Json| marks_invalid_base64(ours.as_str());
     let is_kept = is_kept || part.extra.get(EXTENSION).is_some_and(is_marked);
     let further = match &part.metadata {
-        Some(Metadata::Citation(citation)) if is_kept => further_members(citation, at)?,
+        Some(Metadata::Citation(citation)) if is_kept => further_members(&citation.extra, at)?,
+        Some(Metadata::Trajectory(step)) if is_kept => further_members(&step.extra, at)?,
         _ => Map::new(),
     };
     let mut read = Part {
@@ -62,18 +64,15 @@ fn read_part(part: MessagePart, at: fmt::Arguments<'_>) -> Result<Part> {
     Ok(read)
 }
 
-/// The undeclared members of a citation.
-fn further_members(
-    citation: &CitationMetadata,
-    at: fmt::Arguments<'_>,
-) -> Result<Map<String, Value>> {
+/// The undeclared members of a citation or trajectory.
+fn further_members(extra: &Extra, at: fmt::Arguments<'_>) -> Result<Map<String, Value>> {
     let read = |(name, value): (&str, &Json)| -> Result<(String, Value)> {
         // A member of a member of a member is as deep as `extra` keeps it.
         let deep = trilogue_domain::Json::parse(format!("[[[{}]]]", value.as_str()));
         deep.map_err(|error| inside(&error, format_args!("{at}.metadata")))?;
         Ok((name.to_owned(), value.to_value()))
     };
-    citation.extra.iter().map(read).collect()
+    extra.iter().map(read).collect()
 }
 
 fn read_extra(
@@ -223,7 +222,7 @@ fn with_ours(extra: &str, ours: Map<String, Value>) -> Cow<'_, str> {
 }
 
 /// The members of `extra` without their braces, and whether the content has the encoding that it was called.
-pub(super) fn shown_extra(extra: &str) -> (&str, bool) {
+fn shown_extra(extra: &str) -> (&str, bool) {
     let inner = extra.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     let inner = inner.unwrap_or_default().trim();
     // A member of its own, not the end of a name with a quote in it.
@@ -233,6 +232,17 @@ pub(super) fn shown_extra(extra: &str) -> (&str, bool) {
         Some((_, Some(rest))) => (rest, false),
         _ => (inner, true),
     }
+}
+
+/// Whether an event is a part whose content was called base64 but is not.
+pub fn has_invalid_base64(body: &Body) -> bool {
+    matches!(body, Body::Message(MessageEvent::Part { part, .. }) if is_undecoded(part))
+}
+
+/// Whether a part's content was called base64 but is not.
+pub(super) fn is_undecoded(part: &Part) -> bool {
+    let (Content::Text(_), Some(extra)) = (&part.content, &part.extra) else { return false };
+    !shown_extra(extra.as_str()).1 || is_invalid_base64(part)
 }
 
 /// Adds members without braces to an object that has others.
@@ -261,18 +271,17 @@ fn metadata(metadata: &PartMetadata, part: &Part) -> Option<Metadata> {
             tool_name: step.tool_name.clone(),
             tool_input: step.tool_input.as_ref().map(object),
             tool_output: step.tool_output.as_ref().map(object),
+            extra: further_of(part),
         })),
         PartMetadata::Other(_) => None,
     }
 }
 
-/// The further members of a part's citation.
+/// The further members of a part's citation or trajectory.
 fn further_of(part: &Part) -> Extra {
     let mut extra = Extra::new();
-    for (name, value) in citation::further(part) {
-        if !citation::DECLARED.contains(&name.as_str()) {
-            extra.set(name, Json::from_value(&value));
-        }
+    for (name, value) in citation::shown_further(part) {
+        extra.set(name, Json::from_value(&value));
     }
     extra
 }
@@ -355,6 +364,15 @@ mod tests {
             format!(r#"{{"content":"x","metadata":{citation},"z":1,"x_trilogue":{{"y":2}}}}"#);
         let shown = again(&sent, false);
         let tail = format!(r#""metadata":{citation},"z":1,"x_trilogue":{{"y":2}}}}"#);
+        assert!(shown.ends_with(&tail), "{shown}");
+    }
+
+    #[test]
+    fn a_trajectory_keeps_its_further_members() {
+        let step = r#"{"kind":"trajectory","message":null,"tool_name":"search","tool_input":{"q":1},"tool_output":null,"duration_ms":12,"own":{"a":[1.5]}}"#;
+        let sent = format!(r#"{{"content":"x","metadata":{step},"z":1,"x_trilogue":{{"y":2}}}}"#);
+        let shown = again(&sent, false);
+        let tail = format!(r#""metadata":{step},"z":1,"x_trilogue":{{"y":2}}}}"#);
         assert!(shown.ends_with(&tail), "{shown}");
     }
 

@@ -3,11 +3,10 @@
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{InterruptEvent, MessageEvent};
 use trilogue_domain::port::CheckOutput;
-use trilogue_domain::{Body, Code, Content, Error, Json, Part};
+use trilogue_domain::{Body, Code, Content, Error, Part};
 use trilogue_wire::agent_communication::{MessagePart, Rules};
 
-use super::part::shown_extra;
-use crate::agent_client::is_invalid_base64;
+use super::part::is_undecoded;
 
 pub const RULES: &str = "communication.strict";
 
@@ -49,9 +48,7 @@ fn check(part: &Part, what: &str) -> Result<()> {
             return Err(invalid("it has neither content nor an address of it".to_owned()));
         }
     }
-    let extra = part.extra.as_ref().map_or("", Json::as_str);
-    let is_undecoded = !shown_extra(extra).1 || is_invalid_base64(part);
-    if matches!(part.content, Content::Text(_)) && is_undecoded {
+    if is_undecoded(part) {
         return Err(invalid("content is called base64 and is none".to_owned()));
     }
     // The content does not matter for these rules: only its type and its address do.
@@ -72,7 +69,7 @@ fn check(part: &Part, what: &str) -> Result<()> {
 mod tests {
     use std::sync::Arc;
 
-    use trilogue_domain::{Citation, MessageId, PartMetadata};
+    use trilogue_domain::{Citation, Json, MessageId, PartMetadata};
 
     use super::*;
 

@@ -19,9 +19,9 @@ use trilogue_wire::agent_connect::Block;
 use super::EXTENSION;
 use super::message::MESSAGE;
 use crate::citation;
-use crate::encoded_bytes::decode_base64;
 use crate::native::hex;
 use crate::native::message::PATH_SEGMENT;
+use trilogue_wire::encoded_bytes::decode_base64;
 
 /// The default MIME type of text.
 const PLAIN: &str = "text/plain";
@@ -93,7 +93,13 @@ pub(super) fn block(part: &Part, links: &Links) -> Block {
         Some(PartMetadata::Citation(_)) => {
             set("citation", Value::Object(citation::whole(part).unwrap_or_default()));
         }
-        Some(PartMetadata::Trajectory(it)) => set("trajectory", trajectory(it)),
+        Some(PartMetadata::Trajectory(it)) => {
+            let mut step = trajectory(it);
+            if let Some(members) = step.as_object_mut() {
+                members.extend(citation::shown_further(part));
+            }
+            set("trajectory", step);
+        }
         Some(PartMetadata::Other(other)) => {
             let ours = metadata.entry(EXTENSION).or_insert_with(|| json!({}));
             if let Some(ours) = ours.as_object_mut() {
@@ -256,6 +262,10 @@ fn read(block: &Block) -> Result<Part> {
         Some(Value::Object(cited)) => Some(cited.clone()),
         _ => None,
     };
+    let further = match rest.get("trajectory") {
+        Some(Value::Object(step)) if cited.is_none() => citation::further_of_step(step),
+        _ => Map::new(),
+    };
     let metadata = if cited.is_some() { None } else { read_metadata(&mut rest)? };
     rest.retain(|key, _| cited.is_none() || key != "citation");
     if let Some(Value::Object(extra)) = take_ours(&mut rest, "extra") {
@@ -265,8 +275,9 @@ fn read(block: &Block) -> Result<Part> {
         if rest.is_empty() { None } else { Some(Json::parse(Value::Object(rest).to_string())?) };
     let name = name.map(Arc::from);
     let mut part = Part { content_type: content_type.into(), content, name, metadata, extra };
-    if let Some(cited) = cited {
-        citation::set(&mut part, &cited);
+    match cited {
+        Some(cited) => citation::set(&mut part, &cited),
+        None => citation::keep(&mut part, further),
     }
     Ok(part)
 }

@@ -140,10 +140,14 @@ pub fn of_code(code: Code) -> &'static Definition {
         | Code::ThreadElsewhere
         | Code::OwnershipLost
         | Code::ShuttingDown => "overloaded",
-        Code::AgentFailed | Code::AgentPanicked | Code::OutputInvalid => "agent_error",
+        Code::AgentFailed
+        | Code::AgentPanicked
+        | Code::OutputInvalid
+        | Code::ProtocolViolation
+        | Code::EgressRefused => "agent_error",
         Code::AgentLost => "worker_lost",
         Code::AwaitTimeout => "run_timeout",
-        Code::EgressRefused | Code::PeerUnavailable => "agent_unavailable",
+        Code::PeerUnavailable => "agent_unavailable",
         Code::StoreCorrupt
         | Code::StoreLocked
         | Code::StoreTooNew
@@ -242,6 +246,8 @@ mod tests {
                     | Code::ThreadQuarantined
             );
             assert!(is_ours || is_fault || *found != FALLBACK, "{code:?} has no definition");
+            // Every protocol says the same about a retry.
+            assert_eq!(found.transient, code.is_transient(), "{code:?}");
         }
         assert_eq!(of_code(Code::InvalidInput).errcode, 4_221);
         // A definition that no code of ours has, and that is not answered for one by name, would be raised by nothing.

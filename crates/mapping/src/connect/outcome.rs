@@ -51,7 +51,8 @@ fn failed(failure: &Failure, card: &AgentCard, run_id: &str) -> RunError {
         }
         data
     });
-    let transient = failure.transient || known.transient;
+    // The failure knows more than the definition of its kind.
+    let transient = failure.transient;
     RunError { transient, ..of(known, run_id, &failure.message, data) }
 }
 

@@ -8,7 +8,7 @@ use trilogue_domain::{
 use trilogue_wire::native::{ContentEncoding, InputMessage, InputPart, PartMetadata, RunInput};
 
 use super::{read_json, read_object, shown};
-use crate::encoded_bytes::decode_base64;
+use trilogue_wire::encoded_bytes::decode_base64;
 
 const MAX_CONTENT_TYPE_BYTES: usize = 256;
 

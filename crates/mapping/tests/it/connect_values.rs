@@ -40,7 +40,7 @@ fn failed(code: &str, data: Option<&Value>) -> Outcome {
     Outcome::Failed(Failure {
         code: code.to_owned(),
         message: "why".to_owned(),
-        transient: false,
+        transient: Code::from_text(code).is_some_and(Code::is_transient),
         data: data.map(json_of),
     })
 }

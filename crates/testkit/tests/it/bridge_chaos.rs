@@ -122,15 +122,18 @@ async fn every_fault_ends_one_run_and_harms_nothing_else() {
             | ServerFault::UnknownEvent => (("completed", None, ANSWER), false),
             ServerFault::Stall => (("cancelled", None, "Howdy, "), true),
             ServerFault::Amnesia => (("failed", Some("agent_lost"), "Howdy, "), true),
-            ServerFault::Garbage | ServerFault::ResumeFails => {
-                (("failed", Some("agent_lost"), ""), true)
-            }
+            ServerFault::Garbage => (("failed", Some("protocol_violation"), ""), true),
+            ServerFault::ResumeFails => (("failed", Some("agent_lost"), ""), true),
             ServerFault::Oversize => (("failed", Some("agent_failed"), ""), true),
-            ServerFault::BeginFails | ServerFault::Page | ServerFault::Empty => {
-                (("failed", Some("agent_lost"), ""), false)
+            ServerFault::BeginFails => (("failed", Some("agent_lost"), ""), false),
+            ServerFault::Page | ServerFault::Empty => {
+                (("failed", Some("protocol_violation"), ""), false)
             }
         };
         assert_eq!(ended, expected, "{fault:?}: {run}");
+        // Only what another try can mend is transient.
+        let is_transient = run["outcome"]["error"]["transient"].as_bool().unwrap_or_default();
+        assert_eq!(is_transient, code == Some("agent_lost"), "{fault:?}: {run}");
         assert_eq!(cancelled > 0, is_cancelled, "{fault:?}");
         // The request was sent once, whatever came of it: it may have been taken.
         assert!(begun == 1 || fault == ServerFault::None, "{fault:?}: {begun}");

@@ -114,6 +114,7 @@ fn base64_of_an_agent_is_put_right_and_what_is_none_breaks_the_strict_rules() {
     let run = played(&server, COMPATIBLE, &image("%%%"));
     let part = &parts(&run)[0];
     assert_eq!((&part["content"], &part["content_encoding"]), (&json!("%%%"), &json!("base64")));
+    assert_eq!(home.log().matches("content is not the base64 that it is called").count(), 1);
     let run = played(&server, STRICT, &image("%%%"));
     assert_eq!(
         (&run["status"], &run["error"]["data"]["reason"]),

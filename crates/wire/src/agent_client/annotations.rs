@@ -6,11 +6,11 @@ use crate::json::words::words;
 object! {
     pub struct Annotations may {
         /// Absent for everybody.
-        audience: Option<Vec<Role>> = "audience" as optional_fitting;
+        audience: Option<Vec<Role>> = "audience" as kept;
         /// From 0 to 1.
-        priority: Option<Number> = "priority";
+        priority: Option<Number> = "priority" as kept;
         /// ISO 8601.
-        last_modified: Option<String> = "lastModified";
+        last_modified: Option<String> = "lastModified" as kept;
     }
 }
 

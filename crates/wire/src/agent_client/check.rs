@@ -2,10 +2,11 @@
 
 use super::{
     ClientCapabilities, ContentBlock, McpCapabilities, McpServer, PromptCapabilities,
-    SessionConfigOption, SessionUpdate, Violation,
+    ResourceContents, SessionConfigOption, SessionUpdate, Violation,
 };
+use crate::encoded_bytes::decode_base64;
 
-/// Checks that the agent takes every block of a prompt. Every agent takes text and links to resources.
+/// Checks that the agent takes every block of a prompt, and that bytes in it are base64 in one of its forms. Every agent takes text and links to resources.
 pub fn check_prompt(
     prompt: &[ContentBlock],
     agent: Option<&PromptCapabilities>,
@@ -30,8 +31,35 @@ pub fn check_prompt(
                 format!("is of the type {kind}, which needs promptCapabilities.{needed}"),
             ));
         }
+        if let Some((member, text)) = encoded_bytes(block)
+            && decode_base64(text).is_none()
+            && !is_cut_example(text)
+        {
+            let path = format!("/prompt/{index}/{member}");
+            return Err(Violation::new(path, "must be base64"));
+        }
     }
     Ok(())
+}
+
+/// The member of a block that is base64, and its path.
+fn encoded_bytes(block: &ContentBlock) -> Option<(&'static str, &str)> {
+    match block {
+        ContentBlock::Image(image) => Some(("data", &image.data)),
+        ContentBlock::Audio(audio) => Some(("data", &audio.data)),
+        ContentBlock::Resource(resource) => match &resource.resource {
+            ResourceContents::Blob(blob) => Some(("resource/blob", &blob.blob)),
+            ResourceContents::Text(_) => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether a text is base64 that was cut, as in the examples of the protocol's documents.
+fn is_cut_example(text: &str) -> bool {
+    let is_of_alphabet = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    text.strip_suffix("...")
+        .is_some_and(|begin| !begin.is_empty() && begin.bytes().all(is_of_alphabet))
 }
 
 /// Checks that the agent takes every tool server. Every agent can start programs.

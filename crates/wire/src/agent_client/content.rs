@@ -25,7 +25,7 @@ object! {
     pub struct TextContent {
         text: String = "text";
     } may {
-        annotations: Option<Annotations> = "annotations";
+        annotations: Option<Annotations> = "annotations" as kept;
     }
 
     pub struct ImageContent {
@@ -33,8 +33,8 @@ object! {
         data: String = "data";
         mime_type: String = "mimeType";
     } may {
-        uri: Option<String> = "uri";
-        annotations: Option<Annotations> = "annotations";
+        uri: Option<String> = "uri" as kept;
+        annotations: Option<Annotations> = "annotations" as kept;
     }
     check image_is_base64;
 
@@ -43,7 +43,7 @@ object! {
         data: String = "data";
         mime_type: String = "mimeType";
     } may {
-        annotations: Option<Annotations> = "annotations";
+        annotations: Option<Annotations> = "annotations" as kept;
     }
     check audio_is_base64;
 
@@ -51,19 +51,19 @@ object! {
         uri: String = "uri";
         name: String = "name";
     } may {
-        mime_type: Option<String> = "mimeType";
+        mime_type: Option<String> = "mimeType" as kept;
         /// For people.
-        title: Option<String> = "title";
-        description: Option<String> = "description";
+        title: Option<String> = "title" as kept;
+        description: Option<String> = "description" as kept;
         /// In bytes.
-        size: Option<i64> = "size";
-        annotations: Option<Annotations> = "annotations";
+        size: Option<i64> = "size" as kept;
+        annotations: Option<Annotations> = "annotations" as kept;
     }
 
     pub struct EmbeddedResource {
         resource: ResourceContents = "resource";
     } may {
-        annotations: Option<Annotations> = "annotations";
+        annotations: Option<Annotations> = "annotations" as kept;
     }
 }
 
@@ -80,7 +80,7 @@ object! {
         uri: String = "uri";
         text: String = "text";
     } may {
-        mime_type: Option<String> = "mimeType";
+        mime_type: Option<String> = "mimeType" as kept;
     }
 
     pub struct BlobResourceContents {
@@ -88,7 +88,7 @@ object! {
         /// Base64.
         blob: String = "blob";
     } may {
-        mime_type: Option<String> = "mimeType";
+        mime_type: Option<String> = "mimeType" as kept;
     }
     check blob_is_base64;
 }

@@ -33,6 +33,9 @@ pub(super) trait Member {
 macro_rules! object {
     (@mode $default:ident) => { $default };
     (@mode $default:ident $mode:ident) => { $mode };
+    (@optional $o:ident $ow:literal $at:ident $unknown:ident) => { lenient($o, &$at.key($ow)) };
+    (@optional $o:ident $ow:literal $at:ident $unknown:ident kept) => { kept($o, $at, $ow, &mut $unknown) };
+    (@optional $o:ident $ow:literal $at:ident $unknown:ident $mode:ident) => { $mode($o, &$at.key($ow)) };
     () => {};
     ($(#[$attr:meta])* pub struct $name:ident; $($rest:tt)*) => {
         object! { $(#[$attr])* pub struct $name may {} $($rest)* }
@@ -97,7 +100,7 @@ macro_rules! object {
                 });
                 let read = Self {
                     $( $r: object!(@mode required $($rm)?)($r, &at.key($rw))?, )*
-                    $( $o: object!(@mode lenient $($om)?)($o, &at.key($ow))?, )*
+                    $( $o: object!(@optional $o $ow at unknown $($om)?)?, )*
                     meta: lenient(meta, at)?,
                     extra: $crate::json::object::unknown(unknown, at)?,
                 };

@@ -34,6 +34,7 @@ object! {
     finish without_kind;
 
     /// One step of the agent: a thought, or a tool with its input and output.
+    /// Further members are kept: the official clients ignore them.
     #[derive(Default)]
     #[serde(tag = "kind", rename = "trajectory")]
     pub struct TrajectoryMetadata {
@@ -41,7 +42,9 @@ object! {
         tool_name: Option<String> = optional;
         tool_input: Option<Json> = json_object;
         tool_output: Option<Json> = json_object;
+    } keep {
     }
+    finish step_without_kind;
 }
 
 // === impl Metadata ===
@@ -77,9 +80,21 @@ fn without_kind(
     Ok(citation)
 }
 
-/// A whole number, or a string of its digits.
+fn step_without_kind(
+    mut step: TrajectoryMetadata,
+    _json: &str,
+    _at: &Path<'_>,
+) -> Result<TrajectoryMetadata, Violation> {
+    step.extra.take("kind");
+    Ok(step)
+}
+
+/// A whole number, or a string of its digits, which the official server takes too. The strict rules take a number only.
 fn whole(json: Option<&str>, at: &Path<'_>) -> Result<Option<i64>, Violation> {
     let Some(text) = json.and_then(text::decode) else { return optional(json, at) };
+    if at.is_strict() {
+        return Err(at.violation(format!("must be a whole number, not the text {}", quoted(&text))));
+    }
     let digits = text.trim();
     let whole = digits
         .split_once('.')

@@ -27,7 +27,7 @@ fn raw(json: &str) -> Box<RawValue> {
 fn what_may_be_absent_and_does_not_fit_counts_as_absent() {
     for odd in [json!("x"), json!(7), json!(null), json!([1])] {
         becomes::<ContentBlock>(
-            &json!({ "type": "text", "text": "a", "annotations": odd, "_meta": odd }),
+            &json!({ "type": "text", "text": "a", "_meta": odd }),
             json!({ "type": "text", "text": "a" }),
         );
         becomes::<InitializeRequest>(
@@ -63,6 +63,40 @@ fn what_may_be_absent_and_does_not_fit_counts_as_absent() {
 }
 
 #[test]
+fn optional_members_of_content_that_do_not_fit_are_kept_as_they_came_and_strict_refuses_them() {
+    let link = |member: &str, value: Value| {
+        let mut block = json!({ "type": "resource_link", "uri": "file:///a", "name": "a" });
+        block[member] = value;
+        block
+    };
+    for (block, path) in [
+        (link("size", json!("12")), "/size"),
+        (link("size", json!(1.5)), "/size"),
+        (link("mimeType", json!(7)), "/mimeType"),
+        (link("title", json!(["a"])), "/title"),
+        (link("annotations", json!("x")), "/annotations"),
+        (
+            link("annotations", json!({ "audience": ["user", "robot", 7] })),
+            "/annotations/audience/1",
+        ),
+        (link("annotations", json!({ "audience": "user" })), "/annotations/audience"),
+        (link("annotations", json!({ "priority": "high", "more": 1 })), "/annotations/priority"),
+        (link("annotations", json!({ "lastModified": 7 })), "/annotations/lastModified"),
+        (json!({ "type": "image", "data": "AAAA", "mimeType": "image/png", "uri": 7 }), "/uri"),
+    ] {
+        becomes::<ContentBlock>(&block, block.clone());
+        let strict = read::<ContentBlock>(block.to_string().as_bytes(), Rules::Strict).unwrap_err();
+        assert_eq!(strict.path, path, "{block}: {strict}");
+    }
+    let absent = json!({ "type": "resource_link", "uri": "file:///a", "name": "a" });
+    becomes::<ContentBlock>(&link("annotations", json!(null)), absent);
+    // An audience that is not understood hides nothing.
+    let robot = json!({ "audience": ["robot"] }).to_string();
+    let annotations: Annotations = read(robot.as_bytes(), Rules::Lenient).unwrap();
+    assert!(annotations.is_for(Role::User) && annotations.is_for(Role::Assistant));
+}
+
+#[test]
 fn items_that_do_not_fit_are_left_out_where_the_schema_says_so() {
     becomes::<SessionUpdate>(
         &json!({ "sessionUpdate": "plan", "entries": [
@@ -78,10 +112,6 @@ fn items_that_do_not_fit_are_left_out_where_the_schema_says_so() {
         // A kind that nobody knows is kept, a known one that does not fit is not.
         json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "locations": [{ "path": "/a" }],
             "content": [{ "type": "text", "text": "bare" }, { "type": "terminal", "terminalId": "t" }] }),
-    );
-    becomes::<Annotations>(
-        &json!({ "audience": ["user", "robot", 7], "priority": "high" }),
-        json!({ "audience": ["user"] }),
     );
     becomes::<SessionModeState>(
         &json!({ "currentModeId": "a", "availableModes": [{ "id": "a", "name": "A" }, { "id": "b" }] }),

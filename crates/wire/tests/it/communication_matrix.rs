@@ -100,7 +100,7 @@ fn bodies_that_official_clients_send_are_taken() {
     let rows = [
         r#"{"agent_name":"echo","input":[]}"#,
         r#"{"agent_name":"echo","input":[{"role":"user","parts":[]}]}"#,
-        r#"{"agent_name":"echo","input":[{"role":"user","parts":[{"content_type":"text/plain","content":"!","content_encoding":"base64"}]}]}"#,
+        r#"{"agent_name":"echo","input":[{"role":"user","parts":[{"content_type":"text/plain","content":"IQ","content_encoding":"base64"}]}]}"#,
         r#"{"agent_name":"echo","input":[{"role":"user","parts":[{"content_type":"text/plain","metadata":{"kind":"citation"}}]}]}"#,
         r#"{"agent_name":"echo","input":[{"role":"user","parts":[{"content_type":"text/plain","content_url":"data:text/plain,x"}]}]}"#,
         r#"{"agent_name":"a","session_id":null,"session":null,"input":[{"role":"user","parts":[{"name":null,"content_type":"text/plain","content":"hi","content_encoding":"plain","content_url":null,"metadata":null}],"created_at":"2026-11-20T23:50:09.133102Z","completed_at":"2026-11-20T23:50:09.133111Z"}],"mode":"sync"}"#,

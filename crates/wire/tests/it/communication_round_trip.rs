@@ -46,7 +46,9 @@ fn metadata() -> impl Strategy<Value = Metadata> {
     );
     let trajectory = (of(".*"), of(".*"), of(object()), of(object())).prop_map(
         |(message, tool_name, tool_input, tool_output)| {
-            Metadata::Trajectory(TrajectoryMetadata { message, tool_name, tool_input, tool_output })
+            let extra = Extra::new();
+            let step = TrajectoryMetadata { message, tool_name, tool_input, tool_output, extra };
+            Metadata::Trajectory(step)
         },
     );
     prop_oneof![citation, trajectory]

@@ -25,6 +25,7 @@ use super::transcript::{
 };
 use crate::agent_client::launch::Launch;
 use crate::agent_client::routing::{OversizeLine, SessionItem, TurnEnd, TurnSummary};
+use crate::output_warning::OutputWarning;
 
 const UPDATE_METHOD: &str = "session/update";
 /// The updates of a session's settings. An agent repeats them whenever it opens a session.
@@ -69,6 +70,7 @@ struct CurrentTurn {
     /// Why the log refused an event. The run fails with it.
     refused: Option<Error>,
     is_stopped: bool,
+    warning: OutputWarning,
 }
 
 // === impl SessionActor ===
@@ -140,6 +142,7 @@ impl SessionActor {
             has_worked: false,
             refused: None,
             is_stopped: false,
+            warning: OutputWarning::default(),
         });
     }
 
@@ -375,6 +378,7 @@ impl CurrentTurn {
         if let Some(title) = title_of(&body) {
             self.context.title(title.as_deref());
         }
+        self.warning.note(&body, &self.context);
         let emitted = match self.context.try_emit(&body, original.as_ref()) {
             Ok(true) => return,
             Ok(false) => self.context.emit(body.clone(), original.clone()).await,

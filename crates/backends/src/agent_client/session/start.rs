@@ -51,7 +51,7 @@ impl SessionStart {
         let answer = self.call("session/new", self.request(None)).await?;
         let invalid = |why: String| {
             AgentFailure::local(
-                Code::PeerUnavailable,
+                Code::ProtocolViolation,
                 format!("the agent's answer to session/new is invalid: {why}"),
             )
         };

@@ -354,11 +354,11 @@ fn json_part(value: &Json) -> MessagePart {
 }
 
 /// What a remote run awaits, and the id under which a server of ours knows it. A question of another server wants a message.
-/// Fails with `json_too_deep`, naming the field; `internal` for a run that awaits nothing.
+/// Fails with `json_too_deep`, naming the field; `protocol_violation` for a run that awaits nothing.
 pub fn remote_interrupt(run: &Run) -> Result<(Interrupt, Option<String>)> {
     let Some(request) = &run.await_request else {
         return Err(trilogue_domain::Error::new(
-            Code::AgentFailed,
+            Code::ProtocolViolation,
             "the agent's server says that the run waits, and not for what",
         ));
     };

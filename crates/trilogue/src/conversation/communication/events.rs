@@ -136,7 +136,7 @@ fn metadata(metadata: Metadata) -> PartMetadata {
             PartMetadata::Citation(Citation { start_index, end_index, url, title, description })
         }
         Metadata::Trajectory(step) => {
-            let TrajectoryMetadata { message, tool_name, tool_input, tool_output } = step;
+            let TrajectoryMetadata { message, tool_name, tool_input, tool_output, .. } = step;
             PartMetadata::Trajectory(Trajectory { message, tool_name, tool_input, tool_output })
         }
         Metadata::Other(value) => PartMetadata::Other(OtherMetadata { value }),

@@ -12,7 +12,8 @@ const WITH_PLUS: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, UNPAD
 const WITH_MINUS: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, UNPADDED);
 
 /// The bytes of base64 (RFC 4648 §4), of its URL-safe alphabet (§5), each with or without padding, and with line breaks in it (RFC 2045 §6.8). `None` if the text is none of these.
-pub(crate) fn decode_base64(text: &str) -> Option<Vec<u8>> {
+#[must_use]
+pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
     if let Ok(bytes) = STANDARD.decode(text) {
         return Some(bytes);
     }

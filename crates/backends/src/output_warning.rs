@@ -1,0 +1,24 @@
+//! Warns of what an agent says that is not what the agent calls it.
+
+use trilogue_domain::Body;
+use trilogue_mapping::communication::has_invalid_base64;
+use trilogue_runtime::RunContext;
+
+/// Warns once in a run, so that no agent can fill the server's log.
+#[derive(Default, Debug)]
+pub(crate) struct OutputWarning {
+    has_warned: bool,
+}
+
+// === impl OutputWarning ===
+
+impl OutputWarning {
+    pub(crate) fn note(&mut self, body: &Body, context: &RunContext) {
+        if self.has_warned || !has_invalid_base64(body) {
+            return;
+        }
+        self.has_warned = true;
+        let (run, thread, agent) = (context.run(), context.thread(), context.agent());
+        tracing::warn!(%run, %thread, %agent, "an agent's content is not the base64 that it is called, and passes as it is");
+    }
+}
