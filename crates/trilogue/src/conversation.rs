@@ -19,7 +19,7 @@ use trilogue_wire::native::{
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
 use crate::remote::RemoteServer;
-use crate::terminal::ask::{self, Reply};
+use crate::terminal::ask::{self, TypedReply};
 use crate::terminal::{print, question, safe, style, table};
 
 pub(crate) use communication::CommunicationAgent;
@@ -258,9 +258,9 @@ impl<'a, S: RunReader> Conversation<'a, S> {
             let reader = &self.reader;
             let reply = ask::answer(interrupt, async || reader.closing_reason(interrupt).await);
             let answer = match reply.await? {
-                Reply::Answer(answer) => answer,
-                Reply::Later => return Err(self.waiting(interrupt)),
-                Reply::Closed(why) => {
+                TypedReply::Answer(answer) => answer,
+                TypedReply::Later => return Err(self.waiting(interrupt)),
+                TypedReply::Closed(why) => {
                     let closed = style::bold("the question is closed");
                     print::note(&format!("\n{closed}: {}", safe::block(&why)));
                     self.reader.skip_question();
