@@ -183,7 +183,8 @@ fn documented_methods() -> BTreeSet<(String, Side)> {
             "agent" => Side::Agent,
             "client" => Side::Client,
             "both" => Side::Both,
-            other => panic!("{name}: {other}"),
+            // The row is missing then, and the comparison says so.
+            _ => return None,
         };
         Some((name, side))
     });
