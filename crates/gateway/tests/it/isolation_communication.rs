@@ -119,7 +119,9 @@ async fn check_every_route(rig: Rig) {
         for (path, _) in theirs.requests(operation) {
             found += usize::from(alice.get(&path).await.unwrap().status == 200);
         }
-        assert!(found > 0 || operation.path.contains("{name}"), "{operation:?}");
+        // The puppet answers with messages: its runs have no value.
+        let has_none = operation.name == "communication_get_result";
+        assert!(found > 0 || has_none || operation.path.contains("{name}"), "{operation:?}");
     }
     let waiting = alice.get(&format!("{BASE}/runs/{}", theirs.waiting)).await.unwrap();
     assert_eq!(text(&waiting.ok().unwrap(), "/status"), "awaiting");

@@ -53,15 +53,15 @@ async fn a_migration_runs_once_and_keeps_what_is_there() {
 }
 
 #[tokio::test]
-async fn the_second_version_has_no_index_of_message_ids_and_keeps_the_messages() {
+async fn the_third_version_has_no_index_of_message_ids_and_keeps_the_messages() {
     let folder = Folder::new();
     let store = folder.open().await;
     let (thread, _) = thread_with_run(&store, 2).await;
     store.close().await.unwrap();
-    // As the first version left it.
+    // As the second version left it.
     let conn = folder.raw();
     conn.execute_batch("CREATE INDEX messages_by_id ON messages (tenant, id)").unwrap();
-    conn.pragma_update(None, "user_version", 1).unwrap();
+    conn.pragma_update(None, "user_version", 2).unwrap();
     drop(conn);
     assert_eq!(numbers(&folder.open().await, &thread).await, [1, 2]);
     let conn = folder.raw();
