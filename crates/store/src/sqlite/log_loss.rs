@@ -138,12 +138,15 @@ impl LogLoss {
         }
         transaction.commit()?;
         let least = if self.is_least { "at least " } else { "" };
+        // A log that was deleted or emptied leaves nothing to copy.
+        let copy = beside(path, DAMAGED_LOG);
+        let damaged_log = copy.exists().then(|| copy.display().to_string());
         tracing::error!(
             store = %path.display(),
             commits = self.commits,
             threads = self.threads.len(),
             threads_without_name = unnamed,
-            damaged_log = %beside(path, DAMAGED_LOG).display(),
+            damaged_log,
             "the write-ahead log is damaged: {least}{} acknowledged commits are lost; restore a backup, or erase the damaged threads",
             self.commits,
         );

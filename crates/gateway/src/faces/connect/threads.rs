@@ -183,8 +183,13 @@ fn hidden() -> Error {
 }
 
 async fn delete(call: ConnectCall) -> Result<Reply> {
-    let row = look_up::thread(&call).await?;
-    match call.state.runtime.erase_idle_thread(call.principal(), &row.id).await {
+    let id = match look_up::thread(&call).await {
+        Ok(row) => row.id,
+        // A damaged thread cannot be read, and can be erased.
+        Err(error) if error.code() == Code::ThreadQuarantined => call.thread_id()?,
+        Err(error) => return Err(error),
+    };
+    match call.state.runtime.erase_idle_thread(call.principal(), &id).await {
         Ok(()) => Ok(Reply::no_content()),
         // The protocol has no conflict here.
         Err(error) if error.code() == Code::ThreadBusy => {
