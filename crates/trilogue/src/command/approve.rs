@@ -71,6 +71,8 @@ impl Approve {
                     return Err(CliError::new(ExitStatus::Waiting, message));
                 }
                 TypedReply::Closed(why) => {
+                    // The error begins behind what the person has typed.
+                    print::note("");
                     let message = format!("the interrupt '{id}' is closed: {why}");
                     return Err(CliError::new(ExitStatus::Conflict, message));
                 }
