@@ -25,6 +25,8 @@ export class QuestionView {
     this.interrupt = interrupt;
     this.isSending = false;
     this.isMine = false;
+    /** What the fields had when the answer was sent. */
+    this.sentText = "";
     /** Whether it shows a text that was not sent. */
     this.hasDraft = false;
     /** Removes it from its list, if the list lets go of answered questions. @type {(() => void) | undefined} */
@@ -52,7 +54,8 @@ export class QuestionView {
     const wasOpen = !this.interrupt.resolution;
     this.interrupt = { ...this.interrupt, ...interrupt };
     if (!wasOpen || !this.interrupt.resolution) return;
-    const draft = this.isMine ? "" : this.typedText();
+    // The news of the reader's own answer can come before the response: then it is not elsewhere.
+    const draft = this.isMine || this.isSending ? "" : this.typedText();
     this.showAnswer();
     if (draft !== "") this.keepDraft(draft);
   }
@@ -136,6 +139,7 @@ export class QuestionView {
   async answer(body) {
     if (this.isSending) return;
     this.isSending = true;
+    this.sentText = this.typedText();
     this.element.toggleAttribute("data-busy", true);
     fill(this.error);
     try {
@@ -157,7 +161,8 @@ export class QuestionView {
       const interrupt = await get(`interrupts/${segment(this.interrupt.id)}`).catch(() => undefined);
       if (interrupt?.resolution) {
         this.resolve(interrupt);
-        if (!this.hasDraft) fill(this.error, h("p.notice", null, `${closing(interrupt.resolution)} Your answer was not used.`));
+        if (this.sentText !== "") this.keepDraft(this.sentText);
+        else fill(this.error, h("p.notice", null, `${closing(interrupt.resolution)} Your answer was not used.`));
         return;
       }
     }
