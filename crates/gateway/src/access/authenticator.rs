@@ -63,7 +63,7 @@ struct TokenCache {
 }
 
 /// What a request shows.
-struct Credential<'a> {
+struct RequestCredential<'a> {
     secret: Cow<'a, [u8]>,
     scheme: Scheme,
     is_session: bool,
@@ -200,13 +200,13 @@ impl Authenticator {
     }
 
     /// What a request shows; `None` if it shows nothing.
-    fn credential<'a>(&self, headers: &'a HeaderMap) -> Result<Option<Credential<'a>>> {
+    fn credential<'a>(&self, headers: &'a HeaderMap) -> Result<Option<RequestCredential<'a>>> {
         let authorization = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-        let shown = |secret, scheme| Some(Credential { secret, scheme, is_session: false });
+        let shown = |secret, scheme| Some(RequestCredential { secret, scheme, is_session: false });
         let found = match (authorization, headers.get(API_KEY)) {
             (Some(value), _) => match (schemes::bearer(value), session_secret(value)) {
                 (Some(secret), _) => shown(Cow::Borrowed(secret), Scheme::Bearer),
-                (None, Some(secret)) => Some(Credential {
+                (None, Some(secret)) => Some(RequestCredential {
                     secret: Cow::Borrowed(secret),
                     scheme: Scheme::Bearer,
                     is_session: true,

@@ -50,11 +50,11 @@ pub struct RemoteProgress {
     completed: usize,
     /// The message that is not complete.
     #[serde(skip_serializing_if = "Option::is_none")]
-    open: Option<OpenMessage>,
+    open: Option<OpenRemoteMessage>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct OpenMessage {
+struct OpenRemoteMessage {
     #[serde(serialize_with = "write_id", deserialize_with = "read_id")]
     id: MessageId,
     /// What the events have brought of it.
@@ -167,7 +167,8 @@ impl RemoteRun {
         let times = Times { created_at: read.created_at, completed_at: read.completed_at };
         // Only what a remote states is kept: a message that grows has no end yet.
         let times = Some(times).filter(|times| times.completed_at.is_some());
-        self.progress.open = Some(OpenMessage { id: id.clone(), brought: LoggedCount::default() });
+        self.progress.open =
+            Some(OpenRemoteMessage { id: id.clone(), brought: LoggedCount::default() });
         let started = MessageEvent::Started { message: id, role: self.role.clone(), times };
         out.push(Body::Message(started));
         Ok(())
@@ -237,7 +238,7 @@ impl RemoteRun {
 
     fn end(&mut self, out: &mut Vec<Body>) {
         self.repeats = RepeatedParts::default();
-        if let Some(OpenMessage { id, .. }) = self.progress.open.take() {
+        if let Some(OpenRemoteMessage { id, .. }) = self.progress.open.take() {
             self.progress.completed += 1;
             out.push(Body::Message(MessageEvent::Completed { message: id }));
         }
