@@ -4,6 +4,8 @@ use rusqlite::ErrorCode;
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error};
 
+use super::file;
+use crate::core::closed;
 pub(super) use crate::core::health::{Health, StoreState};
 pub(super) use trilogue_domain::lock;
 
@@ -95,8 +97,24 @@ impl Health {
             | rusqlite::Error::Utf8Error(..) => StoreState::Corrupt,
             _ => return self.unexpected(error),
         };
+        if state == StoreState::Corrupt {
+            return self.settle_damage(&error.to_string());
+        }
         self.worsen(state, &error.to_string());
         self.error(state).unwrap_or_else(|| self.unexpected(error))
+    }
+
+    /// Notes damage of the engine's structures, unless the disk does not give the file back: a backup does not help there, and the file may be whole.
+    pub(super) fn settle_damage(&self, finding: &str) -> Error {
+        // The file is read once at most: its state stays.
+        if self.state() < StoreState::ReadOnly
+            && let Some(error) = file::find_unreadable(self.path())
+        {
+            self.worsen(StoreState::ReadOnly, error.message());
+            return error;
+        }
+        self.worsen(StoreState::Corrupt, finding);
+        self.error(StoreState::Corrupt).unwrap_or_else(closed)
     }
 
     fn unexpected(&self, error: &rusqlite::Error) -> Error {

@@ -13,6 +13,9 @@ const MODE: u32 = 0o600;
 /// The size of a probe for free space, in bytes.
 const PROBE_BYTES: usize = 64 * 1024;
 
+/// The size of a part when a whole file is read, in bytes.
+const SCAN_BYTES: usize = 64 * 1024;
+
 /// The lock of a store: held by one process until it is dropped or the process ends.
 #[derive(Debug)]
 pub(super) struct FileLock {
@@ -61,6 +64,27 @@ pub(super) fn check_readable(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
+}
+
+/// The error where the disk does not give back a part of a store's file: what the engine reports then looks like damage.
+pub(super) fn find_unreadable(store: &Path) -> Option<Error> {
+    [store.to_owned(), beside(store, "-wal")].iter().find_map(|path| {
+        let mut file = File::open(path).ok()?;
+        let (mut buffer, mut offset) = (vec![0; SCAN_BYTES], 0);
+        loop {
+            match file.read(&mut buffer) {
+                Ok(0) => return None,
+                Ok(length) => offset += length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let place = format!("{} bytes from byte {offset} of", buffer.len());
+                    return Some(cannot(&format!("read {place}"), path, &error).hint(
+                        "check the disk; if it stays so, bring the store to another disk from a backup",
+                    ));
+                }
+            }
+        }
+    })
 }
 
 pub(super) fn exists_already(path: &Path) -> Error {

@@ -16,7 +16,7 @@ use trilogue_domain::ThreadKey;
 use trilogue_domain::port::ReadOriginal;
 
 use super::checkpoint::{BACKSTOP_PAGES, InheritedLog};
-use super::error::{Health, SqliteError, StoreState};
+use super::error::{Health, SqliteError};
 use super::row::one;
 use super::{blob, connection, scan};
 use crate::core::table::TableRow;
@@ -136,8 +136,7 @@ fn judge(
         let is_count = finding.starts_with("wrong # of entries");
         has_damaged_row |= is_of_row;
         if finding != "ok" && !is_of_row && !(is_count && has_damaged_row) {
-            health.worsen(StoreState::Corrupt, finding);
-            return health.check_read().map_err(SqliteError::from);
+            return Err(health.settle_damage(finding).into());
         }
     }
     Ok(())

@@ -49,7 +49,15 @@ pub(super) fn structures(conn: &Connection) -> Result<Vec<String>, SqliteError> 
     if let Some(fail) = findings.iter().find_map(|finding| read_failure(finding)) {
         return Err(fail);
     }
-    Ok(findings.into_iter().filter(|finding| finding != "ok").collect())
+    let damage: Vec<_> = findings.into_iter().filter(|finding| finding != "ok").collect();
+    match conn
+        .path()
+        .filter(|_| !damage.is_empty())
+        .and_then(|path| file::find_unreadable(path.as_ref()))
+    {
+        Some(unreadable) => Err(unreadable.into()),
+        None => Ok(damage),
+    }
 }
 
 /// The failure where a check of the structures could not read a page: that says nothing about what the page holds.

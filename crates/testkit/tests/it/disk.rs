@@ -246,9 +246,9 @@ async fn a_failed_fsync_stops_writing_until_the_next_start() {
 
 /// A file beside the database that cannot be read is named.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_cannot_be_read_is_named() {
+async fn a_file_that_cannot_be_read_is_named_and_not_taken_for_damage() {
     let dir = Folder::new().unwrap();
-    let (server, _shim) = faulty(dir.path()).await;
+    let (server, shim) = faulty(dir.path()).await;
     for thread in ["one", "two"] {
         echo(&server.client(), thread, &long_text()).await.ok().unwrap();
     }
@@ -267,6 +267,28 @@ async fn a_file_that_cannot_be_read_is_named() {
         assert!(complaint.contains(&format!("trilogue.db{suffix}'")), "{complaint}");
         std::fs::remove_dir(&beside).unwrap();
     }
+
+    let pages = std::fs::metadata(&store).unwrap().len() / 4_096;
+    let mut refused_starts = 0;
+    for page in (0..pages).step_by(7) {
+        shim.break_read(page * 4_096 + 100).unwrap();
+        if let Err(error) = home.start().await {
+            let refused = format!("{error:#}");
+            assert!(!refused.contains("is damaged"), "page {page}: {refused}");
+            assert!(!refused.contains("trilogue restore"), "page {page}: {refused}");
+            assert!(refused.contains("error"), "page {page}: {refused}");
+            refused_starts += 1;
+        }
+        let verified =
+            home.command(&["restore", store.to_str().unwrap(), "--verify"]).await.unwrap();
+        let output = [verified.stdout, verified.stderr].concat();
+        let output = String::from_utf8_lossy(&output);
+        assert!(!output.contains("is damaged"), "page {page}: {output}");
+        assert!(!output.contains("trilogue restore"), "page {page}: {output}");
+        assert!(!verified.status.success(), "page {page}: {output}");
+    }
+    shim.mend_read().unwrap();
+    assert!(refused_starts > 3, "{refused_starts} of {pages} pages");
     let server = home.start().await.unwrap();
     assert_eq!(events(&server.client(), "two").await.unwrap(), expected);
     server.kill().await.unwrap();
