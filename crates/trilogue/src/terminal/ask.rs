@@ -14,7 +14,8 @@ use super::form::{self, Field, FieldKind};
 use super::keyboard::{Keyboard, Withdrawal};
 use super::menu::{LATER, Menu, Picked};
 use super::prompt::{Entry, Paste, read_line};
-use super::{print, question, style};
+use super::question::{self, QuestionText};
+use super::{print, style};
 use crate::exit::{CliError, ExitStatus, Result};
 
 /// How often a question on the screen is looked up: another client may answer it.
@@ -64,7 +65,13 @@ pub(crate) async fn next_line(prompt: &str) -> Result<Option<String>> {
         Ok((read > 0).then(|| line.trim_end_matches(['\n', '\r']).to_owned()))
     });
     tokio::select! {
-        line = read => line,
+        line = read => {
+            if let (Ok(None), true) = (&line, print::can_ask()) {
+                // Ctrl-D leaves the cursor behind the prompt.
+                print::note("");
+            }
+            line
+        }
         // A run that was listened for before has taken the signal away from the system.
         _ = tokio::signal::ctrl_c() => {
             print::note("");
@@ -114,7 +121,9 @@ pub(crate) async fn answer(
 async fn ask(interrupt: Interrupt, withdrawal: Withdrawal) -> Result<Option<AnswerCreate>> {
     blocking(move || {
         let mut keyboard = Keyboard::open_until(withdrawal)?;
-        question::show_question(&interrupt);
+        if !show_whole(&mut keyboard, &interrupt)? {
+            return Ok(None);
+        }
         print::note(&style::dim("Enter sends an answer. Esc leaves the question open."));
         match interrupt.kind.as_str() {
             "permission" => choose(&mut keyboard, &interrupt),
@@ -136,6 +145,25 @@ async fn ask(interrupt: Interrupt, withdrawal: Withdrawal) -> Result<Option<Answ
         }
     })
     .await
+}
+
+/// Shows a question. If it is longer than the screen, its middle is hidden until the person asks for it, and an answer has to wait until then. `false` leaves it open.
+fn show_whole(keyboard: &mut Keyboard, interrupt: &Interrupt) -> io::Result<bool> {
+    let text = QuestionText::of(interrupt, print::columns().unwrap_or(print::DEFAULT_COLUMNS));
+    let hidden = text.show_ends(print::rows().unwrap_or(print::DEFAULT_ROWS));
+    if hidden == 0 {
+        return Ok(true);
+    }
+    print::note("Read all of it before you answer.");
+    let cue = format!("Enter shows the {hidden} hidden rows, later leaves the question open: ");
+    let is_wanted = enter(keyboard, &cue, Paste::Refuse, |line| match line.trim() {
+        "" => Ok(()),
+        _ => Err("first press Enter: the answer comes after the whole question".to_owned()),
+    })?;
+    if is_wanted.is_some() {
+        text.show_all();
+    }
+    Ok(is_wanted.is_some())
 }
 
 pub(crate) fn value(value: &Value) -> AnswerCreate {

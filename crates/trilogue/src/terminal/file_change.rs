@@ -42,51 +42,68 @@ pub(super) enum DiffLineKind {
 // === impl FileChange ===
 
 impl FileChange {
-    /// The change that a `diff` of the Agent Client Protocol describes.
+    /// The change that a `diff` of the Agent Client Protocol describes, with long lines and long changes cut.
     pub(super) fn of(diff: &Value) -> Self {
+        let (title, old, new) = Self::parts(diff);
+        let omission = |text| DiffLine { kind: DiffLineKind::Omission, text };
+        let title = cut(&title);
+        if old.len() + new.len() > MAX_COMPARED_BYTES {
+            let (old, new) = (old.len(), new.len());
+            let text = format!("  {old} bytes become {new} bytes: too many to show");
+            return Self { title, lines: vec![omission(text)] };
+        }
+        let mut lines = compare(old, new, cut);
+        let left_out = lines.len().saturating_sub(MAX_DIFF_LINES);
+        lines.truncate(MAX_DIFF_LINES);
+        if left_out > 0 {
+            lines.push(omission(format!("  … and {left_out} more lines")));
+        }
+        Self { title, lines }
+    }
+
+    /// The same with nothing left out: a person decides upon it.
+    pub(super) fn whole(diff: &Value) -> Self {
+        let (title, old, new) = Self::parts(diff);
+        Self { title, lines: compare(old, new, str::to_owned) }
+    }
+
+    /// What happens to which file, the text before and the text after.
+    fn parts(diff: &Value) -> (String, &str, &str) {
         let text = |name: &str| diff.get(name).and_then(Value::as_str);
         let path = safe::visible(text("path").unwrap_or_default());
-        let (old, new) = (text("oldText"), text("newText").unwrap_or_default());
-        let verb = if old.is_some() { "changes" } else { "creates" };
-        let title = format!("{verb} {}", cut(&path));
-        Self { title, lines: compare(old.unwrap_or_default(), new) }
+        let verb = if text("oldText").is_some() { "changes" } else { "creates" };
+        let [old, new] = ["oldText", "newText"].map(|name| text(name).unwrap_or_default());
+        (format!("{verb} {path}"), old, new)
     }
 }
 
-fn compare(old: &str, new: &str) -> Vec<DiffLine> {
-    let omission = |text: String| DiffLine { kind: DiffLineKind::Omission, text };
+/// The changed lines with their neighbours. Texts that are too large to compare are shown as they are before and after.
+fn compare(old: &str, new: &str, shorten: fn(&str) -> String) -> Vec<DiffLine> {
+    let line_of = |tag, text| line_of(tag, text, shorten);
     if old.len() + new.len() > MAX_COMPARED_BYTES {
-        return vec![omission(format!(
-            "  {} bytes become {} bytes: too many to show",
-            old.len(),
-            new.len()
-        ))];
+        let all = |tag, text| str::split_inclusive(text, '\n').map(move |line| line_of(tag, line));
+        return all(ChangeTag::Delete, old).chain(all(ChangeTag::Insert, new)).collect();
     }
     let compared = TextDiff::configure().timeout(COMPARE_LIMIT).diff_lines(old, new);
-    let (mut lines, mut left_out) = (Vec::new(), 0);
+    let mut lines = Vec::new();
     for (number, group) in compared.grouped_ops(CONTEXT_LINES).iter().enumerate() {
         if number > 0 {
-            lines.push(omission("| …".to_owned()));
+            lines.push(DiffLine { kind: DiffLineKind::Omission, text: "| …".to_owned() });
         }
-        for line in group.iter().flat_map(|change| compared.iter_changes(change)) {
-            if lines.len() >= MAX_DIFF_LINES {
-                left_out += 1;
-                continue;
-            }
-            let (kind, sign) = match line.tag() {
-                ChangeTag::Delete => (DiffLineKind::Removed, '-'),
-                ChangeTag::Insert => (DiffLineKind::Added, '+'),
-                ChangeTag::Equal => (DiffLineKind::Kept, ' '),
-            };
-            let text = line.value();
-            let text = text.strip_suffix('\n').unwrap_or(text);
-            lines.push(DiffLine { kind, text: format!("| {sign} {}", cut(&safe::visible(text))) });
-        }
-    }
-    if left_out > 0 {
-        lines.push(omission(format!("  … and {left_out} more lines")));
+        let changes = group.iter().flat_map(|change| compared.iter_changes(change));
+        lines.extend(changes.map(|line| line_of(line.tag(), line.value())));
     }
     lines
+}
+
+fn line_of(tag: ChangeTag, text: &str, shorten: fn(&str) -> String) -> DiffLine {
+    let (kind, sign) = match tag {
+        ChangeTag::Delete => (DiffLineKind::Removed, '-'),
+        ChangeTag::Insert => (DiffLineKind::Added, '+'),
+        ChangeTag::Equal => (DiffLineKind::Kept, ' '),
+    };
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    DiffLine { kind, text: format!("| {sign} {}", shorten(&safe::visible(text))) }
 }
 
 /// A line, cut where it is long. It says how much is left out.

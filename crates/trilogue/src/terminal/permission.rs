@@ -4,37 +4,30 @@
 
 use serde_json::Value;
 
-use super::file_change::{FileChange, cut};
-use super::render::inline;
+use super::file_change::FileChange;
 use super::safe;
 
-const MAX_DIFFS: usize = 20;
-
-/// The lines of a request; `None` for a question of another protocol.
+/// The lines of a request, with nothing left out; `None` for a question of another protocol.
 pub(super) fn lines(payload: &Value) -> Option<Vec<String>> {
     let call = payload.get("toolCall")?.as_object()?;
     let text = |name: &str| call.get(name).and_then(Value::as_str);
     let mut lines = Vec::new();
     let mut say = |what: &str, value: Option<&str>| {
-        lines.extend(value.map(|value| format!("{what}: {}", cut(&safe::visible(value)))));
+        lines.extend(value.map(|value| format!("{what}: {}", safe::visible(value))));
     };
     say("tool", text("name").or(text("title")));
     say("title", text("title").filter(|_| text("name").is_some()));
     say("kind", text("kind"));
     for path in paths(call) {
-        lines.push(format!("file: {}", cut(&safe::visible(&path))));
+        lines.push(format!("file: {}", safe::visible(&path)));
     }
     if let Some(input) = call.get("rawInput").filter(|input| !input.is_null()) {
-        lines.push(format!("input: {}", inline(&trilogue_wire::native::Json::from_value(input))));
+        lines.push(format!("input: {}", safe::visible(&input.to_string())));
     }
-    let changes: Vec<_> = content(call).filter(|item| kind_of(item) == Some("diff")).collect();
-    for change in changes.iter().take(MAX_DIFFS) {
-        let FileChange { title, lines: changed } = FileChange::of(change);
+    for change in content(call).filter(|item| kind_of(item) == Some("diff")) {
+        let FileChange { title, lines: changed } = FileChange::whole(change);
         lines.push(title);
         lines.extend(changed.into_iter().map(|line| line.text));
-    }
-    if changes.len() > MAX_DIFFS {
-        lines.push(format!("… and changes in {} more files", changes.len() - MAX_DIFFS));
     }
     Some(lines)
 }
@@ -108,5 +101,32 @@ mod tests {
             ]
         );
         assert_eq!(super::lines(&json!({ "tool": "x" })), None);
+    }
+
+    #[test]
+    fn nothing_that_is_long_is_cut() {
+        let long = |end: &str| format!("{}{end}", "a ".repeat(5_000));
+        let change = |at: usize| {
+            let text: String = (0..1_000).map(|line| format!("{at}/{line}\n")).collect();
+            json!({ "type": "diff", "path": format!("/{at}"), "newText": text })
+        };
+        let asked = json!({ "options": [], "toolCall": {
+            "title": long("title"), "kind": "execute",
+            "locations": [{ "path": long("path") }],
+            "rawInput": { "command": long("; rm -rf ~") },
+            "content": (0..30).map(change).collect::<Vec<_>>(),
+        }});
+        let lines = lines(&asked).unwrap();
+        for wanted in [long("title"), long("path"), long("; rm -rf ~")] {
+            assert!(lines.iter().any(|line| line.contains(&wanted)), "{wanted}");
+        }
+        assert_eq!(lines.iter().filter(|line| line.starts_with("| + ")).count(), 30_000);
+        assert_eq!(lines.last().unwrap(), "| + 29/999");
+        // What is too large to compare is shown as it is before and after.
+        let (old, new) = ("o\n".repeat(600_000), "n\n".repeat(600_000));
+        let huge = json!({ "type": "diff", "path": "/h", "oldText": old, "newText": new });
+        let lines = super::lines(&json!({ "toolCall": { "content": [huge] } })).unwrap();
+        assert_eq!(lines.iter().filter(|line| *line == "| - o").count(), 600_000);
+        assert_eq!(lines.iter().filter(|line| *line == "| + n").count(), 600_000);
     }
 }

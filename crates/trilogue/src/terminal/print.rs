@@ -12,8 +12,8 @@ use super::{safe, style, words};
 use crate::exit::{CliError, ExitStatus, Result};
 
 /// The size of a terminal that does not say it.
-const DEFAULT_COLUMNS: usize = 80;
-const DEFAULT_ROWS: usize = 24;
+pub(super) const DEFAULT_COLUMNS: usize = 80;
+pub(super) const DEFAULT_ROWS: usize = 24;
 
 /// The rows at the bottom of the terminal, which everything else that is written pushes away.
 static LIVE: Mutex<LiveRows> = Mutex::new(LiveRows::new());

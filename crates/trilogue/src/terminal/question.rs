@@ -8,32 +8,29 @@ use unicode_width::UnicodeWidthChar as _;
 
 use super::choice;
 use super::form::Field;
-use super::{permission, print, safe, style};
+use super::{beside, permission, print, safe, style};
 
 /// What precedes each line of the agent.
 const BAR: &str = "| ";
 /// The narrowest terminal for which lines are folded, in columns.
 const MIN_COLUMNS: usize = 20;
+/// The rows of a question that are shown whole on the lowest screen.
+const MIN_WHOLE_ROWS: usize = 20;
+/// The rows of the screen that a longer question leaves to its cue and to what was there before.
+const CUE_ROWS: usize = 6;
+
+/// The text of a question, row by row: who asks, what the agent says, and all of what it wants to do.
+#[derive(Debug)]
+pub(super) struct QuestionText {
+    rows: Vec<String>,
+    columns: usize,
+}
 
 /// Shows who asks, the question, and the options of a permission.
 pub(crate) fn show(interrupt: &Interrupt) {
-    show_question(interrupt);
+    QuestionText::of(interrupt, print::columns().unwrap_or(usize::MAX)).show_all();
     for (number, label) in (1..).zip(option_labels(interrupt)) {
         show_line(&format!("{number}  {label}"));
-    }
-}
-
-/// Shows who asks, and the question.
-pub(super) fn show_question(interrupt: &Interrupt) {
-    let agent = interrupt.agent.as_deref().map(safe::visible);
-    let agent = agent.map_or_else(|| "the agent".to_owned(), |name| format!("the agent {name}"));
-    print::note(&style::bold(&format!("{agent} asks ({}):", safe::visible(&interrupt.kind))));
-    let prompt: String = interrupt.prompt.iter().filter_map(Part::as_text).collect();
-    quote(&prompt);
-    let payload = interrupt.payload.to_value();
-    match permission::lines(&payload) {
-        Some(lines) => lines.iter().for_each(|line| show_line(line)),
-        None => show_payload(interrupt, payload),
     }
 }
 
@@ -67,31 +64,6 @@ pub(super) fn show_field(field: &Field) {
     }
 }
 
-/// Shows a question's payload. Of an elicitation of the Agent Client Protocol it shows only the URL: the rest is asked for.
-fn show_payload(interrupt: &Interrupt, payload: Value) {
-    let is_elicitation = matches!(interrupt.kind.as_str(), "form" | "url")
-        && payload.get("mode").is_some_and(Value::is_string);
-    if is_elicitation {
-        if let Some(url) = payload.get("url").and_then(Value::as_str) {
-            show_line(&format!("url: {}", safe::visible(url)));
-        }
-        return;
-    }
-    match payload {
-        Value::Null => {}
-        Value::Object(members) => {
-            for (name, value) in members {
-                let value = match value {
-                    Value::String(text) => text.replace('\n', "\n  "),
-                    other => other.to_string(),
-                };
-                quote(&format!("{}: {value}", name.replace('\n', "\\n")));
-            }
-        }
-        other => quote(&other.to_string()),
-    }
-}
-
 /// Shows text of the agent, each line behind a bar.
 fn quote(text: &str) {
     for line in text.lines() {
@@ -104,6 +76,97 @@ fn show_line(line: &str) {
     let columns = print::columns().filter(|columns| *columns >= MIN_COLUMNS);
     for row in fold(line, columns.unwrap_or(usize::MAX)) {
         print::note(&row);
+    }
+}
+
+// === impl QuestionText ===
+
+impl QuestionText {
+    /// The text, folded to this width.
+    pub(super) fn of(interrupt: &Interrupt, columns: usize) -> Self {
+        let agent = interrupt.agent.as_deref().map(safe::visible);
+        let agent =
+            agent.map_or_else(|| "the agent".to_owned(), |name| format!("the agent {name}"));
+        let heading = format!("{agent} asks ({}):", safe::visible(&interrupt.kind));
+        let columns = columns.max(MIN_COLUMNS);
+        let mut text = Self { rows: vec![style::bold(&heading)], columns };
+        let payload = interrupt.payload.to_value();
+        let url = payload.get("url").and_then(Value::as_str);
+        let is_payload_url = |part: &&Part| url.is_some() && url == part.content_url.as_deref();
+        let parts = interrupt.prompt.iter().filter(|part| !is_payload_url(part));
+        parts.for_each(|part| text.add_part(part));
+        match permission::lines(&payload) {
+            Some(lines) => lines.iter().for_each(|line| text.add_line(line)),
+            None => text.add_payload(interrupt, payload),
+        }
+        text
+    }
+
+    /// Shows every row.
+    pub(super) fn show_all(&self) {
+        self.rows.iter().for_each(|row| print::note(row));
+    }
+
+    /// Shows all of a question that fits a screen of this height, and otherwise its beginning and its end. Returns how many rows are hidden.
+    pub(super) fn show_ends(&self, height: usize) -> usize {
+        let height = height.max(MIN_WHOLE_ROWS);
+        if self.rows.len() <= height {
+            self.show_all();
+            return 0;
+        }
+        // One row says how many are hidden.
+        let room = height - CUE_ROWS;
+        let hidden = self.rows.len() - (room - 1);
+        let (head, tail) = self.rows.split_at((room - 1).div_ceil(2));
+        head.iter().for_each(|row| print::note(row));
+        print::note(&style::bold(&format!("… {hidden} rows are hidden …")));
+        tail.iter().skip(hidden).for_each(|row| print::note(row));
+        hidden
+    }
+
+    fn add_part(&mut self, part: &Part) {
+        let json = || beside::json(part);
+        let text = part.as_text().or_else(|| beside::written(part)).map(str::to_owned);
+        match text.or_else(json) {
+            Some(text) => self.quote(&text),
+            None => self.add_line(&format!("content: {}", safe::visible(&beside::summary(part)))),
+        }
+    }
+
+    /// Of an elicitation of the Agent Client Protocol only the URL: the rest is asked for.
+    fn add_payload(&mut self, interrupt: &Interrupt, payload: Value) {
+        let is_elicitation = matches!(interrupt.kind.as_str(), "form" | "url")
+            && payload.get("mode").is_some_and(Value::is_string);
+        if is_elicitation {
+            if let Some(url) = payload.get("url").and_then(Value::as_str) {
+                self.add_line(&format!("url: {}", safe::visible(url)));
+            }
+            return;
+        }
+        match payload {
+            Value::Null => {}
+            Value::Object(members) => {
+                for (name, value) in members {
+                    let value = match value {
+                        Value::String(text) => text.replace('\n', "\n  "),
+                        other => other.to_string(),
+                    };
+                    self.quote(&format!("{}: {value}", name.replace('\n', "\\n")));
+                }
+            }
+            other => self.quote(&other.to_string()),
+        }
+    }
+
+    /// Adds text of the agent, each line behind a bar.
+    fn quote(&mut self, text: &str) {
+        for line in text.lines() {
+            self.add_line(&format!("{BAR}{}", safe::visible(line)));
+        }
+    }
+
+    fn add_line(&mut self, line: &str) {
+        self.rows.extend(fold(line, self.columns));
     }
 }
 

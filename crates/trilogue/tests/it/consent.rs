@@ -107,6 +107,91 @@ fn a_permission_is_chosen_with_arrows_letters_and_yes_or_no() {
     assert!(seen.contains("permission: once") && !seen.contains("\u{1b}[J"), "{seen}");
 }
 
+/// A prompt for a command whose middle, the text `HIDDEN`, is far from its ends.
+fn long_command() -> String {
+    let padding = "echo nothing to see; ".repeat(80);
+    let command = format!("echo BEGIN; {padding}rm -rf HIDDEN\u{202e}; {padding}echo END");
+    let call = json!({
+        "toolCallId": "long", "title": "List files", "kind": "execute",
+        "rawInput": { "command": command },
+    });
+    format!("may:allow_once,reject_once:{call}")
+}
+
+#[test]
+fn a_long_command_is_not_approved_before_all_of_it_was_shown() {
+    let home = Home::new();
+    let server = serve(&home);
+    let prompt = long_command();
+    let hidden = |screen: &mut Screen| {
+        screen.wait_for("tool: List files");
+        screen.wait_for("echo BEGIN; echo");
+        screen.wait_for("rows are hidden");
+        screen.wait_for("echo END");
+        assert!(!screen.seen().contains("HIDDEN"), "{}", screen.seen());
+    };
+    let cue = "hidden rows, later leaves the question open: ";
+    let all = |screen: &mut Screen| {
+        screen.answer(cue, "\r");
+        screen.wait_for(r"HIDDEN\u{202e};");
+        screen.wait_for("echo END");
+    };
+    let run = ["run", "plain", &prompt];
+    let mut screen = Screen::of_columns(server.command(&run), 80);
+    hidden(&mut screen);
+    for answer in ["y\r", "yes\r", "1\r"] {
+        screen.answer(cue, answer);
+        screen.wait_for("first press Enter");
+        assert_eq!(open(&server), 1, "{}", screen.seen());
+    }
+    all(&mut screen);
+    screen.answer(CHOOSE, "y\r");
+    assert!(screen.end_well().contains("permission: allow_once"));
+
+    let mut screen = Screen::of_columns(server.command(&["chat", "plain", "--thread", "c"]), 80);
+    screen.answer("> ", &format!("{prompt}\r"));
+    screen.wait_for("rows are hidden");
+    screen.answer(cue, "later\r");
+    let (code, seen) = screen.end();
+    assert_eq!(code, Some(3), "{seen}");
+    assert_eq!(open(&server), 1);
+
+    let mut top = server.command(&["top", "--every", "1s"]);
+    top.env("NO_COLOR", "1");
+    let mut screen = Screen::of_columns(top, 80);
+    screen.answer("q leave", "a");
+    hidden(&mut screen);
+    screen.answer(cue, "\u{1b}");
+    screen.answer("the question stays open", "q");
+    screen.end_well();
+
+    let mut screen = Screen::of_columns(server.command(&["approve"]), 80);
+    hidden(&mut screen);
+    all(&mut screen);
+    screen.answer(CHOOSE, "n\r");
+    screen.end_well();
+    assert_eq!(open(&server), 0);
+
+    // Without a terminal, the question is printed whole.
+    let shown = server.run(&run).expect(3).err;
+    assert!(
+        shown.contains(r"rm -rf HIDDEN\u{202e}; echo") && shown.contains("echo END"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_question_that_fits_the_screen_needs_no_key_more() {
+    let (_home, server) = demo();
+    let (_, interrupt) = waiting(&server);
+    let mut screen = Screen::of_columns(server.command(&["approve", &interrupt]), 80);
+    screen.wait_for(DECISION);
+    assert!(!screen.seen().contains("hidden"), "{}", screen.seen());
+    screen.press("n\r");
+    screen.answer(REASON, "\r");
+    screen.end_well();
+}
+
 #[test]
 fn a_decision_needs_the_enter_key() {
     let (_home, server) = demo();
