@@ -6,6 +6,7 @@
 //     muse          two thoughts with ids of their own, in pieces
 //     wide          texts without a space in every place that an agent can fill, and asks
 //     aside         says something that is not for the user
+//     long          asks for a command whose middle, the text HIDDEN, is far from its ends
 //     hostile       puts every text of hostile.mjs into every field that an agent has
 
 import { createInterface } from "node:readline";
@@ -98,6 +99,13 @@ async function wide(turn) {
   await turn.permission({ toolCallId: "wide", title: `${sentence}${word}`, kind: "execute", rawInput: { command: `${word} ${sentence}` }, content: [change] }, [{ optionId: "once", name: sentence, kind: "allow_once" }, { optionId: "no", name: word, kind: "reject_once" }]);
 }
 
+async function long(turn) {
+  const padding = "echo nothing to see; ".repeat(500);
+  const command = `echo BEGIN; ${padding}rm -rf HIDDEN\u202e; ${padding}echo END`;
+  const outcome = await turn.permission({ toolCallId: "long", title: "List files", kind: "execute", rawInput: { command } }, OPTIONS);
+  turn.say(`chosen: ${outcome?.optionId}`);
+}
+
 async function hostile(turn) {
   for (const [place, text] of HOSTILE.entries()) {
     turn.say(`${text}\n\n`);
@@ -122,6 +130,7 @@ async function prompt({ sessionId, prompt: blocks }) {
   if (word === "code") await code(turn);
   else if (word === "hostile") await hostile(turn);
   else if (word === "wide") await wide(turn);
+  else if (word === "long") await long(turn);
   else if (word === "muse") {
     turn.think("One ", "one");
     turn.think("thought.", "one");

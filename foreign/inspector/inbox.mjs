@@ -135,6 +135,63 @@ await check({
     quiet(page);
   },
 
+  async nothing_is_approved_before_all_of_it_was_shown(browser) {
+    const page = await inbox(browser);
+    const asked = await run("coder", "long");
+    const question = card(page, asked);
+    await question.getByText("characters are hidden").waitFor();
+    const command = question.getByRole("region", { name: "Command" });
+    assert.match(await command.textContent(), /^\$ echo BEGIN;.*echo END$/s);
+    assert.doesNotMatch(await question.textContent(), /HIDDEN/);
+    const [allow, reject] = [question.getByText("Allow once"), question.getByText("Reject")];
+    for (const name of ["Allow once", "Always allow"]) assert.equal(await question.getByText(name).isDisabled(), true, name);
+    assert.equal(await reject.isDisabled(), false);
+    await question.getByText("Show all of it before you agree.").waitFor();
+    // A click by a script gets no further.
+    const sent = await allow.evaluate((button) => {
+      const [calls, send] = [[], window.fetch];
+      window.fetch = (...call) => (calls.push(String(call[0])), send(...call));
+      button.disabled = false;
+      button.click();
+      window.fetch = send;
+      return calls;
+    });
+    assert.deepEqual(sent, []);
+    assert.equal((await api(`interrupts/${asked.interrupts[0].id}`)).resolution, undefined);
+    await question.getByText(/^Show all .* characters$/).click();
+    assert.match(await command.textContent(), /rm -rf HIDDENU\+202E;/);
+    const [shown, below] = [await command.boundingBox(), await allow.boundingBox()];
+    assert.ok(shown.y + shown.height <= below.y, "the answers are below all of it");
+    assert.equal(await command.evaluate((it) => it.scrollHeight > it.clientHeight + 1 || it.scrollWidth > it.clientWidth + 1), false, "nothing is scrolled out of sight");
+    await allow.click();
+    await question.locator(".resolution >> text=Allow once").waitFor();
+    quiet(page);
+  },
+
+  async what_is_long_can_be_rejected_unread(browser) {
+    const page = await inbox(browser);
+    const asked = await run("coder", "long");
+    await card(page, asked).getByText("Reject").click();
+    await card(page, asked).locator(".resolution >> text=Reject").waitFor();
+    quiet(page);
+  },
+
+  async the_data_of_a_question_is_shown_beside_its_words(browser) {
+    const page = await openPage(browser, { path: "#/inbox" });
+    await page.waitForSelector(".empty");
+    const assets = await page.getAttribute("script[src]", "src");
+    const shown = await page.evaluate(async (folder) => {
+      const { QuestionView } = await import(`${folder}/chat/question.js`);
+      const options = [{ id: "a", name: "Allow", effect: "allow" }];
+      const prompt = [{ content_type: "text/plain", content: "May I list the files?" }];
+      const call = { kind: "execute", rawInput: { command: "ls", args: [], cwd: "/etc" }, locations: [{ path: "/etc/x", line: 3 }] };
+      return [{ command: "rm -rf /" }, { toolCall: call }].map((payload) => new QuestionView({ id: "x", kind: "permission", payload, prompt, options }).body.textContent);
+    }, assets.replace("/main.js", ""));
+    assert.match(shown[0], /May I list the files\?.*rm -rf \//s);
+    assert.match(shown[1], /\/etc\/x:3.*\$ ls.*"cwd": "\/etc"/s);
+    quiet(page);
+  },
+
   async an_address_is_shown_whole_and_opened_by_a_click_only(browser) {
     const page = await openPage(browser, { path: "#/inbox" });
     await page.waitForSelector(".empty");

@@ -5,7 +5,8 @@ import { h } from "../base/dom.js";
 import { copyButton } from "./copy.js";
 import { plural } from "../base/time.js";
 
-const FIRST_CHARACTERS = 4_000;
+const HEAD_CHARACTERS = 3_000;
+const TAIL_CHARACTERS = 1_000;
 
 /** @param {unknown} value */
 export function pretty(value) {
@@ -13,23 +14,21 @@ export function pretty(value) {
 }
 
 /**
- * A block of text that scrolls by itself, shortened at first.
+ * A block of text. Of a long one, the middle is hidden until a click shows it.
  * @param {string} text
  * @param {string} label
  * @param {string} [className]
  */
 export function textBlock(text, label, className = "block") {
-  const pre = h("pre", { tabindex: 0, "aria-label": label, role: "region", class: className }, text.slice(0, FIRST_CHARACTERS));
-  const box = h("div.code.bare", null, pre);
   const copy = copyButton(() => text, `Copy: ${label}`);
-  box.append(copy);
-  if (text.length > FIRST_CHARACTERS) {
-    const more = h("button.quiet", { type: "button" }, `Show all ${plural(text.length, "character")}`);
-    more.addEventListener("click", () => {
-      box.replaceWith(h("div.code.bare", null, h("pre", { tabindex: 0, "aria-label": label, role: "region", class: className }, text), copy));
-    });
-    box.append(more);
-  }
+  const block = (/** @type {import("../base/dom.js").Child[]} */ ...content) => h("div.code.bare", null, h("pre", { tabindex: 0, "aria-label": label, role: "region", class: className }, content), copy);
+  const hidden = text.length - HEAD_CHARACTERS - TAIL_CHARACTERS;
+  if (hidden <= 0) return block(text);
+  const box = block(text.slice(0, HEAD_CHARACTERS), h("span.omission", null, `… ${plural(hidden, "character")} are hidden …`), text.slice(-TAIL_CHARACTERS));
+  // `data-hidden` keeps a question from being answered: see question.js.
+  const more = h("button.quiet", { type: "button", "data-hidden": true }, `Show all ${plural(text.length, "character")}`);
+  more.addEventListener("click", () => box.replaceWith(block(text)));
+  box.append(more);
   return box;
 }
 

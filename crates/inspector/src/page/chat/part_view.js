@@ -153,7 +153,7 @@ function lazily(part, show) {
     place.classList.remove("lazy");
   };
   if (byteLength(part) > MAX_UNASKED_BYTES) {
-    place.append(h("button.quiet", { type: "button", on: { click: load } }, `Show ${size(byteLength(part))}`));
+    place.append(h("button.quiet", { type: "button", "data-hidden": true, on: { click: load } }, `Show ${size(byteLength(part))}`));
     return place;
   }
   if (!part.blob) {

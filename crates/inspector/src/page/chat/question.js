@@ -11,6 +11,8 @@ import { labelled, pretty, textBlock } from "./json_view.js";
 import { schemaForm } from "./schema_form.js";
 import { contentViews } from "./tool_view.js";
 
+/** A longer text of a question hides its middle. */
+const MAX_PLAIN_CHARACTERS = 4_000;
 const ELSEWHERE = new Set(["interrupt_resolved", "interrupt_mismatch"]);
 
 /** @param {any} part */
@@ -33,15 +35,33 @@ export class QuestionView {
     this.onDismiss = undefined;
     /** The timer that removes it from the inbox. @type {number | undefined} */
     this.leaves = undefined;
+    this.body = h("div.question-body", null, about(interrupt));
     this.answerPlace = h("div.answer");
+    /** Says why answers wait. */
+    this.withheld = h("p.muted", { role: "status" });
     this.error = h("div", { role: "alert" });
     this.element = h("section.question", { "aria-label": "Question", "data-id": interrupt.id },
       h("header", null, h("strong", null, title(interrupt)), where),
-      h("div.question-body", null, about(interrupt)),
+      this.body,
+      this.withheld,
       this.answerPlace,
       this.error,
     );
+    new MutationObserver(() => this.withhold()).observe(this.body, { subtree: true, childList: true, attributes: true, attributeFilter: ["data-hidden"] });
     this.showAnswer();
+  }
+
+  /** Whether something that the question is about is not on the page. */
+  hasHidden() {
+    return this.body.querySelector("[data-hidden]") !== null;
+  }
+
+  /** Only rejecting is possible until the page shows all of the question. */
+  withhold() {
+    const waits = !this.interrupt.resolution && this.hasHidden();
+    const buttons = /** @type {NodeListOf<HTMLButtonElement>} */ (this.answerPlace.querySelectorAll(".options button:not([data-effect=reject]), button[type=submit]"));
+    for (const button of buttons) button.disabled = waits;
+    fill(this.withheld, waits && "Show all of it before you agree.");
   }
 
   /** @param {import("../log/conversation.js").Item} item */
@@ -82,16 +102,15 @@ export class QuestionView {
     if (resolution) {
       fill(this.answerPlace, h("p.resolution", null, resolutionText(this.interrupt), resolved_at && h("span.muted", null, ` · ${ago(resolved_at)}`)));
       fill(this.error);
-      return;
-    }
-    fill(this.answerPlace, this.controls());
+    } else fill(this.answerPlace, this.controls());
+    this.withhold();
   }
 
   controls() {
     const { kind, options, schema, payload } = this.interrupt;
     if (options?.length) {
       return h("div.options", { role: "group", "aria-label": "Answers" }, options.map((/** @type {any} */ option) =>
-        h("button", { type: "button", "data-effect": option.effect, on: { click: () => this.answer({ option: option.id }) } }, option.name, option.always && h("span.badge", null, "from now on")),
+        h("button", { type: "button", "data-effect": option.effect, on: { click: () => this.answer({ option: option.id }, option.effect === "reject") } }, option.name, option.always && h("span.badge", null, "from now on")),
       ));
     }
     if (kind === "message") return this.messageForm();
@@ -130,14 +149,17 @@ export class QuestionView {
       h("div.options", null,
         isWeb && h("a.button", { href: address, target: "_blank", rel: "noopener noreferrer nofollow" }, "Open the address"),
         h("button.primary", { type: "button", on: { click: () => this.answer({ value: true }) } }, "Done"),
-        h("button", { type: "button", "data-effect": "reject", on: { click: () => this.answer({ value: false }) } }, "Decline"),
+        h("button", { type: "button", "data-effect": "reject", on: { click: () => this.answer({ value: false }, true) } }, "Decline"),
       ),
     );
   }
 
-  /** @param {any} body */
-  async answer(body) {
-    if (this.isSending) return;
+  /**
+   * @param {any} body
+   * @param {boolean} [isRejection]
+   */
+  async answer(body, isRejection = false) {
+    if (this.isSending || (this.hasHidden() && !isRejection)) return;
     this.isSending = true;
     this.sentText = this.typedText();
     this.element.toggleAttribute("data-busy", true);
@@ -178,22 +200,25 @@ function title(interrupt) {
   return interrupt.schema?.title ?? String(interrupt.kind).replaceAll("_", " ");
 }
 
-/** What a question is about: its words, or else its data; and the tool call. @param {any} interrupt */
+/** All that a question is about: its words, part by part, and the tool call or other data. @param {any} interrupt */
 function about(interrupt) {
-  const { prompt = [], payload } = interrupt;
-  const words = prompt.map(textOf).filter(Boolean).join("\n\n");
+  const { kind, prompt = [], payload } = interrupt;
   const call = payload?.toolCall ?? payload?.tool_call;
-  const parts = [words && h("p.plain", null, words)];
-  if (call) {
-    parts.push(h("p.muted", null, [call.kind, call.name].filter(Boolean).join(" · ") || "tool call"));
-    const command = call.kind === "execute" && call.rawInput?.command;
-    if (typeof command === "string") parts.push(textBlock(`$ ${[command].concat(call.rawInput.args ?? []).join(" ")}`, "Command", "terminal"));
-    const views = contentViews([].concat(call.content ?? []).map((/** @type {any} */ block) => ({ form: "block", block })), call.kind === "execute");
-    parts.push(...views);
-    const input = labelled("Input", call.rawInput);
-    if (input) parts.push(h("details", null, h("summary", null, "What the tool is given"), input));
-  } else if (!words && payload !== null && payload !== undefined) parts.push(textBlock(pretty(payload), "Question"));
-  return parts;
+  const parts = prompt.map(textOf).filter(Boolean).map((/** @type {string} */ text) => (text.length > MAX_PLAIN_CHARACTERS ? textBlock(text, "Question") : h("p.plain", null, text)));
+  if (!call) {
+    // What an elicitation of the Agent Client Protocol holds is asked for below.
+    const isAskedFor = typeof payload?.mode === "string" && (kind === "form" || kind === "url");
+    return [parts, payload != null && !isAskedFor && textBlock(pretty(payload), "Question")];
+  }
+  parts.push(h("p.muted", null, [call.kind, call.name].filter(Boolean).join(" · ") || "tool call"));
+  const files = [].concat(call.locations ?? []).map((/** @type {any} */ it) => (it?.line > 0 ? `${it.path}:${it.line}` : it?.path)).filter(Boolean);
+  if (files.length > 0) parts.push(textBlock(files.join("\n"), "Files"));
+  const { command, args = [], ...others } = call.rawInput ?? {};
+  const isCommand = call.kind === "execute" && typeof command === "string";
+  if (isCommand) parts.push(textBlock(`$ ${[command].concat(args).join(" ")}`, "Command", "terminal"));
+  parts.push(...contentViews([].concat(call.content ?? []).map((/** @type {any} */ block) => ({ form: "block", block })), call.kind === "execute"));
+  const isAllCommand = isCommand && Object.keys(others).length === 0 && [].concat(args).every((it) => typeof it === "string");
+  return [parts, !isAllCommand && labelled("Input", call.rawInput)];
 }
 
 /** @param {any} resolution */

@@ -106,11 +106,13 @@ function blockView(block, isTerminal) {
  */
 export function differenceView(path, before, after) {
   const body = h("div.scroll", { tabindex: 0, role: "region", "aria-label": `Changes of ${path}` });
+  const box = h("section.difference-box", { "data-hidden": true }, h("header", null, h("code", null, path), before === "" && h("span.muted", null, "new file")), body);
   draw({ before, after }).then((drawn) => {
     if (drawn) body.replaceChildren(drawn);
     else fill(body, plainDifference(before, after));
+    box.removeAttribute("data-hidden");
   });
-  return h("section.difference-box", null, h("header", null, h("code", null, path), before === "" && h("span.muted", null, "new file")), body);
+  return box;
 }
 
 /**
