@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 use trilogue_domain::interrupt::Effect;
-use trilogue_domain::{Answer, Content, Interrupt, InterruptKind, Json, Message, Part, Survives};
+use trilogue_domain::{
+    Answer, Content, Interrupt, InterruptKind, Json, Message, Part, Survives, safe,
+};
 use trilogue_wire::agent_client::{
     ClientCapabilities, CreateElicitationRequest, CreateElicitationResponse, ElicitationForm,
     ElicitationPropertySchema, ElicitationSchema, ElicitationUrl, MultiSelectItems,
@@ -22,6 +24,8 @@ use crate::shape::text_property;
 
 /// The field of a form that asks for one value.
 const ANSWER: &str = "answer";
+/// A longer title is cut, and is then in the content too.
+const MAX_TITLE_CHARS: usize = 200;
 const MAX_SHOWN_SCHEMA_BYTES: usize = 4 * 1024;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -123,20 +127,24 @@ fn ask_permission(
     let text = |keys: &[&str]| keys.iter().find_map(|key| payload.get(key)?.as_str());
     let words = words(interrupt);
     let name = text(&["tool", "tool_name", "name"]);
-    let title = words.lines().next().or_else(|| text(&["title"])).or(name);
+    let first = words.lines().next().or_else(|| text(&["title"])).or(name);
+    let title = title(first.unwrap_or("The agent asks for permission."));
+    let is_all_in_title = words.lines().count() <= 1 && words.trim_end() == title;
     let mut call = ToolCallUpdate::new(interrupt.id.as_str());
-    call.title = Some(title.unwrap_or("The agent asks for permission.").to_owned());
+    call.title = Some(title);
     call.name = name.map(str::to_owned);
     call.kind = text(&["kind"]).and_then(ToolKind::parse);
     call.status = Some(ToolCallStatus::Pending);
     if !payload.is_null() {
         call.raw_input = Some(crate::native::json(&interrupt.payload));
     }
-    let shown = interrupt
-        .prompt
-        .iter()
-        .filter(|part| words.lines().count() > 1 || part.as_text().is_none());
-    let shown: Vec<_> = shown.cloned().collect();
+    let shown = interrupt.prompt.iter().filter(|part| !is_all_in_title || part.as_text().is_none());
+    let shown = shown.map(|part| match part.as_text() {
+        Some(text) => Part { content: Content::Text(visible(text).into()), ..part.clone() },
+        None => part.clone(),
+    });
+    // Many editors do not show the input.
+    let shown: Vec<_> = shown.chain(data(interrupt).map(Part::text)).collect();
     let content: Vec<_> = blocks_of(&shown, Extension::Off)
         .into_iter()
         .map(|block| ToolCallContent::Content(Box::new(ToolContent::new(block))))
@@ -161,7 +169,7 @@ fn form(interrupt: &Interrupt, session: &str) -> Option<Asking> {
     if !is_flat || fields.is_empty() {
         return None;
     }
-    let mut form = ElicitationForm::new(asks(interrupt), schema);
+    let mut form = ElicitationForm::new(asks_with_data(interrupt), schema);
     form.session_id = Some(session.to_owned());
     let request = CreateElicitationRequest::Form(Box::new(form));
     serde_json::to_vec(&request).ok().map(Asking::Elicitation)
@@ -206,10 +214,52 @@ fn words(interrupt: &Interrupt) -> String {
     words.join("\n")
 }
 
+/// A title in one line. It says how much of it is left out.
+fn title(text: &str) -> String {
+    let title = safe::visible(text);
+    match title.char_indices().nth(MAX_TITLE_CHARS) {
+        Some((end, _)) => {
+            let more = title.chars().count() - MAX_TITLE_CHARS;
+            format!("{}… ({more} more characters)", title.get(..end).unwrap_or_default())
+        }
+        None => title,
+    }
+}
+
+/// A text for a decision: characters that are hidden or reorder others are shown as codes.
+fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for piece in text.split_inclusive(['\n', '\t']) {
+        let end = piece.chars().next_back().filter(|end| matches!(end, '\n' | '\t'));
+        out.push_str(&safe::visible(piece.trim_end_matches(['\n', '\t'])));
+        out.extend(end);
+    }
+    out
+}
+
+/// What a decision is about beside its words, as JSON.
+fn data(interrupt: &Interrupt) -> Option<String> {
+    let decides = match interrupt.kind {
+        InterruptKind::Permission | InterruptKind::Custom(_) => true,
+        InterruptKind::Form => !is_elicitation(interrupt),
+        InterruptKind::Url | InterruptKind::Message => false,
+    };
+    let payload = interrupt.payload.to_value();
+    (decides && !payload.is_null()).then(|| fenced(&safe::json(&payload.to_string())))
+}
+
+fn asks_with_data(interrupt: &Interrupt) -> String {
+    let data = data(interrupt).map(|data| format!("\n\n{data}"));
+    asks(interrupt) + &data.unwrap_or_default()
+}
+
 fn asks(interrupt: &Interrupt) -> String {
     let words = words(interrupt);
     if !words.is_empty() {
-        return words;
+        return match interrupt.kind {
+            InterruptKind::Message => words,
+            _ => visible(&words),
+        };
     }
     match &interrupt.kind {
         InterruptKind::Permission => "The agent asks for permission.".to_owned(),
@@ -221,17 +271,12 @@ fn asks(interrupt: &Interrupt) -> String {
 
 /// A question as text: the question, and its valid answers.
 fn in_text(interrupt: &Interrupt) -> String {
-    let mut text = asks(interrupt);
+    let mut text = asks_with_data(interrupt);
     for part in &interrupt.prompt {
         if let Content::Url(url) = &part.content {
             text.push('\n');
             text.push_str(url);
         }
-    }
-    let is_own = matches!(interrupt.kind, InterruptKind::Custom(_));
-    if is_own && interrupt.payload.as_str() != "null" {
-        text.push_str("\n\n");
-        text.push_str(&fenced(interrupt.payload.as_str()));
     }
     if let Some(fits) = fits(interrupt) {
         text.push_str("\n\n");

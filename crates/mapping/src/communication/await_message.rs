@@ -180,6 +180,17 @@ mod tests {
     }
 
     #[test]
+    fn a_long_question_goes_whole() {
+        let command = format!("ls; {}rm -rf ~", "echo ".repeat(20_000));
+        let mut asks = interrupt(InterruptKind::Permission, vec![Part::text(command.as_str())]);
+        asks.payload = Json::from_value(&json!({ "command": command }));
+        let parts = asked(&asks);
+        assert_eq!(parts[0]["content"], command);
+        let data: Value = serde_json::from_str(parts[1]["content"].as_str().unwrap()).unwrap();
+        assert_eq!(data["payload"]["command"], command);
+    }
+
+    #[test]
     fn the_options_of_a_permission_stand_behind_its_prompt() {
         let mut asks = interrupt(InterruptKind::Permission, vec![Part::text("Delete it?")]);
         asks.options = vec![PermissionOption::once("once", "Just now", Effect::Allow)];

@@ -213,6 +213,7 @@ fn a_native_permission_is_a_request_of_this_protocol() {
                 "content": [
                     { "type": "content", "content": { "type": "text", "text": "Delete it?\nFor good." } },
                     { "type": "content", "content": { "type": "image", "data": "aGk=", "mimeType": "image/png" } },
+                    { "type": "content", "content": { "type": "text", "text": "```json\n{\"kind\":\"delete\",\"path\":\"/a\",\"tool\":\"rm\"}\n```" } },
                 ],
                 "rawInput": { "tool": "rm", "kind": "delete", "path": "/a" },
             },
@@ -221,6 +222,39 @@ fn a_native_permission_is_a_request_of_this_protocol() {
     );
     native.options.clear();
     assert!(matches!(asking(&native, THREAD, &forms()), Asking::Text(_)));
+}
+
+#[test]
+fn an_editor_gets_all_of_what_a_native_agent_asks_for() {
+    let command = format!("ls; {}rm -rf ~\u{202e}", "echo ".repeat(2_000));
+    let long = format!("Run this: {command}");
+    let mut native = interrupt("i", InterruptKind::Permission, &json!({ "command": command }));
+    native.prompt = vec![Part::text(long.as_str())];
+    let params = asked(&asking(&native, THREAD, &ClientCapabilities::new()));
+    let call = &params["toolCall"];
+    let title = call["title"].as_str().unwrap();
+    assert!(title.starts_with("Run this: ls; ") && title.ends_with(" more characters)"), "{title}");
+    assert!(title.chars().count() < 250, "{title}");
+    let text = |place: usize| call["content"][place]["content"]["text"].as_str().unwrap();
+    assert_eq!(text(0), long.replace('\u{202e}', "\\u{202e}"));
+    assert_eq!(
+        text(1),
+        format!("```json\n{{\"command\":\"{}\"}}\n```", command.replace('\u{202e}', "\\u202e"))
+    );
+    assert_eq!(call["rawInput"]["command"], command);
+
+    // In a form, and as text, the data stands beside the words too.
+    native.kind = InterruptKind::Form;
+    native.options.clear();
+    native.schema = Some(Json::from_value(
+        &json!({ "type": "object", "required": ["why"], "properties": { "why": { "type": "string" } } }),
+    ));
+    let form = asked(&asking(&native, THREAD, &forms()));
+    let words = asked(&asking(&native, THREAD, &ClientCapabilities::new()));
+    for shown in [&form["message"], &words] {
+        let shown = shown.as_str().unwrap();
+        assert!(shown.contains(text(0)) && shown.contains(text(1)), "{shown}");
+    }
 }
 
 pub(crate) fn form_request() -> Value {
@@ -335,7 +369,7 @@ fn an_agents_own_question_is_a_form_where_that_can_be_shown() {
     let interrupt = own(Some(flat.clone()));
     let shown = asked(&asking(&interrupt, THREAD, &forms()));
     assert_eq!(shown["mode"], "form");
-    assert_eq!(shown["message"], "Which?");
+    assert_eq!(shown["message"], "Which?\n\n```json\n{\"of\":[1,2]}\n```");
     assert_eq!(shown["requestedSchema"], flat);
     let accepted = action(&json!({ "action": "accept", "content": { "n": 2 } }));
     assert_eq!(
@@ -459,4 +493,15 @@ fn the_connect_protocol_shows_a_permissions_tool_call() {
         payload["options"][1],
         json!({ "option_id": "once", "name": "Once", "kind": "allow_once" })
     );
+}
+
+#[test]
+fn the_connect_protocol_shows_all_of_a_long_command() {
+    let command = format!("ls; {}rm -rf ~", "echo ".repeat(20_000));
+    let mut native = interrupt("i", InterruptKind::Permission, &json!({ "command": command }));
+    native.prompt = vec![Part::text(command.as_str())];
+    let shown = connect::interrupt(&native, &links());
+    let payload = shown.interrupt_payload.unwrap().to_value();
+    assert_eq!(payload["message"], command);
+    assert_eq!(payload["tool_call"]["command"], command);
 }
