@@ -147,7 +147,11 @@ fn title(interrupt: &Interrupt) -> String {
     let words = words.unwrap_or_else(|| interrupt.kind.as_str().to_owned());
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
     match words.char_indices().nth(MAX_TITLE_CHARS) {
-        Some((end, _)) => safe::visible(words.get(..end).unwrap_or_default()) + "…",
+        Some((end, _)) => {
+            let more = words.chars().count() - MAX_TITLE_CHARS;
+            let shown = safe::visible(words.get(..end).unwrap_or_default());
+            format!("{shown}… ({more} more characters)")
+        }
         None => safe::visible(&words),
     }
 }
@@ -158,4 +162,20 @@ fn quoted(id: &str) -> String {
         return id.to_owned();
     }
     format!("'{}'", id.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use trilogue_domain::{InterruptKind, Part};
+
+    use super::*;
+
+    #[test]
+    fn a_long_title_says_how_much_is_left_out() {
+        let words = format!("run {}", "x".repeat(300));
+        let prompt = vec![Part::text(words.as_str())];
+        let asks = Interrupt { prompt, ..Interrupt::new(InterruptKind::Permission) };
+        let title = title(&asks);
+        assert!(title.ends_with("x… (104 more characters)"), "{title}");
+    }
 }
