@@ -1,12 +1,13 @@
-//! The tests that the pages on the protocols' documents name: each must exist.
+//! The tests that `SECURITY.md` and the pages on the protocols' documents name: each must exist.
 
 use std::collections::HashSet;
 
 use super::Finding;
-use super::tree::Tree;
+use super::tree::{File, Tree};
 
-/// Where these pages are.
+/// Where the pages on documents are.
 const PAGES: &str = "docs/documents/";
+const SECURITY: &str = "SECURITY.md";
 /// A name with fewer underscores can be anything.
 const MIN_UNDERSCORES: usize = 2;
 
@@ -14,13 +15,18 @@ const MIN_UNDERSCORES: usize = 2;
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let sources = tree.files.iter().filter(|file| file.path.starts_with("crates/"));
     let sources: Vec<_> = sources.filter(|file| file.path.ends_with(".rs")).collect();
-    let functions: HashSet<&str> = sources.iter().flat_map(|file| functions(&file.text)).collect();
+    let functions: HashSet<&str> = sources
+        .iter()
+        .flat_map(|file| functions(&file.text))
+        .chain(tree.scripts.iter().flat_map(|file| script_functions(&file.text)))
+        .collect();
     let is_file = |name: &str| {
         let below = format!("/{name}");
         sources.iter().any(|file| file.path == name || file.path.ends_with(&below))
     };
     let mut findings = Vec::new();
-    for page in tree.files.iter().filter(|file| file.path.starts_with(PAGES)) {
+    let is_page = |file: &&File| file.path.starts_with(PAGES) || file.path == SECURITY;
+    for page in tree.files.iter().filter(is_page) {
         for (number, name) in cited(&page.text) {
             let is_there =
                 if name.ends_with(".rs") { is_file(name) } else { functions.contains(name) };
@@ -37,13 +43,21 @@ fn functions(text: &str) -> impl Iterator<Item = &str> {
     text.split("fn ").skip(1).filter_map(|rest| Some(rest.split_once('(')?.0))
 }
 
+/// The checks of a script for the browser: members of an object.
+fn script_functions(text: &str) -> impl Iterator<Item = &str> {
+    text.split("async ").skip(1).filter_map(|rest| Some(rest.split_once('(')?.0))
+}
+
 /// What stands in back quotes in the last column of tables and looks like a test or a file of tests, with its line.
 fn cited(text: &str) -> Vec<(usize, &str)> {
     let mut cited = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let row = line.trim().strip_prefix('|').and_then(|row| row.strip_suffix('|'));
         let Some((_, last)) = row.and_then(|row| row.rsplit_once('|')) else { continue };
-        let names = last.split('`').skip(1).step_by(2).filter(|name| is_name(name));
+        let names = last.split('`').skip(1).step_by(2);
+        // A module is written in front of some names.
+        let names = names.map(|name| name.rsplit_once("::").map_or(name, |(_, name)| name));
+        let names = names.filter(|name| is_name(name));
         cited.extend(names.map(|name| (number, name)));
     }
     cited
@@ -66,8 +80,14 @@ mod tests {
             ("docs/documents/a.md", page),
             ("docs/other.md", "| `it_is_not_there` |"),
             ("crates/x/tests/it/face.rs", "async fn it_really_works() {}"),
+            ("foreign/page/chat.mjs", "check({ async it_works_in_a_page(browser) {} })"),
+            ("SECURITY.md", "| x | gateway `a::b::it_works_in_a_page`, `a::it_does_not_hold` |"),
         ]);
-        check(&tree).into_iter().map(|it| format!("{}: {}", it.place, it.message)).collect()
+        let found = check(&tree).into_iter().map(|it| format!("{}: {}", it.place, it.message));
+        let (security, others): (Vec<_>, Vec<_>) =
+            found.partition(|finding| finding.starts_with(SECURITY));
+        assert_eq!(security, ["SECURITY.md:1: there is no test it_does_not_hold"]);
+        others
     }
 
     #[test]

@@ -10,10 +10,15 @@ const SKIPPED: [&str; 3] = ["target", ".git", "node_modules"];
 /// Endings of the files that are checked.
 const CHECKED: [&str; 4] = ["rs", "md", "toml", "sql"];
 
+/// The ending of the scripts of the browser's tests.
+const SCRIPT: &str = ".mjs";
+
 /// The repository's files.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     pub(super) files: Vec<File>,
+    /// Scripts, which are read only to find the tests in them.
+    pub(super) scripts: Vec<File>,
 }
 
 /// One text file.
@@ -42,7 +47,8 @@ impl Tree {
             path: (*path).to_owned(),
             text: (*text).to_owned(),
         };
-        Self { files: files.iter().map(file).collect() }
+        let (scripts, files) = files.iter().map(file).partition(|file| file.path.ends_with(SCRIPT));
+        Self { files, scripts }
     }
 
     /// The file at this path.
@@ -66,6 +72,8 @@ impl Tree {
                 }
             } else if CHECKED.iter().any(|ending| name.ends_with(&format!(".{ending}"))) {
                 self.files.push(File { path, text: fs::read_to_string(entry.path())? });
+            } else if name.ends_with(SCRIPT) {
+                self.scripts.push(File { path, text: fs::read_to_string(entry.path())? });
             }
         }
         Ok(())
