@@ -50,6 +50,9 @@ async fn a_wait_ends_by_the_servers_limit_and_the_run_goes_on() {
         let reply = face.get(&format!("/runs/{id}/wait{query}")).await;
         assert_eq!((reply.status, reply.body.len()), (204, 0), "{query}");
         assert_eq!(reply.headers["x-run-id"], id);
+        let warning = reply.headers.get("warning").map(|it| it.to_str().unwrap());
+        let cut = "199 - \"the server waits at most 0.05 seconds: server.limits.max_wait\"";
+        assert_eq!(warning, (!query.is_empty()).then_some(cut), "{query}");
     }
     let reply = face.post("/runs/wait", &told("hold", "y")).await;
     assert_eq!(reply.status, 204);
@@ -58,6 +61,30 @@ async fn a_wait_ends_by_the_servers_limit_and_the_run_goes_on() {
     for run in [id.as_str(), created] {
         face.reach(&format!("/runs/{run}"), "success").await;
         assert_eq!(face.get(&format!("/runs/{run}/wait")).await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_time_to_wait_in_the_body_is_not_ignored_in_silence() {
+    for as_documented in [false, true] {
+        let options = ConnectOptions { as_documented, ..ConnectOptions::default() };
+        let mounts = Some(vec![Mount::new(options, BASE).unwrap()]);
+        let face = Face::of(Setup { mounts, ..Setup::default() }).await;
+        for name in ["timeout", "block_timeout"] {
+            let mut body = told("echo", "x");
+            body[name] = json!(5);
+            let reply = face.post("/runs/wait", &body).await;
+            if as_documented {
+                assert_eq!(refusal(&reply), said(422, "validation_error"), "{name}");
+            } else {
+                let warning =
+                    format!("199 - \"'{name}' in the body has no effect: send it in the query\"");
+                assert_eq!(reply.status, 200, "{name}");
+                assert_eq!(reply.headers["warning"], warning, "{name}");
+            }
+            let reply = face.post(&format!("/runs/wait?{name}=5"), &told("echo", "x")).await;
+            assert_eq!((reply.status, reply.headers.get("warning")), (200, None), "{name}");
+        }
     }
 }
 

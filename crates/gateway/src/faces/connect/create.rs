@@ -101,15 +101,16 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
 
 async fn create(call: ConnectCall, mode: ReplyMode) -> Result<Reply> {
     // What cannot be understood is refused before there is a run.
-    let patience = match mode {
-        ReplyMode::Wait => request::patience(&call)?,
-        ReplyMode::Later | ReplyMode::Streaming => None,
+    let (patience, misplaced) = match mode {
+        ReplyMode::Wait => (request::patience(&call)?, request::misplaced_patience(&call)?),
+        ReplyMode::Later | ReplyMode::Streaming => (None, None),
     };
     if mode == ReplyMode::Streaming {
         Since::of(&call, Since::Beginning)?;
     }
-    let ParsedRequest { new, modes, ends_with_connection, warnings } =
+    let ParsedRequest { new, modes, ends_with_connection, mut warnings } =
         parsed_request::read(&call, mode).await?;
+    warnings.extend(misplaced);
     let submitted = Submitting::new(&call, new, ends_with_connection).done().await?;
     let guard = ends_with_connection
         .then(|| CancelOnDrop::new(&call.state, &call.caller.principal, &submitted.run.id));

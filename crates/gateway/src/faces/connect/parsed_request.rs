@@ -99,7 +99,7 @@ pub(super) async fn read(call: &ConnectCall, mode: ReplyMode) -> Result<ParsedRe
 }
 
 /// Tells the client what of its request has no effect.
-pub(super) fn warned(reply: Reply, warnings: &[&'static str]) -> Reply {
+pub(super) fn warned(reply: Reply, warnings: &[&str]) -> Reply {
     warnings.iter().fold(reply, |reply, warning| {
         match HeaderValue::from_str(&format!("199 - \"{warning}\"")) {
             Ok(value) => reply.also(http::header::WARNING, value),

@@ -13,6 +13,9 @@ use trilogue_wire::agent_connect as wire;
 use super::{ConnectCall, DEFAULT_LIMIT};
 use crate::http::reply::{NEXT, Reply};
 
+const NO_BODY_TIMEOUT: &str = "'timeout' in the body has no effect: send it in the query";
+const NO_BODY_BLOCK_TIMEOUT: &str =
+    "'block_timeout' in the body has no effect: send it in the query";
 /// The longest that a client may ask to wait.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
 
@@ -57,10 +60,38 @@ pub(super) fn patience(call: &ConnectCall) -> Result<Option<Duration>> {
     match time {
         Some(time) if time <= MAX_WAIT => Ok(Some(time)),
         _ => {
-            let takes = format!("a number of seconds up to {}", MAX_WAIT.as_secs());
+            let takes = format!(
+                "a number of seconds up to {}; this server waits at most {} seconds (`server.limits.max_wait`)",
+                MAX_WAIT.as_secs(),
+                call.state.max_wait.as_secs()
+            );
             Err(wrong(name, text, &takes))
         }
     }
+}
+
+/// A member of the body that is a parameter of the query. It would be ignored in silence.
+#[derive(serde::Deserialize)]
+struct Misplaced {
+    timeout: Option<serde::de::IgnoredAny>,
+    block_timeout: Option<serde::de::IgnoredAny>,
+}
+
+/// The name of the time to wait, if it stands in the body.
+/// Errors: `invalid_request` on a mount that does as documented.
+pub(super) fn misplaced_patience(call: &ConnectCall) -> Result<Option<&'static str>> {
+    let Ok(body) = serde_json::from_slice::<Misplaced>(&call.body) else { return Ok(None) };
+    let (name, warning) = match body {
+        Misplaced { timeout: Some(_), .. } => ("timeout", NO_BODY_TIMEOUT),
+        Misplaced { block_timeout: Some(_), .. } => ("block_timeout", NO_BODY_BLOCK_TIMEOUT),
+        _ => return Ok(None),
+    };
+    if !is_as_documented(call) {
+        return Ok(Some(warning));
+    }
+    let message = format!("the body has '{name}', which is a parameter of the query");
+    Err(Error::new(Code::InvalidRequest, message)
+        .hint(format!("write it into the address: …/wait?{name}=SECONDS")))
 }
 
 pub(super) fn page(limit: Option<wire::Limit>, offset: Option<wire::Offset>) -> Page {

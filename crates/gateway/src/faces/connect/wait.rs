@@ -14,7 +14,7 @@ use trilogue_wire::agent_connect as wire;
 
 use super::disconnect::CancelOnDrop;
 use super::run_show::{self, Form};
-use super::{ANYTHING, BASE, ConnectCall, ConnectRoute, look_up, request};
+use super::{ANYTHING, BASE, ConnectCall, ConnectRoute, look_up, parsed_request, request};
 use crate::http::keep_alive::with_signs_of_life;
 use crate::http::reply::{INTERRUPT_ID, Reply};
 use crate::route::{Access, Parameter, RouteResponse, json_response, of};
@@ -118,7 +118,16 @@ impl PendingReply {
         };
         // An error is an answer too.
         guard.iter_mut().for_each(CancelOnDrop::disarm);
-        Ok(run_show::named(&call, reply?, &run))
+        let reply = run_show::named(&call, reply?, &run);
+        let is_cut = patience.is_some_and(|patience| patience > limit);
+        Ok(if is_cut && reply.status() == StatusCode::NO_CONTENT {
+            let seconds = limit.as_secs_f64();
+            let warning =
+                format!("the server waits at most {seconds} seconds: server.limits.max_wait");
+            parsed_request::warned(reply, &[&warning])
+        } else {
+            reply
+        })
     }
 
     async fn made_within(self, time: Duration) -> Result<Reply> {
