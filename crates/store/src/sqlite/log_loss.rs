@@ -125,12 +125,13 @@ impl LogLoss {
             "INSERT OR REPLACE INTO log_losses (found_at, commits, is_least) VALUES (?1, ?2, ?3)",
             params![now.as_micros(), self.commits.cast_signed(), self.is_least],
         )?;
-        let mut unnamed: u64 = 0;
+        let (mut unnamed, mut damaged) = (0_u64, 0_u64);
         for (key, change) in &self.threads {
             let Some(why) = mark(&transaction, *key, change, reader, now)? else {
                 unnamed += u64::from(!change.is_removal);
                 continue;
             };
+            damaged += 1;
             transaction.execute(
                 "INSERT OR REPLACE INTO damaged_threads (thread, why) VALUES (?1, ?2)",
                 params![key.0, why],
@@ -138,6 +139,11 @@ impl LogLoss {
         }
         transaction.commit()?;
         let least = if self.is_least { "at least " } else { "" };
+        let lost = lost_text("acknowledged commit", self.commits);
+        let advice = match damaged {
+            0 => "restore a backup, if you need what is lost: no thread is damaged",
+            _ => "restore a backup, or erase the damaged threads",
+        };
         // A log that was deleted or emptied leaves nothing to copy.
         let copy = beside(path, DAMAGED_LOG);
         let damaged_log = copy.exists().then(|| copy.display().to_string());
@@ -147,8 +153,7 @@ impl LogLoss {
             threads = self.threads.len(),
             threads_without_name = unnamed,
             damaged_log,
-            "the write-ahead log is damaged: {least}{} acknowledged commits are lost; restore a backup, or erase the damaged threads",
-            self.commits,
+            "the write-ahead log is damaged: {least}{lost}; {advice}",
         );
         Ok(())
     }
@@ -166,9 +171,11 @@ fn mark(
     if !is_there {
         let Some(row) = stub(conn, key, change, now)? else { return Ok(None) };
         apply::write_thread(conn, &row, true)?;
-        let why =
-            format!("all {} events are lost, because the write-ahead log is damaged", change.last);
-        return Ok(Some(why));
+        let why = match change.last {
+            1 => "its only event is lost".to_owned(),
+            last => format!("all {last} events are lost"),
+        };
+        return Ok(Some(format!("{why}, because the write-ahead log is damaged")));
     }
     if change.is_removal {
         let why = "it was removed, and is back because the write-ahead log is damaged";
@@ -177,14 +184,25 @@ fn mark(
     // Damage of its own is found when it is read.
     let last = heads::last_stored(conn, reader, key).unwrap_or(0);
     Ok(Some(if last < change.last {
-        let first = last + 1;
-        format!(
-            "its events {first} to {} are lost, because the write-ahead log is damaged",
-            change.last
-        )
+        let lost = lost_events(last + 1, change.last);
+        format!("{lost}, because the write-ahead log is damaged")
     } else {
         "a change of it is lost, because the write-ahead log is damaged".to_owned()
     }))
+}
+
+fn lost_text(noun: &str, count: u64) -> String {
+    match count {
+        1 => format!("1 {noun} is lost"),
+        count => format!("{count} {noun}s are lost"),
+    }
+}
+
+fn lost_events(first: u64, last: u64) -> String {
+    match first == last {
+        true => format!("its event {first} is lost"),
+        false => format!("its events {first} to {last} are lost"),
+    }
 }
 
 /// The row of a thread that is gone.
@@ -222,4 +240,17 @@ fn stub(
         epoch: 1,
         ephemeral: false,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_not_said_as_many() {
+        assert_eq!(lost_events(7, 7), "its event 7 is lost");
+        assert_eq!(lost_events(7, 9), "its events 7 to 9 are lost");
+        assert_eq!(lost_text("acknowledged commit", 1), "1 acknowledged commit is lost");
+        assert_eq!(lost_text("acknowledged commit", 2), "2 acknowledged commits are lost");
+    }
 }

@@ -73,7 +73,7 @@ async fn a_damaged_log_is_reported_exactly_where_it_loses_what_was_acknowledged(
         assert!(report.differing.iter().all(is_marked), "damage {damage}: {report:?}");
         losses += usize::from(is_lost);
         if is_lost && losses == 1 {
-            assert!(home.log_end().contains("acknowledged commits are lost"));
+            assert!(home.log_end().contains("the write-ahead log is damaged: "));
             let home = server.kill().await.unwrap();
             stays_reported_until_erased(&home, &report, &truth).await;
         } else {

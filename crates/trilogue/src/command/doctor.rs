@@ -13,7 +13,7 @@ use trilogue::config::{self, Options};
 use trilogue::local::{ServerRecord, UserServerDir, built_in_agents, start, user_options};
 use trilogue::token_file;
 use trilogue_sdk::client::Page;
-use trilogue_wire::native::{AgentDifference, Node, Status};
+use trilogue_wire::native::{AgentDifference, Node, Status, StoreState};
 
 use super::node_text;
 use super::status::{counted, lost_commits};
@@ -166,24 +166,7 @@ async fn server(globals: &Globals, record: Option<&ServerRecord>) -> Vec<ProbeFi
     };
     match client.status().await {
         Ok(status) => {
-            if let Some(problem) = &status.store_problem {
-                found.push(
-                    ProbeFinding::problem("store", format!("it takes no writes: {problem}"))
-                        .hint("see why with `trilogue logs`"),
-                );
-            }
-            if status.store.lost_commits > 0 {
-                found.push(ProbeFinding::problem("store", lost_commits(&status.store)).hint(
-                    "restore a backup, or erase the damaged threads: `trilogue threads` lists them",
-                ));
-            }
-            if status.store.quarantined > 0 {
-                let detail = format!("{} threads are damaged", status.store.quarantined);
-                found.push(
-                    ProbeFinding::problem("store", detail)
-                        .hint("restore a backup: see docs/cli.md"),
-                );
-            }
+            found.extend(store(&status.store, status.store_problem.as_deref()));
             found.extend(nodes(&status));
             for name in &status.dangerously {
                 found.push(ProbeFinding::warning(name.clone(), "this protection is switched off"));
@@ -206,6 +189,32 @@ async fn server(globals: &Globals, record: Option<&ServerRecord>) -> Vec<ProbeFi
                 None => ProbeFinding::ok(subject, format!("version {}", agent.version)),
             });
         }
+    }
+    found
+}
+
+/// What is wrong with the store.
+fn store(state: &StoreState, write_problem: Option<&str>) -> Vec<ProbeFinding> {
+    let problem = |detail| ProbeFinding::problem("store", detail);
+    let mut found = Vec::new();
+    if let Some(why) = write_problem {
+        found.push(
+            problem(format!("it takes no writes: {why}")).hint("see why with `trilogue logs`"),
+        );
+    }
+    let damaged = state.quarantined;
+    if state.lost_commits > 0 {
+        found.push(problem(lost_commits(state)).hint(match damaged {
+            0 => "restore a backup, if you need what is lost: no thread is damaged",
+            _ => "restore a backup, or erase the damaged threads: `trilogue threads` lists them",
+        }));
+    }
+    if damaged > 0 {
+        let detail = match damaged {
+            1 => "1 thread is damaged".to_owned(),
+            count => format!("{count} threads are damaged"),
+        };
+        found.push(problem(detail).hint("restore a backup: see docs/cli.md"));
     }
     found
 }
@@ -301,4 +310,37 @@ fn open_files() -> ProbeFinding {
             .hint("raise the hard limit, for example with LimitNOFILE= of its service");
     }
     ProbeFinding::ok("open files", detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_about_damaged_threads_is_given_only_where_there_are_some() {
+        let found = |lost_commits, quarantined| {
+            let lost_at = Some("today".to_owned());
+            let state = StoreState { lost_commits, lost_at, quarantined, ..StoreState::default() };
+            let text =
+                |it: ProbeFinding| format!("{} / {}", it.detail, it.hint.unwrap_or_default());
+            store(&state, None).into_iter().map(text).collect::<Vec<_>>()
+        };
+        assert_eq!(found(0, 0), Vec::<String>::new());
+        assert_eq!(
+            found(1, 0),
+            ["1 acknowledged change is lost: the write-ahead log was damaged (found today) \
+              / restore a backup, if you need what is lost: no thread is damaged"]
+        );
+        let backup = "restore a backup: see docs/cli.md";
+        assert_eq!(
+            found(2, 1),
+            [
+                "2 acknowledged changes are lost: the write-ahead log was damaged (found today) \
+                 / restore a backup, or erase the damaged threads: `trilogue threads` lists them"
+                    .to_owned(),
+                format!("1 thread is damaged / {backup}")
+            ]
+        );
+        assert_eq!(found(0, 2), [format!("2 threads are damaged / {backup}")]);
+    }
 }

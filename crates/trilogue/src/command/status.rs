@@ -116,7 +116,7 @@ impl Overview {
             lines.push(("store problem", safe::line(problem)));
         }
         if store.lost_commits > 0 {
-            lines.push(("lost", lost_commits(store)));
+            lines.push(("store damage", lost_commits(store)));
         }
         if store.quarantined > 0 {
             lines.push(("damaged", counted(store.quarantined, "thread")));
@@ -193,5 +193,6 @@ fn listed(items: &[String]) -> String {
 pub(super) fn lost_commits(store: &StoreState) -> String {
     let found = store.lost_at.as_deref().map(safe::line).unwrap_or_default();
     let lost = counted(store.lost_commits, "acknowledged change");
-    format!("{lost}: the write-ahead log was damaged (found {found})")
+    let is = if store.lost_commits == 1 { "is" } else { "are" };
+    format!("{lost} {is} lost: the write-ahead log was damaged (found {found})")
 }
