@@ -34,7 +34,7 @@ extern crate self as trilogue_store;
 pub use copy::{CopyProgress, CopyReport, CopyStep, copy};
 pub use core::ownership;
 pub use news::{ChangedRow, Note, PeerNews, Peers, RowChange, ShownQuestion};
-pub use open::{check_url, open, shown_url, takes_nodes};
+pub use open::{check_url, is_unencrypted, open, shown_url, takes_nodes};
 pub use options::{BucketOptions, Durability, NodeOptions, Options, Password};
 pub use path_reader::PathReader;
 pub use port::{

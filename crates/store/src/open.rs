@@ -40,6 +40,12 @@ pub fn shown_url(url: &str) -> String {
     }
 }
 
+/// Whether a URL asks for a connection to another machine's database that is not encrypted.
+#[must_use]
+pub fn is_unencrypted(url: &str) -> bool {
+    matches!(StoreUrl::parse(url), Ok(StoreUrl::Postgres)) && postgres::is_unencrypted(url)
+}
+
 /// Whether several nodes can share the store that a URL names.
 #[must_use]
 pub fn takes_nodes(url: &str) -> bool {

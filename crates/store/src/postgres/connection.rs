@@ -92,6 +92,11 @@ impl Address {
         Ok(Self { config, tls })
     }
 
+    /// Whether what is sent to another machine is not encrypted.
+    pub(super) fn is_unencrypted(&self) -> bool {
+        self.tls == Tls::Off && !self.config.get_hosts().iter().all(is_local)
+    }
+
     /// The address without anything secret, for people.
     pub(super) fn shown(&self) -> String {
         let hosts: Vec<_> = self

@@ -142,6 +142,11 @@ pub(crate) fn shown_url(url: &str) -> String {
         .map_or_else(|_| "postgres:(not valid)".to_owned(), |address| address.shown())
 }
 
+/// Whether a URL asks for a connection to another machine that is not encrypted.
+pub(crate) fn is_unencrypted(url: &str) -> bool {
+    Address::parse(url).is_ok_and(|address| address.is_unencrypted())
+}
+
 /// As [`begin`], and waits while the server starts or recovers.
 async fn begin_when_up(database: &Database, migrations: &[&str]) -> Result<i64, PostgresError> {
     let give_up = Instant::now() + database.retry_for;

@@ -67,6 +67,10 @@ pub fn overrides(options: &Options) -> Vec<String> {
     if options.store.durability == super::Durability::Buffered {
         keys.push("store.durability = \"buffered\"".to_owned());
     }
+    if trilogue_store::is_unencrypted(&options.store.url) {
+        // The URL itself may hold a password.
+        keys.push("store.url with sslmode=disable".to_owned());
+    }
     for (name, agent) in &options.agents {
         let schemes = agent.authentication.as_ref();
         if schemes.is_some_and(|schemes| schemes.0.contains(&super::Scheme::None)) {
@@ -104,6 +108,19 @@ mod tests {
             assert_eq!(shown(&format!("[\"10.0.0.1\", \"{block}\"]")), [said]);
         }
         assert!(shown("[\"10.0.0.0/8\", \"fd00::/16\", \"192.0.2.1\"]").is_empty());
+    }
+
+    #[test]
+    fn a_database_on_another_machine_without_encryption_is_an_override() {
+        let shown = |url: &str| {
+            let text = format!("[store]\nurl = \"{url}\"\n");
+            overrides(&super::super::parse(Path::new("t.toml"), &text).unwrap().options)
+        };
+        let url = "postgres://me:secret@db.example.com/db";
+        assert_eq!(shown(&format!("{url}?sslmode=disable")), ["store.url with sslmode=disable"]);
+        for safe in [url, "postgres://me@localhost/db?sslmode=disable", "sqlite:a.db"] {
+            assert!(shown(safe).is_empty(), "{safe}");
+        }
     }
 
     #[test]
