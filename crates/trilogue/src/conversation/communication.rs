@@ -136,7 +136,8 @@ impl RunReader for CommunicationRunReader {
             self.session = run.session_id.or(self.session);
             self.question.clone_from(&run.await_request);
         }
-        let events = self.translator.event(streamed.event).into_iter().collect();
+        let events = self.translator.events(streamed.event);
+        let events = events.map_err(|error| ClientError::Unexpected(error.to_string()))?;
         Ok(Some(RunItem::Events { json: Some(streamed.json), events }))
     }
 

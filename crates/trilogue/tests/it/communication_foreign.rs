@@ -39,6 +39,41 @@ fn an_answer_is_shown_and_the_protocol_found_out() {
 }
 
 #[test]
+fn each_part_is_printed_once_wherever_the_server_sends_it() {
+    let (home, server) = (Home::new(), Foreign::start());
+    let message = |texts: &[&str]| {
+        let parts: Vec<_> = texts
+            .iter()
+            .map(|text| json!({ "content_type": "text/plain", "content": text }))
+            .collect();
+        json!({ "role": "agent/echo", "parts": parts })
+    };
+    let created = |texts: &[&str]| json!({ "type": "message.created", "message": message(texts) });
+    let completed =
+        |texts: &[&str]| json!({ "type": "message.completed", "message": message(texts) });
+    let part = |text: &str| json!({ "type": "message.part", "part": { "content_type": "text/plain", "content": text } });
+    for (events, printed) in [
+        (vec![created(&["all at once"]), completed(&["all at once"])], "all at once\n"),
+        (vec![created(&[]), completed(&["at the end"])], "at the end\n"),
+        (vec![created(&["again"]), part("again"), completed(&["again"])], "again\n"),
+        (vec![created(&[]), part("in "), part("pieces"), completed(&["in pieces"])], "in pieces\n"),
+        (
+            vec![created(&[]), part("begun"), completed(&["begun", " and ended"])],
+            "begun and ended\n",
+        ),
+        (
+            vec![created(&["one"]), completed(&["one"]), created(&[]), completed(&["one"])],
+            "one\n\none\n",
+        ),
+    ] {
+        let stream = [begun(), events.clone(), vec![now("completed")]].concat();
+        server.on_run([Reply::stream(&stream)]);
+        let ended = server.run(&home, &["run", "echo", "x"]).expect(0);
+        assert_eq!(ended.out, printed, "{events:?}");
+    }
+}
+
+#[test]
 fn a_server_gets_no_token_that_is_not_its_own() {
     let (home, server) = (Home::new(), Foreign::start());
     let ours = home.demo();

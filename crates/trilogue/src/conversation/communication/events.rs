@@ -1,69 +1,91 @@
 //! Translates events and questions of the Agent Communication Protocol into those that the terminal renders.
 
 use serde_json::Value;
+use trilogue_domain::{Body, Error, Role, Timestamp};
+use trilogue_mapping::communication::RemoteRun;
+use trilogue_mapping::native::event;
+use trilogue_sdk::ThreadId;
 use trilogue_sdk::client::{ClientError, Refusal};
 use trilogue_wire::agent_communication::{
     self as wire, AwaitRequest, CitationMetadata, ContentEncoding as Encoding, Metadata, Run,
     TrajectoryMetadata,
 };
 use trilogue_wire::native::{
-    Citation, ContentEncoding, Event, EventBody, Interrupt, Json, MessageCompleted, MessagePart,
-    MessageStarted, OtherMetadata, Outcome, Part, PartMetadata, PermissionOption, RunEnded,
-    RunError, RunStatus, StateCustom, StatePlan, Trajectory,
+    Citation, ContentEncoding, Event, EventBody, Interrupt, Json, MessagePart, OtherMetadata,
+    Outcome, Part, PartMetadata, PermissionOption, RunEnded, RunError, RunStatus, StateCustom,
+    StatePlan, Trajectory,
 };
 
 use super::super::{plain_interrupt, unnumbered};
 
-/// The role of every message: some servers give an agent's messages the role `user`.
-const ROLE: &str = "agent";
-
 /// The member in which our own servers name a question.
 const EXTENSION: &str = "x_trilogue";
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct EventTranslator {
-    /// The messages so far. The count is the id of the last one.
-    messages: u64,
-    /// The text of the part before, in the same message.
-    last_text: Option<String>,
+    /// Finds what each event brings that the events before have not: official servers repeat parts, and give some only in a message's first or last event.
+    messages: RemoteRun,
+    /// For links to large content, which this protocol does not need.
+    thread: ThreadId,
+    /// The text just before, in the same message.
+    last_text: String,
 }
 
 // === impl EventTranslator ===
 
+impl Default for EventTranslator {
+    fn default() -> Self {
+        // Some servers give an agent's messages the role `user`.
+        let messages = RemoteRun::new("", Role::Agent);
+        Self { messages, thread: ThreadId::generate(), last_text: String::new() }
+    }
+}
+
 impl EventTranslator {
-    /// The terminal's event; `None` for one that it does not render.
-    pub(super) fn event(&mut self, event: wire::Event) -> Option<Event> {
-        let body = match event {
-            wire::Event::MessageCreated { .. } => {
-                self.messages += 1;
-                self.last_text = None;
-                let (message_id, role) = (self.messages.to_string(), ROLE.to_owned());
-                EventBody::MessageStarted(MessageStarted { message_id, role })
+    /// The terminal's events; none for one that it does not render.
+    ///
+    /// # Errors
+    /// If a value is nested too deep.
+    pub(super) fn events(&mut self, event: wire::Event) -> Result<Vec<Event>, Error> {
+        let ended = match &event {
+            wire::Event::Generic { generic } => {
+                return Ok(vec![unnumbered(update(generic.clone()))]);
             }
-            wire::Event::MessagePart { part } => {
-                let text = part.plain_text().map(str::to_owned);
-                let before = std::mem::replace(&mut self.last_text, text);
-                if before.is_some_and(|text| repeats(&part, &text)) {
-                    return None;
-                }
-                let (message_id, part) = (self.messages.to_string(), part_of(part));
-                EventBody::MessagePart(MessagePart { message_id, part })
-            }
-            wire::Event::MessageCompleted { .. } => {
-                let message_id = self.messages.to_string();
-                EventBody::MessageCompleted(MessageCompleted { message_id })
-            }
-            wire::Event::Generic { generic } => update(generic),
             wire::Event::RunCompleted { run }
             | wire::Event::RunFailed { run }
             | wire::Event::RunCancelled { run } => {
-                EventBody::RunEnded(RunEnded { outcome: outcome(*run) })
+                Some(EventBody::RunEnded(RunEnded { outcome: outcome((**run).clone()) }))
             }
-            wire::Event::RunCreated { .. }
-            | wire::Event::RunInProgress { .. }
-            | wire::Event::RunAwaiting { .. }
-            | wire::Event::Error { .. } => return None,
+            _ => None,
         };
+        let bodies = self.messages.push(event)?;
+        let shown = bodies.into_iter().filter_map(|body| self.to_event(body));
+        let mut events: Vec<_> = shown.collect();
+        events.extend(ended.map(unnumbered));
+        Ok(events)
+    }
+
+    fn to_event(&mut self, body: Body) -> Option<Event> {
+        let event = trilogue_domain::Event {
+            number: 0,
+            run: None,
+            run_number: 0,
+            at: Timestamp::from_micros(0),
+            body,
+            original: None,
+        };
+        let body = event::event(&event, 0, None, &self.thread).body;
+        match &body {
+            EventBody::MessageDelta(delta) => self.last_text.push_str(&delta.text),
+            EventBody::MessagePart(MessagePart { part, .. }) => {
+                let before = std::mem::take(&mut self.last_text);
+                if !before.is_empty() && repeats(part, &before) {
+                    return None;
+                }
+                self.last_text.push_str(part.as_text().unwrap_or_default());
+            }
+            _ => self.last_text.clear(),
+        }
         Some(unnumbered(body))
     }
 }
@@ -105,7 +127,7 @@ fn description(part: &wire::MessagePart) -> Option<Value> {
 }
 
 /// Whether a part is a value whose text came just before: our own servers give the answer of an agent with an output schema in both forms.
-fn repeats(part: &wire::MessagePart, text: &str) -> bool {
+fn repeats(part: &Part, text: &str) -> bool {
     let is_value = part.content_type == "application/json" && part.name.is_none();
     let content = part.content.as_deref().filter(|_| is_value);
     let value = content.and_then(|content| serde_json::from_str::<Value>(content).ok());
@@ -185,7 +207,8 @@ mod tests {
 
     fn event(json: &str) -> Option<EventBody> {
         let event = wire::read(json.as_bytes(), wire::Rules::Lenient).unwrap();
-        EventTranslator::default().event(event).map(|event| event.body)
+        let events = EventTranslator::default().events(event).unwrap();
+        events.into_iter().next().map(|event| event.body)
     }
 
     fn request(parts: &str) -> AwaitRequest {
@@ -217,7 +240,9 @@ mod tests {
         let mut translation = EventTranslator::default();
         let mut shows = |part: &str| {
             let json = format!(r#"{{"type":"message.part","part":{part}}}"#);
-            translation.event(wire::read(json.as_bytes(), wire::Rules::Lenient).unwrap()).is_some()
+            let event = wire::read(json.as_bytes(), wire::Rules::Lenient).unwrap();
+            let events = translation.events(event).unwrap();
+            events.iter().any(|event| !matches!(event.body, EventBody::MessageStarted(_)))
         };
         let text = r#"{"content":"Hi"}"#;
         let value = |content: &str| {
@@ -226,6 +251,8 @@ mod tests {
         };
         assert!(shows(text) && !shows(&value(r#"{"message":"Hi"}"#)));
         assert!(shows(&value(r#"{"message":"Hi"}"#)), "no text came just before");
+        assert!(shows(r#"{"content":"H"}"#) && shows(r#"{"content":"i"}"#));
+        assert!(!shows(&value(r#"{"message":"Hi"}"#)), "the text came in pieces");
         assert!(shows(text) && shows(&value(r#"{"message":"Ho"}"#)));
         assert!(shows(text) && shows(&value(r#"{"message":"Hi","more":1}"#)));
         assert!(shows(text) && shows(&value("7")));
