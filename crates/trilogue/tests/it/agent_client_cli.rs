@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::agent_client_examples::example;
-use crate::harness::{Home, Server, until};
+use crate::harness::{Home, Server};
 use crate::terminal::Screen;
 
 /// A server with the scripted agent: `plain` takes text and links, `rich` everything.
@@ -235,12 +235,29 @@ fn a_conversation_goes_on_line_by_line_with_files() {
     let links = said.out.matches("resource_link").count();
     assert_eq!(links, 1, "{said:?}");
 
-    let mut screen = Screen::start(server.command(&["chat", "plain"]));
+    // A line that names a file attaches it, and one that names none does not.
+    let mut screen = Screen::of_columns(server.command(&["chat", "plain"]), 2_000);
     screen.wait_for("> ");
-    screen.press("see @notes.md\r");
-    until(|| screen.seen().matches("> ").nth(1).map(drop));
-    screen.press("prompt\r");
-    until(|| screen.seen().matches("> ").nth(2).map(drop));
+    let mut links = 0;
+    for (line, attached) in [("prompt: @notes.md", 1), ("prompt: @nothing.md", 0), ("prompt", 0)] {
+        screen.press(&format!("{line}\r"));
+        screen.wait_for("sessionId");
+        screen.wait_for("> ");
+        links += attached;
+        let shown = screen.display();
+        assert_eq!(shown.matches("resource_link").count(), links, "{line}: {shown}");
+    }
     screen.press("/quit\r");
     screen.end_well();
+}
+
+#[test]
+fn the_end_of_a_chat_by_ctrl_d_begins_a_new_line() {
+    let home = Home::new();
+    let server = serve(&home);
+    let mut screen = Screen::of_columns(server.command(&["chat", "plain", "--thread", "t"]), 80);
+    screen.answer("> ", "\u{4}");
+    let (code, shown) = screen.end_display();
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains(">\nhint: continue with"), "{shown}");
 }
