@@ -86,7 +86,7 @@ pub struct Options {
     pub egress: Egress,
     /// How the server calls back the clients of runs.
     pub callbacks: Callbacks,
-    /// A notification when an agent starts to wait for an answer, on any protocol. The server sends it to a URL or to a command, and tries three times. It is one JSON object with `type` (`interrupt.raised`), `interrupt_id`, `run_id`, `thread_id`, `agent`, `kind`, `title`, and `answer`: the command that answers.
+    /// A notification when an agent starts to wait for an answer, on any protocol. The server sends it to a URL or to a command, and tries three times. It is one JSON object with `type` (`interrupt.raised`), `interrupt_id`, `run_id`, `thread_id`, `agent`, `kind`, `title`, at most the first 200 characters of the question, and `answer`: the command that shows all of it and answers it.
     pub notify: Notify,
     /// Clients of the Agent Client Protocol: editors that start `trilogue connect` or `trilogue wrap`.
     pub client: Client,
