@@ -18,7 +18,7 @@ use super::disk_space::{self, DiskSpace};
 use super::error::{PostgresError, Remedy};
 use super::group_writer::GroupWriter;
 use super::liveness;
-use super::news::News;
+use super::news::{self, News};
 use super::node::{self, Node};
 use super::outage::Outage;
 use super::{PostgresStore, blob, row, schema};
@@ -87,6 +87,7 @@ impl PostgresStore {
             }
             None => None,
         };
+        news::keys::renew(&database).await.map_err(|fail| database.settle(fail))?;
         database.is_opening.store(false, Ordering::Relaxed);
         let database = Arc::new(database);
         let (mut writers, mut tasks) = (Vec::new(), JoinSet::new());
@@ -101,7 +102,9 @@ impl PostgresStore {
         upkeep.spawn(disk_space::watch(Arc::clone(&database)));
         upkeep.spawn(blob::sweep_bucket(Arc::clone(&database)));
         if let Some(told) = told {
-            upkeep.spawn(told.run(database.keys.opening, Arc::clone(&database.reader)));
+            let (reader, clock) = (Arc::clone(&database.reader), Arc::clone(&database.clock));
+            upkeep.spawn(told.run(database.keys.opening, reader, clock));
+            upkeep.spawn(news::keys::watch(Arc::clone(&database)));
         }
         Ok(Self {
             upkeep: Mutex::new(upkeep),

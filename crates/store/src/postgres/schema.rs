@@ -15,6 +15,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     // A message is found in its thread alone.
     "DROP INDEX messages_by_id",
     include_str!("reachable_time.sql"),
+    include_str!("news_keys.sql"),
 ];
 
 pub(super) const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;

@@ -2,30 +2,47 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use trilogue_domain::port::ReadOriginal;
+use trilogue_domain::Timestamp;
+use trilogue_domain::port::{Clock, ReadOriginal};
 
 use super::NewsState;
 use super::message::{HeardAppend, LogRemoval, NewsEntry, NodeMessage};
+use super::seal::Opener;
 use crate::news::PeerNews;
 use crate::record::Frame;
 
 /// The most senders whose last number is remembered; beyond that all are forgotten.
 const MAX_SENDERS: usize = 1_024;
+/// How far the time of a message may be from that of this node, by the database's clock. An older one was held back or is sent again: what it says may not be so any more.
+const MAX_AGE: Duration = Duration::from_secs(10);
+/// How often it is logged that messages were refused.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(super) struct Ear {
     /// Of this node: what it tells comes back to it.
     opening: i64,
     reader: Arc<dyn ReadOriginal>,
+    clock: Arc<dyn Clock>,
     state: Arc<NewsState>,
+    opener: Opener,
     senders: Senders,
+    refusals: Refusals,
 }
 
 /// The number of the last message of each sender, by opening.
 #[derive(Debug, Default)]
 struct Senders(HashMap<i64, u64>);
+
+/// Messages that were refused since this was logged.
+#[derive(Debug, Default)]
+struct Refusals {
+    count: u64,
+    logged_at: Option<Timestamp>,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Arrival {
@@ -39,13 +56,31 @@ enum Arrival {
 // === impl Ear ===
 
 impl Ear {
-    pub(super) fn new(opening: i64, reader: Arc<dyn ReadOriginal>, state: Arc<NewsState>) -> Self {
-        Self { opening, reader, state, senders: Senders::default() }
+    pub(super) fn new(
+        opening: i64,
+        subject: &str,
+        reader: Arc<dyn ReadOriginal>,
+        clock: Arc<dyn Clock>,
+        state: Arc<NewsState>,
+    ) -> Self {
+        let (opener, senders) = (Opener::new(subject), Senders::default());
+        Self { opening, reader, clock, state, opener, senders, refusals: Refusals::default() }
     }
 
     pub(super) fn hear(&mut self, payload: &Bytes) {
-        let Some(message) = NodeMessage::decode(payload) else { return };
+        let Some(message) = self.opener.open(&self.state.keys, payload) else {
+            return self.refusals.add(self.clock.now());
+        };
+        let Some(message) = NodeMessage::decode(message) else { return };
         if message.opening == self.opening {
+            return;
+        }
+        if !self.is_fresh(message.made_at) {
+            // One of a sender that is known tells at least that news is late.
+            if self.senders.is_later(message.opening, message.number) {
+                self.senders.order(message.opening, message.number);
+                self.state.missed();
+            }
             return;
         }
         match self.senders.order(message.opening, message.number) {
@@ -60,6 +95,11 @@ impl Ear {
                 NewsEntry::Note(note) => drop(self.state.heard.send(PeerNews::Note(note))),
             }
         }
+    }
+
+    fn is_fresh(&self, made_at: Timestamp) -> bool {
+        let now = self.clock.now();
+        now.until(made_at).max(made_at.until(now)) <= MAX_AGE
     }
 
     fn take(&self, append: &HeardAppend) {
@@ -91,9 +131,30 @@ impl Ear {
     }
 }
 
+// === impl Refusals ===
+
+impl Refusals {
+    /// Anybody who reaches NATS can cause one, so that not each is logged.
+    fn add(&mut self, now: Timestamp) {
+        self.count += 1;
+        if self.logged_at.is_none_or(|at| at.until(now) >= COMPLAIN_EVERY) {
+            tracing::warn!(
+                count = self.count,
+                "messages on NATS are not of a server of this cluster, or under a key that is not known yet: they were ignored"
+            );
+            *self = Self { count: 0, logged_at: Some(now) };
+        }
+    }
+}
+
 // === impl Senders ===
 
 impl Senders {
+    /// Whether a message follows the last one of a sender that is known.
+    fn is_later(&self, opening: i64, number: u64) -> bool {
+        self.0.get(&opening).is_some_and(|last| number > *last)
+    }
+
     fn order(&mut self, opening: i64, number: u64) -> Arrival {
         if self.0.len() >= MAX_SENDERS && !self.0.contains_key(&opening) {
             self.0.clear();

@@ -1,18 +1,16 @@
 //! The messages of nodes.
 //!
-//! A message is a version byte, the opening of its sender, its number among the messages of that, entries, and a CRC-32C. An entry is a tag byte, the length of its body, and the body; one with an unknown tag is passed over. Integers are little-endian.
+//! A message is the opening of its sender, its number among the messages of that, the database's time when it was made, and entries. An entry is a tag byte, the length of its body, and the body; one with an unknown tag is passed over. Integers are little-endian. [`super::seal`] encrypts it, and gives it its version.
 
 use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes};
-use trilogue_domain::ThreadKey;
+use trilogue_domain::{ThreadKey, Timestamp};
 
 use crate::news::Note;
 use crate::record::Frame;
 
-const VERSION: u8 = 2;
-const HEAD_BYTES: usize = 17;
-const CHECKSUM_BYTES: usize = 4;
+const HEAD_BYTES: usize = 24;
 const ENTRY_HEAD_BYTES: usize = 5;
 const APPEND_HEAD_BYTES: usize = 25;
 const APPEND: u8 = 1;
@@ -62,6 +60,8 @@ pub(super) enum NewsEntry {
 pub(super) struct NodeMessage {
     pub(super) opening: i64,
     pub(super) number: u64,
+    /// By the database's clock.
+    pub(super) made_at: Timestamp,
     pub(super) entries: Vec<NewsEntry>,
 }
 
@@ -71,21 +71,25 @@ pub(super) struct NewsWriter {
     opening: i64,
     /// The number of the next message.
     next: u64,
+    /// When the next message is made.
+    now: Timestamp,
     max_bytes: usize,
     current: Vec<u8>,
-    done: Vec<Bytes>,
+    done: Vec<Vec<u8>>,
 }
 
 // === impl NewsWriter ===
 
 impl NewsWriter {
     pub(super) fn new(opening: i64) -> Self {
-        Self { opening, next: 1, max_bytes: 0, current: Vec::new(), done: Vec::new() }
+        let (now, current, done) = (Timestamp::from_micros(0), Vec::new(), Vec::new());
+        Self { opening, next: 1, now, max_bytes: 0, current, done }
     }
 
-    /// Bounds the messages from now on, in bytes.
-    pub(super) fn limit(&mut self, max_bytes: usize) {
+    /// Bounds the messages from now on, in bytes, and says when they are made.
+    pub(super) fn begin(&mut self, max_bytes: usize, now: Timestamp) {
         self.max_bytes = max_bytes.min(MAX_MESSAGE_BYTES);
+        self.now = now;
     }
 
     /// Leaves numbers out for messages that are lost, so that the others notice.
@@ -111,7 +115,7 @@ impl NewsWriter {
     }
 
     /// The messages that are full, and the last one.
-    pub(super) fn finish(&mut self) -> Vec<Bytes> {
+    pub(super) fn finish(&mut self) -> Vec<Vec<u8>> {
         self.close();
         std::mem::take(&mut self.done)
     }
@@ -120,16 +124,16 @@ impl NewsWriter {
     fn entry(&mut self, tag: u8, body: &[u8]) -> bool {
         let bytes = ENTRY_HEAD_BYTES + body.len();
         let Ok(length) = u32::try_from(body.len()) else { return false };
-        if HEAD_BYTES + bytes + CHECKSUM_BYTES > self.max_bytes {
+        if HEAD_BYTES + bytes > self.max_bytes {
             return false;
         }
-        if self.current.len() + bytes + CHECKSUM_BYTES > self.max_bytes {
+        if self.current.len() + bytes > self.max_bytes {
             self.close();
         }
         if self.current.is_empty() {
-            self.current.put_u8(VERSION);
             self.current.put_i64_le(self.opening);
             self.current.put_u64_le(self.next);
+            self.current.put_i64_le(self.now.as_micros());
             self.next = self.next.saturating_add(1);
         }
         self.current.put_u8(tag);
@@ -140,9 +144,7 @@ impl NewsWriter {
 
     fn close(&mut self) {
         if !self.current.is_empty() {
-            let mut message = std::mem::take(&mut self.current);
-            message.put_u32_le(crc32c::crc32c(&message));
-            self.done.push(Bytes::from(message));
+            self.done.push(std::mem::take(&mut self.current));
         }
     }
 }
@@ -176,17 +178,10 @@ fn append_body(append: &ToldAppend, frames: &[Arc<Frame>]) -> Vec<u8> {
 // === impl NodeMessage ===
 
 impl NodeMessage {
-    /// `None` for what another version, or somebody else, has sent.
-    pub(super) fn decode(bytes: &Bytes) -> Option<Self> {
-        let (content, sum) = bytes.split_last_chunk::<CHECKSUM_BYTES>()?;
-        if content.first() != Some(&VERSION)
-            || content.len() > MAX_MESSAGE_BYTES
-            || crc32c::crc32c(content) != u32::from_le_bytes(*sum)
-        {
-            return None;
-        }
-        let mut rest = bytes.slice(1..content.len());
+    /// `None` for what another version has sent.
+    pub(super) fn decode(mut rest: Bytes) -> Option<Self> {
         let (opening, number) = (rest.try_get_i64_le().ok()?, rest.try_get_u64_le().ok()?);
+        let made_at = Timestamp::from_micros(rest.try_get_i64_le().ok()?);
         let mut entries = Vec::new();
         while rest.has_remaining() {
             let (tag, mut body) = (rest.try_get_u8().ok()?, part(&mut rest)?);
@@ -196,7 +191,7 @@ impl NodeMessage {
                 _ => {}
             }
         }
-        Some(Self { opening, number, entries })
+        Some(Self { opening, number, made_at, entries })
     }
 }
 
@@ -224,10 +219,16 @@ fn part(rest: &mut Bytes) -> Option<Bytes> {
 
 #[cfg(test)]
 mod tests {
-    use trilogue_domain::{InterruptId, PrincipalId, RunId, Timestamp};
+    use trilogue_domain::{InterruptId, PrincipalId, RunId};
 
     use super::*;
     use crate::news::ShownQuestion;
+
+    const NOW: Timestamp = Timestamp::from_micros(8);
+
+    fn decode(message: &[u8]) -> Option<NodeMessage> {
+        NodeMessage::decode(Bytes::copy_from_slice(message))
+    }
 
     fn told(thread: i64, last: u64) -> ToldAppend {
         ToldAppend { thread: ThreadKey(thread), last, stamp: 9, removal: None, frames: Vec::new() }
@@ -248,7 +249,7 @@ mod tests {
             at: Timestamp::from_micros(7),
         });
         let mut writer = NewsWriter::new(5);
-        writer.limit(usize::MAX);
+        writer.begin(usize::MAX, NOW);
         writer.skip(2);
         writer.append(&told(7 << 40, 3));
         assert!(writer.entry(77, b"of a later version"));
@@ -256,33 +257,28 @@ mod tests {
         writer.append(&gone);
         let [message] = &writer.finish()[..] else { panic!("one message") };
         let entries = vec![received(&told(7 << 40, 3)), NewsEntry::Note(note), received(&gone)];
-        assert_eq!(
-            NodeMessage::decode(message),
-            Some(NodeMessage { opening: 5, number: 3, entries })
-        );
+        let read = NodeMessage { opening: 5, number: 3, made_at: NOW, entries };
+        assert_eq!(decode(message), Some(read.clone()));
         for at in 0..message.len() {
-            assert_eq!(NodeMessage::decode(&message.slice(..at)), None);
-            let mut changed = message.to_vec();
-            changed[at] ^= 0x10;
-            assert_eq!(NodeMessage::decode(&Bytes::from(changed)), None, "byte {at}");
+            assert_ne!(decode(&message[..at]), Some(read.clone()), "cut at {at}");
         }
     }
 
     #[test]
     fn messages_keep_to_the_bound_and_what_fits_into_none_leaves_a_number_out() {
         let mut writer = NewsWriter::new(5);
-        let most = HEAD_BYTES + 2 * (ENTRY_HEAD_BYTES + APPEND_HEAD_BYTES) + CHECKSUM_BYTES;
-        writer.limit(most);
+        let most = HEAD_BYTES + 2 * (ENTRY_HEAD_BYTES + APPEND_HEAD_BYTES);
+        writer.begin(most, NOW);
         (1..=5).for_each(|number| writer.append(&told(1, number)));
         writer.note(&Note::Present(vec![ThreadKey(i64::MAX); 100]));
         writer.append(&told(1, 6));
         let messages = writer.finish();
         assert!(messages.iter().all(|message| message.len() <= most));
-        let read: Vec<_> = messages.iter().map(|it| NodeMessage::decode(it).unwrap()).collect();
+        let read: Vec<_> = messages.iter().map(|it| decode(it).unwrap()).collect();
         let numbers: Vec<_> = read.iter().map(|message| message.number).collect();
         assert_eq!(numbers, [1, 2, 3]);
         writer.append(&told(1, 7));
         // The note is what 4 stood for.
-        assert_eq!(NodeMessage::decode(&writer.finish()[0]).unwrap().number, 5);
+        assert_eq!(decode(&writer.finish()[0]).unwrap().number, 5);
     }
 }

@@ -1,7 +1,13 @@
 //! What nodes tell each other over NATS: durable appends, with their frames where these are small, and notes. It may be lost, doubled or late: the log itself is in the database, and [`super::node::watch`] finds what nobody told of.
+//!
+//! Messages are encrypted with a key that is in the database: to reach NATS is not enough to read or to make one.
 
 mod ear;
+#[cfg(test)]
+mod forged;
+pub(super) mod keys;
 mod message;
+mod seal;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -11,11 +17,12 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::sync::{broadcast, mpsc};
 use trilogue_domain::error::{Code, Error, Result};
-use trilogue_domain::port::ReadOriginal;
+use trilogue_domain::port::{Clock, ReadOriginal};
 
 use self::ear::Ear;
 pub(super) use self::message::{LogRemoval, ToldAppend};
 use self::message::{MAX_APPEND_BYTES, NewsWriter};
+use self::seal::{ClusterKeys, SEAL_BYTES, Sealer};
 use crate::core::tail::Tails;
 use crate::news::{Note, PeerNews};
 
@@ -46,6 +53,7 @@ pub(super) struct NewsConnection {
 struct NewsState {
     tails: Arc<Tails>,
     heard: broadcast::Sender<PeerNews>,
+    keys: ClusterKeys,
     is_connected: AtomicBool,
     /// Bytes of frames that wait to be sent.
     waiting_bytes: AtomicUsize,
@@ -73,6 +81,7 @@ impl News {
         let state = Arc::new(NewsState {
             tails: Arc::clone(tails),
             heard: heard.clone(),
+            keys: ClusterKeys::default(),
             is_connected: AtomicBool::new(false),
             waiting_bytes: AtomicUsize::new(0),
             lost: AtomicU64::new(0),
@@ -81,6 +90,8 @@ impl News {
         let options = ConnectOptions::new()
             .name("trilogue")
             .retry_on_initial_connect()
+            // Also for servers that the first one names.
+            .require_tls(url.starts_with("tls://"))
             .client_capacity(MAX_IN_CLIENT)
             .event_callback(move |event| {
                 noting.note(&event);
@@ -141,7 +152,12 @@ impl News {
 
 impl NewsConnection {
     /// Sends what this opening of the store tells, and hears what others tell, until the store is closed.
-    pub(super) async fn run(self, opening: i64, reader: Arc<dyn ReadOriginal>) {
+    pub(super) async fn run(
+        self,
+        opening: i64,
+        reader: Arc<dyn ReadOriginal>,
+        clock: Arc<dyn Clock>,
+    ) {
         let Self { client, subject, mut waiting, state } = self;
         let mut heard = match client.subscribe(subject.clone()).await {
             Ok(heard) => heard,
@@ -151,7 +167,8 @@ impl NewsConnection {
             }
         };
         let mut writer = NewsWriter::new(opening);
-        let mut ear = Ear::new(opening, reader, Arc::clone(&state));
+        let mut sealer = Sealer::new(&subject);
+        let mut ear = Ear::new(opening, &subject, reader, Arc::clone(&clock), Arc::clone(&state));
         loop {
             tokio::select! {
                 message = heard.next() => {
@@ -160,8 +177,9 @@ impl NewsConnection {
                 }
                 told = waiting.recv() => {
                     let Some(told) = told else { return };
-                    writer.limit(client.max_payload());
-                    for message in state.pack(&mut writer, told) {
+                    let max_bytes = client.max_payload().saturating_sub(SEAL_BYTES);
+                    writer.begin(max_bytes, clock.now());
+                    for message in state.pack(&mut writer, &mut sealer, told) {
                         if let Err(error) = client.publish(subject.clone(), message).await {
                             tracing::debug!(%error, "news was not sent");
                         }
@@ -175,8 +193,8 @@ impl NewsConnection {
 // === impl NewsState ===
 
 impl NewsState {
-    /// The messages that tell this.
-    fn pack(&self, writer: &mut NewsWriter, told: OutgoingNews) -> Vec<Bytes> {
+    /// The messages that tell this, encrypted. Without a key there are none, and the others notice by the numbers.
+    fn pack(&self, writer: &mut NewsWriter, sealer: &mut Sealer, told: OutgoingNews) -> Vec<Bytes> {
         writer.skip(self.lost.swap(0, Ordering::Relaxed));
         match told {
             OutgoingNews::Appends(appends) => {
@@ -186,7 +204,8 @@ impl NewsState {
             }
             OutgoingNews::Note(note) => writer.note(&note),
         }
-        writer.finish()
+        let messages = writer.finish();
+        messages.iter().filter_map(|message| sealer.seal(&self.keys, message)).collect()
     }
 
     /// Forgets what rests on the lost words, such as that a run was removed.

@@ -1,18 +1,21 @@
 //! A log, two nodes that write it one after the other, a network that loses, doubles, reorders and damages what they tell, and readers on a third node.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicI64;
 
 use proptest::prelude::*;
 use trilogue_domain::event::{Body, ThreadEvent};
 use trilogue_domain::{RunId, RunKey, ThreadKey, Timestamp};
 
 use super::message::MAX_MESSAGE_BYTES;
+use super::seal::{ClusterKey, KEY_BYTES};
 use super::*;
 use crate::core::tail::Tails;
 use crate::port::{Range, Tail};
 use crate::record::{Draft, Frame, NoOriginals};
 
 const THREAD: ThreadKey = ThreadKey(1 << 40);
+const SUBJECT: &str = "trilogue.test.log";
 const RUNS: i64 = 2;
 const READ_BYTES: usize = 64;
 /// More than the tail keeps of all threads.
@@ -86,6 +89,16 @@ struct Log {
     erased: BTreeSet<u64>,
 }
 
+/// In microseconds.
+#[derive(Debug, Default)]
+struct TestClock(AtomicI64);
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::Relaxed))
+    }
+}
+
 struct Reader {
     tail: Tail,
     run: Option<i64>,
@@ -98,7 +111,8 @@ struct World {
     log: Log,
     state: Arc<NewsState>,
     ear: Ear,
-    writers: [NewsWriter; 2],
+    clock: Arc<TestClock>,
+    writers: [(NewsWriter, Sealer); 2],
     owner: usize,
     network: Vec<Bytes>,
     readers: Vec<Reader>,
@@ -155,16 +169,30 @@ impl World {
         let state = Arc::new(NewsState {
             tails: Arc::new(Tails::new(CACHE_BYTES)),
             heard: broadcast::Sender::new(8),
+            keys: ClusterKeys::default(),
             is_connected: AtomicBool::new(true),
             waiting_bytes: AtomicUsize::new(0),
             lost: AtomicU64::new(0),
         });
-        let mut writers = [NewsWriter::new(1), NewsWriter::new(2)];
-        writers.iter_mut().for_each(|writer| writer.limit(MAX_MESSAGE_BYTES));
+        let key = ClusterKey::new(&[1; KEY_BYTES]);
+        state.keys.set(Some(key.clone()), vec![key]);
+        let clock = Arc::new(TestClock::default());
+        let writers = [1, 2].map(|opening| {
+            let mut writer = NewsWriter::new(opening);
+            writer.begin(MAX_MESSAGE_BYTES, clock.now());
+            (writer, Sealer::new(SUBJECT))
+        });
         Self {
             log: Log::default(),
-            ear: Ear::new(3, Arc::new(NoOriginals), Arc::clone(&state)),
+            ear: Ear::new(
+                3,
+                SUBJECT,
+                Arc::new(NoOriginals),
+                Arc::clone(&clock) as _,
+                Arc::clone(&state),
+            ),
             state,
+            clock,
             writers,
             owner: 0,
             network: Vec::new(),
@@ -177,9 +205,11 @@ impl World {
 
     fn publish(&mut self, removal: Option<LogRemoval>, frames: Vec<Arc<Frame>>) {
         let (last, stamp) = (self.log.last, self.log.stamp);
-        let writer = &mut self.writers[self.owner];
+        let (writer, sealer) = &mut self.writers[self.owner];
         writer.append(&ToldAppend { thread: THREAD, last, stamp, removal, frames });
-        self.network.extend(writer.finish());
+        let messages = writer.finish();
+        let keys = &self.state.keys;
+        self.network.extend(messages.iter().map(|message| sealer.seal(keys, message).unwrap()));
     }
 
     fn look_up(&mut self) {
@@ -328,4 +358,24 @@ fn news_that_arrives_in_order_spares_every_look_up() {
     world.run(Op::LookUp);
     let range = Range { run: None, after: 58, max_bytes: READ_BYTES };
     assert!(world.state.tails.frames(THREAD, range).is_none());
+}
+
+#[test]
+fn a_message_that_was_held_back_is_not_taken() {
+    let mut world = World::new();
+    world.run(Op::Attach { run: None });
+    world.run(Op::Find);
+    let append = || Op::Append { run: 0, frames: vec![1], text: 1 };
+    let deliver = || Op::Deliver { message: 0, keeps: true };
+    world.run(append());
+    world.run(deliver());
+    world.network.clear();
+    world.run(append());
+    let mut heard = world.state.heard.subscribe();
+    world.clock.0.store(10_000_001, Ordering::Relaxed);
+    world.run(deliver());
+    assert_eq!(*world.readers[0].tail.committed.borrow(), 1);
+    assert_eq!(heard.try_recv(), Ok(PeerNews::Missed), "what the sender tells is late");
+    world.run(deliver());
+    assert!(heard.try_recv().is_err(), "it is noticed once");
 }

@@ -1,0 +1,461 @@
+//! What somebody with access to NATS alone can send, on a real NATS server between real nodes: nothing of it may be taken, and nothing real may be hidden by it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::Client;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use tokio::sync::broadcast::Receiver;
+use trilogue_domain::event::MessageEvent;
+use trilogue_domain::port::{Clock, SystemClock};
+use trilogue_domain::{
+    AgentName, Body, InterruptId, PrincipalId, RunId, RunKey, RunStatus, ThreadId, ThreadKey,
+    Timestamp,
+};
+
+use super::message::{LogRemoval, NewsWriter, ToldAppend};
+use super::seal::{ClusterKey, ClusterKeys, KEY_BYTES, SEAL_BYTES, Sealer};
+use crate::fixtures::{START, tenant, thread_row};
+use crate::news::{ChangedRow, Note, PeerNews, Peers, RowChange, ShownQuestion};
+use crate::options::{Durability, NodeOptions, Options};
+use crate::port::{Append, Batch, Change, Range, Read};
+use crate::postgres::PostgresStore;
+use crate::record::{Draft, Frame, NoOriginals};
+use crate::services::{postgres_url, service};
+
+/// Longer than any test: what a node learns sooner, it has heard.
+const LATE: Duration = Duration::from_secs(3_600);
+/// Longer than a message takes.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The end of a sealed message that authenticates it.
+const TAG_BYTES: usize = 16;
+/// Words of a conversation, which must not be on the bus.
+const SECRET: &str = "the launch code is 0451";
+
+/// Makes messages of every kind as a node makes them, with nothing that only a node knows.
+struct Forger {
+    /// The opening of the node as which it sends.
+    opening: i64,
+    /// The number of the last message.
+    number: u64,
+}
+
+/// Two nodes, and an attacker who has the address of their NATS server.
+struct World {
+    a: PostgresStore,
+    b: PostgresStore,
+    attacker: Client,
+    subject: String,
+    url: String,
+    /// Everything that was on the bus.
+    bus: async_nats::Subscriber,
+    notes: Receiver<PeerNews>,
+    threads: usize,
+}
+
+/// A thread of the first node that is read on the second.
+struct Subject {
+    thread: ThreadKey,
+    last: u64,
+}
+
+fn frames(thread: ThreadKey, run: Option<RunKey>, first: u64, text: &str) -> Vec<Arc<Frame>> {
+    let mut draft = Draft::default();
+    let body = Body::Message(MessageEvent::Thought { message: None, text: Arc::from(text) });
+    draft.push(START, &body, None).unwrap();
+    let reader = Arc::new(NoOriginals) as _;
+    draft.seal(thread, run, first, 0, &reader)
+}
+
+// === impl Forger ===
+
+impl Forger {
+    /// As the node itself, which has sent fewer messages than that.
+    fn new(opening: i64) -> Self {
+        Self { opening, number: 1 << 40 }
+    }
+
+    fn entry(&mut self, put: impl FnOnce(&mut NewsWriter)) -> Vec<u8> {
+        let mut writer = NewsWriter::new(self.opening);
+        writer.begin(usize::MAX, SystemClock.now());
+        writer.skip(self.number);
+        self.number += 1;
+        put(&mut writer);
+        writer.finish().remove(0)
+    }
+
+    fn append(&mut self, thread: ThreadKey, last: u64, frames: Vec<Arc<Frame>>) -> Vec<u8> {
+        let told = ToldAppend { thread, last, stamp: 7, removal: None, frames };
+        self.entry(|writer| writer.append(&told))
+    }
+
+    fn removal(&mut self, thread: ThreadKey, last: u64, removal: LogRemoval) -> Vec<u8> {
+        let removal = Some(removal);
+        let told = ToldAppend { thread, last, stamp: 7, removal, frames: Vec::new() };
+        self.entry(|writer| writer.append(&told))
+    }
+
+    fn note(&mut self, note: &Note) -> Vec<u8> {
+        self.entry(|writer| writer.note(note))
+    }
+
+    /// Each kind of message about a thread whose log ends here.
+    fn every_kind(&mut self, thread: ThreadKey, last: u64) -> Vec<(&'static str, Vec<u8>)> {
+        let next = frames(thread, None, last + 1, "forged");
+        let again = frames(thread, None, last, "forged");
+        let change = |row| RowChange {
+            tenant: tenant("default"),
+            principal: PrincipalId::generate(),
+            thread: ThreadId::generate(),
+            row,
+        };
+        let run = ChangedRow::Run {
+            id: RunId::generate(),
+            agent: AgentName::parse("echo").unwrap(),
+            status: RunStatus::Completed,
+        };
+        let interrupt = ChangedRow::Interrupt {
+            id: InterruptId::generate(),
+            run: RunId::generate(),
+            is_pending: true,
+        };
+        let rows = [run, interrupt, ChangedRow::Thread, ChangedRow::NoThread].map(change);
+        let shown = ShownQuestion {
+            principal: PrincipalId::generate(),
+            run: RunId::generate(),
+            interrupt: InterruptId::generate(),
+            at: Timestamp::from_micros(i64::MAX),
+        };
+        vec![
+            ("an event that continues the log", self.append(thread, last + 1, next)),
+            ("another event in place of the last", self.append(thread, last, again)),
+            ("a log that ends further on", self.append(thread, last + 1, Vec::new())),
+            ("a log that ends nowhere", self.append(thread, u64::MAX, Vec::new())),
+            ("a run that was removed", self.removal(thread, u64::MAX, LogRemoval::Run)),
+            ("a thread that was removed", self.removal(thread, last, LogRemoval::Thread)),
+            ("rows that changed", self.note(&Note::Rows(rows.to_vec()))),
+            ("a question that was shown", self.note(&Note::Shown(shown))),
+            ("a client that is connected", self.note(&Note::Present(vec![thread]))),
+            ("a token that was revoked", self.note(&Note::Revoked([7; 32]))),
+        ]
+    }
+}
+
+/// The forms in which an attacker can send a message of his own, who has seen a real one.
+fn forms(message: &[u8], real: &Bytes) -> [(&'static str, Bytes); 4] {
+    // As nodes sent them before they encrypted: version 2, without a time, with a checksum.
+    let mut readable = [&[2], &message[..16], &message[24..]].concat();
+    readable.extend(crc32c::crc32c(&readable).to_le_bytes());
+    let head = &real[..SEAL_BYTES - TAG_BYTES];
+    let below_real_head = [head, message, &[0; TAG_BYTES]].concat();
+    let key = ClusterKey::new(&[9; KEY_BYTES]);
+    let keys = ClusterKeys::default();
+    keys.set(Some(key.clone()), vec![key]);
+    let sealed = Sealer::new("trilogue.any.log").seal(&keys, message).unwrap();
+    let as_if = [head, &sealed[head.len()..]].concat();
+    [
+        ("readable", readable.into()),
+        ("readable below the head of a real message", below_real_head.into()),
+        ("under a key of his own", sealed),
+        ("under a key of his own below the head of a real message", as_if.into()),
+    ]
+}
+
+/// What an attacker can make of a real message.
+fn changes(real: &Bytes) -> Vec<Bytes> {
+    let flipped = |at: usize| {
+        let mut changed = real.to_vec();
+        changed[at] ^= 1;
+        Bytes::from(changed)
+    };
+    let mut changed: Vec<_> =
+        [0, 1, 9, 25, SEAL_BYTES - TAG_BYTES, real.len() - 1].map(flipped).into();
+    changed.push(real.slice(..real.len() - 1));
+    changed.push([&real[..], real].concat().into());
+    changed.push(Bytes::new());
+    // As it was: it counts once.
+    changed.push(real.clone());
+    changed
+}
+
+// === impl World ===
+
+async fn node(url: &str, name: &str) -> PostgresStore {
+    let node = NodeOptions {
+        poll: LATE,
+        news: Some(service("TRILOGUE_NATS")),
+        ..NodeOptions::new(name.to_owned(), format!("http://{name}:1"))
+    };
+    let options = Options {
+        durability: Durability::Buffered,
+        node: Some(node),
+        ..Options::new(Arc::new(NoOriginals))
+    };
+    PostgresStore::open(url, options).await.unwrap()
+}
+
+impl World {
+    async fn new() -> Self {
+        let url = postgres_url().await;
+        let (a, b) = (node(&url, "a").await, node(&url, "b").await);
+        let attacker = async_nats::connect(service("TRILOGUE_NATS")).await.unwrap();
+        let subject = format!("trilogue.{}.log", a.database.id);
+        let bus = attacker.subscribe(subject.clone()).await.unwrap();
+        attacker.flush().await.unwrap();
+        let mut notes = b.heard().unwrap();
+        // Until both are connected, news is lost.
+        let marker = Note::Present(vec![ThreadKey(-1)]);
+        let hearing = async {
+            loop {
+                a.tell(marker.clone());
+                let heard = tokio::time::timeout(Duration::from_millis(100), notes.recv()).await;
+                if matches!(heard, Ok(Ok(PeerNews::Note(_)))) {
+                    break;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE * 10, hearing).await.expect("the nodes hear each other");
+        Self { notes: b.heard().unwrap(), a, b, attacker, subject, url, bus, threads: 0 }
+    }
+
+    async fn append(
+        &self,
+        thread: ThreadKey,
+        last: u64,
+        frames: Vec<Arc<Frame>>,
+        new: Vec<Change>,
+    ) {
+        let batch = Batch {
+            thread,
+            epoch: thread_row(thread, "default", "t").epoch,
+            expected_last: last,
+            frames,
+            changes: new,
+            blobs: Vec::new(),
+            vital: false,
+        };
+        self.a.append(batch).await.unwrap();
+    }
+
+    /// A new thread with an event.
+    async fn subject(&mut self) -> Subject {
+        self.threads += 1;
+        let thread = self.a.next_thread_key();
+        let row = thread_row(thread, "default", &format!("t{}", self.threads));
+        self.append(thread, 0, Vec::new(), vec![Change::Thread(row)]).await;
+        self.append(thread, 0, frames(thread, None, 1, SECRET), Vec::new()).await;
+        Subject { thread, last: 1 }
+    }
+
+    async fn publish(&self, messages: &[Bytes]) {
+        for message in messages {
+            self.attacker.publish(self.subject.clone(), message.clone()).await.unwrap();
+        }
+        // What a node sends from now on arrives behind them.
+        self.attacker.flush().await.unwrap();
+    }
+
+    /// What the second node did wrong because of these messages about a thread.
+    async fn harm(&mut self, subject: &mut Subject, messages: &[Bytes]) -> Option<&'static str> {
+        let thread = subject.thread;
+        let mut tail = self.b.tail(thread);
+        let known = tail.committed.wait_for(|last| *last >= subject.last);
+        tokio::time::timeout(PATIENCE, known).await.expect("its end is looked up").unwrap();
+        while self.notes.try_recv().is_ok() {}
+        self.publish(messages).await;
+        subject.last += 1;
+        let next = frames(thread, None, subject.last, SECRET);
+        self.append(thread, subject.last - 1, next, Vec::new()).await;
+        let arrives = tail.committed.wait_for(|last| *last >= subject.last);
+        match tokio::time::timeout(PATIENCE, arrives).await {
+            Err(_) => return Some("hides what is real"),
+            Ok(Err(_)) => return Some("ends the readers of a thread"),
+            Ok(Ok(_)) => {}
+        }
+        // As a reader that has read everything before.
+        let range = Range { run: None, after: subject.last - 1, max_bytes: usize::MAX };
+        let mut read = Vec::new();
+        for store in [&self.a, &self.b] {
+            let frames = store.frames(thread, range).await.unwrap();
+            read.push(frames.iter().map(|frame| frame.bytes().to_vec()).collect::<Vec<_>>());
+        }
+        if read[0] != read[1] {
+            return Some("is served");
+        }
+        if *tail.committed.borrow() != subject.last {
+            return Some("moves the end of the log");
+        }
+        // What was published before it is through the node by now.
+        self.a.tell(Note::Revoked([0; 32]));
+        let mut heard = Vec::new();
+        let last_note = async {
+            loop {
+                match self.notes.recv().await {
+                    Ok(PeerNews::Note(Note::Revoked(hash))) if hash == [0; 32] => return,
+                    other => heard.push(other),
+                }
+            }
+        };
+        if tokio::time::timeout(PATIENCE, last_note).await.is_err() {
+            return Some("hides a real note");
+        }
+        (!heard.is_empty()).then_some("is passed on")
+    }
+
+    /// The next message that a node sends.
+    async fn next_on_bus(&mut self) -> Bytes {
+        tokio::time::timeout(PATIENCE, self.bus.next()).await.unwrap().unwrap().payload
+    }
+
+    /// Everything that was sent so far.
+    async fn all_on_bus(&mut self) -> Vec<Bytes> {
+        let last = Bytes::from_static(b"the last");
+        self.publish(std::slice::from_ref(&last)).await;
+        let mut all = Vec::new();
+        loop {
+            match self.next_on_bus().await {
+                message if message == last => return all,
+                message => all.push(message),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_that_is_forged_is_taken_and_nothing_real_is_hidden() {
+    let mut world = World::new().await;
+    let node = world.a.database.keys.opening;
+    let real = world.next_on_bus().await;
+    let mut harms = Vec::new();
+    for (whose, opening) in [("a stranger", 1 << 20), ("a node", node)] {
+        let mut forger = Forger::new(opening);
+        for kind in 0..forger.every_kind(ThreadKey(0), 1).len() {
+            for form in 0..forms(&real, &real).len() {
+                let mut subject = world.subject().await;
+                let (what, message) =
+                    forger.every_kind(subject.thread, subject.last).swap_remove(kind);
+                let (how, forged) = forms(&message, &real)[form].clone();
+                if let Some(harm) = world.harm(&mut subject, &[forged]).await {
+                    harms.push(format!("{what}, {how}, as of {whose}, {harm}"));
+                }
+            }
+        }
+    }
+    assert_eq!(harms, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn real_messages_that_are_changed_repeated_or_of_another_store_do_nothing() {
+    let mut world = World::new().await;
+    let mut other = World::new().await;
+    let mut subject = world.subject().await;
+    let mut elsewhere = other.subject().await;
+    assert_eq!(other.harm(&mut elsewhere, &[]).await, None);
+    for round in 0..3 {
+        let mut sent = world.all_on_bus().await;
+        // What the attacker has sent is there too.
+        sent.retain(|real| real.len() > SEAL_BYTES);
+        let mut messages: Vec<_> = sent.iter().flat_map(changes).collect();
+        // Later ones first, and those of another store.
+        sent.reverse();
+        messages.extend(sent);
+        messages.extend(other.all_on_bus().await);
+        assert_eq!(world.harm(&mut subject, &messages).await, None, "round {round}");
+        // Another thread is not harmed by what was said of this one.
+        let mut second = world.subject().await;
+        assert_eq!(world.harm(&mut second, &messages).await, None, "round {round}");
+        assert_eq!(other.harm(&mut elsewhere, &messages).await, None, "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_starts_later_serves_nothing_but_the_log_when_old_messages_are_repeated() {
+    let mut world = World::new().await;
+    let subject = world.subject().await;
+    for last in subject.last..subject.last + 5 {
+        world
+            .append(subject.thread, last, frames(subject.thread, None, last + 1, SECRET), vec![])
+            .await;
+    }
+    let sent = world.all_on_bus().await;
+    let c = node(&world.url, "c").await;
+    let (mut tail, mut notes) = (c.tail(subject.thread), c.heard().unwrap());
+    let known = tail.committed.wait_for(|last| *last == subject.last + 5);
+    tokio::time::timeout(PATIENCE, known).await.unwrap().unwrap();
+    let hearing = async {
+        while !matches!(notes.recv().await, Ok(PeerNews::Note(Note::Revoked(_)))) {
+            world.publish(&sent).await;
+            world.a.tell(Note::Revoked([1; 32]));
+        }
+    };
+    tokio::time::timeout(PATIENCE, hearing).await.unwrap();
+    assert_eq!(*tail.committed.borrow(), subject.last + 5);
+    let range = Range { run: None, after: 0, max_bytes: usize::MAX };
+    let mut numbers = Vec::new();
+    for frame in c.frames(subject.thread, range).await.unwrap() {
+        numbers.extend(frame.first()..=frame.last());
+    }
+    assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
+}
+
+#[tokio::test]
+async fn a_conversation_is_not_readable_on_the_bus() {
+    let mut world = World::new().await;
+    let mut subject = world.subject().await;
+    assert_eq!(world.harm(&mut subject, &[]).await, None);
+    let all = world.all_on_bus().await;
+    for message in &all {
+        let has = |part: &[u8]| message.windows(part.len()).any(|at| at == part);
+        assert!(!has(SECRET.as_bytes()), "the words of a conversation");
+        assert!(!has(&subject.thread.0.to_le_bytes()), "the key of a thread");
+        assert!(!has(&[0; 32]), "the hash of a token");
+    }
+    assert!(all.len() >= 3, "{} messages were on the bus", all.len());
+}
+
+#[tokio::test]
+async fn a_new_key_reaches_nodes_that_run_and_an_old_one_counts_no_more() {
+    let mut world = World::new().await;
+    let mut subject = world.subject().await;
+    let old = world.all_on_bus().await;
+    let key_of = |message: &Bytes| message.slice(1..9);
+    // As if a day had passed: another node makes a key when it starts, and uses it.
+    let conn = world.a.database.connect().await.unwrap();
+    let age = "UPDATE news_keys SET made_at = made_at - interval '25 hours'";
+    conn.batch_execute(age).await.unwrap();
+    let c = node(&world.url, "c").await;
+    assert_eq!(
+        world.harm(&mut subject, &[]).await,
+        None,
+        "the old key is used until all know the new one"
+    );
+    assert!(world.all_on_bus().await.iter().all(|sent| key_of(sent) == key_of(&old[0])));
+    // As if all had read it. A node that starts forgets the old one.
+    conn.batch_execute("UPDATE news_keys SET made_at = made_at - interval '2 hours'")
+        .await
+        .unwrap();
+    let d = node(&world.url, "d").await;
+    let count = conn.query_one("SELECT count(*) FROM news_keys", &[]).await.unwrap();
+    assert_eq!(count.get::<_, i64>(0), 1);
+    // The first nodes learn of it from the messages that they cannot open.
+    let learning = async {
+        loop {
+            d.tell(Note::Present(vec![ThreadKey(-2)]));
+            world.a.tell(Note::Present(vec![ThreadKey(-2)]));
+            let sent = world.all_on_bus().await;
+            if sent
+                .iter()
+                .filter(|it| it.len() > SEAL_BYTES)
+                .all(|it| key_of(it) != key_of(&old[0]))
+            {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE * 3, learning).await.expect("the nodes use the new key");
+    let mut second = world.subject().await;
+    let hearing = async { while world.harm(&mut second, &old).await.is_some() {} };
+    tokio::time::timeout(PATIENCE * 3, hearing).await.expect("the nodes hear each other");
+    drop(c);
+}
