@@ -56,6 +56,10 @@ impl Tokens for SlowLookUp {
         self.store.put_sign_in_link(link, now).await
     }
 
+    async fn sign_in_link(&self, code: &[u8; 32], now: Timestamp) -> Result<Option<SignInLinkRow>> {
+        self.store.sign_in_link(code, now).await
+    }
+
     async fn take_sign_in_link(
         &self,
         code: &[u8; 32],

@@ -25,6 +25,10 @@ impl SignInLinks {
         Ok(())
     }
 
+    pub(crate) fn get(&self, code: &[u8; 32], now: Timestamp) -> Option<SignInLinkRow> {
+        lock(&self.0).get(code).filter(|link| now < link.expires_at).cloned()
+    }
+
     pub(crate) fn take(&self, code: &[u8; 32], now: Timestamp) -> Option<SignInLinkRow> {
         lock(&self.0).remove(code).filter(|link| now < link.expires_at)
     }

@@ -95,6 +95,11 @@ impl Tokens for MemoryStore {
         self.inner.sign_in_links.put(link, now)
     }
 
+    async fn sign_in_link(&self, code: &[u8; 32], now: Timestamp) -> Result<Option<SignInLinkRow>> {
+        drop(self.open()?);
+        Ok(self.inner.sign_in_links.get(code, now))
+    }
+
     async fn take_sign_in_link(
         &self,
         code: &[u8; 32],

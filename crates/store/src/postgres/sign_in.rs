@@ -15,6 +15,7 @@ const PUT: &str = concat!(
     "INSERT INTO sign_in_links (code, token, expires_at) SELECT $1, $2, $3",
     " WHERE (SELECT count(*) FROM sign_in_links) < $4 ON CONFLICT (code) DO UPDATE SET token = excluded.token"
 );
+const GET: &str = "SELECT token, expires_at FROM sign_in_links WHERE code = $1";
 const TAKE: &str = "DELETE FROM sign_in_links WHERE code = $1 RETURNING token, expires_at";
 
 pub(super) async fn put(
@@ -32,6 +33,15 @@ pub(super) async fn put(
     Ok(())
 }
 
+pub(super) async fn get(
+    conn: &Connection,
+    code: &[u8; 32],
+    now: Timestamp,
+) -> Result<Option<SignInLinkRow>, PostgresError> {
+    let found = row::query_opt(conn, GET, &[&code.as_slice()]).await?;
+    Ok(found.and_then(|row| link(code, &row, now)))
+}
+
 /// Of several that take a link at once, one gets it: the others find its row gone.
 pub(super) async fn take(
     conn: &Connection,
@@ -39,10 +49,13 @@ pub(super) async fn take(
     now: Timestamp,
 ) -> Result<Option<SignInLinkRow>, PostgresError> {
     let taken = row::query_opt(conn, TAKE, &[&code.as_slice()]).await?;
-    let link = taken.and_then(|row| {
-        let token = row.get::<_, &[u8]>(0).try_into().ok()?;
-        let expires_at = Timestamp::from_micros(row.get(1));
-        Some(SignInLinkRow { code: *code, token, expires_at })
-    });
-    Ok(link.filter(|link| now < link.expires_at))
+    Ok(taken.and_then(|row| link(code, &row, now)))
+}
+
+/// The link of a row, unless it has expired.
+fn link(code: &[u8; 32], row: &tokio_postgres::Row, now: Timestamp) -> Option<SignInLinkRow> {
+    let token = row.get::<_, &[u8]>(0).try_into().ok()?;
+    let expires_at = Timestamp::from_micros(row.get(1));
+    let link = SignInLinkRow { code: *code, token, expires_at };
+    Some(link).filter(|link| now < link.expires_at)
 }

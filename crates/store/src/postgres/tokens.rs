@@ -151,6 +151,10 @@ impl Tokens for PostgresStore {
         self.database.write(|conn| async move { sign_in::put(&conn, link, now).await }).await
     }
 
+    async fn sign_in_link(&self, code: &[u8; 32], now: Timestamp) -> Result<Option<SignInLinkRow>> {
+        self.database.read(|conn| async move { sign_in::get(&conn, code, now).await }).await
+    }
+
     async fn take_sign_in_link(
         &self,
         code: &[u8; 32],

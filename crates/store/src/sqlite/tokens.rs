@@ -141,6 +141,10 @@ impl Tokens for SqliteStore {
         self.context.sign_in_links.put(link, now)
     }
 
+    async fn sign_in_link(&self, code: &[u8; 32], now: Timestamp) -> Result<Option<SignInLinkRow>> {
+        Ok(self.context.sign_in_links.get(code, now))
+    }
+
     async fn take_sign_in_link(
         &self,
         code: &[u8; 32],

@@ -71,8 +71,12 @@ async fn a_link_for_signing_in_works_once_and_for_a_while(world: World) {
     for code in [1, 2] {
         store.put_sign_in_link(link(code), at(0)).await.unwrap();
     }
+    let get = async |code: u8, now| store.sign_in_link(&[code; 32], at(now)).await.unwrap();
     let take = async |code: u8, now| store.take_sign_in_link(&[code; 32], at(now)).await.unwrap();
+    assert_eq!(get(1, 9).await, Some(link(1)), "a look leaves it");
+    assert_eq!(get(2, 10).await, None, "it has expired");
     assert_eq!(take(1, 9).await, Some(link(1)));
+    assert_eq!(get(1, 9).await, None, "it was used");
     assert_eq!(take(1, 9).await, None, "it was used");
     assert_eq!(take(2, 10).await, None, "it has expired");
     assert_eq!(take(3, 0).await, None);
