@@ -367,7 +367,7 @@ pub trait Tokens: Send + Sync + fmt::Debug {
     /// Keeps a link for signing in until it is used or expires; unless the store is of one process, they outlive this one.
     /// Errors: `overloaded` when [`trilogue_domain::limits::MAX_SIGN_IN_LINKS`] wait to be used.
     async fn put_sign_in_link(&self, link: SignInLinkRow, now: Timestamp) -> Result<()>;
-    /// The link with the hash of this code, which stays. `None` where there is none, or it has expired.
+    /// The link with the hash of this code, which stays. `None` if it is unknown or has expired.
     async fn sign_in_link(&self, code: &[u8; 32], now: Timestamp) -> Result<Option<SignInLinkRow>>;
     /// Takes the link with the hash of this code: it works no more, in any process. `None` where there is none, or it has expired.
     async fn take_sign_in_link(

@@ -134,7 +134,7 @@ impl Ear {
 // === impl Refusals ===
 
 impl Refusals {
-    /// Anybody who reaches NATS can cause one, so that not each is logged.
+    /// Every client of NATS can cause one, so not each is logged.
     fn add(&mut self, now: Timestamp) {
         self.count += 1;
         if self.logged_at.is_none_or(|at| at.until(now) >= COMPLAIN_EVERY) {

@@ -1,4 +1,4 @@
-//! What somebody with access to NATS alone can send, on a real NATS server between real nodes: nothing of it may be taken, and nothing real may be hidden by it.
+//! What an attacker with access to NATS alone can send, on a real NATS server between real nodes: nothing of it may be taken, and nothing real may be hidden by it.
 
 use std::sync::Arc;
 use std::time::Duration;

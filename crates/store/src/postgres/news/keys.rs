@@ -18,7 +18,7 @@ use crate::postgres::row;
 const KEY_LIFE: Duration = Duration::from_secs(24 * 3_600);
 /// How often a node reads the keys.
 const READ_EVERY: Duration = Duration::from_secs(30);
-/// The least time between two reads, also where messages come that no key opens: anybody who reaches NATS can send those.
+/// The least time between two reads, also where messages come that no key opens: every client of NATS can send those.
 const READ_PAUSE: Duration = Duration::from_secs(1);
 /// The age from which on a key is used to send: every node has read it by then.
 const KNOWN_AFTER: Duration = Duration::from_secs(90);
@@ -75,7 +75,7 @@ pub(in crate::postgres) async fn watch(database: Arc<Database>) {
         let is_wanted =
             tokio::time::timeout(READ_EVERY, news.state.keys.wanted.notified()).await.is_ok();
         match renew(&database).await {
-            // What came before, nobody here could read.
+            // This node could not read what came before.
             Ok(true) if is_wanted => news.state.missed(),
             Ok(_) => {}
             Err(fail) => drop(database.settle(fail)),

@@ -193,7 +193,7 @@ impl NewsConnection {
 // === impl NewsState ===
 
 impl NewsState {
-    /// The messages that tell this, encrypted. Without a key there are none, and the others notice by the numbers.
+    /// The messages that tell this, encrypted. Empty without a key: the others then notice the missing numbers.
     fn pack(&self, writer: &mut NewsWriter, sealer: &mut Sealer, told: OutgoingNews) -> Vec<Bytes> {
         writer.skip(self.lost.swap(0, Ordering::Relaxed));
         match told {

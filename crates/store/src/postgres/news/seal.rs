@@ -1,4 +1,4 @@
-//! The encryption of messages between nodes. Somebody who reaches NATS and not the database can neither read a message nor make one.
+//! The encryption of messages between nodes. Access to NATS without the database is not enough to read a message or to make one.
 //!
 //! A sealed message is a version byte, the id of the cluster's key, the salt of its sender, a counter, and the encrypted message with its tag. Each sender derives a key of its own from the cluster's key and a random salt, and counts its messages under it: no key is used twice with one counter, also where a restored database gives a number twice. The head and the subject are authenticated with the message.
 
