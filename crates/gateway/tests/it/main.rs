@@ -4,6 +4,7 @@
 mod access;
 mod agent;
 mod api;
+mod bus;
 mod callbacks;
 mod changes;
 mod client_agent;

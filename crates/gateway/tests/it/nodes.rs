@@ -42,7 +42,7 @@ async fn node(schema: &str, name: &str, news: Option<String>, setup: Setup) -> R
 }
 
 /// Two nodes that hear each other.
-async fn two_nodes(setup: impl Fn() -> Setup) -> (Rig, Rig) {
+pub(crate) async fn two_nodes(setup: impl Fn() -> Setup) -> (Rig, Rig) {
     let (_, schema) = new_schema("nodes").await.unwrap();
     let nats = || Some(service("TRILOGUE_NATS").unwrap());
     let a = node(&schema, "a", nats(), setup()).await;
