@@ -77,6 +77,7 @@ impl Things {
             | "watch_changes"
             | "create_sign_in_link"
             | "sign_in"
+            | "look_up_sign_in_link"
             | "sign_out"
             | "list_nodes"
             | "drain_node"

@@ -100,6 +100,26 @@ async fn a_code_works_once_and_for_pages_only() {
 }
 
 #[tokio::test]
+async fn a_look_at_a_link_says_whose_it_is_and_leaves_it() {
+    let rig = Rig::with(with_inspector("")).await;
+    let code = code(&rig, "alpha", "alice").await;
+    let look = async |code: &str, headers: &[(&str, &str)]| {
+        let body = Bytes::from(json!({ "code": code }).to_string());
+        let path = "/api/v1/sign-in-links/look-up";
+        rig.stranger().send(Method::POST, path, headers, body).await.unwrap()
+    };
+    let page = [PAGE, ("content-type", "application/json")];
+    for _ in 0..2 {
+        let owner = look(&code, &page).await.ok().unwrap();
+        assert_eq!(owner, json!({ "tenant": "alpha", "principal": "alice" }));
+    }
+    assert_eq!(look(&code, &page[1..]).await.code(), "invalid_request");
+    assert_eq!(look("tril_guessed", &page).await.code(), "unauthenticated");
+    Session::of(&sign_in(&rig, &code).await);
+    assert_eq!(look(&code, &page).await.code(), "unauthenticated");
+}
+
+#[tokio::test]
 async fn a_session_needs_both_halves_and_is_no_token() {
     let rig = Rig::with(with_inspector("")).await;
     let session = Session::alice(&rig).await;

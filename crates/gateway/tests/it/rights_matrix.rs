@@ -17,6 +17,7 @@ const NEEDS: &[(Option<Right>, &[&str])] = &[
         None,
         &[
             "sign_in",
+            "look_up_sign_in_link",
             "get_health",
             "get_readiness",
             "connect_get_openapi",

@@ -60,5 +60,6 @@ pub use status::{
 };
 pub use thread::{Thread, ThreadCopy, ThreadCreate, ThreadPatch, ThreadState};
 pub use token::{
-    Caller, PageSession, RightName, SignIn, SignInLink, Token, TokenCreate, TokenCreated,
+    Caller, PageSession, RightName, SignIn, SignInLink, SignInOwner, Token, TokenCreate,
+    TokenCreated,
 };

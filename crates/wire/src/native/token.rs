@@ -80,6 +80,15 @@ record! {
     }
 }
 
+/// In whose name a link signs in.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct SignInOwner {
+    /// The tenant of the link's token.
+    pub tenant: String,
+    /// The principal of the link's token.
+    pub principal: String,
+}
+
 /// A browser's session, for the page that signed in.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PageSession {

@@ -7,7 +7,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, TokenId};
 use trilogue_mapping::native::token::right;
 use trilogue_store::rows::{SignInLinkRow, TokenRow};
-use trilogue_wire::native::{Caller, PageSession, SignIn, SignInLink};
+use trilogue_wire::native::{Caller, PageSession, SignIn, SignInLink, SignInOwner};
 
 use super::{NativeCall, NativeRoute};
 use crate::access::page_session::{
@@ -35,6 +35,14 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         )
         .answers(&[json_response(201, "The link.", of::<SignInLink>)])
         .errors(&[Code::NotFound]),
+    BASE.post("/api/v1/sign-in-links/look-up", |call| Box::pin(look_up(call)))
+        .access(Access::Public)
+        .named(
+            "look_up_sign_in_link",
+            "In whose name a link signs in: a page asks its user before it signs in as somebody else. The link stays as it is",
+        )
+        .request(of::<SignIn>)
+        .answers(&[json_response(200, "The owner of the link.", of::<SignInOwner>)]),
     BASE.post("/api/v1/sign-in", |call| Box::pin(sign_in(call)))
         .access(Access::Public)
         .named("sign_in", "Begin a browser's session with the code of a link")
@@ -93,12 +101,30 @@ async fn link(call: NativeCall) -> Result<Reply> {
     Ok(Reply::json(StatusCode::CREATED, &link))
 }
 
-async fn sign_in(call: NativeCall) -> Result<Reply> {
-    if !call.headers.contains_key(PAGE) {
-        let message = format!("the header '{PAGE}' is missing: only the inspector signs in");
-        return Err(Error::new(Code::InvalidRequest, message)
-            .hint("a program sends its token with every request, and needs no session"));
+/// Fails with `invalid_request` where the inspector does not ask.
+fn require_page(call: &NativeCall) -> Result<()> {
+    if call.headers.contains_key(PAGE) {
+        return Ok(());
     }
+    let message = format!("the header '{PAGE}' is missing: only the inspector signs in");
+    Err(Error::new(Code::InvalidRequest, message)
+        .hint("a program sends its token with every request, and needs no session"))
+}
+
+async fn look_up(call: NativeCall) -> Result<Reply> {
+    require_page(&call)?;
+    let SignIn { code } = call.json()?;
+    let (now, tokens) = (call.state.clock.now(), &call.state.tokens);
+    let link = tokens.sign_in_link(&hash_secret(code.as_bytes()), now).await?;
+    let token = tokens.token(&link.ok_or_else(stale_link)?.token).await?.ok_or_else(stale_link)?;
+    Ok(Reply::ok(&SignInOwner {
+        tenant: token.tenant.as_str().to_owned(),
+        principal: token.principal.as_str().to_owned(),
+    }))
+}
+
+async fn sign_in(call: NativeCall) -> Result<Reply> {
+    require_page(&call)?;
     let SignIn { code } = call.json()?;
     let now = call.state.clock.now();
     let tokens = &call.state.tokens;
