@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -17,7 +17,8 @@ use trilogue_domain::{Code, Error, Right};
 use trilogue_mapping::native::shown;
 use trilogue_store::Admin;
 
-use crate::access::authenticator::{Authenticator, Caller, no_token};
+use crate::access::authenticator::{Authenticator, Caller, no_token, shows_token};
+use crate::access::failed_sign_ins::{self, FailedSignIns};
 use crate::access::origin_guard::OriginGuard;
 use crate::access::page_session;
 use crate::access::schemes::Challenge;
@@ -40,6 +41,9 @@ use crate::route::{Access, Endpoint};
 /// The addresses of a connection: the peer's and the server's.
 type ConnectionEnds = (SocketAddr, SocketAddr);
 
+/// The operations that take the code of a link.
+const SIGN_INS: [&str; 2] = ["sign_in", "look_up_sign_in_link"];
+
 #[derive(Debug)]
 pub(crate) struct Pipeline {
     pub(crate) options: Arc<Options>,
@@ -52,6 +56,7 @@ pub(crate) struct Pipeline {
     pub(crate) weak_durability: Option<HeaderValue>,
     pub(crate) request_ids: RequestIds,
     pub(crate) failures: FailureLimit,
+    pub(crate) failed_sign_ins: FailedSignIns,
     pub(crate) agent_refusals: FailureLimit,
     pub(crate) body_budget: Arc<BodyBudget>,
     /// Where several nodes share the store.
@@ -94,6 +99,7 @@ impl Pipeline {
             Ok(found) => {
                 let (face, meters) = (found.face, found.meters);
                 let operation = found.endpoint.operation;
+                let shows_token = shows_token(&head.headers);
                 let span = trace.span(found.endpoint.operation, &request_id, is_chosen);
                 let challenge = Arc::default();
                 let handling =
@@ -106,10 +112,19 @@ impl Pipeline {
                         Err(Error::new(Code::Internal, "the handler panicked"))
                     }
                 };
+                // A valid token can be refused too: by an agent that takes another scheme.
+                let is_failure =
+                    SIGN_INS.contains(&operation) || (shows_token && !is_authenticated);
                 let reply = reply.unwrap_or_else(|error| {
                     if error.code() == Code::Unauthenticated {
                         self.meters.refused(error.code());
                         self.audit_failure(operation, &error, &request_id);
+                        if let Some(wait) = self.too_many_failures(is_failure, ends) {
+                            let error = failed_sign_ins::too_many(wait);
+                            let seconds = HeaderValue::from(failed_sign_ins::seconds(wait));
+                            let reply = face.respond(&error, Some(&request_id));
+                            return reply.header(header::RETRY_AFTER, seconds);
+                        }
                     }
                     let reply = face.respond(&error, Some(&request_id));
                     match challenge.get() {
@@ -146,6 +161,16 @@ impl Pipeline {
         let response = reply.into_response();
         let response = if is_head { response.map(|_| ReplyBody::Whole(None)) } else { response };
         Answer { response, is_authenticated }
+    }
+
+    /// Counts a failed sign-in of a peer. Returns how long it has to wait if it had too many.
+    fn too_many_failures(
+        &self,
+        is_failure: bool,
+        ends: Option<ConnectionEnds>,
+    ) -> Option<Duration> {
+        let (peer, _) = ends.filter(|_| is_failure)?;
+        self.failed_sign_ins.add(peer.ip(), self.authenticator.clock.now())
     }
 
     fn audit_failure(&self, operation: &str, error: &Error, request_id: &str) {

@@ -15,6 +15,7 @@ use trilogue_runtime::{DrainReport, HandOverAll};
 use trilogue_wire::native::Status;
 
 use crate::access::authenticator::Authenticator;
+use crate::access::failed_sign_ins::FailedSignIns;
 use crate::access::origin_guard::OriginGuard;
 use crate::access::peer_filter::PeerFilter;
 use crate::core::audit::FailureLimit;
@@ -336,6 +337,7 @@ fn pipeline(
         weak_durability: weak,
         request_ids: RequestIds::begin(),
         failures: FailureLimit::default(),
+        failed_sign_ins: FailedSignIns::new(options.max_failed_sign_ins),
         agent_refusals: FailureLimit::default(),
         options: Arc::clone(options),
         body_budget: Arc::clone(body_budget),

@@ -22,7 +22,7 @@ use super::secret::hash_secret;
 use crate::core::options::{Access, Options};
 use crate::core::scheme::Scheme;
 
-pub(crate) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// The longest secret that is looked at, in bytes.
 const MAX_SECRET_BYTES: usize = 1024;
 const MAX_REMEMBERED: usize = 10_000;
@@ -144,7 +144,7 @@ impl Authenticator {
     /// The same on a route that leads to an agent: who shows nothing is let in where some agent takes such callers.
     pub(crate) async fn admit_to_agents(&self, headers: &HeaderMap) -> Result<Caller> {
         match &self.anonymous {
-            Some(anonymous) if self.open.is_none() && shows_nothing(headers) => {
+            Some(anonymous) if self.open.is_none() && !shows_token(headers) => {
                 Ok(Caller::without_token(anonymous))
             }
             _ => self.admit(headers).await,
@@ -321,8 +321,8 @@ impl fmt::Debug for Authenticator {
     }
 }
 
-fn shows_nothing(headers: &HeaderMap) -> bool {
-    !headers.contains_key(header::AUTHORIZATION) && !headers.contains_key(API_KEY)
+pub(crate) fn shows_token(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::AUTHORIZATION) || headers.contains_key(API_KEY)
 }
 
 pub(crate) fn no_token() -> Error {

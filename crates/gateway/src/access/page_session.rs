@@ -15,7 +15,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Timestamp};
 use trilogue_store::rows::TokenRow;
 
-use super::authenticator::API_KEY;
+use super::authenticator::shows_token;
 use super::secret::{hash_secret, new_secret};
 
 /// The page's secret, which our page sends with every request. Forms and links cannot send it.
@@ -61,9 +61,7 @@ fn joined(cookie: &str, page: &str) -> String {
 /// Puts a page's session, the cookie and the page's secret together, where programs show a token, under a scheme of its own. Takes the cookies away. Does nothing if a half is missing or the request also shows a token.
 pub(crate) fn present(head: &mut Parts, takes_cookies: bool, is_encrypted: bool) {
     let Some(cookies) = head.headers.remove(header::COOKIE) else { return };
-    let shows_token =
-        head.headers.contains_key(header::AUTHORIZATION) || head.headers.contains_key(API_KEY);
-    if !takes_cookies || shows_token {
+    if !takes_cookies || shows_token(&head.headers) {
         return;
     }
     let page = head.headers.get(PAGE).and_then(|page| page.to_str().ok());

@@ -66,6 +66,8 @@ pub struct Options {
     pub heartbeat: Duration,
     /// How old what is known of a token may be: a revoked one ends its streams within twice this.
     pub token_recheck: Duration,
+    /// The most failed sign-ins of one address in a minute, by token or link, that are answered with 401; further ones get 429. A valid token or link is always let in.
+    pub max_failed_sign_ins: u32,
     /// The most rendered events that are kept for sharing between streams, in bytes.
     pub render_cache_bytes: usize,
     /// How long a connection has to end: when the server stops, after its runs and streams have, and when it takes no more requests.
@@ -140,6 +142,7 @@ impl Default for Options {
             max_wait: Duration::from_secs(60 * 60),
             heartbeat: Duration::from_secs(15),
             token_recheck: Duration::from_secs(2),
+            max_failed_sign_ins: 60,
             render_cache_bytes: 32 * 1024 * 1024,
             connection_grace: Duration::from_secs(5),
         }

@@ -11,6 +11,7 @@ use trilogue_gateway::{Access, Exposure, Options, Server};
 use trilogue_store::memory::MemoryStore;
 use trilogue_testkit::parts::principal;
 
+use crate::page_sessions::{code, sign_in};
 use crate::rig::{Rig, ports, text, user};
 
 fn operations() -> Vec<(Method, String)> {
@@ -54,10 +55,11 @@ async fn cross_site_pages_are_refused_on_every_route() {
 
 #[tokio::test]
 async fn no_route_lets_in_without_a_valid_token() {
-    let rig = Rig::start().await;
+    let rig = Rig::with(Options { max_failed_sign_ins: u32::MAX, ..Options::default() }).await;
+    // A browser that signs in has no token yet.
+    let public = ["/healthz", "/readyz", "/api/v1/sign-in", "/api/v1/sign-in-links/look-up"];
     for (method, path) in operations() {
-        // Whoever signs in has no token yet.
-        if ["/healthz", "/readyz", "/api/v1/sign-in"].contains(&path.as_str()) {
+        if public.contains(&path.as_str()) {
             continue;
         }
         for header in [
@@ -77,6 +79,35 @@ async fn no_route_lets_in_without_a_valid_token() {
             assert!(reply.headers.contains_key("www-authenticate"));
         }
     }
+}
+
+#[tokio::test]
+async fn failed_sign_ins_of_one_address_are_slowed_down_and_valid_tokens_are_not() {
+    let options =
+        Options { max_failed_sign_ins: 3, inspector: Some(String::new()), ..Options::default() };
+    let rig = Rig::with(options).await;
+    let fail = async |number: u32| match number % 3 {
+        0 => rig.stranger().with_token("wrong").get("/api/v1/agents").await.unwrap(),
+        1 => rig.stranger().with_token("wrong").get("/connect/threads/x").await.unwrap(),
+        _ => sign_in(&rig, "tril_guessed").await,
+    };
+    for number in 0..3 {
+        assert_eq!(fail(number).await.status, 401, "{number}");
+    }
+    for number in 0..3 {
+        let refused = fail(number).await;
+        assert_eq!(refused.status, 429, "{number}");
+        let wait = refused.headers.get("retry-after").unwrap().to_str().unwrap();
+        assert!((1..=60).contains(&wait.parse::<u32>().unwrap()), "{wait}");
+        assert!(!refused.headers.contains_key("www-authenticate"));
+    }
+    assert_eq!(fail(0).await.code(), "overloaded");
+    // Others behind the same address are let in, with tokens that were not looked up before.
+    assert_eq!(rig.alice().get("/api/v1/agents").await.unwrap().status, 200);
+    let link = code(&rig, "alpha", "alice").await;
+    assert_eq!(sign_in(&rig, &link).await.status, 200);
+    // A request without a token is no guess.
+    assert_eq!(rig.stranger().get("/api/v1/agents").await.unwrap().status, 401);
 }
 
 #[tokio::test]

@@ -50,7 +50,13 @@ fn options() -> Options {
     let agent_schemes: HashMap<_, _> =
         named.map(|(name, schemes)| (AgentName::parse(name).unwrap(), schemes.to_vec())).collect();
     let nobody = anonymous(TenantId::parse("alpha").unwrap()).unwrap();
-    Options { agent_schemes, anonymous: Some(nobody), public_agents: true, ..Options::default() }
+    Options {
+        agent_schemes,
+        anonymous: Some(nobody),
+        public_agents: true,
+        max_failed_sign_ins: u32::MAX,
+        ..Options::default()
+    }
 }
 
 async fn rig() -> Rig {
