@@ -40,6 +40,12 @@ export async function signInLink() {
   return `${url}/${new URL(link.url).hash}`;
 }
 
+/** Says that the link is one's own: a browser that did not ask for it asks. */
+export async function allowSignIn(page) {
+  await page.click(".sign-in button.primary");
+  await page.waitForSelector("nav.sidebar");
+}
+
 /** A signed-in page. What its console complains about fails the script. */
 export async function openPage(browser, { path = "#/threads", signIn = true, allow = [], ...more } = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 860 }, reducedMotion: "reduce", ...more });
@@ -63,7 +69,7 @@ export async function openPage(browser, { path = "#/threads", signIn = true, all
   page.on("requestfailed", (request) => request.failure()?.errorText === "csp" || note(request));
   if (signIn) {
     await page.goto(await signInLink());
-    await page.waitForSelector("nav.sidebar");
+    await allowSignIn(page);
     await page.goto(`${url}/${path}`);
   }
   return page;

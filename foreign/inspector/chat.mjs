@@ -1,6 +1,6 @@
 // Signing in, and everything that a conversation shows.
 
-import { api, assert, check, openPage, quiet, run, signInLink, url } from "./browser.mjs";
+import { allowSignIn, api, assert, check, openPage, quiet, run, signInLink, url } from "./browser.mjs";
 
 const newThread = async (page, agent, text) => {
   await page.goto(`${url}/#/new?agent=${agent}`);
@@ -18,7 +18,7 @@ await check({
     const link = await signInLink();
     await page.goto(link);
     await page.reload();
-    await page.waitForSelector("nav.sidebar");
+    await allowSignIn(page);
     assert.ok(!page.url().includes("sign-in"), page.url());
     const kept = await page.evaluate(() => [document.cookie, Object.keys(localStorage), sessionStorage.length]);
     assert.deepEqual(kept, ["", ["trilogue-page"], 0], "scripts see half of the session");

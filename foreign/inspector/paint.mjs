@@ -5,7 +5,7 @@
 // `first` is a browser that has nothing of the page, and `again` one that has its files. Both are signed in.
 // The document in plain text says what any page costs in this browser on this machine.
 
-import { launch, run, signInLink, url } from "./browser.mjs";
+import { allowSignIn, launch, run, signInLink, url } from "./browser.mjs";
 
 const ROUNDS = 15;
 const PLACES = { "plain text": ["healthz", "pre"], "list of threads": ["#/threads", "[data-thread]"], "thread": [`#/threads/${(await run("echo", "Hello")).thread_id}`, ".message"] };
@@ -27,7 +27,7 @@ const quantile = (values, share) => values.sort((one, other) => one - other)[Mat
 const browser = await launch();
 const signedIn = await browser.newContext();
 await (await signedIn.newPage()).goto(await signInLink());
-await signedIn.pages()[0].waitForSelector("nav.sidebar");
+await allowSignIn(signedIn.pages()[0]);
 const storageState = await signedIn.storageState();
 for (const [name, place] of Object.entries(PLACES)) {
   const times = {};

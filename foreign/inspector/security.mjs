@@ -157,6 +157,112 @@ await check({
     quiet(page);
   },
 
+  async a_link_of_another_person_signs_nobody_in_without_a_yes(browser) {
+    const mallory = await api("tokens", { label: "mallory", principal: "mallory" });
+    const link = async () => {
+      const response = await fetch(`${url}/api/v1/sign-in-links`, { method: "POST", headers: { authorization: `Bearer ${mallory.secret}` } });
+      return `${url}/${new URL((await response.json()).url).hash}`;
+    };
+    const open = async (page, address) => {
+      await page.goto("about:blank");
+      await page.goto(address);
+    };
+    const page = await openPage(browser);
+    await open(page, await link());
+    await page.waitForSelector(".sign-in >> text=Sign in as mallory?");
+    assert.match(await page.textContent(".sign-in"), /You are signed in as owner/);
+    await page.click("text=Stay owner");
+    await page.waitForSelector(".who >> text=owner");
+    quiet(page);
+    // Nor does it where nobody is signed in.
+    const fresh = await openPage(browser, { signIn: false, allow: [/401/] });
+    const sent = await link();
+    await open(fresh, sent);
+    await fresh.waitForSelector(".sign-in >> text=Sign in as mallory?");
+    assert.equal(await fresh.evaluate(() => localStorage.getItem("trilogue-page")), null);
+    await fresh.click("text=Cancel");
+    await fresh.waitForSelector(".sign-in pre");
+    // A key that somebody else has made up does not help.
+    const command = await fresh.textContent(".sign-in pre");
+    const [, key] = /--browser ([0-9a-f]{32})$/.exec(command);
+    await open(fresh, `${sent}&browser=${"0".repeat(32)}`);
+    await fresh.waitForSelector(".sign-in >> text=Sign in as mallory?");
+    // A link that this browser asked for signs in at once, and only once.
+    await open(fresh, `${sent}&browser=${key}`);
+    await fresh.waitForSelector(".who >> text=mallory");
+    await open(fresh, `${await link()}&browser=${key}`);
+    await fresh.waitForSelector(".who >> text=mallory");
+    const own = await api("sign-in-links", null, "POST");
+    await open(fresh, `${url}/${new URL(own.url).hash}&browser=${key}`);
+    await fresh.waitForSelector(".sign-in >> text=Sign in as owner?");
+    quiet(fresh);
+  },
+
+  async another_page_cannot_frame_the_inspector(browser) {
+    const page = await openPage(browser, { allow: [/.*/] });
+    const embeds = (address) => `<iframe src="${address}"></iframe><object data="${address}" type="text/html"></object><embed src="${address}" type="text/html">`;
+    const other = createServer((request, response) => {
+      response.setHeader("content-type", "text/html");
+      if (request.url === "/control") return response.end("<main>framed</main>");
+      response.end(request.url === "/frames" ? embeds("/control") : embeds(`${url}/`));
+    }).listen(0, "127.0.0.1");
+    await once(other, "listening");
+    const foreign = `http://127.0.0.1:${other.address().port}`;
+    // The same browser, signed in: it sends the cookie to frames of another port too.
+    const opened = await page.context().newPage();
+    const shown = async (address) => {
+      await opened.goto(address, { waitUntil: "load" });
+      await opened.waitForFunction(() => window.frames.length === 3);
+      const frames = opened.frames().slice(1);
+      await Promise.all(frames.map((frame) => frame.waitForLoadState("load").catch(() => undefined)));
+      const counts = await Promise.all(frames.map((frame) => frame.locator("main, nav, .frame, .sign-in").count().catch(() => 0)));
+      return counts.reduce((sum, count) => sum + count, 0);
+    };
+    assert.equal(await shown(`${foreign}/frames`), 3, "what may be framed is seen");
+    assert.equal(await shown(foreign), 0, "the inspector in a frame");
+    other.close();
+  },
+
+  async a_document_of_an_agent_opens_no_connection(browser) {
+    const listen = async () => {
+      const listener = createServer((request, response) => response.end()).listen(0, "127.0.0.1");
+      const counted = { listener, connections: 0 };
+      listener.on("connection", () => counted.connections++);
+      await once(listener, "listening");
+      return { counted, address: `http://127.0.0.1:${listener.address().port}` };
+    };
+    const loads = (there) => [
+      ...["iframe", "frame", "embed", "img", "audio", "video", "source", "track", "script", "input type=image", "portal", "fencedframe"].map((tag) => `<${tag} src="${there}/${tag.split(" ")[0]}"></${tag.split(" ")[0]}>`),
+      `<frameset><frame src="${there}/frameset"></frameset>`,
+      `<object data="${there}/object"></object><applet archive="${there}/applet"></applet>`,
+      `<img srcset="${there}/srcset 1x"><picture><source srcset="${there}/picture"><img></picture><video poster="${there}/poster"></video>`,
+      `<div><template shadowrootmode="open"><a href="${there}" ping="${there}/ping">x</a><link rel="preconnect" href="${there}"><iframe src="${there}/shadow"></iframe></template></div>`,
+      ...["preconnect", "dns-prefetch", "prefetch", "preload", "modulepreload", "prerender", "stylesheet", "icon", "manifest"].map((rel) => `<link rel="${rel}" as="image" href="${there}/${rel}">`),
+      `<style>@import url(${there}/import); body { background: url(${there}/style) }</style><p style="background: url(${there}/attribute)">text</p>`,
+      `<table background="${there}/table"><tr><td background="${there}/cell">cell</td></tr></table>`,
+      `<svg><image href="${there}/svg"/><use href="${there}/use#x"/><feImage href="${there}/filter"/></svg>`,
+      `<meta http-equiv="refresh" content="0;url=${there}/refresh"><base href="${there}/"><img src="relative">`,
+      `<noscript><iframe src="${there}/noscript"></iframe></noscript><math><mtext><iframe src="${there}/math"></iframe></mtext></math>`,
+    ].join("");
+    const [one, other] = [await listen(), await listen()];
+    const echoed = await run("echo", [{ parts: [{ content: `${loads(one.address)}<p>the end</p>`, content_type: "text/html", name: "document.html" }] }]);
+    const page = await openPage(browser, { path: `#/threads/${echoed.thread_id}`, allow: [/.*/] });
+    await page.waitForSelector("iframe[sandbox='']");
+    for (const frame of await page.locator("iframe[sandbox='']").all()) {
+      await frame.scrollIntoViewIfNeeded();
+      await frame.contentFrame().getByText("the end").waitFor();
+    }
+    // The same document without protection connects. By then, the protected one would have.
+    const control = await page.context().newPage();
+    const asked = once(other.counted.listener, "request");
+    await control.setContent(loads(other.address)).catch(() => undefined);
+    await asked;
+    assert.ok(other.counted.connections > 0);
+    assert.equal(one.counted.connections, 0, "connections of the protected document");
+    one.counted.listener.close();
+    other.counted.listener.close();
+  },
+
   async the_policy_of_the_page_holds(browser) {
     const page = await openPage(browser, { allow: [/.*/] });
     const results = await page.evaluate(async (elsewhere) => {

@@ -28,14 +28,16 @@ const SECTIONS = [
 const count = h("span.count", { hidden: true });
 
 async function start() {
-  const code = takeCode();
+  const link = takeCode();
+  let isSigningIn = link !== undefined;
   try {
-    if (code !== undefined) await signIn(code);
+    if (link !== undefined) await signIn(link);
+    isSigningIn = false;
     await get("agents");
   } catch (error) {
-    if (code !== undefined || (error instanceof Problem && error.status === 401)) {
+    if (isSigningIn || (error instanceof Problem && error.status === 401)) {
       removeFrame();
-      document.body.append(signInCard(code === undefined ? undefined : error));
+      document.body.append(signInCard(isSigningIn ? error : undefined));
       return;
     }
     // Anything else is shown by the section that meets it.

@@ -15,22 +15,31 @@ use crate::terminal::print;
 
 /// Where a browser reads the link. The command line of a browser can be read by every user of the machine, and this file by its owner only.
 const LINK_FILE: &str = "sign-in.html";
+/// The longest key of a browser, in bytes.
+const MAX_KEY_BYTES: usize = 64;
 
 /// Open the inspector in the browser: chats, questions, threads, agents and what they did.
 ///
-/// The link signs the browser in with the rights of your token. It works once, within ten minutes.
+/// The link signs the browser in with the rights of your token. It works once, within ten minutes. The page asks before it signs in, unless it has asked for the link itself.
 #[derive(Args, Debug)]
 pub(crate) struct Ui {
     /// Print the link, and do not open it.
     #[arg(long)]
     no_open: bool,
+
+    /// The key that the page shows before a sign-in: that browser then signs in without a question.
+    #[arg(long, value_name = "KEY", value_parser = browser_key)]
+    browser: Option<String>,
 }
 
 // === impl Ui ===
 
 impl Ui {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
-        let link = remote::open(globals)?.create_sign_in_link().await?;
+        let mut link = remote::open(globals)?.create_sign_in_link().await?;
+        if let (Some(key), true) = (&self.browser, link.url.contains('#')) {
+            link.url = format!("{}&browser={key}", link.url);
+        }
         if globals.json {
             return print::json(&link);
         }
@@ -47,6 +56,12 @@ impl Ui {
         }
         Ok(())
     }
+}
+
+fn browser_key(text: &str) -> Result<String, String> {
+    let is_key =
+        (1..=MAX_KEY_BYTES).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_hexdigit());
+    is_key.then(|| text.to_owned()).ok_or_else(|| "copy it from the sign-in page".to_owned())
 }
 
 /// A page that leads to the link, readable for this user only.

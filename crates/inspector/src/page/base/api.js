@@ -100,6 +100,9 @@ export function keepSecret(secret) {
   else localStorage.setItem(PAGE_SECRET, secret);
 }
 
+/** Whether the browser has the page's half of a session. */
+export const hasSecret = () => localStorage.getItem(PAGE_SECRET) !== null;
+
 /** An unguessable key, also on pages without a secure context. */
 export function newKey() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));

@@ -1,23 +1,79 @@
 // @ts-check
 // Signing in with the one-time code that `trilogue ui` puts into the address.
+//
+// An attacker can send a link of their own. It signs in at once only where this browser asked for it, or
+// is signed in as the same person already. Otherwise the user is asked: the owner of the link would see
+// everything that the user writes.
 
 import { h } from "./dom.js";
-import { keepSecret, post } from "./api.js";
+import { get, hasSecret, keepSecret, newKey, post } from "./api.js";
 import { problemView } from "./problem_view.js";
 
-const FRAGMENT = /^#sign-in=(.+)$/;
+const FRAGMENT = /^#sign-in=([^&]+)(?:&browser=([0-9a-f]+))?$/;
+/** Where the browser keeps the key with which it asks for a link. */
+const BROWSER_KEY = "trilogue-sign-in";
 
-/** Takes the code out of the address, before anything else can see it. */
+/** @typedef {{ code: string, isRequested: boolean }} Link */
+/** @typedef {{ tenant: string, principal: string }} Owner */
+
+/** Takes the code out of the address, before anything else can see it. @returns {Link | undefined} */
 export function takeCode() {
-  const code = FRAGMENT.exec(location.hash)?.[1];
-  if (code !== undefined) history.replaceState(null, "", `${location.pathname}${location.search}#/threads`);
-  return code;
+  const found = FRAGMENT.exec(location.hash);
+  if (found === null) return undefined;
+  history.replaceState(null, "", `${location.pathname}${location.search}#/threads`);
+  const key = localStorage.getItem(BROWSER_KEY);
+  return { code: decodeURIComponent(found[1] ?? ""), isRequested: key !== null && found[2] === key };
 }
 
-/** @param {string} code */
-export async function signIn(code) {
-  const session = await post("sign-in", { code: decodeURIComponent(code) });
+/**
+ * Signs in, unless the user has to be asked first and declines.
+ * @param {Link} link
+ */
+export async function signIn(link) {
+  const { code } = link;
+  if (!link.isRequested) {
+    /** @type {Owner} */
+    const owner = await post("sign-in-links/look-up", { code });
+    /** @type {Owner | undefined} */
+    const signedIn = hasSecret() ? await get("caller").catch(() => undefined) : undefined;
+    const isSame = signedIn?.principal === owner.principal && signedIn?.tenant === owner.tenant;
+    if (!isSame && !(await isAllowed(owner, signedIn))) return;
+  }
+  const session = await post("sign-in", { code });
+  localStorage.removeItem(BROWSER_KEY);
   keepSecret(session.page_secret);
+}
+
+/**
+ * Asks whether to sign in as this person.
+ * @param {Owner} owner
+ * @param {Owner | undefined} signedIn
+ * @returns {Promise<boolean>}
+ */
+function isAllowed(owner, signedIn) {
+  return new Promise((resolve) => {
+    const decide = (/** @type {boolean} */ allows) => (card.remove(), resolve(allows));
+    const button = (/** @type {string} */ kind, /** @type {boolean} */ allows, /** @type {string} */ text) =>
+      h(kind, { type: "button", on: { click: () => decide(allows) } }, text);
+    const card = h("main.sign-in", null, h("section.card", { "aria-labelledby": "sign-in-title" },
+      h("h1", { id: "sign-in-title" }, "Sign in as ", h("b", null, owner.principal), "?"),
+      h("p", null, "Continue only if you made this link yourself, with ", h("code", null, "trilogue ui"), ". Its owner can read everything that you write here."),
+      signedIn === undefined ? null : h("p", null, "You are signed in as ", h("b", null, signedIn.principal), ". This ends that session on this browser."),
+      button("button.primary", true, `Sign in as ${owner.principal}`),
+      button("button", false, signedIn === undefined ? "Cancel" : `Stay ${signedIn.principal}`),
+    ));
+    document.querySelector("body > .frame")?.remove();
+    document.body.append(card);
+  });
+}
+
+/** The key with which this browser asks for a link. */
+function browserKey() {
+  const known = localStorage.getItem(BROWSER_KEY);
+  if (known !== null) return known;
+  const key = newKey();
+  localStorage.setItem(BROWSER_KEY, key);
+  return key;
 }
 
 /** Ends the session, here and in every other page of this browser. */
@@ -29,7 +85,7 @@ export function signInCard(error) {
   return h("main.sign-in", null, h("section.card", { "aria-labelledby": "sign-in-title" },
     h("h1", { id: "sign-in-title" }, "Sign in"),
     h("p", null, "Run this on the server’s machine. It opens this page with a code that works once:"),
-    h("pre", { tabindex: 0 }, h("code", null, "trilogue ui")),
+    h("pre", { tabindex: 0 }, h("code", null, `trilogue ui --browser ${browserKey()}`)),
     error ? problemView(error) : null,
     retry,
   ));
