@@ -28,12 +28,14 @@ pub struct Cluster {
     pub dead_after: Span,
     /// How often the server looks whether others have continued a thread that a client reads here. A stream here is at most this much later than at the thread's own server.
     pub poll: Span,
-    /// The NATS server by which the servers tell each other of news at once, such as `nats://10.0.0.9:4222`; `tls://` encrypts. Not set, or while it is down, they look every `poll`: nothing is lost.
+    /// The NATS server by which the servers tell each other of news at once, such as `tls://nats.example.com:4222`; `nats://` is for this machine. Not set, or while it is down, they look every `poll`: nothing is lost.
     pub nats: Option<String>,
     /// The environment variable with the address of the NATS server, where it holds a password.
     pub nats_env: Option<String>,
     /// The file with the address of the NATS server, in place of `nats_env`.
     pub nats_file: Option<String>,
+    /// Allows `nats://` to another machine. The network then shows the password of NATS, and when something happens. Events stay unreadable: the servers encrypt them.
+    pub dangerously_plain_nats: bool,
 }
 
 // === impl Cluster ===
@@ -57,6 +59,9 @@ impl Cluster {
             Some(url) => Some(url),
             None => self.nats.clone(),
         };
+        if let Some(url) = &news {
+            self.check_encryption(url)?;
+        }
         Ok(NodeOptions {
             name: self.name.clone(),
             address,
@@ -71,6 +76,21 @@ impl Cluster {
     pub(crate) fn host(&self) -> Option<String> {
         let address = url::Url::parse(self.address.as_deref()?).ok()?;
         address.host_str().map(str::to_owned)
+    }
+
+    /// Refuses a connection to another machine that is not encrypted. The address may hold a password, and is not shown.
+    fn check_encryption(&self, nats: &str) -> Result<()> {
+        let is_safe = url::Url::parse(nats).is_ok_and(|url| {
+            url.scheme() == "tls" || matches!(url.scheme(), "nats") && is_loopback(&url)
+        });
+        if is_safe || self.dangerously_plain_nats {
+            return Ok(());
+        }
+        let message =
+            "`cluster.nats`: it is on another machine, and the connection to it is not encrypted";
+        Err(Error::new(Code::InvalidRequest, message).hint(
+            "write it as tls://HOST:4222, or accept the risk with `cluster.dangerously_plain_nats = true`",
+        ))
     }
 
     /// Checks the settings by themselves. Fails as [`Self::to_node`].
@@ -104,6 +124,9 @@ impl Cluster {
             let hint = "write it such as \"nats://10.0.0.9:4222\"; one with a password belongs in `nats_env` or `nats_file`";
             return wrong("nats", why, hint);
         }
+        if let Some(nats) = &self.nats {
+            self.check_encryption(nats)?;
+        }
         if self.heartbeat.0.is_zero() || self.poll.0.is_zero() {
             return wrong("heartbeat", "zero is not a time".to_owned(), "leave it out for 1s");
         }
@@ -113,6 +136,12 @@ impl Cluster {
         }
         Ok(())
     }
+}
+
+fn is_loopback(url: &url::Url) -> bool {
+    let Some(host) = url.host_str() else { return false };
+    let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 impl Default for Cluster {
@@ -126,6 +155,7 @@ impl Default for Cluster {
             nats: None,
             nats_env: None,
             nats_file: None,
+            dangerously_plain_nats: false,
         }
     }
 }
@@ -146,6 +176,35 @@ mod tests {
     }
 
     #[test]
+    fn plain_nats_beyond_loopback_needs_a_setting() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("nats");
+        for (url, is_safe) in [
+            ("nats://127.0.0.1:4222", true),
+            ("nats://[::1]:4222", true),
+            ("nats://localhost", true),
+            ("tls://nats.example.com", true),
+            ("tls://me:secret@10.0.0.9:4222", true),
+            ("nats://10.0.0.9:4222", false),
+            ("nats://me:secret@nats.example.com", false),
+            ("10.0.0.9:4222", false),
+            ("nats://127.0.0.1.example.com", false),
+        ] {
+            std::fs::write(&file, url).unwrap();
+            let nats_file = Some(file.to_str().unwrap().to_owned());
+            let cluster = Cluster { nats_file, ..Cluster::default() };
+            let node = cluster.to_node(None);
+            assert_eq!(node.is_ok(), is_safe, "{url}");
+            if let Err(error) = node {
+                assert!(error.hint_text().unwrap().contains("`cluster.dangerously_plain_nats"));
+                assert!(!error.to_string().contains("secret"), "{error}");
+            }
+            let allowed = Cluster { dangerously_plain_nats: true, ..cluster };
+            assert_eq!(allowed.to_node(None).unwrap().news.as_deref(), Some(url));
+        }
+    }
+
+    #[test]
     fn what_cannot_be_is_refused() {
         let usual = Cluster::default;
         for (key, cluster) in [
@@ -154,6 +213,7 @@ mod tests {
             ("address", Cluster { address: Some("10.0.0.5:7878".to_owned()), ..usual() }),
             ("address", Cluster { address: Some("http://a/path".to_owned()), ..usual() }),
             ("nats", Cluster { nats: Some("nats://me:secret@a".to_owned()), ..usual() }),
+            ("nats", Cluster { nats: Some("nats://10.0.0.9".to_owned()), ..usual() }),
             ("heartbeat", Cluster { heartbeat: Span(Duration::ZERO), ..usual() }),
             ("dead_after", Cluster { dead_after: Span(Duration::from_secs(1)), ..usual() }),
         ] {

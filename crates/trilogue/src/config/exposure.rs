@@ -58,6 +58,9 @@ pub fn overrides(options: &Options) -> Vec<String> {
     if server.dangerously_plain_http {
         keys.push("server.dangerously_plain_http".to_owned());
     }
+    if options.cluster.dangerously_plain_nats {
+        keys.push("cluster.dangerously_plain_nats".to_owned());
+    }
     for block in server.trusted_proxies.0.iter().filter(|block| block.is_wide()) {
         keys.push(format!("server.trusted_proxies = \"{block}\""));
     }
