@@ -91,33 +91,46 @@ impl GroupWriter {
     }
 
     /// Commits appends in as few transactions as their failures allow, and replies.
-    async fn commit(&mut self, mut appends: Vec<StampedBatch>, mut waiting: Waiting) {
+    async fn commit(&mut self, appends: Vec<StampedBatch>, waiting: Waiting) {
         let (mut conflicts, mut may_be_stored) = (0, false);
         let database = Arc::clone(&self.database);
         let mut retries = database.outage.retries(database.retry_for);
-        while !appends.is_empty() {
+        let mut groups = vec![(appends, waiting)];
+        while let Some((mut appends, mut waiting)) = groups.pop() {
             let failure = match self.attempt(&appends, may_be_stored).await {
-                Ok(outcomes) => return self.finish(&appends, outcomes, waiting),
+                Ok(outcomes) => {
+                    self.finish(&appends, outcomes, waiting);
+                    continue;
+                }
                 Err(failure) => failure,
             };
             match failure {
-                GroupFailure::Culprit(index, fail) => {
-                    drop(appends.remove(index));
-                    let (reply, _room) = waiting.remove(index);
-                    drop(reply.send(Err(self.database.settle(fail))));
+                GroupFailure::Culprit(0, fail) => {
+                    drop(appends.remove(0));
+                    let (reply, _room) = waiting.remove(0);
+                    drop(reply.send(Err(database.settle(fail))));
+                    groups.extend((!appends.is_empty()).then_some((appends, waiting)));
+                }
+                // It may contradict one before it, which nobody sees yet and which may never be stored: that one comes first.
+                GroupFailure::Culprit(index, _) => {
+                    groups.push((appends.split_off(index), waiting.split_off(index)));
+                    groups.push((appends, waiting));
                 }
                 GroupFailure::Whole(fail) => {
                     let fail = fail.of_write();
                     let remedy = fail.remedy();
                     if remedy == Remedy::Retry && conflicts < MAX_CONFLICTS {
                         conflicts += 1;
+                        groups.push((appends, waiting));
                         continue;
                     }
                     self.conn = None;
                     may_be_stored |= fail.is_broken();
                     let error = database.settle(fail.of_last_try(may_be_stored));
-                    if remedy != Remedy::Reconnect || !retries.wait().await {
-                        return refuse(waiting, &error);
+                    if remedy == Remedy::Reconnect && retries.wait().await {
+                        groups.push((appends, waiting));
+                    } else {
+                        refuse(waiting, &error);
                     }
                 }
             }

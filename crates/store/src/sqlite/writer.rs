@@ -246,12 +246,12 @@ impl Writer<'_> {
         match outcome {
             CommitOutcome::Done(outcomes) => self.finish(jobs, outcomes),
             CommitOutcome::Culprit(index, fail) => {
-                let behind = jobs.drain(index + 1..).collect();
-                let culprit = jobs.pop();
-                let error = self.context.health.settle(fail);
-                if let Some(culprit) = culprit {
-                    culprit.reply(Err(error));
+                let mut behind: Jobs = jobs.drain(index..).collect();
+                if jobs.is_empty() {
+                    let error = self.context.health.settle(fail);
+                    behind.remove(0).reply(Err(error));
                 }
+                // It may contradict one before it, which nobody sees yet and which may never be stored: that one comes first.
                 self.retry(jobs);
                 self.retry(behind);
             }

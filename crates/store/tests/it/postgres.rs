@@ -1,13 +1,18 @@
 //! What only the PostgreSQL store promises: several processes share it, connections break, and what cannot be opened says why.
 
+use std::cell::Cell;
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::future::join;
+use futures_util::poll;
 use tokio_postgres::NoTls;
-use trilogue_domain::Code;
+use trilogue_domain::{Code, Json};
+use trilogue_store::rows::ThreadRow;
 use trilogue_store::{Change, Options, open};
 
 use crate::erasure::{MARKER, furnish};
-use crate::harness::{World, alice, code, options, page, postgres_url, read};
+use crate::harness::{World, alice, code, options, page, postgres_url, read, thread_row};
 
 /// Ends the connections of a store whose URL names its application.
 pub(crate) const KILL: &str = concat!(
@@ -57,6 +62,38 @@ async fn a_writer_that_was_replaced_writes_nothing() {
     assert_eq!(code(late), Code::OwnershipLost);
     let texts = read(&*other, &log.row, None).await;
     assert_eq!(texts, [(1, "one".to_owned())]);
+}
+
+#[tokio::test]
+async fn nothing_is_refused_because_of_what_is_not_stored_yet() {
+    let world = World::postgres().await;
+    let other = client(&world.url()).await;
+    other.batch_execute("BEGIN; LOCK TABLE search IN SHARE ROW EXCLUSIVE MODE").await.unwrap();
+    // The same writer writes both, in one transaction.
+    let keys: Vec<_> = (0..4).map(|_| world.store.next_thread_key()).collect();
+    let row = |key| ThreadRow {
+        metadata: Json::parse(r#"{"n":1}"#).unwrap(),
+        ..thread_row(key, &alice(), "same")
+    };
+    let is_answered = Cell::new(false);
+    let second = async {
+        let created = world.create(row(keys[2])).await;
+        is_answered.set(true);
+        created
+    };
+    let mut both = pin!(join(world.create(row(keys[0])), second));
+    let blocked = async {
+        let waits = "SELECT 1 FROM pg_locks WHERE relation = 'search'::regclass AND NOT granted";
+        while other.query(waits, &[]).await.unwrap().is_empty() {}
+    };
+    tokio::select! {
+        _ = &mut both => panic!("nothing can be stored"),
+        () = blocked => {}
+    }
+    assert!(poll!(&mut both).is_pending() && !is_answered.get(), "the first may still fail");
+    other.batch_execute("ROLLBACK").await.unwrap();
+    let (first, second) = both.await;
+    assert!(first.is_ok() && code(second) == Code::AlreadyExists);
 }
 
 #[tokio::test]
