@@ -59,13 +59,13 @@ impl EventTranslator {
             _ => None,
         };
         let bodies = self.messages.push(event)?;
-        let shown = bodies.into_iter().filter_map(|body| self.to_event(body));
+        let shown = bodies.into_iter().filter_map(|body| self.translate(body));
         let mut events: Vec<_> = shown.collect();
         events.extend(ended.map(unnumbered));
         Ok(events)
     }
 
-    fn to_event(&mut self, body: Body) -> Option<Event> {
+    fn translate(&mut self, body: Body) -> Option<Event> {
         let event = trilogue_domain::Event {
             number: 0,
             run: None,
