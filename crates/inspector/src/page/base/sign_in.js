@@ -53,7 +53,7 @@ export async function signIn(link) {
 function isAllowed(owner, signedIn) {
   return new Promise((resolve) => {
     const decide = (/** @type {boolean} */ allows) => (card.remove(), resolve(allows));
-    const button = (/** @type {string} */ kind, /** @type {boolean} */ allows, /** @type {string} */ text) =>
+    const button = (/** @type {"button" | "button.primary"} */ kind, /** @type {boolean} */ allows, /** @type {string} */ text) =>
       h(kind, { type: "button", on: { click: () => decide(allows) } }, text);
     const card = h("main.sign-in", null, h("section.card", { "aria-labelledby": "sign-in-title" },
       h("h1", { id: "sign-in-title" }, "Sign in as ", h("b", null, owner.principal), "?"),
