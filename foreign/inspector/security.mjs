@@ -174,7 +174,7 @@ await check({
     await page.click("text=Stay owner");
     await page.waitForSelector(".who >> text=owner");
     quiet(page);
-    // Nor does it where nobody is signed in.
+    // Nor does it before a sign-in.
     const fresh = await openPage(browser, { signIn: false, allow: [/401/] });
     const sent = await link();
     await open(fresh, sent);
@@ -182,7 +182,7 @@ await check({
     assert.equal(await fresh.evaluate(() => localStorage.getItem("trilogue-page")), null);
     await fresh.click("text=Cancel");
     await fresh.waitForSelector(".sign-in pre");
-    // A key that somebody else has made up does not help.
+    // A key that an attacker has made up does not help.
     const command = await fresh.textContent(".sign-in pre");
     const [, key] = /--browser ([0-9a-f]{32})$/.exec(command);
     await open(fresh, `${sent}&browser=${"0".repeat(32)}`);

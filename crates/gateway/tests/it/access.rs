@@ -106,7 +106,7 @@ async fn failed_sign_ins_of_one_address_are_slowed_down_and_valid_tokens_are_not
     assert_eq!(rig.alice().get("/api/v1/agents").await.unwrap().status, 200);
     let link = code(&rig, "alpha", "alice").await;
     assert_eq!(sign_in(&rig, &link).await.status, 200);
-    // A request without a token is no guess.
+    // A request without a token does not count.
     assert_eq!(rig.stranger().get("/api/v1/agents").await.unwrap().status, 401);
 }
 
