@@ -9,8 +9,8 @@ use trilogue_domain::Timestamp;
 use trilogue_domain::port::{Clock, ReadOriginal};
 
 use super::NewsState;
+use super::encryption::Decryptor;
 use super::message::{HeardAppend, LogRemoval, NewsEntry, NodeMessage};
-use super::seal::Opener;
 use crate::news::PeerNews;
 use crate::record::Frame;
 
@@ -28,7 +28,7 @@ pub(super) struct Ear {
     reader: Arc<dyn ReadOriginal>,
     clock: Arc<dyn Clock>,
     state: Arc<NewsState>,
-    opener: Opener,
+    decryptor: Decryptor,
     senders: Senders,
     refusals: Refusals,
 }
@@ -63,12 +63,12 @@ impl Ear {
         clock: Arc<dyn Clock>,
         state: Arc<NewsState>,
     ) -> Self {
-        let (opener, senders) = (Opener::new(subject), Senders::default());
-        Self { opening, reader, clock, state, opener, senders, refusals: Refusals::default() }
+        let (decryptor, senders) = (Decryptor::new(subject), Senders::default());
+        Self { opening, reader, clock, state, decryptor, senders, refusals: Refusals::default() }
     }
 
     pub(super) fn hear(&mut self, payload: &Bytes) {
-        let Some(message) = self.opener.open(&self.state.keys, payload) else {
+        let Some(message) = self.decryptor.decrypt(&self.state.keys, payload) else {
             return self.refusals.add(self.clock.now());
         };
         let Some(message) = NodeMessage::decode(message) else { return };

@@ -56,7 +56,7 @@ struct KeySet {
 
 /// Encrypts what this node sends.
 #[derive(Debug)]
-pub(super) struct Sealer {
+pub(super) struct Encryptor {
     subject: String,
     current: Option<SenderKey>,
 }
@@ -72,7 +72,7 @@ struct SenderKey {
 
 /// Decrypts what other nodes send.
 #[derive(Debug)]
-pub(super) struct Opener {
+pub(super) struct Decryptor {
     subject: String,
     senders: HashMap<(KeyId, SenderSalt), LessSafeKey>,
 }
@@ -116,15 +116,15 @@ impl ClusterKeys {
     }
 }
 
-// === impl Sealer ===
+// === impl Encryptor ===
 
-impl Sealer {
+impl Encryptor {
     pub(super) fn new(subject: &str) -> Self {
         Self { subject: subject.to_owned(), current: None }
     }
 
     /// Encrypts a message. `None` without a key.
-    pub(super) fn seal(&mut self, keys: &ClusterKeys, message: &[u8]) -> Option<Bytes> {
+    pub(super) fn encrypt(&mut self, keys: &ClusterKeys, message: &[u8]) -> Option<Bytes> {
         let cluster = keys.to_send()?;
         if self.current.as_ref().is_none_or(|sender| sender.id != cluster.id) {
             self.current = Some(SenderKey::new(&cluster)?);
@@ -156,23 +156,23 @@ impl SenderKey {
     }
 }
 
-// === impl Opener ===
+// === impl Decryptor ===
 
-impl Opener {
+impl Decryptor {
     pub(super) fn new(subject: &str) -> Self {
         Self { subject: subject.to_owned(), senders: HashMap::new() }
     }
 
     /// The message in a sealed one. `None` for what no node of this store has sent here, or one whose key is not known yet: then the keys are to be read again.
-    pub(super) fn open(&mut self, keys: &ClusterKeys, sealed: &Bytes) -> Option<Bytes> {
-        let opened = self.try_open(keys, sealed);
+    pub(super) fn decrypt(&mut self, keys: &ClusterKeys, sealed: &Bytes) -> Option<Bytes> {
+        let opened = self.try_decrypt(keys, sealed);
         if opened.is_none() {
             keys.wanted.notify_one();
         }
         opened
     }
 
-    fn try_open(&mut self, keys: &ClusterKeys, sealed: &Bytes) -> Option<Bytes> {
+    fn try_decrypt(&mut self, keys: &ClusterKeys, sealed: &Bytes) -> Option<Bytes> {
         let (head, text) = sealed.split_at_checked(HEAD_BYTES)?;
         if text.len() > MAX_MESSAGE_BYTES + TAG_BYTES {
             return None;
@@ -228,8 +228,9 @@ mod tests {
 
     #[test]
     fn a_message_opens_under_its_subject_and_key_only() {
-        let sealed = Sealer::new("s").seal(&keys(&[1]), TEXT).unwrap();
-        let open = |subject, secrets: &[u8]| Opener::new(subject).open(&keys(secrets), &sealed);
+        let sealed = Encryptor::new("s").encrypt(&keys(&[1]), TEXT).unwrap();
+        let open =
+            |subject, secrets: &[u8]| Decryptor::new(subject).decrypt(&keys(secrets), &sealed);
         assert_eq!(open("s", &[2, 1]).as_deref(), Some(TEXT));
         assert_eq!(open("t", &[1]), None, "another subject");
         assert_eq!(open("s", &[2]), None, "another key");
@@ -240,29 +241,29 @@ mod tests {
     #[test]
     fn a_changed_message_does_not_open() {
         let keys = keys(&[1]);
-        let sealed = Sealer::new("s").seal(&keys, TEXT).unwrap();
-        let mut opener = Opener::new("s");
-        assert!(opener.open(&keys, &sealed).is_some());
+        let sealed = Encryptor::new("s").encrypt(&keys, TEXT).unwrap();
+        let mut decryptor = Decryptor::new("s");
+        assert!(decryptor.decrypt(&keys, &sealed).is_some());
         for at in 0..sealed.len() {
-            assert_eq!(opener.open(&keys, &sealed.slice(..at)), None, "cut at {at}");
+            assert_eq!(decryptor.decrypt(&keys, &sealed.slice(..at)), None, "cut at {at}");
             let mut changed = sealed.to_vec();
             changed[at] ^= 1;
-            assert_eq!(opener.open(&keys, &changed.into()), None, "byte {at}");
+            assert_eq!(decryptor.decrypt(&keys, &changed.into()), None, "byte {at}");
         }
         let longer = [&sealed[..], b"x"].concat();
-        assert_eq!(opener.open(&keys, &longer.into()), None);
+        assert_eq!(decryptor.decrypt(&keys, &longer.into()), None);
     }
 
     #[test]
     fn no_two_messages_share_a_nonce_under_one_key() {
-        let (mut one, mut other) = (Sealer::new("s"), Sealer::new("s"));
+        let (mut one, mut other) = (Encryptor::new("s"), Encryptor::new("s"));
         let (old, new) = (keys(&[1]), keys(&[2, 1]));
         let mut heads = std::collections::HashSet::new();
         for keys in [&old, &old, &new, &old] {
-            for sealer in [&mut one, &mut other] {
-                let sealed = sealer.seal(keys, TEXT).unwrap();
+            for encryptor in [&mut one, &mut other] {
+                let sealed = encryptor.encrypt(keys, TEXT).unwrap();
                 assert!(heads.insert(sealed.slice(..HEAD_BYTES)), "a head is used twice");
-                assert_eq!(Opener::new("s").open(&new, &sealed).as_deref(), Some(TEXT));
+                assert_eq!(Decryptor::new("s").decrypt(&new, &sealed).as_deref(), Some(TEXT));
             }
         }
     }
@@ -270,10 +271,10 @@ mod tests {
     #[test]
     fn a_key_that_was_taken_away_opens_nothing() {
         let keys = keys(&[1]);
-        let sealed = Sealer::new("s").seal(&keys, TEXT).unwrap();
-        let mut opener = Opener::new("s");
-        assert!(opener.open(&keys, &sealed).is_some());
+        let sealed = Encryptor::new("s").encrypt(&keys, TEXT).unwrap();
+        let mut decryptor = Decryptor::new("s");
+        assert!(decryptor.decrypt(&keys, &sealed).is_some());
         keys.set(None, Vec::new());
-        assert_eq!(opener.open(&keys, &sealed), None);
+        assert_eq!(decryptor.decrypt(&keys, &sealed), None);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ring::rand::{SecureRandom, SystemRandom};
 use trilogue_domain::error::{Code, Error};
 
-use super::seal::{ClusterKey, KEY_BYTES};
+use super::encryption::{ClusterKey, KEY_BYTES};
 use crate::postgres::connection::Connection;
 use crate::postgres::database::Database;
 use crate::postgres::error::PostgresError;

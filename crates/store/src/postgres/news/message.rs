@@ -1,6 +1,6 @@
 //! The messages of nodes.
 //!
-//! A message is the opening of its sender, its number among the messages of that, the database's time when it was made, and entries. An entry is a tag byte, the length of its body, and the body; one with an unknown tag is passed over. Integers are little-endian. [`super::seal`] encrypts it, and gives it its version.
+//! A message is the opening of its sender, its number among the messages of that, the database's time when it was made, and entries. An entry is a tag byte, the length of its body, and the body; one with an unknown tag is passed over. Integers are little-endian. [`super::encryption`] encrypts it, and gives it its version.
 
 use std::sync::Arc;
 

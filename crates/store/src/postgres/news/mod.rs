@@ -3,11 +3,11 @@
 //! Messages are encrypted with a key that is in the database: to reach NATS is not enough to read or to make one.
 
 mod ear;
+mod encryption;
 #[cfg(test)]
 mod forged;
 pub(super) mod keys;
 mod message;
-mod seal;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -20,9 +20,9 @@ use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::port::{Clock, ReadOriginal};
 
 use self::ear::Ear;
+use self::encryption::{ClusterKeys, Encryptor, SEAL_BYTES};
 pub(super) use self::message::{LogRemoval, ToldAppend};
 use self::message::{MAX_APPEND_BYTES, NewsWriter};
-use self::seal::{ClusterKeys, SEAL_BYTES, Sealer};
 use crate::core::tail::Tails;
 use crate::news::{Note, PeerNews};
 
@@ -167,7 +167,7 @@ impl NewsConnection {
             }
         };
         let mut writer = NewsWriter::new(opening);
-        let mut sealer = Sealer::new(&subject);
+        let mut encryptor = Encryptor::new(&subject);
         let mut ear = Ear::new(opening, &subject, reader, Arc::clone(&clock), Arc::clone(&state));
         loop {
             tokio::select! {
@@ -179,7 +179,7 @@ impl NewsConnection {
                     let Some(told) = told else { return };
                     let max_bytes = client.max_payload().saturating_sub(SEAL_BYTES);
                     writer.begin(max_bytes, clock.now());
-                    for message in state.pack(&mut writer, &mut sealer, told) {
+                    for message in state.pack(&mut writer, &mut encryptor, told) {
                         if let Err(error) = client.publish(subject.clone(), message).await {
                             tracing::debug!(%error, "news was not sent");
                         }
@@ -194,7 +194,12 @@ impl NewsConnection {
 
 impl NewsState {
     /// The messages that tell this, encrypted. Empty without a key: the others then notice the missing numbers.
-    fn pack(&self, writer: &mut NewsWriter, sealer: &mut Sealer, told: OutgoingNews) -> Vec<Bytes> {
+    fn pack(
+        &self,
+        writer: &mut NewsWriter,
+        encryptor: &mut Encryptor,
+        told: OutgoingNews,
+    ) -> Vec<Bytes> {
         writer.skip(self.lost.swap(0, Ordering::Relaxed));
         match told {
             OutgoingNews::Appends(appends) => {
@@ -205,7 +210,7 @@ impl NewsState {
             OutgoingNews::Note(note) => writer.note(&note),
         }
         let messages = writer.finish();
-        messages.iter().filter_map(|message| sealer.seal(&self.keys, message)).collect()
+        messages.iter().filter_map(|message| encryptor.encrypt(&self.keys, message)).collect()
     }
 
     /// Forgets what rests on the lost words, such as that a run was removed.

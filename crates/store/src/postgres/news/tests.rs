@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use trilogue_domain::event::{Body, ThreadEvent};
 use trilogue_domain::{RunId, RunKey, ThreadKey, Timestamp};
 
+use super::encryption::{ClusterKey, KEY_BYTES};
 use super::message::MAX_MESSAGE_BYTES;
-use super::seal::{ClusterKey, KEY_BYTES};
 use super::*;
 use crate::core::tail::Tails;
 use crate::port::{Range, Tail};
@@ -112,7 +112,7 @@ struct World {
     state: Arc<NewsState>,
     ear: Ear,
     clock: Arc<TestClock>,
-    writers: [(NewsWriter, Sealer); 2],
+    writers: [(NewsWriter, Encryptor); 2],
     owner: usize,
     network: Vec<Bytes>,
     readers: Vec<Reader>,
@@ -180,7 +180,7 @@ impl World {
         let writers = [1, 2].map(|opening| {
             let mut writer = NewsWriter::new(opening);
             writer.begin(MAX_MESSAGE_BYTES, clock.now());
-            (writer, Sealer::new(SUBJECT))
+            (writer, Encryptor::new(SUBJECT))
         });
         Self {
             log: Log::default(),
@@ -205,11 +205,12 @@ impl World {
 
     fn publish(&mut self, removal: Option<LogRemoval>, frames: Vec<Arc<Frame>>) {
         let (last, stamp) = (self.log.last, self.log.stamp);
-        let (writer, sealer) = &mut self.writers[self.owner];
+        let (writer, encryptor) = &mut self.writers[self.owner];
         writer.append(&ToldAppend { thread: THREAD, last, stamp, removal, frames });
         let messages = writer.finish();
         let keys = &self.state.keys;
-        self.network.extend(messages.iter().map(|message| sealer.seal(keys, message).unwrap()));
+        self.network
+            .extend(messages.iter().map(|message| encryptor.encrypt(keys, message).unwrap()));
     }
 
     fn look_up(&mut self) {
