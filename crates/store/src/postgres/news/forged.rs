@@ -45,13 +45,20 @@ struct Forger {
 struct World {
     a: PostgresStore,
     b: PostgresStore,
-    attacker: Client,
+    attacker: Attacker,
     subject: String,
     url: String,
     /// Everything that was on the bus.
     bus: async_nats::Subscriber,
     notes: Receiver<PeerNews>,
     threads: usize,
+}
+
+/// A client of NATS that knows what the server has passed on.
+struct Attacker {
+    client: Client,
+    echo: async_nats::Subscriber,
+    echo_subject: String,
 }
 
 /// A thread of the first node that is read on the second.
@@ -179,6 +186,23 @@ fn changes(real: &Bytes) -> Vec<Bytes> {
     changed
 }
 
+// === impl Attacker ===
+
+impl Attacker {
+    async fn connect() -> Self {
+        let client = async_nats::connect(service("TRILOGUE_NATS")).await.unwrap();
+        let echo_subject = client.new_inbox();
+        let echo = client.subscribe(echo_subject.clone()).await.unwrap();
+        Self { client, echo, echo_subject }
+    }
+
+    /// Waits until the server has done what this client sent: it keeps the order of a connection.
+    async fn round_trip(&mut self) {
+        self.client.publish(self.echo_subject.clone(), Bytes::new()).await.unwrap();
+        tokio::time::timeout(PATIENCE, self.echo.next()).await.unwrap().unwrap();
+    }
+}
+
 // === impl World ===
 
 async fn node(url: &str, name: &str) -> PostgresStore {
@@ -199,10 +223,10 @@ impl World {
     async fn new() -> Self {
         let url = postgres_url().await;
         let (a, b) = (node(&url, "a").await, node(&url, "b").await);
-        let attacker = async_nats::connect(service("TRILOGUE_NATS")).await.unwrap();
+        let mut attacker = Attacker::connect().await;
         let subject = format!("trilogue.{}.log", a.database.id);
-        let bus = attacker.subscribe(subject.clone()).await.unwrap();
-        attacker.flush().await.unwrap();
+        let bus = attacker.client.subscribe(subject.clone()).await.unwrap();
+        attacker.round_trip().await;
         let mut notes = b.heard().unwrap();
         // Until both are connected, news is lost.
         let marker = Note::Present(vec![ThreadKey(-1)]);
@@ -248,12 +272,12 @@ impl World {
         ReadThread { thread, last: 1 }
     }
 
-    async fn publish(&self, messages: &[Bytes]) {
+    async fn publish(&mut self, messages: &[Bytes]) {
         for message in messages {
-            self.attacker.publish(self.subject.clone(), message.clone()).await.unwrap();
+            self.attacker.client.publish(self.subject.clone(), message.clone()).await.unwrap();
         }
         // What a node sends from now on arrives behind them.
-        self.attacker.flush().await.unwrap();
+        self.attacker.round_trip().await;
     }
 
     /// What the second node did wrong because of these messages about a thread.
