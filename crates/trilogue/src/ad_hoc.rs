@@ -1,9 +1,10 @@
 //! Agents without a configuration: a known one by its name, or any command. This user's server runs them.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use trilogue::checkout::Checkout;
 use trilogue::config;
 use trilogue::known_agents::{self, FETCH_LIMIT, KnownAgent};
 use trilogue::local::start;
@@ -261,26 +262,63 @@ pub(crate) async fn is_served(name: &str, globals: &Globals) -> Result<bool> {
     }
 }
 
-/// A known agent as a command, with its variables and the way in which it signs in.
+/// A known agent as a command, with its variables and the way in which it signs in. Nothing of the checkout around the folder decides what is started.
 pub(crate) fn known_command(name: &str, known: &KnownAgent, cwd: String) -> Result<WrapCommand> {
+    let checkout = Checkout::around(Path::new(&cwd));
     let mut command = wrap_command(Vec::new(), cwd);
     let path = command.env.get("PATH").map_or("", String::as_str);
-    let Some(start) = known.resolve(path) else {
+    let outer = checkout.outer_path(path);
+    let Some(start) = known.resolve(&checkout, path) else {
         let program = known.command.first().map_or("", String::as_str);
         let message =
             format!("the agent '{name}' is not installed: there is no program '{program}'");
-        return Err(CliError::new(ExitStatus::NotFound, message).hint(known.install_hint()));
+        let hint = match outer.left_out.is_empty() {
+            true => known.install_hint(),
+            false => format!(
+                "{}; programs in the working folder and its repository do not count",
+                known.install_hint()
+            ),
+        };
+        return Err(CliError::new(ExitStatus::NotFound, message).hint(hint));
     };
+    let Some(program) = start.program.to_str() else {
+        let program = safe::visible(&start.program.display().to_string());
+        return Err(CliError::usage(format!("the path of the program '{program}' is not UTF-8")));
+    };
+    if !outer.left_out.is_empty() {
+        let folders: Vec<_> = outer.left_out.iter().map(|folder| shown_folder(folder)).collect();
+        print::note(&format!(
+            "left out of the agent's PATH because they are part of the working folder: {}",
+            folders.join(", ")
+        ));
+    }
+    set_or_remove(&mut command.env, "PATH", outer.path);
+    command.command = start.words;
+    if let Some(first) = command.command.first_mut() {
+        program.clone_into(first);
+    }
+    let shown = shlex::try_join(command.command.iter().map(String::as_str)).unwrap_or_default();
+    print::note(&format!("starting {}: {}", known.title, safe::visible(&shown)));
     if start.is_fetched {
-        print::note(&format!("starting {} with {}", known.title, start.words.join(" ")));
         command.start_timeout_ms = u64::try_from(FETCH_LIMIT.as_millis()).ok();
     }
-    command.command = start.words;
     command.mode.clone_from(&known.mode);
     command.known = Some(name.to_owned());
     known.add_env(&mut command.env);
     command.auth_method = known.key_method(&command.env).map(str::to_owned);
     Ok(command)
+}
+
+fn shown_folder(folder: &Path) -> String {
+    let folder = safe::visible(&folder.display().to_string());
+    if folder.is_empty() { "an empty entry".to_owned() } else { folder }
+}
+
+fn set_or_remove(env: &mut BTreeMap<String, String>, name: &str, value: Option<String>) {
+    match value {
+        Some(value) => drop(env.insert(name.to_owned(), value)),
+        None => drop(env.remove(name)),
+    }
 }
 
 /// A command in a folder, with this program's environment.

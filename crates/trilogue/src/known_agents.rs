@@ -1,12 +1,16 @@
 //! Coding agents that the program knows by name: how to start each, and in which way each asks before it acts.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
+
+use crate::checkout::Checkout;
+use crate::start_folder;
 
 /// How long an agent may take to start if a package runner has to fetch it first.
 pub const FETCH_LIMIT: Duration = Duration::from_secs(300);
@@ -35,6 +39,9 @@ pub struct KnownAgent {
     /// The mode in which it asks before it changes anything: the first of these that it offers.
     #[serde(default)]
     pub mode: Vec<String>,
+    /// Whether its process starts in the working folder. Any other starts in [`crate::start_folder`] and gets its working folder through the protocol.
+    #[serde(default)]
+    pub in_folder: bool,
     /// The sign-in methods that use a key, by the key's variable.
     #[serde(default)]
     pub key_methods: IndexMap<String, String>,
@@ -56,7 +63,7 @@ pub struct AgentPackage {
     pub runner: PackageRunner,
     /// Its name in the runner's registry.
     pub name: String,
-    /// The versions that fit, as the runner writes them.
+    /// The exact version: the runner takes no other.
     pub version: String,
 }
 
@@ -84,7 +91,9 @@ pub struct LoginMethod {
 /// A command that starts an agent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StartCommand {
-    /// The program and its arguments.
+    /// The file of the program.
+    pub program: PathBuf,
+    /// The program by its name, and its arguments.
     pub words: Vec<String>,
     /// Whether a package runner may have to fetch the agent first.
     pub is_fetched: bool,
@@ -157,18 +166,19 @@ pub fn find(name: &str) -> Option<&'static KnownAgent> {
 // === impl KnownAgent ===
 
 impl KnownAgent {
-    /// The command that starts it: the program in the search path `path`, else its package runner. `None` if neither is installed.
+    /// The command that starts it: the program in the search path `path`, else its package runner, both outside of the checkout. `None` if neither is installed.
     #[must_use]
-    pub fn resolve(&self, path: &str) -> Option<StartCommand> {
+    pub fn resolve(&self, checkout: &Checkout, path: &str) -> Option<StartCommand> {
         let (program, arguments) = self.command.split_first()?;
-        if find_in_path(program, path).is_some() {
-            return Some(StartCommand { words: self.command.clone(), is_fetched: false });
+        if let Some(found) = checkout.find_outside(program, path) {
+            let words = self.command.clone();
+            return Some(StartCommand { program: found, words, is_fetched: false });
         }
         let package = self.package.as_ref()?;
-        find_in_path(package.runner.program(), path)?;
+        let runner = checkout.find_outside(package.runner.program(), path)?;
         let mut words = package.command(program);
         words.extend_from_slice(arguments);
-        Some(StartCommand { words, is_fetched: true })
+        Some(StartCommand { program: runner, words, is_fetched: true })
     }
 
     /// The method that signs in with a key that is set in this environment.
@@ -183,6 +193,14 @@ impl KnownAgent {
     pub fn credentials(&self) -> Vec<String> {
         let holds = |name: &&String| CREDENTIAL_ENDS.iter().any(|end| name.ends_with(end));
         self.inherit.iter().filter(holds).cloned().collect()
+    }
+
+    /// The folder in which its process starts, if that is not where it works.
+    ///
+    /// # Errors
+    /// When that folder cannot be prepared.
+    pub fn start_dir(&self) -> io::Result<Option<PathBuf>> {
+        if self.in_folder { Ok(None) } else { start_folder::prepare().map(Some) }
     }
 
     /// Adds the variables that it is started with. Those that are set stay.
@@ -214,7 +232,7 @@ impl AgentPackage {
             PackageRunner::Uvx => vec![
                 "uvx".to_owned(),
                 "--from".to_owned(),
-                format!("{name}{version}"),
+                format!("{name}=={version}"),
                 program.to_owned(),
             ],
         }
@@ -232,16 +250,6 @@ impl PackageRunner {
             Self::Uvx => "uvx",
         }
     }
-}
-
-/// The file of a program in a search path.
-fn find_in_path(program: &str, path: &str) -> Option<PathBuf> {
-    if program.contains('/') {
-        return Some(PathBuf::from(program)).filter(|file| file.is_file());
-    }
-    let absolute = |folder: &PathBuf| Path::new(folder).is_absolute();
-    let mut files = std::env::split_paths(path).filter(absolute).map(|folder| folder.join(program));
-    files.find(|file| file.is_file())
 }
 
 #[cfg(test)]
@@ -269,6 +277,9 @@ mod tests {
         for (name, agent) in all() {
             assert!(AgentName::parse(name).is_ok(), "{name}");
             assert!(!agent.command.is_empty() && !agent.asks.is_empty(), "{name}");
+            // A range would let the registry choose what is run.
+            let version = agent.package.as_ref().map_or("0", |package| &package.version);
+            assert!(version.chars().all(|c| c.is_ascii_digit() || c == '.'), "{name} {version}");
             for key in agent.key_methods.keys() {
                 assert!(agent.inherit.contains(key), "{name} does not inherit {key}");
             }
@@ -279,15 +290,17 @@ mod tests {
     fn an_installed_program_comes_before_its_package() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().display().to_string();
+        let checkout = Checkout::around(Path::new("/"));
         let (gemini, goose) = (find("gemini").unwrap(), find("goose").unwrap());
-        assert_eq!(gemini.resolve(&path), None);
+        assert_eq!(gemini.resolve(&checkout, &path), None);
         std::fs::write(folder.path().join("npx"), "").unwrap();
-        let fetched = gemini.resolve(&path).unwrap();
+        let fetched = gemini.resolve(&checkout, &path).unwrap();
         assert!(fetched.is_fetched && fetched.words[..2] == ["npx", "-y"], "{fetched:?}");
         assert_eq!(fetched.words[3..], gemini.command[1..]);
-        assert_eq!(goose.resolve(&path), None);
+        assert_eq!(fetched.program, folder.path().join("npx"));
+        assert_eq!(goose.resolve(&checkout, &path), None);
         std::fs::write(folder.path().join("gemini"), "").unwrap();
-        let installed = gemini.resolve(&path).unwrap();
+        let installed = gemini.resolve(&checkout, &path).unwrap();
         assert_eq!((installed.words, installed.is_fetched), (gemini.command.clone(), false));
     }
 

@@ -21,6 +21,7 @@
 mod agents;
 mod app;
 pub mod callback_secret;
+pub mod checkout;
 pub mod config;
 mod descriptor;
 mod first_token;
@@ -30,16 +31,16 @@ pub mod local;
 pub mod logging;
 pub mod notify;
 mod otlp;
-mod program_path;
 mod serve;
+pub mod start_folder;
 pub mod token_file;
 
 pub use agents::Agents;
 pub use app::{App, Report, check, serve};
 pub use config::Options;
 pub use listen::Listeners;
-pub use program_path::find_program;
 pub use serve::Serve;
 pub use trilogue_backends::builtin::NAMES as BUILTIN_AGENTS;
+pub use trilogue_backends::child::find_program;
 pub use trilogue_domain::Error;
 pub use trilogue_sdk as sdk;

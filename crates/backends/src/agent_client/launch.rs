@@ -16,6 +16,8 @@ pub struct Launch {
     pub command: Vec<String>,
     /// Where it is started, and where its sessions work unless their client names another directory. `None`: where the session works, or where the server runs. Unused with [`Self::folders`].
     pub cwd: Option<PathBuf>,
+    /// Where its processes start, if that is not where its sessions work.
+    pub start_dir: Option<PathBuf>,
     /// Its working directories. `None`: where the client says, or where the server runs.
     pub folders: Option<Folders>,
     pub env: Vec<(String, String)>,
@@ -125,6 +127,7 @@ impl Launch {
         Self {
             command: command.into_iter().map(Into::into).collect(),
             cwd: None,
+            start_dir: None,
             folders: None,
             env: Vec::new(),
             inherit: Vec::new(),

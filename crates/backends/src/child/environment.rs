@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use super::{MARKER, Program};
+use super::{MARKER, Program, join_folders, search_folders};
 
 /// The server's own variables that every child gets: where programs, homes and temporary files are, and the language. None is secret,
 /// and none names a folder with the server's tokens or sockets.
@@ -44,6 +44,17 @@ pub(super) fn of(program: Program<'_>, instance: Uuid) -> Vec<(String, String)> 
         }
     }
     all.extend(program.env.iter().cloned());
+    // The program, and what it starts by name, never come from the folder in which it starts.
+    if let Some(path) = all.remove("PATH") {
+        let folders: Vec<_> = search_folders(&path).collect();
+        if let Some(path) = join_folders(&folders) {
+            all.insert("PATH".to_owned(), path);
+        }
+    }
+    // Some wrappers believe it instead of looking.
+    if let (Some(pwd), Some(cwd)) = (all.get_mut("PWD"), program.cwd.to_str()) {
+        cwd.clone_into(pwd);
+    }
     all.insert(MARKER.to_owned(), instance.to_string());
     all.into_iter().collect()
 }

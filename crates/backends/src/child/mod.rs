@@ -25,6 +25,7 @@ mod process;
 mod program;
 mod record;
 mod redact;
+mod search_path;
 mod strays;
 pub(crate) mod tree;
 
@@ -51,6 +52,7 @@ pub(crate) use exit::{EXIT_GRACE, OUTPUT_TAIL_BYTES, how_it_exited, output_tail}
 pub use process::{Child, ChildExit};
 pub(crate) use program::check_program;
 pub use program::{InvalidSetting, MARKER, Program, STEP};
+pub use search_path::{find_program, join_folders, search_folders};
 pub use trilogue_sdk::Leader;
 
 pub(crate) use identity::Identity;

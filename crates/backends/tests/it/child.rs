@@ -149,6 +149,34 @@ async fn a_child_knows_no_variable_but_those_that_it_may() {
 }
 
 #[tokio::test]
+async fn a_child_finds_no_program_by_a_relative_search_path() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = TempDir::new().unwrap();
+    for name in ["env", "sh"] {
+        let file = folder.path().join(name);
+        std::fs::write(&file, "#!/bin/sh\necho theirs\n").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    let children = Children::open(None).await.unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let command = ["sh".to_owned(), "-c".to_owned(), "pwd; echo \"$PWD\"; env".to_owned()];
+    let program = Program {
+        name: "agent",
+        command: &command,
+        cwd: folder.path(),
+        env: &[("PATH".to_owned(), format!(".::{path}")), ("PWD".to_owned(), "/".to_owned())],
+        inherit: &[],
+    };
+    let mut started = children.start(program).await.unwrap();
+    let mut said = String::new();
+    started.output.read_to_string(&mut said).await.unwrap();
+    assert!(!said.contains("theirs"), "{said}");
+    let here = folder.path().canonicalize().unwrap();
+    assert!(said.lines().take(2).all(|line| Path::new(line) == here), "{said}");
+    assert!(said.lines().any(|line| line == format!("PATH={path}")), "{said}");
+}
+
+#[tokio::test]
 async fn a_server_leaves_those_of_another_that_lives_alone() {
     let folder = TempDir::new().unwrap();
     let helper = helper(folder.path(), 1);

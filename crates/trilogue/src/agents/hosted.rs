@@ -14,9 +14,9 @@ use trilogue_mapping::connect;
 use trilogue_wire::agent_client::ToolKind;
 
 use super::of_setting;
-use crate::config::{self, AgentKind};
+use crate::config::{self, AgentKind, StartIn};
 use crate::known_agents::{self, KnownAgent};
-use crate::token_file;
+use crate::{start_folder, token_file};
 
 /// An agent that speaks the Agent Client Protocol.
 pub(super) fn build(
@@ -78,13 +78,23 @@ fn launch(name: &AgentName, agent: &config::Agent) -> Result<Launch> {
     // The server's tokens are in its state folder.
     let state = token_file::state_dir().ok().filter(|_| agent.files != Files::None);
     let private = state.into_iter().collect();
+    let known = known_agents::of_command(&agent.command.0);
+    let start_in = agent.start_in.unwrap_or(match known {
+        Some(known) if !known.in_folder => StartIn::Empty,
+        _ => StartIn::Session,
+    });
+    let start_dir = match start_in {
+        StartIn::Empty => {
+            Some(start_folder::prepare().map_err(|error| start_folder::unusable(&error))?)
+        }
+        StartIn::Session => None,
+    };
     let launch = Launch {
+        start_dir,
         folders: folders(name, agent)?,
         env: env.collect(),
         inherit: agent.inherit.0.clone(),
-        credentials: known_agents::of_command(&agent.command.0)
-            .map(KnownAgent::credentials)
-            .unwrap_or_default(),
+        credentials: known.map(KnownAgent::credentials).unwrap_or_default(),
         processes: agent.processes,
         max_processes: agent.max_processes,
         max_sessions: agent.max_sessions,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
+use trilogue::checkout::Checkout;
 use trilogue::local::start;
 use trilogue::{config, known_agents};
 use trilogue_domain::AgentName;
@@ -99,9 +100,10 @@ impl Init {
 /// The known agents whose program is in the search path.
 fn installed() -> Vec<AgentName> {
     let path = std::env::var("PATH").unwrap_or_default();
-    let found = known_agents::all()
-        .iter()
-        .filter(|(_, agent)| agent.resolve(&path).is_some_and(|start| !start.is_fetched));
+    let checkout = Checkout::around_here();
+    let found = known_agents::all().iter().filter(|(_, agent)| {
+        agent.resolve(&checkout, &path).is_some_and(|start| !start.is_fetched)
+    });
     found.filter_map(|(name, _)| AgentName::parse(name).ok()).collect()
 }
 

@@ -76,6 +76,9 @@ pub struct Agent {
     /// `agent-client`, and `agent-communication` and `agent-connect` with `command`: the working directory. `agent-client` only: with `{thread}`, each thread gets its own, such as `"work/{thread}"`. The server creates a missing directory, for this user only. A relative path starts at the server's working directory. Not set: the directory that the client of an `agent-client` names, or else the server's.
     #[serde(default)]
     pub cwd: Option<String>,
+    /// `agent-client` only: where the agent's processes start. `session`: in the folder in which they work. `empty`: in an empty folder of the server, so that no file of a working folder changes how the program starts; the agent learns from the protocol where it works. Not set: `empty` for the agents of `trilogue agents known` that take their folder from the protocol, else `session`.
+    #[serde(default)]
+    pub start_in: Option<StartIn>,
     /// `agent-client` only: a git repository. Each thread gets a worktree of it at `cwd`, on the branch `trilogue/AGENT/FOLDER`. When the thread is deleted, the server removes the worktree if it has no changes.
     #[serde(default)]
     pub worktree: Option<String>,
@@ -162,6 +165,16 @@ pub enum AgentKind {
     AgentCommunication,
     /// An agent behind a server of the Agent Connect Protocol.
     AgentConnect,
+}
+
+/// Where the processes of an agent start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum StartIn {
+    /// In an empty folder of the server.
+    Empty,
+    /// In the folder in which they work.
+    Session,
 }
 
 /// All agents of a server.
@@ -288,6 +301,7 @@ impl Agent {
             token_as: TokenAs::default(),
             description: None,
             cwd: None,
+            start_in: None,
             worktree: None,
             env: IndexMap::new(),
             inherit: List::default(),

@@ -80,6 +80,13 @@ pub fn overrides(options: &Options) -> Vec<String> {
             keys.push(format!("agents.{name}.authentication = \"none\""));
         }
     }
+    for (name, agent) in &options.agents {
+        let starts_apart =
+            crate::known_agents::of_command(&agent.command.0).is_some_and(|known| !known.in_folder);
+        if starts_apart && agent.start_in == Some(super::StartIn::Session) {
+            keys.push(format!("agents.{name}.start_in = \"session\""));
+        }
+    }
     if !options.egress.allow.0.is_empty() {
         keys.push("egress.allow".to_owned());
     }
@@ -124,6 +131,23 @@ mod tests {
         for safe in [url, "postgres://me@localhost/db?sslmode=disable", "sqlite:a.db"] {
             assert!(shown(safe).is_empty(), "{safe}");
         }
+    }
+
+    #[test]
+    fn a_known_agent_that_starts_in_its_folder_is_an_override() {
+        let shown = |agent: &str| {
+            let text = format!("[agents.a]\nkind = \"agent-client\"\n{agent}");
+            overrides(&super::super::parse(Path::new("t.toml"), &text).unwrap().options)
+        };
+        let session = "start_in = \"session\"\n";
+        for command in ["[\"gemini\", \"--acp\"]", "[\"npx\", \"-y\", \"@google/gemini-cli\"]"] {
+            let command = format!("command = {command}\n");
+            assert!(shown(&command).is_empty());
+            assert_eq!(shown(&(command + session)), ["agents.a.start_in = \"session\""]);
+        }
+        // Others start there anyway.
+        assert!(shown(&format!("command = [\"my-agent\"]\n{session}")).is_empty());
+        assert!(shown(&format!("command = [\"goose\", \"acp\"]\n{session}")).is_empty());
     }
 
     #[test]

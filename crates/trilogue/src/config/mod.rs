@@ -43,7 +43,7 @@ pub use trilogue_backends::agent_client::{
 pub use trilogue_backends::permission::Verdict;
 pub use trilogue_backends::workspace::Files;
 
-pub use agent::{Agent, AgentKind, AllAgents, Hidden, Permission};
+pub use agent::{Agent, AgentKind, AllAgents, Hidden, Permission, StartIn};
 pub use client::{Client, MessageIdFormat, UserMessageId, WhenBusy};
 pub use cluster::Cluster;
 pub use explain::{Origin, Setting, settings};

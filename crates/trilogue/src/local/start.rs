@@ -16,6 +16,7 @@ use trilogue_domain::{Code, Error};
 
 use super::user_server_dir::user;
 use super::{LogFile, ServerRecord, UserServerDir};
+use crate::checkout::Checkout;
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -164,10 +165,13 @@ fn spawn(dir: &UserServerDir, starter: &Starter, log: &LogFile) -> io::Result<Ch
             || starter.inherit.iter().any(|other| other == name)
     };
     let environment = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(wanted));
-    Command::new(&starter.program)
-        .args(&starter.arguments)
-        .env_clear()
-        .envs(environment)
+    let mut command = Command::new(&starter.program);
+    command.args(&starter.arguments).env_clear().envs(environment).env_remove("PATH");
+    // The server outlives the work in this folder, and starts agents by name.
+    if let Some(path) = Checkout::around_here().outer_path_of_process() {
+        command.env("PATH", path);
+    }
+    command
         // The current folder may be removed later.
         .current_dir(dir.folder())
         .stdin(Stdio::null())

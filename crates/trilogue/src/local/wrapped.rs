@@ -9,15 +9,15 @@ use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
 use trilogue_backends::AgentClient;
 use trilogue_backends::agent_client::{self, ClientTools, Launch};
-use trilogue_backends::child::{Children, SERVER_PREFIX};
+use trilogue_backends::child::{Children, SERVER_PREFIX, find_program};
 use trilogue_domain::error::Result;
 use trilogue_domain::lock;
 use trilogue_domain::{AgentName, Code, Error, limits};
 use trilogue_gateway::{AuditEvent, Wrap, WrapCommand, audit};
 use trilogue_runtime::{Backend, Runtime};
 
-use crate::known_agents::FETCH_LIMIT;
-use crate::program_path::find_program;
+use crate::known_agents::{self, FETCH_LIMIT};
+use crate::start_folder;
 
 const DIGEST_BYTES: usize = 8;
 /// The longest detail of an audit line, in bytes.
@@ -133,6 +133,9 @@ fn launch(command: &WrapCommand) -> Result<Launch> {
         }
     }
     launch.cwd = Some(cwd.to_owned());
+    if let Some(known) = command.known.as_deref().and_then(known_agents::find) {
+        launch.start_dir = known.start_dir().map_err(|error| start_folder::unusable(&error))?;
+    }
     // As without a server, the command uses the editor's files and terminals.
     launch.client_tools = ClientTools::Forward;
     // The command gets no token of the server.
@@ -222,18 +225,5 @@ mod tests {
         assert_ne!(name(&["x", "ab", "c"]), name(&["x", "a", "bc"]));
         assert_ne!(named(&["x"], "/a"), named(&["x"], "/b"));
         assert_eq!(name(&[&"x".repeat(100)]).len(), limits::MAX_AGENT_NAME_BYTES);
-    }
-
-    #[test]
-    fn a_program_is_found_in_the_folder_of_its_command() {
-        let folder = tempfile::tempdir().unwrap();
-        let bin = folder.path().join("bin");
-        std::fs::create_dir(&bin).unwrap();
-        std::fs::write(bin.join("agent"), "").unwrap();
-        let whole = Some(bin.join("agent"));
-        assert_eq!(find_program("agent", Path::new("/"), bin.to_str()), whole);
-        assert_eq!(find_program("agent", folder.path(), Some("bin")), whole);
-        assert_eq!(find_program("./agent", &bin, None), Some(bin.join("./agent")));
-        assert_eq!(find_program("agent", Path::new("/"), None), None);
     }
 }

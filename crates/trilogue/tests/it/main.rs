@@ -36,6 +36,7 @@ mod harness;
 mod hosted;
 mod hosted_again;
 mod hosted_content;
+mod hostile_checkout;
 mod init;
 mod inspector;
 mod known_agents;

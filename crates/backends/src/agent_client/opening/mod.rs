@@ -107,7 +107,7 @@ impl SessionOpener {
         let profile = Profile::of(&launch, Some(client.profile()));
         let cwd = match client.folder().filter(|_| params::follows_client(&launch)) {
             Some(folder) if is_folder(folder).await => folder.to_owned(),
-            _ => params::default_cwd(&launch),
+            _ => params::unowned_cwd(&launch),
         };
         let principal = PrincipalKey::of_client(client);
         self.pool.unowned(ProcessSpec { launch, principal, profile, cwd }).await
@@ -117,7 +117,7 @@ impl SessionOpener {
     pub(crate) async fn greet(&self, by: &Principal) -> Result<ProcessLease, AgentFailure> {
         let launch = self.launch();
         let profile = Profile::of(&launch, None);
-        let (principal, cwd) = (PrincipalKey::of_principal(by), params::default_cwd(&launch));
+        let (principal, cwd) = (PrincipalKey::of_principal(by), params::unowned_cwd(&launch));
         self.pool.unowned(ProcessSpec { launch, principal, profile, cwd }).await
     }
 

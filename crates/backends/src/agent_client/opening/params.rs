@@ -93,7 +93,13 @@ pub(super) fn extra_members(params: &Json) -> Option<Json> {
     Json::parse(extra.into_owned()).ok()
 }
 
+/// Where the process of a session starts.
 pub(super) fn process_cwd(launch: &Launch, params: &SessionParams) -> PathBuf {
+    launch.start_dir.clone().unwrap_or_else(|| usual_cwd(launch, params))
+}
+
+/// Where the process of a session starts, unless the launch names a folder for that.
+fn usual_cwd(launch: &Launch, params: &SessionParams) -> PathBuf {
     if launch.processes == Processes::Shared {
         return default_cwd(launch);
     }
@@ -103,11 +109,17 @@ pub(super) fn process_cwd(launch: &Launch, params: &SessionParams) -> PathBuf {
     }
 }
 
-pub(super) fn follows_client(launch: &Launch) -> bool {
-    launch.processes == Processes::Thread && launch.cwd.is_none() && launch.folders.is_none()
+/// Where a process starts that belongs to no thread.
+pub(super) fn unowned_cwd(launch: &Launch) -> PathBuf {
+    launch.start_dir.clone().unwrap_or_else(|| default_cwd(launch))
 }
 
-pub(super) fn default_cwd(launch: &Launch) -> PathBuf {
+pub(super) fn follows_client(launch: &Launch) -> bool {
+    let is_fixed = launch.cwd.is_some() || launch.folders.is_some() || launch.start_dir.is_some();
+    launch.processes == Processes::Thread && !is_fixed
+}
+
+fn default_cwd(launch: &Launch) -> PathBuf {
     let here = || std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     launch.cwd.clone().unwrap_or_else(here)
 }
@@ -116,7 +128,7 @@ pub(super) fn default_cwd(launch: &Launch) -> PathBuf {
 pub(super) async fn check_cwd(launch: &Launch, params: &SessionParams) -> Result<(), AgentFailure> {
     let is_chosen = launch.folders.is_none() && launch.cwd.as_ref() != Some(&params.cwd);
     // Elsewhere, such as in a container, only the agent can tell.
-    let is_used_here = process_cwd(launch, params) == params.cwd || !launch.grants.is_empty();
+    let is_used_here = usual_cwd(launch, params) == params.cwd || !launch.grants.is_empty();
     if !is_chosen || !is_used_here {
         return Ok(());
     }

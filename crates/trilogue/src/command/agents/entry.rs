@@ -1,5 +1,6 @@
 //! The settings of an agent, as text for a configuration file.
 
+use trilogue::checkout::Checkout;
 use trilogue::known_agents::{FETCH_LIMIT, KnownAgent};
 use trilogue_domain::AgentName;
 
@@ -17,7 +18,7 @@ pub(crate) fn of_command(name: &AgentName, command: &[String], cwd: Option<&str>
 /// The settings of a known agent, with its command in the search path.
 pub(crate) fn of_known_agent(name: &AgentName, known: &KnownAgent, cwd: Option<&str>) -> String {
     let path = std::env::var("PATH").unwrap_or_default();
-    let start = known.resolve(&path);
+    let start = known.resolve(&Checkout::around_here(), &path);
     let mut text =
         format!("# {}. It asks before it changes anything: {}.\n", known.title, known.asks);
     for note in &known.notes {

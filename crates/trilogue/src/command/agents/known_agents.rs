@@ -1,6 +1,7 @@
 //! `trilogue agents known`.
 
 use clap::Args;
+use trilogue::checkout::Checkout;
 use trilogue::known_agents::{self, KnownAgent};
 
 use crate::exit::Result;
@@ -30,8 +31,9 @@ impl KnownCommand {
             return print::json(known_agents::all());
         }
         let path = std::env::var("PATH").unwrap_or_default();
+        let checkout = Checkout::around_here();
         let rows = known_agents::all().iter().map(|(name, known)| {
-            let start = match known.resolve(&path) {
+            let start = match known.resolve(&checkout, &path) {
                 Some(start) if start.is_fetched => format!("with {}", start.words[0]),
                 Some(_) => "installed".to_owned(),
                 None => "not installed".to_owned(),
@@ -53,6 +55,10 @@ fn describe(name: &str, known: &KnownAgent) -> String {
         format!("version: {} or newer", known.at_least),
         format!("install: {}", known.install),
         format!("asks because of: {}", known.asks),
+        format!(
+            "starts in: {}",
+            if known.in_folder { "the working folder" } else { "an empty folder of Trilogue's" }
+        ),
         format!("variables: {}", known.inherit.join(" ")),
     ];
     if let Some(package) = &known.package {

@@ -1,16 +1,19 @@
 //! `trilogue agents login`.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use clap::Args;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
+use trilogue::checkout::Checkout;
 use trilogue::config;
 use trilogue::known_agents::{self, KnownAgent};
 use trilogue::local::start;
-use trilogue_wire::native::local::{Attach, Wish};
+use trilogue::start_folder;
+use trilogue_wire::native::local::{Attach, Wish, WrapCommand};
 
 use crate::ad_hoc::{AdHocArguments, AgentSource, is_served, known_command};
 use crate::command::connect::ProxyArguments;
@@ -34,9 +37,12 @@ pub(crate) struct LoginCommand {
 }
 
 /// How an agent is started here.
+#[derive(Clone)]
 struct LocalAgent {
     command: Vec<String>,
     env: BTreeMap<String, String>,
+    /// Whether it starts where no file of the current folder changes what it does.
+    is_apart: bool,
 }
 
 /// A way to sign in.
@@ -66,16 +72,21 @@ impl LoginCommand {
             AgentSource::Unknown => is_served(&self.agent, globals).await?,
             AgentSource::Known(_) => false,
         };
-        let local = self.local_agent(is_at_server, known)?;
+        let is_made = is_at_server && known_agents::find(&self.agent).is_none();
+        let wrapped = match known {
+            Some(known) if !is_at_server || is_made => {
+                let folder = AdHocArguments::default().folder()?;
+                Some(known_command(&self.agent, known, folder)?)
+            }
+            _ => None,
+        };
+        let local = self.local_agent(is_at_server, wrapped.as_ref())?;
         let mut methods = match &local {
             Some(local) => local.methods().await.unwrap_or_default(),
             None => Vec::new(),
         };
-        let wish = match (is_at_server, known) {
-            (false, Some(known)) => {
-                let folder = AdHocArguments::default().folder()?;
-                Wish::Wrap(known_command(&self.agent, known, folder)?)
-            }
+        let wish = match wrapped {
+            Some(wrapped) if !is_at_server => Wish::Wrap(wrapped),
             _ => Wish::Attach(Attach { agent: self.agent.clone(), cwd: None }),
         };
         if methods.is_empty() && local.is_none() {
@@ -103,23 +114,24 @@ impl LoginCommand {
     fn local_agent(
         &self,
         is_at_server: bool,
-        known: Option<&KnownAgent>,
+        wrapped: Option<&WrapCommand>,
     ) -> Result<Option<LocalAgent>> {
-        if is_at_server && known.is_none_or(|_| known_agents::find(&self.agent).is_some()) {
+        if let Some(wrapped) = wrapped {
+            let (command, env) = (wrapped.command.clone(), wrapped.env.clone());
+            return Ok(Some(LocalAgent { command, env, is_apart: true }));
+        }
+        if is_at_server {
             let loaded = start::config_file().and_then(|file| config::load(&file).ok());
             let agent = loaded.and_then(|loaded| loaded.options.agents.get(&self.agent).cloned());
             return Ok(agent.filter(|agent| !agent.command.0.is_empty()).map(|agent| LocalAgent {
+                is_apart: known_agents::of_command(&agent.command.0).is_some(),
                 command: agent.command.0,
                 env: agent.env.into_iter().map(|(name, value)| (name, value.0)).collect(),
             }));
         }
-        let Some(known) = known else {
-            let name = safe::visible(&self.agent);
-            return Err(CliError::new(ExitStatus::NotFound, format!("there is no agent '{name}'"))
-                .hint("list the agents with: trilogue agents"));
-        };
-        let command = known_command(&self.agent, known, AdHocArguments::default().folder()?)?;
-        Ok(Some(LocalAgent { command: command.command, env: command.env }))
+        let name = safe::visible(&self.agent);
+        Err(CliError::new(ExitStatus::NotFound, format!("there is no agent '{name}'"))
+            .hint("list the agents with: trilogue agents"))
     }
 
     fn choose(
@@ -165,7 +177,8 @@ impl LoginCommand {
                     "set its key in a variable, and name the variable in `inherit` of the agent",
                 ));
         };
-        LocalAgent { command: login.command.clone(), env: BTreeMap::new() }.run().await
+        let command = login.command.clone();
+        LocalAgent { command, env: BTreeMap::new(), is_apart: true }.run().await
     }
 }
 
@@ -191,16 +204,44 @@ async fn connect(
 // === impl LocalAgent ===
 
 impl LocalAgent {
-    fn program(&self) -> Option<Command> {
-        let (program, arguments) = self.command.split_first()?;
-        let mut command = Command::new(program);
-        command.args(arguments).envs(&self.env).kill_on_drop(true);
-        Some(command)
+    /// Its program, which a name finds outside of the checkout around the current folder.
+    fn program(&self) -> Result<Command> {
+        let Some((program, arguments)) = self.command.split_first() else {
+            return Err(CliError::failed("the agent names no command to sign in"));
+        };
+        let checkout = Checkout::around_here();
+        let own = self.env.get("PATH").cloned();
+        let path = own.or_else(|| std::env::var("PATH").ok()).unwrap_or_default();
+        let file = match program.contains('/') {
+            true => Some(PathBuf::from(program)),
+            false => checkout.find_outside(program, &path),
+        };
+        let Some(file) = file else {
+            let message = format!("there is no program '{}'", safe::visible(program));
+            return Err(CliError::new(ExitStatus::NotFound, message).hint(
+                "install it; programs in the working folder and its repository do not count",
+            ));
+        };
+        let mut command = Command::new(file);
+        command.args(arguments).envs(&self.env).env_remove("PATH").kill_on_drop(true);
+        if let Some(path) = checkout.outer_path(&path).path {
+            command.env("PATH", path);
+        }
+        if self.is_apart {
+            let failed = |error| {
+                CliError::failed(format!(
+                    "the folder in which agents start cannot be prepared: {error}"
+                ))
+            };
+            let folder = start_folder::prepare().map_err(failed)?;
+            command.env("PWD", &folder).current_dir(folder);
+        }
+        Ok(command)
     }
 
     /// Its methods, by its own answer to a client with a terminal.
     async fn methods(&self) -> Result<Vec<SignInMethod>> {
-        let Some(mut command) = self.program() else { return Ok(Vec::new()) };
+        let mut command = self.program()?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let failed = |error| CliError::failed(format!("the agent cannot be started: {error}"));
         let mut child = command.spawn().map_err(failed)?;
@@ -216,9 +257,7 @@ impl LocalAgent {
     async fn run(&self) -> Result {
         let shown = shlex::try_join(self.command.iter().map(String::as_str)).unwrap_or_default();
         print::note(&format!("running: {}", safe::visible(&shown)));
-        let Some(mut command) = self.program() else {
-            return Err(CliError::failed("the agent names no command to sign in"));
-        };
+        let mut command = self.program()?;
         let failed = |error| {
             CliError::failed(format!("{} cannot be started: {error}", safe::visible(&shown)))
         };
@@ -252,7 +291,8 @@ fn methods_of(greeting: &Value, local: Option<&LocalAgent>) -> Vec<SignInMethod>
             (_, Some(program)) => {
                 let mut command = vec![program.to_owned()];
                 command.extend(texts(&own["args"]));
-                Some(LocalAgent { command, env: variables(&own["env"]) })
+                let is_apart = local.is_some_and(|local| local.is_apart);
+                Some(LocalAgent { command, env: variables(&own["env"]), is_apart })
             }
             (Some("terminal"), None) => {
                 let local = local?;
@@ -260,7 +300,7 @@ fn methods_of(greeting: &Value, local: Option<&LocalAgent>) -> Vec<SignInMethod>
                 command.extend(texts(&method["args"]));
                 let mut env = local.env.clone();
                 env.extend(variables(&method["env"]));
-                Some(LocalAgent { command, env })
+                Some(LocalAgent { command, env, is_apart: local.is_apart })
             }
             _ => None,
         };

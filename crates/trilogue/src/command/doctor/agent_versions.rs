@@ -8,9 +8,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
+use trilogue::checkout::Checkout;
 use trilogue::config::Options;
-use trilogue::find_program;
 use trilogue::known_agents::{self, KnownAgent};
+use trilogue::start_folder;
 
 use crate::probe::ProbeFinding;
 
@@ -45,9 +46,9 @@ fn program_of(program: &str, options: Option<&Options>) -> Option<PathBuf> {
         command.contains('/') && Path::new(command).file_name() == Some(OsStr::new(program))
     });
     let path = std::env::var("PATH").ok();
-    let here = std::env::current_dir().unwrap_or_default();
-    let program = configured.map_or(program, String::as_str);
-    find_program(program, &here, path.as_deref()).filter(|found| found.is_file())
+    let configured = configured.map(PathBuf::from).filter(|file| file.is_file());
+    let path = path.unwrap_or_default();
+    configured.or_else(|| Checkout::around_here().find_outside(program, &path))
 }
 
 async fn finding(name: &str, agent: &KnownAgent, program: PathBuf) -> ProbeFinding {
@@ -74,6 +75,12 @@ async fn finding(name: &str, agent: &KnownAgent, program: PathBuf) -> ProbeFindi
 async fn printed_version(program: &Path) -> PrintedVersion {
     let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Some programs read settings of the folder in which they start before they say anything.
+    let Ok(folder) = start_folder::prepare() else { return PrintedVersion::default() };
+    command.current_dir(folder);
+    if let Some(path) = Checkout::around_here().outer_path_of_process() {
+        command.env("PATH", path);
+    }
     let Ok(mut child) = command.kill_on_drop(true).spawn() else {
         return PrintedVersion::default();
     };

@@ -1,0 +1,132 @@
+//! The files around a working folder, which may come from anybody: no program is started by name from there.
+
+use std::path::{Path, PathBuf};
+
+use trilogue_backends::child::{find_program, join_folders, search_folders};
+
+/// A working folder, or the whole repository that it is part of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Checkout {
+    /// `None` if the user's home is in it: those files are the user's own.
+    root: Option<PathBuf>,
+}
+
+/// A search path without the folders of a checkout.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OuterPath {
+    /// The folders that are left, as a search path. `None` if there are none.
+    pub path: Option<String>,
+    /// The folders of the checkout, as they were written.
+    pub left_out: Vec<PathBuf>,
+}
+
+// === impl Checkout ===
+
+impl Checkout {
+    /// The checkout that has this folder.
+    #[must_use]
+    pub fn around(folder: &Path) -> Self {
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        Self::outside_home(folder, home.filter(|home| home.is_absolute()).as_deref())
+    }
+
+    /// The checkout that has the current folder.
+    #[must_use]
+    pub fn around_here() -> Self {
+        Self::around(&std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")))
+    }
+
+    fn outside_home(folder: &Path, home: Option<&Path>) -> Self {
+        let folder = resolve(folder);
+        let home = home.map(resolve);
+        let has_home = |folder: &Path| {
+            home.as_ref().is_some_and(|home| home.starts_with(folder)) || folder.parent().is_none()
+        };
+        if has_home(&folder) {
+            return Self { root: None };
+        }
+        // The outermost repository: an inner one can be part of what was downloaded.
+        let outer = folder.ancestors().take_while(|outer| !has_home(outer));
+        let repository = outer.filter(|outer| outer.join(".git").exists()).last();
+        Self { root: Some(repository.unwrap_or(&folder).to_owned()) }
+    }
+
+    /// Whether a path leads into it, also through links.
+    #[must_use]
+    pub fn has(&self, path: &Path) -> bool {
+        let Some(root) = &self.root else { return false };
+        path.starts_with(root) || resolve(path).starts_with(root)
+    }
+
+    /// The file of a program outside of the checkout.
+    #[must_use]
+    pub fn find_outside(&self, program: &str, path: &str) -> Option<PathBuf> {
+        let mut folders = search_folders(path).filter(|folder| !self.has(folder));
+        folders.find_map(|folder| {
+            let found = find_program(program, Path::new("/"), folder.to_str());
+            found.filter(|file| file.is_file() && !self.has(file))
+        })
+    }
+
+    /// The search path of this process, without the folders of the checkout.
+    #[must_use]
+    pub fn outer_path_of_process(&self) -> Option<String> {
+        self.outer_path(&std::env::var("PATH").ok()?).path
+    }
+
+    /// A search path without the folders of the checkout, and without relative ones.
+    #[must_use]
+    pub fn outer_path(&self, path: &str) -> OuterPath {
+        let is_outside = |folder: &PathBuf| folder.is_absolute() && !self.has(folder);
+        let (kept, left_out): (Vec<_>, Vec<_>) = std::env::split_paths(path).partition(is_outside);
+        OuterPath { path: join_folders(&kept), left_out }
+    }
+}
+
+/// The path behind all links, as far as it exists.
+fn resolve(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_program_of_a_checkout_is_not_found_by_any_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["home/bin", "home/checkout/.git", "home/checkout/bin", "home/checkout/inner"] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        symlink(at("home/checkout/bin"), at("home/linked")).unwrap();
+        fs::write(at("home/checkout/bin/agent"), "").unwrap();
+        symlink(at("home/checkout/bin/agent"), at("home/bin/agent")).unwrap();
+        let checkout = Checkout::outside_home(&at("home/checkout/inner"), Some(&at("home")));
+        let path = ["home/checkout/bin", "home/linked", "home/bin"].map(|name| at(name));
+        let path = format!(".::bin:{}", join_folders(&path).unwrap());
+        assert_eq!(checkout.find_outside("agent", &path), None);
+        let outer = checkout.outer_path(&path);
+        assert_eq!(outer.path, Some(at("home/bin").display().to_string()));
+        assert_eq!(outer.left_out.len(), 5, "{outer:?}");
+        fs::remove_file(at("home/bin/agent")).unwrap();
+        fs::write(at("home/bin/agent"), "").unwrap();
+        assert_eq!(checkout.find_outside("agent", &path), Some(at("home/bin/agent")));
+    }
+
+    #[test]
+    fn the_users_home_is_not_a_checkout() {
+        let home = tempfile::tempdir().unwrap();
+        fs::create_dir_all(home.path().join(".git")).unwrap();
+        fs::create_dir_all(home.path().join("work")).unwrap();
+        let around = |folder: &Path| Checkout::outside_home(folder, Some(home.path()));
+        assert!(!around(home.path()).has(&home.path().join("bin")));
+        assert!(!around(Path::new("/")).has(Path::new("/usr/bin")));
+        // A repository of the settings in the home does not make programs of the home foreign.
+        let inner = around(&home.path().join("work"));
+        assert!(inner.has(&home.path().join("work/bin")) && !inner.has(&home.path().join("bin")));
+    }
+}
