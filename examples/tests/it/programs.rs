@@ -14,7 +14,7 @@ use trilogue_testkit::{Editor, Folder};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// The programs that other tests run: against editors and clients, and with the command line in between.
-const RUN_ELSEWHERE: [&str; 2] = ["agent_client_agent", "agent_client_client"];
+const RUN_ELSEWHERE: [&str; 3] = ["agent_client_agent", "agent_client_client", "callback_receiver"];
 const SERVERS: [&str; 10] = [
     "asking",
     "calling",

@@ -19,7 +19,8 @@ pub(crate) fn example(name: &'static str) -> PathBuf {
         command
             .args(["build", "--quiet", "--workspace", "--exclude", "trilogue-bench"])
             .args(["--example", "agent_client_agent", "--example", "agent_client_client"])
-            .args(["--example", "scripted_agent", "--example", "linter", "--target-dir"])
+            .args(["--example", "scripted_agent", "--example", "linter"])
+            .args(["--example", "callback_receiver", "--target-dir"])
             .arg(profile.parent().unwrap())
             .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
         if profile.ends_with("release") {

@@ -11,6 +11,7 @@ mod agent_client_examples;
 mod agent_settings;
 mod approval;
 mod audit;
+mod callback_receivers;
 mod calls;
 mod cli_protocols;
 mod cluster;

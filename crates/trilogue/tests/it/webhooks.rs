@@ -15,7 +15,7 @@ use trilogue::config::Secret;
 
 use crate::harness::{BINARY, Home, Server, finish, lasting_address, until};
 
-const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 /// A listener that is told to leave after so many deliveries. Killed when dropped.
 pub(crate) struct Listening {
@@ -52,19 +52,8 @@ impl Listening {
         Self { child, address, said }
     }
 
-    /// Sends a request as it is and gives the status of the answer.
     fn send(&self, method: &str, headers: &[(&str, &str)], body: &[u8]) -> u16 {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let mut head = format!("{method} /hook?x=1 HTTP/1.1\r\nhost: {}\r\n", self.address);
-        for (name, value) in headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        head.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
-        stream.write_all(head.as_bytes()).unwrap();
-        stream.write_all(body).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer.split(' ').nth(1).unwrap_or_default().parse().unwrap()
+        send(&self.address, method, headers, body)
     }
 
     fn deliver(&self, id: &str, body: &str) -> u16 {
@@ -103,7 +92,22 @@ impl Drop for Listening {
     }
 }
 
-fn now() -> i64 {
+/// Sends a request as it is and gives the status of the answer.
+pub(crate) fn send(address: &str, method: &str, headers: &[(&str, &str)], body: &[u8]) -> u16 {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let mut head = format!("{method} /hook?x=1 HTTP/1.1\r\nhost: {address}\r\n");
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str(&format!("connection: close\r\ncontent-length: {}\r\n\r\n", body.len()));
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(body).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split(' ').nth(1).unwrap_or_default().parse().unwrap()
+}
+
+pub(crate) fn now() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     i64::try_from(now).unwrap()
 }
@@ -213,7 +217,7 @@ fn a_server_tells_the_secret_of_an_address() {
     assert!(lines[0].contains("  verified  /hook  run.status"), "{lines:#?}");
 }
 
-fn run_with_callback(server: &Server, callback: &Value) -> Value {
+pub(crate) fn run_with_callback(server: &Server, callback: &Value) -> Value {
     let body =
         json!({ "agent_id": "echo", "input": { "message": "call me" }, "callback": callback });
     let token = fs::read_to_string(server.token_file()).unwrap();
