@@ -1,5 +1,6 @@
 //! Runs: one execution of an agent, from input to outcome.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::content::Message;
@@ -144,12 +145,27 @@ pub struct Callback {
 
 /// A transition that the state machine does not have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a run that is {} cannot {transition:?}", status.as_str())]
+#[error("a run that is {} cannot {transition}", status.as_str())]
 pub struct IllegalTransition {
     /// Where the run is.
     pub status: RunStatus,
     /// What was tried.
     pub transition: Transition,
+}
+
+// === impl Transition ===
+
+/// A verb phrase: completes "the run cannot …".
+impl fmt::Display for Transition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Start => f.write_str("start"),
+            Self::Raise => f.write_str("ask a question"),
+            Self::Resume => f.write_str("resume"),
+            Self::Cancel => f.write_str("be cancelled"),
+            Self::End(status) => write!(f, "end as {}", status.as_str()),
+        }
+    }
 }
 
 // === impl RunStatus ===

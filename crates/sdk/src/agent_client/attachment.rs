@@ -128,7 +128,8 @@ impl Prompt {
                 ContentBlock::Other(_) => {
                     let kind = block.kind();
                     return Err(Error::Invalid(format!(
-                        "block {place} of the prompt is of the kind {kind:?}, which the protocol does not know"
+                        "block {place} of the prompt is of the kind '{}', which the protocol does not know",
+                        kind.escape_debug()
                     )));
                 }
             };

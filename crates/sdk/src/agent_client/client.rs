@@ -189,7 +189,10 @@ impl Client {
             AuthMethod::Terminal(_) | AuthMethod::Other(_) => false,
         });
         if !is_named {
-            let message = format!("the agent names no way {method:?} to authenticate by a request");
+            let message = format!(
+                "the agent names no way '{}' to authenticate by a request",
+                method.escape_debug()
+            );
             return Err(Error::Invalid(message));
         }
         // Whoever authenticates may take any time.
@@ -388,7 +391,10 @@ impl Client {
     fn check(&self, options: &SessionOptions) -> Result<(), Error> {
         let folders = std::iter::once(&options.cwd).chain(&options.additional_directories);
         if let Some(folder) = folders.into_iter().find(|folder| !is_absolute(folder)) {
-            return Err(Error::Invalid(format!("the folder {folder:?} is not an absolute path")));
+            return Err(Error::Invalid(format!(
+                "the folder '{}' is not an absolute path",
+                folder.escape_debug()
+            )));
         }
         let can = self.shared.agent.agent_capabilities.as_ref();
         let session = can.and_then(|can| can.session.as_ref());

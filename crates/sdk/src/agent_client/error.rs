@@ -17,7 +17,7 @@ pub enum Error {
     #[error("the agent wants to be authenticated with first: {}", .0.message)]
     AuthRequired(ErrorObject),
     /// The agent does not know the session any more. A new one can be opened.
-    #[error("the agent does not know the session {session:?} any more")]
+    #[error("the agent does not know the session '{}' any more", .session.escape_debug())]
     SessionLost {
         /// The session.
         session: String,

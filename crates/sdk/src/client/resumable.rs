@@ -309,7 +309,8 @@ pub(crate) fn is_stream(response: &Response) -> bool {
 }
 
 pub(crate) fn no_stream(response: &Response) -> ClientError {
-    ClientError::Unexpected(format!("no event stream but {:?}", response.content_type))
+    let kind = response.content_type.as_deref().unwrap_or("no content type");
+    ClientError::Unexpected(format!("no event stream but {}", kind.escape_debug()))
 }
 
 fn stream_body(response: Response) -> Result<ResponseBody, ClientError> {

@@ -195,7 +195,11 @@ impl Database {
             TransactionFailure::AtCommit(fail) if fail.remedy() == Remedy::Reconnect => {
                 PostgresError::Uncertain(match &fail {
                     PostgresError::Sql(error) => explain(error),
-                    fail => format!("{fail:?}"),
+                    PostgresError::Refused(error)
+                    | PostgresError::Damaged(_, error)
+                    | PostgresError::MissingObject(error) => error.to_string(),
+                    PostgresError::Unreachable(why) | PostgresError::Uncertain(why) => why.clone(),
+                    PostgresError::Closed => "the store is closed".to_owned(),
                 })
             }
             TransactionFailure::Before(fail) | TransactionFailure::AtCommit(fail) => fail,

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use trilogue_sdk::client::{Client, EventStream, Page, StreamItem};
-use trilogue_wire::native::{Event, EventBody, List, Part};
+use trilogue_wire::native::{Event, EventBody, List, Part, ResolutionKind};
 
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
@@ -197,7 +197,13 @@ fn summary(event: &Event) -> String {
             format!("{} {}", safe::visible(&raised.interrupt.kind), shown_id(&raised.interrupt.id))
         }
         EventBody::InterruptResolved(resolved) => {
-            format!("{:?} {}", resolved.resolution.kind, shown_id(&resolved.interrupt_id))
+            let how = match resolved.resolution.kind {
+                ResolutionKind::Answered => "answered",
+                ResolutionKind::TimedOut => "timed out",
+                ResolutionKind::Cancelled => "cancelled",
+                ResolutionKind::Withdrawn => "withdrawn",
+            };
+            format!("{how} {}", shown_id(&resolved.interrupt_id))
         }
         EventBody::StateValues(values) => render::inline(&values.values),
         EventBody::StateCustom(update) => {

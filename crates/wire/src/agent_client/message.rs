@@ -38,7 +38,7 @@ pub struct Extension {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
     /// The method is not for this side, or not for this kind of call.
-    #[error("the method {0:?} is not answered here")]
+    #[error("the method '{}' is not answered here", .0.escape_debug())]
     NoSuchMethod(String),
     #[error("{0}")]
     Params(#[from] Violation),

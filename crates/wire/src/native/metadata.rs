@@ -82,6 +82,18 @@ enum Kind {
     Other,
 }
 
+// === impl Kind ===
+
+impl Kind {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Citation => "citation",
+            Self::Trajectory => "trajectory",
+            Self::Other => "other",
+        }
+    }
+}
+
 // === impl PartMetadata ===
 
 impl<'de> Deserialize<'de> for PartMetadata {
@@ -111,8 +123,8 @@ impl TryFrom<Members> for PartMetadata {
         };
         if foreign {
             return Err(format!(
-                "the metadata of kind {:?} has members of another kind",
-                members.kind
+                "the metadata of kind '{}' has members of another kind",
+                members.kind.as_str()
             ));
         }
         Ok(match members.kind {
