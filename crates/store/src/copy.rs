@@ -31,6 +31,15 @@ pub struct CopyReport {
     pub blobs: u64,
 }
 
+/// How a store is copied.
+#[derive(Clone, Debug)]
+pub struct CopyOptions {
+    /// How both are opened.
+    pub store: Options,
+    /// Copy the tokens too: they admit their holders.
+    pub with_tokens: bool,
+}
+
 /// A store to copy from.
 enum CopySource {
     File(StoreSnapshot),
@@ -42,9 +51,10 @@ enum CopySource {
 pub async fn copy(
     from: &str,
     to: &str,
-    options: Options,
+    options: CopyOptions,
     progress: impl FnMut(CopyProgress) + Send,
 ) -> Result<CopyReport> {
+    let CopyOptions { store: options, with_tokens } = options;
     let options = Options { node: None, ..options };
     let (source, target) = (StoreUrl::parse(from)?, StoreUrl::parse(to)?);
     let is_known = match (&source, &target) {
@@ -67,7 +77,7 @@ pub async fn copy(
     };
     let total = source.total().await?;
     let (sender, parts) = mpsc::channel(PARTS);
-    let reading = source.read(sender);
+    let reading = source.read(with_tokens, sender);
     let (read, written) = match target {
         StoreUrl::Sqlite(path) => {
             join(reading, into_file(path, options, parts, total, progress)).await
@@ -101,13 +111,14 @@ impl CopySource {
     }
 
     /// Reads everything, in parts.
-    async fn read(self, parts: mpsc::Sender<CopyPart>) -> Result<()> {
+    async fn read(self, with_tokens: bool, parts: mpsc::Sender<CopyPart>) -> Result<()> {
         match self {
             Self::File(snapshot) => {
-                blocking(move || snapshot.read(|part| parts.blocking_send(part).is_ok())).await
+                let send = move |part| parts.blocking_send(part).is_ok();
+                blocking(move || snapshot.read(with_tokens, send)).await
             }
             Self::Database(store) => {
-                let read = store.export(parts).await;
+                let read = store.export(with_tokens, parts).await;
                 store.close().await?;
                 read
             }

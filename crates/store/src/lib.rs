@@ -31,7 +31,7 @@ pub mod sqlite;
 #[cfg(test)]
 extern crate self as trilogue_store;
 
-pub use copy::{CopyProgress, CopyReport, CopyStep, copy};
+pub use copy::{CopyOptions, CopyProgress, CopyReport, CopyStep, copy};
 pub use core::ownership;
 pub use news::{ChangedRow, Note, PeerNews, Peers, RowChange, ShownQuestion};
 pub use open::{check_url, is_unencrypted, open, shown_url, takes_nodes};

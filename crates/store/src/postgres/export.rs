@@ -49,6 +49,7 @@ pub(super) struct DatabaseExport<'e> {
     conn: &'e Connection,
     sums: StoreSums,
     events: u64,
+    with_tokens: bool,
     /// `None` where only the sums are wanted.
     parts: Option<&'e mpsc::Sender<CopyPart>>,
     progress: &'e mut (dyn FnMut(u64) + Send),
@@ -72,11 +73,17 @@ impl PostgresStore {
 
     /// Reads everything as of one moment, in parts. Ends early, without an error, when nobody takes them.
     /// Errors: `thread_quarantined`, naming the thread, when something of it is damaged, and as [`crate::port::Read`].
-    pub(crate) async fn export(&self, parts: mpsc::Sender<CopyPart>) -> Result<()> {
+    pub(crate) async fn export(
+        &self,
+        with_tokens: bool,
+        parts: mpsc::Sender<CopyPart>,
+    ) -> Result<()> {
         let (database, parts) = (&*self.database, &parts);
         let read = |conn: Arc<OpenTransaction>| async move {
             conn.batch_execute(BEGIN).await?;
-            DatabaseExport::new(database, &conn, Some(parts), &mut |_| {}).everything().await
+            let progress = &mut |_| {};
+            let export = DatabaseExport::new(database, &conn, Some(parts), progress);
+            DatabaseExport { with_tokens, ..export }.everything().await
         };
         match database.transact_once(&read).await {
             Ok(_) => Ok(()),
@@ -106,7 +113,15 @@ impl<'e> DatabaseExport<'e> {
         parts: Option<&'e mpsc::Sender<CopyPart>>,
         progress: &'e mut (dyn FnMut(u64) + Send),
     ) -> Self {
-        Self { database, conn, sums: StoreSums::default(), events: 0, parts, progress }
+        Self {
+            database,
+            conn,
+            sums: StoreSums::default(),
+            events: 0,
+            with_tokens: true,
+            parts,
+            progress,
+        }
     }
 
     /// Returns the sums of what was read.
@@ -130,7 +145,9 @@ impl<'e> DatabaseExport<'e> {
             Ok((entry, bytes))
         };
         self.each(&queue::select_all(), entry, CopyPart::Queue).await?;
-        self.rows::<TokenRow>(by_key, CopyPart::Tokens).await?;
+        if self.with_tokens {
+            self.rows::<TokenRow>(by_key, CopyPart::Tokens).await?;
+        }
         self.rows::<ConfigurationRow>(by_key, CopyPart::Configurations).await?;
         self.blobs().await?;
         let name = |sums: &mut StoreSums, row: &Row| {

@@ -6,7 +6,7 @@ use trilogue_domain::error::{Code, Error, Result};
 
 use super::error::{Health, SqliteError};
 use super::file::{FileLock, beside, cannot, create_new, sync_directory};
-use super::scan::SCAN_CACHE_KIB;
+use super::scan::{self, SCAN_CACHE_KIB};
 use super::verify::{VerifyReport, verify};
 use super::{commit_record, connection};
 
@@ -32,13 +32,22 @@ pub(super) fn backup(path: &Path, to: &Path, health: &Health) -> Result<()> {
     durable
 }
 
+/// How a backup is restored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RestoreOptions {
+    /// Replace a store that is there.
+    pub overwrite: bool,
+    /// Take the backup's tokens too: they admit their holders.
+    pub with_tokens: bool,
+}
+
 /// Replaces a store that no process uses by a verified backup.
-/// Errors: `already_exists` when there is a store and `overwrite` is not set; `store_locked` when a process holds it; `store_corrupt` when the backup is damaged, `store_too_new` when a newer version wrote it.
-pub fn restore(backup: &Path, to: &Path, overwrite: bool) -> Result<VerifyReport> {
+/// Errors: `already_exists` when there is a store and it may not be replaced; `store_locked` when a process holds it; `store_corrupt` when the backup is damaged, `store_too_new` when a newer version wrote it.
+pub fn restore(backup: &Path, to: &Path, options: RestoreOptions) -> Result<VerifyReport> {
     let to = std::path::absolute(to).map_err(|error| cannot("find", to, &error))?;
     let _lock = FileLock::take(&to)?;
     finish_restore(&to)?;
-    if !overwrite && to.exists() {
+    if !options.overwrite && to.exists() {
         return Err(Error::new(
             Code::AlreadyExists,
             format!("there is a store at '{}'", to.display()),
@@ -57,7 +66,9 @@ pub fn restore(backup: &Path, to: &Path, overwrite: bool) -> Result<VerifyReport
     let copy = beside(&to, DRAFT);
     // Copied through SQLite and not as bytes, so that a write-ahead log beside the backup is included.
     create_new(&copy)?;
-    vacuum_into(backup, &copy).map_err(|fail| backup_error(fail, &copy, &Health::new(backup)))?;
+    vacuum_into(backup, &copy)
+        .and_then(|()| settle_copy(&copy, options))
+        .map_err(|fail| backup_error(fail, &copy, &Health::new(backup)))?;
     fs::File::open(&copy)
         .and_then(|file| file.sync_all())
         .map_err(|error| cannot("synchronise", &copy, &error))?;
@@ -65,6 +76,17 @@ pub fn restore(backup: &Path, to: &Path, overwrite: bool) -> Result<VerifyReport
     rename(&copy, &beside(&to, READY))?;
     finish_restore(&to)?;
     Ok(report)
+}
+
+/// Checks the schema of a copy once more, because the backup may have changed meanwhile, and removes what does not belong to the new store.
+fn settle_copy(copy: &Path, options: RestoreOptions) -> Result<(), SqliteError> {
+    drop(scan::open(copy)?);
+    if options.with_tokens {
+        return Ok(());
+    }
+    let conn = connection::draft(copy)?;
+    conn.execute("DELETE FROM tokens", [])?;
+    conn.close().map_err(|(_, error)| error.into())
 }
 
 /// Puts a restored copy whose name decides so in the place of the store, and removes an unfinished one. The caller holds the store's lock.

@@ -19,7 +19,7 @@ use super::log_scan::{self, LogSalts};
 use crate::port::{Batch, Change};
 
 /// Behind the store's name.
-const SUFFIX: &str = ".commits";
+pub(super) const SUFFIX: &str = ".commits";
 const MAGIC: [u8; 4] = *b"TLC1";
 /// Entries, and the note of moved pages before them, have this many bytes each.
 const SLOT_BYTES: usize = 256;

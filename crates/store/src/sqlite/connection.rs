@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::Semaphore;
 use trilogue_domain::error::{Code, Error, Result};
@@ -37,6 +38,7 @@ pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, Sqlit
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
+    harden(&conn)?;
     conn.busy_timeout(WRITER_BUSY)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     conn.pragma_update(None, "page_size", PAGE_BYTES)?;
@@ -60,7 +62,6 @@ pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, Sqlit
     conn.pragma_update(None, "secure_delete", true)?;
     conn.pragma_update(None, "foreign_keys", false)?;
     conn.pragma_update(None, "cache_size", kib(options.page_cache_bytes / 2))?;
-    harden(&conn)?;
     Ok(conn)
 }
 
@@ -81,6 +82,7 @@ pub(super) fn checkpointer(path: &Path) -> Result<Connection, SqliteError> {
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
+    harden(&conn)?;
     conn.busy_timeout(CHECKPOINT_BUSY)?;
     conn.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
     conn.pragma_update(None, "synchronous", "normal")?;
@@ -93,17 +95,36 @@ pub(super) fn reader(path: &Path, cache_kib: u32) -> Result<Connection, SqliteEr
         path,
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
+    harden(&conn)?;
     conn.busy_timeout(WRITER_BUSY)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     conn.pragma_update(None, "cache_size", -i64::from(cache_kib))?;
-    harden(&conn)?;
     Ok(conn)
 }
 
-/// Settings that make a damaged or foreign file less dangerous.
+/// The connection that changes a copy before it becomes a store. What it deletes is overwritten.
+pub(super) fn draft(path: &Path) -> Result<Connection, SqliteError> {
+    let conn = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    harden(&conn)?;
+    conn.pragma_update(None, "synchronous", "full")?;
+    conn.pragma_update(None, "secure_delete", true)?;
+    Ok(conn)
+}
+
+/// Settings that make a damaged or foreign file less dangerous: nothing in its schema runs. A store has no triggers and no views.
 fn harden(conn: &Connection) -> Result<(), SqliteError> {
+    for (config, is_on) in [
+        (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
+        (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
+        (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
+        (DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false),
+    ] {
+        conn.set_db_config(config, is_on)?;
+    }
     conn.pragma_update(None, "cell_size_check", true)?;
-    conn.pragma_update(None, "trusted_schema", false)?;
     conn.pragma_update(None, "temp_store", "memory")?;
     Ok(())
 }

@@ -54,6 +54,7 @@ pub(super) struct StoreExport<'s> {
     hidden: HashSet<ThreadKey>,
     sums: StoreSums,
     events: u64,
+    with_tokens: bool,
     send: &'s mut dyn FnMut(CopyPart) -> bool,
     /// Whether a part was not taken: there is nobody to read for.
     is_refused: bool,
@@ -86,8 +87,13 @@ impl StoreSnapshot {
 
     /// Reads everything, in parts. Ends early, without an error, when a part is not taken.
     /// Errors: `thread_quarantined`, naming the thread, when something of it is damaged, and `store_corrupt`.
-    pub(crate) fn read(&self, mut send: impl FnMut(CopyPart) -> bool) -> Result<()> {
+    pub(crate) fn read(
+        &self,
+        with_tokens: bool,
+        mut send: impl FnMut(CopyPart) -> bool,
+    ) -> Result<()> {
         let mut export = StoreExport::new(&self.conn, &mut send);
+        export.with_tokens = with_tokens;
         match export.everything() {
             Err(_) if export.is_refused => Ok(()),
             Err(fail) => Err(self.explain(fail)),
@@ -113,7 +119,7 @@ impl StoreSnapshot {
 impl<'s> StoreExport<'s> {
     pub(super) fn new(conn: &'s Connection, send: &'s mut dyn FnMut(CopyPart) -> bool) -> Self {
         let (hidden, sums) = (HashSet::new(), StoreSums::default());
-        Self { conn, hidden, sums, events: 0, send, is_refused: false }
+        Self { conn, hidden, sums, events: 0, with_tokens: true, send, is_refused: false }
     }
 
     pub(super) fn everything(&mut self) -> Result<(), SqliteError> {
@@ -129,7 +135,9 @@ impl<'s> StoreExport<'s> {
         self.heads()?;
         self.gaps()?;
         self.queue()?;
-        self.table::<TokenRow>(CopyPart::Tokens)?;
+        if self.with_tokens {
+            self.table::<TokenRow>(CopyPart::Tokens)?;
+        }
         self.table::<ConfigurationRow>(CopyPart::Configurations)?;
         self.blobs()?;
         self.blob_names()?;

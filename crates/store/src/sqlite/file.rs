@@ -92,6 +92,34 @@ pub(super) fn exists_already(path: &Path) -> Error {
     Error::new(Code::AlreadyExists, message).hint("name a file that does not exist yet")
 }
 
+/// Refuses to begin an empty store where a store was: its file is gone or empty, and what SQLite and the writer keep beside it is not. An
+/// empty store would replace the log of acknowledged commits, and with it what can be saved. `record` is behind the name of their record.
+pub(super) fn check_not_lost(path: &Path, record: &str) -> Result<()> {
+    let bytes = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
+    if bytes(path) > 0 {
+        return Ok(());
+    }
+    let is_left = |file: &PathBuf| bytes(file) > 0;
+    let left: Vec<_> = ["-wal", record]
+        .map(|suffix| beside(path, suffix))
+        .into_iter()
+        .filter(is_left)
+        .map(|file| format!("'{}'", file.display()))
+        .collect();
+    if left.is_empty() {
+        return Ok(());
+    }
+    let (what, path) = (if path.exists() { "is empty" } else { "is gone" }, path.display());
+    let message = format!(
+        "the store's file '{path}' {what}, and there is more of the store: {}",
+        left.join(", ")
+    );
+    Err(Error::new(Code::StoreCorrupt, message).hint(format!(
+        "put the file back, or restore a backup with `trilogue restore BACKUP --to {path} --force`; to begin an empty store, move {} to another folder",
+        left.join(" and ")
+    )))
+}
+
 /// Makes the names in the directory of this file durable.
 pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     let directory = match path.parent() {

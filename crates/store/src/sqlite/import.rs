@@ -35,6 +35,8 @@ pub(crate) fn import(
     if path.exists() {
         return Err(file::exists_already(&path));
     }
+    // SQLite would apply the log of another store to the copy.
+    file::check_not_lost(&path, commit_record::SUFFIX)?;
     let draft = beside(&path, DRAFT);
     // No other process writes the rest of an interrupted copy: this one has the lock.
     remove(&draft);

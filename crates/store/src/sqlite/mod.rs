@@ -79,7 +79,7 @@ use trilogue_domain::error::{Error, Result};
 use trilogue_domain::port::ReadOriginal;
 
 pub(crate) use self::import::import;
-pub use backup::restore;
+pub use backup::{RestoreOptions, restore};
 pub(crate) use export::StoreSnapshot;
 pub use verify::{VerifyReport, verify};
 

@@ -56,11 +56,7 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
         );
         return Err(Error::new(Code::InvalidRequest, message).hint(hint));
     }
-    if !path.exists() {
-        // What is recorded is about another store.
-        commit_record::remove(&path)
-            .map_err(|error| file::cannot("remove the record of", &path, &error))?;
-    }
+    file::check_not_lost(&path, commit_record::SUFFIX)?;
     file::create(&path)?;
     let index = file::beside(&path, "-shm");
     file::check_readable(&index).map_err(|error| file::cannot("read", &index, &error))?;

@@ -25,7 +25,7 @@ pub(super) fn existing(path: &Path) -> Result<PathBuf> {
 }
 
 /// Opens a file for reading. Returns the version of its schema too.
-/// Errors: `invalid_request` when it is no store, `store_too_new` when a newer version wrote it.
+/// Errors: `invalid_request` when it is no store, `store_too_new` when a newer version wrote it, `store_corrupt` when it has other tables, indexes, views or triggers than a store.
 pub(super) fn open(path: &Path) -> Result<(Connection, u32), SqliteError> {
     for suffix in ["-wal", "-shm"] {
         let beside = file::beside(path, suffix);
@@ -38,6 +38,8 @@ pub(super) fn open(path: &Path) -> Result<(Connection, u32), SqliteError> {
             .hint("name the file of a store, or one that 'trilogue backup' wrote")
             .into());
     }
+    let migrations = schema::MIGRATIONS.get(..version as usize).unwrap_or(schema::MIGRATIONS);
+    schema::check_objects(&conn, migrations)?;
     Ok((conn, version))
 }
 

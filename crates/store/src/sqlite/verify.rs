@@ -25,6 +25,8 @@ pub struct VerifyReport {
     pub events: u64,
     /// Other rows: messages, checkpoints, interrupts, bindings, idempotency, queue, tokens, configured instances.
     pub rows: u64,
+    /// The tokens among the other rows.
+    pub tokens: u64,
     pub blobs: u64,
     /// Descriptions of the damage; at most 100.
     pub damage: Vec<String>,
@@ -86,8 +88,9 @@ fn check_rows(conn: &Connection, report: &mut VerifyReport) -> Result<(), Sqlite
         + check_table::<BindingRow>(conn, report)?
         + check_table::<IdempotencyRow>(conn, report)?
         + check_table::<QueueItem>(conn, report)?
-        + check_table::<ConfigurationRow>(conn, report)?
-        + check_table::<TokenRow>(conn, report)?;
+        + check_table::<ConfigurationRow>(conn, report)?;
+    report.tokens = check_table::<TokenRow>(conn, report)?;
+    report.rows += report.tokens;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::json;
 use trilogue_domain::{CheckpointKey, Code, Right, Rights, RunKey};
 use trilogue_store::rows::{ConfigurationRow, QueueItem, QueueKind, RetryDecision, TokenRow};
-use trilogue_store::{Change, CopyProgress, CopyReport, CopyStep, Options, copy, open};
+use trilogue_store::{Change, CopyOptions, CopyProgress, CopyReport, CopyStep, Options, open};
 
 use crate::harness::{
     Log, World, agent, alice, at, bucket_options, code, now, options, own_scope, page,
@@ -13,6 +13,16 @@ use crate::harness::{
 use crate::model::answers;
 use crate::postgres::{KILL, client};
 use crate::rows;
+
+/// Copies everything, the tokens too.
+async fn copy(
+    from: &str,
+    to: &str,
+    store: Options,
+    progress: impl FnMut(CopyProgress) + Send,
+) -> trilogue_domain::error::Result<CopyReport> {
+    trilogue_store::copy(from, to, CopyOptions { store, with_tokens: true }, progress).await
+}
 
 /// A copy of a world that is kept in a file, in a new database.
 pub(crate) async fn copied(source: &World) -> World {
@@ -165,6 +175,29 @@ async fn a_copy_answers_as_its_source_and_goes_on() {
     log.step().say(None, &["more"]).commit().await.unwrap();
     let texts = read(&*copy.store, &log.row, None).await;
     assert_eq!(texts.last(), Some(&(taken.last + 1, "more".to_owned())));
+}
+
+#[tokio::test]
+async fn tokens_are_copied_only_on_demand() {
+    let world = World::sqlite().await;
+    furnish(&world).await;
+    let tenant = rows::tenant("default");
+    assert!(!world.store.tokens(&tenant).await.unwrap().is_empty());
+    for with_tokens in [false, true] {
+        let url = postgres_url().await;
+        let store = options();
+        let wanted = CopyOptions { store, with_tokens };
+        trilogue_store::copy(&world.url(), &url, wanted, |_| {}).await.unwrap();
+        let copied = World::in_database(url).await;
+        assert_eq!(copied.store.tokens(&tenant).await.unwrap().is_empty(), !with_tokens);
+        // From a database, too.
+        let folder = tempfile::tempdir().unwrap();
+        let file = format!("sqlite:{}", folder.path().join("copy.db").display());
+        let wanted = CopyOptions { store: options(), with_tokens: false };
+        trilogue_store::copy(&copied.url(), &file, wanted, |_| {}).await.unwrap();
+        let back = open(&file, options()).await.unwrap();
+        assert!(back.tokens(&tenant).await.unwrap().is_empty());
+    }
 }
 
 #[tokio::test]
@@ -352,7 +385,8 @@ async fn a_database_is_copied_to_a_file_and_to_another_database() {
         log.step().say(None, &["more"]).commit().await.unwrap();
         copy.thread("new").await.start("new").await;
         copy.store.close().await.unwrap();
-        let again = trilogue_store::copy(&world.url(), &to, options.clone(), |_| {}).await;
+        let wanted = CopyOptions { store: options.clone(), with_tokens: true };
+        let again = trilogue_store::copy(&world.url(), &to, wanted, |_| {}).await;
         assert_eq!(code(again), Code::AlreadyExists);
     }
 }

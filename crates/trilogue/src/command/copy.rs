@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::json;
 use trilogue::config;
-use trilogue_store::{CopyProgress, CopyReport, CopyStep};
+use trilogue_store::{CopyOptions, CopyProgress, CopyReport, CopyStep};
 
 use crate::exit::Result;
 use crate::globals::Globals;
@@ -27,6 +27,9 @@ pub(crate) struct CopyCommand {
     /// Take the password, the time-outs and the bucket of the database from `[store]` in this file.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Copy the tokens too. Only from a store that nobody else could change: whoever has one of its tokens can use the server of the copy.
+    #[arg(long)]
+    with_tokens: bool,
 }
 
 /// Draws how far the copy is, on a terminal.
@@ -49,8 +52,8 @@ impl CopyCommand {
                 line.draw(progress);
             }
         };
-        let report =
-            trilogue_store::copy(&self.from, &self.to, store.to_options()?, progress).await?;
+        let options = CopyOptions { store: store.to_options()?, with_tokens: self.with_tokens };
+        let report = trilogue_store::copy(&self.from, &self.to, options, progress).await?;
         self.tell(&report, globals)
     }
 
@@ -73,6 +76,11 @@ impl CopyCommand {
             "copied: {threads} threads, {runs} runs, {events} events, {blobs} blobs, {rows} other rows\n"
         ))?;
         print::note(&format!("verified: everything was read again from {}", safe::visible(&to)));
+        if !self.with_tokens {
+            print::note(
+                "tokens were left out: make new ones with `trilogue token create`, or copy with --with-tokens",
+            );
+        }
         print::hint("name this store in `store.url` of the configuration, and start the server");
         Ok(())
     }

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 use trilogue::local::user_options;
 use trilogue::token_file;
-use trilogue_store::sqlite::{self, VerifyReport};
+use trilogue_store::sqlite::{self, RestoreOptions, VerifyReport};
 
 use crate::exit::{CliError, Result};
 use crate::globals::Globals;
@@ -27,6 +27,9 @@ pub(crate) struct Restore {
     /// Replace an existing store, which no server may be using.
     #[arg(long)]
     force: bool,
+    /// Take the backup's tokens too. Only for a backup that nobody else could change: whoever has one of its tokens can use the restored server.
+    #[arg(long, conflicts_with = "verify")]
+    with_tokens: bool,
 }
 
 // === impl Restore ===
@@ -53,10 +56,17 @@ impl Restore {
                 })?
             }
         };
-        let (target, force) = (to.clone(), self.force);
-        let report = blocking(move || sqlite::restore(&backup, &target, force)).await?;
+        let target = to.clone();
+        let options = RestoreOptions { overwrite: self.force, with_tokens: self.with_tokens };
+        let report = blocking(move || sqlite::restore(&backup, &target, options)).await?;
         tell(&report, globals)?;
         print::note(&format!("restored: {}", to.display()));
+        if report.tokens > 0 && !self.with_tokens {
+            print::note(&format!("{} tokens of the backup were left out", report.tokens));
+            print::hint(
+                "make new ones with `trilogue token create`, or restore again with --force --with-tokens if nobody else could change the backup",
+            );
+        }
         Ok(())
     }
 }
@@ -81,6 +91,7 @@ fn tell(report: &VerifyReport, globals: &Globals) -> Result {
             "frames": report.frames,
             "events": report.events,
             "rows": report.rows,
+            "tokens": report.tokens,
             "blobs": report.blobs,
             "damage": report.damage,
         }))?;

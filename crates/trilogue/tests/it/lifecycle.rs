@@ -120,7 +120,8 @@ fn a_backup_is_verified_restored_and_nothing_newer_or_damaged_is() {
     assert!(server.stop(Signal::TERM).success());
     let ended = home.run(&["restore", "b.db", "--verify", "--json"]).expect(0).json();
     assert_eq!(ended["damage"], serde_json::json!([]));
-    home.run(&["restore", "b.db", "--to", "restored.db"]).expect(0);
+    let restored = home.run(&["restore", "b.db", "--to", "restored.db"]).expect(0);
+    assert!(restored.err.contains("1 tokens of the backup were left out"), "{restored:?}");
     home.run(&["restore", "b.db", "--to", "restored.db"]).expect(7);
     let server = home.start(&["demo", "--listen", "127.0.0.1:0", "--store", "sqlite:restored.db"]);
     let shown = server.run(&["threads", "show", "t"]).expect(0).out;
@@ -146,6 +147,82 @@ fn a_backup_is_verified_restored_and_nothing_newer_or_damaged_is() {
         home.run(&arguments).complains(7, "newer");
     }
     assert!(!home.work().join("n.db").exists());
+}
+
+#[test]
+fn a_backup_admits_the_holders_of_its_tokens_only_on_demand() {
+    let (home, server) = demo();
+    let secret = server.run(&["token", "create", "--label", "l"]).expect(0).out.trim().to_owned();
+    server.run(&["backup", "b.db"]).expect(0);
+    assert!(server.stop(Signal::TERM).success());
+    for (more, code) in [(&[][..], 5), (&["--with-tokens"], 0)] {
+        let restore = ["restore", "b.db", "--to", "restored.db", "--force"];
+        home.run(&[&restore[..], more].concat()).expect(0);
+        let store = "sqlite:restored.db";
+        let server = home.start(&["demo", "--listen", "127.0.0.1:0", "--store", store]);
+        server.run(&["threads", "--token", &secret]).expect(code);
+        // The server's own user is admitted either way.
+        server.run(&["threads"]).expect(0);
+        assert!(server.stop(Signal::TERM).success());
+    }
+}
+
+#[test]
+fn a_store_whose_file_is_gone_or_empty_is_not_begun_anew() {
+    let home = Home::new();
+    home.write("t.toml", CONFIG);
+    let serve = ["serve", "--config", "t.toml", "--listen", "127.0.0.1:0"];
+    let server = home.start(&serve);
+    server.run(&["run", "echo", "precious", "--thread", "t"]).expect(0);
+    server.run(&["backup", "b.db"]).expect(0);
+    server.stop(Signal::KILL);
+    let [file, log, record] =
+        ["t.db", "t.db-wal", "t.db.commits"].map(|name| home.work().join(name));
+    let whole = [&file, &log, &record].map(|file| fs::read(file).unwrap());
+    for (left, is_empty) in [(&[&log, &record][..], false), (&[&log], true), (&[&record], true)] {
+        for file in [&file, &log, &record] {
+            let _ = fs::remove_file(file);
+        }
+        for (file, bytes) in [&log, &record].into_iter().zip(&whole[1..]) {
+            if left.contains(&file) {
+                fs::write(file, bytes).unwrap();
+            }
+        }
+        if is_empty {
+            fs::write(&file, "").unwrap();
+        }
+        let refused = home.run(&serve);
+        assert_ne!(refused.code, 0, "{refused:?}");
+        for name in left {
+            assert!(refused.err.contains(name.to_str().unwrap()), "{refused:?}");
+        }
+        for text in ["hint: ", "trilogue restore BACKUP --to", "move"] {
+            assert!(refused.err.contains(text), "{text}: {refused:?}");
+        }
+        // Nothing of what is left is touched.
+        for (file, bytes) in [&log, &record].into_iter().zip(&whole[1..]) {
+            assert!(!left.contains(&file) || fs::read(file).unwrap() == *bytes, "{left:?}");
+        }
+    }
+    // What the hint says works: with the file back, with a backup, and with the others out of the way.
+    for (file, bytes) in [&file, &log, &record].into_iter().zip(&whole) {
+        fs::write(file, bytes).unwrap();
+    }
+    let server = home.start(&serve);
+    let shown = server.run(&["threads", "show", "t"]).expect(0).out;
+    assert!(shown.contains("precious"), "{shown}");
+    server.stop(Signal::KILL);
+    fs::write(&file, "").unwrap();
+    home.run(&["restore", "b.db", "--to", "t.db", "--force"]).expect(0);
+    let server = home.start(&serve);
+    server.run(&["threads", "show", "t"]).expect(0);
+    server.stop(Signal::KILL);
+    fs::remove_file(&file).unwrap();
+    for file in [&log, &record] {
+        let _ = fs::rename(file, file.with_extension("aside"));
+    }
+    let server = home.start(&serve);
+    assert_eq!(server.run(&["threads", "-q"]).expect(0).out, "");
 }
 
 #[test]

@@ -6,13 +6,13 @@ use bytes::Bytes;
 use trilogue_domain::error::Code;
 
 use super::seed::{
-    Folder, batch, creation, frames, naming, numbers, options, run_row, scope, tenant, thread_row,
-    thread_with_run,
+    Folder, OVERWRITE, batch, creation, frames, naming, numbers, options, run_row, scope, tenant,
+    thread_row, thread_with_run,
 };
 use crate::port::{Admin, Append, Batch, Change, Housekeeping, Read};
 use crate::sqlite::file::beside;
 use crate::sqlite::schema::SCHEMA_VERSION;
-use crate::sqlite::{SqliteStore, restore, verify};
+use crate::sqlite::{RestoreOptions, SqliteStore, restore, verify};
 
 fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -87,12 +87,15 @@ async fn a_backup_under_load_is_whole_and_restores() {
     assert!(report.frames >= 6 && report.events >= 6);
 
     // Over a store that is in use, over one that is not, and where none is.
-    assert_eq!(restore(&copy, &folder.path, true).unwrap_err().code(), Code::StoreLocked);
+    assert_eq!(restore(&copy, &folder.path, OVERWRITE).unwrap_err().code(), Code::StoreLocked);
     store.close().await.unwrap();
-    assert_eq!(restore(&copy, &folder.path, false).unwrap_err().code(), Code::AlreadyExists);
-    restore(&copy, &folder.path, true).unwrap();
+    assert_eq!(
+        restore(&copy, &folder.path, RestoreOptions::default()).unwrap_err().code(),
+        Code::AlreadyExists
+    );
+    restore(&copy, &folder.path, OVERWRITE).unwrap();
     let elsewhere = Folder::new();
-    restore(&copy, &elsewhere.path, false).unwrap();
+    restore(&copy, &elsewhere.path, RestoreOptions::default()).unwrap();
     for folder in [&folder, &elsewhere] {
         assert_eq!(mode(&folder.path), 0o600);
         let store = folder.open().await;
@@ -118,13 +121,13 @@ async fn a_damaged_or_newer_backup_is_not_restored() {
     let raw = rusqlite::Connection::open(&copy).unwrap();
     raw.pragma_update(None, "user_version", 99).unwrap();
     assert_eq!(verify(&copy).unwrap_err().code(), Code::StoreTooNew);
-    assert_eq!(restore(&copy, &folder.path, true).unwrap_err().code(), Code::StoreTooNew);
+    assert_eq!(restore(&copy, &folder.path, OVERWRITE).unwrap_err().code(), Code::StoreTooNew);
     raw.pragma_update(None, "user_version", SCHEMA_VERSION).unwrap();
     raw.execute("DELETE FROM frames WHERE first = 2", []).unwrap();
     raw.execute("UPDATE runs SET body = x'0102'", []).unwrap();
     let report = verify(&copy).unwrap();
     assert_eq!(report.damage.len(), 2, "{report:?}");
-    let error = restore(&copy, &folder.path, true).unwrap_err();
+    let error = restore(&copy, &folder.path, OVERWRITE).unwrap_err();
     assert_eq!(error.code(), Code::StoreCorrupt);
     // The store that was there is still there.
     assert_eq!(numbers(&folder.open().await, &thread_row(thread_row_key(1))).await, [1, 2, 3]);
@@ -266,7 +269,10 @@ async fn a_restore_that_ends_anywhere_leaves_the_old_store_or_the_backup() {
     }
     // Another restore finishes the one before it first.
     let left = left(&[decided]);
-    assert_eq!(restore(&backup, &left.path, false).unwrap_err().code(), Code::AlreadyExists);
-    restore(&backup, &left.path, true).unwrap();
+    assert_eq!(
+        restore(&backup, &left.path, RestoreOptions::default()).unwrap_err().code(),
+        Code::AlreadyExists
+    );
+    restore(&backup, &left.path, OVERWRITE).unwrap();
     assert_eq!(numbers(&left.open().await, &thread).await, [1, 2]);
 }

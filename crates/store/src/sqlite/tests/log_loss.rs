@@ -6,7 +6,8 @@ use trilogue_domain::error::Code;
 use trilogue_domain::{Rights, ThreadKey};
 
 use super::seed::{
-    Folder, batch, creation, frames, killed, numbers, options, scope, thread_row, thread_with_run,
+    Folder, OVERWRITE, Random, batch, creation, frames, killed, numbers, options, scope,
+    thread_row, thread_with_run,
 };
 use crate::fixtures;
 use crate::options::Durability;
@@ -19,18 +20,6 @@ use crate::sqlite::{SqliteStore, restore};
 
 const LOG: &str = "-wal";
 const RECORD: &str = ".commits";
-
-/// A sequence of pseudo-random numbers.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % limit as u64).unwrap()
-    }
-}
 
 /// Threads with frames, each with a token.
 async fn furnish(store: &SqliteStore, threads: usize) {
@@ -206,7 +195,7 @@ async fn what_replaces_a_store_is_not_compared_with_it() {
     let more = frames(thread.key, Some(run), 2, 2, &["newer"]);
     store.append(Batch { frames: more, ..batch(thread.key, 1) }).await.unwrap();
     drop(store);
-    restore(&backup, &folder.path, true).unwrap();
+    restore(&backup, &folder.path, OVERWRITE).unwrap();
     let store = folder.open().await;
     assert_eq!(store.stats().await.unwrap().lost_commits, 0);
     assert_eq!(numbers(&store, &thread).await, [1]);
@@ -215,10 +204,13 @@ async fn what_replaces_a_store_is_not_compared_with_it() {
     let left = killed(&folder);
     drop(content(&left.path));
     assert_eq!(left.open().await.stats().await.unwrap().lost_commits, 0);
-    // The store is gone, and another one begins under its name.
+    // The store is gone. Another one begins under its name only when nothing else is left of it.
     for suffix in ["", LOG] {
         let _ = std::fs::remove_file(beside(&left.path, suffix));
     }
+    let refused = SqliteStore::open(left.path.clone(), options()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::StoreCorrupt, "{refused}");
+    std::fs::remove_file(beside(&left.path, RECORD)).unwrap();
     assert_eq!(left.open().await.stats().await.unwrap().lost_commits, 0);
 }
 

@@ -47,6 +47,7 @@ async fn a_migration_runs_once_and_keeps_what_is_there() {
         panic!("the version before it does not read it");
     };
     assert_eq!(error.code(), Code::StoreTooNew);
+    conn.execute_batch("DROP TABLE notes").unwrap();
     conn.pragma_update(None, "user_version", SCHEMA_VERSION).unwrap();
     drop(conn);
     assert_eq!(numbers(&folder.open().await, &thread).await, [1, 2]);

@@ -3,6 +3,7 @@
 mod damage;
 mod disk;
 mod files;
+mod foreign_files;
 mod group;
 mod log_loss;
 mod migration;

@@ -16,9 +16,24 @@ use crate::options::Options;
 use crate::port::{Append, Batch, Change, Range, Read};
 use crate::record::{Draft, Frame, NoOriginals};
 use crate::rows::{RunRow, ThreadRow};
-use crate::sqlite::SqliteStore;
 use crate::sqlite::file::beside;
 use crate::sqlite::job::{WorkKind, WriteContext};
+use crate::sqlite::{RestoreOptions, SqliteStore};
+
+/// A sequence of pseudo-random numbers.
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % limit as u64).unwrap()
+    }
+}
+
+/// Replaces a store, without the tokens of the backup.
+pub(super) const OVERWRITE: RestoreOptions = RestoreOptions { overwrite: true, with_tokens: false };
 
 pub(super) struct Folder {
     pub(super) path: PathBuf,
