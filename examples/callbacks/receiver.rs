@@ -4,6 +4,8 @@
 //! CALLBACK_SECRET=$(trilogue webhooks secret http://127.0.0.1:8800/hook) cargo run --example callback_receiver 8800
 //! ```
 
+#![expect(clippy::print_stdout, reason = "a program for a terminal")]
+
 use std::collections::{HashSet, VecDeque};
 use std::convert::Infallible;
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! The files around a working folder, which may come from anybody: no program is started by name from there.
+//! The files around a working folder, which may come from a stranger: no program is started by name from there.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ pub struct Checkout {
 /// A search path without the folders of a checkout.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OuterPath {
-    /// The folders that are left, as a search path. `None` if there are none.
+    /// The folders that are left, as a search path. `None` if all were left out.
     pub path: Option<String>,
     /// The folders of the checkout, as they were written.
     pub left_out: Vec<PathBuf>,
@@ -106,7 +106,7 @@ mod tests {
         fs::write(at("home/checkout/bin/agent"), "").unwrap();
         symlink(at("home/checkout/bin/agent"), at("home/bin/agent")).unwrap();
         let checkout = Checkout::outside_home(&at("home/checkout/inner"), Some(&at("home")));
-        let path = ["home/checkout/bin", "home/linked", "home/bin"].map(|name| at(name));
+        let path = ["home/checkout/bin", "home/linked", "home/bin"].map(&at);
         let path = format!(".::bin:{}", join_folders(&path).unwrap());
         assert_eq!(checkout.find_outside("agent", &path), None);
         let outer = checkout.outer_path(&path);

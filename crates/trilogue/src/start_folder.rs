@@ -16,7 +16,7 @@ const FILES: [(&str, &str); 2] = [("package.json", "{\"private\": true}\n"), ("u
 /// Prepares the folder of the user who runs this process, and removes everything that programs have left there.
 ///
 /// # Errors
-/// When there is no state folder, or the folder cannot be prepared.
+/// When the state folder is missing, or the folder cannot be prepared.
 pub fn prepare() -> io::Result<PathBuf> {
     let state = token_file::state_dir()?;
     token_file::make_private_dir(&state)?;
@@ -63,7 +63,7 @@ fn prepare_at(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a file is no link and has this text.
+/// Whether it is a regular file with this text, and not a link.
 fn is_plain_file(file: &Path, text: &str) -> bool {
     let is_file = fs::symlink_metadata(file).is_ok_and(|found| {
         found.is_file() && usize::try_from(found.len()).is_ok_and(|bytes| bytes == text.len())

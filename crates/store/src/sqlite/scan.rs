@@ -25,7 +25,7 @@ pub(super) fn existing(path: &Path) -> Result<PathBuf> {
 }
 
 /// Opens a file for reading. Returns the version of its schema too.
-/// Errors: `invalid_request` when it is no store, `store_too_new` when a newer version wrote it, `store_corrupt` when it has other tables, indexes, views or triggers than a store.
+/// Errors: `invalid_request` when it is not a store, `store_too_new` when a newer version wrote it, `store_corrupt` when it has other tables, indexes, views or triggers than a store.
 pub(super) fn open(path: &Path) -> Result<(Connection, u32), SqliteError> {
     for suffix in ["-wal", "-shm"] {
         let beside = file::beside(path, suffix);

@@ -27,7 +27,7 @@ pub(crate) struct CopyCommand {
     /// Take the password, the time-outs and the bucket of the database from `[store]` in this file.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Copy the tokens too. Only from a store that nobody else could change: whoever has one of its tokens can use the server of the copy.
+    /// Copy the tokens too. Only from a store that no other person could change: the holder of one of its tokens can use the server of the copy.
     #[arg(long)]
     with_tokens: bool,
 }

@@ -27,7 +27,7 @@ pub(crate) struct Restore {
     /// Replace an existing store, which no server may be using.
     #[arg(long)]
     force: bool,
-    /// Take the backup's tokens too. Only for a backup that nobody else could change: whoever has one of its tokens can use the restored server.
+    /// Take the backup's tokens too. Only for a backup that no other person could change: the holder of one of its tokens can use the restored server.
     #[arg(long, conflicts_with = "verify")]
     with_tokens: bool,
 }
@@ -64,7 +64,7 @@ impl Restore {
         if report.tokens > 0 && !self.with_tokens {
             print::note(&format!("{} tokens of the backup were left out", report.tokens));
             print::hint(
-                "make new ones with `trilogue token create`, or restore again with --force --with-tokens if nobody else could change the backup",
+                "make new ones with `trilogue token create`, or restore again with --force --with-tokens if no other person could change the backup",
             );
         }
         Ok(())

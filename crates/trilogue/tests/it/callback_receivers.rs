@@ -59,7 +59,7 @@ impl Receiver {
     }
 
     /// The next callback that it took.
-    fn taken(&mut self) -> Value {
+    fn next_callback(&mut self) -> Value {
         serde_json::from_str(&self.lines.next().unwrap().unwrap()).unwrap()
     }
 }
@@ -82,7 +82,7 @@ fn each_receiver_takes_what_a_server_delivers() {
         let secret = server.run(&["webhooks", "secret", &url]).expect(0).out;
         let mut receiver = Receiver::start(language, &home, &address, secret.trim());
         let run = run_with_callback(&server, &json!(url));
-        let taken = receiver.taken();
+        let taken = receiver.next_callback();
         let body: Value = serde_json::from_str(taken["body"].as_str().unwrap()).unwrap();
         assert_eq!(body["run_id"], run["run_id"], "{language:?}: {taken}");
         assert_eq!(body["delivery_id"], taken["id"], "{language:?}: {taken}");
@@ -140,7 +140,7 @@ fn each_receiver_refuses_what_is_forged_old_changed_or_too_large() {
             assert_eq!(deliver(&key(secret), 0, id, body), 204, "{language:?}: {id}");
         }
         for id in ["d.1", "d.2"] {
-            assert_eq!(receiver.taken(), json!({ "id": id, "body": body }), "{language:?}");
+            assert_eq!(receiver.next_callback(), json!({ "id": id, "body": body }), "{language:?}");
         }
     }
 }
@@ -158,7 +158,7 @@ fn a_receiver_without_a_secret_does_not_start() {
     }
 }
 
-/// The status of a request that announces so many bytes and sends as many as it can.
+/// The status of a request that announces this many bytes and sends none.
 fn announce(address: &str, bytes: usize) -> u16 {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = format!("POST /hook HTTP/1.1\r\nhost: {address}\r\ncontent-length: {bytes}\r\n\r\n");

@@ -1,4 +1,4 @@
-//! Known agents, started by name in a folder whose files come from somebody else. Stand-ins for the agents and the package runners look for
+//! Known agents, started by name in a folder whose files come from a stranger. Stand-ins for the agents and the package runners look for
 //! files as the real ones do.
 
 use std::fs;
@@ -33,7 +33,7 @@ const SETTINGS: [(&str, &str); 11] = [
 const PROGRAMS: [&str; 9] =
     ["npx", "npm", "uvx", "uv", "node", "python", "sh", "git", "interpreter"];
 
-/// A home with stand-ins, and a checkout of somebody else in it.
+/// A home with stand-ins, and a checkout of a stranger in it.
 struct Trap {
     home: Home,
     known: &'static KnownAgent,

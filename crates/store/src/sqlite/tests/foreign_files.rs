@@ -1,4 +1,4 @@
-//! Files from elsewhere: whoever made one runs nothing by it, and gets no access by it.
+//! Files from elsewhere: the author of one runs nothing by it, and gets no access by it.
 
 use std::path::Path;
 
@@ -17,10 +17,10 @@ use crate::sqlite::{RestoreOptions, SqliteStore, restore, tokens, verify};
 
 /// How many changed files are tried. `TRILOGUE_FOREIGN_FILES` sets another number.
 const FILES: usize = 1_000;
-/// One in so many restored files is opened as a store.
+/// One in 16 restored files is opened as a store.
 const OPENED: usize = 16;
 
-/// What somebody can do to a file with the tools of SQLite: `T` is a table of a store.
+/// What an attacker can do to a file with the tools of SQLite: `T` is a table of a store.
 const STATEMENTS: [&str; 26] = [
     "CREATE TRIGGER x AFTER INSERT ON T BEGIN DELETE FROM threads; END",
     "CREATE TRIGGER x BEFORE DELETE ON T BEGIN SELECT raise(ignore); END",
@@ -52,7 +52,7 @@ const STATEMENTS: [&str; 26] = [
 const TABLES: [&str; 8] =
     ["threads", "runs", "frames", "tokens", "queue", "interrupts", "blobs", "configurations"];
 
-/// The tokens of a file, those of somebody who changed it too.
+/// The tokens of a file, the forged ones too.
 fn count_tokens(path: &Path) -> i64 {
     let conn = Connection::open(path).unwrap();
     conn.query_row("SELECT count(*) FROM tokens", [], |row| row.get(0)).unwrap()
@@ -69,7 +69,7 @@ async fn backup(folder: &Folder) -> Vec<u8> {
     std::fs::read(copy).unwrap()
 }
 
-/// A token that the server itself would have written, for whoever knows its secret.
+/// A token that the server itself would have written, for the one who knows its secret.
 fn forge_token(conn: &Connection, number: usize) {
     let mut token = fixtures::token_row("default", &format!("forged-{number}"), Rights::all());
     token.hash = [u8::try_from(number % 250).unwrap(); 32];
