@@ -85,6 +85,15 @@ pub enum Answer {
     Message(Vec<Part>),
 }
 
+/// Whose a permission rule is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RuleOrigin {
+    /// The agent's settings.
+    Settings,
+    /// The request for the run.
+    Run,
+}
+
 /// How an interrupt ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Resolution {
@@ -111,6 +120,25 @@ pub enum Resolution {
         /// Why, as a stable code.
         reason: Code,
     },
+}
+
+// === impl RuleOrigin ===
+
+impl RuleOrigin {
+    /// Its stable name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Settings => "settings",
+            Self::Run => "run",
+        }
+    }
+
+    /// The origin with this name.
+    #[must_use]
+    pub fn from_text(text: &str) -> Option<Self> {
+        [Self::Settings, Self::Run].into_iter().find(|it| it.as_str() == text)
+    }
 }
 
 // === impl InterruptKind ===

@@ -32,10 +32,13 @@ pub use id::{
     AgentName, CheckpointId, CheckpointKey, ConfigurationId, DeliveryId, InterruptId, MessageId,
     PrincipalId, RunId, RunKey, TenantId, ThreadId, ThreadKey, TokenId,
 };
-pub use interrupt::{Answer, Interrupt, InterruptKind, Resolution, Survives};
+pub use interrupt::{Answer, Interrupt, InterruptKind, Resolution, RuleOrigin, Survives};
 pub use json::Json;
 pub use lock::lock;
-pub use run::{Callback, Failure, Input, Outcome, ParentRun, Provenance, RunStatus, Strategy};
+pub use run::{
+    Callback, Failure, Input, Outcome, ParentRun, Provenance, RequestSource, RunAudit, RunStatus,
+    Strategy,
+};
 pub use scope::{Principal, Right, Rights, Scope};
 pub use short_id::{IdKind, ShortId};
 pub use thread::{ClientHistory, HeadMove, Reference, ThreadActivity};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::content::Message;
 use crate::error::Code;
-use crate::id::{RunId, ThreadId};
+use crate::id::{PrincipalId, RunId, ThreadId, TokenId};
 use crate::json::Json;
 use crate::limits;
 
@@ -83,6 +83,33 @@ pub struct ParentRun {
     pub run: RunId,
     /// Its thread.
     pub thread: ThreadId,
+}
+
+/// Who asked for a run: its audit entry, which is part of the run's first append.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RunAudit {
+    /// In whose name it runs.
+    pub principal: PrincipalId,
+    /// The thread on which it runs.
+    pub thread: ThreadId,
+    /// The token that was shown; `None` where none is needed.
+    pub token: Option<TokenId>,
+    /// What sent the request.
+    pub source: RequestSource,
+    /// Whether its creator could answer its questions. Only then its settings may keep the agent from asking.
+    pub can_answer: bool,
+}
+
+/// What sent the request for a run.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum RequestSource {
+    /// A client over the network.
+    #[default]
+    Network,
+    /// A program of the server's own user on the same machine, which is not one of an agent.
+    LocalSocket,
+    /// An agent: another run's, or a program of one that the server hosts.
+    Agent,
 }
 
 /// Where a run's request came from beyond this server. Servers that the run leads to are told so.
@@ -165,6 +192,26 @@ impl fmt::Display for Transition {
             Self::Cancel => f.write_str("be cancelled"),
             Self::End(status) => write!(f, "end as {}", status.as_str()),
         }
+    }
+}
+
+// === impl RequestSource ===
+
+impl RequestSource {
+    /// Its stable name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Network => "network",
+            Self::LocalSocket => "local_socket",
+            Self::Agent => "agent",
+        }
+    }
+
+    /// The source with this name.
+    #[must_use]
+    pub fn from_text(text: &str) -> Option<Self> {
+        [Self::Network, Self::LocalSocket, Self::Agent].into_iter().find(|it| it.as_str() == text)
     }
 }
 

@@ -86,7 +86,7 @@ impl LocalAcceptor {
 fn audit_refusal(refusals: &FailureLimit, principal: &Principal, peer: Option<u32>) {
     let Some(left_out) = refusals.count() else { return };
     let process = peer.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
-    let actor = AuditActor { principal, token: None };
+    let actor = AuditActor::new(principal, None);
     let detail = format!("process {process}; {left_out} left out before");
     audit(AuditEvent::AgentRefused, Some(actor), "local_connection", &detail);
 }

@@ -1,6 +1,5 @@
 //! What every request goes through, in order: host and origin, route, caller and right, body, handler.
 
-use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::request::Parts;
-use http::{HeaderValue, Method, Uri, header};
+use http::{HeaderValue, Method, StatusCode, Uri, header};
 use hyper::body::Incoming;
 use tracing::Instrument;
 use trilogue_domain::error::Result;
@@ -17,6 +16,7 @@ use trilogue_domain::{Code, Error, Right};
 use trilogue_mapping::native::shown;
 use trilogue_store::Admin;
 
+use crate::access::agent_check::{AgentCheck, ConnectionEnds};
 use crate::access::authenticator::{Authenticator, Caller, no_token, shows_token};
 use crate::access::failed_sign_ins::{self, FailedSignIns};
 use crate::access::origin_guard::OriginGuard;
@@ -24,6 +24,7 @@ use crate::access::page_session;
 use crate::access::schemes::Challenge;
 use crate::core::audit::{AuditActor, AuditEvent, FailureLimit, audit};
 use crate::core::meters::Meters;
+use crate::core::opened_folders::OpenedFolders;
 use crate::core::options::{self, Options};
 use crate::core::ports::AgentProcesses;
 use crate::face::{UnknownCaller, challenged};
@@ -37,9 +38,6 @@ use crate::http::trace::{self, TRACEPARENT, Trace};
 use crate::http::{cors, receive};
 use crate::mounts::{Match, Router};
 use crate::route::{Access, Endpoint};
-
-/// The addresses of a connection: the peer's and the server's.
-type ConnectionEnds = (SocketAddr, SocketAddr);
 
 /// The operations that take the code of a link.
 const SIGN_INS: [&str; 2] = ["sign_in", "look_up_sign_in_link"];
@@ -58,6 +56,8 @@ pub(crate) struct Pipeline {
     pub(crate) failures: FailureLimit,
     pub(crate) failed_sign_ins: FailedSignIns,
     pub(crate) agent_refusals: FailureLimit,
+    pub(crate) request_refusals: FailureLimit,
+    pub(crate) opened_folders: OpenedFolders,
     pub(crate) body_budget: Arc<BodyBudget>,
     /// Where several nodes share the store.
     pub(crate) forwarder: Option<Forwarder>,
@@ -69,6 +69,14 @@ pub(crate) struct Pipeline {
 pub(crate) struct RequestIds {
     prefix: u32,
     count: AtomicU64,
+}
+
+/// Who sent a request, and what is needed to let it in.
+#[derive(Clone)]
+struct IncomingCaller {
+    caller: Caller,
+    right: Option<Right>,
+    agent_check: AgentCheck,
 }
 
 struct Refusal {
@@ -103,7 +111,7 @@ impl Pipeline {
                 let span = trace.span(found.endpoint.operation, &request_id, is_chosen);
                 let challenge = Arc::default();
                 let handling =
-                    self.handle(found, head, body, ends, &challenge, &mut is_authenticated);
+                    self.handle(found, (head, body), ends, &challenge, &mut is_authenticated);
                 let handling = handling.instrument(span);
                 let reply = match AssertUnwindSafe(handling).catch_unwind().await {
                     Ok(reply) => reply,
@@ -203,8 +211,7 @@ impl Pipeline {
     async fn handle(
         &self,
         found: Match<'_>,
-        mut head: Parts,
-        body: Incoming,
+        (mut head, body): (Parts, Incoming),
         ends: Option<ConnectionEnds>,
         challenge: &Arc<OnceLock<Challenge>>,
         is_authenticated: &mut bool,
@@ -212,14 +219,10 @@ impl Pipeline {
         let endpoint = found.endpoint;
         let takes_cookies = found.face.takes_cookies();
         page_session::present(&mut head, takes_cookies, self.options.is_encrypted());
-        let caller = match endpoint.access {
-            Access::Open => self.authenticator.nobody(),
-            Access::Public => self.authenticator.admit_to_public(&head.headers).await,
-            Access::Right(right) => {
-                let caller = self.authenticator.admit(&head.headers).await?;
-                caller.principal.require(right)?;
-                caller
-            }
+        let (caller, right) = match endpoint.access {
+            Access::Open => (self.authenticator.nobody(), None),
+            Access::Public => (self.authenticator.admit_to_public(&head.headers).await, None),
+            Access::Right(right) => (self.authenticator.admit(&head.headers).await?, Some(right)),
             Access::Agent(right) => {
                 let caller = match self.authenticator.admit_to_agents(&head.headers).await {
                     Ok(caller) => caller,
@@ -227,15 +230,39 @@ impl Pipeline {
                         return Err(self.refuse_unknown(&found, body, error, challenge).await);
                     }
                 };
-                caller.principal.require(right)?;
-                caller
+                (caller, Some(right))
             }
         };
         if caller.is_page && !takes_cookies {
             return Err(no_token());
         }
-        if let Access::Right(Right::Answer) | Access::Agent(Right::Answer) = endpoint.access {
-            self.refuse_agents(ends, &caller, endpoint.operation).await?;
+        let agent_check = AgentCheck::new(ends, &self.agent_processes);
+        let from = IncomingCaller { caller, right, agent_check };
+        let (known, operation) = (from.clone(), endpoint.operation);
+        let handled =
+            self.handle_from(from, found, (head, body), challenge, is_authenticated).await;
+        if let Err(error) = &handled
+            && error.code() == Code::Forbidden
+        {
+            self.audit_refusal(&known, operation, error.message());
+        }
+        handled
+    }
+
+    async fn handle_from(
+        &self,
+        IncomingCaller { caller, right, agent_check }: IncomingCaller,
+        found: Match<'_>,
+        (head, body): (Parts, Incoming),
+        challenge: &Arc<OnceLock<Challenge>>,
+        is_authenticated: &mut bool,
+    ) -> Result<Reply> {
+        let endpoint = found.endpoint;
+        if let Some(right) = right {
+            caller.principal.require(right)?;
+        }
+        if endpoint.is_for_people() && agent_check.is_of_agent(&head.headers).await {
+            return Err(refused_agent(right));
         }
         let query = read_query(endpoint, head.uri.query().unwrap_or_default())?;
         // Where authentication is off, everybody counts as somebody.
@@ -256,6 +283,8 @@ impl Pipeline {
             query,
             body,
             challenge: Arc::clone(challenge),
+            agent_check,
+            opened_folders: self.opened_folders.clone(),
         };
         match &self.forwarder {
             Some(forwarder) if forward::may_go_on(&request.headers) => {
@@ -286,6 +315,15 @@ impl Pipeline {
             let shown = refused.pending_interrupt();
             let sent = forwarder.send(address, &request, &node, shown, &wait).await?;
             if let Some(reply) = sent {
+                if reply.status() == StatusCode::FORBIDDEN {
+                    let from = IncomingCaller {
+                        caller: request.caller.clone(),
+                        right: None,
+                        agent_check: request.agent_check.clone(),
+                    };
+                    let why = format!("the node at {} refused it", node.address);
+                    self.audit_refusal(&from, endpoint.operation, &why);
+                }
                 return Ok(reply);
             }
             if !wait.pause().await {
@@ -294,27 +332,18 @@ impl Pipeline {
         }
     }
 
-    /// Refuses the answer of an agent that this server hosts, whatever token it has found.
-    async fn refuse_agents(
-        &self,
-        ends: Option<ConnectionEnds>,
-        caller: &Caller,
-        operation: &str,
-    ) -> Result<()> {
-        let Some((peer, server)) = ends else { return Ok(()) };
-        let agents = Arc::clone(&self.agent_processes);
-        let checked = tokio::task::spawn_blocking(move || agents.has_peer(peer, server));
-        if !checked.await.unwrap_or(true) {
-            return Ok(());
-        }
-        if let Some(left_out) = self.agent_refusals.count() {
-            let token = self.authenticator.token_id(caller).await;
-            let actor = AuditActor { principal: &caller.principal, token: token.as_ref() };
-            let detail = format!("peer {peer}; {left_out} left out before");
-            audit(AuditEvent::AgentRefused, Some(actor), operation, &detail);
-        }
-        let message = "a program of a hosted agent cannot answer questions";
-        Err(Error::new(Code::Forbidden, message).hint("answer from outside of the agent"))
+    /// Writes an audit line of a request that its caller has no right to, whether this node or another one refused it.
+    fn audit_refusal(&self, from: &IncomingCaller, operation: &str, why: &str) {
+        let is_agent = from.agent_check.was_of_agent();
+        let limit = if is_agent { &self.agent_refusals } else { &self.request_refusals };
+        let Some(left_out) = limit.count() else { return };
+        let caller = &from.caller;
+        let actor = AuditActor::new(&caller.principal, caller.token.as_ref());
+        let peer = from.agent_check.peer();
+        let peer = peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());
+        let detail = format!("peer {peer}; {why}; {left_out} left out before");
+        let event = if is_agent { AuditEvent::AgentRefused } else { AuditEvent::RequestRefused };
+        audit(event, Some(actor), operation, &detail);
     }
 
     /// Tells a caller whom nobody knows what the agent takes that the request is for, where it names one. Anybody may know that.
@@ -347,6 +376,16 @@ impl Pipeline {
         drop(challenge.set(ways));
         error.hint(hint)
     }
+}
+
+/// A program of an agent has its user's tokens, and must not decide in the user's name.
+fn refused_agent(right: Option<Right>) -> Error {
+    if right == Some(Right::Answer) {
+        let message = "a program of a hosted agent cannot answer questions";
+        return Error::new(Code::Forbidden, message).hint("answer from outside of the agent");
+    }
+    let message = "a program of a hosted agent cannot do this in its user's name";
+    Error::new(Code::Forbidden, message).hint("send the request from outside of the agent")
 }
 
 // === impl RequestIds ===

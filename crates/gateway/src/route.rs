@@ -24,6 +24,8 @@ pub struct Route<S> {
     /// The path behind the mount's prefix, with parameters in braces.
     pub path: &'static str,
     pub access: Access,
+    /// Whether it decides in a user's name, so that programs of hosted agents are refused. See [`Endpoint::is_for_people`].
+    pub for_people: bool,
     /// Names the operation in the document, in metrics and in the log.
     pub operation: &'static str,
     pub summary: &'static str,
@@ -46,6 +48,7 @@ pub struct Endpoint {
     pub(crate) verb: Verb,
     pub(crate) path: &'static str,
     pub(crate) access: Access,
+    for_people: bool,
     pub(crate) operation: &'static str,
     pub(crate) query: &'static [Parameter],
     pub(crate) handler: Box<dyn Fn(Request) -> HandlerFuture + Send + Sync>,
@@ -144,6 +147,7 @@ impl<S> Route<S> {
             verb: Verb::Get,
             path: "",
             access: Access::Right(Right::Read),
+            for_people: false,
             operation: "",
             summary: "",
             query: &[],
@@ -193,6 +197,11 @@ impl<S> Route<S> {
         Self { access, ..self }
     }
 
+    /// Refuses programs of hosted agents.
+    pub const fn for_people(self) -> Self {
+        Self { for_people: true, ..self }
+    }
+
     /// The operation and what the document says of it.
     pub const fn named(self, operation: &'static str, summary: &'static str) -> Self {
         Self { operation, summary, ..self }
@@ -235,6 +244,7 @@ impl<S: Send + Sync + 'static> Route<S> {
             verb: self.verb,
             path: self.path,
             access: self.access,
+            for_people: self.for_people,
             operation: self.operation,
             query: self.query,
             handler: Box::new(move |request| handler(Call { state: Arc::clone(&state), request })),
@@ -275,6 +285,18 @@ impl<S> fmt::Debug for Call<S> {
 // === impl Endpoint ===
 
 impl Endpoint {
+    /// Whether programs of hosted agents are refused, with any token: it answers, or changes what the rights `admin` and `server` are for, or its route says so.
+    pub(crate) fn is_for_people(&self) -> bool {
+        match self.access {
+            Access::Open | Access::Public => self.for_people,
+            Access::Right(right) | Access::Agent(right) => {
+                self.for_people
+                    || right == Right::Answer
+                    || (matches!(right, Right::Admin | Right::Server) && self.verb != Verb::Get)
+            }
+        }
+    }
+
     pub(crate) fn parameters(&self) -> impl Iterator<Item = &'static str> {
         parameters(self.path)
     }

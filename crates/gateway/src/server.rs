@@ -24,6 +24,7 @@ use crate::core::exposure::Exposure;
 use crate::core::lifecycle::Lifecycle;
 use crate::core::log_throttle::LogThrottle;
 use crate::core::meters::{self, Meters};
+use crate::core::opened_folders::OpenedFolders;
 use crate::core::options::{Access, Options};
 use crate::core::ports::Ports;
 use crate::core::scheme::Scheme;
@@ -339,6 +340,8 @@ fn pipeline(
         failures: FailureLimit::default(),
         failed_sign_ins: FailedSignIns::new(options.max_failed_sign_ins),
         agent_refusals: FailureLimit::default(),
+        request_refusals: FailureLimit::default(),
+        opened_folders: OpenedFolders::clone(&services.common_state()),
         options: Arc::clone(options),
         body_budget: Arc::clone(body_budget),
         forwarder: services.forwarder.clone(),

@@ -8,6 +8,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, Answer, Failure, Interrupt, Json, Principal};
 
 use crate::context::RunContext;
+use crate::request::RunCaller;
 use crate::session::Sessions;
 use crate::turn::{Ending, Turn};
 
@@ -48,6 +49,13 @@ pub trait Backend: Send + Sync + fmt::Debug {
     fn admit(&self, input: Input, config: Option<&Json>) -> Result<Input> {
         let _ = config;
         Ok(input)
+    }
+
+    /// Checks that a caller may give this configuration, which can only narrow what the caller may do, and returns it as the run gets it.
+    /// Errors: `forbidden`, naming the setting or the right that is missing.
+    async fn authorize(&self, caller: &RunCaller<'_>, config: Json) -> Result<Json> {
+        let _ = caller;
+        Ok(config)
     }
 
     /// Checks the content of an answer whose form fits the interrupt already.

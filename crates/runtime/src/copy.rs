@@ -17,6 +17,7 @@ use trilogue_store::{Batch, Change, Draft, Frame};
 use crate::handle::Runtime;
 use crate::history;
 use crate::request::NewThread;
+use crate::submit::check_editor_metadata;
 
 struct Copy {
     thread: ThreadRow,
@@ -86,6 +87,7 @@ impl Runtime {
     }
 
     async fn copy(&self, by: &Principal, of: Stretch, new: NewThread) -> Result<ThreadRow> {
+        check_editor_metadata(by, new.metadata.as_ref())?;
         let new = NewThread {
             metadata: Some(new.metadata.unwrap_or_else(|| of.source.metadata.clone())),
             ..new
@@ -329,7 +331,7 @@ impl<'a> Renumbered<'a> {
         match &event.body {
             Body::Run(RunEvent::Created { agent, input, .. }) => {
                 let (run, agent, input) = (self.id.clone(), agent.clone(), input.clone());
-                let created = RunEvent::Created { run, agent, input };
+                let created = RunEvent::Created { run, agent, input, audit: None };
                 return self.push(event.at, &Body::Run(created), event);
             }
             Body::Run(RunEvent::Started) => self.has_begun = true,

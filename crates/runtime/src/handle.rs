@@ -32,7 +32,7 @@ use crate::services::Services;
 use crate::session::ThreadContext;
 use crate::shown::Shown;
 use crate::step::{AnswerTarget, Command, Reply, gone};
-use crate::submit::{check_messages, idempotency_key};
+use crate::submit::{check_editor_metadata, check_messages, idempotency_key};
 use crate::workers;
 
 /// The most threads that are recovered at a start, or drained at a stop, at once.
@@ -211,6 +211,7 @@ impl Runtime {
     /// Creates a thread; fails with `already_exists`, or as storing.
     pub async fn create_thread(&self, by: &Principal, new: NewThread) -> Result<ThreadRow> {
         self.check_open()?;
+        check_editor_metadata(by, new.metadata.as_ref())?;
         let row = self.new_thread_row(by, &new, false)?;
         self.services().store.check_takes(row.key).await?;
         let event = trilogue_domain::event::ThreadEvent::Created {

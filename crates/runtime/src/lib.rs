@@ -10,6 +10,7 @@
 
 mod agent_registry;
 mod answer;
+pub mod audit;
 pub mod backend;
 mod call_chains;
 mod callback;
@@ -52,8 +53,8 @@ pub use history::{ConversationReader, ReferenceReader, StateAt, StateReader};
 pub use monitor::{AgentRunCounts, EndedRuns, OpenRunCounts, metric_names};
 pub use presence::Presence;
 pub use request::{
-    AnswerKey, AnswerTo, DrainReport, HandOverAll, NewThread, Options, RunRequest, RuntimeStatus,
-    Settled, StateContent, Submitted, ThreadChoice, ThreadPatch, WhenHolding, WhenWaiting,
+    AnswerKey, AnswerTo, DrainReport, HandOverAll, NewThread, Options, RunCaller, RunRequest,
+    RuntimeStatus, Settled, StateContent, Submitted, ThreadChoice, ThreadPatch, WhenHolding, WhenWaiting,
 };
 pub use row_changes::RowNews;
 pub use session::{Sessions, ThreadContext};

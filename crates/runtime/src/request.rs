@@ -1,11 +1,13 @@
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    AgentName, Callback, CheckpointId, InterruptId, Json, Message, MessageId, ParentRun,
-    PrincipalId, Provenance, RunId, RunKey, Strategy, ThreadId, Timestamp,
+    AgentName, Callback, CheckpointId, InterruptId, Json, Message, MessageId, ParentRun, Principal,
+    PrincipalId, Provenance, RequestSource, Right, RunId, RunKey, Strategy, ThreadId, Timestamp,
+    TokenId,
 };
 use trilogue_store::Frame;
 use trilogue_store::rows::{RetentionPolicy, RunRow};
@@ -108,6 +110,22 @@ pub struct RunRequest {
     pub synchronous: bool,
     /// Where the request came from beyond this server.
     pub provenance: Option<Box<Provenance>>,
+    /// The token that its caller showed.
+    pub token: Option<TokenId>,
+    /// What sent the request: what its configuration may say depends on it.
+    pub source: RequestSource,
+    /// The folders that its caller has opened on this machine: its configuration may choose below them too.
+    pub folders: Vec<PathBuf>,
+}
+
+/// Who asks for a run, as far as its configuration depends on that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunCaller<'a> {
+    pub source: RequestSource,
+    /// Whether it may answer questions, and so allow calls before they are asked about.
+    pub can_answer: bool,
+    /// The folders that it has opened on this machine.
+    pub folders: &'a [PathBuf],
 }
 
 /// What makes a run the child of another: its key is taken before, so that its caller is known when it begins.
@@ -238,6 +256,19 @@ impl RunRequest {
             synchronous: false,
             provenance: None,
             mount: None,
+            token: None,
+            source: RequestSource::Network,
+            folders: Vec::new(),
+        }
+    }
+
+    /// Its caller, with this principal.
+    pub(crate) fn caller(&self, by: &Principal) -> RunCaller<'_> {
+        RunCaller {
+            source: self.source,
+            // An agent never answers its own questions.
+            can_answer: by.rights.has(Right::Answer) && self.source != RequestSource::Agent,
+            folders: &self.folders,
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    AgentName, Code, Error, InputKind, Json, Message, Principal, RunId, Scope, ThreadId, ThreadKey,
-    limits,
+    AgentName, Code, Error, InputKind, Json, Message, Principal, Right, RunAudit, RunId, Scope,
+    ThreadId, ThreadKey, limits,
 };
 use trilogue_store::rows::{IdempotencyKey, IdempotencyRow, RunRow, ThreadRow};
 
@@ -22,6 +22,10 @@ use trilogue_domain::Input;
 
 /// The retries when another request creates the thread or the idempotency key meanwhile.
 const RACES: usize = 3;
+
+/// The members of a thread's metadata with the settings and the folders of its editor.
+const EDITOR_MEMBERS: [&str; 3] =
+    ["trilogue.config", "trilogue.cwd", "trilogue.additional_directories"];
 
 /// A run's input, in the form that its agent takes.
 #[derive(Clone, Debug)]
@@ -86,6 +90,9 @@ impl Runtime {
         if !backend.is_native() {
             backend.learn(by, &new.input).await;
         }
+        if let Some(config) = new.config.take() {
+            new.config = Some(backend.authorize(&new.caller(by), config).await?);
+        }
         let given = std::mem::replace(&mut new.input, Input::Messages(Vec::new()));
         let admitted = self.admitted(&new, given, backend.as_ref())?;
         let admitted = if part::are_small(admitted.messages()) {
@@ -122,9 +129,12 @@ impl Runtime {
     }
 
     /// Checks what does not depend on the thread: agent, input, configuration and their sizes. Fails as [`Runtime::submit`].
-    pub fn admit(&self, new: &RunRequest) -> Result<()> {
+    pub async fn admit(&self, by: &Principal, new: &RunRequest) -> Result<()> {
         self.check_open()?;
         let backend = self.registry().backend(&new.agent)?;
+        if let Some(config) = &new.config {
+            backend.authorize(&new.caller(by), config.clone()).await?;
+        }
         self.admitted(new, new.input.clone(), backend.as_ref()).map(drop)
     }
 
@@ -265,6 +275,7 @@ impl Runtime {
                 {
                     return Ok(TargetThread::Stored(Box::new(row)));
                 }
+                check_editor_metadata(by, thread.metadata.as_ref())?;
                 let row = self.new_thread_row(by, thread, false)?;
                 Ok(TargetThread::New(Box::new(row), thread.id.is_some()))
             }
@@ -310,6 +321,13 @@ impl Runtime {
         RunRow {
             parent: child.map(|child| child.parent.clone()),
             provenance: new.provenance.clone(),
+            audit: Some(Box::new(RunAudit {
+                principal: by.id.clone(),
+                thread: thread.id.clone(),
+                token: new.token.clone(),
+                source: new.source,
+                can_answer: new.caller(by).can_answer,
+            })),
             mount: new.mount.clone(),
             metadata: new.metadata.clone().unwrap_or_else(Json::empty_object),
             config: new.config.clone(),
@@ -453,6 +471,20 @@ pub(crate) fn check_messages(messages: &[Message], max_part_metadata: usize) -> 
         )),
         None => Ok(()),
     }
+}
+
+/// Checks the members that decide over what an editor's runs may do, and where: only who runs the server may write them.
+pub(crate) fn check_editor_metadata(by: &Principal, metadata: Option<&Json>) -> Result<()> {
+    let Some(metadata) = metadata.filter(|_| by.require(Right::Server).is_err()) else {
+        return Ok(());
+    };
+    let Some(member) = EDITOR_MEMBERS.iter().find(|it| metadata.to_value().get(**it).is_some())
+    else {
+        return Ok(());
+    };
+    let message = format!("the member '{member}' of a thread's metadata is for its editor");
+    Err(Error::new(Code::Forbidden, message)
+        .hint("leave it out, or use a token with the right 'server'"))
 }
 
 pub(crate) fn check_metadata(metadata: &Json) -> Result<()> {

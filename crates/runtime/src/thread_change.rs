@@ -13,6 +13,7 @@ use crate::history::{self, ConversationReader, HistorySource, StateReader};
 use crate::owner::unexpected;
 use crate::request::{StateContent, ThreadPatch};
 use crate::step::{Command, Reply};
+use crate::submit::check_editor_metadata;
 
 // === impl Runtime ===
 
@@ -85,6 +86,7 @@ impl Runtime {
         patch: ThreadPatch,
     ) -> Result<ThreadRow> {
         self.check_open()?;
+        check_editor_metadata(by, patch.metadata.as_ref())?;
         let scope = by.scope();
         let thread = self.thread_row(&scope, id).await?;
         let from = match &patch.from {

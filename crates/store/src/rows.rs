@@ -8,8 +8,8 @@ use trilogue_domain::interrupt::Resolution;
 use trilogue_domain::{
     AgentName, Callback, CheckpointId, CheckpointKey, ClientHistory, ConfigurationId, Interrupt,
     InterruptId, Json, MessageId, Outcome, ParentRun, Principal, PrincipalId, Provenance, Rights,
-    Role, RunId, RunKey, RunStatus, Scope, TenantId, ThreadId, ThreadKey, Timestamp, TokenId,
-    limits,
+    Role, RunAudit, RunId, RunKey, RunStatus, Scope, TenantId, ThreadId, ThreadKey, Timestamp,
+    TokenId, limits,
 };
 
 pub use crate::filter::{ConfigurationFilter, InterruptFilter, RunFilter, ThreadFilter};
@@ -82,6 +82,8 @@ pub struct RunRow {
     pub provenance: Option<Box<Provenance>>,
     /// The prefix of the mount that created it, if its callbacks lead there.
     pub mount: Option<Arc<str>>,
+    /// Who asked for it.
+    pub audit: Option<Box<RunAudit>>,
 }
 
 /// A configured instance: settings of an agent under an id of their own.
@@ -377,6 +379,7 @@ impl RunRow {
             parent: None,
             provenance: None,
             mount: None,
+            audit: None,
         }
     }
 }

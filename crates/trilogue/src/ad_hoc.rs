@@ -106,6 +106,24 @@ impl ChosenAgent {
         &self,
         arguments: &AdHocArguments,
         server: &RemoteServer,
+        (protocol, globals): (ServerProtocol, &Globals),
+        thread: Option<&str>,
+    ) -> Result<Option<String>> {
+        let folder = self.named_folder(arguments, server, protocol, thread).await?;
+        if let Some(folder) = &folder
+            && globals.has_users_server()
+        {
+            // The server takes it from a program of its user. One that takes no connections judges it by its own settings.
+            let attach = Attach { agent: self.name.clone(), cwd: Some(folder.clone()) };
+            drop(ProxyArguments::default().register(Wish::Attach(attach), globals).await);
+        }
+        Ok(folder)
+    }
+
+    async fn named_folder(
+        &self,
+        arguments: &AdHocArguments,
+        server: &RemoteServer,
         protocol: ServerProtocol,
         thread: Option<&str>,
     ) -> Result<Option<String>> {

@@ -44,6 +44,10 @@ impl AgentProcesses for HostedProcesses {
         self.0.has_peer(peer, server)
     }
 
+    fn machine(&self) -> String {
+        trilogue_backends::child::machine_name()
+    }
+
     fn counts(&self) -> (usize, usize) {
         (self.0.count(), self.0.idle_count())
     }

@@ -53,6 +53,12 @@ impl Globals {
         self.named().is_some() || is_running().is_some()
     }
 
+    /// Whether this user's server runs on this machine, and is the one that is meant.
+    pub(crate) fn has_users_server(&self) -> bool {
+        let running = || start::running(&UserServerDir::of_user().ok()?);
+        running().is_some() && self.another_server().is_none()
+    }
+
     /// The named server, unless it is this user's own.
     pub(crate) fn another_server(&self) -> Option<&str> {
         let users = || start::running(&UserServerDir::of_user().ok()?)?.url();

@@ -13,14 +13,16 @@ use trilogue_mapping::agent_client::{
     check_capabilities, filled_in, fit, learned_card, prompt_capabilities, prompt_of_input,
 };
 use trilogue_mapping::shape;
-use trilogue_runtime::{Availability, Backend, Ending, Input, Rewind, RunContext, Sessions, Turn};
+use trilogue_runtime::{
+    Availability, Backend, Ending, Input, Rewind, RunCaller, RunContext, Sessions, Turn,
+};
 
 use super::launch::{Launch, OnRewind};
-use super::opening::SessionOpener;
+use super::opening::{SessionOpener, check_folder};
 use super::turns::run_turn;
 use crate::child::{Children, InvalidSetting};
 use crate::native::schema::Schema;
-use crate::permission::Rules;
+use crate::permission::{Rules, unattended};
 
 /// How long an input with an image or a sound waits for the agent to say whether it takes such blocks.
 const LEARN_LIMIT: Duration = Duration::from_secs(20);
@@ -136,6 +138,13 @@ impl Backend for AgentClient {
             // What keeps it from starting is the run's own failure.
             drop(timeout(LEARN_LIMIT, opener.greet(by)).await);
         }
+    }
+
+    async fn authorize(&self, caller: &RunCaller<'_>, config: Json) -> Result<Json> {
+        let (agent, launch) = (&self.0.card.name, self.opener().launch());
+        unattended::check_rules(agent, caller, &config)?;
+        unattended::check_settings(agent, caller, &config, &launch.unattended)?;
+        check_folder(agent, &launch, caller, config).await
     }
 
     fn admit(&self, input: Input, _config: Option<&Json>) -> Result<Input> {

@@ -55,6 +55,12 @@ pub struct Launch {
     pub citations: PromptCitations,
     /// How its sessions are set when they are opened.
     pub session: SessionDefaults,
+    /// The folders below which a request over the network may choose the one of its session.
+    pub roots: Vec<PathBuf>,
+    /// The folders of the server itself, in which no session works.
+    pub private: Vec<PathBuf>,
+    /// Modes and values of options with which the agent asks less, beside those that are known.
+    pub unattended: Vec<String>,
     /// The servers of the Model Context Protocol that its sessions get beside those of their clients, as the protocol writes them.
     pub mcp_servers: Vec<Value>,
 }
@@ -150,6 +156,9 @@ impl Launch {
             client_meta: ClientMeta::Pass,
             citations: PromptCitations::Text,
             session: SessionDefaults::default(),
+            roots: Vec::new(),
+            private: Vec::new(),
+            unattended: Vec::new(),
             mcp_servers: Vec::new(),
         }
     }

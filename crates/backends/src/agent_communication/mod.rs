@@ -15,10 +15,11 @@ use trilogue_domain::error::Result;
 use trilogue_domain::port::{Clock, SystemClock};
 use trilogue_domain::{AgentCard, AgentName, Failure, InputKind, Json, lock};
 use trilogue_mapping::{communication, shape};
-use trilogue_runtime::{Availability, Backend, Ending, Input, Rewind, RunContext, Turn};
+use trilogue_runtime::{Availability, Backend, Ending, Input, Rewind, RunCaller, RunContext, Turn};
 use trilogue_sdk::communication::Client;
 use trilogue_wire::agent_communication::AgentManifest;
 
+use crate::permission::unattended;
 use crate::remote::{self, Remote};
 
 pub use listing::CommunicationListing;
@@ -159,6 +160,13 @@ impl Backend for AgentCommunication {
     /// Its server keeps sessions; a thread that goes back begins a new one there.
     fn rewind(&self) -> Rewind {
         Rewind::Prime
+    }
+
+    /// Its server sees the rights of this server's token, and not those of the caller.
+    async fn authorize(&self, caller: &RunCaller<'_>, config: Json) -> Result<Json> {
+        unattended::check_rules(&self.card.name, caller, &config)?;
+        unattended::check_settings(&self.card.name, caller, &config, &[])?;
+        Ok(config)
     }
 
     fn admit(&self, input: Input, _config: Option<&Json>) -> Result<Input> {

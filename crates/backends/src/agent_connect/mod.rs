@@ -17,13 +17,14 @@ use trilogue_domain::error::Result;
 use trilogue_domain::port::{Clock, SystemClock};
 use trilogue_domain::{AgentCard, AgentName, Answer, Failure, InputKind, Interrupt, Json};
 use trilogue_mapping::shape;
-use trilogue_runtime::{Availability, Backend, Ending, Input, Rewind, RunContext, Turn};
+use trilogue_runtime::{Availability, Backend, Ending, Input, Rewind, RunCaller, RunContext, Turn};
 use trilogue_sdk::connect::Client;
 
 pub use description::AgentDescription;
 use description::DescribedAgent;
 pub use listing::ConnectListing;
 
+use crate::permission::unattended;
 use crate::remote::{self, Remote};
 
 pub struct AgentConnect {
@@ -140,6 +141,13 @@ impl Backend for AgentConnect {
     /// Its server keeps threads; one that goes back begins a new one there.
     fn rewind(&self) -> Rewind {
         Rewind::Prime
+    }
+
+    /// Its server sees the rights of this server's token, and not those of the caller.
+    async fn authorize(&self, caller: &RunCaller<'_>, config: Json) -> Result<Json> {
+        unattended::check_rules(&self.card.name, caller, &config)?;
+        unattended::check_settings(&self.card.name, caller, &config, &[])?;
+        Ok(config)
     }
 
     fn admit(&self, input: Input, config: Option<&Json>) -> Result<Input> {

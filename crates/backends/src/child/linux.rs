@@ -1,7 +1,7 @@
 //! Processes on Linux: `/proc` lists them, and a descriptor pins the one that a signal is for.
 
 use std::fs;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
@@ -70,7 +70,7 @@ pub(super) fn peer_of(peer: SocketAddr, server: SocketAddr) -> PeerSocket {
         Some((uid, inode)) if uid == own => inode,
         Some(_) => return PeerSocket::Elsewhere,
         // Its process has closed it.
-        None if peer.ip().to_canonical().is_loopback() => return PeerSocket::Gone,
+        None if is_own_address(peer.ip().to_canonical()) => return PeerSocket::Gone,
         None => return PeerSocket::Elsewhere,
     };
     let name = format!("socket:[{inode}]");
@@ -87,6 +87,11 @@ pub(super) fn peer_of(peer: SocketAddr, server: SocketAddr) -> PeerSocket {
         (true, false) => PeerSocket::HeldByOneOf(unreadable),
         (true, true) => PeerSocket::Gone,
     }
+}
+
+/// Whether this machine has an address: only then a socket can be bound to it.
+fn is_own_address(address: IpAddr) -> bool {
+    address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
 
 /// Whether a process has this socket open. `None` if that cannot be read: it is gone, or protects itself.

@@ -114,6 +114,13 @@ pub struct Started {
 /// Kills a child that was not handed out.
 struct KillOnDrop(Option<Started>);
 
+/// Names this machine and its space of process ids; empty if that is unknown.
+#[must_use]
+pub fn machine_name() -> String {
+    let (boot, namespace) = platform::machine();
+    if boot.is_empty() { String::new() } else { format!("{boot}/{namespace}") }
+}
+
 // === impl Children ===
 
 impl Children {

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, Answer, Code, Failure, Interrupt, Json};
-use trilogue_runtime::{Backend, Ending, Input, RunContext, Turn};
+use trilogue_runtime::{Backend, Ending, Input, RunCaller, RunContext, Turn};
 use trilogue_sdk::{Agent, AgentError, Outcome, RunInfo, run_turn};
 
-use crate::permission::Rules;
+use crate::permission::{Rules, unattended};
 use ports::Ports;
 use rules::RulesMember;
 use schemas::Schemas;
@@ -92,6 +92,13 @@ impl Backend for NativeAgent {
 
     fn is_native(&self) -> bool {
         true
+    }
+
+    async fn authorize(&self, caller: &RunCaller<'_>, config: Json) -> Result<Json> {
+        if self.rules_member != RulesMember::Agent {
+            unattended::check_rules(&self.card.name, caller, &config)?;
+        }
+        Ok(config)
     }
 
     fn admit(&self, input: Input, config: Option<&Json>) -> Result<Input> {

@@ -9,6 +9,7 @@
 mod path;
 mod rule;
 mod run_rules;
+pub(crate) mod unattended;
 
 use std::path::Path;
 
@@ -17,10 +18,11 @@ use serde::{Deserialize, Serialize};
 use trilogue_domain::event::InterruptEvent;
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{
-    Answer, Body, Error, Interrupt, InterruptKind, Json, PrincipalId, Resolution,
+    Answer, Body, Error, Interrupt, InterruptKind, Json, PrincipalId, Resolution, RuleOrigin,
 };
 
 use path::CallPaths;
+pub(crate) use path::real as real_path;
 pub use rule::{InvalidRule, Rule, RuleText};
 pub use run_rules::RULES_MEMBER;
 
@@ -61,6 +63,7 @@ pub struct UnresolvedPaths;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RuleDecision {
     pub rule: String,
+    pub origin: RuleOrigin,
     pub allowed: bool,
     /// The id of the chosen option. `None` if the agent offers no option that rejects.
     pub option: Option<String>,
@@ -94,7 +97,7 @@ impl Rules {
     pub fn decide(&self, subject: &Subject<'_>) -> Option<(&str, Verdict)> {
         let needs_paths = self.needs_paths(subject)?;
         let paths = if needs_paths { CallPaths::of(subject) } else { CallPaths::default() };
-        self.first(subject, &paths)
+        self.first(subject, &paths).map(|rule| (rule.name(), rule.verdict()))
     }
 
     /// The decision about a permission interrupt. `None` if a person must be asked: no rule matches, the matching one says so, a path cannot be resolved, or no option has the rule's effect.
@@ -108,26 +111,24 @@ impl Rules {
         if self.is_empty() || question.kind != InterruptKind::Permission {
             return None;
         }
-        let (rule, verdict) = self.judge(subject).await.ok()??;
-        let (option, allowed) = match verdict {
+        let rule = self.judge(subject).await.ok()??;
+        let (option, allowed) = match rule.verdict() {
             Verdict::Allow => (Some(allow_option(question)?), true),
             Verdict::Deny => (reject_option(question), false),
             Verdict::Ask => return None,
         };
         let applied = RuleDecision {
-            rule: rule.to_owned(),
+            rule: rule.name().to_owned(),
+            origin: rule.origin(),
             allowed,
             option: option.map(|option| option.id.clone()),
         };
         question.check(&applied.answer()).is_ok().then_some(applied)
     }
 
-    /// The name and the verdict of the first matching rule, without blocking the task.
+    /// The first matching rule, without blocking the task.
     /// Errors: [`UnresolvedPaths`].
-    pub async fn judge(
-        &self,
-        subject: &Subject<'_>,
-    ) -> Result<Option<(&str, Verdict)>, UnresolvedPaths> {
+    pub async fn judge(&self, subject: &Subject<'_>) -> Result<Option<&Rule>, UnresolvedPaths> {
         let Some(needs_paths) = self.needs_paths(subject) else { return Ok(None) };
         let paths = if needs_paths {
             CallPaths::resolve(subject).await.ok_or(UnresolvedPaths)?
@@ -137,9 +138,13 @@ impl Rules {
         Ok(self.first(subject, &paths))
     }
 
-    fn first(&self, subject: &Subject<'_>, paths: &CallPaths) -> Option<(&str, Verdict)> {
-        let rule = self.0.iter().find(|rule| rule.matches(subject, paths))?;
-        Some((rule.name(), rule.verdict()))
+    /// The name of the first rule that allows anything.
+    fn first_that_allows(&self) -> Option<&str> {
+        self.0.iter().find(|rule| rule.verdict() == Verdict::Allow).map(Rule::name)
+    }
+
+    fn first(&self, subject: &Subject<'_>, paths: &CallPaths) -> Option<&Rule> {
+        self.0.iter().find(|rule| rule.matches(subject, paths))
     }
 
     /// Whether paths must be resolved. `None` if no rule matches whatever they are.
@@ -167,6 +172,7 @@ impl RuleDecision {
         Body::Interrupt(InterruptEvent::RuleApplied {
             rule: self.rule.clone(),
             allowed: self.allowed,
+            origin: Some(self.origin),
         })
     }
 

@@ -136,7 +136,7 @@ fn folded(path: &Path) -> Option<PathBuf> {
 }
 
 /// The path with links resolved as far as it exists. `None` for a dangling link and for a `..` behind a name that does not exist.
-fn real(path: &Path) -> Option<PathBuf> {
+pub(crate) fn real(path: &Path) -> Option<PathBuf> {
     let mut rest: Vec<OsString> = Vec::new();
     let mut there = path;
     loop {

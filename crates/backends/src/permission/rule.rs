@@ -1,4 +1,5 @@
 use globset::{Glob, GlobBuilder, GlobMatcher};
+use trilogue_domain::RuleOrigin;
 
 use super::path::CallPaths;
 use super::{Subject, Verdict};
@@ -15,6 +16,7 @@ pub struct Rule {
     tool: Option<GlobMatcher>,
     path: Option<Pattern>,
     verdict: Verdict,
+    origin: RuleOrigin,
 }
 
 /// A rule as it is written. `None` matches everything.
@@ -47,7 +49,7 @@ struct Pattern {
 // === impl Rule ===
 
 impl Rule {
-    /// Compiles a rule.
+    /// Compiles a rule of the settings.
     /// Errors: [`InvalidRule`], which names the wrong part.
     pub fn new(text: RuleText) -> Result<Self, InvalidRule> {
         let RuleText { name, kinds, tool, path, verdict } = text;
@@ -68,14 +70,23 @@ impl Rule {
                 Ok(Pattern { matcher, is_relative: !written.starts_with('/') })
             })
             .transpose()?;
-        Ok(Self { name, kinds, tool, path, verdict })
+        Ok(Self { name, kinds, tool, path, verdict, origin: RuleOrigin::Settings })
     }
 
-    pub(super) fn name(&self) -> &str {
+    /// The same as a rule that a run brings.
+    pub(super) fn of_run(self) -> Self {
+        Self { origin: RuleOrigin::Run, ..self }
+    }
+
+    pub(crate) fn origin(&self) -> RuleOrigin {
+        self.origin
+    }
+
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    pub(super) fn verdict(&self) -> Verdict {
+    pub(crate) fn verdict(&self) -> Verdict {
         self.verdict
     }
 

@@ -41,6 +41,7 @@ impl Rules {
             let RunRule { name, kind, tool, path, decision } = rule;
             let name = name.unwrap_or_else(|| format!("rule {number} of the run"));
             Rule::new(RuleText { name, kinds: kind, tool, path, verdict: decision })
+                .map(Rule::of_run)
         });
         Self::new(rules.collect::<Result<_, _>>()?)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use trilogue_backends::permission::{Rule, RuleText, Rules, Verdict};
 use trilogue_domain::event::InterruptEvent;
-use trilogue_domain::{Body, RunStatus};
+use trilogue_domain::{Body, RuleOrigin, RunStatus};
 use trilogue_runtime::{Input, RunRequest};
 use trilogue_sdk::Effect;
 use trilogue_sdk::prelude::*;
@@ -88,7 +88,8 @@ async fn a_rule_answers_and_the_log_says_which() {
                     _ => None,
                 })
                 .collect();
-            let expected = InterruptEvent::RuleApplied { rule: rule.to_owned(), allowed };
+            let origin = Some(RuleOrigin::Settings);
+            let expected = InterruptEvent::RuleApplied { rule: rule.to_owned(), allowed, origin };
             assert_eq!(interrupts, [expected], "{payload}");
             assert_eq!(house.messages(&run).await.last().unwrap().text(), chosen);
         }

@@ -1,5 +1,5 @@
 use crate::id::InterruptId;
-use crate::interrupt::{Interrupt, Resolution};
+use crate::interrupt::{Interrupt, Resolution, RuleOrigin};
 
 /// Something about an interrupt.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,6 +19,8 @@ pub enum InterruptEvent {
         rule: String,
         /// Whether it allowed.
         allowed: bool,
+        /// Whose rule it is. `None` where that is not known, such as for a rule of another server.
+        origin: Option<RuleOrigin>,
     },
 }
 

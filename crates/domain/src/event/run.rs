@@ -1,7 +1,7 @@
 use crate::error::Code;
 use crate::id::{AgentName, RunId};
 use crate::json::Json;
-use crate::run::Outcome;
+use crate::run::{Outcome, RunAudit};
 
 /// Something about a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -14,6 +14,8 @@ pub enum RunEvent {
         agent: AgentName,
         /// The input as one JSON value, where it was given so.
         input: Option<Json>,
+        /// Who asked for it. `None` in copies.
+        audit: Option<Box<RunAudit>>,
     },
     /// The agent was started; durable before the agent sees its input.
     Started,

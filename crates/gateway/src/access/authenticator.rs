@@ -36,6 +36,8 @@ pub struct Caller {
     pub(crate) is_page: bool,
     /// The token's hash; `None` where no token is asked for.
     hash: Option<[u8; 32]>,
+    /// The token's id, in the same way.
+    pub(crate) token: Option<TokenId>,
 }
 
 pub(crate) struct Authenticator {
@@ -71,6 +73,7 @@ struct RequestCredential<'a> {
 
 #[derive(Clone)]
 struct CachedToken {
+    id: TokenId,
     principal: Arc<Principal>,
     is_session: bool,
     expires_at: Option<Timestamp>,
@@ -81,7 +84,13 @@ struct CachedToken {
 
 impl Caller {
     fn without_token(principal: &Arc<Principal>) -> Self {
-        Self { principal: Arc::clone(principal), scheme: Scheme::None, is_page: false, hash: None }
+        Self {
+            principal: Arc::clone(principal),
+            scheme: Scheme::None,
+            is_page: false,
+            hash: None,
+            token: None,
+        }
     }
 
     /// Whether it is one of those who show no token where others do: nothing tells them apart.
@@ -133,8 +142,10 @@ impl Authenticator {
         let found = self.look_up(&hash).await?;
         // One kind of credential is never taken in place of the other.
         let found = found.filter(|it| it.is_session == credential.is_session);
+        let found = found.ok_or_else(unknown)?;
         Ok(Caller {
-            principal: found.ok_or_else(unknown)?.principal,
+            principal: found.principal,
+            token: Some(found.id),
             scheme: credential.scheme,
             is_page: credential.is_session,
             hash: Some(hash),
@@ -225,11 +236,6 @@ impl Authenticator {
         }
     }
 
-    /// The id of the caller's token; `None` where it has none, or the token is gone.
-    pub(crate) async fn token_id(&self, caller: &Caller) -> Option<TokenId> {
-        Some(self.token(caller).await.ok().flatten()?.id)
-    }
-
     /// The caller's token; `None` where it has none, or the token is gone.
     pub(crate) async fn token(&self, caller: &Caller) -> Result<Option<TokenRow>> {
         match &caller.hash {
@@ -293,6 +299,7 @@ impl Authenticator {
                 cache.tokens.clear();
             }
             let cached = CachedToken {
+                id: row.id.clone(),
                 principal: Arc::new(row.to_principal()),
                 is_session: row.session_of.is_some(),
                 expires_at: row.expires_at,

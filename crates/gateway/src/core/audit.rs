@@ -1,54 +1,16 @@
-//! Audit lines: who did what that decides over access, or for a person. They are lines of the log in one form, which `docs/audit.md` lists.
+//! Audit lines of requests.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use trilogue_domain::{Answer, Principal, Resolution, TokenId, lock};
+use trilogue_domain::{Answer, Resolution, lock};
+pub use trilogue_runtime::audit::{AUDIT_TARGET, AuditActor, AuditEvent, audit};
 use trilogue_store::rows::InterruptRow;
 
-/// The target of every audit line. The log writes it whatever its level is.
-pub const AUDIT_TARGET: &str = "trilogue_audit";
 /// How many refusals of one kind are written in a while; the others are counted.
 const MAX_FAILURES: u32 = 20;
 /// The while after which refusals are written again.
 const FAILURES_PER: Duration = Duration::from_secs(60);
-
-/// What happened. The names are stable.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AuditEvent {
-    AuthenticationFailed,
-    TokenCreated,
-    TokenRevoked,
-    AgentRefused,
-    QuestionAnswered,
-    BackupMade,
-    SignedIn,
-    SignedOut,
-    CommandWrapped,
-    SettingInForce,
-}
-
-/// Who did it.
-#[derive(Clone, Copy, Debug)]
-pub struct AuditActor<'a> {
-    pub principal: &'a Principal,
-    /// The token's id; `None` for connections that need none.
-    pub token: Option<&'a TokenId>,
-}
-
-/// Writes an audit line. `subject` is what it was done to, `detail` depends on the event and holds no secret.
-pub fn audit(event: AuditEvent, actor: Option<AuditActor<'_>>, subject: &str, detail: &str) {
-    tracing::info!(
-        target: AUDIT_TARGET,
-        audit = event.as_str(),
-        tenant = actor.map(|actor| actor.principal.tenant.as_str()),
-        principal = actor.map(|actor| actor.principal.id.as_str()),
-        token = actor.and_then(|actor| actor.token).map(TokenId::as_str),
-        subject,
-        detail,
-        "audit"
-    );
-}
 
 /// What an audit line says of an answer: where it belongs, and the option that was chosen. Other answers are content, which is no business of this log.
 pub(crate) fn answer_detail(row: &InterruptRow) -> String {
@@ -69,26 +31,6 @@ struct FailureCount {
     begun: Option<Instant>,
     written: u32,
     left_out: u64,
-}
-
-// === impl AuditEvent ===
-
-impl AuditEvent {
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::AuthenticationFailed => "authentication_failed",
-            Self::TokenCreated => "token_created",
-            Self::TokenRevoked => "token_revoked",
-            Self::SignedIn => "signed_in",
-            Self::SignedOut => "signed_out",
-            Self::AgentRefused => "agent_refused",
-            Self::QuestionAnswered => "question_answered",
-            Self::BackupMade => "backup_made",
-            Self::CommandWrapped => "command_wrapped",
-            Self::SettingInForce => "setting_in_force",
-        }
-    }
 }
 
 // === impl FailureLimit ===

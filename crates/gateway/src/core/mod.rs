@@ -11,6 +11,7 @@ pub(crate) mod log_throttle;
 pub(crate) mod meters;
 pub mod metric_names;
 pub(crate) mod not_found;
+pub(crate) mod opened_folders;
 pub(crate) mod options;
 pub(crate) mod ports;
 pub(crate) mod process_usage;

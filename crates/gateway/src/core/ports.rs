@@ -34,6 +34,10 @@ pub trait AgentProcesses: fmt::Debug + Send + Sync {
     fn has_process(&self, pid: u32) -> bool;
     /// Whether one of them, or a process of this user that is gone, is at the other end of a connection.
     fn has_peer(&self, peer: SocketAddr, server: SocketAddr) -> bool;
+    /// Names this machine among those of a cluster, where that is known: processes of another one are not seen.
+    fn machine(&self) -> String {
+        String::new()
+    }
     /// How many there are, and how many of them no run uses.
     fn counts(&self) -> (usize, usize);
     /// What each of them uses.

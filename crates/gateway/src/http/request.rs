@@ -7,15 +7,20 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderName, header};
 use serde::de::DeserializeOwned;
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentName, Code, Error, Principal, RunId, Scope, ThreadId, limits};
+use trilogue_domain::{
+    AgentName, Code, Error, Principal, RequestSource, RunId, Scope, ThreadId, limits,
+};
+use trilogue_runtime::RunRequest;
 use trilogue_store::rows::{InterruptRow, Page};
 
 use crate::access::admission::while_admitted;
+use crate::access::agent_check::AgentCheck;
 use crate::access::authenticator::{Authenticator, Caller, no_token};
 use crate::access::page_session::require_new_sign_in;
 use crate::access::schemes::Challenge;
 use crate::core::audit::{AuditActor, AuditEvent, answer_detail, audit};
 use crate::core::not_found::{no_run, no_thread};
+use crate::core::opened_folders::OpenedFolders;
 
 /// A request that was let in.
 #[derive(Clone, Debug)]
@@ -30,6 +35,8 @@ pub struct Request {
     pub body: Bytes,
     /// What the caller must show, once an agent has refused it.
     pub(crate) challenge: Arc<OnceLock<Challenge>>,
+    pub(crate) agent_check: AgentCheck,
+    pub(crate) opened_folders: OpenedFolders,
 }
 
 // === impl Request ===
@@ -67,17 +74,27 @@ impl Request {
         while_admitted(&self.authenticator, &self.caller, wait).await
     }
 
+    /// The run with what is known of its caller, which decides over what its configuration may say.
+    pub(crate) async fn identified(&self, new: RunRequest) -> RunRequest {
+        // Only a configuration can ask for something that is refused, and the look at processes takes time.
+        let is_of_agent = new.config.is_some() && self.agent_check.is_of_agent(&self.headers).await;
+        RunRequest {
+            token: self.caller.token.clone(),
+            source: if is_of_agent { RequestSource::Agent } else { RequestSource::Network },
+            folders: self.opened_folders.of(self.principal()),
+            ..new
+        }
+    }
+
     /// Writes an audit line of what the caller did.
-    pub(crate) async fn audit(&self, event: AuditEvent, subject: &str, detail: &str) {
-        let token = self.authenticator.token_id(&self.caller).await;
-        let actor = AuditActor { principal: self.principal(), token: token.as_ref() };
+    pub(crate) fn audit(&self, event: AuditEvent, subject: &str, detail: &str) {
+        let actor = AuditActor::new(self.principal(), self.caller.token.as_ref());
         audit(event, Some(actor), subject, detail);
     }
 
     /// Writes an audit line of the question that the caller answered.
-    pub(crate) async fn audit_answer(&self, row: &InterruptRow) {
-        self.audit(AuditEvent::QuestionAnswered, row.interrupt.id.as_str(), &answer_detail(row))
-            .await;
+    pub(crate) fn audit_answer(&self, row: &InterruptRow) {
+        self.audit(AuditEvent::QuestionAnswered, row.interrupt.id.as_str(), &answer_detail(row));
     }
 
     pub fn principal(&self) -> &Principal {

@@ -7,10 +7,10 @@ use trilogue_domain::event::{
 use trilogue_domain::{Body, HeadMove, ThreadId};
 use trilogue_wire::native::{
     Event, EventBody, InterruptRaised, InterruptResolved, Json, MessageCompleted, MessageDelta,
-    MessagePart, MessageStarted, Nothing, Original, PlanEntry, RuleApplied, RunCancelling,
-    RunCreated, RunEnded, RunResult, StateCustom, StateOutput, StatePlan, StateValues, ThoughtText,
-    ThreadCreated, ThreadHeadMoved, ThreadMetadata, ThreadRunRemoved, ToolEnded, ToolStarted,
-    ToolUpdated,
+    MessagePart, MessageStarted, Nothing, Original, PlanEntry, RuleApplied, RunAudit,
+    RunCancelling, RunCreated, RunEnded, RunResult, StateCustom, StateOutput, StatePlan,
+    StateValues, ThoughtText, ThreadCreated, ThreadHeadMoved, ThreadMetadata, ThreadRunRemoved,
+    ToolEnded, ToolStarted, ToolUpdated,
 };
 
 use super::{interrupt, json, message, run};
@@ -40,11 +40,22 @@ pub(crate) fn body(body: &Body, thread: &ThreadId) -> EventBody {
     }
 }
 
+fn run_audit(audit: &domain::RunAudit) -> RunAudit {
+    RunAudit {
+        principal: audit.principal.as_str().to_owned(),
+        thread_id: audit.thread.as_str().to_owned(),
+        token_id: audit.token.as_ref().map(|token| token.as_str().to_owned()),
+        source: audit.source.as_str().to_owned(),
+        can_answer: audit.can_answer,
+    }
+}
+
 fn run_event(event: &RunEvent) -> EventBody {
     match event {
-        RunEvent::Created { run: _, agent, input } => EventBody::RunCreated(RunCreated {
+        RunEvent::Created { run: _, agent, input, audit } => EventBody::RunCreated(RunCreated {
             agent: agent.as_str().to_owned(),
             input: input.as_ref().map(json),
+            audit: audit.as_deref().map(run_audit),
         }),
         RunEvent::Started => EventBody::RunStarted(Nothing {}),
         RunEvent::Resumed => EventBody::RunResumed(Nothing {}),
@@ -124,8 +135,12 @@ fn interrupt_event(event: &InterruptEvent, thread: &ThreadId) -> EventBody {
                 resolution: interrupt::resolution(resolution, thread),
             })
         }
-        InterruptEvent::RuleApplied { rule, allowed } => {
-            EventBody::InterruptRuleApplied(RuleApplied { rule: rule.clone(), allowed: *allowed })
+        InterruptEvent::RuleApplied { rule, allowed, origin } => {
+            EventBody::InterruptRuleApplied(RuleApplied {
+                rule: rule.clone(),
+                allowed: *allowed,
+                origin: origin.map(|origin| origin.as_str().to_owned()),
+            })
         }
     }
 }

@@ -61,6 +61,7 @@ pub fn read_body(event: EventBody, base: &str) -> Result<Option<Body>> {
         EventBody::InterruptRuleApplied(applied) => Body::Interrupt(InterruptEvent::RuleApplied {
             rule: applied.rule,
             allowed: applied.allowed,
+            origin: applied.origin.as_deref().and_then(domain::RuleOrigin::from_text),
         }),
         EventBody::StatePlan(plan) => {
             let entry = |entry: trilogue_wire::native::PlanEntry| domain::event::PlanEntry {

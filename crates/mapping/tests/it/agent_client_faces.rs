@@ -30,6 +30,7 @@ fn begin() -> [Event; 2] {
         run: RunId::parse(RUN).unwrap(),
         agent: chat().name,
         input: None,
+        audit: None,
     });
     [created, begun()].map(super::sample::event)
 }

@@ -407,6 +407,7 @@ fn values_are_said_as_their_text_or_in_a_fence() {
             run: RunId::parse(RUN).unwrap(),
             agent: AgentName::parse("a").unwrap(),
             input: Some(json_of(input)),
+            audit: None,
         })
     };
     let told =

@@ -172,7 +172,7 @@ fn running() -> (Projection, ThreadId) {
     };
     let (mut run, thread) = (Projection::new(show), ThreadId::parse(THREAD).unwrap());
     let (id, agent) = (RunId::parse(RUN).unwrap(), AgentName::parse("echo").unwrap());
-    let created = Body::Run(RunEvent::Created { run: id, agent, input: None });
+    let created = Body::Run(RunEvent::Created { run: id, agent, input: None, audit: None });
     for body in [created, begun()] {
         drop(run.push(&event(body), &thread));
     }
@@ -256,7 +256,7 @@ fn any_news() -> impl Strategy<Value = Body> {
     prop_oneof![
         prop::collection::vec(entry, 0..3).prop_map(|it| Body::State(StateEvent::Plan(it))),
         (word(), any::<bool>()).prop_map(|(rule, allowed)| {
-            Body::Interrupt(InterruptEvent::RuleApplied { rule, allowed })
+            Body::Interrupt(InterruptEvent::RuleApplied { rule, allowed, origin: None })
         }),
         ("[a-z_]{1,6}", any_json()).prop_map(|(kind, data)| {
             Body::State(StateEvent::Custom { kind, data: json_of(&data) })

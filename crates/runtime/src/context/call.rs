@@ -12,7 +12,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, RunEvent, StateEvent};
 use trilogue_domain::{
     AgentName, Answer, Code, Error, Event, Input, InterruptId, Json, Message, Outcome, ParentRun,
-    Principal, PrincipalId, Right, RunId, ThreadId, Transcript,
+    Principal, PrincipalId, RequestSource, Right, RunId, ThreadId, Transcript,
 };
 use trilogue_store::rows::RunRow;
 
@@ -134,6 +134,7 @@ async fn accept(
     let new = RunRequest {
         config: request.config,
         provenance: shared.provenance_of_calls(),
+        source: RequestSource::Agent,
         ..RunRequest::new(request.agent, thread, request.input)
     };
     let submitted = services.call_chains.port()?.submit(&by, new, ChildOf { key, parent }).await?;

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 use trilogue_domain::event::{Body, Event, Original};
 use trilogue_domain::{
-    AgentName, Error, Interrupt, Json, Message, MessageId, PrincipalId, Resolution, Role, RunId,
-    Survives, TenantId, ThreadId, ThreadKey,
+    AgentName, Error, Interrupt, Json, Message, MessageId, PrincipalId, RequestSource, Resolution,
+    Role, RunId, Survives, TenantId, ThreadId, ThreadKey,
 };
 use trilogue_store::rows::{BindingRow, CheckpointRow, Page, RunFilter};
 
@@ -88,6 +88,18 @@ impl RunContext {
         self.0.config.as_ref()
     }
 
+    /// What sent the request for the run.
+    #[must_use]
+    pub fn source(&self) -> RequestSource {
+        self.0.source
+    }
+
+    /// Whether the creator of the run could answer its questions, and so may keep the agent from asking.
+    #[must_use]
+    pub fn can_answer(&self) -> bool {
+        self.0.can_answer
+    }
+
     /// Adds an event to the run when there is room for it now and none of its content has to be stored apart.
     /// `false` when not: call [`Self::emit`] then.
     /// Errors: [`EmitError`] when the run was stopped, the event is larger than the log takes, or it breaks the run's rules.
@@ -112,6 +124,7 @@ impl RunContext {
         loop {
             let space = self.0.space.notified();
             if self.0.push(&body, original.as_ref())? {
+                self.0.audit(&body);
                 return Ok(());
             }
             space.await;

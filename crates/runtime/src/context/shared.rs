@@ -10,12 +10,14 @@ use trilogue_domain::event::{Body, InterruptEvent, MessageEvent, Original, RunEv
 use trilogue_domain::port::Clock;
 use trilogue_domain::{
     AgentName, CheckpointKey, Error, Interrupt, InterruptId, Json, MessageId, PrincipalId,
-    Provenance, Resolution, Role, RunId, RunKey, Scope, ThreadId, ThreadKey, Timestamp, limits,
+    Provenance, RequestSource, Resolution, Role, RuleOrigin, RunId, RunKey, Scope, ThreadId,
+    ThreadKey, Timestamp, limits,
 };
 use trilogue_store::rows::{BindingRow, RunRow, ThreadRow};
 use trilogue_store::{Draft, Store};
 
 use super::permit::RunPermit;
+use crate::audit::{AuditActor, AuditEvent, audit};
 use crate::external_ports::ExternalPorts;
 use crate::history::HistorySource;
 use crate::monitor::{FirstOutput, StartingRun};
@@ -40,6 +42,9 @@ pub(crate) struct SharedRun {
     pub(crate) principal: PrincipalId,
     pub(crate) agent: AgentName,
     pub(crate) config: Option<Json>,
+    pub(crate) source: RequestSource,
+    /// Whether the creator of the run could answer its questions.
+    pub(crate) can_answer: bool,
     pub(crate) provenance: Option<Box<Provenance>>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) services: Arc<Services>,
@@ -137,6 +142,8 @@ impl SharedRun {
             principal: row.principal.clone(),
             agent: row.agent.clone(),
             config: row.config.clone(),
+            source: row.audit.as_ref().map(|audit| audit.source).unwrap_or_default(),
+            can_answer: row.audit.as_ref().is_some_and(|audit| audit.can_answer),
             provenance: row.provenance.clone(),
             store: parts.store,
             services: parts.services,
@@ -180,6 +187,21 @@ impl SharedRun {
         let Some(rules) = &self.rules else { return Ok(()) };
         let raised = InterruptEvent::Raised(Box::new(interrupt.clone()));
         self.external.check(rules, &Body::Interrupt(raised))
+    }
+
+    /// Writes an audit line of a rule's decision.
+    pub(super) fn audit(&self, body: &Body) {
+        let Body::Interrupt(InterruptEvent::RuleApplied { rule, allowed, origin }) = body else {
+            return;
+        };
+        let decided = if *allowed { "allowed" } else { "denied" };
+        let origin = origin.map_or("another server", RuleOrigin::as_str);
+        let (agent, run, thread) = (&self.agent, &self.id, &self.thread);
+        let detail =
+            format!("{decided}; origin {origin}; agent {agent}; run {run}; thread {thread}");
+        let actor =
+            AuditActor { tenant: &self.scope.tenant, principal: &self.principal, token: None };
+        audit(AuditEvent::RuleApplied, Some(actor), rule, &detail);
     }
 
     pub(super) fn source(&self) -> HistorySource<'_> {

@@ -225,6 +225,7 @@ impl StepOutput<'_> {
             run: submit.row.id.clone(),
             agent: submit.row.agent.clone(),
             input: value,
+            audit: submit.row.audit.clone(),
         };
         draft.push(self.now, &Body::Run(created), None)?;
         let mut rows = Vec::new();

@@ -8,7 +8,7 @@ use trilogue_domain::event::{
     ToolEvent, ToolStatus,
 };
 use trilogue_domain::port::ReadOriginal;
-use trilogue_domain::{Answer, HeadMove, Resolution};
+use trilogue_domain::{Answer, HeadMove, Resolution, RuleOrigin};
 
 use super::codec::{Damage, DecodeResult, FieldReader};
 use super::content::blobs_of;
@@ -17,6 +17,7 @@ use super::frame::RawOriginal;
 use super::subject::RecordSubject;
 
 fields!(PlanEntry { content, status });
+variants!(RuleOrigin: 0 = Settings, 1 = Run);
 variants!(ToolStatus: 0 = Completed, 1 = Failed);
 variants!(HeadMove: 0 = Completion, 1 = Patch, 2 = Rollback, 3 = Copy, 4 = Replacement);
 
@@ -29,7 +30,7 @@ const DELTA: u8 = 33;
 
 // The tags of all events are one set: the first digit, in base 16, names the family.
 variants!(RunEvent:
-    16 = Created { run, agent, input },
+    16 = Created { run, agent, input; audit },
     17 = Started,
     18 = Resumed,
     19 = Cancelling { reason },
@@ -44,7 +45,7 @@ variants!(ToolEvent:
 variants!(InterruptEvent:
     64 = Raised(interrupt),
     65 = Resolved { interrupt, resolution },
-    66 = RuleApplied { rule, allowed },
+    66 = RuleApplied { rule, allowed; origin },
 );
 variants!(StateEvent:
     80 = Values(json),

@@ -54,16 +54,16 @@ macro_rules! fields {
 pub(super) use fields;
 
 /// Implements [`Field`] for an enum: a tag, which is one byte, and the variant's fields in the order given.
-/// A tag is never given a second meaning.
+/// A tag is never given a second meaning. A field behind `;` is an option that a record ends with, as in [`fields`].
 macro_rules! variants {
-    ($name:ident: $($tag:literal = $variant:ident $(($value:ident))? $({ $($field:ident),+ })?),+ $(,)?) => {
+    ($name:ident: $($tag:literal = $variant:ident $(($value:ident))? $({ $($field:ident),+ $(; $last:ident)? })?),+ $(,)?) => {
         impl Field for $name {
             fn put(&self, out: &mut Vec<u8>) {
                 match self {
-                    $(Self::$variant $(($value))? $({ $($field),+ })? => {
+                    $(Self::$variant $(($value))? $({ $($field),+ $(, $last)? })? => {
                         out.push($tag);
                         $($value.put(out);)?
-                        $($($field.put(out);)+)?
+                        $($($field.put(out);)+ $(if $last.is_some() { $last.put(out); })?)?
                     })+
                 }
             }
@@ -72,8 +72,11 @@ macro_rules! variants {
                 match input.byte()? {
                     $($tag => {
                         $(let $value = Field::take(input)?;)?
-                        $($(let $field = Field::take(input)?;)+)?
-                        Ok(Self::$variant $(($value))? $({ $($field),+ })?)
+                        $(
+                            $(let $field = Field::take(input)?;)+
+                            $(let $last = if input.is_at_end() { None } else { Field::take(input)? };)?
+                        )?
+                        Ok(Self::$variant $(($value))? $({ $($field),+ $(, $last)? })?)
                     })+
                     _ => Err(Damage(concat!("it holds an unknown ", stringify!($name)))),
                 }

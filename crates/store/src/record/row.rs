@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use trilogue_domain::error::{Code, Error, Result};
-use trilogue_domain::{Callback, ParentRun, Provenance};
+use trilogue_domain::{Callback, ParentRun, Provenance, RequestSource, RunAudit};
 
 use super::FORMAT_VERSION;
 use super::codec::{Damage, DecodeResult, FieldReader, check_checksum, put_checksum};
@@ -91,7 +91,8 @@ record!(
         cancel_reason;
         parent,
         provenance,
-        mount
+        mount,
+        audit
     }
 );
 record!(3, "message", MessageRow { id, tenant, thread, run, role, position, alias });
@@ -143,6 +144,8 @@ record!(
 );
 
 fields!(ParentRun { run, thread });
+fields!(RunAudit { principal, thread, token, source, can_answer });
+variants!(RequestSource: 0 = Network, 1 = LocalSocket, 2 = Agent);
 fields!(Provenance { trace, hops });
 fields!(Callback { url, status, values, updates });
 fields!(IdempotencyKey { tenant, principal, agent, text });

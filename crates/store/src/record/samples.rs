@@ -11,8 +11,8 @@ use trilogue_domain::event::{
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{
     Answer, Citation, ClientHistory, Code, Content, Failure, HeadMove, Interrupt, InterruptKind,
-    Json, Outcome, Part, PartMetadata, Reference, Resolution, Role, Survives, Times, Timestamp,
-    Trajectory,
+    Json, Outcome, Part, PartMetadata, Reference, RequestSource, Resolution, Role, RuleOrigin,
+    RunAudit, Survives, Times, Timestamp, TokenId, Trajectory,
 };
 
 pub(super) use crate::fixtures::{
@@ -138,10 +138,26 @@ pub(super) fn bodies() -> Vec<Body> {
     bodies
 }
 
+pub(super) fn audit(source: RequestSource) -> Box<RunAudit> {
+    Box::new(RunAudit {
+        principal: principal("p"),
+        thread: thread_id("t"),
+        token: (source == RequestSource::Network).then(|| TokenId::parse("k").unwrap()),
+        source,
+        can_answer: source != RequestSource::Agent,
+    })
+}
+
+fn created(input: Option<Json>, audit: Option<Box<RunAudit>>) -> RunEvent {
+    RunEvent::Created { run: run_id("r"), agent: agent("echo"), input, audit }
+}
+
 fn run_events() -> Vec<RunEvent> {
     let mut events = vec![
-        RunEvent::Created { run: run_id("r"), agent: agent("echo"), input: Some(json("1")) },
-        RunEvent::Created { run: run_id("r"), agent: agent("echo"), input: None },
+        created(Some(json("1")), None),
+        created(None, None),
+        created(None, Some(audit(RequestSource::Network))),
+        created(Some(json("1")), Some(audit(RequestSource::Agent))),
         RunEvent::Started,
         RunEvent::Resumed,
         RunEvent::Cancelling { reason: Some(Code::RunSuperseded) },
@@ -228,7 +244,13 @@ fn interrupt_events() -> Vec<InterruptEvent> {
             resolution,
         }),
     );
-    events.push(InterruptEvent::RuleApplied { rule: "reads".to_owned(), allowed: true });
+    for origin in [None, Some(RuleOrigin::Settings), Some(RuleOrigin::Run)] {
+        events.push(InterruptEvent::RuleApplied {
+            rule: "reads".to_owned(),
+            allowed: true,
+            origin,
+        });
+    }
     events
 }
 

@@ -215,6 +215,19 @@ impl Cluster {
         Client::new(self.proxy.address()).with_token(self.token.clone())
     }
 
+    pub(crate) fn address(&self, index: usize) -> SocketAddr {
+        self.nodes[index].home.address()
+    }
+
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// The end of what a node has logged.
+    pub(crate) fn log_end(&self, index: usize) -> String {
+        self.nodes[index].home.log_end()
+    }
+
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }

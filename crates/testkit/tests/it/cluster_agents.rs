@@ -165,3 +165,55 @@ async fn nodes_say_where_they_differ() {
     .unwrap();
     cluster.stop().await.unwrap();
 }
+
+/// A hosted agent with a program of its own beside it, which waits for one request to send and keeps the response.
+fn agent_with_a_program(folder: &std::path::Path, agent: &std::path::Path) -> String {
+    let (orders, reply) = (folder.join("orders"), folder.join("reply"));
+    let script = format!(
+        "[ -e {orders:?} ] || mkfifo {orders:?}\n({{\nread -r host port token path body < {orders:?}\nexec 3<>\"/dev/tcp/$host/$port\"\nprintf 'POST %s HTTP/1.1\\r\\nHost: %s:%s\\r\\nAuthorization: Bearer %s\\r\\nContent-Type: application/json\\r\\nConnection: close\\r\\nContent-Length: %s\\r\\n\\r\\n%s' \"$path\" \"$host\" \"$port\" \"$token\" \"${{#body}}\" \"$body\" >&3\ncat <&3 > {reply:?}.part\nmv {reply:?}.part {reply:?}\n}} < /dev/null > /dev/null 2>&1 &)\nexec {agent:?}\n"
+    );
+    let file = folder.join("agent.sh");
+    std::fs::write(&file, script).unwrap();
+    format!("[agents.hosted]\nkind = \"agent-client\"\ncommand = [\"/bin/bash\", {file:?}]\n")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_does_not_answer_through_another_node() {
+    let folder = trilogue_testkit::Folder::new().unwrap();
+    let agent = trilogue_testkit::official::example("stdio_echo").await.unwrap();
+    let settings = agent_with_a_program(folder.path(), &agent);
+    let all = builtin(&["echo", "mailcomposer"]);
+    let cluster = Cluster::start_with(&settings, [&all, &all, &all], QUICK).await.unwrap();
+    let clients = cluster.clients();
+    let (a, b) = (&clients[0], &clients[1]);
+    // The agent's process stays behind its run.
+    let hosted = post(a, "/api/v1/runs", &run_of("hosted", "hosted", &json!("hi"), "wait")).await;
+    assert_eq!(hosted["status"], "completed", "{hosted}");
+    let run = post(a, "/api/v1/runs", &run_of("mailcomposer", "mail", &json!(MAIL), "wait")).await;
+    let question = run["interrupts"][0]["id"].as_str().unwrap();
+    let path = format!("/api/v1/interrupts/{question}/answer");
+    let (address, token) = (cluster.address(1), cluster.token());
+    let answer = json!({"value": {"approved": true, "reason": "fine"}}).to_string();
+    let order = format!("{} {} {token} {path} {answer}\n", address.ip(), address.port());
+    let orders = folder.path().join("orders");
+    tokio::task::spawn_blocking(move || std::fs::write(orders, order)).await.unwrap().unwrap();
+    let reply = folder.path().join("reply");
+    let reply = until("the response", SETTLE_LIMIT, || {
+        let reply = reply.clone();
+        async move { std::fs::read_to_string(reply).ok() }
+    })
+    .await
+    .unwrap();
+    assert!(reply.starts_with("HTTP/1.1 403"), "{reply}");
+    let waiting = get(b, &format!("/api/v1/interrupts/{question}")).await;
+    assert!(waiting["resolution"].is_null(), "{waiting}");
+    // The node with the agent knows the program, and the node that it asked knows that.
+    for (node, event) in [(0, "agent_refused"), (1, "request_refused")] {
+        let log = cluster.log_end(node);
+        let is_line = |line: &&str| line.contains(event) && line.contains("answer_interrupt");
+        assert!(log.lines().any(|line| is_line(&line)), "{node}: {log}");
+    }
+    // Another program answers through that node.
+    post(b, &path, &json!({"value": {"approved": true, "reason": "fine"}})).await;
+    cluster.stop().await.unwrap();
+}

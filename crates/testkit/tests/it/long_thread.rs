@@ -132,6 +132,7 @@ impl LongThread {
             run: id.clone(),
             agent: agent.clone(),
             input: None,
+            audit: None,
         })];
         let key = self.store.next_run_key();
         let says = [(1, Role::User), (2, Role::NamedAgent(Arc::from("echo")))];

@@ -1,6 +1,6 @@
 //! Agents of kind `agent-client`, by their settings.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trilogue_backends::AgentClient;
@@ -76,8 +76,8 @@ fn check_kind(kind: &str) -> Result<(), String> {
 fn launch(name: &AgentName, agent: &config::Agent) -> Result<Launch> {
     let env = agent.env.iter().map(|(key, value)| (key.clone(), value.0.clone()));
     // The server's tokens are in its state folder.
-    let state = token_file::state_dir().ok().filter(|_| agent.files != Files::None);
-    let private = state.into_iter().collect();
+    let private: Vec<_> = token_file::state_dir().into_iter().collect();
+    let with_files = |it: &PathBuf| (agent.files != Files::None).then(|| it.clone());
     let known = known_agents::of_command(&agent.command.0);
     let start_in = agent.start_in.unwrap_or(match known {
         Some(known) if !known.in_folder => StartIn::Empty,
@@ -105,7 +105,7 @@ fn launch(name: &AgentName, agent: &config::Agent) -> Result<Launch> {
         grants: Grants {
             files: agent.files,
             terminals: agent.terminals,
-            private,
+            private: private.iter().filter_map(with_files).collect(),
             ..Grants::default()
         },
         client_tools: agent.client_tools,
@@ -122,6 +122,9 @@ fn launch(name: &AgentName, agent: &config::Agent) -> Result<Launch> {
             .iter()
             .map(|(server, settings)| settings.to_json(name, server))
             .collect::<Result<_>>()?,
+        roots: roots(agent),
+        private,
+        unattended: agent.unattended.0.clone(),
         ..Launch::of(agent.command.0.iter().cloned())
     };
     launch.check().map_err(|InvalidSetting { key, why, hint }| {
@@ -129,6 +132,15 @@ fn launch(name: &AgentName, agent: &config::Agent) -> Result<Launch> {
         Error::new(Code::InvalidRequest, message).hint(hint)
     })?;
     Ok(launch)
+}
+
+/// The folders below which requests over the network may choose.
+fn roots(agent: &config::Agent) -> Vec<PathBuf> {
+    let here = std::env::current_dir().unwrap_or_default();
+    match &agent.roots {
+        Some(roots) => roots.0.iter().map(|root| here.join(root)).collect(),
+        None => vec![here],
+    }
 }
 
 fn session_defaults(agent: &config::Agent) -> SessionDefaults {

@@ -56,7 +56,9 @@ impl Chat {
         let agent = self.ad_hoc.agent(self.agent.as_deref(), globals).await?;
         let server = RemoteServer::find(globals)?;
         let protocol = server.protocol(globals, self.protocol).await;
-        let folder = agent.folder(&self.ad_hoc, &server, protocol, self.thread.as_deref()).await?;
+        let folder = agent
+            .folder(&self.ad_hoc, &server, (protocol, globals), self.thread.as_deref())
+            .await?;
         let generated = || ThreadId::generate().as_str().to_owned();
         let thread = self.thread.clone().unwrap_or_else(generated);
         let target = Target {

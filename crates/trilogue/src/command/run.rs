@@ -62,7 +62,9 @@ impl Run {
         let agent = self.ad_hoc.agent(agent, globals).await?;
         let server = RemoteServer::find(globals)?;
         let protocol = server.protocol(globals, self.protocol).await;
-        let folder = agent.folder(&self.ad_hoc, &server, protocol, self.thread.as_deref()).await?;
+        let folder = agent
+            .folder(&self.ad_hoc, &server, (protocol, globals), self.thread.as_deref())
+            .await?;
         let target = Target {
             agent: agent.name,
             config: self.settings.config(folder)?,

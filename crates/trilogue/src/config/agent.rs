@@ -79,6 +79,12 @@ pub struct Agent {
     /// `agent-client` only: where the agent's processes start. `session`: in the folder in which they work. `empty`: in an empty folder of the server, so that no file of a working folder changes how the program starts; the agent learns from the protocol where it works. Not set: `empty` for the agents of `trilogue agents known` that take their folder from the protocol, else `session`.
     #[serde(default)]
     pub start_in: Option<StartIn>,
+    /// `agent-client` only: the folders below which a request over the network may choose the folder of its session, if the agent has no `cwd`. Links are resolved first. A relative path starts at the server's working directory. Not set: the server's working directory, unless it is `/` or a folder of the server itself. Programs of the server's user on the same machine may choose any other folder too. The server's state folder is never allowed.
+    #[serde(default)]
+    pub roots: Option<List<String>>,
+    /// `agent-client` only: further modes and values of options, by id or name, with which the agent acts without asking. A run may choose such a mode or value, like `bypassPermissions` or `yolo`, only if its token has the right `answer`.
+    #[serde(default)]
+    pub unattended: List<String>,
     /// `agent-client` only: a git repository. Each thread gets a worktree of it at `cwd`, on the branch `trilogue/AGENT/FOLDER`. When the thread is deleted, the server removes the worktree if it has no changes.
     #[serde(default)]
     pub worktree: Option<String>,
@@ -302,6 +308,8 @@ impl Agent {
             description: None,
             cwd: None,
             start_in: None,
+            roots: None,
+            unattended: List::default(),
             worktree: None,
             env: IndexMap::new(),
             inherit: List::default(),

@@ -18,6 +18,7 @@ use trilogue_runtime::{Backend, Runtime};
 
 use crate::known_agents::{self, FETCH_LIMIT};
 use crate::start_folder;
+use crate::token_file;
 
 const DIGEST_BYTES: usize = 8;
 /// The longest detail of an audit line, in bytes.
@@ -133,6 +134,8 @@ fn launch(command: &WrapCommand) -> Result<Launch> {
         }
     }
     launch.cwd = Some(cwd.to_owned());
+    launch.roots = vec![cwd.to_owned()];
+    launch.private = token_file::state_dir().into_iter().collect();
     if let Some(known) = command.known.as_deref().and_then(known_agents::find) {
         launch.start_dir = known.start_dir().map_err(|error| start_folder::unusable(&error))?;
     }

@@ -103,6 +103,41 @@ fn what_an_editor_runs_and_answers_is_in_the_log_without_a_token() {
 }
 
 #[test]
+fn who_takes_or_removes_data_is_in_the_log() {
+    let home = Home::new();
+    home.write("t.toml", "[store]\nurl = \"memory:\"\n[agents.echo]\nkind = \"builtin\"\n");
+    let server = home.start(&["serve", "--config", "t.toml", "--listen", "127.0.0.1:0"]);
+    server.run(&["run", "echo", "hi", "--thread", "t"]).expect(0);
+    let secret = std::fs::read_to_string(server.token_file()).unwrap();
+    let send = |method: &str, path: &str| {
+        let mut command = home.program("curl");
+        command.args(["--silent", "--show-error", "--request", method, "--header"]);
+        command.arg(format!("Authorization: Bearer {}", secret.trim()));
+        command.arg(format!("{}{path}", server.url()));
+        finish(command, "").expect(0)
+    };
+    send("GET", "/api/v1/threads/t/export");
+    send("DELETE", "/api/v1/threads/t");
+    server.run(&["run", "echo", "hi", "--thread", "u"]).expect(0);
+    send("DELETE", "/connect/threads/u");
+    // Who has no right to it leaves a line too.
+    let create = ["token", "create", "--label", "a", "--right", "read", "--json"];
+    let made = server.run(&create).expect(0).json();
+    let (id, weak) = (made["token"]["id"].clone(), made["secret"].as_str().unwrap().to_owned());
+    server.run(&["run", "echo", "hi", "--token", &weak]).expect(5);
+    let log = home.log();
+    let subjects = |event: &str| -> Vec<serde_json::Value> {
+        audits(&log, event).into_iter().map(|line| line["subject"].clone()).collect()
+    };
+    assert_eq!(subjects("thread_exported"), ["t"]);
+    assert_eq!(subjects("thread_erased"), ["t", "u"]);
+    let refused = audits(&log, "request_refused");
+    let refused = refused.iter().find(|line| line["subject"] == "create_run").unwrap();
+    assert_eq!(refused["token"], id);
+    assert!(refused["detail"].as_str().unwrap().contains("lacks the right 'run'"), "{refused}");
+}
+
+#[test]
 fn a_terminal_shows_the_address_first_and_audit_lines_only_at_their_level() {
     let home = Home::new();
     let config = |level: &str| {

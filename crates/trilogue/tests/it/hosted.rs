@@ -362,6 +362,53 @@ cat <&3
 
 #[test]
 #[cfg(target_os = "linux")]
+fn an_agent_decides_nothing_in_its_users_name() {
+    let home = Home::new();
+    let server = serve_commands(&home);
+    server.run(&["run", "echo", "hi", "--thread", "kept"]).expect(0);
+    let port = server.address.rsplit(':').next().unwrap();
+    let allow =
+        r#"{"agent":"runner","input":"say:x","config":{"permissions":[{"decision":"allow"}]}}"#;
+    let connect = r#"{"agent_id":"runner","input":{"messages":[{"role":"user","content":"say:x"}]},"config":{"configurable":{"permissions":[{"decision":"allow"}]}}}"#;
+    let communication = r#"{"agent_name":"runner","mode":"sync","input":[{"role":"user","parts":[{"content_type":"text/plain","content":"say:x"}]}],"config":{"permissions":[{"decision":"allow"}]}}"#;
+    let requests = [
+        ("POST", "/api/v1/tokens", r#"{"label":"mine"}"#, "create_token"),
+        ("POST", "/api/v1/sign-in-links", "", "create_sign_in_link"),
+        ("POST", "/api/v1/backup", "", "back_up"),
+        ("DELETE", "/api/v1/threads/kept", "", "erase_thread"),
+        ("DELETE", "/connect/threads/kept", "", "connect_delete_thread"),
+        ("POST", "/api/v1/nodes/here/drain", "", "drain_node"),
+        ("POST", "/api/v1/runs", allow, "create_run"),
+        ("POST", "/connect/runs", connect, "connect_create_run"),
+        ("POST", "/communication/runs", communication, "communication_create_run"),
+    ];
+    for (method, path, body, operation) in requests {
+        let body_file = home.write("body", body);
+        let script = format!(
+            r#"body="$(cat {})"
+exec 3<>/dev/tcp/127.0.0.1/{port}
+printf '{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %s\r\n\r\n%s' "$(cat {})" "${{#body}}" "$body" >&3
+cat <&3
+"#,
+            body_file.display(),
+            server.address,
+            server.token_file().display(),
+        );
+        let script = home.write("request.sh", &script);
+        let line = format!("term:/bin/bash {} 2>&1", script.display());
+        let told = server.run(&["run", "runner", &line]).expect(0).out;
+        assert!(told.contains("403"), "{operation}: {told}");
+        let refused = audits(&home.log(), "agent_refused");
+        let line = refused.iter().find(|line| line["subject"] == operation);
+        assert!(line.is_some(), "{operation}: {}", home.log());
+    }
+    server.run(&["threads", "show", "kept"]).expect(0);
+    let tokens = server.run(&["token", "list", "--json"]).expect(0).json();
+    assert_eq!(tokens["items"].as_array().unwrap().len(), 1, "{tokens}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
 fn no_other_program_of_its_user_reads_the_environment_of_a_server() {
     use std::os::unix::fs::chown;
     // The administrator reads everything, so that another user is taken where the tests run as that one.

@@ -56,6 +56,7 @@ mod operating;
 mod output;
 mod packages;
 mod paste;
+mod request_rights;
 mod screens;
 mod sdk_server;
 mod shell;

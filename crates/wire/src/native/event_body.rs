@@ -57,6 +57,8 @@ bodies! {
         /// The input as one JSON value, where it was given so.
         #[serde(deserialize_with = "crate::json::present")]
         input?: Json,
+        /// Who asked for the run. Absent in copies of a thread.
+        audit?: RunAudit,
     }
     /// The agent was started.
     RunStarted(Nothing) = "run.started";
@@ -159,6 +161,8 @@ bodies! {
         rule: String,
         /// Whether it allowed.
         allowed: bool,
+        /// Whose rule it is: `settings` for the agent's settings, `run` for the request of the run.
+        origin?: String,
     }
     /// The thread's state as the agent sets it.
     StateValues(StateValues) = "state.values" {
@@ -212,6 +216,23 @@ bodies! {
     }
     /// A peer's event that our vocabulary has no word for: only `original` says what it is.
     Opaque(Nothing) = "opaque";
+}
+
+record! {
+    /// Who asked for a run.
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+    pub struct RunAudit {
+        /// In whose name it runs.
+        principal: String,
+        /// The thread on which it runs.
+        thread_id: String,
+        /// The id of the token that was used. Absent where none is needed.
+        token_id?: String,
+        /// What sent the request: `network`, `local_socket`, or `agent` for an agent or a program of one.
+        source: String,
+        /// Whether its creator could answer its questions. Only then its settings may keep the agent from asking.
+        can_answer: bool,
+    }
 }
 
 /// Nothing beyond the head.

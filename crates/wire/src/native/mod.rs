@@ -38,7 +38,7 @@ pub use draw::{Draw, Drawing, Drawn};
 pub use event::{Event, Gap, Original};
 pub use event_body::{
     EventBody, InterruptRaised, InterruptResolved, MessageCompleted, MessageDelta, MessagePart,
-    MessageStarted, Nothing, PlanEntry, RuleApplied, RunCancelling, RunCreated, RunEnded,
+    MessageStarted, Nothing, PlanEntry, RuleApplied, RunAudit, RunCancelling, RunCreated, RunEnded,
     RunResult, StateCustom, StateOutput, StatePlan, StateValues, ThoughtText, ThreadCreated,
     ThreadHeadMoved, ThreadMetadata, ThreadRunRemoved, ToolEnded, ToolStarted, ToolUpdated,
 };

@@ -20,7 +20,7 @@ pub(super) async fn set_defaults(
         let offered = defaults
             .mode
             .iter()
-            .find_map(|mode| setting(&now, MODE, &Value::from(mode.as_str())).ok());
+            .find_map(|mode| setting(&now, MODE, &Value::from(mode.as_str()), &[]).ok());
         let missing = || format!("it offers no mode '{}'", defaults.mode.join("' or '"));
         let Some(mode) = offered else { return Err(refused(session, &missing())) };
         if let Some(mode) = mode {
@@ -29,7 +29,7 @@ pub(super) async fn set_defaults(
     }
     for (name, value) in &defaults.options {
         let now = session.modes().current().to_value();
-        let option = setting(&now, name, value).map_err(|why| refused(session, &why))?;
+        let option = setting(&now, name, value, &[]).map_err(|why| refused(session, &why))?;
         if let Some(option) = option {
             option.apply(session).await?;
         }

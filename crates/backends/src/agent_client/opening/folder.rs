@@ -1,13 +1,18 @@
 //! The folder that a run names for its session.
+//!
+//! A request over the network gets a folder below the roots of its agent. Its configuration then names the real path, so that no link that is made later leads elsewhere.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use trilogue_domain::{Code, Error, Json};
-use trilogue_runtime::RunContext;
+use trilogue_domain::error::Result as DomainResult;
+use trilogue_domain::{AgentName, Code, Error, Json, RequestSource};
+use trilogue_runtime::{RunCaller, RunContext};
 use trilogue_wire::agent_client::splice;
 
 use crate::agent_client::failure::AgentFailure;
+use crate::agent_client::launch::Launch;
 use crate::agent_client::session::{SessionParams, ThreadState};
+use crate::permission::real_path;
 
 /// The member of a run's configuration that names the folder.
 pub(in crate::agent_client) const FOLDER_MEMBER: &str = "cwd";
@@ -34,4 +39,81 @@ pub(super) fn params_of_run(
     let before = wanted.map_or("{\"mcpServers\":[]}", |wanted| wanted.as_str());
     let params = splice::set_text(before, &[FOLDER_MEMBER], &folder);
     Ok(params.and_then(|params| Json::parse(params).ok()))
+}
+
+/// The configuration with the real path of the folder that it names, if its caller may choose that folder.
+/// Errors: `forbidden`, naming the setting.
+pub(in crate::agent_client) async fn checked(
+    agent: &AgentName,
+    launch: &Launch,
+    caller: &RunCaller<'_>,
+    config: Json,
+) -> DomainResult<Json> {
+    // With folders of its own, the agent never works in one of a request.
+    if launch.folders.is_some() {
+        return Ok(config);
+    }
+    let named = splice::get(config.as_str(), &[FOLDER_MEMBER]).map(serde_json::from_str::<String>);
+    // A value that is not a path fails the run later, with the reason.
+    let Some(Ok(named)) = named else { return Ok(config) };
+    let path = PathBuf::from(&named);
+    if !path.is_absolute() {
+        return Ok(config);
+    }
+    let (roots, private) = (launch.roots.clone(), launch.private.clone());
+    let (source, opened) = (caller.source, caller.folders.to_vec());
+    let found = tokio::task::spawn_blocking(move || {
+        let real = real_path(&path)?;
+        if is_below(&real, &private) {
+            return None;
+        }
+        let is_allowed = match source {
+            RequestSource::LocalSocket => true,
+            RequestSource::Network => is_below(&real, &roots) || is_below(&real, &opened),
+            RequestSource::Agent => is_below(&real, &roots),
+        };
+        is_allowed.then_some(real)
+    });
+    let Some(real) = found.await.ok().flatten() else { return Err(outside(agent, &named)) };
+    if source == RequestSource::LocalSocket {
+        return Ok(config);
+    }
+    let real = real.to_str().ok_or_else(|| outside(agent, &named))?;
+    let config = splice::set_text(config.as_str(), &[FOLDER_MEMBER], real);
+    config.and_then(|it| Json::parse(it).ok()).ok_or_else(|| outside(agent, &named))
+}
+
+/// Checks that no link leads elsewhere from the folder that a request over the network has got.
+pub(super) async fn check_unmoved(context: &RunContext, params: &Json) -> Result<(), AgentFailure> {
+    let Some(folder) = SessionParams::cwd_of(params) else { return Ok(()) };
+    if context.source() == RequestSource::LocalSocket {
+        return Ok(());
+    }
+    match tokio::fs::canonicalize(&folder).await {
+        Ok(real) if real != folder => {
+            Err(outside(context.agent(), &folder.display().to_string()).into())
+        }
+        // A folder that is not there is refused with the reason.
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Whether a real path is one of these folders or below one. It blocks on the file system.
+pub(super) fn is_below(real: &Path, folders: &[PathBuf]) -> bool {
+    folders.iter().any(|folder| {
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
+        // Every folder is below the root of the file system.
+        folder.parent().is_some() && real.starts_with(folder)
+    })
+}
+
+/// The same error for every folder, so that it tells nothing of what exists.
+pub(super) fn outside(agent: &AgentName, folder: &str) -> Error {
+    let message = format!(
+        "`agents.{agent}.roots` does not allow the folder '{}' for this request",
+        folder.escape_debug()
+    );
+    Error::new(Code::Forbidden, message).hint(format!(
+        "choose a folder below one of `agents.{agent}.roots`, or let the operator add this one; the folders of the server itself are never allowed"
+    ))
 }

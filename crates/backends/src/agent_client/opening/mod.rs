@@ -29,7 +29,7 @@ use crate::child::Children;
 use crate::permission::Rules;
 use crate::workspace::lease::WorkspaceLease;
 
-pub(super) use folder::FOLDER_MEMBER;
+pub(super) use folder::{FOLDER_MEMBER, checked as check_folder};
 pub(super) use ready::{LostSession, ReadySession, not_opened};
 pub(super) use settings::note_choice;
 
@@ -140,7 +140,7 @@ impl SessionOpener {
             return Ok(Some(session));
         }
         // A session that cannot be opened must not end the one that is open.
-        params::check_cwd(&launch, &params).await?;
+        params::check_cwd(thread.agent(), &launch, wanted, &params).await?;
         if session.has_leases_beyond(1) || !session.process().can_reopen() {
             return Ok(Some(session));
         }
@@ -279,7 +279,7 @@ impl SessionOpener {
         let launch = self.launch();
         let wanted = state.wanted.as_ref();
         let params = params::of_session(&launch, thread, wanted, binding).await?;
-        params::check_cwd(&launch, &params).await?;
+        params::check_cwd(thread.agent(), &launch, wanted, &params).await?;
         let profile = Profile::of(&launch, requester.profile);
         let cwd = params::process_cwd(&launch, &params);
         let workspace_lease = match self.pool.node() {

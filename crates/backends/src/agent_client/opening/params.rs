@@ -4,15 +4,17 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 
 use serde_json::Value;
-use trilogue_domain::{Code, Error, Json};
+use trilogue_domain::{AgentName, Code, Error, Json};
 use trilogue_runtime::ThreadContext;
 use trilogue_wire::agent_client::{Meta, splice};
 
+use super::folder::{is_below, outside};
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::launch::{Launch, Processes};
 use crate::agent_client::process::Process;
 use crate::agent_client::session::{SessionBinding, SessionParams};
 use crate::child::Child;
+use crate::permission::real_path;
 
 /// The session works in a folder of ours, else in its client's, else where it worked before, else where the agent is started.
 pub(super) async fn of_session(
@@ -125,7 +127,14 @@ fn default_cwd(launch: &Launch) -> PathBuf {
 }
 
 /// Fails when a client chose a working directory that does not exist on this server. That is not a failure of the agent.
-pub(super) async fn check_cwd(launch: &Launch, params: &SessionParams) -> Result<(), AgentFailure> {
+/// No session works in a folder of the server itself, or gets one beside its own.
+pub(super) async fn check_cwd(
+    agent: &AgentName,
+    launch: &Launch,
+    wanted: Option<&Json>,
+    params: &SessionParams,
+) -> Result<(), AgentFailure> {
+    check_private(agent, launch, wanted, params).await?;
     let is_chosen = launch.folders.is_none() && launch.cwd.as_ref() != Some(&params.cwd);
     // Elsewhere, such as in a container, only the agent can tell.
     let is_used_here = usual_cwd(launch, params) == params.cwd || !launch.grants.is_empty();
@@ -140,6 +149,31 @@ pub(super) async fn check_cwd(launch: &Launch, params: &SessionParams) -> Result
     let message = format!("the session cannot work in '{}': {why}", params.cwd.display());
     let hint = "create that folder on this server, or open the session with a `cwd` that exists";
     Err(Error::new(Code::InvalidRequest, message).hint(hint).into())
+}
+
+async fn check_private(
+    agent: &AgentName,
+    launch: &Launch,
+    wanted: Option<&Json>,
+    params: &SessionParams,
+) -> Result<(), AgentFailure> {
+    if launch.private.is_empty() {
+        return Ok(());
+    }
+    let further = params.directories.as_array().into_iter().flatten().filter_map(Value::as_str);
+    let is_used = |cwd: &PathBuf| launch.folders.is_none() && launch.cwd.as_ref() != Some(cwd);
+    let chosen = wanted.and_then(SessionParams::cwd_of).filter(is_used);
+    let folders: Vec<_> = chosen.into_iter().chain(further.map(PathBuf::from)).collect();
+    let private = launch.private.clone();
+    let found = tokio::task::spawn_blocking(move || {
+        let is_private =
+            |path: &PathBuf| real_path(path).is_none_or(|real| is_below(&real, &private));
+        folders.into_iter().find(is_private)
+    });
+    match found.await.ok().flatten() {
+        Some(folder) => Err(outside(agent, &folder.display().to_string()).into()),
+        None => Ok(()),
+    }
 }
 
 /// Hides what a client sent for its session from the captured standard error: the values for its servers, and everything

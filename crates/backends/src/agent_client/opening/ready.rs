@@ -91,6 +91,7 @@ impl SessionOpener {
             session.close();
         }
         if let Some(params) = folder::params_of_run(context, &state)? {
+            folder::check_unmoved(context, &params).await?;
             state.wanted = Some(params);
         }
         let mut before = None;

@@ -199,27 +199,39 @@ impl RequestAnswerer {
         let refused = |why: String| Err(ErrorObject::new(Code::INVALID_PARAMS, why));
         let judged = rules.judge(&self.subject(&call)).await;
         match judged {
-            Ok(Some((_, Verdict::Allow)) | None) if call.is_partial => {
+            Err(error) => refused(format!("{method} is not allowed: {error}")),
+            Ok(rule) if call.is_partial && rule.is_none_or(|it| it.verdict() == Verdict::Allow) => {
                 refused(format!("{method} names more files than permission rules can look at"))
             }
-            Ok(Some((_, Verdict::Allow)) | None) => Ok(()),
-            Ok(Some((rule, Verdict::Deny))) => {
-                let name = rule.to_owned();
-                if let Some(context) = context {
-                    let body = RuleDecision { rule: name, allowed: false, option: None }.event();
-                    // It fails only where the run has been stopped.
-                    drop(context.emit(body, None).await);
+            Ok(None) => Ok(()),
+            Ok(Some(rule)) => match (rule.verdict(), context) {
+                (Verdict::Ask, Some(context)) => {
+                    match self.ask_for_tool(method, params, &call, context).await {
+                        true => Ok(()),
+                        false => refused(format!("nobody allowed {method}")),
+                    }
                 }
-                refused(format!("the permission rule '{rule}' denies {method}"))
-            }
-            Ok(Some((rule, Verdict::Ask))) => match context {
-                Some(context) if self.ask_for_tool(method, params, &call, context).await => Ok(()),
-                Some(_) => refused(format!("nobody allowed {method}")),
-                None => refused(format!(
-                    "the permission rule '{rule}' asks a person about {method}, which needs a turn"
+                (Verdict::Ask, None) => refused(format!(
+                    "the permission rule '{}' asks a person about {method}, which needs a turn",
+                    rule.name()
                 )),
+                (verdict, context) => {
+                    let allowed = verdict == Verdict::Allow;
+                    let (name, origin) = (rule.name().to_owned(), rule.origin());
+                    let decision = RuleDecision { rule: name, origin, allowed, option: None };
+                    if let Some(context) = context {
+                        // It fails only where the run has been stopped.
+                        drop(context.emit(decision.event(), None).await);
+                    }
+                    match allowed {
+                        true => Ok(()),
+                        false => refused(format!(
+                            "the permission rule '{}' denies {method}",
+                            rule.name()
+                        )),
+                    }
+                }
             },
-            Err(error) => refused(format!("{method} is not allowed: {error}")),
         }
     }
 

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::session::Session;
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::process::SERVER_CALL_TIMEOUT;
+use crate::permission::unattended::is_unattended;
 
 /// The members that name the mode. An agent may have an option of the same name instead.
 const MODE_NAMES: [&str; 3] = ["mode", "modeId", "mode_id"];
@@ -17,14 +18,20 @@ pub(crate) struct SessionSetting {
     method: &'static str,
     /// The params beside the session's id.
     params: Value,
+    /// Whether the agent asks less with it, by any name of it.
+    is_unattended: bool,
 }
 
 // === impl SessionSetting ===
 
 impl SessionSetting {
+    pub(crate) fn is_unattended(&self) -> bool {
+        self.is_unattended
+    }
+
     /// Sets it, and returns the params of the request.
     pub(crate) async fn apply(self, session: &Session) -> Result<Value, AgentFailure> {
-        let Self { method, mut params } = self;
+        let Self { method, mut params, .. } = self;
         params["sessionId"] = session.remote().into();
         let result = session.process().call(method, &params, SERVER_CALL_TIMEOUT).await?;
         session.modes().was_set(method, &params.to_string(), result.as_str());
@@ -34,22 +41,25 @@ impl SessionSetting {
     }
 }
 
-/// The change by which a member of the configuration holds. `None` if it holds already.
+/// The change by which a member of the configuration holds. `None` if it holds already. `unattended` are values of the agent with which it asks less.
 pub(crate) fn setting(
     now: &Value,
     name: &str,
     value: &Value,
+    unattended: &[String],
 ) -> Result<Option<SessionSetting>, String> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let modes = list(&now["modes"]["availableModes"]);
     if MODE_NAMES.contains(&name) && !modes.is_empty() {
         let mode = modes.iter().find(|mode| is_named(mode, "id", value));
-        let id = &mode.ok_or_else(|| format!("there is no mode {value}"))?["id"];
+        let mode = mode.ok_or_else(|| format!("there is no mode {value}"))?;
+        let id = &mode["id"];
         if now["modes"]["currentModeId"] == *id {
             return Ok(None);
         }
         let params = json!({ "modeId": id });
-        return Ok(Some(SessionSetting { method: "session/set_mode", params }));
+        let is_unattended = is_unattended(&[name], &texts([id, &mode["name"]]), unattended);
+        return Ok(Some(SessionSetting { method: "session/set_mode", params, is_unattended }));
     }
     let options = list(&now["configOptions"]);
     let option = options.iter().find(|option| is_named(option, "id", &name.into()));
@@ -63,18 +73,18 @@ pub(crate) fn setting(
             return Ok(None);
         }
         let params = json!({ "modelId": id });
-        return Ok(Some(SessionSetting { method: "session/set_model", params }));
+        let is_unattended = false;
+        return Ok(Some(SessionSetting { method: "session/set_model", params, is_unattended }));
     }
     let option = option.ok_or_else(|| format!("there is no option '{}'", name.escape_debug()))?;
-    let value = if option["type"] == "boolean" {
-        value.is_boolean().then(|| value.clone())
+    let choice = if option["type"] == "boolean" {
+        value.is_boolean().then(|| json!({ "value": value, "name": value.to_string() }))
     } else {
-        choices(option)
-            .find(|choice| is_named(choice, "value", value))
-            .map(|it| it["value"].clone())
+        choices(option).find(|choice| is_named(choice, "value", value))
     };
-    let value =
-        value.ok_or_else(|| format!("the option '{}' has no such value", name.escape_debug()))?;
+    let choice =
+        choice.ok_or_else(|| format!("the option '{}' has no such value", name.escape_debug()))?;
+    let value = choice["value"].clone();
     if option["currentValue"] == value {
         return Ok(None);
     }
@@ -82,7 +92,14 @@ pub(crate) fn setting(
     if value.is_boolean() {
         params["type"] = "boolean".into();
     }
-    Ok(Some(SessionSetting { method: "session/set_config_option", params }))
+    let names = texts([&option["id"], &option["name"]]);
+    let is_unattended =
+        is_unattended(&names, &texts([&choice["value"], &choice["name"]]), unattended);
+    Ok(Some(SessionSetting { method: "session/set_config_option", params, is_unattended }))
+}
+
+fn texts(values: [&Value; 2]) -> Vec<&str> {
+    values.into_iter().filter_map(Value::as_str).collect()
 }
 
 /// The values of an option, in groups or not.
@@ -146,8 +163,9 @@ mod tests {
                 { "id": "loud", "name": "Loud", "type": "boolean", "currentValue": false },
             ],
         });
-        let of =
-            |name: &str, value: Value| setting(&now, name, &value).map(|it| it.map(|it| it.params));
+        let of = |name: &str, value: Value| {
+            setting(&now, name, &value, &[]).map(|it| it.map(|it| it.params))
+        };
         for mode in ["ro", "Read Only", "read only"] {
             assert_eq!(of("mode", mode.into()), Ok(Some(json!({ "modeId": "ro" }))));
         }
@@ -162,8 +180,9 @@ mod tests {
             "currentModelId": "m1",
             "availableModels": [{ "modelId": "m1", "name": "One" }, { "modelId": "m2", "name": "Two" }],
         } });
-        let model =
-            |value: &str| setting(&models, "model", &value.into()).map(|it| it.map(|it| it.params));
+        let model = |value: &str| {
+            setting(&models, "model", &value.into(), &[]).map(|it| it.map(|it| it.params))
+        };
         assert_eq!(model("two"), Ok(Some(json!({ "modelId": "m2" }))));
         assert_eq!(model("m1"), Ok(None));
         assert!(model("m3").is_err());
@@ -183,5 +202,36 @@ mod tests {
             settings_of(&now),
             ["mode (ask, ro)", "model (s, l)", "effort (b)", "loud (true, false)"]
         );
+    }
+
+    #[test]
+    fn a_setting_is_known_to_ask_less_by_any_of_its_names() {
+        let now = json!({
+            "modes": { "currentModeId": "m0", "availableModes": [
+                { "id": "m0", "name": "Ask" },
+                { "id": "m1", "name": "Bypass permissions" },
+                { "id": "yolo", "name": "Fast" },
+                { "id": "m2", "name": "House style" },
+                { "id": "m3", "name": "Plan" },
+            ] },
+            "configOptions": [
+                { "id": "o1", "name": "Approval policy", "type": "select", "currentValue": "a", "options": [{ "value": "b", "name": "B" }] },
+                { "id": "o2", "name": "Skip permissions", "type": "boolean", "currentValue": false },
+                { "id": "o3", "name": "Loud", "type": "boolean", "currentValue": false },
+            ],
+        });
+        for (name, value, asks_less) in [
+            ("mode", json!("m1"), true),
+            ("mode", json!("Fast"), true),
+            ("mode", json!("m2"), true),
+            ("mode", json!("m3"), false),
+            ("o1", json!("b"), true),
+            ("o2", json!(true), true),
+            ("o3", json!(true), false),
+        ] {
+            let setting = setting(&now, name, &value, &["house style".to_owned()]);
+            let setting = setting.unwrap().unwrap();
+            assert_eq!(setting.is_unattended(), asks_less, "{name} {value}");
+        }
     }
 }

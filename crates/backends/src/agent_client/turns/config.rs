@@ -3,20 +3,22 @@
 use serde_json::Value;
 use trilogue_domain::error::{Code, Error};
 use trilogue_domain::{AgentName, Json};
-use trilogue_runtime::ThreadContext;
+use trilogue_runtime::RunContext;
 
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::opening::{FOLDER_MEMBER, note_choice};
 use crate::agent_client::session::{Session, setting, settings_of};
+use crate::permission::unattended::{refused_setting, text_of};
 use crate::permission::{RULES_MEMBER, Rules};
 
 /// Sets the session as the configuration wants it. Other members than the agent's settings are refused.
 pub(super) async fn configure(
-    thread: &ThreadContext,
+    context: &RunContext,
     session: &Session,
     config: &Json,
+    unattended: &[String],
 ) -> Result<(), AgentFailure> {
-    let whole = config;
+    let (whole, thread) = (config, &context.thread_context());
     let config = config.to_value();
     let members = match &config {
         Value::Object(members) => members.clone(),
@@ -38,9 +40,14 @@ pub(super) async fn configure(
         }
         // An option that was set before may have changed this one.
         let now = session.modes().current().to_value();
-        let setting =
-            setting(&now, &name, &value).map_err(|why| refused(thread.agent(), &why, session))?;
+        let setting = setting(&now, &name, &value, unattended)
+            .map_err(|why| refused(thread.agent(), &why, session))?;
         let Some(setting) = setting else { continue };
+        // Only the agent knows by which other names its modes go.
+        if setting.is_unattended() && !context.can_answer() {
+            let value = text_of(&value).unwrap_or_default();
+            return Err(refused_setting(thread.agent(), context.source(), &name, &value).into());
+        }
         let params = setting.apply(session).await?;
         note_choice(thread, session, &params).await;
     }

@@ -84,8 +84,8 @@ pub(super) async fn run_turn(
     for is_last in [false, true] {
         let ReadySession { session, missed } = ready.map_err(AgentFailure::into_failure)?;
         if let Some(config) = context.config() {
-            let thread = context.thread_context();
-            let configured = config::configure(&thread, &session, config).await;
+            let unattended = &opener.launch().unattended;
+            let configured = config::configure(&context, &session, config, unattended).await;
             configured.map_err(AgentFailure::into_failure)?;
         }
         let launch = opener.launch();

@@ -21,7 +21,7 @@ fn script(call: &Value, options: &str, asked: &Value) -> String {
 
 async fn rule_of(rig: &Rig, run: &RunRow) -> Option<(String, bool)> {
     rig.events(run).await.into_iter().find_map(|event| match event.body {
-        Body::Interrupt(InterruptEvent::RuleApplied { rule, allowed }) => Some((rule, allowed)),
+        Body::Interrupt(InterruptEvent::RuleApplied { rule, allowed, .. }) => Some((rule, allowed)),
         _ => None,
     })
 }

@@ -102,6 +102,9 @@ impl State {
         let mut connection = ClientConnection::new(Arc::clone(self), principal, agent.clone());
         connection.numbered = hello.numbered;
         connection.folder = folder.map(PathBuf::from).filter(|folder| folder.is_absolute());
+        if let Some(folder) = &connection.folder {
+            self.opened_folders.add(&connection.principal, folder);
+        }
         connection.client = hello.client.filter(|_| hello.numbered);
         connection.listing = Some(self.connected_clients.add(ConnectedClient {
             agent: agent.as_str().to_owned(),

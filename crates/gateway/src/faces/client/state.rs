@@ -18,6 +18,7 @@ use super::options::ClientOptions;
 use super::wrap::Wrap;
 use crate::core::connected_clients::ConnectedClients;
 use crate::core::lifecycle::Lifecycle;
+use crate::core::opened_folders::OpenedFolders;
 use crate::face::Services;
 use crate::http::node_client::NodeClient;
 
@@ -38,6 +39,7 @@ pub(crate) struct State {
     pub(super) open_sessions: OpenSessions,
     pub(super) asks: AskRegistry,
     pub(super) connected_clients: ConnectedClients,
+    pub(super) opened_folders: OpenedFolders,
     /// Names this start of the server.
     pub(super) life: String,
     pub(super) panics: Counter,
@@ -64,6 +66,7 @@ impl State {
             open_sessions: OpenSessions::clone(&services.common_state()),
             asks: AskRegistry::clone(&services.common_state()),
             connected_clients: ConnectedClients::clone(&services.common_state()),
+            opened_folders: OpenedFolders::clone(&services.common_state()),
             life: uuid::Uuid::new_v4().to_string(),
             panics: meters.panics.clone(),
             repeated_ids: meters.repeated_ids.clone(),

@@ -46,7 +46,7 @@ async fn resume(call: CommunicationCall) -> Result<Reply> {
     let _tail = call.state.read.tail(row.thread);
     let to = AnswerTo::Interrupt(interrupt.id);
     let answered = call.state.runtime.answer(call.principal(), to, answer).await?;
-    call.audit_answer(&answered).await;
+    call.audit_answer(&answered);
     let reply = match mode {
         RunMode::Sync => wait(&call, &row).await?,
         RunMode::Async => {

@@ -34,7 +34,7 @@ async fn create(call: CommunicationCall) -> Result<Reply> {
     let mut body: RunCreateRequest = call.message_body()?;
     call.reach(&agent(&call, &body.agent_name)?.name)?;
     let (mode, session_id, session) = (body.mode, body.session_id, body.session.take());
-    let mut new = new_run(&call, body)?;
+    let mut new = call.identified(new_run(&call, body)?).await;
     if let (Some(session), ThreadChoice::Ensure(thread)) = (session_id, &mut new.thread) {
         thread.id = Some(Box::pin(call.session_id(session.get())).await?);
     }
@@ -52,7 +52,7 @@ async fn create(call: CommunicationCall) -> Result<Reply> {
         let id = Box::pin(call.session_id(session.id.get())).await?;
         turn = Some(call.state.common.session_turns.turn(tenant, id.as_str()).await);
         // Whatever can be refused is refused before the history is touched, and a repeated request does not touch it again.
-        runtime.admit(&new)?;
+        runtime.admit(call.principal(), &new).await?;
         if let Some(known) = Box::pin(runtime.known(call.principal(), &new)).await? {
             // Its run may take as long as it likes: nobody waits behind it.
             drop(turn);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentCard, Callback, Code, Error, Json, Strategy, ThreadId};
+use trilogue_domain::{AgentCard, Callback, Code, Error, Json, RequestSource, Strategy, ThreadId};
 use trilogue_mapping::connect::{self as mapping, Modes, RunConfig};
 use trilogue_mapping::native::shown;
 use trilogue_runtime::{NewThread, RunRequest, ThreadChoice, WhenHolding, WhenWaiting};
@@ -93,7 +93,11 @@ pub(super) async fn read(call: &ConnectCall, mode: ReplyMode) -> Result<ParsedRe
         synchronous: mode == ReplyMode::Wait,
         provenance: provenance(call),
         mount,
+        token: None,
+        source: RequestSource::Network,
+        folders: Vec::new(),
     };
+    let new = call.identified(new).await;
     let ends_with_connection = ends && mode != ReplyMode::Later;
     Ok(ParsedRequest { new, modes, ends_with_connection, warnings })
 }

@@ -64,7 +64,7 @@ async fn resume(call: ConnectCall) -> Result<Reply> {
     let (interrupt, answer) = aimed(&call, &row, pending, &body)?;
     let to = AnswerTo::Interrupt(interrupt.id);
     let answered = call.state.runtime.answer(call.principal(), to, answer).await?;
-    call.audit_answer(&answered).await;
+    call.audit_answer(&answered);
     // What the run has done since is not part of the answer: it was accepted, and the run goes on.
     let status = if goes_on { RunStatus::Running } else { RunStatus::Interrupted };
     let shown = RunRow { status, outcome: None, ended_at: None, ..row };

@@ -9,6 +9,7 @@ use trilogue_store::rows::{CheckpointRow, ThreadRow};
 use trilogue_wire::agent_connect as wire;
 
 use super::{BASE, ConnectCall, ConnectRoute, fault, look_up, request, thread_show};
+use crate::core::audit::AuditEvent;
 use crate::http::reply::Reply;
 use crate::route::{Access, Verb, json_response, no_content, of};
 
@@ -46,6 +47,7 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
     CHANGE
         .verb(Verb::Delete)
         .handler(|call| Box::pin(delete(call)))
+        .for_people()
         .named(
             "connect_delete_thread",
             "Remove a thread with everything of it; refused while a run is pending",
@@ -190,7 +192,10 @@ async fn delete(call: ConnectCall) -> Result<Reply> {
         Err(error) => return Err(error),
     };
     match call.state.runtime.erase_idle_thread(call.principal(), &id).await {
-        Ok(()) => Ok(Reply::no_content()),
+        Ok(()) => {
+            call.audit(AuditEvent::ThreadErased, id.as_str(), "");
+            Ok(Reply::no_content())
+        }
         // The protocol has no conflict here.
         Err(error) if error.code() == Code::ThreadBusy => {
             Ok(fault::respond_with(StatusCode::UNPROCESSABLE_ENTITY, &call, &error))

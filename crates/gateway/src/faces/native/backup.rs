@@ -40,7 +40,7 @@ async fn back_up(call: NativeCall) -> Result<Reply> {
         .map_err(|error| failed(&error))?;
     let path = folder.path().join("backup");
     call.state.admin.backup(&path).await?;
-    call.audit(AuditEvent::BackupMade, "store", "").await;
+    call.audit(AuditEvent::BackupMade, "store", "");
     let file = std::fs::File::open(&path).map_err(|error| failed(&error))?;
     let length = file.metadata().map_err(|error| failed(&error))?.len();
     let pieces = futures_util::stream::unfold((file, folder), |(mut file, folder)| async move {

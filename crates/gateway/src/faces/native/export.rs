@@ -21,6 +21,7 @@ use trilogue_store::Read;
 use trilogue_store::rows::{InterruptFilter, Page, RunFilter, ThreadRow};
 
 use super::{NativeCall, NativeRoute, rows, thread};
+use crate::core::audit::AuditEvent;
 use crate::http::body::ReplyBody;
 use crate::http::reply::Reply;
 use crate::route::{ResponseContent, RouteResponse};
@@ -70,6 +71,7 @@ enum Stage {
 
 async fn export(call: NativeCall) -> Result<Reply> {
     let row = thread(&call).await?;
+    call.audit(AuditEvent::ThreadExported, row.id.as_str(), "");
     let mut export = Export {
         read: Arc::clone(&call.state.read),
         runtime: call.state.runtime.clone(),

@@ -144,7 +144,7 @@ async fn give(call: &NativeCall, to: AnswerTo, mut body: AnswerCreate) -> Result
     let extra = read_object(body.extra.take(), "extra")?;
     let answer = mapping::answer::answer(body)?;
     let row = call.state.runtime.answer_with(call.principal(), to, answer, extra).await?;
-    call.audit_answer(&row).await;
+    call.audit_answer(&row);
     Ok(Reply::ok(&rows::interrupt(&row)))
 }
 

@@ -8,6 +8,7 @@ use trilogue_wire::native::{List, Node, ThreadHandOver};
 
 use super::meta::node;
 use super::{NativeCall, NativeRoute};
+use crate::core::audit::AuditEvent;
 use crate::http::reply::Reply;
 use crate::route::{Access, json_response, no_content, of};
 
@@ -57,6 +58,8 @@ async fn drain(call: NativeCall, is_wanted: bool) -> Result<Reply> {
     }
     // Fails where one server holds the store.
     call.state.runtime.set_draining(is_wanted).await?;
+    let event = if is_wanted { AuditEvent::DrainBegun } else { AuditEvent::DrainEnded };
+    call.audit(event, name, "");
     Ok(Reply::ok(&node(find_node(call.state.admin.nodes().await?, name)?)))
 }
 
@@ -82,6 +85,8 @@ fn elsewhere(node: &NodeRow) -> Error {
 
 async fn hand_over(call: NativeCall) -> Result<Reply> {
     let body: ThreadHandOver = call.json()?;
-    call.state.runtime.hand_over(&call.scope(), &call.thread_id()?, &body.node).await?;
+    let thread = call.thread_id()?;
+    call.state.runtime.hand_over(&call.scope(), &thread, &body.node).await?;
+    call.audit(AuditEvent::ThreadHandedOver, thread.as_str(), &format!("to {}", body.node));
     Ok(Reply::no_content())
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderValue, StatusCode, header};
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, Right, RunId, Strategy, ThreadId};
+use trilogue_domain::{Code, Error, RequestSource, Right, RunId, Strategy, ThreadId};
 use trilogue_mapping::native::{self as mapping, read_json, read_object, read_time};
 use trilogue_runtime::{NewThread, RunRequest, Submitted, ThreadChoice, WhenHolding, WhenWaiting};
 use trilogue_store::rows::RunRow;
@@ -55,7 +55,7 @@ async fn create(call: NativeCall) -> Result<Reply> {
     let mode = body.mode;
     call.reach(&agent_name(&body.agent)?)?;
     let new = new_run(&call, body)?;
-    let submitted = call.state.runtime.submit(call.principal(), new).await?;
+    let submitted = call.state.runtime.submit(call.principal(), call.identified(new).await).await?;
     let replayed = !submitted.created;
     let reply = match mode {
         RunMode::Wait => wait(&call, submitted).await?,
@@ -138,5 +138,8 @@ fn new_run(call: &NativeCall, body: RunCreate) -> Result<RunRequest> {
         synchronous: body.mode == RunMode::Wait,
         provenance: provenance(call),
         mount: None,
+        token: None,
+        source: RequestSource::Network,
+        folders: Vec::new(),
     })
 }

@@ -71,6 +71,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         .errors(&[Code::RunNotFound, Code::RunEnded]),
     BASE.verb(Verb::Delete)
         .handler(|call| Box::pin(remove(call)))
+        .for_people()
         .access(Access::Right(Right::Run))
         .named("delete_run", "Remove a run that has ended, with its events")
         .answers(&[no_content("It is gone.")])

@@ -29,6 +29,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[
         .named("get_caller", "Who the caller is, and what it may do")
         .answers(&[json_response(200, "The caller.", of::<Caller>)]),
     BASE.post("/api/v1/sign-in-links", |call| Box::pin(link(call)))
+        .for_people()
         .named(
             "create_sign_in_link",
             "Make a link that signs a browser in to the inspector with the caller's rights, once and within ten minutes",
@@ -150,7 +151,7 @@ async fn sign_in(call: NativeCall) -> Result<Reply> {
         tokens.revoke_token(&principal.tenant, &id).await?;
         return Err(stale_link());
     }
-    let actor = AuditActor { principal: &principal, token: made_by.as_ref() };
+    let actor = AuditActor::new(&principal, made_by.as_ref());
     audit(AuditEvent::SignedIn, Some(actor), id.as_str(), "of a browser");
     let cookie = cookie(&call, &secret.cookie, SESSION_LIFE)?;
     Ok(Reply::ok(&PageSession { page_secret: secret.page }).header(header::SET_COOKIE, cookie))
@@ -163,7 +164,7 @@ async fn sign_out(call: NativeCall) -> Result<Reply> {
             .hint("revoke a token with: trilogue token revoke ID"));
     };
     call.state.tokens.revoke_token(&session.tenant, &session.id).await?;
-    call.audit(AuditEvent::SignedOut, session.id.as_str(), "of a browser").await;
+    call.audit(AuditEvent::SignedOut, session.id.as_str(), "of a browser");
     call.authenticator.forget(&session.hash);
     Ok(Reply::no_content().header(header::SET_COOKIE, cookie(&call, "", Duration::ZERO)?))
 }

@@ -13,6 +13,7 @@ use trilogue_wire::native::{self, List, Thread};
 use super::named_message::message_named;
 use super::short_ids::{self, SHORT_ID};
 use super::{AFTER, LIMIT, METADATA, NativeCall, NativeRoute, rows, thread};
+use crate::core::audit::AuditEvent;
 use crate::faces::common::thread_title::thread_title;
 use crate::http::reply::Reply;
 use crate::route::{Access, Verb, json_response, no_content, of};
@@ -181,6 +182,7 @@ async fn erase(call: NativeCall) -> Result<Reply> {
         }
     }
     call.state.runtime.erase_thread(call.principal(), &id).await?;
+    call.audit(AuditEvent::ThreadErased, id.as_str(), "");
     Ok(Reply::no_content())
 }
 

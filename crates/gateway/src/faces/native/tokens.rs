@@ -138,7 +138,7 @@ async fn create(call: NativeCall) -> Result<Reply> {
     let detail = format!("for {}; rights {}; own {}", row.principal, rights.join(" "), row.own);
     let id = row.id.clone();
     call.state.tokens.put_token(row).await?;
-    call.audit(AuditEvent::TokenCreated, id.as_str(), &detail).await;
+    call.audit(AuditEvent::TokenCreated, id.as_str(), &detail);
     Ok(Reply::json(StatusCode::CREATED, &created))
 }
 
@@ -156,7 +156,7 @@ async fn revoke(call: NativeCall) -> Result<Reply> {
     let row = call.state.tokens.revoke_token(&caller.tenant, &id).await?.ok_or_else(missing)?;
     // Before the token is forgotten: it may be the caller's own.
     let detail = format!("of {}", row.principal);
-    call.audit(AuditEvent::TokenRevoked, id.as_str(), &detail).await;
+    call.audit(AuditEvent::TokenRevoked, id.as_str(), &detail);
     call.authenticator.forget(&row.hash);
     // One that begins meanwhile ends by itself: it looks for its token once more.
     for session in call.state.tokens.tokens(&caller.tenant).await? {

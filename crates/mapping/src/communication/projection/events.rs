@@ -51,7 +51,7 @@ impl Projection {
 
     fn run_event(&mut self, event: &RunEvent, at: Time, thread: &ThreadId, out: &mut Vec<Bytes>) {
         match event {
-            RunEvent::Created { run, agent, input: _ } => {
+            RunEvent::Created { run, agent, .. } => {
                 self.head.run_id = uuid_of(run.as_str());
                 self.head.session_id = uuid_of(thread.as_str());
                 self.head.agent_name = Arc::from(face_name(agent));
@@ -261,8 +261,11 @@ impl Projection {
             InterruptEvent::Resolved { interrupt, resolution } => {
                 self.resolved(interrupt, resolution, out);
             }
-            InterruptEvent::RuleApplied { rule, allowed } => {
-                let rule = json!({ "kind": "rule", "rule": rule, "allowed": allowed });
+            InterruptEvent::RuleApplied { rule, allowed, origin } => {
+                let mut rule = json!({ "kind": "rule", "rule": rule, "allowed": allowed });
+                if let Some(origin) = origin {
+                    rule["origin"] = origin.as_str().into();
+                }
                 self.generic(rule.to_string().as_bytes(), out);
             }
         }

@@ -35,7 +35,7 @@ fn id(text: &str) -> MessageId {
 
 fn created() -> Body {
     let (run, agent) = (RunId::parse(RUN).unwrap(), AgentName::parse("a.b").unwrap());
-    Body::Run(RunEvent::Created { run, agent, input: None })
+    Body::Run(RunEvent::Created { run, agent, input: None, audit: None })
 }
 
 fn said(event: MessageEvent) -> Body {

@@ -10,7 +10,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::event::{InterruptEvent, MessageEvent, PlanEntry, StateEvent};
 use trilogue_domain::{
     Answer, Body, Code, Failure, Input, Interrupt, InterruptId, InterruptKind, Json, Message,
-    MessageId, Part, Role, Survives, Times,
+    MessageId, Part, Role, RuleOrigin, Survives, Times,
 };
 use trilogue_wire::agent_communication::{
     ErrorBody, ErrorCode, Event, Json as WireJson, Message as WireMessage, MessagePart, Rules, Run,
@@ -266,6 +266,7 @@ struct OwnGeneric<'a> {
     entries: Option<Vec<OwnPlanEntry>>,
     rule: Option<String>,
     allowed: Option<bool>,
+    origin: Option<String>,
     #[serde(borrow, default, deserialize_with = "present")]
     data: Option<&'a RawValue>,
     /// The update of a hosted agent that it was made of.
@@ -293,7 +294,8 @@ fn own_event(generic: &WireJson) -> Result<Option<Body>> {
             Some(Body::State(StateEvent::Plan(entries.into_iter().map(entry).collect())))
         }
         ("rule", None, Some(rule), Some(allowed), None) => {
-            Some(Body::Interrupt(InterruptEvent::RuleApplied { rule, allowed }))
+            let origin = own.origin.as_deref().and_then(RuleOrigin::from_text);
+            Some(Body::Interrupt(InterruptEvent::RuleApplied { rule, allowed, origin }))
         }
         (_, None, None, None, Some(data)) => {
             let data = Json::parse(data.get().to_owned())?;

@@ -151,6 +151,10 @@ fn every_row_reads_back_and_shows_damage() {
     check(&passed_on_run());
     check(&RunRow { parent: child_run().parent, ..passed_on_run() });
     check(&RunRow { mount: Some("/connect".into()), ..bare_run() });
+    check(&RunRow {
+        audit: Some(samples::audit(trilogue_domain::RequestSource::LocalSocket)),
+        ..bare_run()
+    });
     check(&RunRow { mount: Some("/connect".into()), ..passed_on_run() });
     check(&configuration());
     check(&ConfigurationRow { name: None, expires_at: None, ..configuration() });

@@ -265,7 +265,7 @@ fn audit_local(connection: &ClientConnection, row: Option<InterruptRow>) {
 
 /// Writes an audit line of a question that was answered over a connection, which has no token.
 pub(crate) fn audit_answer(by: &Principal, row: &InterruptRow) {
-    let actor = AuditActor { principal: by, token: None };
+    let actor = AuditActor::new(by, None);
     let subject = row.interrupt.id.as_str();
     audit(AuditEvent::QuestionAnswered, Some(actor), subject, &answer_detail(row));
 }

@@ -19,6 +19,7 @@ use super::super::thread_metadata::CLIENT;
 use super::super::wire::lines::{MethodResult, OutgoingLines};
 use super::cancel;
 use super::request::{read, session_error};
+use crate::core::audit::{AuditActor, AuditEvent, audit};
 
 /// How long closing a session waits for its turns to end.
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
@@ -125,7 +126,10 @@ pub(super) async fn delete(
 ) -> MethodResult {
     read::<DeleteSessionRequest>(connection, params)?;
     match connection.erase_thread(&queue.id).await {
-        Ok(()) => {}
+        Ok(()) => {
+            let actor = AuditActor::new(&connection.principal, None);
+            audit(AuditEvent::ThreadErased, Some(actor), queue.id.as_str(), "");
+        }
         Err(error) if error.code() == Code::ThreadNotFound => {}
         Err(error) => return Err(session_error(&error, &queue.id)),
     }

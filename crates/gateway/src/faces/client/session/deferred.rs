@@ -141,7 +141,7 @@ mod tests {
     fn created(run: i64) -> RunEvent {
         let agent = trilogue_domain::AgentName::parse("a").unwrap();
         let input = Some(Json::from_value(&serde_json::json!("x")));
-        RunEvent::Created { run: id(run), agent, input }
+        RunEvent::Created { run: id(run), agent, input, audit: None }
     }
 
     fn ended() -> RunEvent {

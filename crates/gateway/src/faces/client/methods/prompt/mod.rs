@@ -10,7 +10,8 @@ use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    Code, Input, Json, Message, MessageId, Outcome, Role, RunId, RunKey, Strategy, ThreadId,
+    Code, Input, Json, Message, MessageId, Outcome, RequestSource, Role, RunId, RunKey, Strategy,
+    ThreadId,
 };
 use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::{RunRequest, Submitted, ThreadChoice, WhenHolding};
@@ -255,6 +256,7 @@ impl Prompt<'_> {
             provenance: self.request.meta.as_ref().and_then(|meta| {
                 trilogue_mapping::provenance::provenance(meta.traceparent().as_deref(), None)
             }),
+            source: RequestSource::LocalSocket,
             ..RunRequest::new(
                 self.connection.agent.clone(),
                 ThreadChoice::Existing(row.id.clone()),

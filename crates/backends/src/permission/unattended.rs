@@ -1,0 +1,171 @@
+//! What in the configuration of a run lets its agent act without a question. Only a caller that could answer the questions may give it.
+
+use serde_json::Value;
+use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::{AgentName, Json, RequestSource};
+use trilogue_runtime::RunCaller;
+
+use super::{RULES_MEMBER, Rules};
+
+/// Modes of known agents in which they ask nothing, as whole words.
+const MODES: [&str; 5] = ["auto", "autonomous", "autopilot", "never", "agentfullaccess"];
+/// What names a mode, an option or a value with which agents do not ask: without spaces, `-` and `_`, in lower case.
+const WORDS: [&str; 24] = [
+    "acceptedits",
+    "allowall",
+    "allowalways",
+    "alwaysallow",
+    "alwaysapprove",
+    "approveall",
+    "autoaccept",
+    "autoallow",
+    "autoapprove",
+    "autoedit",
+    "bypass",
+    "danger",
+    "dontask",
+    "fullaccess",
+    "fullauto",
+    "neverask",
+    "noapproval",
+    "noask",
+    "noconfirm",
+    "skipapproval",
+    "skippermission",
+    "unattended",
+    "withoutask",
+    "yolo",
+];
+/// Parts of the names of options that decide over questions. Their values have too many names to be known.
+const OPTIONS: [&str; 4] = ["approv", "permission", "confirm", "trust"];
+
+/// Fails with `forbidden` if the rules of a configuration allow a call, and its caller could not answer the question about it.
+pub(crate) fn check_rules(agent: &AgentName, caller: &RunCaller<'_>, config: &Json) -> Result<()> {
+    if caller.can_answer {
+        return Ok(());
+    }
+    // Rules that do not fit fail later, with the reason.
+    let rules = Rules::of_config(config).unwrap_or_default();
+    match rules.first_that_allows() {
+        None => Ok(()),
+        Some(rule) => {
+            let what = format!("`config.{RULES_MEMBER}`: the rule '{rule}' allows calls");
+            Err(forbidden(agent, caller.source, &what))
+        }
+    }
+}
+
+/// Fails with `forbidden` if a setting of a configuration keeps the agent from asking, and its caller could not answer. `further` are values of the agent that do so too.
+pub(crate) fn check_settings(
+    agent: &AgentName,
+    caller: &RunCaller<'_>,
+    config: &Json,
+    further: &[String],
+) -> Result<()> {
+    let Value::Object(members) = config.to_value() else { return Ok(()) };
+    if caller.can_answer {
+        return Ok(());
+    }
+    let settings = members.iter().filter(|(name, _)| *name != RULES_MEMBER);
+    for (name, value) in settings {
+        let Some(value) = text_of(value) else { continue };
+        if is_unattended(&[name], &[&value], further) {
+            return Err(refused_setting(agent, caller.source, name, &value));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn refused_setting(
+    agent: &AgentName,
+    source: RequestSource,
+    name: &str,
+    value: &str,
+) -> Error {
+    let (name, value) = (name.escape_debug(), value.escape_debug());
+    forbidden(agent, source, &format!("`config.{name}` = '{value}' keeps the agent from asking"))
+}
+
+/// Whether an agent asks less with this value of a mode or an option. Each may have several names.
+pub(crate) fn is_unattended(names: &[&str], values: &[&str], further: &[String]) -> bool {
+    let plain = |text: &str| -> String {
+        text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+    };
+    let has_word = |text: &str| WORDS.iter().any(|word| text.contains(word));
+    let is_off = |value: &&str| matches!(plain(value).as_str(), "false" | "off" | "no");
+    let decides = |name: &&str| OPTIONS.iter().any(|word| plain(name).contains(word));
+    let is_skip = |name: &&str| has_word(&plain(name));
+    // Models of some agents are called `auto` too.
+    let is_mode = names.iter().any(|name| plain(name).replace("model", "").contains("mode"));
+    let skips = |value: &&str| {
+        let value = plain(value);
+        (is_mode && MODES.contains(&value.as_str()))
+            || has_word(&value)
+            || further.iter().any(|it| plain(it) == value)
+    };
+    values.iter().any(skips)
+        || names.iter().any(decides)
+        || (names.iter().any(is_skip) && !values.iter().any(is_off))
+}
+
+/// The text of a value of an option.
+pub(crate) fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+fn forbidden(agent: &AgentName, source: RequestSource, what: &str) -> Error {
+    if source == RequestSource::Agent {
+        let message = format!("{what} without a question, which an agent cannot decide");
+        return Error::new(Code::Forbidden, message)
+            .hint(format!("leave it out, or let the operator set `agents.{agent}.permissions`"));
+    }
+    let message = format!("{what} without a question, and the caller lacks the right 'answer'");
+    Error::new(Code::Forbidden, message).hint(
+        "leave it out, or use a token that may answer: trilogue token create --label NAME --right run --right answer",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_and_options_without_questions_are_known_by_their_names() {
+        for (name, value) in [
+            ("mode", "bypassPermissions"),
+            ("mode", "Bypass Permissions"),
+            ("mode", "acceptEdits"),
+            ("mode", "dontAsk"),
+            ("mode", "yolo"),
+            ("mode", "auto_edit"),
+            ("mode", "auto"),
+            ("mode", "full-access"),
+            ("mode", "danger-full-access"),
+            ("yolo", "true"),
+            ("approval_policy", "on-failure"),
+            ("permissionMode", "x"),
+            ("mode", "house style"),
+        ] {
+            assert!(
+                is_unattended(&[name], &[value], &["House Style".to_owned()]),
+                "{name} {value}"
+            );
+        }
+        for (name, value) in [
+            ("mode", "default"),
+            ("mode", "plan"),
+            ("mode", "ask"),
+            ("mode", "code"),
+            ("mode", "read-only"),
+            ("model", "auto"),
+            ("yolo", "false"),
+            ("verbose", "true"),
+        ] {
+            assert!(!is_unattended(&[name], &[value], &[]), "{name} {value}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Whether a request comes from a program of a hosted agent: it has its user's access, and must not decide in the user's name.
+//!
+//! A node that sends a request on says what it knows of the connection that it came by. Such words only narrow what a caller may do, so a client that makes them up gains nothing.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tokio::sync::OnceCell;
+
+use crate::core::ports::AgentProcesses;
+
+/// The addresses of a connection: the peer's and the server's.
+pub(crate) type ConnectionEnds = (SocketAddr, SocketAddr);
+
+/// What a node that sends a request on knows of its caller: [`AGENT`], or the connection that it came by.
+pub(crate) const FORWARDED_CALLER: HeaderName =
+    HeaderName::from_static("trilogue-forwarded-caller");
+/// The caller is a program of an agent.
+const AGENT: &str = "agent";
+/// The most nodes whose words are looked at; a request with more counts as one of an agent.
+const MAX_WORDS: usize = 8;
+
+/// Looks for the process of a caller, at most once a request.
+#[derive(Clone, Debug)]
+pub(crate) struct AgentCheck {
+    ends: Option<ConnectionEnds>,
+    agents: Arc<dyn AgentProcesses>,
+    found: Arc<OnceCell<bool>>,
+}
+
+/// What a node said of a caller.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum ForwardedCaller {
+    Agent,
+    Peer { ends: ConnectionEnds, machine: String },
+}
+
+// === impl AgentCheck ===
+
+impl AgentCheck {
+    pub(crate) fn new(ends: Option<ConnectionEnds>, agents: &Arc<dyn AgentProcesses>) -> Self {
+        Self { ends, agents: Arc::clone(agents), found: Arc::default() }
+    }
+
+    /// Whether a program of an agent sent the request, to this node or to one that sent it on.
+    pub(crate) async fn is_of_agent(&self, headers: &HeaderMap) -> bool {
+        *self.found.get_or_init(|| self.look(headers)).await
+    }
+
+    /// Whether that is known by now.
+    pub(crate) fn was_of_agent(&self) -> bool {
+        self.found.get().is_some_and(|found| *found)
+    }
+
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.ends.map(|(peer, _)| peer)
+    }
+
+    async fn look(&self, headers: &HeaderMap) -> bool {
+        let Some(forwarded) = forwarded(headers) else { return true };
+        if forwarded.contains(&ForwardedCaller::Agent) {
+            return true;
+        }
+        let (ends, agents) = (self.ends, Arc::clone(&self.agents));
+        // It reads files of the system.
+        let checked = tokio::task::spawn_blocking(move || {
+            let here = agents.machine();
+            let known = forwarded.into_iter().filter_map(|caller| match caller {
+                ForwardedCaller::Agent => None,
+                ForwardedCaller::Peer { ends, machine } => {
+                    let is_here = !here.is_empty() && machine == here;
+                    (is_here || !is_loopback(ends.0.ip())).then_some(ends)
+                }
+            });
+            ends.into_iter().chain(known).any(|(peer, server)| agents.has_peer(peer, server))
+        });
+        checked.await.unwrap_or(true)
+    }
+
+    /// Tells the next node what this one knows. A request that only reads needs no look at processes.
+    pub(crate) async fn tell_next(&self, headers: &mut HeaderMap, only_reads: bool) {
+        let word = if !only_reads && self.is_of_agent(headers).await {
+            Some(AGENT.to_owned())
+        } else {
+            let machine = self.agents.machine();
+            self.ends.map(|(peer, server)| format!("{peer} {server} {machine}"))
+        };
+        if let Some(word) = word.and_then(|word| HeaderValue::from_str(&word).ok()) {
+            headers.append(FORWARDED_CALLER, word);
+        }
+    }
+}
+
+/// What other nodes said; `None` if it cannot be read, or is too much.
+fn forwarded(headers: &HeaderMap) -> Option<Vec<ForwardedCaller>> {
+    let words = headers.get_all(FORWARDED_CALLER);
+    if words.iter().count() > MAX_WORDS {
+        return None;
+    }
+    words.iter().map(|word| read(word.to_str().ok()?)).collect()
+}
+
+fn read(word: &str) -> Option<ForwardedCaller> {
+    if word == AGENT {
+        return Some(ForwardedCaller::Agent);
+    }
+    let mut parts = word.splitn(3, ' ');
+    let ends = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    Some(ForwardedCaller::Peer { ends, machine: parts.next()?.to_owned() })
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The agents of a machine, of which one has this connection.
+    #[derive(Debug)]
+    struct OneAgent(ConnectionEnds);
+
+    impl AgentProcesses for OneAgent {
+        fn has_process(&self, _: u32) -> bool {
+            false
+        }
+
+        fn has_peer(&self, peer: SocketAddr, server: SocketAddr) -> bool {
+            (peer, server) == self.0
+        }
+
+        fn machine(&self) -> String {
+            "here/1".to_owned()
+        }
+
+        fn counts(&self) -> (usize, usize) {
+            (1, 0)
+        }
+
+        fn list(&self) -> Vec<trilogue_wire::native::AgentProcess> {
+            Vec::new()
+        }
+
+        fn stderr(&self, _: u32) -> Option<trilogue_wire::native::ProcessStderr> {
+            None
+        }
+    }
+
+    #[tokio::test]
+    async fn what_nodes_say_of_a_caller_counts_and_only_narrows() {
+        let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        let far = |port: u16| SocketAddr::from(([10, 0, 0, 1], port));
+        for (words, is_of_agent) in [
+            (vec![], false),
+            (vec!["agent"], true),
+            (vec!["127.0.0.1:1 127.0.0.1:2 here/1"], true),
+            (vec!["127.0.0.1:1 127.0.0.1:2 elsewhere/1"], false),
+            (vec!["127.0.0.1:3 127.0.0.1:2 here/1"], false),
+            (vec!["127.0.0.1:3 127.0.0.1:2 here/1", "127.0.0.1:1 127.0.0.1:2 here/1"], true),
+            (vec!["nonsense"], true),
+        ] {
+            let mut headers = HeaderMap::new();
+            for word in &words {
+                headers.append(FORWARDED_CALLER, HeaderValue::from_static(word));
+            }
+            let agents: Arc<dyn AgentProcesses> = Arc::new(OneAgent((at(1), at(2))));
+            let check = AgentCheck::new(Some((at(9), at(8))), &agents);
+            assert_eq!(check.is_of_agent(&headers).await, is_of_agent, "{words:?}");
+            // The next node decides the same.
+            check.tell_next(&mut headers, false).await;
+            let next = AgentCheck::new(Some((at(7), at(8))), &agents);
+            assert_eq!(next.is_of_agent(&headers).await, is_of_agent, "{words:?}");
+        }
+        let agents: Arc<dyn AgentProcesses> = Arc::new(OneAgent((far(1), far(2))));
+        let mut headers = HeaderMap::new();
+        headers.append(FORWARDED_CALLER, HeaderValue::from_static("10.0.0.1:1 10.0.0.1:2 there"));
+        assert!(AgentCheck::new(None, &agents).is_of_agent(&headers).await);
+        let many = (0..=MAX_WORDS).map(|_| HeaderValue::from_static("10.0.0.9:1 10.0.0.1:2 x"));
+        headers.clear();
+        for word in many {
+            headers.append(FORWARDED_CALLER, word);
+        }
+        assert!(AgentCheck::new(None, &agents).is_of_agent(&headers).await);
+    }
+}

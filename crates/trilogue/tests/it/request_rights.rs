@@ -1,0 +1,232 @@
+//! What a request may ask for: it narrows what its caller may do, and never widens it.
+
+use std::os::unix::fs::symlink;
+
+use serde_json::{Value, json};
+
+use crate::agent_client_examples::example;
+use crate::harness::{Home, Server, audits, finish};
+
+/// A server with a scripted agent that has two modes and works in a folder of its caller. One of its modes is known to ask nothing.
+fn serve(home: &Home, settings: &str) -> Server {
+    let agent = example("scripted_agent");
+    let config = format!(
+        "[store]\nurl = \"memory:\"\n[agents.reviewer]\nkind = \"agent-client\"\ncommand = [{:?}, \"--modes\", \"--record\", {:?}]\nunattended = [\"code\"]\n{settings}\n",
+        agent.to_str().unwrap(),
+        home.work().join("record").to_str().unwrap(),
+    );
+    let config = home.write("trilogue.toml", &config);
+    home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"])
+}
+
+/// The secret of a new token with these rights.
+fn token(server: &Server, rights: &[&str]) -> String {
+    let rights = rights.iter().flat_map(|right| ["--right", right]);
+    let create: Vec<_> =
+        ["token", "create", "--label", "t", "--json"].into_iter().chain(rights).collect();
+    let made = server.run(&create).expect(0).json();
+    made["secret"].as_str().unwrap().to_owned()
+}
+
+/// The responses to a run of this configuration, over each protocol.
+fn run_everywhere(home: &Home, server: &Server, token: &str, config: &Value) -> Vec<String> {
+    let message = "permission:edit:/a";
+    let parts = json!([{ "content_type": "text/plain", "content": message }]);
+    let requests = [
+        ("/api/v1/runs", json!({ "agent": "reviewer", "input": message, "config": config })),
+        (
+            "/communication/runs",
+            json!({ "agent_name": "reviewer", "mode": "sync", "input": [{ "role": "user", "parts": parts }], "config": config }),
+        ),
+        (
+            "/connect/runs/wait",
+            json!({ "agent_id": "reviewer", "input": { "messages": [{ "role": "user", "content": message }] }, "config": { "configurable": config } }),
+        ),
+    ];
+    requests.iter().map(|(path, body)| post(home, server, token, path, body)).collect()
+}
+
+/// The body of a response.
+fn post(home: &Home, server: &Server, token: &str, path: &str, body: &Value) -> String {
+    let mut command = home.program("curl");
+    command.args(["--silent", "--show-error", "--header"]);
+    command.arg(format!("Authorization: Bearer {token}"));
+    command.args(["--json", &body.to_string()]).arg(format!("{}{path}", server.url()));
+    finish(command, "").expect(0).out
+}
+
+/// The first events of these kinds in a thread.
+fn events(server: &Server, thread: &str, kind: &str) -> Vec<Value> {
+    let events = server.run(&["tail", thread, "--json"]).expect(0).lines();
+    events.into_iter().filter(|event| event["type"] == kind).collect()
+}
+
+#[test]
+fn a_run_allows_its_own_calls_only_with_the_right_to_answer() {
+    let home = Home::new();
+    let server = serve(&home, "");
+    let (runs, answers) =
+        (token(&server, &["read", "run"]), token(&server, &["read", "run", "answer"]));
+    let rule = "{\"permissions\": [{\"decision\": \"allow\"}]}";
+    for flags in [
+        ["--allow", "edit"],
+        ["--yes-to", "change_*"],
+        ["--config", rule],
+        ["--mode", "bypassPermissions"],
+        ["--mode", "code"],
+        // The agent's own name for that mode, which only the agent knows.
+        ["--mode", "Code"],
+        ["--option", "yolo=true"],
+        ["--option", "approval_policy=never"],
+    ] {
+        let run = ["run", "reviewer", "permission:edit:/a", "--token", &runs];
+        let ended = server.run(&[&run[..], &flags].concat()).expect(5);
+        assert!(ended.err.contains("lacks the right 'answer'"), "{flags:?}: {ended:?}");
+    }
+    for config in [
+        json!({ "permissions": [{ "decision": "allow" }] }),
+        json!({ "mode": "bypassPermissions" }),
+        json!({ "mode_id": "code" }),
+    ] {
+        for told in run_everywhere(&home, &server, &runs, &config) {
+            assert!(told.contains("lacks the right 'answer'"), "{config}: {told}");
+        }
+    }
+    let refused = audits(&home.log(), "request_refused");
+    assert!(refused.iter().any(|line| line["subject"] == "create_run"), "{}", home.log());
+    assert!(refused.iter().all(|line| line["token"].is_string()), "{refused:?}");
+    // A request may narrow.
+    let denied = ["run", "reviewer", "permission:edit:/a", "--thread", "narrow", "--deny", "edit"];
+    let denied = server.run(&[&denied[..], &["--token", &runs]].concat()).expect(0);
+    assert!(denied.out.contains("permission: no"), "{}", denied.out);
+    let allowed = ["run", "reviewer", "permission:edit:/a", "--thread", "wide", "--allow", "edit"];
+    let allowed = server.run(&[&allowed[..], &["--token", &answers]].concat()).expect(0);
+    assert!(allowed.out.contains("permission: once"), "{}", allowed.out);
+    server.run(&["run", "reviewer", "say:hi", "--mode", "code", "--token", &answers]).expect(0);
+
+    // Each decision names its rule and whose it is, in the thread and in the log.
+    let log = home.log();
+    let lines = audits(&log, "rule_applied");
+    for (thread, rule, decided) in
+        [("narrow", "--deny edit", "denied"), ("wide", "--allow edit", "allowed")]
+    {
+        let [event] = &events(&server, thread, "interrupt.rule_applied")[..] else { panic!() };
+        assert_eq!((&event["rule"], &event["origin"]), (&json!(rule), &json!("run")));
+        let line = lines.iter().find(|line| line["subject"] == rule).unwrap();
+        assert_eq!(line["principal"], "owner");
+        let detail = line["detail"].as_str().unwrap();
+        assert!(
+            detail.starts_with(&format!("{decided}; origin run; agent reviewer; run ")),
+            "{detail}"
+        );
+        assert!(detail.ends_with(&format!("thread {thread}")), "{detail}");
+    }
+    // The first event of a run says who asked for it.
+    let tokens = server.run(&["token", "list", "--json"]).expect(0).json();
+    let [created] = &events(&server, "narrow", "run.created")[..] else { panic!() };
+    let audit = &created["audit"];
+    assert_eq!((&audit["principal"], &audit["thread_id"]), (&json!("owner"), &json!("narrow")));
+    assert_eq!((&audit["source"], &audit["can_answer"]), (&json!("network"), &json!(false)));
+    let known = tokens["items"].as_array().unwrap();
+    assert!(known.iter().any(|token| token["id"] == audit["token_id"]), "{tokens} {audit}");
+    let [created] = &events(&server, "wide", "run.created")[..] else { panic!() };
+    assert_eq!(created["audit"]["can_answer"], true);
+}
+
+#[test]
+fn rules_of_the_settings_decide_for_every_caller_and_say_so() {
+    let home = Home::new();
+    let settings = "[[agents.reviewer.permissions]]\nname = \"edits\"\nkind = \"edit\"\ndecision = \"allow\"\n";
+    let server = serve(&home, settings);
+    let runs = token(&server, &["read", "run"]);
+    let run = ["run", "reviewer", "permission:edit:/a", "--thread", "t", "--token", &runs];
+    let ran = server.run(&run).expect(0);
+    assert!(ran.out.contains("permission: once"), "{}", ran.out);
+    let [event] = &events(&server, "t", "interrupt.rule_applied")[..] else { panic!() };
+    assert_eq!(event["origin"], "settings");
+    let [line] = &audits(&home.log(), "rule_applied")[..] else { panic!("{}", home.log()) };
+    assert!(line["detail"].as_str().unwrap().contains("origin settings"), "{line}");
+}
+
+#[test]
+fn a_request_over_the_network_works_below_the_roots_of_its_agent() {
+    let home = Home::new();
+    let work = home.work().canonicalize().unwrap();
+    let server = serve(&home, "");
+    let outside = tempfile::tempdir().unwrap();
+    let outside = outside.path().canonicalize().unwrap();
+    std::fs::create_dir(work.join("inner")).unwrap();
+    symlink(&outside, work.join("link")).unwrap();
+    symlink("inner", work.join("alias")).unwrap();
+    let state = home.state().canonicalize().unwrap();
+    let secret = std::fs::read_to_string(server.token_file()).unwrap();
+    let at = |folder: &std::path::Path| json!({ "cwd": folder }).to_string();
+    let opened = || -> Vec<String> {
+        let record = std::fs::read_to_string(work.join("record")).unwrap_or_default();
+        let lines = record.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let new = lines.filter(|line| line["method"] == "session/new");
+        new.map(|line| line["params"]["cwd"].as_str().unwrap().to_owned()).collect()
+    };
+    for folder in [
+        std::path::Path::new("/etc"),
+        std::path::Path::new("/"),
+        &outside,
+        &outside.join("missing"),
+        &work.join("link"),
+        &work.join("link/deeper"),
+        &work.join("inner/../../.."),
+        &work.join("missing/../../.."),
+        &state,
+        &state.join("tokens"),
+    ] {
+        for told in run_everywhere(&home, &server, secret.trim(), &json!({ "cwd": folder })) {
+            assert!(told.contains("agents.reviewer.roots"), "{folder:?}: {told}");
+        }
+    }
+    assert_eq!(opened(), [""; 0], "no session was opened in any of them");
+    for (folder, real) in [(work.join("inner"), "inner"), (work.join("alias"), "inner")] {
+        server.run(&["run", "reviewer", "say:hi", "--config", &at(&folder)]).expect(0);
+        assert_eq!(opened().last().unwrap(), work.join(real).to_str().unwrap());
+    }
+    // A program of the server's user opens a folder by the local socket, for its own principal.
+    let mut command = server.command(&["run", "reviewer", "say:hi"]);
+    command.current_dir(&outside);
+    finish(command, "").expect(0);
+    assert_eq!(opened().last().unwrap(), outside.to_str().unwrap());
+    let other = ["token", "create", "--label", "o", "--principal", "other", "--json"];
+    let other = server.run(&[&other[..], &["--right", "read", "--right", "run"]].concat());
+    let other = other.expect(0).json()["secret"].as_str().unwrap().to_owned();
+    let run = ["run", "reviewer", "say:hi", "--config", &at(&outside), "--token", &other];
+    server.run(&run).complains(5, "agents.reviewer.roots");
+    // The state folder is never allowed.
+    let mut command = server.command(&["run", "reviewer", "say:hi", "--cwd", "."]);
+    command.current_dir(&state);
+    assert!(finish(command, "").err.contains("agents.reviewer.roots"));
+    drop(server);
+
+    let settings = format!("roots = [\"inner\", {outside:?}]");
+    let server = serve(&home, &settings);
+    let secret = std::fs::read_to_string(server.token_file()).unwrap();
+    for told in run_everywhere(&home, &server, secret.trim(), &json!({ "cwd": work })) {
+        assert!(told.contains("agents.reviewer.roots"), "{told}");
+    }
+    server.run(&["run", "reviewer", "say:hi", "--config", &at(&outside)]).expect(0);
+}
+
+#[test]
+fn settings_of_an_editor_cannot_be_written_over_the_network() {
+    let home = Home::new();
+    let server = serve(&home, "");
+    let runs = token(&server, &["read", "run", "answer"]);
+    let post = |path: &str, body: &Value| post(&home, &server, &runs, path, body);
+    for member in ["trilogue.config", "trilogue.cwd", "trilogue.additional_directories"] {
+        let metadata = json!({ member: { "permissions": [{ "decision": "allow" }] } });
+        let told = post("/api/v1/threads", &json!({ "metadata": metadata }));
+        assert!(told.contains("forbidden") && told.contains(member), "{told}");
+        let told = post("/connect/threads", &json!({ "metadata": metadata }));
+        assert!(told.contains(member), "{told}");
+        let run = json!({ "agent": "reviewer", "input": "hi", "create_thread": true, "thread_metadata": metadata });
+        let told = post("/api/v1/runs", &run);
+        assert!(told.contains("forbidden") && told.contains(member), "{told}");
+    }
+}
