@@ -25,7 +25,7 @@ use crate::client::{Attached, Client};
 use crate::monitor::OpenRunCounts;
 use crate::owner::{self, Envelope, stopped, unexpected};
 use crate::part::{check_metadata, outline_all};
-use crate::presence::Presence;
+use crate::presence::{ActivePresence, Presence};
 use crate::request::{AnswerKey, AnswerTo, NewThread, Options, RuntimeStatus};
 use crate::row_changes::RowNews;
 use crate::services::Services;
@@ -360,6 +360,12 @@ impl Runtime {
     #[must_use]
     pub fn present(&self, thread: ThreadKey) -> Presence {
         self.services().present(thread)
+    }
+
+    /// Notes that a client that may answer has opened the thread. It counts until it has sent nothing for as long as a question waits.
+    #[must_use]
+    pub fn active(&self, thread: ThreadKey) -> ActivePresence {
+        ActivePresence::new(self.services(), thread)
     }
 
     #[must_use]

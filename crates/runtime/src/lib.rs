@@ -51,10 +51,11 @@ pub use context::{CallRequest, ChildOutcome, ChildRun, MemoryState, RunContext};
 pub use handle::Runtime;
 pub use history::{ConversationReader, ReferenceReader, StateAt, StateReader};
 pub use monitor::{AgentRunCounts, EndedRuns, OpenRunCounts, metric_names};
-pub use presence::Presence;
+pub use presence::{ActivePresence, Presence};
 pub use request::{
     AnswerKey, AnswerTo, DrainReport, HandOverAll, NewThread, Options, RunCaller, RunRequest,
-    RuntimeStatus, Settled, StateContent, Submitted, ThreadChoice, ThreadPatch, WhenHolding, WhenWaiting,
+    RuntimeStatus, Settled, StateContent, Submitted, ThreadChoice, ThreadPatch, WhenHolding,
+    WhenWaiting,
 };
 pub use row_changes::RowNews;
 pub use session::{Sessions, ThreadContext};

@@ -14,7 +14,7 @@ use crate::services::Services;
 use crate::shown::Shown;
 
 /// How often a node says which threads have clients that may answer.
-const BEAT: Duration = Duration::from_secs(1);
+pub(crate) const BEAT: Duration = Duration::from_secs(1);
 /// The most threads of which it says so.
 const MAX_PRESENT: usize = 10_000;
 /// The most threads of one note.

@@ -6,6 +6,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use trilogue_domain::{ThreadKey, lock};
+use trilogue_store::Note;
+
+use crate::peers::BEAT;
+use crate::services::Services;
 
 /// The threads for which the departure of the last client is remembered; beyond that the oldest are forgotten.
 const REMEMBERED: usize = 10_000;
@@ -26,7 +30,7 @@ pub(crate) struct Attendance {
 struct ClientCount {
     /// Those of this node.
     count: usize,
-    /// When the last one left.
+    /// When the last one left, or one that only counts while it is active sent something.
     left: Option<Instant>,
     /// When another node said last that it has one.
     heard: Option<Instant>,
@@ -37,6 +41,15 @@ struct ClientCount {
 pub struct Presence {
     attendance: Arc<Attendance>,
     thread: ThreadKey,
+}
+
+/// Keeps a thread's interrupts from timing out while a client that may answer sends something: an idle window does not.
+#[derive(Debug)]
+pub struct ActivePresence {
+    services: Arc<Services>,
+    thread: ThreadKey,
+    /// When the other nodes got the last note of it.
+    noted: Mutex<Instant>,
 }
 
 // === impl Attendance ===
@@ -52,6 +65,12 @@ impl Attendance {
         let connected = threads.entry(thread).or_default();
         connected.count += 1;
         (Presence { attendance: Arc::clone(self), thread }, connected.count == 1)
+    }
+
+    /// Notes that a client which counts while it is active has sent something.
+    fn saw(&self, thread: ThreadKey) {
+        lock(&self.threads).entry(thread).or_default().left = Some(Instant::now());
+        self.tidy();
     }
 
     /// Takes the word of another node that clients are connected to it.
@@ -119,6 +138,46 @@ impl Attendance {
 impl ClientCount {
     fn is_present(self) -> bool {
         self.count > 0 || self.heard.is_some_and(|heard| heard.elapsed() < HEARD_FOR)
+    }
+}
+
+// === impl ActivePresence ===
+
+impl ActivePresence {
+    pub(crate) fn new(services: &Arc<Services>, thread: ThreadKey) -> Self {
+        let presence =
+            Self { services: Arc::clone(services), thread, noted: Mutex::new(Instant::now()) };
+        presence.services.attendance.saw(thread);
+        presence.note_to_peers();
+        presence
+    }
+
+    /// Notes that the client has sent something.
+    pub fn touch(&self) {
+        self.services.attendance.saw(self.thread);
+        let is_due = {
+            let mut noted = lock(&self.noted);
+            let is_due = noted.elapsed() >= BEAT;
+            if is_due {
+                *noted = Instant::now();
+            }
+            is_due
+        };
+        if is_due {
+            self.note_to_peers();
+        }
+    }
+
+    fn note_to_peers(&self) {
+        if self.services.store.has_peers() {
+            self.services.store.tell(Note::Present(vec![self.thread]));
+        }
+    }
+}
+
+impl Drop for ActivePresence {
+    fn drop(&mut self) {
+        self.services.attendance.saw(self.thread);
     }
 }
 

@@ -219,20 +219,18 @@ async fn deadline(runtime: &Runtime, claim: &Claim) -> Result<Option<Duration>> 
     let id = reference.get("interrupt").and_then(Value::as_str).unwrap_or_default();
     let interrupt = InterruptId::parse(id)?;
     let now = tokio::time::Instant::now();
-    // A client that may answer is connected, or has just left: the patience counts from then on.
     let services = runtime.services();
-    let ends =
-        services.patience_ends(thread, now - Duration::from_millis(1), Duration::from_millis(1));
+    let scope = Scope::of_tenant(&claim.item.tenant);
+    let Some(row) = services.store.interrupt(&scope, &interrupt).await? else { return Ok(None) };
+    let patience = row.interrupt.patience.unwrap_or_default();
+    // A client that may answer is connected, or was active: the patience counts from then on.
+    let ends = services.patience_ends(thread, now.checked_sub(patience).unwrap_or(now), patience);
     if ends > now {
-        let scope = Scope::of_tenant(&claim.item.tenant);
-        let Some(row) = services.store.interrupt(&scope, &interrupt).await? else {
-            return Ok(None);
-        };
-        let patience = row.interrupt.patience.unwrap_or_default();
         let latest = row.raised_at.after(patience.max(services.options.attended_deadline));
         let left = services.clock.now().until(latest);
         if !left.is_zero() {
-            return Ok(Some(left.min(services.options.interrupt_deadline)));
+            let wait = left.min(ends - now).min(services.options.interrupt_deadline);
+            return Ok(Some(wait));
         }
     }
     runtime.change(thread, Command::Deadline { interrupt }).await.map(|_| None)

@@ -1,6 +1,7 @@
 //! Interrupts as questions: to every client, answered by any, taken back from the others.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use trilogue_domain::limits;
@@ -49,6 +50,19 @@ async fn a_question_can_be_answered_on_our_own_face_and_is_taken_back() {
     assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
     assert_eq!(editor.answer(&prompt).await["result"]["stopReason"], "end_turn");
     assert_eq!(editor.words("agent_message_chunk"), ["no"]);
+}
+
+#[tokio::test]
+async fn an_editor_that_never_answers_holds_no_question_beyond_its_deadline() {
+    let interrupt_deadline = Some(Duration::from_millis(300));
+    let rig = Rig::of(Setup { interrupt_deadline, ..Setup::default() }).await;
+    let (mut editor, session) = rig.door().opened("puppet").await;
+    let prompt = editor.start_prompt(&session, "ask").await;
+    let asked = editor.request("session/request_permission").await;
+    // It shows the question and sends nothing.
+    let withdrawn = editor.notified("$/cancel_request").await;
+    assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
+    editor.answer(&prompt).await;
 }
 
 #[tokio::test]

@@ -174,6 +174,44 @@ async fn a_client_that_stays_silent_does_not_hold_a_question_for_ever() {
     assert_eq!(run.outcome, Some(Outcome::TimedOut { reason: Code::AwaitTimeout }));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_window_that_nobody_uses_holds_no_question_beyond_its_deadline() {
+    let deadline = Duration::from_millis(100);
+    let house = House::with(Options { interrupt_deadline: deadline, ..Default::default() }).await;
+    let thread = house.thread().await;
+    let row = house.store.thread(&scope(), &thread).await.unwrap().unwrap();
+    let window = house.runtime.active(row.key);
+    let run = house.run("ask", ThreadChoice::Existing(thread)).await;
+    for _ in 0..3 {
+        tokio::time::sleep(deadline * 4 / 5).await;
+        window.touch();
+    }
+    tokio::time::sleep(deadline * 4 / 5).await;
+    assert_eq!(house.stored(&run).await.status, RunStatus::Interrupted, "its user is there");
+    tokio::time::sleep(deadline * 2).await;
+    let run = house.stored(&run).await;
+    assert_eq!(run.outcome, Some(Outcome::TimedOut { reason: Code::AwaitTimeout }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_window_that_nobody_uses_holds_no_suspended_run_beyond_its_deadline() {
+    let minutes = |count: u64| Duration::from_secs(60 * count);
+    let house = House::memory().await;
+    let thread = house.thread().await;
+    let row = house.store.thread(&scope(), &thread).await.unwrap().unwrap();
+    let window = house.runtime.active(row.key);
+    let run = house.run("suspend-for:60", ThreadChoice::Existing(thread)).await;
+    tokio::time::sleep(Duration::from_secs(45)).await;
+    window.touch();
+    house.clock.advance(minutes(2));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(house.stored(&run).await.status, RunStatus::Interrupted, "its user is there");
+    house.clock.advance(minutes(2));
+    tokio::time::sleep(minutes(5)).await;
+    let run = house.stored(&run).await;
+    assert_eq!(run.outcome, Some(Outcome::TimedOut { reason: Code::AwaitTimeout }));
+}
+
 /// The deadline of a question that can outlive the process is an item of the durable queue.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_stays_silent_does_not_hold_a_suspended_run_for_ever() {

@@ -133,6 +133,8 @@ async fn take_frame(connection: &Arc<ClientConnection>, backlog: &mut Backlog, f
 }
 
 async fn take_message(connection: &Arc<ClientConnection>, backlog: &mut Backlog, line: Bytes) {
+    // Its questions wait from now on: a client that shows them and sends nothing does not hold them.
+    connection.queues.open_sessions().iter().for_each(|session| session.touch());
     match parse(&line) {
         Ok(Incoming::Request(request)) => {
             take_request(connection, backlog, request, line.len()).await

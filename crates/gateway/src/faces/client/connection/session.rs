@@ -10,7 +10,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::lock;
 use trilogue_domain::{Interrupt, Json, MessageId, Outcome, RunId, RunKey, Scope};
 use trilogue_mapping::agent_client as mapping;
-use trilogue_runtime::{Attached, Presence};
+use trilogue_runtime::{ActivePresence, Attached};
 use trilogue_store::Read;
 use trilogue_store::rows::ThreadRow;
 use trilogue_wire::jsonrpc::Id;
@@ -36,7 +36,7 @@ pub(crate) struct ClientSession {
     pub(crate) settled: Notify,
     /// Whether the pump knows where to begin.
     has_begun: AtomicBool,
-    _presence: Presence,
+    presence: ActivePresence,
     _guard: OpenSessionGuard,
 }
 
@@ -93,7 +93,7 @@ impl ClientSession {
         thread: ThreadRow,
         commands: mpsc::Sender<PumpCommand>,
         attached: Attached,
-        presence: Presence,
+        presence: ActivePresence,
         guard: OpenSessionGuard,
     ) -> Self {
         Self {
@@ -104,13 +104,18 @@ impl ClientSession {
             attached,
             settled: Notify::new(),
             has_begun: AtomicBool::new(false),
-            _presence: presence,
+            presence,
             _guard: guard,
         }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, SessionState> {
         lock(&self.state)
+    }
+
+    /// Notes that the client has sent something: it can still answer.
+    pub(crate) fn touch(&self) {
+        self.presence.touch();
     }
 
     pub(crate) fn id(&self) -> &str {

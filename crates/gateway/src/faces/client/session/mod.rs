@@ -33,7 +33,7 @@ pub(crate) fn attach_session(
     let calls = AgentCalls::in_session(connection, handshake, &thread.id);
     let client: Arc<dyn Client> = Arc::new(calls);
     let runtime = connection.runtime();
-    let (attached, presence) = (runtime.attach(&thread, client), runtime.present(thread.key));
+    let (attached, presence) = (runtime.attach(&thread, client), runtime.active(thread.key));
     let guard = connection.state.open_sessions.open(thread.key);
     let session = Arc::new(ClientSession::new(thread, commands, attached, presence, guard));
     let pump = Pump::new(Arc::clone(connection), Arc::clone(&session), handshake);
