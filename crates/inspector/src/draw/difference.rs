@@ -1,26 +1,40 @@
 //! Differences of two texts.
 
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use similar::{ChangeTag, TextDiff};
+
+use super::bounds::WorkLimit;
 
 /// How long a search for the smallest difference may take; after it, a larger one is shown.
 const MAX_SEARCH: Duration = Duration::from_millis(200);
 /// Unchanged lines around a change.
 const CONTEXT_LINES: usize = 3;
+/// The most lines of a difference that are shown; each becomes a row of about 100 bytes and its text.
+const MAX_LINES: usize = 4_000;
 
-/// What changed between two texts, as a table of lines: the number before, the number after, the line. Long unchanged stretches are left out.
+/// What changed between two texts, as a table of lines: the number before, the number after, the line. Long unchanged stretches are left out, and lines beyond the limit are counted.
 #[must_use]
-pub fn difference(before: &str, after: &str) -> String {
+pub fn difference(before: &str, after: &str, limit: &WorkLimit) -> String {
     let mut config = TextDiff::configure();
-    let diff = config.timeout(MAX_SEARCH).diff_lines(before, after);
+    let end = limit.end().min(Instant::now() + MAX_SEARCH);
+    let diff = config.deadline(end).diff_lines(before, after);
     let mut html = String::from("<table class=\"difference\"><tbody>");
+    let (mut lines, mut more) = (0_usize, 0_usize);
     for (place, group) in diff.grouped_ops(CONTEXT_LINES).iter().enumerate() {
-        if place > 0 {
+        if limit.is_cancelled() {
+            break;
+        }
+        if place > 0 && lines < MAX_LINES {
             html.push_str("<tr class=\"left-out\"><td colspan=\"4\">…</td></tr>");
         }
         for change in group.iter().flat_map(|operation| diff.iter_changes(operation)) {
+            if lines == MAX_LINES {
+                more += 1;
+                continue;
+            }
+            lines += 1;
             let (class, mark) = match change.tag() {
                 ChangeTag::Equal => ("same", ' '),
                 ChangeTag::Delete => ("removed", '−'),
@@ -37,6 +51,12 @@ pub fn difference(before: &str, after: &str) -> String {
             );
         }
     }
+    if more > 0 {
+        _ = write!(
+            html,
+            "<tr class=\"left-out\"><td colspan=\"4\">… and {more} more lines</td></tr>"
+        );
+    }
     html.push_str("</tbody></table>");
     html
 }
@@ -44,6 +64,17 @@ pub fn difference(before: &str, after: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn difference(before: &str, after: &str) -> String {
+        super::difference(before, after, &WorkLimit::new(Duration::from_secs(60)))
+    }
+
+    #[test]
+    fn a_long_difference_is_cut_and_says_so() {
+        let html = difference("", &"\n".repeat(MAX_LINES + 50));
+        assert_eq!(html.matches("<tr").count(), MAX_LINES + 1);
+        assert!(html.contains("… and 50 more lines"), "{}", html.len());
+    }
 
     #[test]
     fn a_changed_line_is_shown_with_its_neighbours() {

@@ -1,19 +1,65 @@
 //! Markdown.
 
-use pulldown_cmark::{CodeBlockKind, CowStr, Event, Options, Parser, Tag, TagEnd, html};
+use pulldown_cmark::{CodeBlockKind, CowStr, Event, Options, Tag, TagEnd, html};
 
+use super::bounds::{BoundedEvents, WorkLimit};
 use super::clean;
 
+/// The most HTML that one block becomes, in bytes. A larger one is shown as it is written.
+const MAX_BLOCK_HTML_BYTES: usize = 128 * 1024;
+/// The most events of one block; the same.
+const MAX_BLOCK_EVENTS: usize = 32 * 1024;
+/// So much HTML is cleaned at once, in bytes, so that a cancelled drawing ends soon.
+const CLEANED_BYTES: usize = 16 * 1024;
+
 /// The Markdown of a message as HTML. HTML in it is shown as text; an image is a link with its description, so that nothing is loaded that nobody asked for.
+///
+/// The work is in proportion to the text. What is nested too deep, becomes too large or is not drawn when the time is over is shown as it is written.
 #[must_use]
-pub fn markdown(text: &str) -> String {
+pub fn markdown(text: &str, limit: &WorkLimit) -> String {
     let text = clean::named(text);
     let options =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    let events = Parser::new_ext(&text, options).map(shown);
-    let mut drawn = String::with_capacity(text.len() * 3 / 2);
-    html::push_html(&mut drawn, events);
-    clean::clean(&drawn)
+    let Some(mut events) = BoundedEvents::of(&text, options) else { return plain(&text) };
+    let (mut drawn, mut html) = (String::with_capacity(text.len() * 3 / 2), String::new());
+    // The events of the open block, as far as there is room for them, and where it begins.
+    let (mut block, mut is_large, mut begin) = (Vec::new(), false, 0);
+    while let Some((event, place)) = events.next() {
+        if block.is_empty() {
+            if limit.is_over() {
+                drawn.push_str(&clean::clean(&html));
+                drawn.push_str(&plain(text.get(place.start..).unwrap_or_default()));
+                return drawn;
+            }
+            begin = place.start;
+        }
+        is_large |= block.len() >= MAX_BLOCK_EVENTS;
+        if !is_large {
+            block.push(shown(event));
+        }
+        if events.depth() > 0 {
+            continue;
+        }
+        let mut block_html = String::new();
+        html::push_html(&mut block_html, block.drain(..));
+        if is_large || block_html.len() > MAX_BLOCK_HTML_BYTES {
+            drawn.push_str(&clean::clean(&std::mem::take(&mut html)));
+            drawn.push_str(&plain(text.get(begin..place.end).unwrap_or_default()));
+            is_large = false;
+            continue;
+        }
+        html.push_str(&block_html);
+        if html.len() >= CLEANED_BYTES {
+            drawn.push_str(&clean::clean(&std::mem::take(&mut html)));
+        }
+    }
+    drawn.push_str(&clean::clean(&html));
+    drawn
+}
+
+/// Text as it is written.
+fn plain(text: &str) -> String {
+    format!("<p class=\"plain\">{}</p>", super::text(text))
 }
 
 fn shown(event: Event<'_>) -> Event<'_> {
@@ -40,7 +86,13 @@ fn shown(event: Event<'_>) -> Event<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    fn markdown(text: &str) -> String {
+        super::markdown(text, &WorkLimit::new(Duration::from_secs(60)))
+    }
 
     #[test]
     fn markdown_becomes_html() {
@@ -91,5 +143,24 @@ mod tests {
     #[test]
     fn what_nobody_sees_is_named() {
         assert_eq!(markdown("a\u{202e}b\u{7}"), "<p>a⟨U+202E⟩b⟨U+0007⟩</p>\n");
+    }
+
+    #[test]
+    fn a_block_that_becomes_too_large_is_shown_as_it_is_written() {
+        let table =
+            format!("{}|\n{}|\n{}", "|a".repeat(500), "|-".repeat(500), "|b|\n".repeat(200));
+        let html = markdown(&format!("*a*\n\n{table}\n*b*"));
+        assert!(html.starts_with("<p><em>a</em></p>\n<p class=\"plain\">|a|a"), "{html}");
+        assert!(html.ends_with("</p><p><em>b</em></p>\n"), "{html}");
+        assert!(html.len() < 2 * table.len(), "{}", html.len());
+    }
+
+    #[test]
+    fn without_time_text_is_shown_as_it_is_written() {
+        let html = super::markdown("*a* <b>", &WorkLimit::new(Duration::ZERO));
+        assert_eq!(html, "<p class=\"plain\">*a* &lt;b&gt;</p>");
+        let limit = WorkLimit::new(Duration::from_secs(60));
+        drop(limit.cancel_on_drop());
+        assert_eq!(super::markdown("*a*", &limit), "<p class=\"plain\">*a*</p>");
     }
 }

@@ -1,9 +1,11 @@
 //! Safe HTML of what agents and people wrote.
 
+mod bounds;
 mod clean;
 mod difference;
 mod markdown;
 
+pub use bounds::{BoundedEvents, CancelOnDrop, MAX_NESTING, WorkLimit};
 pub(crate) use clean::is_unseen;
 pub use difference::difference;
 pub use markdown::markdown;

@@ -7,7 +7,8 @@ use std::ops::Range;
 
 use anstyle::{Effects, Style};
 use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
-use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+use pulldown_cmark::{Event, HeadingLevel, Options, Tag, TagEnd};
+use trilogue_inspector::draw::BoundedEvents;
 
 use super::rows::{Breaks, Canvas, Prefix, ScreenRow, StyledSpan, wrap};
 use super::safe;
@@ -21,11 +22,17 @@ const MIN_FENCE: usize = 3;
 /// The widest rule across the text, in columns.
 const MAX_RULE_COLUMNS: usize = 40;
 
-/// The rows of a text.
+/// The most columns of a table that is drawn as one. The cells of a wider one follow each other.
+const MAX_TABLE_COLUMNS: usize = 32;
+/// The most cells of a table that is drawn as one.
+const MAX_TABLE_CELLS: usize = 4_096;
+
+/// The rows of a text. A text that nests too deep is shown as it is written.
 pub(crate) fn rows(text: &str, canvas: Canvas) -> Vec<ScreenRow> {
     let mut page = MarkdownRows::new(canvas);
-    for event in Parser::new_ext(text, options()) {
-        page.event(event);
+    match BoundedEvents::of(text, options()) {
+        Some(events) => events.for_each(|(event, _)| page.event(event)),
+        None => page.text(text),
     }
     page.flush();
     page.rows
@@ -35,7 +42,8 @@ pub(crate) fn rows(text: &str, canvas: Canvas) -> Vec<ScreenRow> {
 pub(crate) fn last_block(text: &str) -> usize {
     let mut depth = 0_usize;
     let mut last = 0;
-    for (event, Range { start, .. }) in Parser::new_ext(text, options()).into_offset_iter() {
+    let events = BoundedEvents::of(text, options());
+    for (event, Range { start, .. }) in events.into_iter().flatten() {
         match event {
             Event::Start(_) => {
                 if depth == 0 {
@@ -346,6 +354,15 @@ impl MarkdownRows {
 
     fn table(&mut self) {
         let Some(open) = self.table.take() else { return };
+        let columns = open.heading.len();
+        if columns > MAX_TABLE_COLUMNS || columns * open.rows.len() > MAX_TABLE_CELLS {
+            for mut row in [open.heading].into_iter().chain(open.rows) {
+                // Cells that the parser adds to short rows say nothing.
+                row.truncate(row.iter().rposition(|cell| !cell.is_empty()).map_or(0, |it| it + 1));
+                self.break_line(&[StyledSpan::plain(&row.join(" | "))]);
+            }
+            return;
+        }
         let indent: usize = self.levels.iter().map(|level| level.rest.width()).sum();
         let width = u16::try_from(self.canvas.columns.saturating_sub(indent)).unwrap_or(u16::MAX);
         let mut table = Table::new();

@@ -11,6 +11,8 @@ pub(crate) mod image;
 mod keyboard;
 mod live;
 pub(crate) mod markdown;
+#[cfg(test)]
+mod markdown_time;
 mod menu;
 pub(crate) mod permission;
 pub(crate) mod print;

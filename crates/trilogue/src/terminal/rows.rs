@@ -149,6 +149,12 @@ pub(crate) fn wrap(
     let prefix = fitting(prefix, canvas.columns);
     let mut rows = Vec::new();
     let mut row: Vec<Glyph<'_>> = Vec::new();
+    let mut used = 0;
+    let room_behind = |before: &[StyledSpan]| {
+        let room = canvas.columns.saturating_sub(before.iter().map(StyledSpan::width).sum());
+        room.max(MIN_TEXT_COLUMNS.min(canvas.columns))
+    };
+    let (first_room, rest_room) = (room_behind(&prefix.first), room_behind(&prefix.rest));
     let finish = |row: &mut Vec<Glyph<'_>>, rows: &mut Vec<ScreenRow>| {
         let before = if rows.is_empty() { &prefix.first } else { &prefix.rest };
         let keeps = breaks == Breaks::Anywhere;
@@ -157,21 +163,20 @@ pub(crate) fn wrap(
         rows.push(ScreenRow::paint(text, canvas));
     };
     for glyph in spans.iter().flat_map(StyledSpan::glyphs) {
-        let before = if rows.is_empty() { &prefix.first } else { &prefix.rest };
-        let room = canvas.columns.saturating_sub(before.iter().map(StyledSpan::width).sum());
-        let room = room.max(MIN_TEXT_COLUMNS.min(canvas.columns));
-        let used: usize = row.iter().map(|glyph| glyph.width).sum();
+        let room = if rows.is_empty() { first_room } else { rest_room };
         if used + glyph.width > room && !row.is_empty() {
             let rest = match breaks {
                 Breaks::Words if !glyph.is_space() => row.split_off(break_before(&row, &glyph)),
                 _ => Vec::new(),
             };
             finish(&mut row, &mut rows);
+            used = rest.iter().map(|glyph| glyph.width).sum();
             row.extend(rest);
         }
         // A space between two rows is the break itself.
         let is_break = breaks == Breaks::Words && glyph.is_space() && row.is_empty();
         if !is_break || rows.is_empty() {
+            used += glyph.width;
             row.push(glyph);
         }
     }

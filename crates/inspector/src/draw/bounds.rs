@@ -1,0 +1,243 @@
+//! The limits of drawing: how deep, how much, how long.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use pulldown_cmark::{Event, Options, Parser};
+
+/// The deepest nesting of quotes, lists, links and emphasis that is drawn, in levels. Of what is deeper, only the text is.
+pub const MAX_NESTING: usize = 32;
+/// The deepest indent of a list's item or a quote, in columns.
+const MAX_INDENT_COLUMNS: usize = 4 * MAX_NESTING;
+const TAB_COLUMNS: usize = 4;
+/// The most steps that the parser may need for titles of links. A million take about a fifth of a millisecond.
+const MAX_TITLE_STEPS: usize = 200_000_000;
+
+/// How long a drawing may take, and whether anybody still waits for it.
+#[derive(Clone, Debug)]
+pub struct WorkLimit {
+    end: Instant,
+    is_cancelled: Arc<AtomicBool>,
+}
+
+/// Ends the work when it is dropped.
+#[derive(Debug)]
+pub struct CancelOnDrop(Arc<AtomicBool>);
+
+/// The events of Markdown with their place in the text, without the tags of what is nested too deep.
+#[derive(Debug)]
+pub struct BoundedEvents<'text> {
+    parser: pulldown_cmark::OffsetIter<'text>,
+    depth: usize,
+}
+
+// === impl WorkLimit ===
+
+impl WorkLimit {
+    /// Work that has this time from now on.
+    #[must_use]
+    pub fn new(time: Duration) -> Self {
+        Self { end: Instant::now() + time, is_cancelled: Arc::default() }
+    }
+
+    /// What ends the work when its caller is gone.
+    #[must_use]
+    pub fn cancel_on_drop(&self) -> CancelOnDrop {
+        CancelOnDrop(Arc::clone(&self.is_cancelled))
+    }
+
+    /// Whether the work is to end: its time is over, or nobody waits for it.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_cancelled() || Instant::now() >= self.end
+    }
+
+    /// Whether nobody waits for the work any more.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Ordering::Relaxed)
+    }
+
+    /// When the work has to end.
+    pub(super) fn end(&self) -> Instant {
+        self.end
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+// === impl BoundedEvents ===
+
+impl<'text> BoundedEvents<'text> {
+    /// `None` if the parser would need far more time than in proportion to the text: if a line opens many quotes and lists, or a long paragraph has many links.
+    #[must_use]
+    pub fn of(text: &'text str, options: Options) -> Option<Self> {
+        if !text.lines().all(has_few_markers) || title_steps(text) > MAX_TITLE_STEPS {
+            return None;
+        }
+        Some(Self { parser: Parser::new_ext(text, options).into_offset_iter(), depth: 0 })
+    }
+
+    /// How many elements are open behind the event before.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+}
+
+impl<'text> Iterator for BoundedEvents<'text> {
+    type Item = (Event<'text>, Range<usize>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let (event, place) = self.parser.next()?;
+            let level = match event {
+                Event::Start(_) => {
+                    self.depth += 1;
+                    self.depth
+                }
+                Event::End(_) => {
+                    self.depth = self.depth.saturating_sub(1);
+                    self.depth + 1
+                }
+                _ => return Some((event, place)),
+            };
+            if level <= MAX_NESTING {
+                return Some((event, place));
+            }
+        }
+    }
+}
+
+/// Whether the marks of quotes and lists with which a line begins are few, and their indent is small.
+fn has_few_markers(line: &str) -> bool {
+    let (mut markers, mut columns, mut indent) = (0_usize, 0_usize, 0_usize);
+    let mut bytes = line.bytes().peekable();
+    while let Some(byte) = bytes.next() {
+        columns += 1;
+        match byte {
+            b' ' => continue,
+            b'\t' => columns += TAB_COLUMNS - 1,
+            b'>' | b'-' | b'+' | b'*' | b'.' | b')' => {
+                markers += 1;
+                indent = columns;
+            }
+            b'0'..=b'9' if bytes.peek().is_some() => {}
+            _ => break,
+        }
+        if markers > MAX_NESTING {
+            // A rule of many signs opens nothing.
+            return is_rule(line);
+        }
+    }
+    indent <= MAX_INDENT_COLUMNS
+}
+
+/// How many steps the parser may need for titles of links. For each link whose title stays open, it looks for the title's end in
+/// every line of the paragraph, and for each line it begins at the paragraph's first.
+fn title_steps(text: &str) -> usize {
+    let (mut steps, mut lines, mut links) = (0_usize, 0_usize, 0_usize);
+    for line in text.lines() {
+        if ends_paragraph(line) {
+            (steps, lines, links) =
+                (steps.saturating_add(links.saturating_mul(lines * lines)), 0, 0);
+        }
+        lines += 1;
+        links += line.matches("](").count();
+    }
+    steps.saturating_add(links.saturating_mul(lines * lines))
+}
+
+/// Whether a line is blank or begins a list's item or a heading, for certain: with more spaces it could continue a paragraph.
+fn ends_paragraph(line: &str) -> bool {
+    if line.trim_ascii().is_empty() {
+        return true;
+    }
+    let mut content = line;
+    loop {
+        let rest = content.trim_start_matches(' ');
+        if content.len() - rest.len() > 3 {
+            return false;
+        }
+        content = rest;
+        match rest.strip_prefix('>') {
+            Some(rest) if rest.trim_ascii().is_empty() => return true,
+            Some(rest) => content = rest,
+            None => break,
+        }
+    }
+    let marked = content.strip_prefix(['-', '*', '+']).unwrap_or_else(|| {
+        let text = content.trim_start_matches('#');
+        if (1..=6).contains(&(content.len() - text.len())) { text } else { "" }
+    });
+    marked.strip_prefix(' ').is_some_and(|item| !item.trim_ascii().is_empty())
+}
+
+/// Whether a line is a rule across the text, an underline or a table's delimiter: signs of one kind.
+fn is_rule(line: &str) -> bool {
+    let mut signs = line.bytes().filter(|byte| !matches!(byte, b' ' | b'\t'));
+    let first = signs.next();
+    matches!(first, Some(b'-' | b'*')) && signs.all(|sign| Some(sign) == first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_opens_few_quotes_and_lists() {
+        for line in
+            ["> > a", "- a", "12. a", "---", &"-".repeat(200), &" ".repeat(300), &"* ".repeat(100)]
+        {
+            assert!(has_few_markers(line), "{line}");
+        }
+        for line in [
+            ">".repeat(33),
+            "- > ".repeat(17),
+            format!("{}a", "* ".repeat(33)),
+            "1. ".repeat(33),
+            format!("{}- a", " ".repeat(200)),
+        ] {
+            assert!(!has_few_markers(&line), "{line}");
+        }
+    }
+
+    #[test]
+    fn titles_of_links_that_stay_open_in_a_long_paragraph_are_not_looked_for() {
+        let hostile =
+            |begin: &str, line: &str| format!("{}{}", begin.repeat(500), line.repeat(5_000));
+        for (begin, line) in [
+            ("[a](<u>'", "\nb"),
+            ("[a](u \"", "\n    - b"),
+            ("> [a](<u>'", "\n> b"),
+            ("[a](u (", "\n    > b"),
+        ] {
+            assert!(BoundedEvents::of(&hostile(begin, line), Options::empty()).is_none(), "{line}");
+        }
+        for text in [
+            "- [a](u)\n".repeat(5_000),
+            "[a](u) b\n\n".repeat(5_000),
+            "> # [a](u)\n".repeat(5_000),
+            "b\n".repeat(50_000),
+        ] {
+            assert!(BoundedEvents::of(&text, Options::empty()).is_some(), "{:.20}", text);
+        }
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_keeps_its_text() {
+        let text = format!("{}deep{}", "*a ".repeat(100), " b*".repeat(100));
+        let events: Vec<_> =
+            BoundedEvents::of(&text, Options::empty()).unwrap().map(|it| it.0).collect();
+        let starts = events.iter().filter(|it| matches!(it, Event::Start(_))).count();
+        let ends = events.iter().filter(|it| matches!(it, Event::End(_))).count();
+        assert_eq!((starts, ends), (MAX_NESTING, MAX_NESTING));
+        assert!(events.iter().any(|it| matches!(it, Event::Text(text) if text.contains("deep"))));
+    }
+}
