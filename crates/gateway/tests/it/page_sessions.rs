@@ -292,3 +292,19 @@ async fn texts_are_drawn_as_safe_html() {
     let much = json!({"items": [{"markdown": "x".repeat(256 * 1024 + 1)}]});
     assert_eq!(rig.alice().post("/api/v1/draw", &much).await.unwrap().code(), "body_too_large");
 }
+
+#[tokio::test]
+async fn a_text_that_nests_without_end_is_drawn_to_a_limit() {
+    let rig = Rig::start().await;
+    for (text, tag) in [
+        (">".repeat(64 * 1024), "<blockquote>"),
+        (format!("{}a", "- ".repeat(32 * 1024)), "<ul>"),
+        (format!("{}a{}", "*a ".repeat(8_000), " b*".repeat(8_000)), "<em>"),
+    ] {
+        let texts = json!({"items": [{"markdown": text}]});
+        let drawn = rig.alice().post("/api/v1/draw", &texts).await.unwrap().ok().unwrap();
+        let html = self::text(&drawn, "/items/0/html");
+        assert!(html.matches(tag).count() <= 32, "{tag}: {}", html.matches(tag).count());
+        assert!(html.len() >= text.len() / 4, "the text is still there");
+    }
+}

@@ -1,11 +1,19 @@
 //! Safe HTML of texts, for pages that show what agents write.
 
+use std::collections::{HashMap, VecDeque};
+use std::num::NonZero;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error};
-use trilogue_inspector::draw;
+use trilogue_domain::{Code, Error, lock};
+use trilogue_inspector::draw::{self, WorkLimit};
 use trilogue_wire::native::{Draw, Drawing, Drawn, List};
 
 use super::{NativeCall, NativeRoute};
+use crate::core::shares::Shares;
 use crate::http::reply::Reply;
 use crate::route::{Verb, json_response, of};
 
@@ -13,6 +21,14 @@ use crate::route::{Verb, json_response, of};
 const MAX_DRAWINGS: usize = 100;
 /// The most bytes of all texts of one request.
 const MAX_DRAWN_BYTES: usize = 256 * 1024;
+/// How long the drawing of one request may take; what is left is shown as it is written.
+const MAX_DRAWING_TIME: Duration = Duration::from_secs(1);
+/// The most requests of one principal that are drawn at once; further ones wait.
+const MAX_DRAWINGS_PER_PRINCIPAL: usize = 2;
+/// The most HTML that is kept for requests that come again, in bytes.
+const MAX_KEPT_BYTES: usize = 8 * 1024 * 1024;
+/// The most drawings that are kept.
+const MAX_KEPT: usize = 4_096;
 
 const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(draw_texts(call)))
     .path("/api/v1/draw")
@@ -27,6 +43,25 @@ const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(draw_texts(call)))
 
 pub(crate) const ROUTES: &[NativeRoute] = &[BASE];
 
+/// What drawings of all callers share: a memory of what was drawn, and processors.
+#[derive(Debug)]
+pub(crate) struct Drawings {
+    shares: Arc<Shares>,
+    processors: Arc<Semaphore>,
+    kept: Mutex<KeptDrawings>,
+}
+
+/// What was drawn last, by the digest of the text. HTML depends on nothing but the text, so callers can share it.
+#[derive(Debug, Default)]
+struct KeptDrawings {
+    html: HashMap<Digest, String>,
+    /// The digests, the oldest first.
+    order: VecDeque<Digest>,
+    bytes: usize,
+}
+
+type Digest = [u8; 32];
+
 async fn draw_texts(call: NativeCall) -> Result<Reply> {
     let Draw { items } = call.json()?;
     let bytes: usize = items.iter().map(size).sum();
@@ -36,8 +71,18 @@ async fn draw_texts(call: NativeCall) -> Result<Reply> {
             "a request takes {MAX_DRAWINGS} texts of {MAX_DRAWN_BYTES} bytes in all"
         )));
     }
+    let drawings = Arc::clone(&call.state.drawings);
+    let share = drawings.shares.wait(&call.caller.principal).await;
+    let processor = Arc::clone(&drawings.processors).acquire_owned().await;
+    let limit = WorkLimit::new(MAX_DRAWING_TIME);
+    // A client that leaves drops this, and the work ends.
+    let _cancel = limit.cancel_on_drop();
     // Drawing is work for a processor: others are served meanwhile.
-    let drawn = tokio::task::spawn_blocking(move || items.iter().map(drawn).collect());
+    let drawn = tokio::task::spawn_blocking(move || {
+        // Held as long as the work goes on, also if its client is gone.
+        let _held = (share, processor);
+        items.iter().map(|item| drawings.draw(item, &limit)).collect()
+    });
     let items = drawn.await.map_err(|error| Error::new(Code::Internal, error.to_string()))?;
     Ok(Reply::ok(&List::<Drawn> { items, next: None }))
 }
@@ -49,10 +94,84 @@ fn size(item: &Drawing) -> usize {
     }
 }
 
-fn drawn(item: &Drawing) -> Drawn {
-    let html = match item {
-        Drawing::Markdown { markdown } => draw::markdown(markdown),
-        Drawing::Difference { before, after } => draw::difference(before, after),
-    };
-    Drawn { html }
+fn digest(item: &Drawing) -> Digest {
+    let mut hash = Sha256::new();
+    match item {
+        Drawing::Markdown { markdown } => hash.update(markdown),
+        Drawing::Difference { before, after } => {
+            hash.update((before.len() as u64).to_le_bytes());
+            hash.update([0xff]);
+            hash.update(before);
+            hash.update(after);
+        }
+    }
+    hash.finalize().into()
+}
+
+// === impl Drawings ===
+
+impl Drawings {
+    pub(crate) fn new() -> Arc<Self> {
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        Arc::new(Self {
+            shares: Shares::new(MAX_DRAWINGS_PER_PRINCIPAL),
+            processors: Arc::new(Semaphore::new(processors)),
+            kept: Mutex::default(),
+        })
+    }
+
+    fn draw(&self, item: &Drawing, limit: &WorkLimit) -> Drawn {
+        let digest = digest(item);
+        if let Some(html) = lock(&self.kept).html.get(&digest) {
+            return Drawn { html: html.clone() };
+        }
+        let html = match item {
+            Drawing::Markdown { markdown } => draw::markdown(markdown, limit),
+            Drawing::Difference { before, after } => draw::difference(before, after, limit),
+        };
+        // What was cut short is drawn whole the next time.
+        if !limit.is_over() {
+            lock(&self.kept).keep(digest, &html);
+        }
+        Drawn { html }
+    }
+}
+
+// === impl KeptDrawings ===
+
+impl KeptDrawings {
+    fn keep(&mut self, digest: Digest, html: &str) {
+        if html.len() > MAX_KEPT_BYTES / 8 || self.html.contains_key(&digest) {
+            return;
+        }
+        self.bytes += html.len();
+        self.html.insert(digest, html.to_owned());
+        self.order.push_back(digest);
+        while self.bytes > MAX_KEPT_BYTES || self.order.len() > MAX_KEPT {
+            let Some(oldest) = self.order.pop_front() else { return };
+            self.bytes -= self.html.remove(&oldest).map_or(0, |html| html.len());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_drawn_is_kept_within_limits_and_what_was_cut_short_is_not() {
+        let drawings = Drawings::new();
+        let item = Drawing::Markdown { markdown: "*a*".to_owned() };
+        let plain = drawings.draw(&item, &WorkLimit::new(Duration::ZERO));
+        assert_eq!(plain.html, "<p class=\"plain\">*a*</p>");
+        let drawn = drawings.draw(&item, &WorkLimit::new(Duration::from_secs(60)));
+        assert_eq!(drawn.html, "<p><em>a</em></p>\n");
+        let again = drawings.draw(&item, &WorkLimit::new(Duration::ZERO));
+        assert_eq!(again, drawn, "it is not drawn again");
+        let mut kept = KeptDrawings::default();
+        for number in 0..100_u8 {
+            kept.keep([number; 32], &"x".repeat(MAX_KEPT_BYTES / 10));
+        }
+        assert_eq!((kept.html.len(), kept.bytes), (10, MAX_KEPT_BYTES / 10 * 10));
+    }
 }

@@ -56,6 +56,7 @@ use crate::stream::cursor::Cursor;
 use crate::stream::event_forms::ProtocolViews;
 use crate::stream::{Streams, reader};
 
+use self::draw::Drawings;
 use self::view::NativeView;
 
 type NativeCall = route::Call<State>;
@@ -81,6 +82,7 @@ pub(crate) struct State {
     inspector: Option<String>,
     public_url: Option<String>,
     protocol_views: Arc<dyn ProtocolViews>,
+    drawings: Arc<Drawings>,
     /// Protections that were switched off.
     dangerously: Vec<String>,
 }
@@ -172,6 +174,7 @@ impl State {
             inspector: options.inspector.clone(),
             public_url: options.public_url.clone(),
             protocol_views,
+            drawings: Drawings::new(),
             dangerously: options.dangerously.clone(),
         }
     }

@@ -1,0 +1,103 @@
+//! What one principal may take of something that all share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use trilogue_domain::{Principal, PrincipalId, TenantId, lock};
+
+type Holder = (TenantId, PrincipalId);
+
+/// What each principal holds now. Principals that hold nothing take no memory.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    max_each: usize,
+    held: Mutex<HashMap<Holder, Arc<Semaphore>>>,
+}
+
+/// One thing that a principal holds until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    shares: Arc<Shares>,
+    holder: Holder,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+// === impl Shares ===
+
+impl Shares {
+    pub(crate) fn new(max_each: usize) -> Arc<Self> {
+        Arc::new(Self { max_each, held: Mutex::default() })
+    }
+
+    pub(crate) fn max_each(&self) -> usize {
+        self.max_each
+    }
+
+    /// Waits until the principal holds fewer than it may, behind its own earlier requests.
+    pub(crate) async fn wait(self: &Arc<Self>, principal: &Principal) -> Share {
+        let (holder, permits) = self.permits(principal);
+        // No semaphore of ours is ever closed.
+        let permit = permits.acquire_owned().await.ok();
+        Share { shares: Arc::clone(self), holder, permit }
+    }
+
+    /// `None` if the principal holds as many as it may.
+    pub(crate) fn take(self: &Arc<Self>, principal: &Principal) -> Option<Share> {
+        let (holder, permits) = self.permits(principal);
+        let permit = permits.try_acquire_owned().ok()?;
+        Some(Share { shares: Arc::clone(self), holder, permit: Some(permit) })
+    }
+
+    fn permits(&self, principal: &Principal) -> (Holder, Arc<Semaphore>) {
+        let holder = (principal.tenant.clone(), principal.id.clone());
+        let mut held = lock(&self.held);
+        let permits =
+            held.entry(holder.clone()).or_insert_with(|| Arc::new(Semaphore::new(self.max_each)));
+        let permits = Arc::clone(permits);
+        (holder, permits)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut held = lock(&self.shares.held);
+        drop(self.permit.take());
+        // Whoever holds or waits has a clone.
+        if held.get(&self.holder).is_some_and(|permits| Arc::strong_count(permits) == 1) {
+            held.remove(&self.holder);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use trilogue_domain::{Right, Rights};
+
+    use super::*;
+
+    fn principal(name: &str) -> Principal {
+        Principal {
+            tenant: TenantId::parse("t").unwrap(),
+            id: PrincipalId::parse(name).unwrap(),
+            rights: [Right::Read].into_iter().collect::<Rights>(),
+            own: false,
+        }
+    }
+
+    #[test]
+    fn one_principal_cannot_take_what_another_may() {
+        let shares = Shares::new(2);
+        let (alice, bob) = (principal("alice"), principal("bob"));
+        let held = [shares.take(&alice).unwrap(), shares.take(&alice).unwrap()];
+        assert!(shares.take(&alice).is_none());
+        assert!(shares.take(&bob).is_some());
+        let waiting = shares.wait(&alice);
+        let mut waiting = Box::pin(waiting);
+        assert!(waiting.as_mut().now_or_never().is_none());
+        drop(held);
+        assert!(waiting.now_or_never().is_some());
+        assert!(lock(&shares.held).is_empty(), "principals that hold nothing are forgotten");
+    }
+}
