@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
+use trilogue_wire::json::{DEFAULT_MAX_TREE_BYTES, is_too_complex};
 use trilogue_wire::native::Json;
 
 use super::Options;
@@ -55,7 +56,12 @@ impl Endpoint {
 
     /// The whole body of a response.
     pub(crate) async fn whole(&self, response: Response) -> Result<Bytes, ClientError> {
-        self.within_limit(collect_body(response.body, self.options.max_response_bytes)).await?
+        let limit = self.options.max_response_bytes;
+        let body = self.within_limit(collect_body(response.body, limit)).await??;
+        if is_too_complex(&body, DEFAULT_MAX_TREE_BYTES) {
+            return Err(too_complex());
+        }
+        Ok(body)
     }
 
     /// Sends a call and passes the response when it succeeded; of another it makes the error.
@@ -80,6 +86,11 @@ impl Endpoint {
             ClientError::Transport(TransportError::new(message))
         })
     }
+}
+
+/// What is said of JSON that would take far more memory than its text.
+pub(crate) fn too_complex() -> ClientError {
+    ClientError::Unexpected("its JSON has too many values for its length".to_owned())
 }
 
 // === impl RequestBuilder ===

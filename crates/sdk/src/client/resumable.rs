@@ -10,9 +10,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use trilogue_wire::json::{DEFAULT_MAX_TREE_BYTES, is_too_complex};
 use trilogue_wire::sse::{Decoder, Item};
 
 use super::Options;
+use super::call::too_complex;
 use super::error::ClientError;
 use super::transport::{Response, ResponseBody};
 
@@ -218,6 +220,9 @@ impl<S: StreamSource> Flow<S> {
 
     fn take(&mut self, source: &mut S, item: Item) -> Result<Option<S::Item>, ClientError> {
         match item {
+            Item::Event { data, .. } if is_too_complex(data.as_bytes(), DEFAULT_MAX_TREE_BYTES) => {
+                Err(too_complex())
+            }
             Item::Event { id, event: name, data } => {
                 source.on_event(SseEvent { id, name, data }, self)
             }

@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 use super::envelope::Envelope;
 use super::{About, ErrorObject, Id, Invalid, Reason};
-use crate::json::{is_deeper, text};
+use crate::json::{DEFAULT_MAX_TREE_BYTES, is_deeper, is_too_complex, text};
 
 /// How deeply arrays and objects may lie in each other by default.
 pub const DEFAULT_MAX_DEPTH: usize = 128;
@@ -44,7 +44,7 @@ pub fn parse(line: &[u8]) -> Result<Incoming<'_>, Invalid<'_>> {
     parse_within(line, DEFAULT_MAX_DEPTH)
 }
 
-/// Parses a line, nested at most `max_depth` levels deep. A pass-through that reads nothing needs no limit.
+/// Parses a line, nested at most `max_depth` levels deep. A pass-through that reads nothing needs no limit: `usize::MAX`.
 pub fn parse_within(line: &[u8], max_depth: usize) -> Result<Incoming<'_>, Invalid<'_>> {
     let text = std::str::from_utf8(line).map_err(|_| Invalid::nameless(Reason::NotUtf8))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).trim_ascii();
@@ -57,6 +57,9 @@ pub fn parse_within(line: &[u8], max_depth: usize) -> Result<Incoming<'_>, Inval
     let about = about(&envelope);
     if is_deeper(text, max_depth) {
         return Err(Invalid { reason: Reason::TooDeep(max_depth), about });
+    }
+    if max_depth < usize::MAX && is_too_complex(line, DEFAULT_MAX_TREE_BYTES) {
+        return Err(Invalid { reason: Reason::TooComplex, about });
     }
     if envelope.method.is_none() && (envelope.result.is_some() || envelope.error.is_some()) {
         return response(&envelope).map_err(|reason| Invalid { reason, about });

@@ -31,6 +31,9 @@ pub enum Reason {
     /// Its arrays and objects lie more than this many levels deep in each other.
     #[error("the message is nested more than {0} levels deep")]
     TooDeep(usize),
+    /// As a tree of values it takes far more memory than its text.
+    #[error("the message has too many JSON values for its length")]
+    TooComplex,
     /// It is longer than this many bytes.
     #[error("the message is longer than {0} bytes")]
     TooLong(usize),

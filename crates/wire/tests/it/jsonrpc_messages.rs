@@ -228,3 +228,24 @@ fn a_response_is_taken_however_it_is_written() {
     let nobody = parse(br#"{"jsonrpc":"2.0","id":true,"result":1}"#).unwrap_err();
     assert_eq!((nobody.reason, nobody.reply()), (Reason::BadId, None));
 }
+
+#[test]
+fn a_line_of_many_small_values_is_refused() {
+    let line = |piece: &str, count: usize| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":7,"method":"a","params":[{}]}}"#,
+            vec![piece; count].join(",")
+        )
+    };
+    for piece in ["{}", "0", "{\"a\":1}", "[[1]]"] {
+        assert!(parse(line(piece, 10_000).as_bytes()).is_ok(), "{piece}");
+        let line = line(piece, 1_000_000);
+        let invalid = parse(line.as_bytes()).unwrap_err();
+        assert_eq!(invalid.reason, Reason::TooComplex, "{piece}");
+        assert_eq!(invalid.reply().unwrap().0.as_str(), "7", "the request gets its answer");
+        assert!(parse_within(line.as_bytes(), usize::MAX).is_ok(), "a pass-through reads nothing");
+    }
+    let text = "x".repeat(16 * 1024 * 1024);
+    let line = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"a","params":["{text}"]}}"#);
+    assert!(parse(line.as_bytes()).is_ok());
+}
