@@ -5,6 +5,7 @@ mod input;
 mod ports;
 mod rules;
 pub(crate) mod schema;
+mod schema_steps;
 pub(crate) mod schemas;
 
 use std::fmt;

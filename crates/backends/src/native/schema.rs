@@ -1,6 +1,8 @@
 use std::fmt;
 
 use jsonschema::{PatternOptions, ValidationError, Validator};
+
+use super::schema_steps::{STEP, Step, with_steps, within_steps};
 use serde_json::Value;
 use trilogue_domain::error::Violation;
 use trilogue_domain::{Json, limits};
@@ -31,10 +33,11 @@ impl Schema {
     pub(crate) fn compile(schema: &Json) -> Result<Self, String> {
         let schema = schema.to_value();
         let validator = jsonschema::options()
+            .with_keyword(STEP, |_, _, _| Ok(Box::new(Step)))
             .offline()
             .should_validate_formats(false)
             .with_pattern_options(PatternOptions::regex())
-            .build(&schema)
+            .build(&with_steps(&schema))
             .map_err(|error| cut(error.masked().to_string()))?;
         Ok(Self { validator, has_alternatives: has_alternatives(&schema) })
     }
@@ -42,14 +45,21 @@ impl Schema {
     pub(crate) fn check(&self, value: &Json) -> Result<(), Mismatch> {
         let bytes = value.as_bytes().len();
         let value = value.to_value();
-        if self.fits(&value) {
-            return Ok(());
+        let found = within_steps(bytes, || {
+            if self.validator.is_valid(&value) {
+                Ok(())
+            } else {
+                Err(self.violations(&value, bytes))
+            }
+        });
+        match found {
+            Some(found) => found.map_err(Mismatch),
+            None => Err(Mismatch(vec![Violation {
+                path: String::new(),
+                message: "the schema refers to itself so often that the value cannot be checked"
+                    .to_owned(),
+            }])),
         }
-        Err(Mismatch(self.violations(&value, bytes)))
-    }
-
-    pub(super) fn fits(&self, value: &Value) -> bool {
-        self.validator.is_valid(value)
     }
 
     /// The violations of a value of this length. The cost is bounded.
@@ -210,5 +220,63 @@ mod tests {
         ] {
             assert!(schema(&bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_schema_whose_references_double_takes_bounded_steps() {
+        let doubled = |keyword: &str, last: Value| {
+            let mut definitions = serde_json::Map::new();
+            for level in 0..40 {
+                let next = json!({ "$ref": format!("#/$defs/d{}", level + 1) });
+                definitions.insert(format!("d{level}"), json!({ keyword: [next, next] }));
+            }
+            definitions.insert("d40".to_owned(), last);
+            schema(&json!({ "$ref": "#/$defs/d0", "$defs": definitions })).unwrap()
+        };
+        for (keyword, last) in [
+            ("allOf", json!({ "type": "string" })),
+            ("anyOf", json!({ "type": "null" })),
+            ("anyOf", json!(false)),
+            ("oneOf", json!({ "type": "string" })),
+        ] {
+            let why = doubled(keyword, last).check(&Json::from_value(&json!("a"))).unwrap_err();
+            assert!(why.to_string().contains("refers to itself so often"), "{keyword}: {why}");
+        }
+        let deep = (0..60).fold(json!(1), |value, _| json!({ "a": value }));
+        let back = json!({ "properties": { "a": { "$ref": "#" } } });
+        let own = schema(&json!({ "anyOf": [false, back, back], "type": "object" })).unwrap();
+        let why = own.check(&Json::from_value(&deep)).unwrap_err();
+        assert!(why.to_string().contains("refers to itself so often"), "{why}");
+    }
+
+    #[test]
+    fn references_mean_what_they_did() {
+        let tree = schema(&json!({
+            "$ref": "#/$defs/tree",
+            "$defs": { "tree": {
+                "type": "object",
+                "properties": { "$ref": { "type": "string" }, "more": { "items": { "$ref": "#/$defs/tree" } } },
+                "unevaluatedProperties": false,
+            } },
+        }))
+        .unwrap();
+        let check = |value: Value| tree.check(&Json::from_value(&value));
+        assert_eq!(check(json!({ "$ref": "a", "more": [{ "more": [] }] })), Ok(()));
+        let why = check(json!({ "more": [{ "$ref": 1 }] })).unwrap_err();
+        assert_eq!(why.into_violations()[0].path, "/more/0/$ref");
+        let closed = schema(&json!({
+            "$ref": "#/$defs/a", "$defs": { "a": { "properties": { "b": true } } }, "unevaluatedProperties": false,
+        }))
+        .unwrap();
+        assert_eq!(closed.check(&Json::from_value(&json!({ "b": 1 }))), Ok(()));
+        assert!(closed.check(&Json::from_value(&json!({ "c": 1 }))).is_err());
+        let constant = schema(&json!({ "const": { "$ref": "#" } })).unwrap();
+        assert_eq!(constant.check(&Json::from_value(&json!({ "$ref": "#" }))), Ok(()));
+        let old = schema(&json!({
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "$ref": "#/definitions/a", "type": "null", "definitions": { "a": { "type": "string" } },
+        }))
+        .unwrap();
+        assert_eq!(old.check(&Json::from_value(&json!("text"))), Ok(()), "siblings do not count");
     }
 }

@@ -307,7 +307,8 @@ fn defaults(schema: &Schema, json: &Value) -> Option<Json> {
             Value::Object(given)
         }
     };
-    schema.fits(&made).then(|| Json::from_value(&made))
+    let made = Json::from_value(&made);
+    schema.check(&made).is_ok().then_some(made)
 }
 
 #[cfg(test)]
