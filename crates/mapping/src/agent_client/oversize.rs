@@ -6,6 +6,11 @@ use trilogue_domain::{Body, Code, Error, Json, limits};
 /// The longest text or value in one of the smaller events, in bytes. The rest of the event is far shorter.
 const MAX_PIECE_BYTES: usize = limits::MAX_EVENT_BYTES / 2;
 
+/// The kind of the event in the place of an update that is too large for the log.
+pub(super) const UPDATE_TOO_LARGE: &str = "update_too_large";
+/// The kind of the event in the place of a line that was too long.
+pub(super) const LINE_TOO_LONG: &str = "line_too_long";
+
 /// Whether the log refused an event for its size alone.
 pub fn is_about_size(error: &Error) -> bool {
     matches!(
@@ -43,7 +48,7 @@ pub fn smaller(body: Body, original: Option<&Original>) -> Vec<Body> {
 pub fn gap(original: Option<&Original>) -> Body {
     let bytes = original.map_or(0, |original| original.bytes.len());
     let data = Json::from_value(&serde_json::json!({ "bytes": bytes }));
-    Body::State(StateEvent::Custom { kind: "update_too_large".to_owned(), data })
+    Body::State(StateEvent::Custom { kind: UPDATE_TOO_LARGE.to_owned(), data })
 }
 
 /// An event in the place of a line that was longer than `limit` bytes.
@@ -53,7 +58,7 @@ pub fn line_too_long(limit: usize, method: Option<&str>) -> Body {
         data["method"] = method.into();
     }
     let data = Json::from_value(&data);
-    Body::State(StateEvent::Custom { kind: "line_too_long".to_owned(), data })
+    Body::State(StateEvent::Custom { kind: LINE_TOO_LONG.to_owned(), data })
 }
 
 fn fits(value: &Json) -> bool {

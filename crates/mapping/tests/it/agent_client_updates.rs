@@ -294,6 +294,28 @@ fn that_an_agent_does_not_remember_is_a_notice_or_a_message() {
 }
 
 #[test]
+fn what_was_too_large_to_pass_on_is_a_notice_or_a_message() {
+    let long = json!({ "limit": 100, "method": "session/update\u{1b}[2J" });
+    let events = vec![
+        custom("line_too_long", &long),
+        custom("update_too_large", &json!({ "bytes": 200 })),
+        custom("update_too_large", &json!({})),
+    ];
+    let out = fold(&mut updates(), &run(events));
+    let gates: Vec<_> = out.iter().map(|update| update.gate).collect();
+    assert_eq!(gates, [Gate::Notices, Gate::NoNotices, Gate::Notices, Gate::NoNotices]);
+    let told: Vec<_> = out.iter().map(|it| parsed(&it.params)["update"].clone()).collect();
+    let title = "Part of what the agent sent is missing";
+    assert_eq!(told[0]["title"], title);
+    let about = told[0]["description"].as_str().unwrap();
+    assert!(about.contains("longer than 100 bytes") && about.contains("`max_line`"), "{about}");
+    assert!(about.contains("session/update") && !about.contains('\u{1b}'), "{about}");
+    let id = told[1]["messageId"].as_str().unwrap();
+    assert_eq!(told[1], chunk("agent_message", id, &text(&format!("{title}. {about}"))));
+    assert!(told[2]["description"].as_str().unwrap().contains("200 bytes"), "{}", told[2]);
+}
+
+#[test]
 fn a_citation_is_a_link_behind_its_text() {
     let citation = Citation {
         url: Some("https://a/b".to_owned()),

@@ -9,7 +9,7 @@ use serde_json::json;
 use trilogue_domain::content::{BlobRef, PartMetadata};
 use trilogue_domain::event::{Event, MessageEvent, RunEvent, StateEvent, ThreadEvent};
 use trilogue_domain::thread::TITLE_MEMBER;
-use trilogue_domain::{Body, Content, Json, MessageId, Part, PrincipalId, RunKey, ThreadId};
+use trilogue_domain::{Body, Content, Json, MessageId, Part, PrincipalId, RunKey, ThreadId, safe};
 use trilogue_wire::agent_client::splice::{self, get_text};
 use trilogue_wire::agent_client::{Rules, SessionUpdate, read_checked};
 
@@ -17,6 +17,7 @@ use self::call::OpenCall;
 use self::chunk::{Chunk, member};
 use super::block::{Extension, citation_block, quoted, text_block};
 use super::original::OWN;
+use super::oversize::{LINE_TOO_LONG, UPDATE_TOO_LARGE};
 use super::prompt::in_words;
 use super::relay::{SESSION_UPDATE, derived, gate_of};
 use super::{EXTENSION, Gate, IdFormat, Relay, UPDATE};
@@ -31,6 +32,8 @@ const MAX_MESSAGE_BYTES: usize = 15 * 1024 * 1024;
 
 /// The event for a hosted agent that does not remember its session.
 const RESTARTED: &str = "session_restarted";
+/// What is said of a part of the agent's output that was too large.
+const LEFT_OUT: &str = "Part of what the agent sent is missing";
 const FORGOT: &str = "The agent does not remember this session";
 const TOLD_AGAIN: &str = "It has begun another one, and is told again what was said before.";
 
@@ -260,21 +263,65 @@ impl Updates {
             StateEvent::Custom { kind, data } if kind == RESTARTED => {
                 self.restarted(data, place, out);
             }
+            StateEvent::Custom { kind, data }
+                if [LINE_TOO_LONG, UPDATE_TOO_LARGE].contains(&kind.as_str()) =>
+            {
+                self.left_out(kind, data, place, out);
+            }
             // The protocol has no state.
             StateEvent::Custom { .. } | StateEvent::Values(_) | StateEvent::Output(_) => {}
         }
     }
 
-    /// A notice that the agent does not remember the session, and a message of its own for clients without notices.
+    /// Says that the agent does not remember the session.
     fn restarted(&mut self, data: &Json, place: EventPosition<'_>, out: &mut Vec<Update>) {
         let Some(reason) = get_text(data.as_str(), &["reason"]) else { return };
-        let mut update = String::from("{\"sessionUpdate\":\"notice\",\"severity\":\"warning\"");
-        member(&mut update, "title", &quoted(FORGOT));
         let description = format!("{}{TOLD_AGAIN}", sentence(&reason));
-        member(&mut update, "description", &quoted(&description));
+        self.warning("restarted", FORGOT, &description, place, out);
+    }
+
+    /// Says that something which the agent sent is missing, because it was too large.
+    fn left_out(
+        &mut self,
+        kind: &str,
+        data: &Json,
+        place: EventPosition<'_>,
+        out: &mut Vec<Update>,
+    ) {
+        let data = data.to_value();
+        let number = |name: &str| data.get(name).and_then(serde_json::Value::as_u64);
+        let description = match (kind, number("limit"), number("bytes")) {
+            (LINE_TOO_LONG, Some(limit), _) => {
+                let method = data.get("method").and_then(serde_json::Value::as_str);
+                let method = method
+                    .map_or(String::new(), |name| format!(" of the method '{}'", safe::line(name)));
+                format!(
+                    "A message{method} was longer than {limit} bytes. An operator may raise `max_line` of the agent."
+                )
+            }
+            (_, _, Some(bytes)) => {
+                format!("An update of {bytes} bytes was larger than the log takes.")
+            }
+            _ => return,
+        };
+        self.warning("left out", LEFT_OUT, &description, place, out);
+    }
+
+    /// A notice, and a message of its own for clients without notices.
+    fn warning(
+        &mut self,
+        name: &str,
+        title: &str,
+        description: &str,
+        place: EventPosition<'_>,
+        out: &mut Vec<Update>,
+    ) {
+        let mut update = String::from("{\"sessionUpdate\":\"notice\",\"severity\":\"warning\"");
+        member(&mut update, "title", &quoted(title));
+        member(&mut update, "description", &quoted(description));
         self.update(&update, Gate::Notices, out);
-        let id = derived(place.within, &format!("restarted {}", place.number));
-        let text = format!("{FORGOT}. {description}");
+        let id = derived(place.within, &format!("{name} {}", place.number));
+        let text = format!("{title}. {description}");
         let first = out.len();
         self.chunk(Chunk::Agent, &id.hyphenated().to_string(), &text_block(&text), out);
         for update in out.iter_mut().skip(first) {
