@@ -174,6 +174,8 @@ codes! {
     TooManyParts = "too_many_parts", TooLarge;
     /// JSON is nested too deep.
     JsonTooDeep = "json_too_deep", Invalid;
+    /// The JSON has so many values that memory for them is far larger than its text.
+    JsonTooComplex = "json_too_complex", TooLarge;
     /// A queue is full.
     Overloaded = "overloaded", TooMany;
     /// The disk is full.
@@ -224,6 +226,8 @@ codes! {
     EgressRefused = "egress_refused", Unprocessable;
     /// The peer could not be reached.
     PeerUnavailable = "peer_unavailable", Unavailable;
+    /// A run at another server sends more than one run may log. It does so again when it is asked again.
+    RemoteOutputTooLarge = "remote_output_too_large", Internal;
     /// The peer sends what its protocol forbids. It does so again when it is asked again.
     ProtocolViolation = "protocol_violation", Internal;
     /// A server error; details are in the server's log.

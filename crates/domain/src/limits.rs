@@ -74,6 +74,12 @@ pub const MAX_QUEUED_RUNS_PER_THREAD: usize = 256;
 pub const DEFAULT_MAX_CALL_DEPTH: usize = 8;
 /// The most child runs of one run that have not ended, by default.
 pub const DEFAULT_MAX_CALLS_PER_RUN: usize = 16;
+/// The most runs of one principal that are scheduled and not due, by default.
+pub const DEFAULT_MAX_SCHEDULED_PER_PRINCIPAL: usize = 10_000;
+/// The most events that a turn of an agent at another server logs, by default.
+pub const DEFAULT_MAX_REMOTE_EVENTS: u64 = 1_000_000;
+/// The most bytes that a turn of an agent at another server logs, by default.
+pub const DEFAULT_MAX_REMOTE_BYTES: usize = 1024 * 1024 * 1024;
 /// The most agents behind other servers that pass a request on, one to the next.
 pub const MAX_HOPS: usize = 16;
 /// A page of a listing ends behind the item with which it passes this many bytes.

@@ -50,6 +50,12 @@ pub struct Options {
     pub max_call_depth: usize,
     /// The most child runs of one run that have not ended.
     pub max_calls_per_run: usize,
+    /// The most runs of one principal that are scheduled and not due, on one node.
+    pub max_scheduled_per_principal: usize,
+    /// The most events that a turn of an agent at another server logs.
+    pub max_remote_events: u64,
+    /// The most bytes of them, with the content that is stored beside the log.
+    pub max_remote_bytes: usize,
     /// Where runs are traced, how many of the traces that begin here are sampled: from 0 to 1. `None` passes on the trace of a run's caller as it is.
     pub trace_ratio: Option<f64>,
     /// Gets the runs that end, those that a start ends too.
@@ -316,6 +322,10 @@ impl Default for Options {
             notify: false,
             max_call_depth: trilogue_domain::limits::DEFAULT_MAX_CALL_DEPTH,
             max_calls_per_run: trilogue_domain::limits::DEFAULT_MAX_CALLS_PER_RUN,
+            max_scheduled_per_principal:
+                trilogue_domain::limits::DEFAULT_MAX_SCHEDULED_PER_PRINCIPAL,
+            max_remote_events: trilogue_domain::limits::DEFAULT_MAX_REMOTE_EVENTS,
+            max_remote_bytes: trilogue_domain::limits::DEFAULT_MAX_REMOTE_BYTES,
             trace_ratio: None,
             ended_runs: None,
         }

@@ -179,6 +179,21 @@ impl Runtime {
         Ok(())
     }
 
+    /// Checks that a principal leaves room for the scheduled runs of others.
+    fn check_schedule(&self, by: &Principal, new: &RunRequest) -> Result<()> {
+        let services = self.services();
+        let (now, most) = (services.clock.now(), services.options.max_scheduled_per_principal);
+        if new.not_before.is_none_or(|at| at <= now)
+            || services.monitor.scheduled_of(by, now) < most
+        {
+            return Ok(());
+        }
+        let message =
+            format!("{most} runs of yours are scheduled, which is the most for one principal");
+        Err(Error::new(Code::Overloaded, message)
+            .hint("cancel one; an operator may raise `runtime.max_scheduled_runs_per_principal`"))
+    }
+
     async fn try_submit(
         &self,
         by: &Principal,
@@ -187,6 +202,7 @@ impl Runtime {
         backend: &dyn Backend,
         child: Option<&ChildOf>,
     ) -> Result<Submitted> {
+        self.check_schedule(by, new)?;
         let place = self.target_thread(by, new).await?;
         let services = self.services();
         if let (TargetThread::New(row, _), None) = (&place, child) {

@@ -29,7 +29,9 @@ impl Remote {
     pub(crate) fn unreadable(&self, error: &Error, run: Option<&str>) -> Failure {
         let (code, message) = match error.code() {
             Code::OutputInvalid => (Code::OutputInvalid, error.message().to_owned()),
-            Code::ProtocolViolation => (Code::ProtocolViolation, error.message().to_owned()),
+            code @ (Code::ProtocolViolation | Code::RemoteOutputTooLarge) => {
+                (code, error.message().to_owned())
+            }
             _ => {
                 let what = "the agent's server sends what cannot be kept";
                 (Code::AgentFailed, format!("{what}: {}", error.message()))

@@ -125,7 +125,9 @@ impl<T: RemoteTurn> TurnFollower<'_, T> {
         for body in bodies {
             self.warning.note(&body, self.context);
             match self.context.emit(body, None).await {
-                Ok(()) => {}
+                Ok(()) => {
+                    self.context.check_remote_output().map_err(|error| self.unreadable(&error))?;
+                }
                 Err(EmitError::Stopped) => return Ok(false),
                 Err(EmitError::Refused(error)) => return Err(self.unreadable(&error)),
             }

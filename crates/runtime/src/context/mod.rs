@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 use trilogue_domain::event::{Body, Event, Original};
 use trilogue_domain::{
-    AgentName, Error, Interrupt, Json, Message, MessageId, PrincipalId, RequestSource, Resolution,
-    Role, RunId, Survives, TenantId, ThreadId, ThreadKey,
+    AgentName, Code, Error, Interrupt, Json, Message, MessageId, PrincipalId, RequestSource,
+    Resolution, Role, RunId, Survives, TenantId, ThreadId, ThreadKey,
 };
 use trilogue_store::rows::{BindingRow, CheckpointRow, Page, RunFilter};
 
@@ -129,6 +129,26 @@ impl RunContext {
             }
             space.await;
         }
+    }
+
+    /// Whether a turn of an agent at another server may emit more: the other server must not decide how much is stored here.
+    ///
+    /// # Errors
+    /// `remote_output_too_large`.
+    pub fn check_remote_output(&self) -> Result<(), Error> {
+        let options = &self.0.services.options;
+        let (emitted, events, bytes) =
+            (self.0.emitted_output(), options.max_remote_events, options.max_remote_bytes);
+        let (what, setting) = if emitted.events > events {
+            (format!("{events} events"), "max_remote_events")
+        } else if emitted.bytes > bytes as u64 {
+            (format!("{bytes} bytes"), "max_remote_output")
+        } else {
+            return Ok(());
+        };
+        let message = format!("the agent's server sends more than {what} in one turn");
+        Err(Error::new(Code::RemoteOutputTooLarge, message)
+            .hint(format!("an operator may raise `runtime.{setting}`")))
     }
 
     /// Waits until everything emitted so far is durable.

@@ -102,6 +102,15 @@ pub(super) struct Filling {
     first_output: FirstOutput,
     /// Whether the owner was signalled since it last took the draft.
     signalled: bool,
+    /// What was emitted since the turn began, taken or not.
+    emitted: EmittedOutput,
+}
+
+/// How much a turn has emitted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct EmittedOutput {
+    pub(super) events: u64,
+    pub(super) bytes: u64,
 }
 
 #[derive(Debug)]
@@ -386,6 +395,10 @@ impl SharedRun {
         self.owner.send(request).await.map_err(|_| Stopped)
     }
 
+    pub(super) fn emitted_output(&self) -> EmittedOutput {
+        lock(&self.filling).emitted
+    }
+
     /// `false` when the draft is full.
     pub(super) fn push(&self, body: &Body, original: Option<&Original>) -> Result<bool, EmitError> {
         if self.stopped.load(Ordering::Acquire) {
@@ -400,7 +413,12 @@ impl SharedRun {
         }
         let named = filling.name_thought(body);
         let body = named.as_ref().unwrap_or(body);
+        let (bytes, blobs) = (filling.draft.bytes(), filling.draft.blobs().len());
         filling.draft.push(self.clock.now(), body, original).map_err(EmitError::Refused)?;
+        let blobs: u64 = filling.draft.blobs().iter().skip(blobs).map(|blob| blob.length).sum();
+        let bytes = filling.draft.bytes().saturating_sub(bytes) as u64 + blobs;
+        filling.emitted.events += 1;
+        filling.emitted.bytes += bytes;
         filling.note(body);
         filling.first_output.note(body);
         if self.calls_back != (false, false) {

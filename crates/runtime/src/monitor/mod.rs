@@ -13,7 +13,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Instant;
 
 use metrics::{Counter, Histogram, counter, histogram};
-use trilogue_domain::{AgentName, Code, Outcome, RunKey, ThreadKey, Timestamp, safe};
+use trilogue_domain::{AgentName, Code, Outcome, Principal, RunKey, ThreadKey, Timestamp, safe};
 use trilogue_store::rows::{InterruptRow, RunRow};
 use trilogue_store::{Batch, Change};
 
@@ -115,6 +115,11 @@ impl RunMonitor {
         now: Timestamp,
     ) -> OpenRunCounts {
         self.open.counts(agents, now)
+    }
+
+    /// How many runs of a principal are scheduled and not due.
+    pub(crate) fn scheduled_of(&self, principal: &Principal, now: Timestamp) -> usize {
+        self.open.scheduled_of(principal, now)
     }
 
     /// Takes down what an append changes.

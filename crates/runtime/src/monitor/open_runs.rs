@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use trilogue_domain::{AgentName, RunKey, RunStatus, ThreadKey, Timestamp, lock};
+use trilogue_domain::{
+    AgentName, Principal, PrincipalId, RunKey, RunStatus, TenantId, ThreadKey, Timestamp, lock,
+};
 use trilogue_store::rows::{InterruptRow, RunRow};
 
 #[derive(Debug, Default)]
@@ -17,6 +19,8 @@ pub(super) struct OpenRun {
     /// Since when it may begin.
     due: Timestamp,
     questions: usize,
+    /// Whose run it is, if it was scheduled.
+    scheduled_by: Option<(TenantId, PrincipalId)>,
 }
 
 /// How many runs have not ended.
@@ -103,6 +107,18 @@ impl OpenRuns {
         }
     }
 
+    /// How many runs of a principal are scheduled and not due.
+    pub(super) fn scheduled_of(&self, principal: &Principal, now: Timestamp) -> usize {
+        let threads = lock(&self.0);
+        let runs = threads.values().flat_map(BTreeMap::values);
+        let is_theirs = |(tenant, id): &(TenantId, PrincipalId)| {
+            *tenant == principal.tenant && *id == principal.id
+        };
+        runs.filter(|run| run.scheduled_by.as_ref().is_some_and(is_theirs))
+            .filter(|run| run.status == RunStatus::Queued && run.due > now)
+            .count()
+    }
+
     pub(super) fn counts<'a>(
         &self,
         agents: impl Iterator<Item = &'a AgentName>,
@@ -132,6 +148,8 @@ impl OpenRuns {
 
 impl OpenRun {
     pub(super) fn of(row: &RunRow) -> Self {
-        Self { agent: row.agent.clone(), status: row.status, due: row.due(), questions: 0 }
+        let scheduled_by = row.not_before.map(|_| (row.tenant.clone(), row.principal.clone()));
+        let (agent, status, due) = (row.agent.clone(), row.status, row.due());
+        Self { agent, status, due, questions: 0, scheduled_by }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use trilogue_domain::port::Clock;
-use trilogue_domain::{Code, Outcome, RunStatus};
+use trilogue_domain::{Code, Outcome, Principal, PrincipalId, RunStatus};
 use trilogue_runtime::{Options, ThreadChoice};
 use trilogue_store::rows::RetentionPolicy;
 
@@ -38,6 +38,27 @@ async fn a_scheduled_run_of_the_local_principal_runs_in_its_time() {
     house.clock.advance(Duration::from_secs(1));
     until("the run ends", || async { house.stored(&run).await.status.is_terminal() }).await;
     assert_eq!(house.said(&house.stored(&run).await).await, "late");
+}
+
+#[tokio::test]
+async fn one_principal_schedules_a_limited_number_of_runs() {
+    let options = Options { max_scheduled_per_principal: 2, ..Default::default() };
+    let house = House::with(options).await;
+    let thread = house.thread().await;
+    let bob = Principal { id: PrincipalId::parse("bob").unwrap(), ..alice() };
+    let later = || {
+        let mut new = new_run("say:late", ThreadChoice::Existing(thread.clone()));
+        new.not_before = Some(house.clock.now().after(Duration::from_secs(60)));
+        new
+    };
+    let first = house.runtime.submit(&alice(), later()).await.unwrap().run;
+    house.runtime.submit(&alice(), later()).await.unwrap();
+    let refused = house.runtime.submit(&alice(), later()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Overloaded);
+    assert!(refused.hint_text().unwrap().contains("max_scheduled_runs_per_principal"));
+    house.runtime.submit(&bob, later()).await.unwrap();
+    house.runtime.cancel(&alice(), &first.id).await.unwrap();
+    house.runtime.submit(&alice(), later()).await.unwrap();
 }
 
 #[tokio::test]

@@ -322,3 +322,22 @@ async fn all_agents_of_a_started_server_of_the_connect_protocol_are_served() {
     assert_eq!(says(&client, "far-echo", "Howdy!").await, ["Howdy!"]);
     stop(server).await;
 }
+
+/// A server elsewhere does not decide how much this one stores.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_another_server_makes_too_long_fails_for_good() {
+    for (limit, text) in [("max_remote_events = 2", "a"), ("max_remote_output = \"16KiB\"", "a")] {
+        let dir = Folder::new().unwrap();
+        fs::create_dir(dir.path().join("far")).unwrap();
+        let settings = started(dir.path(), &["echo"]).await;
+        let server = start_with(&dir, format!("{settings}\n[runtime]\n{limit}\n")).await;
+        let client = server.client();
+        let input = text.repeat(32 * 1024);
+        let body = json!({ "agent": "far_echo", "input": input, "mode": "wait" });
+        let run = client.post("/api/v1/runs", &body).await.unwrap().ok().unwrap();
+        assert_eq!(run["status"], "failed", "{limit}");
+        let text = run.to_string();
+        assert!(text.contains("\"remote_output_too_large\""), "{limit}: {text:.2000}");
+        assert!(text.contains("runtime.max_remote_"), "the setting is named: {text:.2000}");
+    }
+}

@@ -280,6 +280,12 @@ pub struct Runtime {
     pub max_call_depth: usize,
     /// The maximum number of runs that one run called and that have not ended.
     pub max_calls_per_run: usize,
+    /// The maximum number of runs of one principal that are scheduled and not due, in each server. A further one gets 429 `overloaded`.
+    pub max_scheduled_runs_per_principal: usize,
+    /// The maximum number of events that one turn of an agent at another server logs. Its run then fails with `remote_output_too_large`.
+    pub max_remote_events: u64,
+    /// The maximum size of them, with the content that is stored beside the log. Its run then fails with `remote_output_too_large`.
+    pub max_remote_output: Size,
     /// The maximum number of processes of all hosted agents together. The one that has been idle longest makes room for another.
     pub max_agent_processes: usize,
     /// The most memory of all processes of hosted agents together, with the processes that they started. Beyond it, idle ones are stopped before another starts.
@@ -513,6 +519,9 @@ impl Default for Runtime {
             max_running: options.max_running,
             max_call_depth: options.max_call_depth,
             max_calls_per_run: options.max_calls_per_run,
+            max_scheduled_runs_per_principal: options.max_scheduled_per_principal,
+            max_remote_events: options.max_remote_events,
+            max_remote_output: Size::of(options.max_remote_bytes),
             max_agent_processes: budget.max_processes,
             max_agent_memory: Size(budget.max_memory_bytes),
             keep_runs_for: options.retention.max_age.map(Span),
@@ -554,6 +563,9 @@ impl Runtime {
             retention_interval: self.retention_interval.0,
             max_call_depth: self.max_call_depth,
             max_calls_per_run: self.max_calls_per_run,
+            max_scheduled_per_principal: self.max_scheduled_runs_per_principal,
+            max_remote_events: self.max_remote_events,
+            max_remote_bytes: self.max_remote_output.to_usize(),
             ..trilogue_runtime::Options::default()
         }
     }
