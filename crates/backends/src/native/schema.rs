@@ -2,7 +2,7 @@ use std::fmt;
 
 use jsonschema::{PatternOptions, ValidationError, Validator};
 
-use super::schema_steps::{STEP, Step, with_steps, within_steps};
+use super::schema_steps::{STEP, StepCounter, with_steps, within_steps};
 use serde_json::Value;
 use trilogue_domain::error::Violation;
 use trilogue_domain::{Json, limits};
@@ -33,7 +33,7 @@ impl Schema {
     pub(crate) fn compile(schema: &Json) -> Result<Self, String> {
         let schema = schema.to_value();
         let validator = jsonschema::options()
-            .with_keyword(STEP, |_, _, _| Ok(Box::new(Step)))
+            .with_keyword(STEP, |_, _, _| Ok(Box::new(StepCounter)))
             .offline()
             .should_validate_formats(false)
             .with_pattern_options(PatternOptions::regex())

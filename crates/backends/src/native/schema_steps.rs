@@ -30,11 +30,11 @@ thread_local! {
 }
 
 /// Counts a step of the check on this thread, and ends the check behind the last one.
-pub(super) struct Step;
+pub(super) struct StepCounter;
 
 struct StepsUsedUp;
 
-impl<'i> Keyword<'i> for Step {
+impl<'i> Keyword<'i> for StepCounter {
     fn validate(&self, _: &'i Value) -> Result<(), ValidationError<'i>> {
         count();
         Ok(())
