@@ -166,7 +166,7 @@ impl MountPoint {
 impl UnknownCaller<'_> {
     /// The body, where it has at most this many bytes and comes in time.
     pub async fn body(self, max_bytes: usize) -> Option<Bytes> {
-        let read = receive::body_up_to(max_bytes, self.body, self.options, self.budget).await;
+        let read = receive::body_up_to(max_bytes, self.body, self.options, self.budget, None).await;
         read.ok().map(|(body, _)| body)
     }
 }

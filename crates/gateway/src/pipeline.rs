@@ -12,7 +12,7 @@ use http::{HeaderValue, Method, StatusCode, Uri, header};
 use hyper::body::Incoming;
 use tracing::Instrument;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, Right};
+use trilogue_domain::{Code, Error, Principal, Right};
 use trilogue_mapping::native::shown;
 use trilogue_store::Admin;
 
@@ -27,6 +27,7 @@ use crate::core::meters::Meters;
 use crate::core::opened_folders::OpenedFolders;
 use crate::core::options::{self, Options};
 use crate::core::ports::AgentProcesses;
+use crate::core::shares::{Share, Shares};
 use crate::face::{UnknownCaller, challenged};
 use crate::http::body::ReplyBody;
 use crate::http::connection::Answer;
@@ -59,6 +60,8 @@ pub(crate) struct Pipeline {
     pub(crate) request_refusals: FailureLimit,
     pub(crate) opened_folders: OpenedFolders,
     pub(crate) body_budget: Arc<BodyBudget>,
+    /// The requests of each principal that are at work.
+    pub(crate) requests: Arc<Shares>,
     /// Where several nodes share the store.
     pub(crate) forwarder: Option<Forwarder>,
     pub(crate) admin: Arc<dyn Admin>,
@@ -264,6 +267,10 @@ impl Pipeline {
         if endpoint.is_for_people() && agent_check.is_of_agent(&head.headers).await {
             return Err(refused_agent(right));
         }
+        let _request = match endpoint.access {
+            Access::Open | Access::Public => None,
+            Access::Right(_) | Access::Agent(_) => Some(self.take_share(&caller.principal)?),
+        };
         let query = read_query(endpoint, head.uri.query().unwrap_or_default())?;
         // Where authentication is off, everybody counts as somebody.
         *is_authenticated =
@@ -271,7 +278,10 @@ impl Pipeline {
         // The bytes count until the handler has answered: it may hold them that long.
         let (body, _held) = match endpoint.access {
             Access::Open => (Bytes::new(), None),
-            _ => receive::body(body, &self.options, &self.body_budget).await?,
+            _ => {
+                let principal = &caller.principal;
+                receive::body(body, &self.options, &self.body_budget, principal).await?
+            }
         };
         let authority = head.uri.authority().cloned();
         let request = Request {
@@ -330,6 +340,18 @@ impl Pipeline {
                 return Err(node.unreachable());
             }
         }
+    }
+
+    /// Counts a request among those of its principal.
+    /// Errors: `overloaded` when it has as many as it may.
+    fn take_share(&self, principal: &Principal) -> Result<Share> {
+        self.requests.take(principal).ok_or_else(|| {
+            let most = self.requests.max_each();
+            let message =
+                format!("{most} of your requests are at work, which is the most for one principal");
+            Error::new(Code::Overloaded, message)
+                .hint("try again; an operator may raise `server.limits.max_requests_per_principal`")
+        })
     }
 
     /// Writes an audit line of a request that its caller has no right to, whether this node or another one refused it.

@@ -28,6 +28,7 @@ use crate::core::opened_folders::OpenedFolders;
 use crate::core::options::{Access, Options};
 use crate::core::ports::Ports;
 use crate::core::scheme::Scheme;
+use crate::core::shares::Shares;
 use crate::face::{Protocol, Services};
 use crate::faces::native;
 use crate::http::connection::{self, ConnectionServer};
@@ -114,7 +115,7 @@ impl Server {
             options: Arc::clone(options),
             meters: Arc::clone(&server.services.meters),
             builder: Arc::new(connection::builder(options)),
-            anonymous_budget: BodyBudget::new(connection::MAX_ANONYMOUS_BYTES),
+            anonymous_budget: BodyBudget::new(connection::MAX_ANONYMOUS_BYTES, usize::MAX >> 3),
             last_requests: server.last_requests.clone(),
             stop: server.connections_end.clone(),
         };
@@ -297,7 +298,7 @@ fn services(options: Options, ports: Ports) -> Result<Services> {
     let meters = Arc::new(Meters::new());
     let streams = Streams::new(&options, &ports, &authenticator, &lifecycle, &meters);
     // One body of the largest size always fits.
-    let body_budget = BodyBudget::new(options.max_bodies_bytes.max(options.max_body_bytes));
+    let body_budget = BodyBudget::of(&options);
     let forwarder = options.has_nodes.then(Forwarder::new).transpose()?;
     let node_client =
         forwarder.as_ref().map(|forwarder| Arc::new(NodeClient::new(forwarder, &ports)));
@@ -344,6 +345,7 @@ fn pipeline(
         opened_folders: OpenedFolders::clone(&services.common_state()),
         options: Arc::clone(options),
         body_budget: Arc::clone(body_budget),
+        requests: Shares::new(options.max_requests_each()),
         forwarder: services.forwarder.clone(),
         admin: Arc::clone(&ports.admin),
     })

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use trilogue_domain::{AgentName, Principal, limits};
+use trilogue_wire::json::DEFAULT_MAX_TREE_BYTES;
 
 use super::callback_secrets::CallbackSecrets;
 use super::exposure::Exposure;
@@ -38,8 +39,10 @@ pub struct Options {
     /// Protections that were switched off, by the name of the option that did; shown in the status.
     pub dangerously: Vec<String>,
     pub max_body_bytes: usize,
-    /// The most bytes of request bodies that the server holds at once, of all clients together. One of the largest size always fits.
+    /// The most bytes of request bodies that the server holds at once, of all clients together, each with what its JSON takes in memory. One of the largest size always fits.
     pub max_bodies_bytes: usize,
+    /// What the JSON of a body may take in memory as a tree of values, in bytes, where six times the body is less.
+    pub max_json_tree_bytes: usize,
     /// The largest head of a request, address and headers together, in bytes.
     pub max_head_bytes: usize,
     pub max_headers: usize,
@@ -52,6 +55,10 @@ pub struct Options {
     /// The most connections at once of one address. `None`: three quarters of all.
     pub max_connections_per_peer: Option<usize>,
     pub max_streams: usize,
+    /// The most event streams of one principal. `None`: three quarters of all.
+    pub max_streams_per_principal: Option<usize>,
+    /// The most requests of one principal that are at work or wait for a run at once. `None`: three quarters of `max_connections`.
+    pub max_requests_per_principal: Option<usize>,
     /// The most requests at once on one HTTP/2 connection.
     pub max_requests_per_connection: u32,
     /// How long a client may take to send the head of a request, and how long a connection may idle.
@@ -94,6 +101,15 @@ impl Options {
         is_encrypted(self.public_url.as_deref())
     }
 
+    pub(crate) fn max_streams_each(&self) -> usize {
+        self.max_streams_per_principal.unwrap_or((self.max_streams - self.max_streams / 4).max(1))
+    }
+
+    pub(crate) fn max_requests_each(&self) -> usize {
+        self.max_requests_per_principal
+            .unwrap_or((self.max_connections - self.max_connections / 4).max(1))
+    }
+
     /// Where everybody reaches the server, without a slash at the end: what the operator says, else the first listener.
     pub(crate) fn address(&self, listeners: &[SocketAddr]) -> String {
         if let Some(url) = &self.public_url {
@@ -131,10 +147,13 @@ impl Default for Options {
             max_head_bytes: 32 * 1024,
             max_headers: 100,
             max_output_bytes: 32 * 1024 * 1024,
-            max_bodies_bytes: 64 * 1024 * 1024,
+            max_bodies_bytes: 256 * 1024 * 1024,
+            max_json_tree_bytes: DEFAULT_MAX_TREE_BYTES,
             max_connections: 4_096,
             max_connections_per_peer: None,
             max_streams: 4_096,
+            max_streams_per_principal: None,
+            max_requests_per_principal: None,
             max_requests_per_connection: 256,
             head_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(60),

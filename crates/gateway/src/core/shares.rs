@@ -27,6 +27,7 @@ pub(crate) struct Share {
 
 impl Shares {
     pub(crate) fn new(max_each: usize) -> Arc<Self> {
+        let max_each = max_each.min(Semaphore::MAX_PERMITS);
         Arc::new(Self { max_each, held: Mutex::default() })
     }
 
@@ -49,6 +50,13 @@ impl Shares {
         Some(Share { shares: Arc::clone(self), holder, permit: Some(permit) })
     }
 
+    /// A share of nothing yet, which can grow.
+    pub(crate) fn begin(self: &Arc<Self>, principal: &Principal) -> Share {
+        let (holder, permits) = self.permits(principal);
+        let permit = permits.try_acquire_many_owned(0).ok();
+        Share { shares: Arc::clone(self), holder, permit }
+    }
+
     fn permits(&self, principal: &Principal) -> (Holder, Arc<Semaphore>) {
         let holder = (principal.tenant.clone(), principal.id.clone());
         let mut held = lock(&self.held);
@@ -56,6 +64,19 @@ impl Shares {
             held.entry(holder.clone()).or_insert_with(|| Arc::new(Semaphore::new(self.max_each)));
         let permits = Arc::clone(permits);
         (holder, permits)
+    }
+}
+
+// === impl Share ===
+
+impl Share {
+    /// Takes so many more. Takes none and returns `false` if the principal would hold more than it may.
+    pub(crate) fn grow(&mut self, count: usize) -> bool {
+        let Some(permit) = &mut self.permit else { return false };
+        let semaphore = Arc::clone(permit.semaphore());
+        let more =
+            u32::try_from(count).ok().and_then(|it| semaphore.try_acquire_many_owned(it).ok());
+        more.map(|more| permit.merge(more)).is_some()
     }
 }
 
@@ -84,6 +105,19 @@ mod tests {
             rights: [Right::Read].into_iter().collect::<Rights>(),
             own: false,
         }
+    }
+
+    #[test]
+    fn a_share_grows_up_to_its_limit_and_gives_all_back() {
+        let shares = Shares::new(10);
+        let alice = principal("alice");
+        let mut share = shares.begin(&alice);
+        assert!(share.grow(7) && !share.grow(4) && share.grow(3));
+        assert!(!shares.begin(&alice).grow(1));
+        assert!(shares.begin(&principal("bob")).grow(10));
+        drop(share);
+        assert!(shares.begin(&alice).grow(10));
+        assert!(lock(&shares.held).is_empty());
     }
 
     #[test]

@@ -13,16 +13,26 @@ use hyper::body::Incoming;
 use metrics::{Counter, counter};
 use serde::de::DeserializeOwned;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error};
+use trilogue_domain::{Code, Error, Principal};
+use trilogue_wire::json::{self, MAX_TREE_FACTOR};
 
 use crate::core::metric_names::REFUSED_BODIES;
 use crate::core::options::Options;
+use crate::core::shares::{Share, Shares};
+
+/// The values of a body of this size are not counted, in bytes.
+const SMALL_BODY_BYTES: usize = 1024;
+
+/// A body of this size does not count for its principal, in bytes.
+const FREE_BYTES: usize = 16 * 1024;
 
 /// The bytes of bodies that the whole server holds.
 #[derive(Debug)]
 pub(crate) struct BodyBudget {
     max_bytes: usize,
     held: AtomicUsize,
+    /// What each principal holds of them.
+    shares: Arc<Shares>,
     /// Request bodies that were refused.
     refused: Counter,
 }
@@ -32,6 +42,10 @@ pub(crate) struct BodyBudget {
 pub(crate) struct HeldBytes {
     budget: Arc<BodyBudget>,
     bytes: usize,
+    /// Whose body it is, where that is known.
+    principal: Option<Principal>,
+    /// What of the principal's share is held, once it is more than a little.
+    share: Option<Share>,
 }
 
 /// A body whose bytes count when they arrive: what a client announces and never sends takes nothing from others.
@@ -41,17 +55,24 @@ struct CountedBody<'a> {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the server holds as many bytes of request bodies as it may")]
-pub(crate) struct BudgetSpent;
+pub(crate) enum BudgetSpent {
+    #[error("the server holds as many bytes of request bodies as it may")]
+    OfServer,
+    #[error(
+        "the server holds as many bytes of your request bodies as one principal may have there"
+    )]
+    OfPrincipal,
+}
 
 /// Reads a whole body, and what it holds of the budget until it is dropped.
-/// Errors: `body_too_large`, `overloaded`, and `invalid_request` when it does not come in time or breaks off.
+/// Errors: `body_too_large`, `json_too_complex`, `overloaded`, and `invalid_request` when it does not come in time or breaks off.
 pub(crate) async fn body(
     body: Incoming,
     options: &Options,
     budget: &Arc<BodyBudget>,
+    principal: &Principal,
 ) -> Result<(Bytes, Option<HeldBytes>)> {
-    body_up_to(options.max_body_bytes, body, options, budget).await
+    body_up_to(options.max_body_bytes, body, options, budget, Some(principal)).await
 }
 
 /// The same for a body of at most this many bytes.
@@ -60,6 +81,7 @@ pub(crate) async fn body_up_to(
     body: Incoming,
     options: &Options,
     budget: &Arc<BodyBudget>,
+    principal: Option<&Principal>,
 ) -> Result<(Bytes, Option<HeldBytes>)> {
     if body.is_end_stream() {
         return Ok((Bytes::new(), None));
@@ -68,9 +90,14 @@ pub(crate) async fn body_up_to(
         return Err(too_large(most));
     }
     let mut held = HeldBytes::new(budget);
+    held.principal = principal.cloned();
     let collecting = collect(CountedBody { body, held: &mut held }, most);
     match tokio::time::timeout(options.body_timeout, collecting).await {
-        Ok(read) => Ok((read?, Some(held))),
+        Ok(read) => {
+            let body = read?;
+            held.hold_tree(&body, options.max_json_tree_bytes)?;
+            Ok((body, Some(held)))
+        }
         Err(_) => Err(Error::new(
             Code::InvalidRequest,
             format!("the body did not arrive within {} s", options.body_timeout.as_secs()),
@@ -82,12 +109,21 @@ async fn collect(body: CountedBody<'_>, most: usize) -> Result<Bytes> {
     match Limited::new(body, most).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(too_large(most)),
-        Err(error) if error.is::<BudgetSpent>() => {
-            Err(Error::new(Code::Overloaded, BudgetSpent.to_string())
-                .hint("try again; an operator may raise `server.limits.max_bodies`"))
-        }
+        Err(error) if error.is::<BudgetSpent>() => Err(budget_spent(&error.to_string())),
         Err(error) => Err(Error::new(Code::InvalidRequest, format!("the body broke off: {error}"))),
     }
+}
+
+fn budget_spent(message: &str) -> Error {
+    Error::new(Code::Overloaded, message.to_owned())
+        .hint("try again; an operator may raise `server.limits.max_bodies`")
+}
+
+fn too_complex(tree: usize) -> Error {
+    let message = format!("the values of the JSON would take {tree} bytes of memory");
+    Error::new(Code::JsonTooComplex, message).hint(format!(
+        "send fewer values, or longer ones: they may take {MAX_TREE_FACTOR} times the body, or `server.limits.max_json_tree`, which an operator may raise with `server.limits.max_bodies`"
+    ))
 }
 
 fn too_large(most: usize) -> Error {
@@ -110,9 +146,18 @@ pub(crate) fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
 // === impl BodyBudget ===
 
 impl BodyBudget {
-    pub(crate) fn new(max_bytes: usize) -> Arc<Self> {
+    /// A budget for everybody. Of it, one principal has at most `max_share_bytes`.
+    pub(crate) fn new(max_bytes: usize, max_share_bytes: usize) -> Arc<Self> {
         let refused = counter!(REFUSED_BODIES);
-        Arc::new(Self { max_bytes, held: AtomicUsize::new(0), refused })
+        let shares = Shares::new(max_share_bytes);
+        Arc::new(Self { max_bytes, held: AtomicUsize::new(0), shares, refused })
+    }
+
+    /// The budget for request bodies. A share of it has room for one of the largest.
+    pub(crate) fn of(options: &Options) -> Arc<Self> {
+        let all = options.max_bodies_bytes.max(options.max_body_bytes);
+        let largest = options.max_body_bytes.saturating_mul(1 + MAX_TREE_FACTOR);
+        Self::new(all, (all / 4 * 3).max(largest).min(all))
     }
 
     /// The bytes that are held now.
@@ -125,14 +170,42 @@ impl BodyBudget {
 
 impl HeldBytes {
     pub(crate) fn new(budget: &Arc<BodyBudget>) -> Self {
-        Self { budget: Arc::clone(budget), bytes: 0 }
+        Self { budget: Arc::clone(budget), bytes: 0, principal: None, share: None }
+    }
+
+    /// Holds what the JSON of a body takes as a tree of values.
+    /// Errors: `json_too_complex`; `overloaded` when the budget is spent.
+    fn hold_tree(&mut self, body: &[u8], max_tree_bytes: usize) -> Result<()> {
+        if body.len() <= SMALL_BODY_BYTES {
+            return Ok(());
+        }
+        let tree = json::tree_bytes(body);
+        let max_tree = max_tree_bytes.max(body.len() * MAX_TREE_FACTOR);
+        // What the whole budget has no room for would never be taken.
+        if tree > max_tree || body.len() + tree > self.budget.max_bytes {
+            return Err(too_complex(tree));
+        }
+        self.grow(tree).map_err(|spent| {
+            self.budget.refused.increment(1);
+            budget_spent(&spent.to_string())
+        })
     }
 
     /// Errors: When the budget is spent. What was asked for counts until this is dropped.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), BudgetSpent> {
         let before = self.budget.held.fetch_add(bytes, Ordering::Relaxed);
         self.bytes += bytes;
-        if before + bytes > self.budget.max_bytes { Err(BudgetSpent) } else { Ok(()) }
+        if before + bytes > self.budget.max_bytes {
+            return Err(BudgetSpent::OfServer);
+        }
+        let Some(principal) = &self.principal else { return Ok(()) };
+        // Small bodies cost no look at the shares.
+        let (share, more) = match &mut self.share {
+            Some(share) => (share, bytes),
+            None if self.bytes <= FREE_BYTES => return Ok(()),
+            none => (none.insert(self.budget.shares.begin(principal)), self.bytes),
+        };
+        if share.grow(more) { Ok(()) } else { Err(BudgetSpent::OfPrincipal) }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::core::lifecycle::{Lifecycle, shutting_down};
 use crate::core::meters::Meters;
 use crate::core::options::Options;
 use crate::core::ports::Ports;
+use crate::core::shares::{Share, Shares};
 use crate::http::body::ReplyBody;
 use crate::http::reply::Reply;
 
@@ -36,6 +37,7 @@ pub(crate) struct Streams {
     admin: Arc<dyn Admin>,
     authenticator: Arc<Authenticator>,
     max_streams: usize,
+    shares: Arc<Shares>,
 }
 
 /// One client's open stream: it is counted, lasts as long as the client's token, and gives signs of life.
@@ -49,6 +51,7 @@ pub(crate) struct OpenStream {
     sent_at: Instant,
     began: Instant,
     presence: Option<Presence>,
+    _share: Share,
 }
 
 // === impl Streams ===
@@ -73,6 +76,7 @@ impl Streams {
             admin: Arc::clone(&ports.admin),
             authenticator: Arc::clone(authenticator),
             max_streams: options.max_streams,
+            shares: Shares::new(options.max_streams_each()),
         }
     }
 
@@ -104,6 +108,14 @@ impl OpenStream {
         if streams.lifecycle.has_ended_streams() {
             return Err(stopping());
         }
+        let share = streams.shares.take(&caller.principal).ok_or_else(|| {
+            let most = streams.shares.max_each();
+            let message = format!(
+                "{most} event streams of yours are open, which is the most for one principal"
+            );
+            Error::new(Code::Overloaded, message)
+                .hint("close one; an operator may raise `server.limits.max_streams_per_principal`")
+        })?;
         let heartbeat = streams.heartbeat.min(max_silence);
         let mut ticks = interval(streams.token_recheck.min(heartbeat));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -120,6 +132,7 @@ impl OpenStream {
             sent_at: now,
             began: now,
             presence,
+            _share: share,
         };
         let most = open.streams.max_streams;
         if open.streams.meters.streams.get() > most as u64 {

@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use trilogue_domain::Rights;
 use trilogue_gateway::Options;
 use trilogue_testkit::until;
 
@@ -278,4 +279,74 @@ async fn request_bodies_have_a_budget_for_the_whole_server() {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert_eq!(held().await, 0);
     assert_eq!(rig.run(&input).await["status"], "completed");
+}
+
+#[tokio::test]
+async fn json_of_many_small_values_is_refused_before_it_is_read() {
+    const ROOM: usize = 64 * 1024;
+    let options = Options { max_json_tree_bytes: ROOM, ..Options::default() };
+    let rig = Rig::with(options).await;
+    let list = |piece: Value, count: usize| Value::from(vec![piece; count]);
+    for input in [list(json!({}), 10_000), list(json!({"a": 1}), 1_000), list(json!("a"), 10_000)] {
+        let bodies = [
+            ("/api/v1/runs", json!({"agent": "puppet", "input": input})),
+            ("/communication/runs", json!({"agent_name": "puppet", "input": input})),
+            ("/connect/runs", json!({"agent_id": "puppet", "input": input})),
+        ];
+        for (path, body) in bodies {
+            let refused = rig.alice().post(path, &body).await.unwrap();
+            let text = String::from_utf8_lossy(&refused.body).into_owned();
+            assert!([400, 413, 422].contains(&refused.status), "{path}: {text}");
+            assert!(text.contains("of memory"), "{path}: {text}");
+        }
+    }
+    let refused = rig.alice().post("/api/v1/runs", &list(json!(0), 10_000)).await.unwrap();
+    assert_eq!((refused.status, refused.code().as_str()), (413, "json_too_complex"));
+    assert!(String::from_utf8_lossy(&refused.body).contains("server.limits.max_json_tree"));
+    assert_eq!(rig.run(&"x,{[\"".repeat(ROOM)).await["status"], "completed");
+}
+
+#[tokio::test]
+async fn one_principal_leaves_streams_requests_and_bodies_to_others() {
+    const MOST: usize = 256 * 1024;
+    let options = Options {
+        max_streams: 4,
+        max_requests_per_principal: Some(2),
+        max_body_bytes: MOST / 32,
+        max_bodies_bytes: MOST,
+        ..Options::default()
+    };
+    let rig = Rig::with(options).await;
+    rig.token("alpha", "bob", Rights::all(), false).await;
+    let run = rig.run("hello").await;
+    let thread = text(&run, "/thread_id").to_owned();
+    let events = format!("/api/v1/threads/{thread}/events");
+    let (alice, bob) = (rig.alice(), rig.as_("alpha", "bob"));
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        held.push(alice.stream(&events, None).await.unwrap());
+    }
+    let refused = alice
+        .send(Method::GET, &events, &[("accept", "text/event-stream")], Bytes::new())
+        .await
+        .unwrap();
+    assert_eq!((refused.status, refused.code().as_str()), (429, "overloaded"));
+    assert!(String::from_utf8_lossy(&refused.body).contains("max_streams_per_principal"));
+    assert!(bob.stream(&events, None).await.is_ok(), "somebody else gets the last one");
+
+    let asks = json!({"agent": "puppet", "input": "sleep", "mode": "wait"});
+    let waits = [alice.post("/api/v1/runs", &asks), alice.post("/api/v1/runs", &asks)];
+    let waits: Vec<_> = waits.into_iter().map(Box::pin).collect();
+    let more = until("the share to be used up", LIMIT, async || {
+        let reply = alice.get("/api/v1/agents").await.unwrap();
+        (reply.status == 429).then_some(reply)
+    });
+    tokio::select! {
+        _ = futures_util::future::select_all(waits) => panic!("they wait for their runs"),
+        refused = more => {
+            let body = refused.unwrap().body;
+            assert!(String::from_utf8_lossy(&body).contains("max_requests_per_principal"));
+        }
+    }
+    assert_eq!(bob.get("/api/v1/agents").await.unwrap().status, 200);
 }

@@ -130,9 +130,11 @@ pub fn of_code(code: Code) -> &'static Definition {
         Code::CallRefused => "validation_error",
         Code::ParentEnded => "conflict",
         Code::RunEnded | Code::InterruptResolved | Code::InterruptMismatch => "run_not_interrupted",
-        Code::BodyTooLarge | Code::EventTooLarge | Code::BlobTooLarge | Code::TooManyParts => {
-            "payload_too_large"
-        }
+        Code::BodyTooLarge
+        | Code::JsonTooComplex
+        | Code::EventTooLarge
+        | Code::BlobTooLarge
+        | Code::TooManyParts => "payload_too_large",
         Code::Overloaded => "rate_limited",
         Code::DiskFull => "resource_exhausted",
         Code::StoreReadOnly

@@ -301,14 +301,14 @@ async fn send(client: &Client, request: &Request) -> Reply {
 }
 
 /// The memory of a server in KiB: now, or the most since [`forget_peak`].
-fn memory(server: &Server, name: &str) -> u64 {
+pub(crate) fn memory(server: &Server, name: &str) -> u64 {
     let path = format!("/proc/{}/status", server.pid().unwrap());
     let status = std::fs::read_to_string(path).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.trim_start_matches(':').split_whitespace().next().unwrap().parse().unwrap()
 }
 
-fn forget_peak(server: &Server) {
+pub(crate) fn forget_peak(server: &Server) {
     std::fs::write(format!("/proc/{}/clear_refs", server.pid().unwrap()), "5").unwrap();
 }
 

@@ -39,6 +39,7 @@ mod copy_cut;
 mod database_outage;
 mod disk;
 mod flip;
+mod input_memory;
 mod kill_rounds;
 mod ledger;
 mod long_thread;

@@ -151,7 +151,9 @@ pub enum Socket {
 pub struct Limits {
     /// The largest request body.
     pub max_body: Size,
-    /// The largest size of all request bodies together that the server holds at once. It answers a further request with 429 `overloaded` and `Retry-After`. At least `max_body`.
+    /// The memory that the JSON of a request body may need for its values, also where that is more than six times the body. The server refuses JSON of more and smaller values with 413 `json_too_complex`.
+    pub max_json_tree: Size,
+    /// The largest size of all request bodies together that the server holds at once, with the memory for their JSON values. It answers a further request with 429 `overloaded` and `Retry-After`. At least `max_body`.
     pub max_bodies: Size,
     /// The largest metadata of one message part.
     pub max_part_metadata: Size,
@@ -161,6 +163,10 @@ pub struct Limits {
     pub max_connections_per_peer: Option<usize>,
     /// The maximum number of event streams.
     pub max_streams: usize,
+    /// The maximum number of event streams of one principal. Not set: three quarters of all.
+    pub max_streams_per_principal: Option<usize>,
+    /// The maximum number of requests of one principal that are at work or wait for a run. Not set: three quarters of `max_connections`.
+    pub max_requests_per_principal: Option<usize>,
     /// How long a request's head may take, and how long a connection may stay idle.
     pub head_timeout: Span,
     /// How long a request body may take.
@@ -343,11 +349,14 @@ impl Default for Limits {
         let options = gateway::Options::default();
         Self {
             max_body: Size::of(options.max_body_bytes),
+            max_json_tree: Size::of(options.max_json_tree_bytes),
             max_bodies: Size::of(options.max_bodies_bytes),
             max_part_metadata: Size::of(options.max_part_metadata_bytes),
             max_connections: options.max_connections,
             max_connections_per_peer: options.max_connections_per_peer,
             max_streams: options.max_streams,
+            max_streams_per_principal: options.max_streams_per_principal,
+            max_requests_per_principal: options.max_requests_per_principal,
             head_timeout: Span(options.head_timeout),
             body_timeout: Span(options.body_timeout),
             write_timeout: Span(options.write_timeout),
@@ -384,10 +393,13 @@ impl Server {
             allowed_origins: self.allowed_origins.0.clone(),
             dangerously,
             max_body_bytes: self.limits.max_body.to_usize(),
+            max_json_tree_bytes: self.limits.max_json_tree.to_usize(),
             max_bodies_bytes: self.limits.max_bodies.to_usize(),
             max_connections: self.limits.max_connections,
             max_connections_per_peer: self.limits.max_connections_per_peer,
             max_streams: self.limits.max_streams,
+            max_streams_per_principal: self.limits.max_streams_per_principal,
+            max_requests_per_principal: self.limits.max_requests_per_principal,
             head_timeout: self.limits.head_timeout.0,
             body_timeout: self.limits.body_timeout.0,
             write_timeout: self.limits.write_timeout.0,

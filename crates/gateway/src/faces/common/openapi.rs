@@ -15,6 +15,7 @@ const EVERYWHERE: &[Code] = &[
     Code::HostNotAllowed,
     Code::OriginNotAllowed,
     Code::BodyTooLarge,
+    Code::JsonTooComplex,
     Code::Overloaded,
     Code::ShuttingDown,
     Code::StoreReadOnly,

@@ -10,6 +10,7 @@ use trilogue_domain::{Code, Error, Json, Message};
 use trilogue_egress::{Client, Error as EgressError};
 use trilogue_mapping::communication as mapping;
 use trilogue_wire::agent_communication::{Rules, read};
+use trilogue_wire::json::{DEFAULT_MAX_TREE_BYTES, is_too_complex};
 
 const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 const MAX_STATE_BYTES: usize = 16 * 1024 * 1024;
@@ -69,6 +70,9 @@ impl Fetch for HistoryFetch {
         Box::pin(async move {
             let bytes = self.get(address, MAX_MESSAGE_BYTES).await?;
             // What the peer sent is not repeated: it may be anybody's.
+            if is_too_complex(&bytes, DEFAULT_MAX_TREE_BYTES) {
+                return Err(too_complex(address));
+            }
             let no_message = |_| unreadable(&host_of(address), "sends what is no message");
             mapping::read_message(read(&bytes, Rules::Lenient).map_err(no_message)?)
                 .map_err(|_| unreadable(&host_of(address), "sends what is no message"))
@@ -79,7 +83,8 @@ impl Fetch for HistoryFetch {
         Box::pin(async move {
             let bytes = self.get(address, MAX_STATE_BYTES).await?;
             if let Ok(json) = Json::parse(bytes.clone()) {
-                return Ok(json);
+                let is_too_complex = is_too_complex(json.as_bytes(), DEFAULT_MAX_TREE_BYTES);
+                return if is_too_complex { Err(too_complex(address)) } else { Ok(json) };
             }
             match std::str::from_utf8(&bytes) {
                 Ok(text) => Ok(Json::from_value(&serde_json::Value::from(text))),
@@ -92,6 +97,10 @@ impl Fetch for HistoryFetch {
 fn host_of(address: &str) -> String {
     let uri: Option<Uri> = address.parse().ok();
     uri.and_then(|uri| uri.host().map(str::to_owned)).unwrap_or_default()
+}
+
+fn too_complex(address: &str) -> Error {
+    unreadable(&host_of(address), "sends JSON of too many values for its length")
 }
 
 fn unreadable(host: &str, why: &str) -> Error {
