@@ -18,7 +18,7 @@ const STEPS_PER_BYTE: usize = 8;
 /// The most steps of a check. A million take about a second without optimization.
 const MAX_STEPS: usize = 5_000_000;
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
-/// Keywords whose value is no schema.
+/// Keywords whose value is not a schema.
 const VALUES: [&str; 4] = ["const", "enum", "default", "examples"];
 /// Keywords whose value has schemas by name.
 const NAMED: [&str; 6] =

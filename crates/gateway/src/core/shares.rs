@@ -70,7 +70,7 @@ impl Shares {
 // === impl Share ===
 
 impl Share {
-    /// Takes so many more. Takes none and returns `false` if the principal would hold more than it may.
+    /// Takes this many more. Takes none and returns `false` if the principal would hold more than it may.
     pub(crate) fn grow(&mut self, count: usize) -> bool {
         let Some(permit) = &mut self.permit else { return false };
         let semaphore = Arc::clone(permit.semaphore());
@@ -84,7 +84,7 @@ impl Drop for Share {
     fn drop(&mut self) {
         let mut held = lock(&self.shares.held);
         drop(self.permit.take());
-        // Whoever holds or waits has a clone.
+        // Each holder and each waiting request has a clone.
         if held.get(&self.holder).is_some_and(|permits| Arc::strong_count(permits) == 1) {
             held.remove(&self.holder);
         }

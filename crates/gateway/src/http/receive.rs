@@ -146,7 +146,7 @@ pub(crate) fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
 // === impl BodyBudget ===
 
 impl BodyBudget {
-    /// A budget for everybody. Of it, one principal has at most `max_share_bytes`.
+    /// A budget for all principals. Of it, one principal has at most `max_share_bytes`.
     pub(crate) fn new(max_bytes: usize, max_share_bytes: usize) -> Arc<Self> {
         let refused = counter!(REFUSED_BODIES);
         let shares = Shares::new(max_share_bytes);

@@ -15,7 +15,7 @@ const TAB_COLUMNS: usize = 4;
 /// The most steps that the parser may need for titles of links. A million take about a fifth of a millisecond.
 const MAX_TITLE_STEPS: usize = 200_000_000;
 
-/// How long a drawing may take, and whether anybody still waits for it.
+/// How long a drawing may take, and whether its client still waits for it.
 #[derive(Clone, Debug)]
 pub struct WorkLimit {
     end: Instant,
@@ -48,13 +48,13 @@ impl WorkLimit {
         CancelOnDrop(Arc::clone(&self.is_cancelled))
     }
 
-    /// Whether the work is to end: its time is over, or nobody waits for it.
+    /// Whether the work is to end: its time is over, or its client has left.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_cancelled() || Instant::now() >= self.end
     }
 
-    /// Whether nobody waits for the work any more.
+    /// Whether the client of the work has left.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.is_cancelled.load(Ordering::Relaxed)

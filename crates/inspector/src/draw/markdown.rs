@@ -9,7 +9,7 @@ use super::clean;
 const MAX_BLOCK_HTML_BYTES: usize = 128 * 1024;
 /// The most events of one block; the same.
 const MAX_BLOCK_EVENTS: usize = 32 * 1024;
-/// So much HTML is cleaned at once, in bytes, so that a cancelled drawing ends soon.
+/// How much HTML is cleaned at once, in bytes. It is little, so that a cancelled drawing ends soon.
 const CLEANED_BYTES: usize = 16 * 1024;
 
 /// The Markdown of a message as HTML. HTML in it is shown as text; an image is a link with its description, so that nothing is loaded that nobody asked for.

@@ -39,7 +39,7 @@ pub fn tree_bytes(json: &[u8]) -> usize {
     bytes
 }
 
-/// Whether a tree may be made of a text: it takes at most so many bytes, or a small multiple of the text.
+/// Whether a tree may be made of a text: it takes at most `max_tree_bytes`, or a small multiple of the text.
 pub fn is_too_complex(json: &[u8], max_tree_bytes: usize) -> bool {
     // No byte takes more than an object does.
     json.len() > max_tree_bytes / OBJECT_BYTES

@@ -79,7 +79,7 @@ async fn draw_texts(call: NativeCall) -> Result<Reply> {
     let _cancel = limit.cancel_on_drop();
     // Drawing is work for a processor: others are served meanwhile.
     let drawn = tokio::task::spawn_blocking(move || {
-        // Held as long as the work goes on, also if its client is gone.
+        // Held until the work ends, also if its client has left.
         let _held = (share, processor);
         items.iter().map(|item| drawings.draw(item, &limit)).collect()
     });
