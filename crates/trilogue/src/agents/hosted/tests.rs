@@ -23,6 +23,15 @@ fn launched(settings: &str) -> Result<Launch> {
     launch(&name, &agent)
 }
 
+/// What an agent with a command alone is launched with.
+fn least() -> Launch {
+    Launch {
+        roots: vec![std::env::current_dir().unwrap()],
+        private: crate::token_file::state_dir().into_iter().collect(),
+        ..Launch::of(["some-agent", "--acp"])
+    }
+}
+
 fn refused(settings: &str) -> String {
     let text = format!("[agents.coder]\n{settings}");
     let options = config::parse(Path::new("t.toml"), &text).unwrap().options;
@@ -33,7 +42,7 @@ fn refused(settings: &str) -> String {
 
 #[test]
 fn the_least_is_a_command_and_the_rest_is_the_default() {
-    assert_eq!(launched(MINIMAL).unwrap(), Launch::of(["some-agent", "--acp"]));
+    assert_eq!(launched(MINIMAL).unwrap(), least());
     let (name, agent) = agent(MINIMAL);
     let built = build(&name, &agent, None, &Arc::default()).unwrap();
     let card = trilogue_runtime::Backend::card(&built);
@@ -87,7 +96,7 @@ fn every_setting_arrives() {
         send_message_id: false,
         client_meta: backend::ClientMeta::Drop,
         citations: backend::PromptCitations::Meta,
-        ..Launch::of(["some-agent", "--acp"])
+        ..least()
     };
     assert_eq!(launch, expected);
     let (name, agent) = agent(&settings);
