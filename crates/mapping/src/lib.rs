@@ -19,11 +19,19 @@ pub mod otlp;
 pub mod provenance;
 pub mod shape;
 
-use trilogue_domain::Timestamp;
+use std::collections::HashSet;
+
+use trilogue_domain::{Message, Timestamp};
 use trilogue_wire::Time;
 
-pub use logged_position::LoggedPosition;
+pub use logged_position::{LoggedPosition, replacement_id};
 
 pub fn time(at: Timestamp) -> Time {
     Time::from_micros(at.as_micros())
+}
+
+/// The place of the first message that has the id of an earlier one.
+fn repeated_id(messages: &[Message]) -> Option<usize> {
+    let mut known = HashSet::with_capacity(messages.len());
+    messages.iter().position(|message| !known.insert(&message.id))
 }

@@ -8,11 +8,15 @@ use serde::{Deserialize, Serialize};
 use trilogue_domain::event::{InterruptEvent, MessageEvent, RunEvent, StateEvent};
 use trilogue_domain::{Body, Content, Json, MessageId, Part, Role};
 
+const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x8d0e_52b7_4c1a_4f36_a9e3_70d5_1b64_c82f);
+
 /// How much of a remote run's output is in the log: what is read again is left out up to there.
 ///
 /// Each message has a place of its own, so that messages may come again in another order among each other and among the rest; the pieces of one message come in their order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LoggedPosition {
+    /// The run here: what the ids of messages are made from whose own ids were taken.
+    run: String,
     /// Places in the messages; what is no piece of any has one place together.
     places: HashMap<Option<MessageId>, LoggedCount>,
     /// What replaces what came before it: output and state.
@@ -38,6 +42,12 @@ pub(crate) struct LoggedCount {
 // === impl LoggedPosition ===
 
 impl LoggedPosition {
+    /// Of a run whose log is not read yet.
+    #[must_use]
+    pub fn of_run(run: &str) -> Self {
+        Self { run: run.to_owned(), ..Self::default() }
+    }
+
     /// Counts the next event of the run's log, from its first on.
     pub fn push(&mut self, body: &Body) {
         match body {
@@ -70,7 +80,11 @@ impl LoggedPosition {
             }
             _ => {}
         }
-        let Some(place) = self.places.get_mut(&message_of(body)) else { return true };
+        let mut id = message_of(body);
+        if let Some(own) = id.as_ref().filter(|_| !self.places.contains_key(&id)) {
+            id = Some(replacement_id(&self.run, own));
+        }
+        let Some(place) = self.places.get_mut(&id) else { return true };
         place.passes(body)
     }
 
@@ -100,6 +114,13 @@ impl LoggedPosition {
             _ => place.count_body(),
         }
     }
+}
+
+/// The id here of a message of this run whose own id names another message of the thread. The same each time, so that a run that is read again is found in its log.
+#[must_use]
+pub fn replacement_id(run: &str, taken: &MessageId) -> MessageId {
+    let run = uuid::Uuid::new_v5(&NAMESPACE, run.as_bytes());
+    MessageId::from_uuid(uuid::Uuid::new_v5(&run, taken.as_str().as_bytes()))
 }
 
 fn message_of(body: &Body) -> Option<MessageId> {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    AgentName, Code, Error, InputKind, Json, Message, Principal, Right, RunAudit, RunId, Scope,
-    ThreadId, ThreadKey, limits,
+    AgentName, Code, Error, InputKind, Json, Message, MessageId, Principal, Right, RunAudit, RunId,
+    Scope, ThreadId, ThreadKey, limits,
 };
+use trilogue_store::Store;
 use trilogue_store::rows::{IdempotencyKey, IdempotencyRow, RunRow, ThreadRow};
 
 use crate::backend::Backend;
@@ -49,6 +50,21 @@ impl Admitted {
             Input::Messages(messages) => messages,
             Input::Value(_) => &self.said,
         }
+    }
+
+    /// Gives a message a new id if a message of the thread has its id already: an id names one message of its thread.
+    /// Fails as reading the store.
+    async fn replace_taken_ids(&mut self, store: &dyn Store, thread: ThreadKey) -> Result<()> {
+        let messages = match &mut self.input {
+            Input::Messages(messages) => messages,
+            Input::Value(_) => &mut self.said,
+        };
+        for message in messages {
+            if store.message_in(thread, &message.id).await?.is_some() {
+                message.id = MessageId::generate();
+            }
+        }
+        Ok(())
     }
 }
 
@@ -198,7 +214,7 @@ impl Runtime {
         &self,
         by: &Principal,
         new: &RunRequest,
-        admitted: Admitted,
+        mut admitted: Admitted,
         backend: &dyn Backend,
         child: Option<&ChildOf>,
     ) -> Result<Submitted> {
@@ -220,6 +236,7 @@ impl Runtime {
                 let (agents, head) = (self.registry(), thread.head);
                 check_kept(store, &scope, agents, &thread.id, head, backend).await?;
             }
+            admitted.replace_taken_ids(store, thread.key).await?;
         }
         let (thread, create_thread, claims_thread) = match &place {
             TargetThread::New(row, chosen) => (row.as_ref(), true, *chosen),

@@ -58,6 +58,8 @@ pub enum ServerFault {
     Page,
     /// The stream ends without an event, and the server has no list.
     Empty,
+    /// Its message has the id of the message before, in every run.
+    SameId,
 }
 
 #[derive(Clone, Default, Debug)]
@@ -76,7 +78,7 @@ struct FaultyRun {
 // === impl ServerFault ===
 
 impl ServerFault {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::None,
         Self::Break,
         Self::Stall,
@@ -90,6 +92,7 @@ impl ServerFault {
         Self::BeginFails,
         Self::Page,
         Self::Empty,
+        Self::SameId,
     ];
 
     /// The prompt that asks for it.
@@ -242,6 +245,14 @@ fn events(id: &str, fault: ServerFault) -> Vec<Value> {
         ServerFault::UnknownEvent => {
             let unknown = json!({ "type": "message.sung", "song": "la" });
             vec![created, unknown, part("Howdy, partner!"), completed]
+        }
+        ServerFault::SameId => {
+            let mut named = created;
+            named["message"]["x_trilogue"] = json!({ "message_id": "m-1" });
+            let one = [named, part("Howdy, "), completed.clone()];
+            let mut again = one.clone();
+            again[1] = part("partner!");
+            [one, again].concat()
         }
         ServerFault::Garbage => vec![created, json!("no event"), completed],
         ServerFault::ResumeFails => {

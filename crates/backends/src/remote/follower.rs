@@ -9,6 +9,7 @@ use trilogue_sdk::client::{ClientError, TransportError};
 
 use crate::output_warning::OutputWarning;
 
+use super::message_ids::{RemoteIds, ReplacedId};
 use super::turn::{RemoteEnding, RemoteNews, RemoteTurn};
 
 /// How long a server may take to hear that a run is cancelled.
@@ -21,8 +22,15 @@ pub(super) async fn follow<T: RemoteTurn>(
 ) -> Result<Ending, Failure> {
     let is_cancelling = context.is_cancelled();
     let warning = OutputWarning::default();
-    let mut follower =
-        TurnFollower { turn, context, is_kept: false, is_cancelling, is_told: false, warning };
+    let mut follower = TurnFollower {
+        turn,
+        context,
+        is_kept: false,
+        is_cancelling,
+        is_told: false,
+        warning,
+        ids: RemoteIds::default(),
+    };
     match follower.ending().await {
         Ok(Some(ending)) => follower.settle(ending),
         Ok(None) => Ok(Ending::Completed),
@@ -43,6 +51,7 @@ struct TurnFollower<'a, T> {
     /// Whether the server was told of the cancellation.
     is_told: bool,
     warning: OutputWarning,
+    ids: RemoteIds,
 }
 
 impl<T: RemoteTurn> TurnFollower<'_, T> {
@@ -122,7 +131,9 @@ impl<T: RemoteTurn> TurnFollower<'_, T> {
 
     /// `false` where the run here was stopped.
     async fn log(&mut self, bodies: Vec<Body>) -> Result<bool, Failure> {
-        for body in bodies {
+        for mut body in bodies {
+            let replaced = self.ids.replace_taken(&mut body, self.context).await;
+            let replaced = replaced.map_err(|error| self.unreadable(&error))?;
             self.warning.note(&body, self.context);
             match self.context.emit(body, None).await {
                 Ok(()) => {
@@ -130,6 +141,10 @@ impl<T: RemoteTurn> TurnFollower<'_, T> {
                 }
                 Err(EmitError::Stopped) => return Ok(false),
                 Err(EmitError::Refused(error)) => return Err(self.unreadable(&error)),
+            }
+            // After the event: the log knows no alias of a message that has not begun.
+            if let Some(ReplacedId { own, here }) = replaced {
+                self.context.alias(&here, &own);
             }
         }
         Ok(true)

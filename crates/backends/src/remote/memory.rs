@@ -45,7 +45,7 @@ pub(super) async fn note_memory(context: &RunContext) -> Result<(), Failure> {
 
 /// How much of a run there is in its log here. Its unfinished messages go on.
 pub(crate) async fn log_position(context: &RunContext) -> Result<LoggedPosition, Failure> {
-    let mut position = LoggedPosition::default();
+    let mut position = LoggedPosition::of_run(context.run().as_str());
     let read = context.each_event(|event| position.push(&event.body));
     read.await.map_err(|error| failed(&error))?;
     for (message, role) in position.open() {

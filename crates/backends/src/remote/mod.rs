@@ -8,6 +8,7 @@ mod directory;
 mod failure;
 mod follower;
 mod memory;
+mod message_ids;
 mod resources;
 pub mod server;
 mod turn;

@@ -65,4 +65,15 @@ impl MessageEvent {
             Self::Thought { message, .. } => message.as_ref(),
         }
     }
+
+    /// As [`Self::message`], to be changed.
+    pub fn message_mut(&mut self) -> Option<&mut MessageId> {
+        match self {
+            Self::Started { message, .. }
+            | Self::Delta { message, .. }
+            | Self::Part { message, .. }
+            | Self::Completed { message } => Some(message),
+            Self::Thought { message, .. } => message.as_mut(),
+        }
+    }
 }

@@ -504,3 +504,60 @@ async fn what_belongs_to_another_tenant_cannot_be_brought_or_read() {
     assert_eq!(last_text(&run_in(&eve, SESSION, "recaller", "x").await), "nothing");
     assert_eq!(session(&alice, SESSION).await, known);
 }
+
+#[tokio::test]
+async fn a_message_whose_id_is_taken_gets_a_new_one_on_every_protocol() {
+    const ID: &str = "99999999-2222-4333-8444-555555555555";
+    for rig in [start().await, on_disk().await] {
+        let client = rig.alice();
+        for face in ["communication", "native", "connect"] {
+            let thread = uuid::Uuid::new_v4().to_string();
+            if face == "connect" {
+                let new = json!({ "thread_id": thread });
+                client.post("/connect/threads", &new).await.unwrap().ok().unwrap();
+            }
+            for words in ["first", "second"] {
+                let part = json!({ "content_type": "text/plain", "content": words });
+                let (path, body) = match face {
+                    "communication" => {
+                        let message = json!({ "role": "user", "parts": [part], "x_trilogue": { "message_id": ID } });
+                        let run = json!({ "agent_name": "echo", "session_id": thread, "input": [message] });
+                        ("/communication/runs".to_owned(), run)
+                    }
+                    "native" => {
+                        let message = json!({ "role": "user", "parts": [part], "id": ID });
+                        let run = json!({
+                            "agent": "echo", "thread_id": thread, "create_thread": true,
+                            "mode": "wait", "input": [message],
+                        });
+                        ("/api/v1/runs".to_owned(), run)
+                    }
+                    _ => {
+                        let message = json!({ "role": "user", "content": words, "id": ID });
+                        let run = json!({ "agent_id": "echo", "input": { "messages": [message] } });
+                        (format!("/connect/threads/{thread}/runs/wait"), run)
+                    }
+                };
+                client.post(&path, &body).await.unwrap().ok().unwrap();
+            }
+            let session = get(&client, &format!("/sessions/{thread}")).await.ok().unwrap();
+            let history = session["history"].as_array().unwrap();
+            assert_eq!(history.len(), 4, "{face}: {session}");
+            assert!(history[0].as_str().unwrap().ends_with(ID), "{face}: {session}");
+            let mut found = Vec::new();
+            for address in history {
+                let (_, path) = address.as_str().unwrap().split_once("/communication").unwrap();
+                let message = get(&client, path).await.ok().unwrap();
+                found.push(text(&message, "/parts/0/content").to_owned());
+            }
+            assert_eq!(found, ["first", "first", "second", "second"], "{face}: {session}");
+        }
+        let message =
+            json!({ "parts": [{ "content_type": "text/plain", "content": "x" }], "id": ID });
+        let twins = json!({ "agent": "echo", "input": [message, message] });
+        let refused = client.post("/api/v1/runs", &twins).await.unwrap();
+        assert_eq!((refused.status, refused.code().as_str()), (400, "invalid_request"));
+        let refused = refused.json().to_string();
+        assert!(refused.contains("input[1].id is the id of an earlier message"), "{refused}");
+    }
+}

@@ -1,6 +1,5 @@
 //! Clients' messages, and messages at other servers' addresses.
 
-use std::collections::HashSet;
 use std::fmt;
 
 use trilogue_domain::error::Result;
@@ -9,6 +8,7 @@ use trilogue_wire::agent_communication::{Json, Message, Role as WireRole, Time, 
 
 use super::EXTENSION;
 use super::part::read_parts;
+use crate::repeated_id;
 
 /// A run's input. A message's id is under the extension key of the message or of its first part, or new; missing times are now.
 /// `max_metadata` bounds the metadata of one part, in bytes of its JSON.
@@ -25,8 +25,7 @@ pub fn input(messages: Vec<Message>, now: Timestamp, max_metadata: usize) -> Res
 
 /// A history would show the first of two messages with one id in place of both.
 fn refuse_twins(messages: &[trilogue_domain::Message]) -> Result<()> {
-    let mut known = HashSet::with_capacity(messages.len());
-    match messages.iter().position(|message| !known.insert(&message.id)) {
+    match repeated_id(messages) {
         None => Ok(()),
         Some(place) => Err(Error::new(
             Code::InvalidRequest,

@@ -8,6 +8,7 @@ use trilogue_domain::{
 use trilogue_wire::native::{ContentEncoding, InputMessage, InputPart, PartMetadata, RunInput};
 
 use super::{read_json, read_object, shown};
+use crate::repeated_id;
 use trilogue_wire::encoded_bytes::decode_base64;
 
 const MAX_CONTENT_TYPE_BYTES: usize = 256;
@@ -30,8 +31,15 @@ pub fn input(input: RunInput, now: Timestamp) -> Result<Input> {
             ))
         }
         RunInput::Messages(messages) => {
-            let messages: Result<_> = messages.into_iter().map(|item| message(item, now)).collect();
-            Ok(Input::Messages(messages?))
+            let messages = messages.into_iter().map(|item| message(item, now));
+            let messages = messages.collect::<Result<Vec<_>>>()?;
+            match repeated_id(&messages) {
+                None => Ok(Input::Messages(messages)),
+                Some(place) => Err(Error::new(
+                    Code::InvalidRequest,
+                    format!("input[{place}].id is the id of an earlier message too"),
+                )),
+            }
         }
     }
 }

@@ -302,6 +302,13 @@ impl RunContext {
         Ok(self.0.store.message_in(row.key, id).await?.is_some())
     }
 
+    /// Whether an id names another message than one of this run's agent: of another run, or of this run's input. Fails as reading the store.
+    pub async fn is_taken(&self, id: &MessageId) -> Result<bool, Error> {
+        let Some(row) = self.0.thread_row().await? else { return Ok(false) };
+        let found = self.0.store.message_in(row.key, id).await?;
+        Ok(found.is_some_and(|found| found.run != self.0.key || found.role.is_user()))
+    }
+
     /// Whether the thread has no other run. Fails as reading the store.
     pub async fn is_first(&self) -> Result<bool, Error> {
         let filter = RunFilter { thread: Some(self.0.thread.clone()), ..RunFilter::default() };

@@ -119,7 +119,8 @@ async fn every_fault_ends_one_run_and_harms_nothing_else() {
             | ServerFault::Break
             | ServerFault::Duplicates
             | ServerFault::Disorder
-            | ServerFault::UnknownEvent => (("completed", None, ANSWER), false),
+            | ServerFault::UnknownEvent
+            | ServerFault::SameId => (("completed", None, ANSWER), false),
             ServerFault::Stall => (("cancelled", None, "Howdy, "), true),
             ServerFault::Amnesia => (("failed", Some("agent_lost"), "Howdy, "), true),
             ServerFault::Garbage => (("failed", Some("protocol_violation"), ""), true),
@@ -172,5 +173,33 @@ async fn a_server_that_dies_loses_its_run_and_no_word() {
         None
     });
     assert_eq!(said(&client, "t", &next.await.unwrap()).await, "back");
+    stop(server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_s_id_that_is_taken_is_replaced_and_every_message_is_found() {
+    let dir = Folder::new().unwrap();
+    let far = FaultyServer::start().await.unwrap();
+    let server = in_front(&dir, &far.url(), "faulty").await;
+    let client = server.client();
+    let thread = "00000000-0000-4000-8000-00000000000a";
+    for _ in 0..2 {
+        let run = begin(&client, "far_faulty", thread, &ServerFault::SameId.prompt()).await;
+        settled(&client, &run, "completed").await;
+    }
+    let session = client.get(&format!("/communication/sessions/{thread}")).await.unwrap();
+    let session = session.ok().unwrap();
+    let mut said = Vec::new();
+    for address in session["history"].as_array().unwrap() {
+        let (_, path) = address.as_str().unwrap().split_once("/communication").unwrap();
+        let message = client.get(&format!("/communication{path}")).await.unwrap().ok().unwrap();
+        said.push(message["parts"][0]["content"].as_str().unwrap().to_owned());
+    }
+    let turn = ["SameId", "Howdy, ", "partner!"];
+    assert_eq!(said, [turn, turn].concat(), "{session}");
+    // The agent's own id finds the first message that had it.
+    let path = format!("/api/v1/threads/{thread}/events?from_message=m-1&limit=2");
+    let found = client.get(&path).await.unwrap().ok().unwrap();
+    assert_eq!(found["items"][1]["text"], "Howdy, ", "{found}");
     stop(server).await;
 }
