@@ -195,6 +195,10 @@ pub trait Read: Send + Sync + fmt::Debug {
     fn damage(&self, _thread: ThreadKey) -> Option<String> {
         None
     }
+    /// A damaged thread whose row can still be read, so that it can be shown and erased. `None` for any other.
+    async fn damaged_thread(&self, _scope: &Scope, _id: &ThreadId) -> Result<Option<ThreadRow>> {
+        Ok(None)
+    }
     /// The activity of threads, in the order of the keys; [`ThreadActivity::Idle`] for one that is not visible.
     async fn activities(&self, scope: &Scope, threads: &[ThreadKey])
     -> Result<Vec<ThreadActivity>>;

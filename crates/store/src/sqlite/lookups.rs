@@ -26,6 +26,20 @@ pub(super) fn by_id<R: TableRow + OwnedRow>(
     Ok(context.health.visible(scope, found)?)
 }
 
+/// As [`by_id`], for a quarantined thread alone.
+pub(super) fn damaged_thread(
+    conn: &Connection,
+    context: &Context,
+    scope: &Scope,
+    id: &ThreadId,
+) -> Result<Option<ThreadRow>, SqliteError> {
+    let rest = "WHERE tenant = ?1 AND id = ?2";
+    let found = one::<ThreadRow>(conn, rest, params![scope.tenant.as_str(), id.as_str()])?;
+    let is_damaged = |row: &ThreadRow| context.health.quarantine.check(row.key).is_err();
+    let is_shown = |row: &ThreadRow| row.is_seen(scope) && !context.health.hidden.contains(row.key);
+    Ok(found.filter(|row| is_damaged(row) && is_shown(row)))
+}
+
 pub(super) fn thread_of(
     conn: &Connection,
     context: &Context,

@@ -35,6 +35,11 @@ impl Read for SqliteStore {
         self.context.health.quarantine.reason(thread)
     }
 
+    async fn damaged_thread(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadRow>> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.read(move |conn, context| lookups::damaged_thread(conn, context, &scope, &id)).await
+    }
+
     async fn thread_of(&self, scope: &Scope, key: ThreadKey) -> Result<Option<ThreadRow>> {
         self.context.health.check_read()?;
         if let Some(row) = self.context.hot.thread_of(key) {

@@ -1,5 +1,6 @@
 //! Each command against a server.
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::cli_protocols::MAIL;
@@ -230,4 +231,32 @@ fn chat_keeps_one_thread() {
     assert!(ended.out.contains("one") && ended.out.contains("two"), "{ended:?}");
     assert!(!ended.out.contains("three"), "{ended:?}");
     assert_eq!(server.run(&["runs", "-q", "--thread", "c"]).expect(0).out.lines().count(), 2);
+}
+
+#[test]
+fn a_damaged_thread_is_erased_by_its_id_and_by_an_abbreviation() {
+    let home = Home::new();
+    let store = home.work().join("s.db");
+    let url = format!("sqlite:{}", store.display());
+    let start = || home.start(&["demo", "--listen", "127.0.0.1:0", "--store", &url]);
+    let server = start();
+    for thread in ["lunch", "breakfast"] {
+        server.run(&["run", "echo", "kept", "--thread", thread]).expect(0);
+    }
+    assert!(server.stop(Signal::TERM).success());
+    let server = start();
+    for thread in ["lunch", "breakfast"] {
+        server.run(&["run", "echo", "lost", "--thread", thread]).expect(0);
+    }
+    server.stop(Signal::KILL);
+    std::fs::remove_file(home.work().join("s.db-wal")).unwrap();
+    let server = start();
+    let listed = server.run(&["threads", "--json"]).expect(0).json();
+    let damaged = listed["items"].as_array().unwrap();
+    assert!(damaged.len() == 2 && damaged.iter().all(|it| it["damage"].is_string()), "{listed}");
+    for (name, thread) in [("lunch", "lunch"), ("break", "breakfast")] {
+        let erased = server.run(&["threads", "erase", name, "--yes"]).expect(0).err;
+        assert!(erased.contains(thread), "{erased}");
+        server.run(&["run", "echo", "again", "--thread", thread]).expect(0);
+    }
 }

@@ -76,8 +76,15 @@ async fn list(call: NativeCall) -> Result<Reply> {
         let (mut items, scope) = (Vec::with_capacity(ids.len()), call.scope());
         for id in ids {
             let Ok(id) = ThreadId::parse(&id) else { continue };
-            if let Some(row) = call.state.read.thread(&scope, &id).await? {
-                items.push(titled(&call, &row).await);
+            let found = match call.state.read.thread(&scope, &id).await {
+                // The list says what is damaged: whoever erases it has to find it.
+                Err(error) if error.code() == Code::ThreadQuarantined => {
+                    call.state.read.damaged_thread(&scope, &id).await?
+                }
+                found => found?,
+            };
+            if let Some(row) = found {
+                items.push(listed(&call, &row).await);
             }
         }
         return Ok(Reply::ok(&List { items, next: None }));
@@ -90,10 +97,7 @@ async fn list(call: NativeCall) -> Result<Reply> {
     let listing = call.state.read.threads(&call.scope(), &filter, &call.page()?).await?;
     let mut items = Vec::with_capacity(listing.rows.len());
     for row in &listing.rows {
-        items.push(match call.state.read.damage(row.key) {
-            Some(damage) => Thread { damage: Some(damage), ..rows::thread(row) },
-            None => titled(&call, row).await,
-        });
+        items.push(listed(&call, row).await);
     }
     Ok(Reply::ok(&List { items, next: listing.next.map(|next| next.to_string()) }))
 }
@@ -195,7 +199,14 @@ pub(crate) fn no_checkpoint(id: &str) -> Error {
     Error::new(Code::NotFound, format!("the thread has no checkpoint '{}'", shown(id)))
 }
 
-/// A thread as a list shows it.
+/// A thread as a list shows it, which also shows damaged ones.
+async fn listed(call: &NativeCall, row: &ThreadRow) -> Thread {
+    match call.state.read.damage(row.key) {
+        Some(damage) => Thread { damage: Some(damage), ..rows::thread(row) },
+        None => titled(call, row).await,
+    }
+}
+
 async fn titled(call: &NativeCall, row: &ThreadRow) -> Thread {
     let title = thread_title(call.state.read.as_ref(), row).await;
     Thread { title, node: call.state.admin.node_name(&row.owner_node), ..rows::thread(row) }
