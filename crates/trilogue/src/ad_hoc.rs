@@ -8,6 +8,7 @@ use trilogue::checkout::Checkout;
 use trilogue::config;
 use trilogue::known_agents::{self, FETCH_LIMIT, KnownAgent};
 use trilogue::local::start;
+use trilogue_sdk::client::ClientError;
 use trilogue_wire::native::local::{Attach, Wish, WrapCommand};
 
 use crate::command::connect::ProxyArguments;
@@ -262,7 +263,7 @@ async fn refuse_slip(name: &str, globals: &Globals) -> Result {
     )))
 }
 
-/// Whether the running server has an agent of this name. A server that cannot be reached has none.
+/// Whether an agent of this name is meant to be one of the running server. A server that cannot be reached has none.
 pub(crate) async fn is_served(name: &str, globals: &Globals) -> Result<bool> {
     // Whoever else listens at the default address does not count.
     if !globals.has_server() {
@@ -270,6 +271,8 @@ pub(crate) async fn is_served(name: &str, globals: &Globals) -> Result<bool> {
     }
     match RemoteServer::find(globals)?.native().agent(name).await {
         Ok(_) => Ok(true),
+        // Another protocol is served at this address: only an agent of that server can be meant, and it refuses a name that it does not have.
+        Err(ClientError::Unexpected(_)) => Ok(true),
         Err(error) => {
             let error = CliError::from(error);
             match error.exit {

@@ -184,3 +184,30 @@ fn refusals_have_the_same_exit_codes() {
         face.run(&home, &server, &wrong).complains(2, "style");
     }
 }
+
+#[test]
+fn an_agent_with_the_name_of_a_coding_agent_is_the_server_s_on_every_protocol() {
+    let home = Home::new();
+    let names = ["claude", "codex", "goose", "go", "q", "rs"];
+    let agents =
+        names.map(|name| format!("[agents.{name}]\nkind = \"builtin\"\nbuiltin = \"echo\"\n"));
+    let config = home.write("named.toml", &agents.concat());
+    let server = home.start(&[
+        "serve",
+        "--config",
+        config.to_str().unwrap(),
+        "--listen",
+        "127.0.0.1:0",
+        "--store",
+        "memory:",
+    ]);
+    for face in [NATIVE, COMMUNICATION, CONNECT] {
+        for name in names {
+            assert_eq!(face.run(&home, &server, &["run", name, "Hello"]).expect(0).out, "Hello\n");
+            let chat = face.command(&home, &server, &["chat", name]);
+            assert_eq!(finish(chat, "Hello\n").expect(0).out, "Hello\n", "{face:?} {name}");
+        }
+        let missing = face.run(&home, &server, &["run", "rss", "x"]);
+        missing.complains(4, "rss");
+    }
+}
