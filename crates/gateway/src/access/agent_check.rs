@@ -107,7 +107,9 @@ fn read(word: &str) -> Option<ForwardedCaller> {
     }
     let mut parts = word.splitn(3, ' ');
     let ends = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    Some(ForwardedCaller::Peer { ends, machine: parts.next()?.to_owned() })
+    // A node that does not know its machine says nothing of it.
+    let machine = parts.next().unwrap_or_default().to_owned();
+    Some(ForwardedCaller::Peer { ends, machine })
 }
 
 fn is_loopback(address: IpAddr) -> bool {
@@ -158,6 +160,7 @@ mod tests {
             (vec!["127.0.0.1:1 127.0.0.1:2 here/1"], true),
             (vec!["127.0.0.1:1 127.0.0.1:2 elsewhere/1"], false),
             (vec!["127.0.0.1:3 127.0.0.1:2 here/1"], false),
+            (vec!["127.0.0.1:1 127.0.0.1:2"], false),
             (vec!["127.0.0.1:3 127.0.0.1:2 here/1", "127.0.0.1:1 127.0.0.1:2 here/1"], true),
             (vec!["nonsense"], true),
         ] {

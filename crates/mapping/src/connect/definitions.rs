@@ -146,6 +146,7 @@ pub fn of_code(code: Code) -> &'static Definition {
         | Code::AgentPanicked
         | Code::OutputInvalid
         | Code::ProtocolViolation
+        | Code::RemoteOutputTooLarge
         | Code::EgressRefused => "agent_error",
         Code::AgentLost => "worker_lost",
         Code::AwaitTimeout => "run_timeout",
