@@ -49,7 +49,7 @@ pub use backend::{Availability, Backend, Input, Rewind};
 pub use client::{Attached, CONTROLLER_GONE, CallError, Client, ClientProfile};
 pub use context::{CallRequest, ChildOutcome, ChildRun, MemoryState, RunContext};
 pub use handle::Runtime;
-pub use history::{ConversationReader, ReferenceReader, StateAt, StateReader};
+pub use history::{ConversationReader, NewestMessages, ReferenceReader, StateAt, StateReader};
 pub use monitor::{AgentRunCounts, EndedRuns, OpenRunCounts, metric_names};
 pub use presence::{ActivePresence, Presence};
 pub use request::{

@@ -84,7 +84,11 @@ impl RemoteBackend for AgentCommunication {
         if !bind(context, &session.to_string()).await {
             return Ok(None);
         }
-        let messages: Vec<Message> = remote_input(&missed, &input);
+        let mut losses = LossLog::default();
+        let is_cut = missed.is_cut;
+        losses.tell(is_cut.then_some(FidelityLoss::COMMUNICATION_HISTORY), context).await;
+        let messages: Vec<Message> = remote_input(&missed.messages, &input);
+        drop(missed);
         let mut new = NewRun::new(&self.remote.agent, messages)
             .in_session(session)
             .headers(provenance_headers(context.passed_on()));
@@ -94,7 +98,7 @@ impl RemoteBackend for AgentCommunication {
                 new = new.config(config.to_value());
             }
         } else if context.config().is_some() {
-            LossLog::default().tell([FidelityLoss::SETTINGS], context).await;
+            losses.tell([FidelityLoss::SETTINGS], context).await;
         }
         match attempt(|| self.start_run(&new, context), &self.remote.server, context).await {
             Some(Ok(stream)) => Ok(stream.map(|stream| self.turn(stream, context))),

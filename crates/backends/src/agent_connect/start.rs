@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use trilogue_domain::{Answer, Code, Error, Failure, Input, Json, Role};
 use trilogue_mapping::connect::{OutputProgress, RemoteOutput, remote_answer, remote_input};
+use trilogue_mapping::fidelity::FidelityLoss;
 use trilogue_mapping::provenance::provenance_headers;
 use trilogue_runtime::RunContext;
 use trilogue_sdk::client::ClientError;
@@ -20,6 +21,7 @@ use super::AgentConnect;
 use super::description::DescribedAgent;
 use super::refusal::refused;
 use super::turn::ConnectTurn;
+use crate::loss::LossLog;
 use crate::remote::{RemoteBackend, RemoteMemory, attempt, bind, log_position, memory, read_state};
 
 /// The member of our data in a run's metadata that names the run here.
@@ -220,7 +222,10 @@ impl RemoteBackend for AgentConnect {
                 self.hand_over_state(id, &state).await?;
             }
         }
-        let input = remote_input(&missed, &input, described.about.is_ours);
+        let lost = missed.is_cut.then_some(FidelityLoss::CONNECT_HISTORY);
+        LossLog::default().tell(lost, context).await;
+        let input = remote_input(&missed.messages, &input, described.about.is_ours);
+        drop(missed);
         let metadata = ours(&json!({ RUN: context.run().as_str() }));
         let provenance = provenance_headers(context.passed_on());
         let mut new =

@@ -1,16 +1,19 @@
 //! What an agent at another server knows of a thread, and what the log knows of a run there.
 
-use trilogue_domain::{Error, Failure, Json, Message};
+use trilogue_domain::{Error, Failure, Json};
 use trilogue_mapping::LoggedPosition;
-use trilogue_runtime::{MemoryState, RunContext};
+use trilogue_runtime::{MemoryState, NewestMessages, RunContext};
+
+/// The most bytes of a thread's earlier messages that are sent before the input of a run: whole messages, the newest ones.
+const MAX_EARLIER_BYTES: usize = 8 * 1024 * 1024;
 
 /// What an agent at another server knows of a thread.
 #[derive(Debug)]
 pub(crate) struct RemoteMemory {
     /// The conversation there; `None` where there is none that goes on with the thread.
     pub(crate) session: Option<String>,
-    /// Messages that the agent has not seen, oldest first.
-    pub(crate) missed: Vec<Message>,
+    /// Messages that the agent has not seen.
+    pub(crate) missed: NewestMessages,
 }
 
 // === impl RemoteMemory ===
@@ -18,14 +21,16 @@ pub(crate) struct RemoteMemory {
 impl RemoteMemory {
     /// That of an agent that remembers nothing from one run to the next.
     pub(crate) async fn nothing(context: &RunContext) -> Result<Self, Failure> {
-        let missed = context.history().await.map_err(|error| failed(&error))?;
+        let missed = context.newest_history(MAX_EARLIER_BYTES).await;
+        let missed = missed.map_err(|error| failed(&error))?;
         Ok(Self { session: None, missed })
     }
 }
 
 /// What the agent knows of the thread of a run.
 pub(crate) async fn memory(context: &RunContext) -> Result<RemoteMemory, Failure> {
-    match context.memory_state().await.map_err(|error| failed(&error))? {
+    let state = context.memory_state(MAX_EARLIER_BYTES).await;
+    match state.map_err(|error| failed(&error))? {
         MemoryState::Bound { binding, missed } => {
             Ok(RemoteMemory { session: Some(binding.remote), missed })
         }

@@ -27,6 +27,15 @@ impl FidelityLoss {
         protocol: "client",
         because: "all earlier messages together are longer than a prompt may be; the first ones are left out",
     };
+    /// Earlier messages that are too much for a request to a server of the Agent Communication Protocol.
+    pub const COMMUNICATION_HISTORY: Self = Self { protocol: "communication", ..Self::REMOTE };
+    /// Earlier messages that are too much for a request to a server of the Agent Connect Protocol.
+    pub const CONNECT_HISTORY: Self = Self { protocol: "connect", ..Self::REMOTE };
+    const REMOTE: Self = Self {
+        concept: "conversation",
+        protocol: "",
+        because: "the earlier messages that the agent has not seen are more than a run sends to another server; the first ones are left out",
+    };
     /// The settings of a run whose agent is behind a server that takes none.
     pub const SETTINGS: Self = Self {
         concept: "settings of a run",
@@ -49,8 +58,15 @@ impl FidelityLoss {
         because: "a prompt's block has no member for metadata of another protocol",
     };
     #[cfg(test)]
-    const ALL: [Self; 5] =
-        [Self::HISTORY, Self::SETTINGS, Self::THOUGHT, Self::TOOL_CALL, Self::ANNOTATIONS];
+    const ALL: [Self; 7] = [
+        Self::HISTORY,
+        Self::COMMUNICATION_HISTORY,
+        Self::CONNECT_HISTORY,
+        Self::SETTINGS,
+        Self::THOUGHT,
+        Self::TOOL_CALL,
+        Self::ANNOTATIONS,
+    ];
 
     /// The event that names it.
     #[must_use]

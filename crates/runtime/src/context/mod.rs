@@ -15,7 +15,7 @@ use trilogue_domain::{
 use trilogue_store::rows::{BindingRow, CheckpointRow, Page, RunFilter};
 
 use crate::client::{CallError, ClientProfile};
-use crate::history;
+use crate::history::{self, NewestMessages};
 use crate::owner::Envelope;
 use crate::part::{has_large_content, outlined};
 use crate::session::ThreadContext;
@@ -40,8 +40,8 @@ pub enum MemoryState {
     /// It knows the thread up to a point of the path.
     Bound {
         binding: BindingRow,
-        /// Messages it has not seen, oldest first: prime it with these.
-        missed: Vec<Message>,
+        /// Messages it has not seen: prime it with these.
+        missed: NewestMessages,
     },
     /// It knows a path that the head has left: it needs a new session.
     Rewound { binding: BindingRow },
@@ -188,6 +188,12 @@ impl RunContext {
         history::messages(self.0.source(), &self.0.thread, self.0.base()).await
     }
 
+    /// The newest of [`Self::history`] that have at most `max_bytes` together. Fails as reading the store.
+    pub async fn newest_history(&self, max_bytes: usize) -> Result<NewestMessages, Error> {
+        let (source, base) = (self.0.source(), self.0.base());
+        history::newest_messages(source, &self.0.thread, base, None, max_bytes).await
+    }
+
     /// The thread's state as this run last set it, or at the head that this run is based on. Fails as reading the store.
     pub async fn load_state(&self) -> Result<Option<Json>, Error> {
         if let Some(values) = lock(&self.0.filling).latest.clone() {
@@ -229,23 +235,24 @@ impl RunContext {
         }
     }
 
-    /// How far this agent's own memory of the thread reaches, compared with the head that this run is based on. Fails as reading the store.
-    pub async fn memory_state(&self) -> Result<MemoryState, Error> {
+    /// How far this agent's own memory of the thread reaches, compared with the head that this run is based on. Of the messages that it has missed, the newest that have at most `max_bytes` together. Fails as reading the store.
+    pub async fn memory_state(&self, max_bytes: usize) -> Result<MemoryState, Error> {
         let Some(binding) = self.binding().await? else { return Ok(MemoryState::Unbound) };
         let store = self.0.store.as_ref();
         let (scope, thread) = (&self.0.scope, &self.0.thread);
         let base = self.0.base();
         if binding.last_seen == base {
             // The usual case: its session was never replaced.
-            return Ok(MemoryState::Bound { binding, missed: Vec::new() });
+            return Ok(MemoryState::Bound { binding, missed: NewestMessages::default() });
         }
         let path = history::path(store, scope, thread, base).await?;
         let told = |row: &CheckpointRow| Some(row.key) == binding.last_seen;
         if binding.last_seen.is_some() && !path.iter().any(told) {
             return Ok(MemoryState::Rewound { binding });
         }
+        let seen = binding.last_seen;
         let missed =
-            history::messages_after(self.0.source(), thread, base, binding.last_seen).await?;
+            history::newest_messages(self.0.source(), thread, base, seen, max_bytes).await?;
         Ok(MemoryState::Bound { binding, missed })
     }
 

@@ -21,7 +21,7 @@ use crate::external_ports::ExternalPorts;
 use trilogue_domain::Input;
 
 pub(crate) use reader::MessageReader;
-pub use reader::{ConversationReader, StateReader};
+pub use reader::{ConversationReader, NewestMessages, StateReader};
 use reference::FoundReferences;
 pub(crate) use references::{Path, RunReferences};
 pub use references::{ReferenceReader, StateAt};
@@ -52,17 +52,18 @@ pub(crate) async fn messages(
     thread: &ThreadId,
     base: Option<CheckpointKey>,
 ) -> Result<Vec<Message>> {
-    messages_after(source, thread, base, None).await
+    MessageReader::open(source, thread, base, None).await?.rest(source).await
 }
 
-/// The messages on the path from behind `told` to `base`, oldest first.
-pub(crate) async fn messages_after(
+/// The newest messages on the path from behind `told` to `base` that have at most `max_bytes` together.
+pub(crate) async fn newest_messages(
     source: HistorySource<'_>,
     thread: &ThreadId,
     base: Option<CheckpointKey>,
     told: Option<CheckpointKey>,
-) -> Result<Vec<Message>> {
-    MessageReader::open(source, thread, base, told).await?.rest(source).await
+    max_bytes: usize,
+) -> Result<NewestMessages> {
+    MessageReader::open(source, thread, base, told).await?.newest(source, max_bytes).await
 }
 
 /// What one checkpoint adds to the history: entries that a client brought, then its run's messages. Large content is not inlined.

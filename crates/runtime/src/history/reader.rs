@@ -43,6 +43,14 @@ pub(crate) struct MessageReader {
     ready: VecDeque<(ThreadKey, Message)>,
 }
 
+/// The newest messages on a path that fit into a limit, oldest first.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct NewestMessages {
+    pub messages: Vec<Message>,
+    /// Whether older messages had no room.
+    pub is_cut: bool,
+}
+
 /// What one checkpoint adds to what is said.
 #[derive(Debug)]
 struct SpokenStep {
@@ -52,7 +60,7 @@ struct SpokenStep {
     entries: Vec<Reference>,
 }
 
-/// The bytes of a message, as an estimate for JSON and for memory.
+/// The bytes of a message, as an estimate for JSON and for memory. Content that is stored apart does not count.
 pub(crate) fn weight(message: &Message) -> usize {
     let parts = message.parts.iter().map(|part| {
         let content = match &part.content {
@@ -67,6 +75,15 @@ pub(crate) fn weight(message: &Message) -> usize {
         ITEM_BYTES + content + other + part.extra.as_ref().map_or(0, |extra| extra.as_bytes().len())
     });
     ITEM_BYTES + parts.sum::<usize>()
+}
+
+/// The bytes of a message as [`weight`], once its large content is inlined.
+fn inlined_weight(message: &Message) -> usize {
+    let stored = message.parts.iter().map(|part| match &part.content {
+        Content::Blob(blob) => usize::try_from(blob.length).unwrap_or(usize::MAX),
+        _ => 0,
+    });
+    stored.fold(weight(message), usize::saturating_add)
 }
 
 // === impl ConversationReader ===
@@ -138,6 +155,29 @@ impl MessageReader {
             messages.push(message);
         }
         Ok(messages)
+    }
+
+    /// The newest messages that have at most `max_bytes` together. Reads from the end of the path, so that memory holds
+    /// these and the messages of one run.
+    pub(crate) async fn newest(
+        self,
+        source: HistorySource<'_>,
+        max_bytes: usize,
+    ) -> Result<NewestMessages> {
+        let Self { path, brought, .. } = self;
+        let (mut messages, mut room) = (VecDeque::new(), max_bytes);
+        for SpokenStep { thread, run, entries } in path {
+            let said = said_at(source.store, thread, run, &entries, &brought).await?;
+            for mut message in said.into_iter().rev() {
+                let Some(rest) = room.checked_sub(inlined_weight(&message)) else {
+                    return Ok(NewestMessages { messages: messages.into(), is_cut: true });
+                };
+                room = rest;
+                inline(source.store, thread, std::slice::from_mut(&mut message)).await?;
+                messages.push_front(message);
+            }
+        }
+        Ok(NewestMessages { messages: messages.into(), is_cut: false })
     }
 
     /// All that is left, with its weight; `None` where that is more than `max_bytes`.

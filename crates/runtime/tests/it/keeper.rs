@@ -59,10 +59,10 @@ impl Keeper {
             "bind" => context.bind(rest, Json::empty_object()).await.unwrap(),
             "alias" => context.alias(prompt, &MessageId::parse(rest).unwrap()),
             "standing" => {
-                let standing = match context.memory_state().await.unwrap() {
+                let standing = match context.memory_state(usize::MAX).await.unwrap() {
                     MemoryState::Unbound => "unbound".to_owned(),
                     MemoryState::Bound { binding, missed } => {
-                        format!("{} missed {}", binding.remote, missed.len())
+                        format!("{} missed {}", binding.remote, missed.messages.len())
                     }
                     MemoryState::Rewound { binding } => format!("{} rewound", binding.remote),
                 };

@@ -50,10 +50,10 @@ impl ProbeAgent {
 
     async fn session(&self, context: &RunContext) -> Result<String, Failure> {
         if let MemoryState::Bound { binding, missed } =
-            context.memory_state().await.map_err(|error| told(&error))?
+            context.memory_state(usize::MAX).await.map_err(|error| told(&error))?
             && self.process.knows(&binding.remote)
         {
-            self.process.tell(&binding.remote, missed.iter().map(Message::text));
+            self.process.tell(&binding.remote, missed.messages.iter().map(Message::text));
             return Ok(binding.remote);
         }
         let session = self.process.begin();

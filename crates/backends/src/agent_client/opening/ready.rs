@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use trilogue_domain::Message;
 use trilogue_domain::error::Code;
-use trilogue_runtime::{MemoryState, RunContext};
+use trilogue_runtime::{MemoryState, NewestMessages, RunContext};
 
 use super::{ReopenedSession, Requester, SessionOpener, folder, session_restarted};
 use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::session::{SessionBinding, SessionLease, ThreadState};
+use crate::agent_client::turns::MAX_PROMPT_BYTES;
 
 /// A session in which the run can prompt, and the messages that its agent has not seen.
 pub(in crate::agent_client) struct ReadySession {
     pub(in crate::agent_client) session: SessionLease,
-    pub(in crate::agent_client) missed: Vec<Message>,
+    pub(in crate::agent_client) missed: NewestMessages,
 }
 
 /// A session that the agent does not know any more.
@@ -67,9 +67,8 @@ impl SessionOpener {
         if state.session.is_none() || state.wanted != state.opened_with {
             return Ok(None);
         }
-        let MemoryState::Bound { binding, missed } = context.memory_state().await? else {
-            return Ok(None);
-        };
+        let memory = context.memory_state(MAX_PROMPT_BYTES).await?;
+        let MemoryState::Bound { binding, missed } = memory else { return Ok(None) };
         if folder::params_of_run(context, &state)?.is_some() {
             return Ok(None);
         }
@@ -95,7 +94,7 @@ impl SessionOpener {
             state.wanted = Some(params);
         }
         let mut before = None;
-        let (reopened, missed) = match context.memory_state().await? {
+        let (reopened, missed) = match context.memory_state(MAX_PROMPT_BYTES).await? {
             MemoryState::Unbound => {
                 (self.begin_for_run(context, &mut state, None, None).await?, None)
             }
@@ -160,9 +159,12 @@ impl SessionOpener {
 async fn with_missed(
     context: &RunContext,
     session: SessionLease,
-    missed: Vec<Message>,
+    missed: NewestMessages,
 ) -> Result<ReadySession, AgentFailure> {
-    let missed = if session.is_blank() { context.history().await? } else { missed };
+    let missed = match session.is_blank() {
+        true => context.newest_history(MAX_PROMPT_BYTES).await?,
+        false => missed,
+    };
     Ok(ReadySession { session, missed })
 }
 

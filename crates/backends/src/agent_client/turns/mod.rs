@@ -19,7 +19,7 @@ use trilogue_mapping::agent_client::{
     prompt_of_input,
 };
 use trilogue_mapping::fidelity::{FidelityLoss, lost_by_prompt};
-use trilogue_runtime::{EmitError, Ending, RunContext, Turn};
+use trilogue_runtime::{EmitError, Ending, NewestMessages, RunContext, Turn};
 use trilogue_sdk::agent_client::peer::{Call, CallFailure, RawJson};
 use trilogue_wire::agent_client::{
     ContentBlock, PromptRequest, PromptResponse, Rules, StopReason, read_result,
@@ -39,7 +39,7 @@ use priming::newest_that_fit;
 const CANCEL_FLUSH_TIME: Duration = Duration::from_millis(250);
 
 /// The largest prompt, in bytes: many agents take no longer line than one with this prompt in it.
-const MAX_PROMPT_BYTES: usize = DEFAULT_MAX_LINE_BYTES - ENVELOPE_BYTES;
+pub(super) const MAX_PROMPT_BYTES: usize = DEFAULT_MAX_LINE_BYTES - ENVELOPE_BYTES;
 /// The bytes of a prompt's line around it.
 const ENVELOPE_BYTES: usize = 1024;
 
@@ -123,14 +123,14 @@ async fn prompt(
     launch: &Launch,
     session: &Arc<Session>,
     input: &Input,
-    missed: &[Message],
+    missed: &NewestMessages,
     context: &RunContext,
     losses: &mut LossLog,
 ) -> Result<Ending, PromptFailure> {
     let (user, extra) = user_message(input);
     let (request, is_cut) = prompt_request(launch, session, input, missed, &user, extra.as_ref())
         .map_err(AgentFailure::from)?;
-    losses.tell(lost_by_prompt(input, missed), context).await;
+    losses.tell(lost_by_prompt(input, &missed.messages), context).await;
     losses.tell(is_cut.then_some(FidelityLoss::HISTORY), context).await;
     if session.may_replay() {
         let is_expected = !context.is_first().await.unwrap_or(false);
@@ -158,7 +158,7 @@ fn prompt_request(
     launch: &Launch,
     session: &Session,
     input: &Input,
-    missed: &[Message],
+    missed: &NewestMessages,
     user: &MessageId,
     extra: Option<&Json>,
 ) -> Result<(RawJson, bool), Error> {

@@ -2,21 +2,23 @@
 
 use trilogue_domain::{Error, Message};
 use trilogue_mapping::agent_client::blocks_of_message;
+use trilogue_runtime::NewestMessages;
 use trilogue_sdk::agent_client::peer::RawJson;
 
 /// What surrounds a message, in bytes: who said it.
 const AROUND_BYTES: usize = 512;
 
-/// The request with all missed messages, or with the newest of them that fit into `limit` bytes. A request that is too long
+/// The request with all missed messages that were read, or with the newest of them that fit into `limit` bytes. A request that is too long
 /// without any of them stays too long.
 ///
 /// `request` makes it of messages; its flag says that others are left out.
 pub(super) fn newest_that_fit(
-    missed: &[Message],
+    missed: &NewestMessages,
     limit: usize,
     request: impl Fn(&[Message], bool) -> Result<RawJson, Error>,
 ) -> Result<RawJson, Error> {
-    let whole = request(missed, false)?;
+    let NewestMessages { messages: missed, is_cut } = missed;
+    let whole = request(missed, *is_cut)?;
     if whole.as_bytes().len() <= limit || missed.is_empty() {
         return Ok(whole);
     }
@@ -56,7 +58,8 @@ mod tests {
 
     #[test]
     fn the_newest_messages_that_fit_are_sent() {
-        let missed: Vec<_> = ["a", "b", "c"].map(|text| message(&text.repeat(10_000))).into();
+        let messages = ["a", "b", "c"].map(|text| message(&text.repeat(10_000))).into();
+        let missed = NewestMessages { messages, is_cut: false };
         let request = |told: &[Message], is_cut: bool| {
             let blocks: Vec<_> = told.iter().flat_map(blocks_of_message).collect();
             Ok(RawJson::of(&serde_json::json!({ "prompt": blocks, "isCut": is_cut })))
