@@ -60,6 +60,8 @@ pub enum ServerFault {
     Empty,
     /// Its message has the id of the message before, in every run.
     SameId,
+    /// The stream ends with an error that names the input.
+    ErrorEvent,
 }
 
 #[derive(Clone, Default, Debug)]
@@ -93,6 +95,7 @@ impl ServerFault {
         Self::Page,
         Self::Empty,
         Self::SameId,
+        Self::ErrorEvent,
     ];
 
     /// The prompt that asks for it.
@@ -255,6 +258,10 @@ fn events(id: &str, fault: ServerFault) -> Vec<Value> {
             [one, again].concat()
         }
         ServerFault::Garbage => vec![created, json!("no event"), completed],
+        ServerFault::ErrorEvent => {
+            let error = json!({ "code": "invalid_input", "message": "boom" });
+            return [&begun[..], &[created, json!({ "type": "error", "error": error })]].concat();
+        }
         ServerFault::ResumeFails => {
             return [&begun[..], &[json!({ "type": "run.awaiting", "run": awaiting(id) })]]
                 .concat();

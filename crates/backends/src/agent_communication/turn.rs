@@ -188,6 +188,16 @@ impl RemoteTurn for CommunicationTurn {
         Ok(RemoteNews { bodies, ending })
     }
 
+    fn lost(&self, error: &ClientError) -> Failure {
+        match error {
+            // The server says why the run failed. It may also say that only this stream ends.
+            ClientError::Refused(refusal) if refusal.status.is_none() && !error.is_transient() => {
+                remote_failure(&refusal.body)
+            }
+            error => self.remote.lost(error, self.run().as_deref()),
+        }
+    }
+
     async fn cancel(&mut self) -> Result<(), ClientError> {
         match self.stream.run() {
             Some(run) => self.client.cancel(run).await.map(drop),

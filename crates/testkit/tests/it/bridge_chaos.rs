@@ -126,6 +126,7 @@ async fn every_fault_ends_one_run_and_harms_nothing_else() {
             ServerFault::Garbage => (("failed", Some("protocol_violation"), ""), true),
             ServerFault::ResumeFails => (("failed", Some("agent_lost"), ""), true),
             ServerFault::Oversize => (("failed", Some("agent_failed"), ""), true),
+            ServerFault::ErrorEvent => (("failed", Some("invalid_input"), ""), true),
             ServerFault::BeginFails => (("failed", Some("agent_lost"), ""), false),
             ServerFault::Page | ServerFault::Empty => {
                 (("failed", Some("protocol_violation"), ""), false)
