@@ -80,7 +80,7 @@ struct FaultyRun {
 // === impl ServerFault ===
 
 impl ServerFault {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::None,
         Self::Break,
         Self::Stall,

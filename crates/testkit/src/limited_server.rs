@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
-use axum::extract::{Path, State};
+use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
@@ -55,6 +55,8 @@ struct LimitedRun {
     looks: usize,
 }
 
+/// The largest request that the server reads, in bytes.
+const MAX_REQUEST_BYTES: usize = 256 * 1024 * 1024;
 /// How often a run is shown at work before it is done.
 const LOOKS: usize = 2;
 
@@ -96,6 +98,7 @@ impl LimitedServer {
             .route("/runs", post(create))
             .route("/runs/{id}", get(show).post(resume))
             .route("/runs/{id}/events", get(events))
+            .layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES))
             .with_state(Arc::clone(&shared));
         Ok(Self { loopback: Loopback::serve_on(listener, address, router), shared })
     }

@@ -10,6 +10,7 @@ use trilogue_testkit::{Client, Folder, Server, ServerOptions, reserve_address, u
 
 use crate::bridge_communication::{LIMIT, communicate, message, start_with, status_of, texts};
 use crate::kill_rounds::stop;
+use crate::{echo, events, run_of};
 
 /// The settings of agents of one server that is started with them. It writes its process id into `server.pid`.
 async fn started(dir: &Path, agents: &[&str]) -> String {
@@ -340,4 +341,39 @@ async fn a_run_that_another_server_makes_too_long_fails_for_good() {
         assert!(text.contains("\"remote_output_too_large\""), "{limit}: {text:.2000}");
         assert!(text.contains("runtime.max_remote_"), "the setting is named: {text:.2000}");
     }
+}
+
+/// What a run's log says of earlier messages that were left out.
+pub(crate) async fn left_out(client: &Client, thread: &str) -> Vec<Value> {
+    let all = events(client, thread).await.unwrap();
+    let lost = all.into_iter().filter(|event| event["kind"] == "fidelity.lost");
+    lost.map(|event| event["data"]["concept"].clone()).collect()
+}
+
+/// An agent here says a lot on a thread before an agent elsewhere joins it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_elsewhere_gets_the_newest_messages_of_a_big_thread() {
+    let dir = Folder::new().unwrap();
+    let far = LimitedServer::start(LimitedFeatures::of(&["one"], &["sync"])).await.unwrap();
+    let server = start_with(&dir, all_of("far", &far.url(), "")).await;
+    let client = server.client();
+    // Input and answer together are 18 MB.
+    for number in 0..10 {
+        echo(&client, "big", &format!("{number}{}", "x".repeat(900_000))).await.ok().unwrap();
+    }
+    let run = run_of("one", "big", &json!("now"), "wait");
+    let run = client.post("/api/v1/runs", &run).await.unwrap().ok().unwrap();
+    assert_eq!(run["status"], "completed", "{run}");
+    let (_, headers) = far.requests().pop().unwrap();
+    let bytes: usize = headers["content-length"].to_str().unwrap().parse().unwrap();
+    // Nine messages have room below 8 MiB.
+    assert!((8_100_000..8_500_000).contains(&bytes), "{bytes}");
+    assert_eq!(left_out(&client, "big").await, ["conversation"]);
+
+    // A thread that fits is sent whole, and nothing is said about it.
+    echo(&client, "small", "hello").await.ok().unwrap();
+    let run = run_of("one", "small", &json!("now"), "wait");
+    client.post("/api/v1/runs", &run).await.unwrap().ok().unwrap();
+    assert_eq!(left_out(&client, "small").await, [Value::Null; 0]);
+    stop(server).await;
 }
