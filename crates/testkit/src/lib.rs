@@ -21,6 +21,7 @@ pub mod port;
 pub mod probe;
 mod programs;
 pub mod proxy;
+pub mod refusing_server;
 pub mod schema;
 pub mod seed;
 pub mod server;

@@ -97,8 +97,8 @@ impl AgentConnect {
         attempt(send, &self.remote.server, context).await
     }
 
-    fn refused(&self, error: &ClientError) -> Failure {
-        refused(&self.remote, error, None)
+    fn refused(&self, error: &ClientError, thread: Option<&str>) -> Failure {
+        refused(&self.remote, error, None, thread)
     }
 
     /// Makes a thread there for a thread here; `false` where its server has none after all.
@@ -112,7 +112,7 @@ impl AgentConnect {
         Some(match self.attempt(|| self.client.create_thread(&new), context).await? {
             Ok(_) => Ok(true),
             Err(error) if is_missing(&error) => Ok(false),
-            Err(error) => Err(self.refused(&error)),
+            Err(error) => Err(self.refused(&error, None)),
         })
     }
 
@@ -157,26 +157,27 @@ impl AgentConnect {
                         new.request.multitask_strategy = None;
                     }
                 }
-                (Some(Err(error)), _) => return Err(self.refused(&error)),
+                (Some(Err(error)), thread) => return Err(self.refused(&error, thread.as_deref())),
             }
         }
     }
 
     /// Gives the thread there the state that the thread here has, where that is another one.
     async fn hand_over_state(&self, thread: &str, state: &Json) -> Result<(), Failure> {
-        let theirs = self.client.thread(thread).await.map_err(|error| self.refused(&error))?;
+        let refused = |error: ClientError| self.refused(&error, Some(thread));
+        let theirs = self.client.thread(thread).await.map_err(refused)?;
         if theirs.values.is_some_and(|values| values.to_value() == state.to_value()) {
             return Ok(());
         }
         let values = trilogue_mapping::native::json(state);
         let patch = ThreadPatch { values: Some(values), ..ThreadPatch::default() };
         let patched = self.client.patch_thread(thread, &patch).await;
-        patched.map(drop).map_err(|error| self.refused(&error))
+        patched.map(drop).map_err(refused)
     }
 
     async fn describe(&self, context: &RunContext) -> Option<Result<Arc<DescribedAgent>, Failure>> {
         let known = self.attempt(|| self.known(), context).await?;
-        Some(known.map_err(|error| self.refused(&error)))
+        Some(known.map_err(|error| self.refused(&error, None)))
     }
 }
 
@@ -279,7 +280,9 @@ impl RemoteBackend for AgentConnect {
                     ..turn
                 }))
             }
-            Some(Err(error)) => Err(refused(&self.remote, &error, Some(&at.run))),
+            Some(Err(error)) => {
+                Err(refused(&self.remote, &error, Some(&at.run), at.thread.as_deref()))
+            }
             None => Ok(None),
         }
     }

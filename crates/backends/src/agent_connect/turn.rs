@@ -142,7 +142,7 @@ impl RemoteTurn for ConnectTurn {
     fn lost(&self, error: &ClientError) -> Failure {
         match self.run() {
             Some(run) => self.remote.lost(error, Some(&run)),
-            None => refused(&self.remote, error, None),
+            None => refused(&self.remote, error, None, self.thread.as_deref()),
         }
     }
 }

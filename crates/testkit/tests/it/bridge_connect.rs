@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use trilogue_testkit::foreign::{Conformance, ConformanceOptions};
+use trilogue_testkit::refusing_server::RefusingServer;
 use trilogue_testkit::wait_only_server::WaitOnlyServer;
 use trilogue_testkit::{Client, Folder, Server, until};
 
@@ -9,7 +10,8 @@ use crate::bridge_communication::{
     LIMIT, behind, cancel_both, communicate, message, start_with, status_of, texts,
 };
 use crate::kill_rounds::stop;
-use crate::{events, run_of};
+use crate::remote_servers::left_out;
+use crate::{echo, events, run_of};
 
 /// A server in front of agents that the official suites expect.
 async fn in_front(dir: &Folder, far: &Conformance) -> Server {
@@ -367,5 +369,49 @@ async fn an_agent_out_of_reach_or_unknown_fails_its_runs_and_no_others() {
         assert_eq!(failed["outcome"]["error"]["code"], code, "{failed}");
     }
     assert_eq!(run(&client, "echo", "near", json!("x")).await["status"], "completed");
+    stop(server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_without_a_code_says_whether_another_try_can_succeed() {
+    let dir = Folder::new().unwrap();
+    let far = RefusingServer::start().await.unwrap();
+    let agents = ["plain", "threaded"];
+    let server = start_with(&dir, behind("agent-connect", &far.url(), &agents)).await;
+    let client = server.client();
+    for (agent, status, code, is_transient) in [
+        ("far_plain", "501", "agent_failed", false),
+        ("far_plain", "409", "agent_failed", false),
+        ("far_threaded", "409", "thread_busy", true),
+        ("far_plain", "408", "peer_unavailable", true),
+        ("far_plain", "425", "peer_unavailable", true),
+        ("far_plain", "410", "agent_failed", false),
+        // The run may have begun.
+        ("far_plain", "503", "agent_lost", true),
+    ] {
+        let run = run(&client, agent, &format!("{agent}-{status}"), json!(status)).await;
+        let error = &run["outcome"]["error"];
+        let told = (error["code"].as_str(), error["transient"].as_bool().unwrap_or(false));
+        assert_eq!(told, (Some(code), is_transient), "{agent} {status}: {run}");
+    }
+    stop(server).await;
+}
+
+/// An agent without threads gets the conversation with each run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_elsewhere_gets_the_newest_messages_of_a_big_thread() {
+    let dir = Folder::new().unwrap();
+    let far = RefusingServer::start().await.unwrap();
+    let server = start_with(&dir, behind("agent-connect", &far.url(), &["plain"])).await;
+    let client = server.client();
+    for number in 0..10 {
+        echo(&client, "big", &format!("{number}{}", "x".repeat(900_000))).await.ok().unwrap();
+    }
+    run(&client, "far_plain", "big", json!("now")).await;
+    let inputs = far.inputs();
+    let sent: Vec<&str> = inputs[0].iter().filter_map(|it| it["content"].as_str()).collect();
+    let first: Vec<_> = sent.iter().filter_map(|text| text.get(..1)).collect();
+    assert_eq!(first, ["5", "6", "6", "7", "7", "8", "8", "9", "9", "n"]);
+    assert_eq!(left_out(&client, "big").await, ["conversation"]);
     stop(server).await;
 }
