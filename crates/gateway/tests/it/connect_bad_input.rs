@@ -323,3 +323,23 @@ async fn an_agent_without_threads_leaves_none_behind() {
     }
     assert_eq!(seen(&face).await, before);
 }
+
+#[tokio::test]
+async fn content_that_is_called_base64_and_is_none_is_refused() {
+    let face = Face::start().await;
+    let image = |content: &str| {
+        let metadata = json!({
+            "content_type": "image/png", "content": content, "content_encoding": "base64",
+        });
+        let block = json!({ "type": "image", "metadata": metadata });
+        json!({ "messages": [{ "role": "user", "content": [{ "type": "text", "text": "x" }, block] }] })
+    };
+    let run = |content: &str| json!({ "agent_id": "plain", "input": image(content) });
+    let before = seen(&face).await;
+    let reply = face.send(Method::POST, "/runs/wait", &run("a$b")).await;
+    assert_eq!(refusal(&reply), said(422, "input_schema_violation"), "{reply:?}");
+    assert!(format!("{reply:?}").contains("/input/messages/0/content/1/metadata/content"));
+    assert_eq!(seen(&face).await, before);
+    let reply = face.send(Method::POST, "/runs/wait", &run("aGk=")).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+}

@@ -199,11 +199,21 @@ fn read_unencoded(block: &Block) -> Result<Option<Part>> {
     Ok(Some(Part { content_type, content, name, metadata: None, extra }))
 }
 
-/// A block whose content is base64 of another form, in the standard form.
-fn in_standard_form(block: &Block) -> Cow<'_, Block> {
+/// The content of a block that calls it base64.
+fn encoded_content(block: &Block) -> Option<&str> {
     let text = |key: &str| block.metadata.as_ref().and_then(|it| it.get(key)?.as_str());
     let is_base64 = block.kind != "text" && text("content_encoding") == Some("base64");
-    let content = text("content").filter(|_| is_base64);
+    text("content").filter(|_| is_base64)
+}
+
+/// Whether a block calls its content base64, and it is none.
+pub(super) fn has_invalid_base64(block: &Block) -> bool {
+    encoded_content(block).is_some_and(|content| decode_base64(content).is_none())
+}
+
+/// A block whose content is base64 of another form, in the standard form.
+fn in_standard_form(block: &Block) -> Cow<'_, Block> {
+    let content = encoded_content(block);
     let bytes = content.and_then(decode_base64);
     match bytes.map(|bytes| STANDARD.encode(bytes)) {
         Some(standard) if content != Some(standard.as_str()) => {

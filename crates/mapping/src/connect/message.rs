@@ -14,7 +14,7 @@ use trilogue_wire::agent_connect as wire;
 use trilogue_wire::agent_connect::MessageContent;
 
 use super::EXTENSION;
-use super::block::{Links, block, read_block};
+use super::block::{Links, block, has_invalid_base64, read_block};
 use super::input::refused;
 
 /// The member of a part with its message's own members.
@@ -99,7 +99,7 @@ fn split(part: &Part) -> (Option<Part>, Map<String, Value>) {
 }
 
 /// Messages from the wire, sent now; `at` is the JSON Pointer of their array.
-/// Errors: `invalid_input`, naming the message whose id is malformed or another's; `too_many_parts`, `json_too_deep`.
+/// Errors: `invalid_input`, naming the message whose id is malformed or another's, or the content that is no base64; `too_many_parts`, `json_too_deep`.
 pub fn read_messages(
     messages: Vec<wire::Message>,
     now: Timestamp,
@@ -108,6 +108,9 @@ pub fn read_messages(
     let mut known = HashSet::with_capacity(messages.len());
     let mut read = Vec::with_capacity(messages.len());
     for (place, message) in messages.into_iter().enumerate() {
+        if let Some(content) = invalid_base64_in(&message) {
+            return Err(refused(&format!("{at}/{place}{content}"), NO_BASE64));
+        }
         let message = read_message(message, now, &format!("{at}/{place}"))?;
         if !known.insert(message.id.clone()) {
             let path = format!("{at}/{place}/id");
@@ -116,6 +119,16 @@ pub fn read_messages(
         read.push(message);
     }
     Ok(read)
+}
+
+/// Why content is refused that its block calls base64.
+pub(super) const NO_BASE64: &str = "is called base64 and is none";
+
+/// The JSON Pointer within a message to the first content that is called base64 and is none.
+pub(super) fn invalid_base64_in(message: &wire::Message) -> Option<String> {
+    let MessageContent::Blocks(blocks) = &message.content else { return None };
+    let place = blocks.iter().position(has_invalid_base64)?;
+    Some(format!("/content/{place}/metadata/content"))
 }
 
 pub(super) fn read_message(message: wire::Message, now: Timestamp, at: &str) -> Result<Message> {

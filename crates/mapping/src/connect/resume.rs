@@ -9,7 +9,7 @@ use trilogue_domain::{
 use trilogue_wire::agent_connect as wire;
 
 use super::interrupt::answer_properties;
-use super::message::read_message;
+use super::message::{NO_BASE64, invalid_base64_in, read_message};
 use crate::native::read_json;
 
 /// The answer in a body to this interrupt, and the interrupt that it names.
@@ -94,6 +94,9 @@ fn message_answer(interrupt: &Interrupt, payload: Json) -> Result<Answer> {
         Value::Object(mut members) if members.contains_key("content") => {
             members.entry("role").or_insert_with(|| "user".into());
             if let Ok(message) = serde_json::from_value::<wire::Message>(Value::Object(members)) {
+                if let Some(content) = invalid_base64_in(&message) {
+                    return Err(misfit(interrupt, &content, NO_BASE64));
+                }
                 let read = read_message(message, Timestamp::default(), "")?;
                 return Ok(Answer::Message(read.parts));
             }
