@@ -68,7 +68,8 @@ impl Approve {
                 TypedReply::Answer(answer) => answer,
                 TypedReply::Later => {
                     let message = format!("the interrupt '{id}' stays open");
-                    return Err(CliError::new(ExitStatus::Waiting, message));
+                    return Err(CliError::new(ExitStatus::Waiting, message)
+                        .hint(format!("answer it with `trilogue approve {id}`")));
                 }
                 TypedReply::Closed(why) => {
                     // The error begins behind what the person has typed.
