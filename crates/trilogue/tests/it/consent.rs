@@ -250,6 +250,7 @@ fn a_question_can_be_left_for_later() {
         let (code, seen) = screen.end();
         assert_eq!(code, Some(3), "{seen}");
         assert!(seen.contains("stays open"), "{seen}");
+        assert!(seen.contains(&format!("trilogue approve {short}`")), "{seen}");
         // In the middle of a form too: half of it decides nothing.
         let mut screen = Screen::start(server.command(&["approve", interrupt]));
         screen.answer(DECISION, "y\r");
