@@ -62,13 +62,13 @@ fn answer(status: u16, body: &Value) -> Response {
 }
 
 /// An agent, whose id is its name.
-fn known(name: &str) -> Value {
+fn agent_named(name: &str) -> Value {
     let metadata = json!({ "ref": { "name": name, "version": "1" }, "description": "Refuses." });
     json!({ "agent_id": name, "metadata": metadata })
 }
 
 async fn agent(Path(id): Path<String>) -> Json<Value> {
-    Json(known(&id))
+    Json(agent_named(&id))
 }
 
 async fn descriptor(Path(id): Path<String>) -> Json<Value> {
@@ -89,7 +89,7 @@ async fn descriptor(Path(id): Path<String>) -> Json<Value> {
         "capabilities": capabilities, "input": input, "output": { "type": "object" },
         "config": { "type": "object" },
     });
-    Json(json!({ "metadata": known(&id)["metadata"], "specs": specs }))
+    Json(json!({ "metadata": agent_named(&id)["metadata"], "specs": specs }))
 }
 
 async fn refuse(State(inputs): State<Inputs>, Json(creation): Json<Value>) -> Response {

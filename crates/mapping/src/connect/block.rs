@@ -206,7 +206,7 @@ fn encoded_content(block: &Block) -> Option<&str> {
     text("content").filter(|_| is_base64)
 }
 
-/// Whether a block calls its content base64, and it is none.
+/// Whether a block calls its content base64 although it is not.
 pub(super) fn has_invalid_base64(block: &Block) -> bool {
     encoded_content(block).is_some_and(|content| decode_base64(content).is_none())
 }

@@ -122,9 +122,9 @@ pub fn read_messages(
 }
 
 /// Why content is refused that its block calls base64.
-pub(super) const NO_BASE64: &str = "is called base64 and is none";
+pub(super) const NO_BASE64: &str = "is not valid base64";
 
-/// The JSON Pointer within a message to the first content that is called base64 and is none.
+/// The JSON Pointer within a message to the first content that is called base64 but is not.
 pub(super) fn invalid_base64_in(message: &wire::Message) -> Option<String> {
     let MessageContent::Blocks(blocks) = &message.content else { return None };
     let place = blocks.iter().position(has_invalid_base64)?;
