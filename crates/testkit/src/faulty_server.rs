@@ -252,7 +252,7 @@ fn events(id: &str, fault: ServerFault) -> Vec<Value> {
         ServerFault::SameId => {
             let mut named = created;
             named["message"]["x_trilogue"] = json!({ "message_id": "m-1" });
-            let one = [named, part("Howdy, "), completed.clone()];
+            let one = [named, part("Howdy, "), completed];
             let mut again = one.clone();
             again[1] = part("partner!");
             [one, again].concat()

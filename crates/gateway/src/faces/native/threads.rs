@@ -77,7 +77,7 @@ async fn list(call: NativeCall) -> Result<Reply> {
         for id in ids {
             let Ok(id) = ThreadId::parse(&id) else { continue };
             let found = match call.state.read.thread(&scope, &id).await {
-                // The list says what is damaged: whoever erases it has to find it.
+                // The list shows a damaged thread, so that it can be found and erased.
                 Err(error) if error.code() == Code::ThreadQuarantined => {
                     call.state.read.damaged_thread(&scope, &id).await?
                 }
