@@ -115,6 +115,10 @@ fn document(seed: &mut Seed) -> String {
 }
 
 #[test]
+#[expect(
+    clippy::print_stdout,
+    reason = "the slowest document is for whoever asked for the whole count"
+)]
 fn random_documents_are_drawn_in_bounded_time_and_size() {
     let count = std::env::var("TRILOGUE_DOCUMENTS").ok().map(|count| count.parse().unwrap());
     let (number, mut seed) = Seed::from_env("TRILOGUE_SEED");
