@@ -111,7 +111,7 @@ impl GroupWriter {
                     drop(reply.send(Err(database.settle(fail))));
                     groups.extend((!appends.is_empty()).then_some((appends, waiting)));
                 }
-                // It may contradict one before it, which nobody sees yet and which may never be stored: that one comes first.
+                // It may contradict one before it, which no reader sees yet and which may never be stored: that one comes first.
                 GroupFailure::Culprit(index, _) => {
                     groups.push((appends.split_off(index), waiting.split_off(index)));
                     groups.push((appends, waiting));

@@ -251,7 +251,7 @@ impl Writer<'_> {
                     let error = self.context.health.settle(fail);
                     behind.remove(0).reply(Err(error));
                 }
-                // It may contradict one before it, which nobody sees yet and which may never be stored: that one comes first.
+                // It may contradict one before it, which no reader sees yet and which may never be stored: that one comes first.
                 self.retry(jobs);
                 self.retry(behind);
             }

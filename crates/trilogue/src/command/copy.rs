@@ -78,7 +78,7 @@ impl CopyCommand {
         print::note(&format!("verified: everything was read again from {}", safe::visible(&to)));
         if !self.with_tokens {
             print::note(
-                "tokens were left out: make new ones with `trilogue token create`, or copy with --with-tokens",
+                "tokens were left out: make new ones with `trilogue token create --label LABEL`, or copy with --with-tokens",
             );
         }
         print::hint("name this store in `store.url` of the configuration, and start the server");

@@ -64,7 +64,7 @@ impl Restore {
         if report.tokens > 0 && !self.with_tokens {
             print::note(&format!("{} tokens of the backup were left out", report.tokens));
             print::hint(
-                "make new ones with `trilogue token create`, or restore again with --force --with-tokens if no other person could change the backup",
+                "make new ones with `trilogue token create --label LABEL`, or restore again with --force --with-tokens if no other person could change the backup",
             );
         }
         Ok(())
