@@ -131,7 +131,7 @@ fn blocks_that_we_have_no_word_for_come_back_whole() {
         json!({ "type": "image_url", "image_url": { "url": "https://example.com/a.png" } }),
         json!({ "type": "text", "text": "x", "cache_control": { "type": "ephemeral" } }),
         json!({ "type": "text" }),
-        json!({ "type": "image", "metadata": { "content": "%%%", "content_encoding": "base64" } }),
+        json!({ "type": "image", "metadata": { "content": "%%%" } }),
         json!({ "type": "file", "text": "odd", "metadata": {} }),
         json!({ "type": "text", "text": "x", "metadata": { "citation": 5 } }),
         json!({ "type": "text", "text": "x", "metadata": { "trilogue": { "block": true } } }),
@@ -142,6 +142,12 @@ fn blocks_that_we_have_no_word_for_come_back_whole() {
     let texts = json!({ "role": "user", "content": [{ "type": "text", "text": "seen", "x": 1 }] });
     let wire: wire::Message = serde_json::from_value(texts).unwrap();
     assert_eq!(read(vec![wire])[0].text(), "seen");
+    // One that calls itself base64 has a word, and is wrong.
+    let block =
+        json!({ "type": "image", "metadata": { "content": "%%%", "content_encoding": "base64" } });
+    let wrong = json!({ "role": "user", "content": [block], "id": "m" });
+    let wire: wire::Message = serde_json::from_value(wrong).unwrap();
+    assert!(connect::read_messages(vec![wire], Timestamp::default(), "/messages").is_err());
 }
 
 /// What a client says nothing of is read as its content type has it: a model is given an image, not the text of one.
