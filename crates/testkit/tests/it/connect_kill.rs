@@ -315,6 +315,19 @@ impl Player {
 }
 
 /// Compares what a client was told with what the server says now.
+/// All states of a thread: a page ends before it is too large.
+async fn history(client: &Client, thread: &str) -> Result<Vec<Value>> {
+    let first = format!("{BASE}/threads/{thread}/history?limit=1000");
+    let (mut path, mut states) = (first.clone(), Vec::new());
+    loop {
+        let page = client.get(&path).await?;
+        let found = page.ok()?;
+        states.extend(found.as_array().context("a history that is no list")?.iter().cloned());
+        let Some(next) = page.headers.get("trilogue-next") else { return Ok(states) };
+        path = format!("{first}&before={}", next.to_str()?);
+    }
+}
+
 async fn check(client: &Client, told: &Told, seed: &mut Seed, seen: &mut Seen) -> Result<()> {
     for events in &told.streams {
         // A reader may have written down less than it was told.
@@ -350,10 +363,9 @@ async fn check(client: &Client, told: &Told, seed: &mut Seed, seen: &mut Seen) -
     let mut histories = BTreeMap::new();
     for (thread, state) in &told.states {
         if !histories.contains_key(thread) {
-            let path = format!("{BASE}/threads/{thread}/history?limit=1000");
-            histories.insert(thread.clone(), client.get(&path).await?.ok()?);
+            histories.insert(thread.clone(), history(client, thread).await?);
         }
-        let now = histories.get(thread).and_then(Value::as_array);
+        let now = histories.get(thread);
         ensure!(now.is_some_and(|now| now.contains(state)), "{thread} has lost {state}: {now:?}");
         seen.states += 1;
     }
