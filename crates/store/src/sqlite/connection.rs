@@ -34,11 +34,7 @@ pub(super) struct Readers {
 }
 
 pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, SqliteError> {
-    let conn = Connection::open_with_flags(
-        path,
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-    )?;
-    harden(&conn)?;
+    let conn = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     conn.busy_timeout(WRITER_BUSY)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     conn.pragma_update(None, "page_size", PAGE_BYTES)?;
@@ -78,11 +74,7 @@ pub(super) fn count_log(conn: &mut Connection) -> Result<Arc<AtomicUsize>, Sqlit
 
 /// The connection that moves the write-ahead log into the database beside the writer.
 pub(super) fn checkpointer(path: &Path) -> Result<Connection, SqliteError> {
-    let conn = Connection::open_with_flags(
-        path,
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-    )?;
-    harden(&conn)?;
+    let conn = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     conn.busy_timeout(CHECKPOINT_BUSY)?;
     conn.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
     conn.pragma_update(None, "synchronous", "normal")?;
@@ -91,11 +83,7 @@ pub(super) fn checkpointer(path: &Path) -> Result<Connection, SqliteError> {
 }
 
 pub(super) fn reader(path: &Path, cache_kib: u32) -> Result<Connection, SqliteError> {
-    let conn = Connection::open_with_flags(
-        path,
-        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-    )?;
-    harden(&conn)?;
+    let conn = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     conn.busy_timeout(WRITER_BUSY)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     conn.pragma_update(None, "cache_size", -i64::from(cache_kib))?;
@@ -104,13 +92,16 @@ pub(super) fn reader(path: &Path, cache_kib: u32) -> Result<Connection, SqliteEr
 
 /// The connection that changes a copy before it becomes a store. What it deletes is overwritten.
 pub(super) fn draft(path: &Path) -> Result<Connection, SqliteError> {
-    let conn = Connection::open_with_flags(
-        path,
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-    )?;
-    harden(&conn)?;
+    let conn = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     conn.pragma_update(None, "synchronous", "full")?;
     conn.pragma_update(None, "secure_delete", true)?;
+    Ok(conn)
+}
+
+/// Opens a file that is there. Every connection to one is made here.
+fn open(path: &Path, access: OpenFlags) -> Result<Connection, SqliteError> {
+    let conn = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    harden(&conn)?;
     Ok(conn)
 }
 

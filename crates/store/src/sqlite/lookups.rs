@@ -21,9 +21,16 @@ pub(super) fn by_id<R: TableRow + OwnedRow>(
     scope: &Scope,
     id: &str,
 ) -> Result<Option<R>, SqliteError> {
-    let rest = "WHERE tenant = ?1 AND id = ?2";
-    let found = one(conn, rest, params![scope.tenant.as_str(), id])?;
-    Ok(context.health.visible(scope, found)?)
+    Ok(context.health.visible(scope, row_with_id(conn, scope, id)?)?)
+}
+
+/// The row with an id in the scope's tenant, whoever may see it.
+fn row_with_id<R: TableRow>(
+    conn: &Connection,
+    scope: &Scope,
+    id: &str,
+) -> Result<Option<R>, SqliteError> {
+    one(conn, "WHERE tenant = ?1 AND id = ?2", params![scope.tenant.as_str(), id])
 }
 
 /// As [`by_id`], for a quarantined thread alone.
@@ -33,8 +40,7 @@ pub(super) fn damaged_thread(
     scope: &Scope,
     id: &ThreadId,
 ) -> Result<Option<ThreadRow>, SqliteError> {
-    let rest = "WHERE tenant = ?1 AND id = ?2";
-    let found = one::<ThreadRow>(conn, rest, params![scope.tenant.as_str(), id.as_str()])?;
+    let found: Option<ThreadRow> = row_with_id(conn, scope, id.as_str())?;
     let is_damaged = |row: &ThreadRow| context.health.quarantine.check(row.key).is_err();
     let is_shown = |row: &ThreadRow| row.is_seen(scope) && !context.health.hidden.contains(row.key);
     Ok(found.filter(|row| is_damaged(row) && is_shown(row)))
