@@ -142,8 +142,7 @@ impl Backend for AgentClient {
 
     async fn authorize(&self, caller: &RunCaller<'_>, config: Json) -> Result<Json> {
         let (agent, launch) = (&self.0.card.name, self.opener().launch());
-        unattended::check_rules(agent, caller, &config)?;
-        unattended::check_settings(agent, caller, &config, &launch.unattended)?;
+        unattended::check(agent, caller, &config, &launch.unattended)?;
         check_folder(agent, &launch, caller, config).await
     }
 

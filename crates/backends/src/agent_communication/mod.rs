@@ -164,8 +164,7 @@ impl Backend for AgentCommunication {
 
     /// Its server sees the rights of this server's token, and not those of the caller.
     async fn authorize(&self, caller: &RunCaller<'_>, config: Json) -> Result<Json> {
-        unattended::check_rules(&self.card.name, caller, &config)?;
-        unattended::check_settings(&self.card.name, caller, &config, &[])?;
+        unattended::check(&self.card.name, caller, &config, &[])?;
         Ok(config)
     }
 

@@ -9,7 +9,7 @@ use trilogue_wire::agent_connect::RunError;
 use crate::remote::Remote;
 
 /// Why a run there, on this thread, was not begun, or not answered. One that may have been leaves the outcome unknown.
-pub(super) fn refused(
+pub(super) fn failure_of_refusal(
     remote: &Remote,
     error: &ClientError,
     run: Option<&str>,

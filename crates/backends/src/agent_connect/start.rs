@@ -19,7 +19,7 @@ use trilogue_sdk::connect::{
 
 use super::AgentConnect;
 use super::description::DescribedAgent;
-use super::refusal::refused;
+use super::refusal::failure_of_refusal;
 use super::turn::ConnectTurn;
 use crate::loss::LossLog;
 use crate::remote::{RemoteBackend, RemoteMemory, attempt, bind, log_position, memory, read_state};
@@ -97,8 +97,8 @@ impl AgentConnect {
         attempt(send, &self.remote.server, context).await
     }
 
-    fn refused(&self, error: &ClientError, thread: Option<&str>) -> Failure {
-        refused(&self.remote, error, None, thread)
+    fn failure_of(&self, error: &ClientError, thread: Option<&str>) -> Failure {
+        failure_of_refusal(&self.remote, error, None, thread)
     }
 
     /// Makes a thread there for a thread here; `false` where its server has none after all.
@@ -112,7 +112,7 @@ impl AgentConnect {
         Some(match self.attempt(|| self.client.create_thread(&new), context).await? {
             Ok(_) => Ok(true),
             Err(error) if is_missing(&error) => Ok(false),
-            Err(error) => Err(self.refused(&error, None)),
+            Err(error) => Err(self.failure_of(&error, None)),
         })
     }
 
@@ -157,27 +157,29 @@ impl AgentConnect {
                         new.request.multitask_strategy = None;
                     }
                 }
-                (Some(Err(error)), thread) => return Err(self.refused(&error, thread.as_deref())),
+                (Some(Err(error)), thread) => {
+                    return Err(self.failure_of(&error, thread.as_deref()));
+                }
             }
         }
     }
 
     /// Gives the thread there the state that the thread here has, where that is another one.
     async fn hand_over_state(&self, thread: &str, state: &Json) -> Result<(), Failure> {
-        let refused = |error: ClientError| self.refused(&error, Some(thread));
-        let theirs = self.client.thread(thread).await.map_err(refused)?;
+        let failure = |error: ClientError| self.failure_of(&error, Some(thread));
+        let theirs = self.client.thread(thread).await.map_err(failure)?;
         if theirs.values.is_some_and(|values| values.to_value() == state.to_value()) {
             return Ok(());
         }
         let values = trilogue_mapping::native::json(state);
         let patch = ThreadPatch { values: Some(values), ..ThreadPatch::default() };
         let patched = self.client.patch_thread(thread, &patch).await;
-        patched.map(drop).map_err(refused)
+        patched.map(drop).map_err(failure)
     }
 
     async fn describe(&self, context: &RunContext) -> Option<Result<Arc<DescribedAgent>, Failure>> {
         let known = self.attempt(|| self.known(), context).await?;
-        Some(known.map_err(|error| self.refused(&error, None)))
+        Some(known.map_err(|error| self.failure_of(&error, None)))
     }
 }
 
@@ -281,7 +283,7 @@ impl RemoteBackend for AgentConnect {
                 }))
             }
             Some(Err(error)) => {
-                Err(refused(&self.remote, &error, Some(&at.run), at.thread.as_deref()))
+                Err(failure_of_refusal(&self.remote, &error, Some(&at.run), at.thread.as_deref()))
             }
             None => Ok(None),
         }

@@ -13,7 +13,7 @@ use trilogue_sdk::connect::{
 };
 
 use super::description::DescribedAgent;
-use super::refusal::refused;
+use super::refusal::failure_of_refusal;
 use super::start::{ConnectRunState, find_run};
 use crate::remote::{Remote, RemoteEnding, RemoteNews, RemoteTurn, state};
 
@@ -142,7 +142,7 @@ impl RemoteTurn for ConnectTurn {
     fn lost(&self, error: &ClientError) -> Failure {
         match self.run() {
             Some(run) => self.remote.lost(error, Some(&run)),
-            None => refused(&self.remote, error, None, self.thread.as_deref()),
+            None => failure_of_refusal(&self.remote, error, None, self.thread.as_deref()),
         }
     }
 }

@@ -1,11 +1,11 @@
 use std::fmt;
 
 use jsonschema::{PatternOptions, ValidationError, Validator};
-
-use super::schema_steps::{STEP, StepCounter, with_steps, within_steps};
 use serde_json::Value;
 use trilogue_domain::error::Violation;
 use trilogue_domain::{Json, limits};
+
+use super::schema_steps::{STEP, StepCounter, with_steps, within_steps};
 
 /// The longest description of one violation, in bytes; the rest is cut off.
 const MAX_VIOLATION_BYTES: usize = 512;

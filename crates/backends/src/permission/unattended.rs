@@ -39,6 +39,17 @@ const WORDS: [&str; 24] = [
 /// Parts of the names of options that decide over questions. Their values have too many names to be known.
 const OPTIONS: [&str; 4] = ["approv", "permission", "confirm", "trust"];
 
+/// Fails as [`check_rules`] and [`check_settings`].
+pub(crate) fn check(
+    agent: &AgentName,
+    caller: &RunCaller<'_>,
+    config: &Json,
+    further: &[String],
+) -> Result<()> {
+    check_rules(agent, caller, config)?;
+    check_settings(agent, caller, config, further)
+}
+
 /// Fails with `forbidden` if the rules of a configuration allow a call, and its caller could not answer the question about it.
 pub(crate) fn check_rules(agent: &AgentName, caller: &RunCaller<'_>, config: &Json) -> Result<()> {
     if caller.can_answer {
@@ -56,16 +67,16 @@ pub(crate) fn check_rules(agent: &AgentName, caller: &RunCaller<'_>, config: &Js
 }
 
 /// Fails with `forbidden` if a setting of a configuration keeps the agent from asking, and its caller could not answer. `further` are values of the agent that do so too.
-pub(crate) fn check_settings(
+fn check_settings(
     agent: &AgentName,
     caller: &RunCaller<'_>,
     config: &Json,
     further: &[String],
 ) -> Result<()> {
-    let Value::Object(members) = config.to_value() else { return Ok(()) };
     if caller.can_answer {
         return Ok(());
     }
+    let Value::Object(members) = config.to_value() else { return Ok(()) };
     let settings = members.iter().filter(|(name, _)| *name != RULES_MEMBER);
     for (name, value) in settings {
         let Some(value) = text_of(value) else { continue };

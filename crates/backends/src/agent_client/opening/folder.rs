@@ -43,7 +43,7 @@ pub(super) fn params_of_run(
 
 /// The configuration with the real path of the folder that it names, if its caller may choose that folder.
 /// Errors: `forbidden`, naming the setting.
-pub(in crate::agent_client) async fn checked(
+pub(in crate::agent_client) async fn check_folder(
     agent: &AgentName,
     launch: &Launch,
     caller: &RunCaller<'_>,

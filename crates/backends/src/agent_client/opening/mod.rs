@@ -29,7 +29,7 @@ use crate::child::Children;
 use crate::permission::Rules;
 use crate::workspace::lease::WorkspaceLease;
 
-pub(super) use folder::{FOLDER_MEMBER, checked as check_folder};
+pub(super) use folder::{FOLDER_MEMBER, check_folder};
 pub(super) use ready::{LostSession, ReadySession, not_opened};
 pub(super) use settings::note_choice;
 
