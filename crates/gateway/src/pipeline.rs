@@ -27,7 +27,7 @@ use crate::core::meters::Meters;
 use crate::core::opened_folders::OpenedFolders;
 use crate::core::options::{self, Options};
 use crate::core::ports::AgentProcesses;
-use crate::core::shares::{Share, Shares};
+use crate::core::shares::{HeldShare, Shares};
 use crate::face::{UnknownCaller, challenged};
 use crate::http::body::ReplyBody;
 use crate::http::connection::Answer;
@@ -344,7 +344,7 @@ impl Pipeline {
 
     /// Counts a request among those of its principal.
     /// Errors: `overloaded` when it has as many as it may.
-    fn take_share(&self, principal: &Principal) -> Result<Share> {
+    fn take_share(&self, principal: &Principal) -> Result<HeldShare> {
         self.requests.take(principal).ok_or_else(|| {
             let most = self.requests.max_each();
             let message =

@@ -115,7 +115,7 @@ impl Server {
             options: Arc::clone(options),
             meters: Arc::clone(&server.services.meters),
             builder: Arc::new(connection::builder(options)),
-            anonymous_budget: BodyBudget::new(connection::MAX_ANONYMOUS_BYTES, usize::MAX >> 3),
+            anonymous_budget: BodyBudget::anonymous(connection::MAX_ANONYMOUS_BYTES),
             last_requests: server.last_requests.clone(),
             stop: server.connections_end.clone(),
         };
@@ -297,7 +297,6 @@ fn services(options: Options, ports: Ports) -> Result<Services> {
     let lifecycle = Arc::new(Lifecycle::begin(ports.clock.now()));
     let meters = Arc::new(Meters::new());
     let streams = Streams::new(&options, &ports, &authenticator, &lifecycle, &meters);
-    // One body of the largest size always fits.
     let body_budget = BodyBudget::of(&options);
     let forwarder = options.has_nodes.then(Forwarder::new).transpose()?;
     let node_client =

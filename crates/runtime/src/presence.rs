@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use trilogue_domain::{ThreadKey, lock};
-use trilogue_store::Note;
 
 use crate::peers::BEAT;
 use crate::services::Services;
@@ -148,7 +147,7 @@ impl ActivePresence {
         let presence =
             Self { services: Arc::clone(services), thread, noted: Mutex::new(Instant::now()) };
         presence.services.attendance.saw(thread);
-        presence.note_to_peers();
+        presence.services.tell_present(thread);
         presence
     }
 
@@ -164,13 +163,7 @@ impl ActivePresence {
             is_due
         };
         if is_due {
-            self.note_to_peers();
-        }
-    }
-
-    fn note_to_peers(&self) {
-        if self.services.store.has_peers() {
-            self.services.store.tell(Note::Present(vec![self.thread]));
+            self.services.tell_present(self.thread);
         }
     }
 }

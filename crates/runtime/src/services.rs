@@ -247,9 +247,14 @@ impl Services {
     pub(crate) fn present(&self, thread: ThreadKey) -> Presence {
         let (presence, is_first) = self.attendance.enter(thread);
         if is_first {
-            self.store.tell(Note::Present(vec![thread]));
+            self.tell_present(thread);
         }
         presence
+    }
+
+    /// Tells the other nodes that the thread has a client that may answer.
+    pub(crate) fn tell_present(&self, thread: ThreadKey) {
+        self.store.tell(Note::Present(vec![thread]));
     }
 }
 

@@ -511,8 +511,8 @@ pub(crate) fn check_editor_metadata(by: &Principal, metadata: Option<&Json>) -> 
     let Some(metadata) = metadata.filter(|_| by.require(Right::Server).is_err()) else {
         return Ok(());
     };
-    let Some(member) = EDITOR_MEMBERS.iter().find(|it| metadata.to_value().get(**it).is_some())
-    else {
+    let metadata = metadata.to_value();
+    let Some(member) = EDITOR_MEMBERS.iter().find(|it| metadata.get(**it).is_some()) else {
         return Ok(());
     };
     let message = format!("the member '{member}' of a thread's metadata is for its editor");

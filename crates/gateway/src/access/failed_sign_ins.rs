@@ -1,6 +1,6 @@
 //! Counts failed sign-ins for each address: unknown tokens, and codes of links that do not work.
 //!
-//! Beyond the limit, a further failure gets 429 in place of 401. A credential that works is always let in: behind a proxy, many clients share one address, and nobody may lock the others out.
+//! Beyond the limit, a further failure gets 429 in place of 401. A credential that works is always let in: behind a proxy, many clients share one address, and no client may lock the others out.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -17,7 +17,7 @@ pub(crate) struct Shares {
 
 /// One thing that a principal holds until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct HeldShare {
     shares: Arc<Shares>,
     holder: Holder,
     permit: Option<OwnedSemaphorePermit>,
@@ -36,25 +36,25 @@ impl Shares {
     }
 
     /// Waits until the principal holds fewer than it may, behind its own earlier requests.
-    pub(crate) async fn wait(self: &Arc<Self>, principal: &Principal) -> Share {
+    pub(crate) async fn wait(self: &Arc<Self>, principal: &Principal) -> HeldShare {
         let (holder, permits) = self.permits(principal);
         // No semaphore of ours is ever closed.
         let permit = permits.acquire_owned().await.ok();
-        Share { shares: Arc::clone(self), holder, permit }
+        HeldShare { shares: Arc::clone(self), holder, permit }
     }
 
     /// `None` if the principal holds as many as it may.
-    pub(crate) fn take(self: &Arc<Self>, principal: &Principal) -> Option<Share> {
+    pub(crate) fn take(self: &Arc<Self>, principal: &Principal) -> Option<HeldShare> {
         let (holder, permits) = self.permits(principal);
         let permit = permits.try_acquire_owned().ok()?;
-        Some(Share { shares: Arc::clone(self), holder, permit: Some(permit) })
+        Some(HeldShare { shares: Arc::clone(self), holder, permit: Some(permit) })
     }
 
     /// A share of nothing yet, which can grow.
-    pub(crate) fn begin(self: &Arc<Self>, principal: &Principal) -> Share {
+    pub(crate) fn begin(self: &Arc<Self>, principal: &Principal) -> HeldShare {
         let (holder, permits) = self.permits(principal);
         let permit = permits.try_acquire_many_owned(0).ok();
-        Share { shares: Arc::clone(self), holder, permit }
+        HeldShare { shares: Arc::clone(self), holder, permit }
     }
 
     fn permits(&self, principal: &Principal) -> (Holder, Arc<Semaphore>) {
@@ -67,9 +67,9 @@ impl Shares {
     }
 }
 
-// === impl Share ===
+// === impl HeldShare ===
 
-impl Share {
+impl HeldShare {
     /// Takes this many more. Takes none and returns `false` if the principal would hold more than it may.
     pub(crate) fn grow(&mut self, count: usize) -> bool {
         let Some(permit) = &mut self.permit else { return false };
@@ -80,7 +80,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for HeldShare {
     fn drop(&mut self) {
         let mut held = lock(&self.shares.held);
         drop(self.permit.take());

@@ -18,7 +18,7 @@ use trilogue_wire::json::{self, MAX_TREE_FACTOR};
 
 use crate::core::metric_names::REFUSED_BODIES;
 use crate::core::options::Options;
-use crate::core::shares::{Share, Shares};
+use crate::core::shares::{HeldShare, Shares};
 
 /// The values of a body of this size are not counted, in bytes.
 const SMALL_BODY_BYTES: usize = 1024;
@@ -45,7 +45,7 @@ pub(crate) struct HeldBytes {
     /// Whose body it is, where that is known.
     principal: Option<Principal>,
     /// What of the principal's share is held, once it is more than a little.
-    share: Option<Share>,
+    share: Option<HeldShare>,
 }
 
 /// A body whose bytes count when they arrive: what a client announces and never sends takes nothing from others.
@@ -146,6 +146,11 @@ pub(crate) fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
 // === impl BodyBudget ===
 
 impl BodyBudget {
+    /// A budget for callers that nothing tells apart: it has no shares.
+    pub(crate) fn anonymous(max_bytes: usize) -> Arc<Self> {
+        Self::new(max_bytes, max_bytes)
+    }
+
     /// A budget for all principals. Of it, one principal has at most `max_share_bytes`.
     pub(crate) fn new(max_bytes: usize, max_share_bytes: usize) -> Arc<Self> {
         let refused = counter!(REFUSED_BODIES);

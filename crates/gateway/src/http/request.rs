@@ -76,10 +76,13 @@ impl Request {
 
     /// The run with what is known of its caller, which decides over what its configuration may say.
     pub(crate) async fn identified(&self, new: RunRequest) -> RunRequest {
+        let new = RunRequest { token: self.caller.token.clone(), ..new };
         // Only a configuration can ask for something that is refused, and the look at processes takes time.
-        let is_of_agent = new.config.is_some() && self.agent_check.is_of_agent(&self.headers).await;
+        if new.config.is_none() {
+            return RunRequest { source: RequestSource::Network, ..new };
+        }
+        let is_of_agent = self.agent_check.is_of_agent(&self.headers).await;
         RunRequest {
-            token: self.caller.token.clone(),
             source: if is_of_agent { RequestSource::Agent } else { RequestSource::Network },
             folders: self.opened_folders.of(self.principal()),
             ..new

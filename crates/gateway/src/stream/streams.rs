@@ -18,7 +18,7 @@ use crate::core::lifecycle::{Lifecycle, shutting_down};
 use crate::core::meters::Meters;
 use crate::core::options::Options;
 use crate::core::ports::Ports;
-use crate::core::shares::{Share, Shares};
+use crate::core::shares::{HeldShare, Shares};
 use crate::http::body::ReplyBody;
 use crate::http::reply::Reply;
 
@@ -51,7 +51,7 @@ pub(crate) struct OpenStream {
     sent_at: Instant,
     began: Instant,
     presence: Option<Presence>,
-    _share: Share,
+    _share: HeldShare,
 }
 
 // === impl Streams ===

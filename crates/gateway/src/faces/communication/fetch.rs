@@ -69,10 +69,10 @@ impl Fetch for HistoryFetch {
     fn message<'a>(&'a self, address: &'a str) -> Fetched<'a, Message> {
         Box::pin(async move {
             let bytes = self.get(address, MAX_MESSAGE_BYTES).await?;
-            // What the peer sent is not repeated: it may be anybody's.
             if is_too_complex(&bytes, DEFAULT_MAX_TREE_BYTES) {
                 return Err(too_complex(address));
             }
+            // What the peer sent is not repeated: it may be anybody's.
             let no_message = |_| unreadable(&host_of(address), "sends what is no message");
             mapping::read_message(read(&bytes, Rules::Lenient).map_err(no_message)?)
                 .map_err(|_| unreadable(&host_of(address), "sends what is no message"))
