@@ -24,7 +24,7 @@ pub struct WorkLimit {
 
 /// Ends the work when it is dropped.
 #[derive(Debug)]
-pub struct CancelOnDrop(Arc<AtomicBool>);
+pub struct WorkGuard(Arc<AtomicBool>);
 
 /// The events of Markdown with their place in the text, without the tags of what is nested too deep.
 #[derive(Debug)]
@@ -44,8 +44,8 @@ impl WorkLimit {
 
     /// What ends the work when its caller is gone.
     #[must_use]
-    pub fn cancel_on_drop(&self) -> CancelOnDrop {
-        CancelOnDrop(Arc::clone(&self.is_cancelled))
+    pub fn cancel_on_drop(&self) -> WorkGuard {
+        WorkGuard(Arc::clone(&self.is_cancelled))
     }
 
     /// Whether the work is to end: its time is over, or its client has left.
@@ -66,7 +66,7 @@ impl WorkLimit {
     }
 }
 
-impl Drop for CancelOnDrop {
+impl Drop for WorkGuard {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

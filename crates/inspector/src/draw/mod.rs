@@ -5,7 +5,7 @@ mod clean;
 mod difference;
 mod markdown;
 
-pub use bounds::{BoundedEvents, CancelOnDrop, MAX_NESTING, WorkLimit};
+pub use bounds::{BoundedEvents, MAX_NESTING, WorkGuard, WorkLimit};
 pub(crate) use clean::is_unseen;
 pub use difference::difference;
 pub use markdown::markdown;
