@@ -16,7 +16,7 @@ use trilogue_sdk::client::Page;
 use trilogue_wire::native::{AgentDifference, Node, Status, StoreState};
 
 use super::node_text;
-use super::status::{counted, lost_commits};
+use super::status::{counted, counted_are, lost_commits};
 use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
 use crate::probe::{self, ProbeFinding, Severity};
@@ -210,10 +210,7 @@ fn store(state: &StoreState, write_problem: Option<&str>) -> Vec<ProbeFinding> {
         }));
     }
     if damaged > 0 {
-        let detail = match damaged {
-            1 => "1 thread is damaged".to_owned(),
-            count => format!("{count} threads are damaged"),
-        };
+        let detail = format!("{} damaged", counted_are(damaged, "thread"));
         found.push(problem(detail).hint("restore a backup: see docs/cli.md"));
     }
     found

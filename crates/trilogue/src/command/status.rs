@@ -185,6 +185,11 @@ pub(super) fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{plural}")
 }
 
+/// A count with its noun and the verb behind it.
+pub(super) fn counted_are(count: u64, noun: &str) -> String {
+    format!("{} {}", counted(count, noun), if count == 1 { "is" } else { "are" })
+}
+
 fn listed(items: &[String]) -> String {
     if items.is_empty() { "none".to_owned() } else { items.join(", ") }
 }
@@ -192,7 +197,6 @@ fn listed(items: &[String]) -> String {
 /// What the damaged write-ahead log of a store took.
 pub(super) fn lost_commits(store: &StoreState) -> String {
     let found = store.lost_at.as_deref().map(safe::line).unwrap_or_default();
-    let lost = counted(store.lost_commits, "acknowledged change");
-    let is = if store.lost_commits == 1 { "is" } else { "are" };
-    format!("{lost} {is} lost: the write-ahead log was damaged (found {found})")
+    let lost = counted_are(store.lost_commits, "acknowledged change");
+    format!("{lost} lost: the write-ahead log was damaged (found {found})")
 }

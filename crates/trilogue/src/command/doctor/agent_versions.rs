@@ -77,7 +77,7 @@ async fn printed_version(program: &Path) -> PrintedVersion {
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // Some programs read settings of the folder in which they start before they say anything.
     let Ok(folder) = start_folder::prepare() else { return PrintedVersion::default() };
-    command.current_dir(folder);
+    command.current_dir(folder).env_remove("PATH");
     if let Some(path) = Checkout::around_here().outer_path_of_process() {
         command.env("PATH", path);
     }
