@@ -174,7 +174,7 @@ codes! {
     TooManyParts = "too_many_parts", TooLarge;
     /// JSON is nested too deep.
     JsonTooDeep = "json_too_deep", Invalid;
-    /// The JSON has so many values that memory for them is far larger than its text.
+    /// The values of the JSON would take far more memory than its text.
     JsonTooComplex = "json_too_complex", TooLarge;
     /// A queue is full.
     Overloaded = "overloaded", TooMany;
