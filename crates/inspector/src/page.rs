@@ -89,9 +89,9 @@ mod tests {
 
     /// The promise of the page: it is small on its way to the browser.
     #[test]
-    fn the_compressed_scripts_stay_below_70_kib() {
+    fn the_compressed_scripts_stay_below_90_kib() {
         let scripts = FILES.iter().filter(|file| file.name.ends_with(".js"));
         let bytes: usize = scripts.map(|file| file.gzip.len()).sum();
-        assert!(bytes < 70 * 1024, "{bytes} bytes");
+        assert!(bytes < 90 * 1024, "{bytes} bytes");
     }
 }
