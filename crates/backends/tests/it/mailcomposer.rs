@@ -119,17 +119,6 @@ async fn a_declined_mail_is_not_sent_and_the_reason_is_quoted() {
 }
 
 #[tokio::test]
-async fn the_next_turn_knows_what_was_said() {
-    let mut chat = Chat::new();
-    let hello = chat.say("Hello there").await;
-    let reply = chat.say("What did I say before?").await;
-    assert!(reply.contains("“Hello there”"), "{reply}");
-    let reply = chat.say("What was your first answer?").await;
-    assert!(reply.contains(&hello), "{reply}");
-    assert_eq!(chat.messages().len(), 6);
-}
-
-#[tokio::test]
 async fn the_user_is_known_by_name_in_the_words_of_the_protocols_document() {
     for mut chat in [Chat::new(), Chat::friendly()] {
         let conversation = [

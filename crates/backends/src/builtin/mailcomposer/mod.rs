@@ -2,7 +2,6 @@
 
 mod descriptor;
 mod letter;
-mod recall;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -15,8 +14,7 @@ use trilogue_sdk::prelude::*;
 pub use letter::{Mail, Style};
 
 use super::name;
-use letter::{Wish, wants_mail};
-use recall::Recall;
+use letter::{MailRequest, wants_mail};
 
 pub const NAME: &str = "mailcomposer";
 /// The most mails that the outbox keeps; the oldest go first.
@@ -173,20 +171,17 @@ fn plan(said: &str, before: &[String], style: Style) -> Step {
     if let Some(reply) = name::recalled(said, before) {
         return Step::Say(reply);
     }
-    if let Some(recall) = Recall::read(said) {
-        return Step::Say(recall.answer(before));
-    }
-    let wish = match before {
-        [.., earlier, reply] if is_request(reply) => Wish::read(&format!("{earlier}\n{said}")),
-        _ if wants_mail(said) => Wish::read(said),
+    let request = match before {
+        [.., earlier, reply] if is_request(reply) => MailRequest::read(earlier, Some(said)),
+        _ if wants_mail(said) => MailRequest::read(said, None),
         _ => {
             let greeting = name::introduced(said).map(|name| name::greeting(&name));
             return Step::Say(greeting.unwrap_or_else(|| introduction(style)));
         }
     };
-    match wish.compose(style) {
+    match request.compose(style) {
         Some(mail) => Step::Send(mail),
-        None if wish.recipients.is_empty() => Step::Say(ask_recipient(style).to_owned()),
+        None if request.recipients.is_empty() => Step::Say(ask_recipient(style).to_owned()),
         None => Step::Say(ask_content(style).to_owned()),
     }
 }
