@@ -2,11 +2,15 @@
 //!
 //! [`Conversation`] is the same for every protocol. A protocol gives a [`RemoteAgent`], which starts runs, and a [`RunReader`], which reads one.
 
+pub(crate) mod attach;
 mod communication;
 mod connect;
 mod denial;
 mod image_store;
 mod native;
+pub(crate) mod remote;
+pub(crate) mod run_settings;
+pub(crate) mod short_id;
 mod view;
 
 use serde::Serialize;
@@ -16,10 +20,10 @@ use trilogue_wire::native::{
     AnswerCreate, Event, EventBody, Interrupt, InterruptRaised, Json, Part, RunInput, Survives,
 };
 
-use crate::exit::{CliError, ExitStatus, Result};
-use crate::globals::Globals;
-use crate::remote::RemoteServer;
+use crate::command::globals::Globals;
+use crate::conversation::remote::RemoteServer;
 use crate::terminal::ask::{self, TypedReply};
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::{print, question, safe, style, table};
 
 pub(crate) use communication::CommunicationAgent;
@@ -131,16 +135,17 @@ macro_rules! with_agent {
     ($server:expr, $protocol:expr, $target:expr, |$agent:ident| $then:expr) => {{
         use $crate::conversation::RemoteAgent as _;
         match $protocol {
-            $crate::remote::ServerProtocol::Communication => {
+            $crate::conversation::remote::ServerProtocol::Communication => {
                 let $agent =
                     $crate::conversation::CommunicationAgent::open($server, $target).await?;
                 $then
             }
-            $crate::remote::ServerProtocol::Connect => {
+            $crate::conversation::remote::ServerProtocol::Connect => {
                 let $agent = $crate::conversation::ConnectAgent::open($server, $target).await?;
                 $then
             }
-            $crate::remote::ServerProtocol::Auto | $crate::remote::ServerProtocol::Native => {
+            $crate::conversation::remote::ServerProtocol::Auto
+            | $crate::conversation::remote::ServerProtocol::Native => {
                 let $agent = $crate::conversation::NativeAgent::open($server, $target).await?;
                 $then
             }

@@ -18,28 +18,15 @@
 
 #![warn(missing_docs)]
 
-mod agents;
-mod app;
-pub mod callback_secret;
-pub mod checkout;
 pub mod config;
-mod descriptor;
-mod first_token;
-pub mod known_agents;
-mod listen;
 pub mod local;
-pub mod logging;
-pub mod notify;
-mod otlp;
-mod serve;
-pub mod start_folder;
-pub mod token_file;
+pub mod server;
 
-pub use agents::Agents;
-pub use app::{App, Report, check, serve};
 pub use config::Options;
-pub use listen::Listeners;
-pub use serve::Serve;
+pub use server::agents::Agents;
+pub use server::app::{App, Report, check, serve};
+pub use server::listen::Listeners;
+pub use server::serve::Serve;
 pub use trilogue_backends::builtin::NAMES as BUILTIN_AGENTS;
 pub use trilogue_backends::child::find_program;
 pub use trilogue_domain::Error;

@@ -1,30 +1,15 @@
 //! One agent, every ACP: the command line.
 
-mod ad_hoc;
-mod arguments;
-mod attach;
 mod command;
 mod conversation;
-mod exit;
-mod globals;
-#[cfg(test)]
-mod hints;
-mod port_owner;
-mod probe;
-mod receiver;
-mod remote;
-mod run_settings;
-mod server_command;
-mod short_id;
 mod terminal;
-mod usual_commands;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::arguments::{Arguments, CliCommand};
-use crate::exit::{CliError, ExitStatus, Result};
+use crate::command::arguments::{Arguments, CliCommand};
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::print;
 
 const THREADS: &str = "TOKIO_WORKER_THREADS";
@@ -33,7 +18,7 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            if let Some(explained) = usual_commands::explain(&error) {
+            if let Some(explained) = command::usual_commands::explain(&error) {
                 print::error(&explained);
                 return explained.exit.into();
             }

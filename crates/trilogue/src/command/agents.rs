@@ -10,9 +10,9 @@ use trilogue_sdk::connect;
 use trilogue_wire::native::{Agent, AgentInputKind};
 
 use super::PageArguments;
-use crate::exit::{CliError, Result};
-use crate::globals::Globals;
-use crate::remote::{RemoteServer, ServerProtocol};
+use crate::command::globals::Globals;
+use crate::conversation::remote::{RemoteServer, ServerProtocol};
+use crate::terminal::exit::{CliError, Result};
 use crate::terminal::table::TableColumn;
 use crate::terminal::{print, safe};
 

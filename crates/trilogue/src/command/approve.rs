@@ -4,12 +4,12 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use trilogue_wire::native::{AnswerCreate, Effect, Interrupt, Json};
 
+use crate::command::globals::{Globals, json as json_option};
 use crate::conversation::closing_reason;
-use crate::exit::{CliError, ExitStatus, Result};
-use crate::globals::{Globals, json as json_option};
-use crate::remote;
-use crate::short_id;
+use crate::conversation::remote;
+use crate::conversation::short_id;
 use crate::terminal::ask::{self, TypedReply};
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::form::{self, Field, FieldKind};
 use crate::terminal::{choice, print, question, safe, table};
 

@@ -9,9 +9,9 @@ use clap::Args;
 use futures_util::StreamExt as _;
 use trilogue_sdk::client::ResponseBody;
 
-use crate::exit::{CliError, ExitStatus, Result};
-use crate::globals::Globals;
-use crate::remote;
+use crate::command::globals::Globals;
+use crate::conversation::remote;
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::print;
 
 /// Write a backup of the running server's store.

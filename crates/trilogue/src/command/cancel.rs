@@ -2,10 +2,10 @@
 
 use clap::Args;
 
-use crate::exit::Result;
-use crate::globals::Globals;
-use crate::remote;
-use crate::short_id;
+use crate::command::globals::Globals;
+use crate::conversation::remote;
+use crate::conversation::short_id;
+use crate::terminal::exit::Result;
 use crate::terminal::{print, safe};
 
 /// Cancel a run.

@@ -4,13 +4,13 @@ use clap::Args;
 use trilogue_sdk::ThreadId;
 use trilogue_wire::native::RunInput;
 
-use crate::ad_hoc::AdHocArguments;
-use crate::attach;
+use crate::command::ad_hoc::AdHocArguments;
+use crate::command::globals::Globals;
+use crate::conversation::attach;
+use crate::conversation::remote::{RemoteServer, ServerProtocol};
+use crate::conversation::run_settings::SettingArguments;
 use crate::conversation::{Conversation, RemoteAgent, Target, ViewArguments, with_agent};
-use crate::exit::{CliError, ExitStatus, Result};
-use crate::globals::Globals;
-use crate::remote::{RemoteServer, ServerProtocol};
-use crate::run_settings::SettingArguments;
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::{ask, print, safe};
 
 const HELP: &str = "\

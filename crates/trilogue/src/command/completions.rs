@@ -3,8 +3,8 @@
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
-use crate::arguments::Arguments;
-use crate::exit::Result;
+use crate::command::arguments::Arguments;
+use crate::terminal::exit::Result;
 use crate::terminal::print;
 
 /// Print a completion script for a shell.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use trilogue::local::start;
 
-use crate::exit::{CliError, Result};
+use crate::terminal::exit::{CliError, Result};
 use crate::terminal::safe;
 
 /// The file that is named, else the one that this user's server reads.

@@ -8,8 +8,8 @@ use trilogue::local::start::{self, Starter};
 use trilogue_domain::{Code, Error};
 use trilogue_wire::native::local::{Attach, Wish};
 
-use crate::exit::{CliError, ExitStatus, Result};
-use crate::globals::Globals;
+use crate::command::globals::Globals;
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::{print, safe};
 
 /// Connect an editor to one of the server's agents.

@@ -8,8 +8,8 @@ use serde_json::json;
 use trilogue::config;
 use trilogue_store::{CopyOptions, CopyProgress, CopyReport, CopyStep};
 
-use crate::exit::Result;
-use crate::globals::Globals;
+use crate::command::globals::Globals;
+use crate::terminal::exit::Result;
 use crate::terminal::render::rich::Frame;
 use crate::terminal::rows::ScreenRow;
 use crate::terminal::{print, safe};

@@ -10,9 +10,9 @@ use trilogue::local::{
 };
 
 use super::init::EditorAgent;
-use crate::exit::{CliError, ExitStatus, Result};
-use crate::globals::Globals;
-use crate::server_command::{Overrides, ServerPlace, claim, user_server_dir};
+use crate::command::globals::Globals;
+use crate::command::server_command::{Overrides, ServerPlace, claim, user_server_dir};
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::{print, style};
 
 /// Start this user's server with the built-in agents, and print what to try.

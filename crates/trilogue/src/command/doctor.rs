@@ -10,18 +10,18 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use rustix::process::{Resource, getrlimit};
 use trilogue::config::{self, Options};
+use trilogue::local::token_file;
 use trilogue::local::{ServerRecord, UserServerDir, built_in_agents, start, user_options};
-use trilogue::token_file;
 use trilogue_sdk::client::Page;
 use trilogue_wire::native::{AgentDifference, Node, Status, StoreState};
 
 use super::node_text;
 use super::status::{counted, counted_are, lost_commits};
-use crate::exit::{CliError, ExitStatus, Result};
-use crate::globals::Globals;
-use crate::probe::{self, ProbeFinding, Severity};
-use crate::remote;
-use crate::server_command::user_server_dir;
+use crate::command::globals::Globals;
+use crate::command::probe::{self, ProbeFinding, Severity};
+use crate::command::server_command::user_server_dir;
+use crate::conversation::remote;
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::print;
 
 /// Free space below which the store may soon take no writes, in bytes.

@@ -4,8 +4,8 @@ use clap::Args;
 use trilogue_mapping::fidelity;
 use trilogue_wire::native::{FidelityRow, List};
 
-use crate::exit::Result;
-use crate::globals::Globals;
+use crate::command::globals::Globals;
+use crate::terminal::exit::Result;
 use crate::terminal::{print, table};
 
 /// Show what each protocol carries, or what comes through from one to another. Needs no server.

@@ -5,10 +5,10 @@ use trilogue_sdk::client::Filter;
 use trilogue_wire::native::{Interrupt, Part};
 
 use super::PageArguments;
-use crate::exit::Result;
-use crate::globals::Globals;
-use crate::remote;
-use crate::short_id;
+use crate::command::globals::Globals;
+use crate::conversation::remote;
+use crate::conversation::short_id;
+use crate::terminal::exit::Result;
 use crate::terminal::table::TableColumn;
 use crate::terminal::{print, safe};
 

@@ -6,17 +6,18 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use trilogue::checkout::Checkout;
+use trilogue::config;
+use trilogue::local::checkout::Checkout;
+use trilogue::local::known_agents;
 use trilogue::local::start;
-use trilogue::{config, known_agents};
 use trilogue_domain::AgentName;
 
 use self::editor::EditorChoice;
 use super::agents::entry;
 use super::config_file;
-use crate::exit::{CliError, ExitStatus, Result};
-use crate::globals::Globals;
-use crate::server_command::user_server_dir;
+use crate::command::globals::Globals;
+use crate::command::server_command::user_server_dir;
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::{print, safe, style};
 
 pub(crate) use self::editor::EditorAgent;

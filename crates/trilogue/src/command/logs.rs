@@ -6,9 +6,9 @@ use clap::Args;
 use trilogue::local::{LogFile, start};
 use trilogue_domain::short_id::last_group;
 
-use crate::exit::{CliError, ExitStatus, Result};
-use crate::globals::Globals;
-use crate::server_command::user_server_dir;
+use crate::command::globals::Globals;
+use crate::command::server_command::user_server_dir;
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::{print, safe, table};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(200);

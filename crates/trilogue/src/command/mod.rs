@@ -1,7 +1,9 @@
-//! The commands, one file each.
+//! The command line: its options, and one file for each command.
 
+pub(crate) mod ad_hoc;
 pub(crate) mod agents;
 pub(crate) mod approve;
+pub(crate) mod arguments;
 pub(crate) mod backup;
 pub(crate) mod cancel;
 pub(crate) mod chat;
@@ -12,16 +14,23 @@ pub(crate) mod copy;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod fidelity;
+pub(crate) mod globals;
+#[cfg(test)]
+mod hints;
 pub(crate) mod inbox;
 pub(crate) mod init;
 pub(crate) mod logs;
 pub(crate) mod new;
 mod node_text;
 pub(crate) mod nodes;
+pub(crate) mod port_owner;
+mod probe;
+mod receiver;
 pub(crate) mod restore;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod serve;
+mod server_command;
 mod show_thread;
 pub(crate) mod status;
 pub(crate) mod stop;
@@ -31,13 +40,14 @@ pub(crate) mod token;
 pub(crate) mod top;
 pub(crate) mod ui;
 pub(crate) mod user_server;
+pub(crate) mod usual_commands;
 pub(crate) mod webhooks;
 pub(crate) mod wrap;
 
 use clap::Args;
 use trilogue_sdk::client::Page;
 
-use crate::exit::Result;
+use crate::terminal::exit::Result;
 use crate::terminal::table::TableColumn;
 use crate::terminal::{print, safe, table};
 

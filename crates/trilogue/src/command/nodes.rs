@@ -7,9 +7,9 @@ use trilogue_sdk::client::Client;
 use trilogue_wire::native::{Node, Status};
 
 use super::node_text;
-use crate::exit::Result;
-use crate::globals::Globals;
-use crate::remote;
+use crate::command::globals::Globals;
+use crate::conversation::remote;
+use crate::terminal::exit::Result;
 use crate::terminal::table::TableColumn;
 use crate::terminal::{print, safe};
 

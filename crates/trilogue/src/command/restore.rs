@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
+use trilogue::local::token_file;
 use trilogue::local::user_options;
-use trilogue::token_file;
 use trilogue_store::sqlite::{self, RestoreOptions, VerifyReport};
 
-use crate::exit::{CliError, Result};
-use crate::globals::Globals;
-use crate::server_command::user_server_dir;
+use crate::command::globals::Globals;
+use crate::command::server_command::user_server_dir;
+use crate::terminal::exit::{CliError, Result};
 use crate::terminal::{print, safe};
 
 /// Verify a backup, or restore it. Needs no server.

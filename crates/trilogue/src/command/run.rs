@@ -6,13 +6,13 @@ use clap::Args;
 use trilogue_domain::limits;
 use trilogue_wire::native::RunInput;
 
-use crate::ad_hoc::AdHocArguments;
-use crate::attach;
+use crate::command::ad_hoc::AdHocArguments;
+use crate::command::globals::{Globals, json};
+use crate::conversation::attach;
+use crate::conversation::remote::{RemoteServer, ServerProtocol};
+use crate::conversation::run_settings::SettingArguments;
 use crate::conversation::{Conversation, RemoteAgent, Target, ViewArguments, with_agent};
-use crate::exit::{CliError, Result};
-use crate::globals::{Globals, json};
-use crate::remote::{RemoteServer, ServerProtocol};
-use crate::run_settings::SettingArguments;
+use crate::terminal::exit::{CliError, Result};
 use crate::terminal::{print, safe};
 
 /// Run an agent and show its answer.

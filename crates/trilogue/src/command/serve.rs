@@ -7,10 +7,10 @@ use serde_json::json;
 use trilogue::config::{self, Mount, Options, Setting};
 use trilogue::local::{LocalListener, StartedBy};
 
-use crate::exit::{CliError, Result};
-use crate::globals::Globals;
-use crate::probe::{self, ProbeFinding, Severity};
-use crate::server_command::{Overrides, ServerPlace};
+use crate::command::globals::Globals;
+use crate::command::probe::{self, ProbeFinding, Severity};
+use crate::command::server_command::{Overrides, ServerPlace};
+use crate::terminal::exit::{CliError, Result};
 use crate::terminal::table::TableColumn;
 use crate::terminal::{print, safe};
 
@@ -72,7 +72,7 @@ impl Serve {
 fn name_file(file: &std::path::Path) -> impl Fn(CliError) -> CliError {
     let file = file.display().to_string();
     move |error| {
-        if error.exit != crate::exit::ExitStatus::Usage {
+        if error.exit != crate::terminal::exit::ExitStatus::Usage {
             return error;
         }
         CliError { message: format!("{file}: {}", error.message).into(), ..error }

@@ -11,10 +11,10 @@ use trilogue_wire::native::{
     Event, EventBody, List, Message, MessageCompleted, MessagePart, MessageStarted, Run, Thread,
 };
 
+use crate::command::globals::Globals;
+use crate::conversation::short_id;
 use crate::conversation::unnumbered;
-use crate::exit::Result;
-use crate::globals::Globals;
-use crate::short_id;
+use crate::terminal::exit::Result;
 use crate::terminal::render::plain::{PlainOptions, PlainRenderer};
 use crate::terminal::render::rich::{RichOptions, RichRenderer};
 use crate::terminal::render::{FoldOptions, PieceFold};

@@ -8,10 +8,10 @@ use trilogue_wire::native::{
 };
 
 use super::node_text;
-use crate::exit::Result;
-use crate::globals::Globals;
-use crate::remote;
-use crate::server_command::user_server_dir;
+use crate::command::globals::Globals;
+use crate::command::server_command::user_server_dir;
+use crate::conversation::remote;
+use crate::terminal::exit::Result;
 use crate::terminal::{age, print, safe};
 
 /// Show the server: its address, store and process, its agents, who is connected, and what waits.

@@ -7,9 +7,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::Instant;
 use trilogue::local::{ServerRecord, StartedBy, UserServerDir, start};
 
-use crate::exit::{CliError, Result};
-use crate::globals::Globals;
-use crate::server_command::user_server_dir;
+use crate::command::globals::Globals;
+use crate::command::server_command::user_server_dir;
+use crate::terminal::exit::{CliError, Result};
 use crate::terminal::print;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -4,11 +4,11 @@ use clap::Args;
 use trilogue_sdk::client::{Client, EventStream, Page, StreamItem};
 use trilogue_wire::native::{Event, EventBody, List, Part, ResolutionKind};
 
-use crate::exit::{CliError, ExitStatus, Result};
-use crate::globals::Globals;
-use crate::remote;
-use crate::short_id;
+use crate::command::globals::Globals;
+use crate::conversation::remote;
+use crate::conversation::short_id;
 use crate::terminal::beside::thought_id;
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::{print, render, safe, table, tool_content};
 
 /// Show the events of a thread or a run.

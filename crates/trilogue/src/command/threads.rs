@@ -7,10 +7,10 @@ use trilogue_wire::native::ThreadCopy;
 
 use super::PageArguments;
 use super::show_thread::ShowThread;
-use crate::exit::{CliError, Result};
-use crate::globals::Globals;
-use crate::remote;
-use crate::short_id;
+use crate::command::globals::Globals;
+use crate::conversation::remote;
+use crate::conversation::short_id;
+use crate::terminal::exit::{CliError, Result};
 use crate::terminal::table::TableColumn;
 use crate::terminal::{ask, print, safe};
 

@@ -12,11 +12,11 @@ use trilogue_wire::native::{Interrupt, Run, Status, Thread};
 
 use self::panes::{PaneRow, Panes};
 use super::status::counted;
+use crate::command::globals::Globals;
 use crate::conversation::closing_reason;
-use crate::exit::{CliError, Result};
-use crate::globals::Globals;
-use crate::remote;
+use crate::conversation::remote;
 use crate::terminal::ask::{self, TypedReply};
+use crate::terminal::exit::{CliError, Result};
 use crate::terminal::screen::{Screen, ScreenKey};
 use crate::terminal::{print, safe, style, table};
 

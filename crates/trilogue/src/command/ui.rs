@@ -6,11 +6,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use clap::Args;
-use trilogue::token_file;
+use trilogue::local::token_file;
 
-use crate::exit::{CliError, Result};
-use crate::globals::Globals;
-use crate::remote;
+use crate::command::globals::Globals;
+use crate::conversation::remote;
+use crate::terminal::exit::{CliError, Result};
 use crate::terminal::print;
 
 /// Where a browser reads the link. The command line of a browser can be read by every user of the machine, and this file by its owner only.

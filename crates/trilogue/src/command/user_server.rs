@@ -5,8 +5,8 @@ use trilogue::config;
 use trilogue::local::{LogFile, StartedBy, start, user_options};
 use trilogue::{Agents, App};
 
-use crate::exit::Result;
-use crate::server_command::{Signals, bind, claim, run, user_server_dir};
+use crate::command::server_command::{Signals, bind, claim, run, user_server_dir};
+use crate::terminal::exit::Result;
 use crate::terminal::print;
 
 /// Run the server that `connect` and `wrap` start when none runs.
@@ -33,7 +33,7 @@ impl UserServer {
         };
         let options = user_options(&dir)?;
         config::check(&options)?;
-        trilogue::logging::start(&options.log)?;
+        trilogue::server::logging::start(&options.log)?;
         let listeners = bind(&options, true).await?;
         // Its starter writes standard error there.
         local_listener.set_log(&dir.log());

@@ -6,15 +6,16 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use trilogue::config::Secret;
-use trilogue::{callback_secret, token_file};
+use trilogue::local::token_file;
+use trilogue::server::callback_secret;
 use trilogue_sdk::client::{Client, Page};
 use trilogue_wire::native::{CallbackTarget, Delivery};
 
 use super::PageArguments;
-use crate::exit::{CliError, ExitStatus, Result};
-use crate::globals::Globals;
-use crate::receiver::{Receiver, Verifier, json, line};
-use crate::remote;
+use crate::command::globals::Globals;
+use crate::command::receiver::{Receiver, Verifier, json, line};
+use crate::conversation::remote;
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::table::TableColumn;
 use crate::terminal::{print, safe};
 

@@ -1,13 +1,13 @@
 //! `trilogue wrap`.
 
 use clap::Args;
-use trilogue::known_agents;
+use trilogue::local::known_agents;
 use trilogue_wire::native::local::{Attach, Wish};
 
-use crate::ad_hoc::{AdHocArguments, AgentSource, known_command, wrap_command};
+use crate::command::ad_hoc::{AdHocArguments, AgentSource, known_command, wrap_command};
 use crate::command::connect::ProxyArguments;
-use crate::exit::{CliError, ExitStatus, Result};
-use crate::globals::Globals;
+use crate::command::globals::Globals;
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::safe;
 
 /// Connect an editor to a known agent or to any agent command; the editor launches this instead of the command.

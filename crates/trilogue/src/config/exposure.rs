@@ -81,8 +81,8 @@ pub fn overrides(options: &Options) -> Vec<String> {
         }
     }
     for (name, agent) in &options.agents {
-        let starts_apart =
-            crate::known_agents::of_command(&agent.command.0).is_some_and(|known| !known.in_folder);
+        let starts_apart = crate::local::known_agents::of_command(&agent.command.0)
+            .is_some_and(|known| !known.in_folder);
         if starts_apart && agent.start_in == Some(super::StartIn::Session) {
             keys.push(format!("agents.{name}.start_in = \"session\""));
         }
@@ -161,7 +161,7 @@ mod tests {
         use trilogue_gateway::{Exposure, Proxies};
         let exposure = |text: &str| {
             let options = super::super::parse(Path::new("t.toml"), text).unwrap().options;
-            let (tenant, id) = crate::first_token::owner().unwrap();
+            let (tenant, id) = crate::server::first_token::owner().unwrap();
             let rights = trilogue_domain::Rights::all();
             let owner = trilogue_domain::Principal { tenant, id, rights, own: false };
             options.server.to_options(owner, Vec::new()).exposure

@@ -13,8 +13,8 @@ use trilogue_wire::native::{
 };
 
 use super::{AnswerOutcome, RemoteAgent, RunItem, RunReader, Target};
-use crate::exit::{CliError, ExitStatus, Result};
-use crate::remote::RemoteServer;
+use crate::conversation::remote::RemoteServer;
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::safe;
 use events::EventTranslator;
 

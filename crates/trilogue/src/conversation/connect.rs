@@ -16,8 +16,8 @@ use trilogue_wire::agent_connect::RunStatus;
 use trilogue_wire::native::{AnswerCreate, EventBody, Interrupt, Json, Part, RunInput};
 
 use super::{AnswerOutcome, RemoteAgent, RunItem, RunReader, Target};
-use crate::exit::{CliError, ExitStatus, Result};
-use crate::remote::RemoteServer;
+use crate::conversation::remote::RemoteServer;
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 use output_diff::OutputDiff;
 
 #[derive(Debug)]

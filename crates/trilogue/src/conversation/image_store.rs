@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use trilogue::token_file;
+use trilogue::local::token_file;
 
-use crate::exit::{CliError, Result};
+use crate::terminal::exit::{CliError, Result};
 use crate::terminal::save::Folder;
 
 /// How many images are kept, the newest ones.

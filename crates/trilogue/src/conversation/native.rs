@@ -6,11 +6,11 @@ use trilogue_sdk::{RunId, ThreadId};
 use trilogue_wire::native::{AnswerCreate, Interrupt, Part, ResolutionKind, RunCreate, RunInput};
 
 use super::{AnswerOutcome, RemoteAgent, RunItem, RunReader, Target};
-use crate::attach;
-use crate::exit::Result;
-use crate::globals::Globals;
-use crate::remote::RemoteServer;
-use crate::short_id;
+use crate::command::globals::Globals;
+use crate::conversation::attach;
+use crate::conversation::remote::RemoteServer;
+use crate::conversation::short_id;
+use crate::terminal::exit::Result;
 use crate::terminal::{safe, table};
 
 #[derive(Debug)]

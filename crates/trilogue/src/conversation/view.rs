@@ -14,9 +14,9 @@ use trilogue_wire::native::{ContentEncoding, Event, EventBody, Json, Outcome, Pa
 
 use super::denial::DenialTracker;
 use super::{RunReader, image_store};
-use crate::exit::{CliError, ExitStatus, Result};
-use crate::globals::Globals;
+use crate::command::globals::Globals;
 use crate::terminal::beside::artifact_line;
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::image::ImageProtocol;
 use crate::terminal::render::phase::SPINNER_STEP;
 use crate::terminal::render::plain::{PlainOptions, PlainRenderer};

@@ -8,13 +8,17 @@
 //! - Only the user can reach the socket, and both ends check the other's user.
 //! - Commands and their environment stay in memory.
 
+pub mod checkout;
 mod claim;
 mod idle_exit;
+pub mod known_agents;
 mod local_listener;
 mod log_file;
 pub mod proxy;
 mod server_record;
 pub mod start;
+pub mod start_folder;
+pub mod token_file;
 mod user_options;
 mod user_server_dir;
 mod wrapped;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::token_file;
+use crate::local::token_file;
 
 const MAX_BYTES: u64 = 64 * 1024;
 

@@ -16,7 +16,7 @@ use trilogue_domain::{Code, Error};
 
 use super::user_server_dir::user;
 use super::{LogFile, ServerRecord, UserServerDir};
-use crate::checkout::Checkout;
+use crate::local::checkout::Checkout;
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::token_file;
+use crate::local::token_file;
 
 const OTHERS: u32 = 0o077;
 

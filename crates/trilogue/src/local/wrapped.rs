@@ -16,9 +16,9 @@ use trilogue_domain::{AgentName, Code, Error, limits};
 use trilogue_gateway::{AuditEvent, Wrap, WrapCommand, audit};
 use trilogue_runtime::{Backend, Runtime};
 
-use crate::known_agents::{self, FETCH_LIMIT};
-use crate::start_folder;
-use crate::token_file;
+use crate::local::known_agents::{self, FETCH_LIMIT};
+use crate::local::start_folder;
+use crate::local::token_file;
 
 const DIGEST_BYTES: usize = 8;
 /// The longest detail of an audit line, in bytes.

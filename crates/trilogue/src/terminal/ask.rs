@@ -16,7 +16,7 @@ use super::menu::{LATER, Menu, Picked};
 use super::prompt::{Entry, Paste, read_line};
 use super::question::{self, QuestionText};
 use super::{print, style};
-use crate::exit::{CliError, ExitStatus, Result};
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 
 /// How often a question on the screen is looked up: another client may answer it.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);

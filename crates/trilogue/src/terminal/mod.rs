@@ -5,6 +5,7 @@ pub(crate) mod ask;
 pub(crate) mod beside;
 pub(crate) mod choice;
 pub(crate) mod cited;
+pub(crate) mod exit;
 mod file_change;
 pub(crate) mod form;
 pub(crate) mod image;

@@ -9,7 +9,7 @@ use super::render::rich::Frame;
 use super::rows::Canvas;
 use super::table::{self, TableColumn};
 use super::{safe, style, words};
-use crate::exit::{CliError, ExitStatus, Result};
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 
 /// The size of a terminal that does not say it.
 pub(super) const DEFAULT_COLUMNS: usize = 80;

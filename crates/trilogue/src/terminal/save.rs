@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::safe;
-use crate::exit::{CliError, Result};
+use crate::terminal::exit::{CliError, Result};
 
 const MAX_NAME_BYTES: usize = 128;
 

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 
-use trilogue::known_agents::{self, KnownAgent};
+use trilogue::local::known_agents::{self, KnownAgent};
 
 use crate::agent_client_examples::example;
 use crate::connect_editor::{Editor, OnDemand};

@@ -10,8 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use trilogue::callback_secret;
 use trilogue::config::Secret;
+use trilogue::server::callback_secret;
 
 use crate::harness::{BINARY, Home, Server, finish, lasting_address, until};
 

@@ -5,13 +5,14 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use clap::Args;
-use trilogue::{config, known_agents};
+use trilogue::config;
+use trilogue::local::known_agents;
 use trilogue_domain::AgentName;
 
 use super::entry;
 use crate::command::config_file::{self, unusable};
-use crate::exit::{CliError, ExitStatus, Result};
-use crate::globals::Globals;
+use crate::command::globals::Globals;
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::print;
 
 /// Add a known agent or a command to a configuration file.

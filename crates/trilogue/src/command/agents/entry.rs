@@ -1,7 +1,7 @@
 //! The settings of an agent, as text for a configuration file.
 
-use trilogue::checkout::Checkout;
-use trilogue::known_agents::{FETCH_LIMIT, KnownAgent};
+use trilogue::local::checkout::Checkout;
+use trilogue::local::known_agents::{FETCH_LIMIT, KnownAgent};
 use trilogue_domain::AgentName;
 
 /// The line about the folder of an agent whose user names none.

@@ -1,11 +1,11 @@
 //! `trilogue agents known`.
 
 use clap::Args;
-use trilogue::checkout::Checkout;
-use trilogue::known_agents::{self, KnownAgent};
+use trilogue::local::checkout::Checkout;
+use trilogue::local::known_agents::{self, KnownAgent};
 
-use crate::exit::Result;
-use crate::globals::Globals;
+use crate::command::globals::Globals;
+use crate::terminal::exit::Result;
 use crate::terminal::{print, table};
 
 /// List the agents that `run`, `chat`, `wrap` and `agents add` know by name. Needs no server.

@@ -8,17 +8,17 @@ use clap::Args;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
-use trilogue::checkout::Checkout;
 use trilogue::config;
-use trilogue::known_agents::{self, KnownAgent};
+use trilogue::local::checkout::Checkout;
+use trilogue::local::known_agents::{self, KnownAgent};
 use trilogue::local::start;
-use trilogue::start_folder;
+use trilogue::local::start_folder;
 use trilogue_wire::native::local::{Attach, Wish, WrapCommand};
 
-use crate::ad_hoc::{AdHocArguments, AgentSource, is_served, known_command};
+use crate::command::ad_hoc::{AdHocArguments, AgentSource, is_served, known_command};
 use crate::command::connect::ProxyArguments;
-use crate::exit::{CliError, ExitStatus, Result};
-use crate::globals::Globals;
+use crate::command::globals::Globals;
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::{print, safe};
 
 /// The longest line of an agent that is read, in bytes.

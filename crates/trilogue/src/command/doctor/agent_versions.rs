@@ -8,12 +8,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
-use trilogue::checkout::Checkout;
 use trilogue::config::Options;
-use trilogue::known_agents::{self, KnownAgent};
-use trilogue::start_folder;
+use trilogue::local::checkout::Checkout;
+use trilogue::local::known_agents::{self, KnownAgent};
+use trilogue::local::start_folder;
 
-use crate::probe::ProbeFinding;
+use crate::command::probe::ProbeFinding;
 
 /// How long a program may take to say its version.
 const VERSION_LIMIT: Duration = Duration::from_secs(5);

@@ -9,7 +9,7 @@ use trilogue::find_program;
 use trilogue::local::start;
 
 use crate::command::demo::shell_word;
-use crate::exit::{CliError, Result};
+use crate::terminal::exit::{CliError, Result};
 use crate::terminal::{print, style};
 
 /// The agent that an editor is connected to, and the program that connects it.

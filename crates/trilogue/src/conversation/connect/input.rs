@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use trilogue_wire::native::{ContentEncoding, InputMessage, InputPart, Json, RunInput};
 
-use crate::exit::{CliError, Result};
+use crate::terminal::exit::{CliError, Result};
 use crate::terminal::safe;
 
 /// The longest schema that an error shows, in characters.

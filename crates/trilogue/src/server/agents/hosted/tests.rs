@@ -7,8 +7,8 @@ use trilogue_backends::workspace;
 use trilogue_domain::{TenantId, ThreadId, ThreadKey};
 
 use super::*;
-use crate::agents::configured;
-use crate::descriptor::Descriptors;
+use crate::server::agents::configured;
+use crate::server::descriptor::Descriptors;
 
 const MINIMAL: &str = "kind = \"agent-client\"\ncommand = [\"some-agent\", \"--acp\"]\n";
 
@@ -27,7 +27,7 @@ fn launched(settings: &str) -> Result<Launch> {
 fn least() -> Launch {
     Launch {
         roots: vec![std::env::current_dir().unwrap()],
-        private: crate::token_file::state_dir().into_iter().collect(),
+        private: crate::local::token_file::state_dir().into_iter().collect(),
         ..Launch::of(["some-agent", "--acp"])
     }
 }
@@ -85,7 +85,7 @@ fn every_setting_arrives() {
         grants: Grants {
             files: workspace::Files::Write,
             terminals: true,
-            private: crate::token_file::state_dir().into_iter().collect(),
+            private: crate::local::token_file::state_dir().into_iter().collect(),
             ..Grants::default()
         },
         client_tools: backend::ClientTools::Forward,

@@ -2,12 +2,12 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::command::globals::Globals;
 use crate::command::{
     agents, approve, backup, cancel, chat, completions, connect, copy, demo, doctor, fidelity,
     inbox, init, logs, new, nodes, restore, run, runs, serve, status, stop, tail, threads, token,
     top, ui, user_server, webhooks, wrap,
 };
-use crate::globals::Globals;
 
 const AFTER_HELP: &str = "\
 To begin, start your server with `trilogue demo`. Then, in another terminal:

@@ -21,7 +21,7 @@ use trilogue_sdk::Agent;
 use trilogue_wire::native::{AgentProcess, ProcessStderr};
 
 use crate::config::{self, AgentKind, AllAgents, Mount, Protocol};
-use crate::descriptor::Descriptors;
+use crate::server::descriptor::Descriptors;
 
 pub(crate) use announcement::{Announcement, announce};
 pub(crate) use refresh::{RefreshSchedule, RefreshTasks};

@@ -5,8 +5,8 @@ use std::hash::Hash;
 
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
-use trilogue::callback_secret;
 use trilogue::config::Secret;
+use trilogue::server::callback_secret;
 
 use super::signature::{ID, Key, SignedHeaders, TIMESTAMP, VerifyError};
 

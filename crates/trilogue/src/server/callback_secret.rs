@@ -6,7 +6,8 @@ use std::{fs, io};
 use trilogue_gateway::{CallbackOwner, CallbackSecrets};
 
 use crate::config::Secret;
-use crate::{first_token, token_file};
+use crate::local::token_file;
+use crate::server::first_token;
 
 /// The file of the secret in the folder of per-user state.
 #[must_use]

@@ -15,8 +15,8 @@ use trilogue_wire::agent_client::ToolKind;
 
 use super::of_setting;
 use crate::config::{self, AgentKind, StartIn};
-use crate::known_agents::{self, KnownAgent};
-use crate::{start_folder, token_file};
+use crate::local::known_agents::{self, KnownAgent};
+use crate::local::{start_folder, token_file};
 
 /// An agent that speaks the Agent Client Protocol.
 pub(super) fn build(

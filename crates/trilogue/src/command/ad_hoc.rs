@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use trilogue::checkout::Checkout;
 use trilogue::config;
-use trilogue::known_agents::{self, FETCH_LIMIT, KnownAgent};
+use trilogue::local::checkout::Checkout;
+use trilogue::local::known_agents::{self, FETCH_LIMIT, KnownAgent};
 use trilogue::local::start;
 use trilogue_sdk::client::ClientError;
 use trilogue_wire::native::local::{Attach, Wish, WrapCommand};
 
 use crate::command::connect::ProxyArguments;
-use crate::exit::{CliError, ExitStatus, Result};
-use crate::globals::Globals;
-use crate::remote::{RemoteServer, ServerProtocol};
-use crate::short_id;
+use crate::command::globals::Globals;
+use crate::conversation::remote::{RemoteServer, ServerProtocol};
+use crate::conversation::short_id;
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::{print, safe};
 
 /// The command of an agent, and where it works.

@@ -5,8 +5,8 @@ use trilogue::local::{UserServerDir, start};
 use trilogue_wire::native::Json;
 use url::Url;
 
-use crate::attach::is_local;
-use crate::exit::{CliError, Result};
+use crate::conversation::attach::is_local;
+use crate::terminal::exit::{CliError, Result};
 use crate::terminal::safe;
 
 /// The default server, where this user has none of their own.
@@ -132,7 +132,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::arguments::Arguments;
+    use crate::command::arguments::Arguments;
 
     #[test]
     fn loopback_names_are_the_same_server() {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::checkout::Checkout;
-use crate::start_folder;
+use crate::local::checkout::Checkout;
+use crate::local::start_folder;
 
 /// How long an agent may take to start if a package runner has to fetch it first.
 pub const FETCH_LIMIT: Duration = Duration::from_secs(300);
@@ -39,7 +39,7 @@ pub struct KnownAgent {
     /// The mode in which it asks before it changes anything: the first of these that it offers.
     #[serde(default)]
     pub mode: Vec<String>,
-    /// Whether its process starts in the working folder. Any other starts in [`crate::start_folder`] and gets its working folder through the protocol.
+    /// Whether its process starts in the working folder. Any other starts in [`crate::local::start_folder`] and gets its working folder through the protocol.
     #[serde(default)]
     pub in_folder: bool,
     /// The sign-in methods that use a key, by the key's variable.

@@ -9,7 +9,7 @@ use trilogue_gateway::{hash_secret, new_secret};
 use trilogue_store::Tokens;
 use trilogue_store::rows::TokenRow;
 
-use crate::token_file;
+use crate::local::token_file;
 
 const TENANT: &str = "default";
 const PRINCIPAL: &str = "owner";

@@ -4,8 +4,8 @@ use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use trilogue::config::nearest;
 
-use crate::arguments::Arguments;
-use crate::exit::CliError;
+use crate::command::arguments::Arguments;
+use crate::terminal::exit::CliError;
 
 struct UsualCommand {
     written: &'static [&'static str],

@@ -6,7 +6,7 @@ use trilogue::config::nearest;
 use trilogue_wire::agent_client::ToolKind;
 use trilogue_wire::native::Json;
 
-use crate::exit::{CliError, Result};
+use crate::terminal::exit::{CliError, Result};
 use crate::terminal::safe;
 
 /// Settings of the agent, and what it may do without a question.
@@ -62,7 +62,8 @@ impl SettingArguments {
         if !rules.is_empty() {
             members.insert("permissions".to_owned(), rules.into());
         }
-        let config = self.config.as_deref().map(|text| crate::globals::json("--config", text));
+        let config =
+            self.config.as_deref().map(|text| crate::command::globals::json("--config", text));
         let Some(config) = config.transpose()? else {
             return Ok(Some(members).filter(|it| !it.is_empty()).map(|it| object(&it)));
         };

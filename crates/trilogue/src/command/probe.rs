@@ -10,7 +10,7 @@ use trilogue::config::{Agent, Options};
 use trilogue::find_program;
 use url::Url;
 
-use crate::server_command::user_of;
+use crate::command::server_command::user_of;
 use crate::terminal::{print, safe};
 
 /// How long a name may take to resolve, and an address to accept a connection.

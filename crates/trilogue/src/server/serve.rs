@@ -9,7 +9,7 @@ use trilogue_domain::{Code, Error};
 
 use crate::config::{self, List, Options};
 
-/// How [`serve`](crate::serve) runs: [`Options`], or what the program's command line says.
+/// How [`serve`](crate::server::serve) runs: [`Options`], or what the program's command line says.
 #[derive(Clone, Debug, Default)]
 pub struct Serve {
     pub(crate) options: Options,

@@ -21,13 +21,16 @@ use trilogue_mapping::communication::strict::CommunicationRules;
 use trilogue_runtime::Runtime;
 use trilogue_store::Store;
 
-use crate::agents::{self, Agents, Announcement, ConfiguredAgents, Elsewhere, RefreshTasks};
 use crate::config::{self, Options, Secret};
-use crate::listen::Listeners;
+use crate::local::token_file;
 use crate::local::{IDLE_EXIT, IdleExit, LocalListener, StartedBy, WrappedCommands};
-use crate::otlp::Tracing;
-use crate::serve::Serve;
-use crate::{callback_secret, descriptor, first_token, logging, notify, token_file};
+use crate::server::agents::{
+    self, Agents, Announcement, ConfiguredAgents, Elsewhere, RefreshTasks,
+};
+use crate::server::listen::Listeners;
+use crate::server::otlp::Tracing;
+use crate::server::serve::Serve;
+use crate::server::{callback_secret, descriptor, first_token, logging, notify};
 
 const CALLBACK_CONNECT_LIMIT: Duration = Duration::from_secs(5);
 const CALLBACK_TIME_LIMIT: Duration = Duration::from_secs(10);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{CommandFactory as _, Parser as _};
 use trilogue::config;
 
-use crate::arguments::Arguments;
+use crate::command::arguments::Arguments;
 
 const SECTIONS: [&str; 8] =
     ["server", "store", "runtime", "log", "agents", "mounts", "egress", "inspector"];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
-use trilogue::token_file;
+use trilogue::local::token_file;
 use trilogue_domain::Code;
 use trilogue_sdk::client::{
     Client, ClientError, HttpTransport, Method, Options, Refusal, Request, Response, Transport,
@@ -16,10 +16,10 @@ use trilogue_sdk::{async_trait, communication};
 use trilogue_wire::native::Part;
 use url::{Host, Url};
 
-use crate::attach;
-use crate::exit::{CliError, ExitStatus, Result};
-use crate::globals::Globals;
-use crate::port_owner::PortOwner;
+use crate::command::globals::Globals;
+use crate::command::port_owner::PortOwner;
+use crate::conversation::attach;
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::{print, safe};
 
 const UNAUTHENTICATED: u16 = 401;

@@ -14,7 +14,7 @@ use trilogue_egress::{Client, Options, Policy};
 use url::Url;
 
 use crate::config;
-use crate::token_file::make_private_dir;
+use crate::local::token_file::make_private_dir;
 
 const MAX_BYTES: u64 = 1024 * 1024;
 const TIME_LIMIT: std::time::Duration = std::time::Duration::from_secs(20);

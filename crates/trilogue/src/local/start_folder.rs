@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use trilogue_domain::{Code, Error};
 
-use crate::token_file;
+use crate::local::token_file;
 
 /// The name of the folder in the state folder.
 const NAME: &str = "start";

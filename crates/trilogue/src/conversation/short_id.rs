@@ -7,7 +7,7 @@ use trilogue_domain::short_id::{ShortId, last_group};
 use trilogue_sdk::client::{Client, ClientError, Filter, Page};
 use trilogue_wire::native::{Interrupt, List, Part, Run, Thread, Token};
 
-use crate::exit::{CliError, ExitStatus, Result};
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::{print, safe, table};
 
 /// The most matches that an ambiguous abbreviation names.

@@ -11,8 +11,8 @@ use trilogue::local::{LocalListener, LogFile, ServerRecord, StartedBy, UserServe
 use trilogue::{App, Listeners, Report};
 use trilogue_domain::Code;
 
-use crate::exit::{CliError, ExitStatus, Result};
-use crate::port_owner;
+use crate::command::port_owner;
+use crate::terminal::exit::{CliError, ExitStatus, Result};
 use crate::terminal::print;
 
 /// Options that override a server's configuration.
@@ -131,11 +131,11 @@ impl Overrides {
                 let opened = file.open().map_err(|error| {
                     CliError::failed(format!("cannot write {}: {error}", file.path().display()))
                 })?;
-                trilogue::logging::start_with_file(&options.log, log, opened)?;
+                trilogue::server::logging::start_with_file(&options.log, log, opened)?;
                 local_listener.set_log(file.path());
                 tokio::spawn(file.clone().keep_bounded());
             }
-            None => trilogue::logging::start(&options.log)?,
+            None => trilogue::server::logging::start(&options.log)?,
         }
         let listeners = bind(options, any_port).await?;
         for (address, why) in &listeners.left_out {

@@ -12,7 +12,7 @@ use trilogue_sdk::content_type;
 use trilogue_wire::native::{ContentEncoding, InputMessage, InputPart, Json, RunInput};
 use url::{Host, Url};
 
-use crate::exit::{CliError, Result};
+use crate::terminal::exit::{CliError, Result};
 
 /// A message of this text and these attachments. Where `mentions` allows it, files that the text names as `@path` are attached too, each once.
 pub(crate) fn message(text: String, mentions: bool, attached: &[String]) -> Result<RunInput> {
@@ -313,7 +313,11 @@ mod tests {
         for source in
             ["/nonexistent/file", "file:///nonexistent/file", "/"].iter().chain(&elsewhere)
         {
-            assert_eq!(part(source).unwrap_err().exit, crate::exit::ExitStatus::Usage, "{source}");
+            assert_eq!(
+                part(source).unwrap_err().exit,
+                crate::terminal::exit::ExitStatus::Usage,
+                "{source}"
+            );
         }
     }
 }
