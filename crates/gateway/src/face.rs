@@ -20,6 +20,7 @@ use crate::core::meters::Meters;
 use crate::core::options::Options;
 use crate::core::ports::Ports;
 use crate::http::forward::Forwarder;
+pub use crate::http::mount_point::MountPoint;
 use crate::http::node_client::NodeClient;
 use crate::http::receive::{self, BodyBudget};
 pub use crate::http::reply::Reply;
@@ -38,6 +39,13 @@ pub trait Protocol: fmt::Debug + Send + Sync {
     fn operations(&self) -> Vec<Operation>;
     /// The protocol as it is served at one place.
     fn open(&self, services: &Services, place: MountPoint) -> Arc<dyn Face>;
+}
+
+/// The names of the protocols in mounts, metrics and pages.
+pub(crate) mod protocol_name {
+    pub(crate) const CLIENT: &str = "client";
+    pub(crate) const COMMUNICATION: &str = "communication";
+    pub(crate) const CONNECT: &str = "connect";
 }
 
 /// A protocol as it is served at one place.
@@ -110,16 +118,6 @@ pub struct Services {
     pub(crate) common_states: Arc<Mutex<Extensions>>,
 }
 
-#[derive(Clone, Debug)]
-pub struct MountPoint {
-    /// What every path begins with: nothing for the root, else such as `/communication`, without a slash at its end.
-    pub prefix: Arc<str>,
-    /// The absolute address for what many readers share: it names no host of one request.
-    pub base: Arc<str>,
-    /// Whether the operator says by which address everybody reaches the server.
-    is_public: bool,
-}
-
 /// A request of a caller whom nobody knows.
 #[derive(Debug)]
 pub struct UnknownCaller<'a> {
@@ -137,27 +135,6 @@ impl Services {
     pub fn common_state<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         let mut states = lock(&self.common_states);
         Arc::clone(states.get_or_insert_with(Arc::<T>::default))
-    }
-}
-
-// === impl MountPoint ===
-
-impl MountPoint {
-    /// `address` is where everybody reaches the server, without a slash at its end.
-    pub(crate) fn new(prefix: &str, address: &str, options: &Options) -> Self {
-        Self {
-            prefix: Arc::from(prefix),
-            base: Arc::from(format!("{address}{prefix}")),
-            is_public: options.public_url.is_some(),
-        }
-    }
-
-    /// The absolute address of the mount for this client, without a slash at its end: what it reaches us by, unless the operator says what everybody does.
-    pub fn base_for(&self, request: &Request) -> String {
-        match request.host() {
-            Some(host) if !self.is_public => format!("http://{host}{}", self.prefix),
-            _ => self.base.to_string(),
-        }
     }
 }
 

@@ -27,7 +27,7 @@ use crate::stream::event_forms::{FormView, ProtocolPlaces, ProtocolView, Protoco
 
 const MAX_PREFIX_BYTES: usize = 256;
 
-/// Every protocol. Those that have routes are mounted by default, under their names. A new face is one more line here.
+/// Every protocol. Those that have routes are mounted by default, under their names.
 pub fn protocols() -> Vec<Arc<dyn Protocol>> {
     vec![
         Arc::new(CommunicationOptions::default()),

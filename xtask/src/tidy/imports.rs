@@ -187,14 +187,17 @@ fn split(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Paths in the code that begin with `crate`, `super` or `self`.
+/// Paths in the code that begin with `crate`, `super` or `self`. The path of a visibility (`pub(in …)`) imports nothing.
 fn paths(code: &str) -> Vec<Vec<String>> {
     let is_word = |char: char| char.is_alphanumeric() || char == '_';
     let mut found = Vec::new();
     for start in ["crate::", "super::", "self::"] {
         for (at, _) in code.match_indices(start) {
             let before = code[..at].chars().next_back();
-            if before.is_some_and(|char| is_word(char) || matches!(char, ':' | '$')) {
+            let is_visibility = code[..at].ends_with("pub(in ");
+            if is_visibility
+                || before.is_some_and(|char| is_word(char) || matches!(char, ':' | '$'))
+            {
                 continue;
             }
             let text = code[at..].split(|char: char| !is_word(char) && char != ':').next();

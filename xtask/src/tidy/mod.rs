@@ -6,6 +6,7 @@ mod cited_tests;
 mod documents;
 mod golden;
 mod imports;
+mod layers;
 mod length;
 mod manifests;
 mod names;
@@ -55,6 +56,7 @@ pub(crate) fn run(root: &Path, bless: bool) -> Result<bool> {
     findings.extend(rules::check(&tree));
     findings.extend(names::check(&tree));
     findings.extend(circles::check(&tree));
+    findings.extend(layers::check(&tree));
     findings.extend(documents::check(&tree));
     findings.extend(cited_tests::check(&tree));
     findings.extend(prose::check(&tree));

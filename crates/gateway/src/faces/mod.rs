@@ -1,4 +1,4 @@
-//! One folder for each face: its routes, its state, its views and how it says an error. A face knows no other face; what they share lies in [`common`].
+//! One folder for each face: its routes, its state, its views and the form of its errors. A face imports no other face; [`common`] has what they share.
 
 pub(crate) mod client;
 mod common;

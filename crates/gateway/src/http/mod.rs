@@ -7,6 +7,7 @@ pub(crate) mod connections;
 pub(crate) mod cors;
 pub(crate) mod forward;
 pub(crate) mod keep_alive;
+pub(crate) mod mount_point;
 pub(crate) mod node_client;
 pub(crate) mod outgoing;
 pub(crate) mod problem;

@@ -14,7 +14,7 @@ use super::log_reader::LogReader;
 use super::sample::{SampleFold, SampleView};
 use super::view::{Data, EventPlace, Fold, Out, View};
 use crate::core::log_ref::LogRef;
-use crate::face::MountPoint;
+use crate::http::mount_point::MountPoint;
 
 /// How a protocol shows a log.
 #[derive(Debug)]

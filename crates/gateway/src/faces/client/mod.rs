@@ -39,7 +39,7 @@ pub use wire::socket::{LocalReader, LocalWriter, split_local};
 pub use wrap::{Wrap, WrapCommand};
 
 use self::state::State;
-use crate::face::{Face, LocalFace, MountPoint, Protocol, Services};
+use crate::face::{Face, LocalFace, MountPoint, Protocol, Services, protocol_name};
 use crate::http::problem;
 use crate::http::reply::Reply;
 use crate::route::{Endpoint, Operation};
@@ -55,7 +55,7 @@ pub struct ClientProtocol {
 // === impl ClientProtocol ===
 
 impl ClientProtocol {
-    pub const NAME: &'static str = "client";
+    pub const NAME: &'static str = protocol_name::CLIENT;
 
     pub fn new(options: ClientOptions, wrap: Arc<dyn Wrap>) -> Self {
         Self { options, wrap: Some(wrap) }

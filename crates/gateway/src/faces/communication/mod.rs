@@ -29,7 +29,7 @@ use trilogue_store::Read;
 
 pub use fetch::HistoryFetch;
 
-use crate::face::{Face, MountPoint, Protocol, Services};
+use crate::face::{Face, MountPoint, Protocol, Services, protocol_name};
 use crate::faces::common::turns::Turns;
 use crate::http::reply::Reply;
 use crate::route::{self, Endpoint, Operation, Parameter, bind};
@@ -90,7 +90,7 @@ fn routes() -> Vec<CommunicationRoute> {
 // === impl CommunicationOptions ===
 
 impl CommunicationOptions {
-    pub const NAME: &'static str = "communication";
+    pub const NAME: &'static str = protocol_name::COMMUNICATION;
 }
 
 impl Protocol for CommunicationOptions {

@@ -47,7 +47,7 @@ pub use deliver::CallbackDelivery;
 
 use self::agent_index::AgentIndex;
 use crate::core::lifecycle::Lifecycle;
-use crate::face::{Challenge, Face, MountPoint, Protocol, Services, UnknownCaller};
+use crate::face::{Challenge, Face, MountPoint, Protocol, Services, UnknownCaller, protocol_name};
 use crate::faces::common::shared_documents::SharedDocuments;
 use crate::faces::common::turns::Turns;
 use crate::http::reply::Reply;
@@ -137,7 +137,7 @@ fn routes() -> Vec<ConnectRoute> {
 // === impl ConnectOptions ===
 
 impl ConnectOptions {
-    pub const NAME: &'static str = "connect";
+    pub const NAME: &'static str = protocol_name::CONNECT;
 }
 
 impl Protocol for ConnectOptions {

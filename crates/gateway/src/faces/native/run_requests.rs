@@ -11,11 +11,8 @@ use trilogue_wire::agent_communication::Message;
 use trilogue_wire::native::{RequestCode, RunRequests};
 
 use super::{NativeCall, NativeRoute, run};
-use crate::face::MountPoint;
-use crate::faces::client::ClientProtocol;
+use crate::face::{MountPoint, protocol_name};
 use crate::faces::common::run_input;
-use crate::faces::communication::CommunicationOptions;
-use crate::faces::connect::ConnectOptions;
 use crate::http::reply::Reply;
 use crate::route::{json_response, of};
 
@@ -107,7 +104,7 @@ fn acp_sdk(call: &NativeCall, place: &MountPoint, run: &RunRow, input: &Input) -
     };
     let agent = communication::face_name(&run.agent);
     let code = code::acp_sdk(&place.base_for(call), &agent, &value(&bare.collect::<Vec<_>>()));
-    item(CommunicationOptions::NAME, "acp-sdk", about, code)
+    item(protocol_name::COMMUNICATION, "acp-sdk", about, code)
 }
 
 fn agntcy_acp(call: &NativeCall, place: &MountPoint, run: &RunRow, input: &Input) -> RequestCode {
@@ -124,7 +121,7 @@ fn agntcy_acp(call: &NativeCall, place: &MountPoint, run: &RunRow, input: &Input
     }
     let about = "Makes the run again without a thread, and waits for it.".to_owned();
     let code = code::agntcy_acp(&place.base_for(call), &body.into());
-    item(ConnectOptions::NAME, "agntcy-acp", about, code)
+    item(protocol_name::CONNECT, "agntcy-acp", about, code)
 }
 
 fn json_rpc(run: &RunRow, input: &Input) -> RequestCode {
@@ -134,7 +131,7 @@ fn json_rpc(run: &RunRow, input: &Input) -> RequestCode {
         "Prompts again in the same thread. Lines for `trilogue connect {}`: send each when the one before is answered.",
         run.agent
     );
-    item(ClientProtocol::NAME, "JSON-RPC", about, code)
+    item(protocol_name::CLIENT, "JSON-RPC", about, code)
 }
 
 /// What this server writes is JSON.
