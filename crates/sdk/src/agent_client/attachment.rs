@@ -12,10 +12,10 @@ use trilogue_wire::agent_client::{
 use super::Error;
 use crate::content_type;
 
-/// The largest file that is read to be attached, in bytes.
+/// The maximum size of a file to attach, in bytes.
 pub const MAX_ATTACHED_BYTES: u64 = 8 * 1024 * 1024;
 
-/// What is escaped in the path of an address.
+/// The characters that are escaped in the path of a URI.
 const PATH: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -33,13 +33,13 @@ const PATH: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// What is said to an agent: content in the order in which it is read.
+/// The content of a prompt, in the order in which the agent reads it.
 ///
-/// Files go in the form that the agent takes: images and sounds as their own blocks, anything else inside the message where the agent advertises `embeddedContext`, and else as a link.
+/// Files are sent in the form that the agent supports: images and sounds as their own blocks, other files embedded in the message if the agent advertises `embeddedContext`, and otherwise as links.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Prompt {
     items: Vec<PromptItem>,
-    /// The message's id; a new one where none is given.
+    /// The message's id; `None` for a new one.
     pub(super) message_id: Option<String>,
 }
 
@@ -68,7 +68,7 @@ enum AttachmentContent {
 // === impl Prompt ===
 
 impl Prompt {
-    /// Says nothing yet.
+    /// Returns an empty prompt.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -80,7 +80,7 @@ impl Prompt {
         self.block(ContentBlock::text(text))
     }
 
-    /// Adds a link to something that the agent can reach.
+    /// Adds a link to a resource that the agent can reach.
     #[must_use]
     pub fn link(self, uri: impl Into<String>, name: impl Into<String>) -> Self {
         self.block(ContentBlock::ResourceLink(Box::new(ResourceLink::new(uri, name))))
@@ -93,24 +93,24 @@ impl Prompt {
         self
     }
 
-    /// Adds a block as it is.
+    /// Adds a content block unchanged.
     #[must_use]
     pub fn block(mut self, block: ContentBlock) -> Self {
         self.items.push(PromptItem::Block(block));
         self
     }
 
-    /// Gives the message this id: a UUID that no other message of the session has.
+    /// Sets the message's id: a UUID that no other message of the session has.
     #[must_use]
     pub fn with_message_id(mut self, id: impl Into<String>) -> Self {
         self.message_id = Some(id.into());
         self
     }
 
-    /// The blocks for an agent that takes this.
+    /// Returns the blocks for an agent with these capabilities.
     ///
     /// # Errors
-    /// [`Error::Lacks`], naming the capability, where the agent does not take a block.
+    /// [`Error::Lacks`] with the name of the capability, if the agent does not support a block.
     pub fn for_agent(&self, takes: &PromptCapabilities) -> Result<Vec<ContentBlock>, Error> {
         let fitted = self.items.iter().map(|item| match item {
             PromptItem::Block(block) => block.clone(),
@@ -163,19 +163,19 @@ impl From<Vec<ContentBlock>> for Prompt {
 // === impl Attachment ===
 
 impl Attachment {
-    /// Text that can be found at an address.
+    /// Returns an attachment with the text at this URI.
     #[must_use]
     pub fn text(uri: impl Into<String>, text: impl Into<String>) -> Self {
         Self::of(uri.into(), AttachmentContent::Text(text.into()))
     }
 
-    /// Bytes that can be found at an address.
+    /// Returns an attachment with the bytes at this URI.
     #[must_use]
     pub fn bytes(uri: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         Self::of(uri.into(), AttachmentContent::Bytes(bytes.into()))
     }
 
-    /// Reads a file, of at most [`MAX_ATTACHED_BYTES`]. What kind of file it is follows from its name, and from how it begins: see [`content_type::of_file`].
+    /// Reads a file of at most [`MAX_ATTACHED_BYTES`]. Its name and its first bytes decide its type: see [`content_type::of_file`].
     ///
     /// # Errors
     /// [`Error::File`].
@@ -203,14 +203,14 @@ impl Attachment {
         Ok(attachment.mime_type(kind))
     }
 
-    /// Says what kind of content it is.
+    /// Sets the content type.
     #[must_use]
     pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
         self.mime_type = Some(mime_type.into());
         self
     }
 
-    /// Says for whom it is, and how important.
+    /// Sets the annotations: the audience and the priority.
     #[must_use]
     pub fn annotated(mut self, annotations: Annotations) -> Self {
         self.annotations = Some(annotations);
@@ -224,7 +224,7 @@ impl Attachment {
         Self { uri, name, mime_type: None, content, annotations: None }
     }
 
-    /// The block that it is, inside the message where that can be.
+    /// Returns the content block of this attachment. `embedded` selects embedding instead of a link, if the content allows it.
     fn block(&self, embedded: bool) -> ContentBlock {
         let kind = self.mime_type.as_deref().unwrap_or_default();
         match &self.content {
@@ -274,7 +274,7 @@ impl Attachment {
     }
 }
 
-/// The address of a file: an absolute path.
+/// Returns the URI of a file with this absolute path.
 pub(super) fn file_uri(path: &str) -> String {
     format!("file://{}", utf8_percent_encode(path, PATH))
 }

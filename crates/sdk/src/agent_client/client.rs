@@ -22,47 +22,47 @@ use super::session_router::SessionRouter;
 use super::update_queue::UpdateQueue;
 use super::user_messages::UserMessages;
 
-/// A connection to an agent. Cheap to clone; it ends when the last clone, session and turn are dropped.
+/// A connection to an agent. Cheap to clone; the connection ends when the last clone, session and turn are dropped.
 ///
-/// A call fails with what the agent refuses it with.
+/// A call fails with the error that the agent returns.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<ClientShared>,
 }
 
-/// How a client behaves.
+/// The options of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
     /// The limits of the connection.
     pub peer: peer::Options,
-    /// Who this is, as the agent is told.
+    /// The client's name and version, as sent to the agent.
     pub info: Option<Implementation>,
-    /// Whether prompts carry an id of their message: a new UUID where the caller gives none.
+    /// Whether prompts carry a message id. If the caller sets none, a new UUID is sent.
     pub sends_message_ids: bool,
-    /// How long a cancelled turn may take to end before it is cancelled again, and as long after that before it is given up.
+    /// How long a cancelled turn may take to end. Then it is cancelled again, and after the same time the client gives up on it.
     pub cancel_grace: Duration,
-    /// The most updates of a session that wait to be read outside of turns; the oldest goes.
+    /// The maximum number of unread updates of a session outside of turns. The oldest are dropped first.
     pub max_updates: usize,
-    /// How much of a turn may wait to be read, in bytes. What comes beyond it is let go, and the turn fails with [`Error::Overflow`] once the rest was read. The connection never waits for a reader, so other calls go on.
+    /// The maximum number of unread bytes of a turn. Updates above the limit are dropped, and the turn fails with [`Error::Overflow`] after you read the rest. The connection never waits for a reader, so other calls continue.
     pub max_unread_bytes: usize,
-    /// How long the agent may take to answer a call. Turns, replays and [`Client::authenticate`], which may wait for the user, have no limit.
+    /// How long the agent may take to answer a call. Turns, replays and [`Client::authenticate`] have no limit: the last one may wait for the user.
     pub call_timeout: Duration,
-    /// How long a launched agent may take to end when its input is closed, and as long after it was asked to by a signal.
+    /// How long a launched agent may take to exit after its input is closed, and again after a signal.
     pub exit_grace: Duration,
     /// How long the agent may take to answer `initialize`.
     pub start_timeout: Duration,
 }
 
-/// Where a session works.
+/// The options of a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionOptions {
-    /// The folder, as an absolute path.
+    /// The working directory, as an absolute path.
     pub cwd: String,
-    /// More folders, as absolute paths.
+    /// More directories, as absolute paths.
     pub additional_directories: Vec<String>,
-    /// The tool servers that the agent uses.
+    /// The MCP servers that the agent uses.
     pub mcp_servers: Vec<McpServer>,
-    /// What the user said in this session before, where that is known here: see [`Session::user_messages`].
+    /// The user's earlier messages in this session, if this program knows them: see [`Session::user_messages`].
     pub user_messages: UserMessages,
 }
 
@@ -78,10 +78,10 @@ struct ClientShared {
 // === impl Client ===
 
 impl Client {
-    /// Begins a connection over two byte streams.
+    /// Connects over two byte streams.
     ///
     /// # Errors
-    /// [`Error::Version`]; what the agent refuses with; [`Error::Closed`] where it is gone, or says nothing for [`Options::start_timeout`].
+    /// [`Error::Version`]; the error that the agent returns; [`Error::Closed`] if the connection ends, or if the agent does not answer within [`Options::start_timeout`].
     pub async fn connect<R, W>(
         read: R,
         write: W,
@@ -98,12 +98,12 @@ impl Client {
         Self::begin(peer, router, None, options).await
     }
 
-    /// Starts a program that is an agent, and begins a connection over its standard input and output.
+    /// Launches an agent program, and connects over its standard input and output.
     ///
-    /// The program gets a process group of its own. When the last clone of the client is dropped, all of the group is killed; [`Client::close`] lets the agent end by itself first.
+    /// The program gets a separate process group. When the last clone of the client is dropped, the whole group is killed. [`Client::close`] lets the agent exit by itself first.
     ///
     /// # Errors
-    /// [`Error::Launch`]; else as [`Client::connect`].
+    /// [`Error::Launch`]; otherwise like [`Client::connect`].
     pub async fn launch(
         command: Command,
         answers: impl ClientHandler,
@@ -147,42 +147,42 @@ impl Client {
         }
     }
 
-    /// What the agent said of itself.
+    /// Returns the agent's response to `initialize`.
     #[must_use]
     pub fn agent(&self) -> &InitializeResponse {
         &self.shared.agent
     }
 
-    /// The same as the agent wrote it.
+    /// Returns the same response as the agent wrote it.
     #[must_use]
     pub fn initialized(&self) -> &RawJson {
         &self.shared.initialized
     }
 
-    /// What the agent takes in prompts, beside text and links.
+    /// Returns the agent's prompt capabilities: the content that it supports in addition to text and links.
     #[must_use]
     pub fn takes(&self) -> PromptCapabilities {
         let can = self.shared.agent.agent_capabilities.as_ref();
         can.and_then(|can| can.prompt.clone()).unwrap_or_default()
     }
 
-    /// Whether the agent can do that.
+    /// Returns `true` if the agent has the capability of this gate.
     #[must_use]
     pub fn can(&self, gate: AgentGate) -> bool {
         let none = AgentCapabilities::new();
         gate.is_open(self.shared.agent.agent_capabilities.as_ref().unwrap_or(&none))
     }
 
-    /// The ways in which the agent can be authenticated with. Those in a terminal run the agent's own program, and are not for [`Client::authenticate`].
+    /// Returns the agent's authentication methods. A terminal method runs the agent's own program, so it does not work with [`Client::authenticate`].
     #[must_use]
     pub fn auth_methods(&self) -> &[AuthMethod] {
         &self.shared.agent.auth_methods
     }
 
-    /// Authenticates in a way that the agent named.
+    /// Authenticates with a method that the agent offers.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for another way, or one in a terminal; what the agent refuses with.
+    /// [`Error::Invalid`] if the agent does not offer the method, or if it is a terminal method; the error that the agent returns.
     pub async fn authenticate(&self, method: &str) -> Result<(), Error> {
         let is_named = self.auth_methods().iter().any(|known| match known {
             AuthMethod::Agent(agent) => agent.id == method,
@@ -195,14 +195,14 @@ impl Client {
             );
             return Err(Error::Invalid(message));
         }
-        // Whoever authenticates may take any time.
+        // The user may take any time to authenticate.
         ask(&self.shared.peer, &AuthenticateRequest::new(method), None).await.map(drop)
     }
 
-    /// Lets the agent forget who is authenticated.
+    /// Logs out at the agent.
     ///
     /// # Errors
-    /// [`Error::Lacks`]; what the agent refuses with.
+    /// [`Error::Lacks`]; the error that the agent returns.
     pub async fn logout(&self) -> Result<(), Error> {
         self.need(AgentGate::Logout, "logout")?;
         self.request(&LogoutRequest::new()).await.map(drop)
@@ -211,14 +211,14 @@ impl Client {
     /// Opens a new session.
     ///
     /// # Errors
-    /// [`Error::AuthRequired`]; [`Error::Lacks`]; [`Error::Invalid`]; what the agent refuses with.
+    /// [`Error::AuthRequired`]; [`Error::Lacks`]; [`Error::Invalid`]; the error that the agent returns.
     pub async fn new_session(&self, options: SessionOptions) -> Result<Session, Error> {
         self.check(&options)?;
         let request = NewSessionRequest {
             additional_directories: options.additional_directories,
             ..NewSessionRequest::new(options.cwd, options.mcp_servers)
         };
-        // Some agents tell of a session before they have answered.
+        // Some agents send updates of a session before they return its id.
         let held = self.shared.router.pending_open();
         let (answer, original) = self.ask(&request, None).await?;
         let NewSessionResponse { session_id, modes, config_options, .. } = answer;
@@ -228,10 +228,10 @@ impl Client {
         Ok(Session::new(self.clone(), session_id, updates, (modes, config_options), original))
     }
 
-    /// Opens a session again and hears everything that was said in it.
+    /// Loads a session and replays its history.
     ///
     /// # Errors
-    /// [`Error::Lacks`]; [`Error::Invalid`]; what the agent refuses with comes from the [`SessionReplay`], [`Error::SessionLost`] among it.
+    /// [`Error::Lacks`]; [`Error::Invalid`]. The [`SessionReplay`] returns the agent's errors, including [`Error::SessionLost`].
     pub async fn load_session(
         &self,
         session: &str,
@@ -242,10 +242,10 @@ impl Client {
         SessionReplay::begin(self, session, options).await
     }
 
-    /// Opens a session again and hears nothing of what was said in it.
+    /// Resumes a session without its history.
     ///
     /// # Errors
-    /// As [`Client::new_session`]; [`Error::SessionLost`].
+    /// Like [`Client::new_session`]; [`Error::SessionLost`].
     pub async fn resume_session(
         &self,
         session: &str,
@@ -269,10 +269,10 @@ impl Client {
         Ok(Session::new(self.clone(), session.to_owned(), updates, state, original))
     }
 
-    /// The sessions that the agent has, page by page: of one folder, behind the cursor of the page before.
+    /// Returns one page of the agent's sessions. `cwd` selects the sessions of one directory; `cursor` comes from the previous page.
     ///
     /// # Errors
-    /// [`Error::Lacks`]; what the agent refuses with.
+    /// [`Error::Lacks`]; the error that the agent returns.
     pub async fn list_sessions(
         &self,
         cwd: Option<&str>,
@@ -284,16 +284,16 @@ impl Client {
         self.request(&request).await
     }
 
-    /// Removes a session. One that is not there is removed already.
+    /// Deletes a session. Succeeds if the session does not exist.
     ///
     /// # Errors
-    /// [`Error::Lacks`]; what the agent refuses with.
+    /// [`Error::Lacks`]; the error that the agent returns.
     pub async fn delete_session(&self, session: &str) -> Result<(), Error> {
         self.need(AgentGate::Delete, "session/delete")?;
         gone(self.ask(&DeleteSessionRequest::new(session), Some(session)).await)
     }
 
-    /// Asks the agent for something that the protocol has no word for.
+    /// Calls an extension method, which the protocol does not define.
     pub async fn extension<P>(&self, method: &str, params: &P) -> Result<RawJson, Error>
     where
         P: Payload + Sync + ?Sized,
@@ -303,25 +303,25 @@ impl Client {
         answer.map_err(|failed| Error::of(failed, None))
     }
 
-    /// The connection below, for what is not here.
+    /// Returns the underlying connection, for everything that the client does not offer.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.shared.peer
     }
 
-    /// How many notifications could not be read, or were of no session that is open here.
+    /// Returns the number of notifications that could not be read, or that belong to no open session.
     #[must_use]
     pub fn stray_notifications(&self) -> u64 {
         self.shared.router.stray()
     }
 
-    /// What a launched agent wrote to its standard error last, as it wrote it: control characters included. Nothing where it was not launched here.
+    /// Returns the end of a launched agent's standard error, including control characters. Empty if this client did not launch the agent.
     #[must_use]
     pub fn stderr_tail(&self) -> String {
         self.shared.child.as_ref().map(Child::stderr_tail).unwrap_or_default()
     }
 
-    /// Ends the connection. A launched agent is given time to end by itself, is asked to by a signal, and is killed with everything that it started.
+    /// Closes the connection. A launched agent gets time to exit by itself, then a signal; then its process group is killed.
     pub async fn close(self) {
         self.shared.peer.close();
         match &self.shared.child {
@@ -387,7 +387,7 @@ impl Client {
         Err(Error::Lacks { capability, what: what.to_owned() })
     }
 
-    /// Holds an opening to what the agent can do.
+    /// Checks the options against the agent's capabilities.
     fn check(&self, options: &SessionOptions) -> Result<(), Error> {
         let folders = std::iter::once(&options.cwd).chain(&options.additional_directories);
         if let Some(folder) = folders.into_iter().find(|folder| !is_absolute(folder)) {
@@ -416,7 +416,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// What comes of a call, unless that takes too long.
+/// Waits for the result of a call, within the limit.
 async fn within<T>(
     limit: Duration,
     method: &str,
@@ -439,7 +439,7 @@ where
     Ok((read_answer(&answer)?, answer))
 }
 
-/// Reads an answer. `null` is an empty object.
+/// Reads a result. Treats `null` as an empty object.
 pub(super) fn read_answer<T: trilogue_wire::agent_client::Read>(
     answer: &RawJson,
 ) -> Result<T, Error> {
@@ -447,7 +447,7 @@ pub(super) fn read_answer<T: trilogue_wire::agent_client::Read>(
     read_checked(json, Rules::Lenient).map_err(|why| Error::Unreadable(why.to_string()))
 }
 
-/// What is not there any more need not be ended.
+/// Treats a lost session as success: it is already closed.
 fn gone<T>(answer: Result<T, Error>) -> Result<(), Error> {
     match answer {
         Ok(_) | Err(Error::SessionLost { .. }) => Ok(()),
@@ -484,7 +484,7 @@ impl Default for Options {
 // === impl SessionOptions ===
 
 impl SessionOptions {
-    /// In this folder: an absolute path.
+    /// Returns options with this working directory, an absolute path.
     #[must_use]
     pub fn at(cwd: impl Into<String>) -> Self {
         Self {
@@ -495,21 +495,21 @@ impl SessionOptions {
         }
     }
 
-    /// In this folder too.
+    /// Adds a directory.
     #[must_use]
     pub fn and(mut self, directory: impl Into<String>) -> Self {
         self.additional_directories.push(directory.into());
         self
     }
 
-    /// With this tool server.
+    /// Adds an MCP server.
     #[must_use]
     pub fn with(mut self, server: McpServer) -> Self {
         self.mcp_servers.push(server);
         self
     }
 
-    /// With what the user said before.
+    /// Sets the user's earlier messages.
     #[must_use]
     pub fn knowing(mut self, messages: UserMessages) -> Self {
         self.user_messages = messages;

@@ -14,33 +14,33 @@ use trilogue_wire::native::Json;
 
 use super::peer::RawJson;
 
-/// What an agent asks of its client. Every question has a safe answer where nobody overrides it: nothing is allowed, nothing is offered.
+/// Answers the agent's requests to its client. Each default answer is safe: it allows nothing and offers nothing.
 ///
-/// Questions are answered in tasks of their own, several at once. What is not in [`ClientHandler::capabilities`] is refused before it comes here. A question whose turn is cancelled is dropped, and the agent told so.
+/// Each request is answered in a separate task, so several can run at once. A request outside of [`ClientHandler::capabilities`] is refused and does not reach the handler. If the turn of a request is cancelled, the request is dropped and the agent is notified.
 #[async_trait]
 pub trait ClientHandler: Send + Sync + fmt::Debug + 'static {
-    /// What the agent may ask for, as it is told at first.
+    /// Returns the capabilities that `initialize` offers to the agent.
     fn capabilities(&self) -> ClientCapabilities {
         ClientCapabilities::new()
     }
 
-    /// Whether a tool may be used: [`rejecting`] where nobody says otherwise.
+    /// Decides whether the agent may use a tool. The default is [`rejecting`].
     async fn permission(&self, request: RequestPermissionRequest) -> RequestPermissionResponse {
         rejecting(&request)
     }
 
-    /// A form to fill, or an address to visit.
+    /// Asks the user to fill a form or to visit a URL.
     async fn elicitation(&self, request: CreateElicitationRequest) -> CreateElicitationResponse {
         drop(request);
         CreateElicitationResponse::Decline(ElicitationDecline::new())
     }
 
-    /// The user is done at an address.
+    /// Called when the user has finished at a URL.
     fn elicitation_completed(&self, elicitation: &str) {
         let _ = elicitation;
     }
 
-    /// Reads a text file. For one that is not there, see [`file_not_found`].
+    /// Reads a text file. If the file does not exist, return [`file_not_found`].
     async fn read_text_file(
         &self,
         request: ReadTextFileRequest,
@@ -49,7 +49,7 @@ pub trait ClientHandler: Send + Sync + fmt::Debug + 'static {
         Err(not_offered("fs/read_text_file"))
     }
 
-    /// Writes a text file; makes it where there is none.
+    /// Writes a text file. Creates the file if it is missing.
     async fn write_text_file(
         &self,
         request: WriteTextFileRequest,
@@ -58,7 +58,7 @@ pub trait ClientHandler: Send + Sync + fmt::Debug + 'static {
         Err(not_offered("fs/write_text_file"))
     }
 
-    /// Runs a command in a terminal; answers at once.
+    /// Runs a command in a terminal. Returns at once.
     async fn create_terminal(
         &self,
         request: CreateTerminalRequest,
@@ -67,7 +67,7 @@ pub trait ClientHandler: Send + Sync + fmt::Debug + 'static {
         Err(not_offered("terminal/create"))
     }
 
-    /// Tells what a terminal shows.
+    /// Returns the output of a terminal.
     async fn terminal_output(
         &self,
         request: TerminalOutputRequest,
@@ -85,7 +85,7 @@ pub trait ClientHandler: Send + Sync + fmt::Debug + 'static {
         Err(not_offered("terminal/wait_for_exit"))
     }
 
-    /// Ends a command; its terminal stays.
+    /// Ends a command. Its terminal stays.
     async fn kill_terminal(
         &self,
         request: KillTerminalRequest,
@@ -94,7 +94,7 @@ pub trait ClientHandler: Send + Sync + fmt::Debug + 'static {
         Err(not_offered("terminal/kill"))
     }
 
-    /// Lets a terminal go; ends its command where it still runs.
+    /// Releases a terminal, which ends a command that still runs.
     async fn release_terminal(
         &self,
         request: ReleaseTerminalRequest,
@@ -103,13 +103,13 @@ pub trait ClientHandler: Send + Sync + fmt::Debug + 'static {
         Err(not_offered("terminal/release"))
     }
 
-    /// Something that the protocol has no word for.
+    /// Answers an extension request, which the protocol does not define.
     async fn extension(&self, method: &str, params: RawJson) -> Result<RawJson, ErrorObject> {
         drop(params);
         Err(not_offered(method))
     }
 
-    /// Something that the protocol has no word for and that wants no answer. Called by the task that reads, so it returns at once.
+    /// Takes an extension notification, which the protocol does not define. The task that reads the connection calls it, so it must return at once.
     fn extension_notification(&self, method: &str, params: &RawJson) {
         let _ = (method, params);
     }
@@ -121,13 +121,13 @@ pub struct RejectAll;
 
 impl ClientHandler for RejectAll {}
 
-/// Rejects, this once where that can be chosen. Where nothing rejects, nothing is chosen.
+/// Returns a rejection: for this once if the request has such an option, otherwise for always. If no option rejects, returns `cancelled`.
 #[must_use]
 pub fn rejecting(request: &RequestPermissionRequest) -> RequestPermissionResponse {
     choosing(request, [PermissionOptionKind::RejectOnce, PermissionOptionKind::RejectAlways])
 }
 
-/// Allows this once. Where that cannot be chosen, nothing is allowed.
+/// Allows for this once. If the request has no such option, rejects.
 #[must_use]
 pub fn allowing_once(request: &RequestPermissionRequest) -> RequestPermissionResponse {
     match request.option(PermissionOptionKind::AllowOnce) {
@@ -136,7 +136,7 @@ pub fn allowing_once(request: &RequestPermissionRequest) -> RequestPermissionRes
     }
 }
 
-/// Chooses by what options do, never by where they stand or what they are called.
+/// Chooses by the kind of an option, never by its position or name.
 fn choosing(
     request: &RequestPermissionRequest,
     kinds: [PermissionOptionKind; 2],
@@ -147,7 +147,7 @@ fn choosing(
     }
 }
 
-/// What a question about a file is answered with that is not there. Some agents look for the words, so they are these.
+/// Returns the error for a missing file. Some agents search for this text, so it must not change.
 #[must_use]
 pub fn file_not_found(path: &str) -> ErrorObject {
     let data = serde_json::json!({ "uri": super::attachment::file_uri(path) });

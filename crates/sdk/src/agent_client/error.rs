@@ -5,46 +5,46 @@ use trilogue_wire::jsonrpc::{Code, ErrorObject};
 
 use super::peer::CallFailure;
 
-/// Why something could not be done with an agent.
+/// Why an operation with an agent failed.
 ///
-/// Messages of the agent are in here as it wrote them: take control characters out before a terminal shows them.
+/// Messages of the agent are unchanged: remove control characters before you show them in a terminal.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The agent refused.
+    /// The agent returned an error.
     #[error(transparent)]
     Refused(ErrorObject),
-    /// The agent wants to be authenticated with first: see [`Client::authenticate`](super::Client::authenticate).
+    /// The agent requires authentication first: see [`Client::authenticate`](super::Client::authenticate).
     #[error("the agent wants to be authenticated with first: {}", .0.message)]
     AuthRequired(ErrorObject),
-    /// The agent does not know the session any more. A new one can be opened.
+    /// The agent does not know the session any more. Open a new one.
     #[error("the agent does not know the session '{}' any more", .session.escape_debug())]
     SessionLost {
-        /// The session.
+        /// The id of the session.
         session: String,
-        /// What the agent said.
+        /// The agent's error.
         error: ErrorObject,
     },
-    /// The agent does not offer what is needed, so that nothing was sent.
+    /// The agent does not offer a capability that the call needs. Nothing was sent.
     #[error("{what} needs {capability}, which the agent does not offer")]
     Lacks {
-        /// The capability, as it is written in the answer to `initialize`.
+        /// The capability, as the response to `initialize` spells it.
         capability: &'static str,
-        /// What needs it.
+        /// The operation that needs it.
         what: String,
     },
-    /// What was to be sent is not what the protocol takes, so that nothing was sent.
+    /// The protocol does not allow these values. Nothing was sent.
     #[error("{0}")]
     Invalid(String),
     /// The agent speaks another version of the protocol.
     #[error("the agent speaks version {0} of the protocol, not 1")]
     Version(u16),
-    /// A turn of the session is at work: one prompt after the other.
+    /// Another turn of the session is running. A session runs one prompt at a time.
     #[error("a turn of this session is at work")]
     Busy,
-    /// The agent was asked twice to end its turn, and went on.
+    /// The turn was cancelled twice, and the agent did not end it.
     #[error("the agent does not end its turn")]
     Unresponsive,
-    /// Too much of the turn was not read, so that updates were let go: see [`Options::max_unread_bytes`](super::Options::max_unread_bytes).
+    /// Too many bytes of the turn were unread, so updates were dropped: see [`Options::max_unread_bytes`](super::Options::max_unread_bytes).
     #[error("too much of the turn was left unread, and updates are missing")]
     Overflow,
     /// The agent did not answer in time: see [`Options::call_timeout`](super::Options::call_timeout).
@@ -52,16 +52,16 @@ pub enum Error {
     TimedOut {
         /// The method.
         method: String,
-        /// How long it was waited for.
+        /// The time limit.
         limit: Duration,
     },
     /// The connection has ended.
     #[error("the connection to the agent has ended")]
     Closed,
-    /// Too many calls wait for their answers.
+    /// Too many calls wait for their responses.
     #[error("too many calls wait for their answers")]
     TooManyCalls,
-    /// The agent's answer cannot be read.
+    /// The agent's response cannot be read.
     #[error("the agent's answer cannot be read: {0}")]
     Unreadable(String),
     /// The command could not be started.
@@ -69,15 +69,15 @@ pub enum Error {
     Launch {
         /// The program.
         program: String,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
     /// A file could not be read.
     #[error("{path} cannot be read: {error}")]
     File {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
 }
@@ -85,7 +85,7 @@ pub enum Error {
 // === impl Error ===
 
 impl Error {
-    /// What a failed call means; `session` where it was about one.
+    /// Converts the failure of a call. `session` is the session that the call was about.
     pub(super) fn of(failed: CallFailure, session: Option<&str>) -> Self {
         match (failed, session) {
             (CallFailure::Refused(error), _) if error.code == Code::AUTH_REQUIRED => {
@@ -101,7 +101,7 @@ impl Error {
         }
     }
 
-    /// What the agent answered, where it refused.
+    /// Returns the agent's error, if the agent returned one.
     #[must_use]
     pub fn refusal(&self) -> Option<&ErrorObject> {
         match self {
@@ -113,12 +113,12 @@ impl Error {
     }
 }
 
-/// Whether an error about a session says that the agent does not know it: agents say it in different ways.
+/// Returns `true` if an error about a session means that the agent does not know the session. Agents report this in different ways.
 #[must_use]
 pub fn means_lost_session(error: &ErrorObject) -> bool {
     let data = error.data.as_ref().map(|data| data.to_value()).unwrap_or_default();
     match error.code {
-        // The same code says that a file is not there; that names its address.
+        // The same code reports a missing file; then the data has the file's `uri`.
         Code::RESOURCE_NOT_FOUND => data.get("uri").is_none() || data.get("sessionId").is_some(),
         Code::INVALID_PARAMS | Code::INTERNAL_ERROR => {
             let said = format!("{} {data}", error.message).to_lowercase();

@@ -14,7 +14,7 @@ use crate::leader::Leader;
 
 const KEPT_BYTES: usize = 16 * 1024;
 
-/// A program that is an agent.
+/// The command of an agent program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Command {
     program: String,
@@ -24,10 +24,10 @@ pub struct Command {
     cwd: Option<PathBuf>,
 }
 
-/// A started program. Everything in its process group is killed when this is dropped.
+/// A launched program. Dropping it kills its process group.
 #[derive(Debug)]
 pub(super) struct Child {
-    /// `None` when it has ended.
+    /// `None` after the program was ended.
     leader: tokio::sync::Mutex<Option<Leader>>,
     stderr_tail: Arc<Mutex<VecDeque<u8>>>,
 }
@@ -35,7 +35,7 @@ pub(super) struct Child {
 // === impl Command ===
 
 impl Command {
-    /// A program without arguments, with the environment of this process.
+    /// Returns a command without arguments, with the environment of this process.
     #[must_use]
     pub fn new(program: impl Into<String>) -> Self {
         let (arguments, variables) = (Vec::new(), Vec::new());
@@ -56,21 +56,21 @@ impl Command {
         self
     }
 
-    /// Sets a variable of its environment.
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.variables.push((name.into(), value.into()));
         self
     }
 
-    /// Gives it nothing of this process's environment.
+    /// Clears the environment: the program inherits no variables of this process.
     #[must_use]
     pub fn env_clear(mut self) -> Self {
         self.inherits = false;
         self
     }
 
-    /// Starts it there.
+    /// Sets the working directory.
     #[must_use]
     pub fn cwd(mut self, path: impl Into<PathBuf>) -> Self {
         self.cwd = Some(path.into());
@@ -114,18 +114,18 @@ impl Child {
         String::from_utf8_lossy(&kept.iter().copied().collect::<Vec<_>>()).into_owned()
     }
 
-    /// Waits until it has ended, first by itself, then asked to by a signal; kills its whole group in the end. It is reaped behind that, so
-    /// that no signal goes to another group with its id.
+    /// Waits until the program has exited: first by itself, then after a signal. Kills its whole group in the end. Reaps the program after
+    /// that, so that no signal reaches another group with the same id.
     pub(super) async fn end(&self, grace: Duration) {
         let mut running = self.leader.lock().await;
         let Some(leader) = running.take() else { return };
         if tokio::time::timeout(grace, leader.exited()).await.is_err() {
             leader.signal_group(Signal::TERM);
-            // Whether it listens or not, nothing of it is left afterwards.
+            // The kill below ends the group, even if the program ignored the signal.
             drop(tokio::time::timeout(grace, leader.exited()).await);
         }
         leader.signal_group(Signal::KILL);
-        // One that hangs in the kernel is reaped when it exits.
+        // A program that hangs in the kernel is reaped when it exits.
         let _ = leader.reap().await;
     }
 }

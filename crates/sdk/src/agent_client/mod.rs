@@ -1,6 +1,6 @@
-//! The Agent Client Protocol for programs: a typed [`Client`] that drives an agent, and below it a [`peer`] that speaks the framing in either role.
+//! The Agent Client Protocol for programs: a typed [`Client`] that drives an agent, and the lower-level [`peer`] that speaks the framing in either role.
 //!
-//! A client is connected over two byte streams, or launches a program. What the agent asks is put to the client's [`ClientHandler`], whose answers reject where nobody says otherwise.
+//! A client connects over two byte streams, or launches a program. The client's [`ClientHandler`] answers the agent's requests. Its default answers reject.
 //!
 //! ```no_run
 //! use trilogue_sdk::agent_client::{Attachment, Client, Command, SessionOptions, Options, Prompt, RejectAll};
@@ -25,13 +25,13 @@
 //! # }
 //! ```
 //!
-//! The example `agent_client` in the project's folder `examples` is a program of that kind, with an agent for the other side.
+//! The example `agent_client` in the project's folder `examples` is such a program, with an agent for the other side.
 //!
 //! # Invariants
-//! - Nothing is sent that the agent did not say it takes; the error names the capability.
-//! - Whatever comes is given as it came too, unknown members and kinds included.
-//! - Nothing is allowed, and no file or terminal is given, that the program did not allow or offer.
-//! - Nothing grows without bound: an agent that says more than is read waits while a turn is at work, and loses its oldest words otherwise.
+//! - The client sends nothing that the agent does not support; the error names the missing capability.
+//! - Every message is also available as the agent wrote it, including unknown members and kinds.
+//! - The agent gets no permission, file or terminal that the program did not allow or offer.
+//! - All queues have limits. A turn with too many unread bytes fails with [`Error::Overflow`]; outside of turns the oldest updates are dropped.
 
 #[cfg(feature = "client")]
 mod attachment;

@@ -19,28 +19,28 @@ use super::update::Update;
 use super::update_queue::UpdateQueue;
 use super::user_messages::UserMessages;
 
-/// A session with an agent. Cheap to clone; what happens in it is heard until the last clone is dropped.
+/// A session with an agent. Cheap to clone; its updates are kept until the last clone is dropped.
 #[derive(Clone)]
 pub struct Session {
     shared: Arc<SessionShared>,
 }
 
-/// A session that is opened again: everything that was said in it, and then the session.
+/// A session that is being loaded: first its history, then the session.
 pub struct SessionReplay {
     session: Session,
     call: Option<Call>,
-    /// How it ended.
+    /// The result of the call.
     outcome: Option<Result<RawJson, Error>>,
 }
 
-/// What the agent said of a session's modes and options when it was opened.
+/// The session's modes and options from the response that opened it.
 pub(super) type Settings = (Option<SessionModeState>, Option<Vec<SessionConfigOption>>);
 
 struct SessionShared {
     client: Client,
     id: String,
     updates: Arc<UpdateQueue>,
-    /// One turn at a time.
+    /// Limits the session to one turn at a time.
     turns: Arc<Semaphore>,
     opened: Mutex<Opened>,
 }
@@ -65,40 +65,40 @@ impl Session {
         Self { shared: Arc::new(SessionShared { client, id, updates, turns, opened }) }
     }
 
-    /// Its id, which the agent chose.
+    /// Returns the session's id, which the agent chose.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.shared.id
     }
 
-    /// The connection that it is on.
+    /// Returns the connection of the session.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.shared.client
     }
 
-    /// Its modes as they were when it was opened; what changed since came as updates.
+    /// Returns the session's modes from when it was opened. Later changes arrive as updates.
     #[must_use]
     pub fn modes(&self) -> Option<SessionModeState> {
         self.opened().settings.0.clone()
     }
 
-    /// Its options as they were when it was opened or set last; what the agent changed since came as updates.
+    /// Returns the session's options from when it was opened or an option was set. Later changes by the agent arrive as updates.
     #[must_use]
     pub fn config_options(&self) -> Option<Vec<SessionConfigOption>> {
         self.opened().settings.1.clone()
     }
 
-    /// What the agent answered when it was opened, as it wrote it.
+    /// Returns the response that opened the session, as the agent wrote it.
     #[must_use]
     pub fn opened_with(&self) -> RawJson {
         self.opened().original.clone()
     }
 
-    /// Says something to the agent, which answers with a turn. The next one can begin when that is over.
+    /// Sends a prompt and begins a turn. The next turn can begin when this one has ended.
     ///
     /// # Errors
-    /// [`Error::Lacks`], naming the capability, where the agent does not take what is in the prompt; [`Error::Busy`]; [`Error::Closed`].
+    /// [`Error::Lacks`] with the name of the capability, if the agent does not support the prompt's content; [`Error::Busy`]; [`Error::Closed`].
     pub async fn prompt(&self, prompt: impl Into<Prompt> + Send) -> Result<PromptTurn, Error> {
         let prompt = prompt.into();
         let client = &self.shared.client;
@@ -124,7 +124,7 @@ impl Session {
         }
     }
 
-    /// Asks the agent to end the turn that is at work, if one is; its updates still come, and it ends as cancelled. Questions that wait for an answer are answered as cancelled.
+    /// Asks the agent to cancel the running turn, if any. Its updates still arrive, and it ends as cancelled. Open requests of the agent are answered as cancelled.
     ///
     /// # Errors
     /// [`Error::Closed`].
@@ -133,9 +133,9 @@ impl Session {
         self.tell_cancelled().await
     }
 
-    /// The next thing that happened outside of turns: commands, titles, modes, late words. `None` when the connection has ended and everything was read.
+    /// Waits for the next update outside of turns: commands, titles, modes, late text. Returns `None` when the connection has ended and every update was read.
     ///
-    /// While a turn is at work its updates come from there, and this takes them away.
+    /// During a turn, read from the [`PromptTurn`]; this function takes updates away from it.
     pub async fn next_update(&self) -> Option<Update> {
         let peer = self.shared.client.peer();
         loop {
@@ -150,27 +150,27 @@ impl Session {
         }
     }
 
-    /// What happened outside of turns and was not read yet.
+    /// Takes all unread updates outside of turns.
     pub fn take_updates(&self) -> Vec<Update> {
         std::iter::from_fn(|| self.shared.updates.pop()).collect()
     }
 
-    /// How many updates were let go because nobody read them while no turn was at work.
+    /// Returns the number of updates that were dropped because they were not read.
     #[must_use]
     pub fn missed_updates(&self) -> u64 {
         self.shared.updates.missed()
     }
 
-    /// What the user said in it on this connection, and by which ids the agent knows it. To be given to [`SessionOptions::knowing`] when the session is loaded again.
+    /// Returns the user's messages on this connection, with the ids that the agent recorded. Pass them to [`SessionOptions::knowing`] when you load the session again.
     #[must_use]
     pub fn user_messages(&self) -> UserMessages {
         self.shared.updates.users()
     }
 
-    /// Puts it into a mode.
+    /// Sets the mode of the session.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where the agent named no such mode; what it refuses with.
+    /// [`Error::Invalid`] if the agent does not offer the mode; the error that the agent returns.
     pub async fn set_mode(&self, mode: &str) -> Result<(), Error> {
         let has = |modes: SessionModeState| modes.available_modes.iter().any(|it| it.id == mode);
         if !self.modes().is_some_and(has) {
@@ -183,10 +183,10 @@ impl Session {
         self.shared.client.request_of(self.id(), &request).await.map(drop)
     }
 
-    /// Gives an option a value. Gives all options afterwards: one may change others.
+    /// Sets the value of an option. Returns all options, because one option may change others.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where the agent named no such option; what it refuses with.
+    /// [`Error::Invalid`] if the agent does not offer the option; the error that the agent returns.
     pub async fn set_config_option(
         &self,
         option: &str,
@@ -210,10 +210,10 @@ impl Session {
         Ok(answer.config_options)
     }
 
-    /// Ends what it does, and lets the agent free what it holds for it.
+    /// Ends the session's work and lets the agent free its resources.
     ///
     /// # Errors
-    /// [`Error::Lacks`]; what the agent refuses with.
+    /// [`Error::Lacks`]; the error that the agent returns.
     pub async fn close(&self) -> Result<(), Error> {
         self.shared.client.close_session(self.id()).await
     }
@@ -232,7 +232,7 @@ impl Session {
         told.map_err(|failed| self.failed(failed))
     }
 
-    /// A turn that was dropped is waited for; one that somebody holds is not.
+    /// Takes the permit of a turn. Waits for a dropped turn to end; fails if another turn is still in use.
     async fn take_turn(&self) -> Result<OwnedSemaphorePermit, Error> {
         let turns = Arc::clone(&self.shared.turns);
         if let Ok(permit) = Arc::clone(&turns).try_acquire_owned() {
@@ -286,10 +286,10 @@ impl SessionReplay {
         Ok(Self { session, call: Some(call), outcome: None })
     }
 
-    /// The next thing that was said. `None` when everything was told that came before the agent's answer; what some agents tell afterwards comes from [`Session::next_update`].
+    /// Waits for the next update of the replay. Returns `None` after the last update before the agent's response. Updates that some agents send later come from [`Session::next_update`].
     ///
     /// # Errors
-    /// What the agent refuses with; [`Error::SessionLost`] where it does not know the session any more; [`Error::Overflow`].
+    /// The error that the agent returns; [`Error::SessionLost`] if the agent does not know the session any more; [`Error::Overflow`].
     pub async fn next(&mut self) -> Result<Option<Update>, Error> {
         loop {
             if let Some(update) = self.session.updates().pop() {
@@ -316,14 +316,14 @@ impl SessionReplay {
         }
     }
 
-    /// The rest as a stream; [`SessionReplay::finish`] gives the session afterwards.
+    /// Returns the rest as a stream. [`SessionReplay::finish`] returns the session afterwards.
     pub fn stream(&mut self) -> impl Stream<Item = Result<Update, Error>> + Send + '_ {
         stream::try_unfold(self, |replay| async move {
             Ok(replay.next().await?.map(|update| (update, replay)))
         })
     }
 
-    /// The session, when everything was told; what was not read is let go.
+    /// Returns the session after the end of the replay. Drops unread updates.
     pub async fn finish(mut self) -> Result<Session, Error> {
         while self.next().await?.is_some() {}
         let answer = self.outcome.unwrap_or(Err(Error::Closed))?;
@@ -344,7 +344,7 @@ impl fmt::Debug for SessionReplay {
     }
 }
 
-/// What a prompt was, to be noted when it is known by which id the agent recorded it.
+/// Records a prompt with the id that the agent recorded.
 pub(super) fn note(
     session: &Session,
     prompt: &[ContentBlock],

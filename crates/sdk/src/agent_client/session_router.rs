@@ -1,4 +1,4 @@
-//! What the agent says and asks, put to whom it is for.
+//! Routes an agent's updates and requests to the session they belong to.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -20,29 +20,29 @@ use super::client_handler::{ClientHandler, rejecting};
 use super::peer::{Backpressure, Handler, Notification, RawJson, Request};
 use super::update_queue::UpdateQueue;
 
-/// The most updates that are held of sessions whose opening is not answered yet.
+/// The maximum number of held updates for sessions that are still being opened.
 const MAX_EARLY_UPDATES: usize = 256;
 
-/// Takes what the agent says and asks.
+/// Receives the agent's updates and requests.
 #[derive(Debug)]
 pub(super) struct SessionRouter {
     handler: Arc<dyn ClientHandler>,
     offered: ClientCapabilities,
     state: Mutex<State>,
-    /// Notifications that could not be read, or were of no session here.
+    /// The number of notifications that could not be read, or that belong to no open session.
     stray: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct State {
     sessions: HashMap<String, Weak<UpdateQueue>>,
-    /// How many sessions are being opened whose ids are not known yet.
+    /// The number of sessions that are being opened and whose ids are unknown.
     opening: usize,
-    /// What was said in sessions that may be those.
+    /// Updates that may belong to those sessions.
     early: VecDeque<(SessionNotification, RawJson)>,
 }
 
-/// A session is being opened whose id is not known yet.
+/// A session that is being opened. Its id is still unknown.
 #[derive(Debug)]
 pub(super) struct PendingOpen<'a>(&'a SessionRouter);
 
@@ -58,18 +58,18 @@ impl SessionRouter {
         &self.offered
     }
 
-    /// Notifications that could not be read, or were of no session here.
+    /// Returns the number of notifications that could not be read, or that belong to no open session.
     pub(super) fn stray(&self) -> u64 {
         self.stray.load(Ordering::Relaxed)
     }
 
-    /// From now on, what is said in sessions that nobody knows is held for a while.
+    /// Begins to hold updates of unknown sessions, until no session is being opened.
     pub(super) fn pending_open(&self) -> PendingOpen<'_> {
         self.state().opening += 1;
         PendingOpen(self)
     }
 
-    /// What is said in a session from now on, and was said already, goes there.
+    /// Routes the updates of a session to this queue, including the held ones.
     pub(super) fn open(&self, session: &str, updates: &Arc<UpdateQueue>) {
         let mut state = self.state();
         state.sessions.insert(session.to_owned(), Arc::downgrade(updates));
@@ -83,7 +83,7 @@ impl SessionRouter {
         }
     }
 
-    /// Nothing of a session goes there any more.
+    /// Stops routing the updates of a session to this queue.
     pub(super) fn retire(&self, session: &str, updates: &UpdateQueue) {
         let mut state = self.state();
         let held = state.sessions.get(session);
@@ -112,7 +112,7 @@ impl SessionRouter {
         updates.push(said.update, original);
     }
 
-    /// What is cancelled with the turn of the session that a question is about.
+    /// Returns the token of the session's turn. A request about the session is cancelled with it.
     fn turn(&self, params: &str) -> CancellationToken {
         let session = splice::get_text(params, &["sessionId"]);
         let updates =
@@ -120,7 +120,7 @@ impl SessionRouter {
         updates.map_or_else(CancellationToken::new, |updates| updates.turn())
     }
 
-    /// Whether the agent may ask that: it was told what it may.
+    /// Returns `true` if the client offered this method to the agent.
     fn is_offered(&self, name: &str) -> bool {
         let gate = method(name).map(|method| method.gate);
         gate.is_none_or(|gate| gate.is_open(&AgentCapabilities::new(), &self.offered))
@@ -172,7 +172,7 @@ impl Handler for SessionRouter {
     }
 }
 
-/// Answers a question; `turn` is cancelled when nobody needs the answer any more.
+/// Answers a request. `turn` is cancelled when the answer is no longer needed.
 async fn answer(
     handler: Arc<dyn ClientHandler>,
     asked: ClientRequest,
@@ -204,7 +204,7 @@ async fn answer(
     }
 }
 
-/// An answer that allows only what was offered.
+/// Answers a permission request. Accepts only an option that the request offers.
 async fn permission(
     handler: &dyn ClientHandler,
     request: RequestPermissionRequest,
@@ -222,7 +222,7 @@ async fn permission(
     answer
 }
 
-/// What comes of it, unless the turn is cancelled before.
+/// Returns the result of the future, or `None` if the turn is cancelled first.
 async fn within<T>(turn: &CancellationToken, answer: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;

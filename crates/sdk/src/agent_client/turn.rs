@@ -12,19 +12,19 @@ use super::peer::{Call, RawJson};
 use super::session::Session;
 use super::update::{Messages, Update};
 
-/// An agent's turn: what it says and does, and how it ends.
+/// One turn of an agent: its updates and its end.
 ///
-/// One that is dropped before its end is cancelled.
+/// Dropping it before its end cancels it.
 pub struct PromptTurn {
     session: Session,
     prompt: Vec<ContentBlock>,
     message_id: Option<String>,
-    /// `None` when the agent has answered.
+    /// `None` after the agent has responded.
     call: Option<Call>,
     outcome: Option<Result<TurnEnd, Error>>,
     /// Cancelled with the turn.
     token: CancellationToken,
-    /// When it is given up, since it was cancelled; how often that was said to the agent.
+    /// The deadline of a cancelled turn, and how often the agent was asked to cancel it.
     deadline: Option<(Instant, u32)>,
     permit: Option<OwnedSemaphorePermit>,
 }
@@ -32,13 +32,13 @@ pub struct PromptTurn {
 /// How a turn ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TurnEnd {
-    /// Why.
+    /// Why the turn ended.
     pub stop_reason: StopReason,
-    /// The id by which the agent recorded what was prompted. `None` where it recorded none: the id that was sent then names nothing, and nothing may be built on it.
+    /// The id under which the agent recorded the prompt. `None` if the agent recorded no id: then do not use the id that was sent.
     pub user_message_id: Option<String>,
-    /// The id that was sent, where the agent recorded another: it is the same message by its other name.
+    /// The id that was sent, if the agent recorded another one. Both ids name the same message.
     pub alias: Option<String>,
-    /// The answer as the agent wrote it.
+    /// The response as the agent wrote it.
     pub original: RawJson,
 }
 
@@ -65,24 +65,24 @@ impl PromptTurn {
         }
     }
 
-    /// The session.
+    /// Returns the session.
     #[must_use]
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// The id that was sent with the prompt. Whether the agent recorded it is known at the end: see [`TurnEnd::user_message_id`].
+    /// Returns the id that was sent with the prompt. The end of the turn shows whether the agent recorded it: see [`TurnEnd::user_message_id`].
     #[must_use]
     pub fn message_id(&self) -> Option<&str> {
         self.message_id.as_deref()
     }
 
-    /// The next thing that the agent says or does. `None` at the end.
+    /// Waits for the next update. Returns `None` at the end of the turn.
     ///
-    /// May be dropped while it waits; nothing is lost.
+    /// Cancel safe: dropping the future loses nothing.
     ///
     /// # Errors
-    /// What the agent refuses with, [`Error::SessionLost`] and [`Error::AuthRequired`] among it; [`Error::Unresponsive`] where it was cancelled twice in vain; [`Error::Overflow`]; [`Error::Closed`].
+    /// The error that the agent returns, including [`Error::SessionLost`] and [`Error::AuthRequired`]; [`Error::Unresponsive`] if the turn did not end after two cancellations; [`Error::Overflow`]; [`Error::Closed`].
     pub async fn next(&mut self) -> Result<Option<Update>, Error> {
         loop {
             if let Some(update) = self.session.updates().pop() {
@@ -124,14 +124,14 @@ impl PromptTurn {
         }
     }
 
-    /// The rest as a stream; [`PromptTurn::outcome`] says afterwards how it ended.
+    /// Returns the rest as a stream. [`PromptTurn::outcome`] returns afterwards how the turn ended.
     pub fn stream(&mut self) -> impl Stream<Item = Result<Update, Error>> + Send + '_ {
         stream::try_unfold(self, |turn| async move {
             Ok(turn.next().await?.map(|update| (update, turn)))
         })
     }
 
-    /// Asks the agent to end the turn: see [`Session::cancel`]. Go on with [`PromptTurn::next`] to hear how it ends.
+    /// Asks the agent to cancel the turn: see [`Session::cancel`]. Continue with [`PromptTurn::next`] until the turn ends.
     ///
     /// # Errors
     /// [`Error::Closed`].
@@ -140,18 +140,18 @@ impl PromptTurn {
         self.session.tell_cancelled().await
     }
 
-    /// How it ended; `None` while it goes on, and where it failed.
+    /// Returns how the turn ended; `None` while it runs, and if it failed.
     #[must_use]
     pub fn outcome(&self) -> Option<&TurnEnd> {
         self.outcome.as_ref().and_then(|outcome| outcome.as_ref().ok())
     }
 
-    /// Hears the rest, and how it ends.
+    /// Reads the rest and returns how the turn ended.
     pub async fn finish(self) -> Result<TurnEnd, Error> {
         self.collect().await.map(|(ended, _)| ended)
     }
 
-    /// Hears the rest: how it ends, and the messages in it.
+    /// Reads the rest and returns how the turn ended, with its messages.
     pub async fn collect(mut self) -> Result<(TurnEnd, Messages), Error> {
         let mut messages = Messages::default();
         while let Some(update) = self.next().await? {
@@ -170,7 +170,7 @@ impl PromptTurn {
         Ok(TurnEnd { stop_reason, user_message_id, alias, original })
     }
 
-    /// The session is free for the next turn.
+    /// Frees the session for the next turn.
     fn leave(&mut self) {
         if self.permit.take().is_some() {
             self.session.updates().leave();
@@ -189,7 +189,7 @@ impl Drop for PromptTurn {
         let Ok(here) = tokio::runtime::Handle::try_current() else { return };
         here.spawn(async move {
             let grace = session.client().options().cancel_grace;
-            // Nobody is left to hear how it ends; the next turn begins when it has, or is given up.
+            // The turn was dropped, so its end has no reader. The next turn begins when this one has ended or its grace period has elapsed.
             if session.tell_cancelled().await.is_ok() {
                 drop(tokio::time::timeout(grace, call).await);
             }

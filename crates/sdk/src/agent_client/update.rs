@@ -4,67 +4,67 @@ use trilogue_wire::agent_client::{ContentBlock, SessionUpdate};
 
 use super::peer::RawJson;
 
-/// The most messages whose ids are remembered to put later pieces to them; the oldest are forgotten first.
+/// The maximum number of remembered message ids, which assign later chunks to their messages. The oldest are forgotten first.
 const MAX_KNOWN_MESSAGES: usize = 1_024;
 
-/// Something that happened in a session.
+/// An update of a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Update {
-    /// What happened. Of a kind that nobody knows, as it came.
+    /// The update. An unknown kind is kept as it arrived.
     pub body: SessionUpdate,
-    /// Which message it is a piece of, where it is one.
+    /// The message that this is a piece of, if any.
     pub message: Option<Piece>,
-    /// The notification's params as the agent wrote them, unknown members included.
+    /// The notification's params as the agent wrote them, including unknown members.
     pub original: RawJson,
 }
 
-/// Which message a piece belongs to.
+/// The message that a piece belongs to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Piece {
-    /// Counts the session's messages on this connection, from 1: the same number, the same message.
+    /// The number of the message in the session on this connection, from 1. Pieces with the same number belong to the same message.
     pub number: u64,
-    /// Who speaks.
+    /// The author of the message.
     pub speaker: Speaker,
-    /// The message's id, where the agent gives ids. To be compared, not to be read.
+    /// The message's id, if the agent sends ids. Compare it only; its form has no meaning.
     pub id: Option<String>,
-    /// Whether it is the message's first piece.
+    /// Whether this is the first piece of the message.
     pub is_first: bool,
-    /// The id by which a message of the user is known here already, so that it need not be shown again.
+    /// The id under which this program already knows a user message, so that it need not show the message again.
     pub known_as: Option<String>,
 }
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Speaker {
     /// The user.
     User,
     /// The agent.
     Agent,
-    /// The agent, to itself.
+    /// The agent's thoughts.
     Thought,
 }
 
-/// Puts pieces to messages: those with an id by speaker and id; those without as long as nobody else speaks, no tool call begins and nothing is prompted.
+/// Assigns pieces to messages. A piece with an id belongs to the message of its speaker and id. A piece without an id continues the open message, until another speaker, a tool call or a prompt begins.
 #[derive(Debug, Default)]
 pub(super) struct Grouping {
     last: u64,
-    /// The message without an id that may go on.
+    /// The open message without an id.
     open: Option<(Speaker, u64)>,
     known: HashMap<(Speaker, String), u64>,
 }
 
-/// Pieces put together to messages, in the order in which these began.
+/// Messages that are assembled from pieces, in the order in which they began.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Messages(Vec<Message>);
 
-/// A message, as far as it has come.
+/// A message, with the pieces so far.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message {
-    /// Who speaks.
+    /// The author of the message.
     pub speaker: Speaker,
-    /// Its id, where the agent gives ids.
+    /// The message's id, if the agent sends ids.
     pub id: Option<String>,
-    /// Its pieces; text that follows on text is one.
+    /// The content blocks. Consecutive text is merged into one block.
     pub content: Vec<ContentBlock>,
     number: u64,
 }
@@ -85,7 +85,7 @@ impl Speaker {
 // === impl Grouping ===
 
 impl Grouping {
-    /// Puts an update to its message.
+    /// Assigns an update to its message. Returns `None` if the update is not a piece of a message.
     pub(super) fn place(&mut self, update: &SessionUpdate) -> Option<Piece> {
         let (Some(speaker), Some(chunk)) = (Speaker::of(update), update.chunk()) else {
             if matches!(update, SessionUpdate::ToolCall(_)) {
@@ -100,7 +100,7 @@ impl Grouping {
         Some(Piece { number, speaker, id: chunk.message_id.clone(), is_first, known_as: None })
     }
 
-    /// Something is prompted: what comes next is another message.
+    /// Ends the open message. Called when a prompt is sent: the next piece begins another message.
     pub(super) fn break_here(&mut self) {
         self.open = None;
     }
@@ -112,7 +112,7 @@ impl Grouping {
             return (*number, false);
         }
         if self.known.len() >= MAX_KNOWN_MESSAGES {
-            // Half at once, so that this costs little for each.
+            // Removes half at once, which keeps the average cost low.
             let oldest = self.last.saturating_sub(MAX_KNOWN_MESSAGES as u64 / 2);
             self.known.retain(|_, number| *number > oldest);
         }
@@ -136,12 +136,12 @@ impl Grouping {
 // === impl Update ===
 
 impl Update {
-    /// How much it holds, in bytes as the agent wrote it.
+    /// Returns the size in bytes, as the agent wrote it.
     pub(super) fn size(&self) -> usize {
         self.original.as_bytes().len()
     }
 
-    /// The text that it adds to its message; nothing where it adds something else.
+    /// Returns the text that the update adds to its message; empty for other content.
     #[must_use]
     pub fn text(&self) -> &str {
         match self.body.chunk().map(|chunk| &chunk.content) {
@@ -154,7 +154,7 @@ impl Update {
 // === impl Messages ===
 
 impl Messages {
-    /// Puts an update to its message; whatever is no piece of one is let go by.
+    /// Adds an update to its message. Ignores updates that are not pieces of a message.
     pub fn push(&mut self, update: &Update) {
         let (Some(piece), Some(chunk)) = (&update.message, update.body.chunk()) else { return };
         let found = self.0.iter_mut().rev().find(|message| message.number == piece.number);
@@ -169,13 +169,13 @@ impl Messages {
         }
     }
 
-    /// The messages.
+    /// Returns the messages.
     #[must_use]
     pub fn as_slice(&self) -> &[Message] {
         &self.0
     }
 
-    /// The messages, taken.
+    /// Takes the messages.
     #[must_use]
     pub fn into_vec(self) -> Vec<Message> {
         self.0
@@ -185,7 +185,7 @@ impl Messages {
 // === impl Message ===
 
 impl Message {
-    /// Its text.
+    /// Returns the text of the message.
     #[must_use]
     pub fn text(&self) -> String {
         let texts = self.content.iter().filter_map(|block| match block {

@@ -1,4 +1,4 @@
-//! What happened in a session and was not read yet.
+//! The unread updates of a session.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
@@ -12,7 +12,7 @@ use super::peer::RawJson;
 use super::update::{Grouping, Update};
 use super::user_messages::UserMessages;
 
-/// The updates of one session on their way to whoever reads them.
+/// The queue between the connection and the reader of one session.
 #[derive(Debug)]
 pub(super) struct UpdateQueue {
     max_updates: usize,
@@ -24,19 +24,19 @@ pub(super) struct UpdateQueue {
 #[derive(Debug)]
 struct State {
     waiting: VecDeque<Update>,
-    /// How much waits, in bytes as the agent wrote it.
+    /// The size of the unread updates, in bytes as the agent wrote them.
     unread_bytes: usize,
-    /// Whether updates of the turn that is at work were let go.
+    /// Whether updates of the running turn were dropped.
     has_overflowed: bool,
     grouping: Grouping,
     users: UserMessages,
-    /// Somebody reads: a turn is at work or a session is loaded.
+    /// Whether a reader exists: a turn is running or the session is being loaded.
     is_attended: bool,
-    /// The session is told again.
+    /// Whether the session's history is being replayed.
     is_replaying: bool,
-    /// Updates that were let go because nobody read them.
+    /// The number of updates that were dropped because they were not read.
     missed: u64,
-    /// Cancelled with the turn that is at work.
+    /// Cancelled with the running turn.
     turn: CancellationToken,
 }
 
@@ -58,9 +58,9 @@ impl UpdateQueue {
         Self { max_updates, max_unread_bytes, state: Mutex::new(state), filled: Notify::new() }
     }
 
-    /// Adds an update, and never waits: other calls are answered on the same connection.
+    /// Adds an update. Never waits, because the same connection also carries the responses of other calls.
     ///
-    /// Without a reader the oldest makes room for it. With one, what is beyond the limit is let go, and the turn fails once the rest is read.
+    /// Without a reader, the oldest updates are dropped for the new one. With a reader, updates above the limit are dropped, and the turn fails after the rest is read.
     pub(super) fn push(&self, body: SessionUpdate, original: RawJson) {
         {
             let mut state = self.state();
@@ -85,22 +85,22 @@ impl UpdateQueue {
         self.filled.notify_one();
     }
 
-    /// The oldest update, where there is one.
+    /// Takes the oldest update, if any.
     pub(super) fn pop(&self) -> Option<Update> {
         self.state().pop()
     }
 
-    /// Whether updates of the turn were let go since this was asked last.
+    /// Returns `true` if updates of the turn were dropped since the last call.
     pub(super) fn take_overflow(&self) -> bool {
         std::mem::take(&mut self.state().has_overflowed)
     }
 
-    /// Returns when an update may have come.
+    /// Returns when an update may have arrived.
     pub(super) async fn filled(&self) {
         self.filled.notified().await;
     }
 
-    /// A turn begins: what is prompted is another message. Gives what is cancelled with the turn.
+    /// Begins a turn. The prompt ends the open message. Returns the token that is cancelled with the turn.
     pub(super) fn begin_turn(&self) -> CancellationToken {
         let mut state = self.state();
         state.grouping.break_here();
@@ -109,31 +109,31 @@ impl UpdateQueue {
         state.turn.clone()
     }
 
-    /// The session is told again.
+    /// Begins the replay of the session's history.
     pub(super) fn begin_replay(&self) {
         let mut state = self.state();
         state.users.rewind();
         (state.is_attended, state.is_replaying) = (true, true);
     }
 
-    /// Everything was told again. What the agent still tells comes as if it were new.
+    /// Ends the replay. Later updates count as new.
     pub(super) fn end_replay(&self) {
         let mut state = self.state();
         state.is_replaying = false;
         state.users.settle();
     }
 
-    /// Nobody reads any more.
+    /// Marks the queue as having no reader.
     pub(super) fn leave(&self) {
         self.state().is_attended = false;
     }
 
-    /// What is cancelled with the turn that is at work.
+    /// Returns the token of the running turn.
     pub(super) fn turn(&self) -> CancellationToken {
         self.state().turn.clone()
     }
 
-    /// Notes by which id the agent recorded what was prompted.
+    /// Records a prompt with the id that the agent recorded.
     pub(super) fn note(&self, prompt: &[ContentBlock], id: Option<&str>, sent: Option<&str>) {
         self.state().users.note(prompt, id, sent);
     }
@@ -142,7 +142,7 @@ impl UpdateQueue {
         self.state().users.clone()
     }
 
-    /// How many updates were let go because nobody read them.
+    /// Returns the number of updates that were dropped because they were not read.
     pub(super) fn missed(&self) -> u64 {
         self.state().missed
     }

@@ -5,59 +5,59 @@ use trilogue_wire::agent_client::ContentBlock;
 
 use super::update::{Piece, Speaker, Update};
 
-/// The most messages of the user that are remembered; the oldest are forgotten first.
+/// The maximum number of remembered user messages. The oldest are forgotten first.
 const MAX_REMEMBERED: usize = 4_096;
 
-/// The most other ids that are kept of a message.
+/// The maximum number of other ids of a message.
 const MAX_ALIASES: usize = 8;
-/// The longest message that is compared with what was said here, in bytes.
+/// The longest message that is compared with the remembered ones, in bytes.
 const MAX_COMPARED_BYTES: usize = 1024 * 1024;
 
-/// What the user said in a session, and by which ids the agent knows it.
+/// The user's messages in a session, and the ids under which the agent knows them.
 ///
-/// Given to a session that is loaded again, it tells which of the replayed messages are known here: by id, or where the agent replays other ids than it acknowledged, by order and content.
+/// A session that is loaded with them recognizes known messages in its replay: by id, or by order and content if the agent replays other ids than it acknowledged.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct UserMessages {
     records: VecDeque<PromptRecord>,
-    /// The message that a replay comes to next.
+    /// The index of the next message that the replay should contain.
     next: usize,
-    /// A replayed message with an id that is not known.
+    /// A replayed message with an unknown id.
     unknown: Option<UnknownMessage>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct PromptRecord {
-    /// The id by which the agent recorded it.
+    /// The id that the agent recorded.
     id: Option<String>,
-    /// Other ids of it.
+    /// Other ids of the message.
     aliases: Vec<String>,
     digest: u64,
 }
 
-/// A replayed message of the user that nobody knows by its id.
+/// A replayed user message with an unknown id.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct UnknownMessage {
     number: u64,
     id: String,
-    /// What it says, as far as it has come; what is longer than [`MAX_COMPARED_BYTES`] is not compared.
+    /// The text so far. Text above [`MAX_COMPARED_BYTES`] is not compared.
     text: String,
 }
 
 // === impl UserMessages ===
 
 impl UserMessages {
-    /// The id by which the agent knows a message; `None` where it recorded none by this id.
+    /// Returns the id under which the agent knows a message; `None` if it recorded no message with this id.
     #[must_use]
     pub fn canonical(&self, id: &str) -> Option<&str> {
         self.records.iter().rev().find(|records| records.is(id))?.id.as_deref()
     }
 
-    /// The ids by which the agent recorded messages, oldest first. Those that it did not record are left out.
+    /// Returns the ids that the agent recorded, oldest first. Messages without a recorded id are left out.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.records.iter().filter_map(|records| records.id.as_deref())
     }
 
-    /// Notes what was prompted, by which id the agent recorded it, and by which it was sent.
+    /// Records a prompt, the id that the agent recorded and the id that was sent.
     pub(super) fn note(&mut self, prompt: &[ContentBlock], id: Option<&str>, sent: Option<&str>) {
         if self.records.len() >= MAX_REMEMBERED {
             self.records.pop_front();
@@ -70,12 +70,12 @@ impl UserMessages {
         });
     }
 
-    /// The session is told again from its beginning.
+    /// Begins a replay of the session from its first message.
     pub(super) fn rewind(&mut self) {
         (self.next, self.unknown) = (0, None);
     }
 
-    /// Notes a replayed update, and by which id its message is known.
+    /// Records a replayed update, and sets the id under which its message is known.
     pub(super) fn replayed(&mut self, update: &mut Update) {
         let (Some(piece), Some(chunk)) = (&mut update.message, update.body.chunk()) else {
             return self.settle();
@@ -93,13 +93,13 @@ impl UserMessages {
         }
     }
 
-    /// Nothing more is told again.
+    /// Ends the replayed message with an unknown id, and compares it with the next known message.
     pub(super) fn settle(&mut self) {
         let Some(UnknownMessage { id, text, .. }) = self.unknown.take() else { return };
-        // One with other words is not the one that comes next here.
+        // A message with other text is not the next known one.
         let next = self.records.get_mut(self.next);
         if let Some(record) = next.filter(|record| record.digest == digest(&text)) {
-            // The newest is what the agent says from now on.
+            // Keeps the newest ids, because the agent uses them in later replays.
             if record.aliases.len() >= MAX_ALIASES {
                 record.aliases.remove(0);
             }

@@ -9,30 +9,30 @@ use trilogue_wire::jsonrpc::{ErrorObject, Id};
 
 use super::{CANCEL_REQUEST, Peer, RawJson};
 
-/// A call that waits for its answer. Dropping it gives up waiting, and says so to the other side where
-/// [`Options::cancels_dropped`](super::Options::cancels_dropped) asks for that.
+/// A call that waits for its response. Dropping it stops waiting. With
+/// [`Options::cancels_dropped`](super::Options::cancels_dropped), the other side is also asked to cancel the request.
 #[derive(Debug)]
 pub struct Call {
     peer: Peer,
     id: u64,
     answer: oneshot::Receiver<Result<RawJson, CallFailure>>,
-    /// Whether the other side was asked to give up on it.
+    /// Whether the other side was asked to cancel the request.
     is_cancelled: AtomicBool,
 }
 
 /// Why a call has no result.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CallFailure {
-    /// The other side refused.
+    /// The other side returned an error.
     #[error(transparent)]
     Refused(#[from] ErrorObject),
     /// The connection has ended.
     #[error("the connection has ended")]
     Closed,
-    /// The answer came, and cannot be read.
+    /// The response arrived but cannot be read.
     #[error("the answer cannot be read: {0}")]
     Unreadable(String),
-    /// Too many calls wait for their answers, or too much waits to be written.
+    /// Too many calls wait for their responses, or too many bytes wait to be written.
     #[error("too much waits for the other side")]
     TooMany,
 }
@@ -48,16 +48,16 @@ impl Call {
         Self { peer, id, answer, is_cancelled: AtomicBool::new(false) }
     }
 
-    /// The id under which it was sent.
+    /// Returns the id of the request.
     #[must_use]
     pub fn id(&self) -> Id<'static> {
         Id::number(self.id)
     }
 
-    /// Asks the other side to give up on it. The answer comes all the same. Waits for nothing.
+    /// Asks the other side to cancel the request. The response still arrives. Does not wait.
     ///
     /// # Errors
-    /// As [`Peer::notify_now`].
+    /// Like [`Peer::notify_now`].
     pub fn cancel(&self) -> Result<(), CallFailure> {
         if self.is_cancelled.swap(true, Ordering::AcqRel) {
             return Ok(());
@@ -78,7 +78,7 @@ impl Future for Call {
 impl Drop for Call {
     fn drop(&mut self) {
         if self.peer.forget(self.id) && self.peer.0.options.cancels_dropped {
-            // Nobody is left to hear it when the connection has ended.
+            // If the connection has ended, the other side does not need to know.
             let _: Result<(), CallFailure> = self.cancel();
         }
     }

@@ -6,52 +6,52 @@ use trilogue_wire::jsonrpc::{ErrorObject, Invalid, Oversize};
 
 use super::{Notification, Request};
 
-/// What the other side's requests and notifications are given to, in the order in which they come.
+/// Receives the other side's requests and notifications in the order in which they arrive.
 ///
-/// All functions are called by the task that reads, so they return at once: work is done in tasks of its own, as with
-/// [`Request::answer`], and what has to stay in order is put into a bounded queue.
+/// The task that reads the connection calls all functions, so they must return at once. Do the work in separate tasks, as with
+/// [`Request::answer`], and put work that must stay in order into a bounded queue.
 pub trait Handler: Send + Sync + fmt::Debug + 'static {
-    /// Takes a request. It is answered by the [`Request`]; one that is dropped without an answer is answered with an error.
+    /// Called with a request. Answer it through the [`Request`]; dropping it without an answer sends an error.
     fn on_request(&self, request: Request) -> Backpressure;
 
-    /// Takes a notification.
+    /// Called with a notification.
     fn on_notification(&self, notification: Notification) -> Backpressure;
 
-    /// Hears that a call was answered, at its place among what is told and asked: whoever waits for the answer has it afterwards.
+    /// Called when a response arrives, in message order. The caller gets the response after this returns.
     fn on_response(&self) -> Backpressure {
         Backpressure::Ready
     }
 
-    /// Called with each line that is not JSON: programs print other things too.
+    /// Called with each line that is not JSON: programs also print other text.
     fn on_noise(&self, line: &[u8]) {
         let _ = line;
     }
 
-    /// Hears of a line that was no message, for whoever wants to log it.
+    /// Called with each line that is not a valid message, so that you can log it.
     fn on_invalid(&self, invalid: &Invalid<'_>) {
         let _ = invalid;
     }
 
-    /// Hears of a line that was longer than is taken, at its place among the others. [`Self::on_invalid`] has heard of it too, and a request was answered.
+    /// Called for each line above the size limit, in message order. [`Self::on_invalid`] was called before, and a request was answered.
     fn on_oversize(&self, oversize: Oversize) -> Backpressure {
         let _ = oversize;
         Backpressure::Ready
     }
 }
 
-/// Whether there is room for more.
+/// Whether the handler can take more messages.
 pub enum Backpressure {
-    /// There is.
+    /// There is room for more.
     Ready,
-    /// There is none before this is done: reading goes on afterwards.
+    /// The handler is full. Reading continues when this future completes.
     Full(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
-/// Answers no request, and hears nothing.
+/// Refuses every request and ignores the rest.
 #[derive(Clone, Copy, Debug)]
 pub struct RefuseAll;
 
-// === impl Deaf ===
+// === impl RefuseAll ===
 
 impl Handler for RefuseAll {
     fn on_request(&self, request: Request) -> Backpressure {
@@ -65,7 +65,7 @@ impl Handler for RefuseAll {
     }
 }
 
-// === impl Room ===
+// === impl Backpressure ===
 
 impl Backpressure {
     pub(super) async fn ready(self) {

@@ -13,12 +13,12 @@
 //! ```
 //!
 //! # Invariants
-//! - What comes is given to the [`Handler`] in the order in which it came, and a response is given to its caller only after everything
-//!   before it was taken by the handler.
-//! - Reading never waits for an answer: a request is answered by whoever holds it, whenever that is. It waits only where the handler
-//!   has no room, or where nobody takes what we write.
-//! - Nothing grows without bound: lines, waiting calls, requests in work and outgoing bytes have limits in [`Options`].
-//! - Params and results are carried as they were written.
+//! - The [`Handler`] gets messages in the order in which they arrive. A caller gets its response only after the handler has taken
+//!   everything that arrived before it.
+//! - Reading never waits for the answer to a request: the owner of a request can answer it at any time. Reading waits only if the
+//!   handler is full, or if the other side does not read our output.
+//! - Lines, waiting calls, open requests and outgoing bytes have limits: see [`Options`].
+//! - Params and results are kept as the other side wrote them.
 
 mod call;
 mod handler;
@@ -46,28 +46,28 @@ pub use request::{Notification, Request};
 
 use outbox::Outbox;
 
-/// The method that asks to give up on a request.
+/// The method that asks the other side to cancel a request.
 pub const CANCEL_REQUEST: &str = "$/cancel_request";
 
-/// The limits of a connection, and which side of it this is.
+/// The limits of a connection, and the role of this side.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// The longest line that is taken, in bytes without its end. A longer one is an error for that message alone.
+    /// The maximum length of a line, in bytes without its end. A longer line is an error for that message alone.
     pub max_line_bytes: usize,
-    /// How deeply arrays and objects of a message may lie in each other.
+    /// The maximum nesting depth of arrays and objects in a message.
     pub max_depth: usize,
-    /// The most calls that wait for their response at once.
+    /// The maximum number of calls that wait for their responses.
     pub max_calls: usize,
-    /// The most requests of the other side that are in work at once. More are refused.
+    /// The maximum number of open requests of the other side. More are refused.
     pub max_requests: usize,
-    /// The most bytes of their params. More are refused, unless there is only one.
+    /// The maximum number of bytes of their params. More are refused, but a single request is always taken.
     pub max_request_bytes: usize,
-    /// How much may wait to be written, in bytes. Who writes more waits.
+    /// The maximum number of bytes that wait to be written. Writers above it wait.
     pub max_outgoing_bytes: usize,
-    /// Whether a line that names no request is answered, with a `null` id. An agent does that; a client does not, because whatever
-    /// stands on an agent's output beside its messages was not meant for anybody.
+    /// Whether an invalid line without a request id gets an error response with a `null` id. An agent sends it. A client does not, because
+    /// other text on an agent's output was not meant for the client.
     pub answers_nameless: bool,
-    /// Whether the other side is asked to give up on a call that is dropped before its answer came.
+    /// Whether dropping a call before its response arrives asks the other side to cancel the request.
     pub cancels_dropped: bool,
 }
 
@@ -75,16 +75,16 @@ pub struct Options {
 #[derive(Clone)]
 pub struct Peer(Arc<PeerShared>);
 
-/// What was counted on a connection.
+/// The counters of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// Lines, by kind.
+    /// The number of lines, by kind.
     pub lines: Counts,
-    /// Lines that looked like messages and were none.
+    /// The number of lines that looked like messages and were invalid.
     pub invalid: u64,
-    /// Responses to calls that nobody made, or that nobody waits for any more.
+    /// The number of responses to unknown calls, or to calls without a waiting caller.
     pub unexpected: u64,
-    /// Requests that were refused because too many were in work, or one of the same id was.
+    /// The number of requests that were refused because too many were open, or because one with the same id was open.
     pub refused: u64,
 }
 
@@ -97,17 +97,17 @@ struct PeerShared {
     tally: Mutex<Tally>,
     /// Cancelled when nothing more will be read.
     ended: CancellationToken,
-    /// Cancelled when nothing more is wanted.
+    /// Cancelled by [`Peer::abort`].
     aborted: CancellationToken,
 }
 
 #[derive(Default)]
 struct Requests {
-    /// Those that are in work, by id.
+    /// The open requests, by id.
     in_work: HashMap<Id<'static>, RequestInWork>,
     /// The bytes of their params.
     bytes: usize,
-    /// How many have an answer that is not among what is to be written yet.
+    /// The number of requests whose response is not in the outbox yet.
     answering: usize,
 }
 
@@ -118,13 +118,13 @@ struct RequestInWork {
 
 type Answered = oneshot::Sender<Result<RawJson, CallFailure>>;
 
-/// The calls that wait; `None` when the connection has ended.
+/// The waiting calls; `None` after the connection has ended.
 type Calls = Option<HashMap<u64, Answered>>;
 
 // === impl Peer ===
 
 impl Peer {
-    /// Speaks over these streams from now on. The handler gets what the other side asks and says.
+    /// Starts a connection over these streams. The handler gets the other side's requests and notifications.
     pub fn start<R, W>(read: R, write: W, handler: Arc<dyn Handler>, options: Options) -> Self
     where
         R: AsyncRead + Send + Unpin + 'static,
@@ -145,10 +145,10 @@ impl Peer {
         Self(shared)
     }
 
-    /// Asks the other side, and waits for its answer.
+    /// Calls the other side and waits for the result.
     ///
     /// # Errors
-    /// As [`Call`] ends with.
+    /// The [`CallFailure`] of the [`Call`].
     pub async fn call<P>(&self, method: &str, params: &P) -> Result<RawJson, CallFailure>
     where
         P: Payload + Sync + ?Sized,
@@ -156,11 +156,11 @@ impl Peer {
         self.begin(method, params).await?.await
     }
 
-    /// Asks the other side. The answer comes with the [`Call`]; dropping it gives up waiting. Where this is given up before there was
-    /// room, nothing was asked.
+    /// Sends a request. The returned [`Call`] waits for the response; dropping it stops waiting. If you drop this future before there is
+    /// room, no request is sent.
     ///
     /// # Errors
-    /// [`CallFailure::Closed`], or [`CallFailure::TooMany`] where too many calls wait.
+    /// [`CallFailure::Closed`], or [`CallFailure::TooMany`] if too many calls wait.
     pub async fn begin<P>(&self, method: &str, params: &P) -> Result<Call, CallFailure>
     where
         P: Payload + Sync + ?Sized,
@@ -180,7 +180,7 @@ impl Peer {
         Ok(call)
     }
 
-    /// Tells the other side.
+    /// Sends a notification, when there is room.
     ///
     /// # Errors
     /// [`CallFailure::Closed`].
@@ -191,10 +191,10 @@ impl Peer {
         self.write(|lines| lines.notification(method, params)).await
     }
 
-    /// As [`Self::notify`], without waiting for room. For what is short and has to be said even to one who takes nothing.
+    /// Sends a notification without waiting for room. Use it for short messages that must go out even if the other side does not read.
     ///
     /// # Errors
-    /// [`CallFailure::Closed`], or [`CallFailure::TooMany`] where too much of that waits.
+    /// [`CallFailure::Closed`], or [`CallFailure::TooMany`] if too many bytes wait.
     pub fn notify_now<P>(&self, method: &str, params: &P) -> Result<(), CallFailure>
     where
         P: Payload + ?Sized,
@@ -212,7 +212,7 @@ impl Peer {
         self.0.outbox.room().await
     }
 
-    /// As [`Self::notify`], for whoever has looked for room: several messages together stay together.
+    /// Sends a notification without a check for room. The caller has checked it, so that several messages stay together.
     #[cfg(feature = "stdio")]
     pub(crate) fn push<P: Payload + ?Sized>(
         &self,
@@ -222,7 +222,7 @@ impl Peer {
         self.0.outbox.push(|lines| lines.notification(method, params))
     }
 
-    /// Sends a message that is rendered already: one JSON object.
+    /// Sends an already rendered message: one JSON object.
     ///
     /// # Errors
     /// [`CallFailure::Closed`].
@@ -230,7 +230,7 @@ impl Peer {
         self.write(|lines| lines.message(message)).await
     }
 
-    /// Sends bytes that need not be a message, as they are. For programs that test their other side.
+    /// Sends bytes as they are, even if they are not a message. For programs that test the other side.
     ///
     /// # Errors
     /// [`CallFailure::Closed`].
@@ -239,35 +239,35 @@ impl Peer {
         self.0.outbox.push_raw(bytes)
     }
 
-    /// Writes what is left and closes our direction. The other side notices, and what it still says is heard.
+    /// Writes the remaining output and closes our direction. The other side notices; its messages are still read.
     pub fn close(&self) {
         self.0.outbox.close();
     }
 
-    /// Stops at once: whatever waits fails.
+    /// Stops the connection at once. All waiting calls fail.
     pub fn abort(&self) {
         self.0.aborted.cancel();
         self.end();
         self.0.outbox.end();
     }
 
-    /// Whether nothing more will be heard.
+    /// Returns `true` if nothing more will be read.
     #[must_use]
     pub fn is_ended(&self) -> bool {
         self.0.ended.is_cancelled()
     }
 
-    /// Returns when nothing more will be heard, and everything that was heard was taken by the handler.
+    /// Returns when nothing more will be read and the handler has taken every message.
     pub async fn ended(&self) {
         self.0.ended.cancelled().await;
     }
 
-    /// Returns when everything that was to be written was written, or cannot be any more.
+    /// Returns when all output is written, or can no longer be written.
     pub async fn flushed(&self) {
         self.0.outbox.flushed().await;
     }
 
-    /// What was counted so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn tally(&self) -> Tally {
         *lock(&self.0.tally)
@@ -278,11 +278,11 @@ impl Peer {
         self.0.outbox.push(line)
     }
 
-    /// The other side says nothing any more: fails everything that waits for it.
+    /// Called when nothing more will be read: fails all waiting calls and cancels all open requests.
     fn end(&self) {
         let calls = lock(&self.0.calls).take();
         for (_, call) in calls.into_iter().flatten() {
-            // Who gave up waiting needs no answer.
+            // A dropped call needs no response.
             drop(call.send(Err(CallFailure::Closed)));
         }
         for request in lock(&self.0.requests).in_work.values() {
@@ -305,7 +305,7 @@ impl Peer {
             .is_some_and(|id| lock(&self.0.calls).as_ref().is_some_and(|it| it.contains_key(&id)))
     }
 
-    /// Forgets a call. Says whether it waited.
+    /// Forgets a call. Returns `true` if it was waiting.
     fn forget(&self, call: u64) -> bool {
         lock(&self.0.calls).as_mut().is_some_and(|calls| calls.remove(&call).is_some())
     }
@@ -323,7 +323,7 @@ impl Peer {
     }
 }
 
-/// The call that an answer means. Our ids are all numbers; some write them back as text, or with a fraction of nought.
+/// Returns the number of the call that a response belongs to. Our ids are numbers; some programs return them as text, or with a fraction of zero.
 fn number_of(id: &Id<'_>) -> Option<u64> {
     let text = || splice::decode(id.as_str())?.parse().ok();
     let whole = || {
@@ -351,13 +351,13 @@ impl Requests {
 // === impl Options ===
 
 impl Options {
-    /// For the side that works.
+    /// Returns the options for an agent.
     #[must_use]
     pub const fn agent() -> Self {
         Self { answers_nameless: true, ..Self::client() }
     }
 
-    /// For the side that shows it to the user.
+    /// Returns the options for a client.
     #[must_use]
     pub const fn client() -> Self {
         Self {

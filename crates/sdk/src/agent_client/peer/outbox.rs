@@ -1,4 +1,4 @@
-//! What is to be written: lines are added by anybody and written together by one task, or by who adds one where nothing waits.
+//! The output queue. Any task adds lines, and one task writes them together. If nothing waits, the task that adds a line writes it.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,11 +12,11 @@ use trilogue_wire::jsonrpc::Encoder;
 
 use super::{CallFailure, PeerShared, lock};
 
-/// How much room is kept for the next lines, in bytes.
+/// The buffer capacity that is kept for the next lines, in bytes.
 const KEPT_BYTES: usize = 256 * 1024;
-/// How much of what cannot wait is added beyond what may wait, in bytes.
+/// How many bytes lines that cannot wait may add above the limit.
 const SPARE_BYTES: usize = 1024 * 1024;
-/// The longest line that is written by who adds it, in bytes.
+/// The longest line that the task that adds it writes itself, in bytes.
 const AT_ONCE_BYTES: usize = 64 * 1024;
 
 type Stream = Box<dyn AsyncWrite + Send + Unpin>;
@@ -25,28 +25,28 @@ type Stream = Box<dyn AsyncWrite + Send + Unpin>;
 pub(super) struct Outbox {
     max_bytes: usize,
     state: Mutex<State>,
-    /// Woken when there is something to write, or to end.
+    /// Notified when there is output, or when writing must end.
     filled: Notify,
-    /// Woken when everything was taken or nothing can be written any more.
+    /// Notified when all lines were taken, or when nothing can be written any more.
     drained: Notify,
 }
 
 #[derive(Default)]
 struct State {
     lines: Waiting,
-    /// `None` while somebody writes, and after the end.
+    /// The stream; `None` while a task writes, and after the end.
     to: Option<Stream>,
-    /// What was written has still to be flushed.
+    /// Whether written bytes still need a flush.
     is_unflushed: bool,
-    /// Nothing more is added; what is there is written.
+    /// Whether the outbox is closing: it takes no more lines and writes the rest.
     is_closing: bool,
-    /// The other side says nothing any more; what it asked before is still answered.
+    /// Whether the other side has ended. Its open requests are still answered.
     is_draining: bool,
-    /// Nothing can be written any more.
+    /// Whether nothing can be written any more.
     is_ended: bool,
 }
 
-/// Lines, and bytes that are none.
+/// Complete lines plus raw bytes.
 #[derive(Debug, Default)]
 struct Waiting {
     lines: Encoder,
@@ -79,14 +79,14 @@ impl Outbox {
         Ok(state.lines.len() < self.max_bytes)
     }
 
-    /// Adds a line whether there is room or not.
+    /// Adds a line without a check for room.
     pub(super) fn push(&self, line: impl FnOnce(&mut Encoder) -> usize) -> Result<(), CallFailure> {
         self.add(|waiting| {
             line(waiting.lines());
         })
     }
 
-    /// Adds a line as [`Self::push`], and writes it at once where nothing else is written or waits: the task that writes is not woken.
+    /// Adds a line like [`Self::push`]. If nothing else waits or is being written, writes it at once, without waking the writer task.
     pub(super) fn push_at_once(
         &self,
         line: impl FnOnce(&mut Encoder) -> usize,
@@ -99,7 +99,7 @@ impl Outbox {
             let is_first = state.lines.len() == 0 && !state.is_unflushed;
             line(state.lines.lines());
             let is_short = state.lines.len() <= AT_ONCE_BYTES;
-            // Some streams want a runtime.
+            // Some streams need a runtime.
             let may_write = is_first && is_short && Handle::try_current().is_ok();
             match state.to.take_if(|_| may_write) {
                 Some(to) => (to, state.lines.take()),
@@ -114,7 +114,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Writes as much as the stream takes now; the rest is for the task that writes.
+    /// Writes as many bytes as the stream takes now. The writer task writes the rest.
     fn write_at_once(&self, mut to: Stream, mut bytes: Vec<u8>) {
         let Ok((written, is_flushed)) = write_now(&mut to, &bytes) else {
             drop(to);
@@ -123,7 +123,7 @@ impl Outbox {
         bytes.drain(..written);
         let mut state = lock(&self.state);
         if state.is_ended {
-            // The task that would close the stream has gone without it.
+            // The writer task has ended without the stream, so it is closed here.
             drop(state);
             return drop(to);
         }
@@ -170,13 +170,13 @@ impl Outbox {
         self.drained.notify_waiters();
     }
 
-    /// Ends when nothing is asked any more.
+    /// Ends the output after the last open request is answered.
     pub(super) fn drain(&self) {
         lock(&self.state).is_draining = true;
         self.wake();
     }
 
-    /// Has the writer look again.
+    /// Wakes the writer task to check the state again.
     pub(super) fn wake(&self) {
         self.filled.notify_one();
     }
@@ -200,7 +200,7 @@ impl Outbox {
         }
     }
 
-    /// The stream, and the next bytes to write to it; no bytes when there will be none. `is_asked` says whether something is still to be answered.
+    /// Returns the stream and the next bytes for it; no bytes at the end of the output. `is_asked` returns whether requests are still open.
     async fn next(&self, is_asked: impl Fn() -> bool) -> (Option<Stream>, Option<Vec<u8>>) {
         loop {
             {
@@ -210,13 +210,13 @@ impl Outbox {
                 }
                 let is_over = state.is_closing || (state.is_draining && !is_asked());
                 let has_some = state.lines.len() > 0 || state.is_unflushed;
-                // Without the stream, somebody writes and says when that is done.
+                // Without the stream, another task is writing and notifies us afterwards.
                 if (has_some || is_over)
                     && let Some(to) = state.to.take()
                 {
                     let bytes = has_some.then(|| state.lines.take());
                     drop(state);
-                    // There is room while these are written, however long that takes.
+                    // Waiting writers get the room now, even if the write takes long.
                     self.drained.notify_waiters();
                     return (Some(to), bytes);
                 }
@@ -226,7 +226,7 @@ impl Outbox {
         }
     }
 
-    /// Gives the stream back, and the room of written bytes.
+    /// Returns the stream and the buffer of the written bytes.
     fn give_back(&self, to: Stream, mut bytes: Vec<u8>) {
         bytes.clear();
         let mut state = lock(&self.state);
@@ -272,7 +272,7 @@ impl Waiting {
         &mut self.raw
     }
 
-    /// Puts bytes before all others, and keeps their room for the next ones.
+    /// Puts bytes before all others. Keeps their buffer for the next bytes.
     fn put_back(&mut self, mut bytes: Vec<u8>) {
         if bytes.is_empty() && (bytes.capacity() > KEPT_BYTES || self.raw.capacity() > 0) {
             return;
@@ -289,7 +289,7 @@ impl Waiting {
     }
 }
 
-/// Writes without waiting. Gives how many bytes the stream has taken, and whether they were flushed.
+/// Writes without waiting. Returns how many bytes the stream has taken, and whether it flushed them.
 fn write_now(to: &mut Stream, bytes: &[u8]) -> std::io::Result<(usize, bool)> {
     let mut context = Context::from_waker(Waker::noop());
     let mut written = 0;
@@ -306,7 +306,7 @@ fn write_now(to: &mut Stream, bytes: &[u8]) -> std::io::Result<(usize, bool)> {
     }
 }
 
-/// Writes what comes until there will be nothing more, then closes the stream.
+/// Writes the output until it ends, then closes the stream.
 pub(super) async fn write(shared: Arc<PeerShared>) {
     let mut last = None;
     while let (Some(mut to), bytes) = shared.outbox.next(|| lock(&shared.requests).len() > 0).await
@@ -332,7 +332,7 @@ pub(super) async fn write(shared: Arc<PeerShared>) {
     }
     shared.outbox.end();
     if let Some(mut to) = last {
-        // A stream that cannot be closed is gone.
+        // If the stream cannot be closed, it is already gone.
         drop(to.shutdown().await);
     }
 }

@@ -10,7 +10,7 @@ use trilogue_wire::jsonrpc::Payload;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RawJson(Bytes);
 
-// === impl Text ===
+// === impl RawJson ===
 
 impl RawJson {
     /// `{}`.
@@ -18,25 +18,25 @@ impl RawJson {
     /// `null`.
     pub const NULL: Self = Self(Bytes::from_static(b"null"));
 
-    /// The part of a line that is this JSON.
+    /// Returns the part of a line that is this JSON.
     pub(super) fn within(line: &Bytes, json: &RawValue) -> Self {
         let json = json.get().as_bytes();
-        // What the reader makes up itself lies in no line.
+        // A value that the reader creates itself is not part of the line.
         let is_inside = line.as_ptr_range().contains(&json.as_ptr());
         Self(if is_inside { line.slice_ref(json) } else { Bytes::copy_from_slice(json) })
     }
 
-    /// JSON that was rendered here.
+    /// Parses JSON that this program rendered.
     ///
     /// # Errors
-    /// Where it is not one JSON value.
+    /// If the text is not one JSON value.
     pub fn parse(json: impl Into<Bytes>) -> Result<Self, serde_json::Error> {
         let json = json.into();
         serde_json::from_slice::<&RawValue>(&json)?;
         Ok(Self(json))
     }
 
-    /// The JSON of a value.
+    /// Renders a value as JSON.
     #[must_use]
     pub fn of<P: Payload + ?Sized>(value: &P) -> Self {
         if value.is_absent() {
@@ -47,25 +47,25 @@ impl RawJson {
         Self(Bytes::from(json))
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         str::from_utf8(&self.0).unwrap_or("null")
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &Bytes {
         &self.0
     }
 
-    /// The bytes, taken.
+    /// Returns the bytes without a copy.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
         self.0
     }
 
-    /// The value, for looking inside.
+    /// Parses the text; `null` if that fails.
     #[must_use]
     pub fn to_value(&self) -> serde_json::Value {
         serde_json::from_slice(&self.0).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What comes: split into lines, each read and given to whom it is for.
+//! Reads the input: splits it into lines, parses each message and passes it to its receiver.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::{
 };
 
 const READ_BYTES: usize = 64 * 1024;
-/// How many messages of one batch are taken. What is behind them is refused as one.
+/// The maximum number of messages of one batch. The rest is refused as one message.
 const MAX_BATCH_ITEMS: usize = 1_024;
 
 /// Reads until the stream ends or the connection is aborted.
@@ -71,7 +71,7 @@ async fn take(peer: &Peer, frame: Frame, handler: &dyn Handler) {
 async fn message(peer: &Peer, line: &Bytes, handler: &dyn Handler) {
     let Err(wrong) = one(peer, line, handler).await else { return };
     if wrong.reason == Reason::Batch && !peer.0.options.answers_nameless {
-        // Some agents answer in batches. What is in them is taken one by one, so that nobody waits for what has come.
+        // Some agents answer in batches. Each message of a batch is handled separately, so that no caller misses its response.
         let text = std::str::from_utf8(line).unwrap_or_default();
         lock(&peer.0.tally).invalid += 1;
         handler.on_invalid(&wrong);
@@ -124,7 +124,7 @@ async fn asked(
     let cancelled = CancellationToken::new();
     if let Err(error) = admit(peer, &id, &cancelled, params.as_bytes().len()) {
         lock(&peer.0.tally).refused += 1;
-        // Nobody is left to hear it when the connection has ended.
+        // If the connection has ended, the response is not needed.
         let _: Result<(), CallFailure> = peer.respond(&id, Err(&error)).await;
         return;
     }
@@ -133,7 +133,7 @@ async fn asked(
     room.ready().await;
 }
 
-/// Takes a request into work. An id stands for one request at a time: an answer, and giving up, name nothing else.
+/// Admits a request. Only one open request may have an id, because responses and cancellations refer to the id.
 fn admit(
     peer: &Peer,
     id: &Id<'static>,
@@ -158,7 +158,7 @@ fn admit(
 
 fn cancel(peer: &Peer, params: &str) {
     let id = splice::get(params, &["requestId"]).and_then(Id::of).map(Id::into_owned);
-    // One that is answered already, or never was, means nothing.
+    // Ignores a cancellation of an unknown or already answered request.
     if let Some(request) = id.and_then(|id| {
         lock(&peer.0.requests).in_work.get(&id).map(|request| request.cancelled.clone())
     }) {
@@ -187,7 +187,7 @@ async fn invalid(peer: &Peer, wrong: &Invalid<'_>, handler: &dyn Handler) {
     } else if let Some((id, error)) = wrong.reply()
         && (peer.0.options.answers_nameless || !id.is_null())
     {
-        // Nobody is left to hear it when the connection has ended.
+        // If the connection has ended, the response is not needed.
         let _: Result<(), CallFailure> = peer.respond(&id, Err(&error)).await;
     }
 }
@@ -196,7 +196,7 @@ fn within(line: &Bytes, json: Option<&RawValue>) -> RawJson {
     json.map_or(RawJson::EMPTY, |json| RawJson::within(line, json))
 }
 
-/// The name of a method: those of the protocol are not copied.
+/// Returns the name of a method. Names of the protocol are not copied.
 fn name(name: Cow<'_, str>) -> Cow<'static, str> {
     match method(&name) {
         Some(known) => Cow::Borrowed(known.name),

@@ -7,26 +7,26 @@ use trilogue_wire::jsonrpc::{Code, ErrorObject, Id, Payload};
 
 use super::{CallFailure, Peer, RawJson, lock};
 
-/// Something that the other side says.
+/// A notification from the other side.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notification {
     /// The method.
     pub method: Cow<'static, str>,
-    /// What it carries: an object or an array; `{}` where there is nothing.
+    /// The params: an object or an array; `{}` if absent.
     pub params: RawJson,
 }
 
-/// Something that the other side asks. One that is dropped without an answer is answered with an internal error.
+/// A request from the other side. Dropping it without an answer sends an internal error.
 pub struct Request {
     peer: Peer,
-    /// `None` when it was answered.
+    /// `None` after the request was answered.
     id: Option<Id<'static>>,
     method: Cow<'static, str>,
     params: RawJson,
     cancelled: CancellationToken,
 }
 
-/// An answer on its way to what is to be written, where it counts as a request that is in work.
+/// A response on its way to the outbox. Until it is there, its request counts as open.
 struct Answering<'a>(&'a Peer);
 
 // === impl Request ===
@@ -42,48 +42,48 @@ impl Request {
         Self { peer, id: Some(id), method, params, cancelled }
     }
 
-    /// The method.
+    /// Returns the method.
     #[must_use]
     pub fn method(&self) -> &str {
         &self.method
     }
 
-    /// What it carries: an object or an array; `{}` where there is nothing.
+    /// Returns the params: an object or an array; `{}` if absent.
     #[must_use]
     pub const fn params(&self) -> &RawJson {
         &self.params
     }
 
-    /// The id, as the other side wrote it.
+    /// Returns the id as the other side wrote it.
     #[must_use]
     pub fn id(&self) -> Id<'static> {
         self.id.clone().unwrap_or(Id::NULL)
     }
 
-    /// The connection that it came over.
+    /// Returns the connection of the request.
     #[must_use]
     pub const fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// Is cancelled when the other side gives up on it, or is gone.
+    /// Returns the token that is cancelled when the other side cancels the request or the connection ends.
     #[must_use]
     pub const fn cancelled(&self) -> &CancellationToken {
         &self.cancelled
     }
 
-    /// Answers with a result. An absent one is `{}`.
+    /// Responds with a result. An absent result is `{}`.
     pub async fn respond<P: Payload + ?Sized>(self, result: &P) {
         let result = RawJson::of(result);
         self.finish(Ok(result)).await;
     }
 
-    /// Answers with an error.
+    /// Responds with an error.
     pub async fn refuse(self, error: ErrorObject) {
         self.finish(Err(error)).await;
     }
 
-    /// Answers with what comes of this, in a task of its own. Where the other side gives up before, that is dropped and the answer says so.
+    /// Responds with the result of this future, in a separate task. If the other side cancels the request first, the future is dropped and the response reports the cancellation.
     pub fn answer<F, P>(self, answer: F)
     where
         F: Future<Output = Result<P, ErrorObject>> + Send + 'static,
@@ -101,9 +101,9 @@ impl Request {
 
     async fn finish(mut self, answer: Result<RawJson, ErrorObject>) {
         let Some(id) = self.id.take() else { return };
-        // Whoever has read the answer may use the id again at once, so that it is free before.
+        // The other side may use the id again as soon as it has read the response, so the id must be free before.
         let _answering = Answering::of(&self.peer, &id);
-        // Nobody is left to hear it when the connection has ended.
+        // If the connection has ended, the response is not needed.
         let _: Result<(), CallFailure> = self.peer.respond(&id, answer.as_ref()).await;
     }
 }
@@ -113,7 +113,7 @@ impl Drop for Request {
         let Some(id) = self.id.take() else { return };
         let _answering = Answering::of(&self.peer, &id);
         let error = ErrorObject::of(Code::INTERNAL_ERROR);
-        // Dropping cannot wait for room; the number of requests in work bounds what is written here.
+        // Dropping cannot wait for room. The limit on open requests also limits these bytes.
         let _: Result<(), CallFailure> = self.peer.0.outbox.push(|lines| lines.error(&id, &error));
     }
 }

@@ -16,10 +16,10 @@ mod giving_up;
 mod odd_answers;
 mod same_id;
 
-/// Long enough for anything that happens, and short enough to wait for what does not.
+/// Long enough for every expected event.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Answers `add`, keeps `wait`, drops `drop`, and hands on what it is told.
+/// Answers `add`, keeps `wait`, drops `drop`, and forwards notifications.
 #[derive(Debug)]
 struct Adder {
     told: mpsc::UnboundedSender<String>,
@@ -136,7 +136,7 @@ async fn requests_are_answered_while_others_are_in_work() {
     other.write(b"{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"forgotten\"}\n").await;
     let forgotten = other.read().await;
     assert_eq!((&forgotten["id"], &forgotten["error"]["code"]), (&Value::Null, &json!(-32603)));
-    // Giving up on something else changes nothing.
+    // A cancellation of other ids changes nothing.
     for id in ["\"x\"", "0", "\"w\""] {
         let line = format!(
             "{{\"jsonrpc\":\"2.0\",\"method\":\"$/cancel_request\",\"params\":{{\"requestId\":{id}}}}}\n"
@@ -176,7 +176,7 @@ async fn too_large_requests_are_refused_together() {
 
 type Reply = Option<(&'static str, i64)>;
 
-/// What is no message, and what an agent answers to it.
+/// Invalid lines, and an agent's responses to them.
 const BROKEN: &[(&[u8], Reply)] = &[
     (b"\n   \r\n", None),
     (b"npm warn something\n", Some(("null", -32700))),
@@ -252,7 +252,7 @@ async fn a_message_that_is_too_long_fails_alone() {
     assert_eq!(peer.tally().lines.oversize, 3);
 }
 
-/// Says that there is no room until it is told that there is.
+/// Reports no room until the test gives it room.
 #[derive(Debug)]
 struct Slow {
     taken: mpsc::UnboundedSender<()>,
@@ -296,7 +296,7 @@ async fn reading_waits_for_room() {
     for _ in 0..3 {
         timeout(LONG, took.recv()).await.unwrap().unwrap();
     }
-    // The rest is ten times what may wait between the two: it is not taken before there is room.
+    // The rest is ten times the limit between the two sides, so it is not taken before there is room.
     assert!(!writing.is_finished());
     room.add_permits(7);
     for _ in 0..7 {
@@ -319,7 +319,7 @@ async fn writing_waits_for_room_and_stops_when_the_connection_ends() {
             written
         }
     });
-    // Nobody reads: what fits between the two and into the queue is written, and no more.
+    // The other side does not read: only the bytes that fit the pipe and the queue are written.
     timeout(Duration::from_millis(200), &mut writing).await.unwrap_err();
     drop(other);
     let written = timeout(LONG, writing).await.unwrap().unwrap();
@@ -337,7 +337,7 @@ async fn the_end_of_the_other_side_fails_calls_and_lets_answers_out() {
     other.write.shutdown().await.unwrap();
     assert_eq!(timeout(LONG, call).await.unwrap(), Err(CallFailure::Closed));
     assert_eq!(other.read().await["result"]["sum"], 4);
-    // Nothing is left to be said.
+    // Nothing is left to send.
     assert_eq!(timeout(LONG, other.lines.next_line()).await.unwrap().unwrap(), None);
 }
 

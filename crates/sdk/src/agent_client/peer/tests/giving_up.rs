@@ -1,4 +1,4 @@
-//! Giving up on a call, with the other side told of it.
+//! Cancelling a call and notifying the other side.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn of(id: u64) -> Value {
 #[tokio::test]
 async fn a_call_that_is_dropped_unanswered_is_given_up_at_the_other_side_once() {
     let (peer, mut other, _) = pair(telling());
-    // The ids of the two are not the same: the other side's own call of number 0 is another.
+    // Both sides count their ids separately: id 0 of the other side is another call.
     let answered = peer.begin("a", &()).await.unwrap();
     let dropped = peer.begin("b", &()).await.unwrap();
     let asked = peer.begin("c", &()).await.unwrap();
@@ -42,7 +42,7 @@ async fn who_stops_waiting_for_a_call_gives_it_up() {
     assert_eq!(other.read().await["method"], "slow");
     call.abort();
     assert_eq!(other.read().await, of(0));
-    // What it says all the same is for nobody.
+    // A late response has no receiver.
     other.write(b"{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}\n").await;
     other.write(b"{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"add\"}\n").await;
     assert_eq!(other.read().await["id"], 5);
@@ -53,7 +53,7 @@ async fn who_stops_waiting_for_a_call_gives_it_up() {
 async fn what_was_never_asked_is_not_given_up_and_nothing_waits_for_one_who_takes_nothing() {
     let (peer, mut other, _) = pair(Options { max_outgoing_bytes: 10_000, ..telling() });
     let begun = peer.begin("first", &()).await.unwrap();
-    // Nobody reads: the room is filled until there is none.
+    // The other side does not read, so the outbox becomes full.
     let text = json!(["x".repeat(1_000)]);
     let mut filled = 0;
     while timeout(Duration::from_millis(100), peer.notify("n", &text)).await.is_ok() {
@@ -70,7 +70,7 @@ async fn what_was_never_asked_is_not_given_up_and_nothing_waits_for_one_who_take
     }
     assert_eq!(other.read().await["method"], "short");
     assert_eq!(other.read().await, of(0));
-    // What cannot wait has a bound too.
+    // Messages that cannot wait have a limit too.
     let long = json!(["x".repeat(100_000)]);
     let refused = (0..100).find_map(|_| peer.notify_now("n", &long).err());
     assert_eq!(refused, Some(CallFailure::TooMany));

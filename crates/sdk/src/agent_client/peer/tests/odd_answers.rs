@@ -1,4 +1,4 @@
-//! Answers that are written in a way of their own.
+//! Responses in unusual forms.
 
 use super::*;
 
@@ -50,6 +50,6 @@ async fn a_batch_has_so_many_messages_and_what_is_behind_them_is_refused_as_one(
         count += 1;
     }
     assert_eq!(count, 1_024);
-    // The batch, and the rest of it.
+    // The batch, and its rest.
     assert_eq!(peer.tally().invalid, 2);
 }

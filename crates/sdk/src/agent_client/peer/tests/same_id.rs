@@ -1,4 +1,4 @@
-//! An id stands for one request at a time.
+//! Only one open request may have an id.
 
 use super::*;
 
@@ -12,7 +12,7 @@ async fn a_request_whose_id_is_in_work_is_refused_however_often_it_comes() {
         assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!("w"), &json!(-32600)));
     }
     assert_eq!(peer.tally().refused, 10);
-    // None of it took the place of the first, or of another.
+    // No refused request replaced the first one or another.
     other.write(b"{\"jsonrpc\":\"2.0\",\"id\":\"x\",\"method\":\"add\"}\n").await;
     assert_eq!(other.read().await["result"]["sum"], 0);
     let give_up =
