@@ -1,4 +1,4 @@
-//! One request and its response: paths, bounded bodies, problems.
+//! One request and its response: paths, bounded bodies, error responses.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use super::Options;
 use super::error::ClientError;
 use super::transport::{Method, Request, Response, Transport, TransportError, collect_body};
 
-/// The most bytes of a refusal that are read.
+/// The maximum number of bytes that are read of an error response.
 const MAX_REFUSAL_BYTES: usize = 64 * 1024;
 
-/// What stands for itself in a path segment or a query value (RFC 3986, unreserved).
+/// The characters that are escaped in a path segment or a query value: all except the unreserved ones of RFC 3986.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A server, and how it is spoken to.
+/// A server with its transport and options.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     transport: Arc<dyn Transport>,
@@ -29,9 +29,9 @@ pub(crate) struct Endpoint {
 #[derive(Debug)]
 pub(crate) struct RequestBuilder {
     request: Request,
-    /// What the next member of the query is written behind.
+    /// The separator before the next query member: `?` or `&`.
     separator: char,
-    /// Whether the answer comes as late as the server likes.
+    /// Whether the response has no time limit.
     waits: bool,
 }
 
@@ -42,19 +42,19 @@ impl Endpoint {
         Self { transport, options }
     }
 
-    /// A call of the path that these segments make where the protocol is mounted.
+    /// Returns a request for the path with these segments under the protocol's base path.
     pub(crate) fn call(&self, method: Method, segments: &[&str]) -> RequestBuilder {
         RequestBuilder::new(method, &self.options.base, segments)
     }
 
-    /// Sends a call and gives the response of any status as soon as its head is there.
+    /// Sends a request and returns the response of any status as soon as its head has arrived.
     pub(crate) async fn exchange(&self, call: RequestBuilder) -> Result<Response, ClientError> {
         let RequestBuilder { request, waits, .. } = call;
         let response = self.transport.send(request);
         Ok(if waits { response.await? } else { self.within_limit(response).await?? })
     }
 
-    /// The whole body of a response.
+    /// Reads the whole body of a response.
     pub(crate) async fn whole(&self, response: Response) -> Result<Bytes, ClientError> {
         let limit = self.options.max_response_bytes;
         let body = self.within_limit(collect_body(response.body, limit)).await??;
@@ -64,7 +64,7 @@ impl Endpoint {
         Ok(body)
     }
 
-    /// Sends a call and passes the response when it succeeded; of another it makes the error.
+    /// Sends a request and returns a successful response. `refused` makes the error from any other response.
     pub(crate) async fn send(
         &self,
         call: RequestBuilder,
@@ -88,7 +88,7 @@ impl Endpoint {
     }
 }
 
-/// What is said of JSON that would take far more memory than its text.
+/// Returns the error for JSON whose parsed form would need far more memory than its text.
 pub(crate) fn too_complex() -> ClientError {
     ClientError::Unexpected("its JSON has too many values for its length".to_owned())
 }
@@ -96,7 +96,7 @@ pub(crate) fn too_complex() -> ClientError {
 // === impl RequestBuilder ===
 
 impl RequestBuilder {
-    /// A call of the path that these segments make under the base path.
+    /// Returns a request for the path with these segments under the base path.
     pub(crate) fn new(method: Method, base: &str, segments: &[&str]) -> Self {
         let mut path = base.to_owned();
         for segment in segments {
@@ -106,14 +106,14 @@ impl RequestBuilder {
         Self::at(method, path)
     }
 
-    /// A call of a path that the server named.
+    /// Returns a request for a path that the server sent.
     pub(crate) fn at(method: Method, path: String) -> Self {
         let separator = if path.contains('?') { '&' } else { '?' };
         let request = Request { method, path, headers: Vec::new(), body: Bytes::new() };
         Self { request, separator, waits: false }
     }
 
-    /// A call for the bytes at an address that the server gave, which must be a path of its own.
+    /// Returns a request for the content at an address from the server. The address must be a path on the same server.
     pub(crate) fn content(path: &str) -> Result<Self, ClientError> {
         if !path.starts_with('/') || path.starts_with("//") {
             return Err(ClientError::Unexpected("an address leaves the server".to_owned()));
@@ -121,7 +121,7 @@ impl RequestBuilder {
         Ok(Self::at(Method::Get, path.to_owned()))
     }
 
-    /// The server answers when it is done with something, so the answer has no time limit.
+    /// Removes the time limit, because the server responds only when a task is done.
     pub(crate) fn waiting(mut self) -> Self {
         self.waits = true;
         self
@@ -142,7 +142,7 @@ impl RequestBuilder {
         self
     }
 
-    /// With the key under which a run is created once, where there is one.
+    /// Adds the idempotency key, if any.
     pub(crate) fn idempotency_key(self, key: Option<&String>) -> Self {
         match key {
             Some(key) => self.header("idempotency-key", key),
@@ -158,7 +158,7 @@ impl RequestBuilder {
     }
 }
 
-/// Makes the constructors of a client, which has an `endpoint` and a base path behind that of the server's address.
+/// Makes the constructors of a client that has an `endpoint`. `$base` is the base path after the path of the server's address.
 macro_rules! impl_client {
     ($base:expr, $example:literal) => {
         impl Client {
@@ -167,14 +167,14 @@ macro_rules! impl_client {
                 Ok(Self::over(HttpTransport::to(url)?))
             }
 
-            /// A client over HTTP, with the token of the transport.
+            /// Returns a client over HTTP, with the credential of the transport.
             #[must_use]
             pub fn over(transport: HttpTransport) -> Self {
                 let options = Options::at(&format!("{}{}", transport.path(), $base));
                 Self::new(Arc::new(transport), options)
             }
 
-            /// A client over this transport; [`Options::at`] says where the protocol is mounted.
+            /// Returns a client over this transport. Set the protocol's base path with [`Options::at`].
             #[must_use]
             pub fn new(transport: Arc<dyn Transport>, options: Options) -> Self {
                 Self { endpoint: Arc::new(Endpoint::new(transport, options)) }
@@ -192,12 +192,12 @@ macro_rules! impl_client {
 }
 pub(crate) use impl_client;
 
-/// The JSON of a value; `None` where it has none.
+/// Serializes a value; `None` if that fails.
 pub(crate) fn json(value: &impl Serialize) -> Option<Json> {
     Json::parse(serde_json::to_string(value).ok()?).ok()
 }
 
-/// `.` and `..` are encoded too, so that no id walks up the path.
+/// Encodes a path segment. Also encodes `.` and `..`, so that no id can leave its path.
 fn encoded(text: &str) -> Vec<&str> {
     match text {
         "." => vec!["%2E"],
@@ -206,7 +206,7 @@ fn encoded(text: &str) -> Vec<&str> {
     }
 }
 
-/// What a refusal means that is not in the words of the protocol; empty for what has many meanings.
+/// Returns a hint for a status that does not come from the protocol; empty if the status has many causes.
 pub(crate) fn perhaps_elsewhere(status: u16) -> &'static str {
     if status == 404 { "; perhaps this protocol is served at another address" } else { "" }
 }

@@ -1,4 +1,4 @@
-//! Why a call failed.
+//! The errors of calls to a server.
 
 use serde::Deserialize;
 use trilogue_wire::agent_communication::{ErrorBody, ErrorCode};
@@ -11,7 +11,7 @@ use crate::connect::Fault;
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// No response came, or its body broke off.
+    /// No response arrived, or its body is incomplete.
     #[error(transparent)]
     Transport(#[from] TransportError),
     /// The server refused the call.
@@ -23,23 +23,23 @@ pub enum ClientError {
     /// A server of the Agent Connect Protocol refused the call.
     #[error("{}", .0.description)]
     Fault(Box<Fault>),
-    /// The server's answer cannot be understood.
+    /// The server's response cannot be understood.
     #[error("the server's answer cannot be understood: {0}")]
     Unexpected(String),
 }
 
-/// What a server of the Agent Communication Protocol refused, and why.
+/// An error response of an Agent Communication Protocol server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// The HTTP status; `None` where a stream ended with an error.
+    /// The HTTP status; `None` if a stream ended with the error.
     pub status: Option<u16>,
-    /// The error as the server wrote it; where that was none of the protocol, one that says so.
+    /// The error as the server wrote it. If it was not in the protocol's form, an error that says so.
     pub body: ErrorBody,
     detail: Detail,
     is_foreign: bool,
 }
 
-/// What servers of ours add to an error in its `data`.
+/// Members that a Trilogue server adds to an error in its `data`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Detail {
@@ -51,16 +51,16 @@ struct Detail {
 // === impl Refusal ===
 
 impl Refusal {
-    /// An error with its status; `None` where it ended a stream.
+    /// Returns an error with its status; `None` if it ended a stream.
     #[must_use]
     pub fn new(status: Option<u16>, body: ErrorBody) -> Self {
-        // Other servers put there what they like.
+        // Other servers may put any value there.
         let object = body.data.as_ref().filter(|data| data.as_str().starts_with('{'));
         let detail = object.and_then(|data| data.read().ok()).unwrap_or_default();
         Self { status, body, detail, is_foreign: false }
     }
 
-    /// A refusal with this status in words that are not the protocol's: of a proxy, or no server of the protocol at all.
+    /// Returns the error for a response with this status that is not in the protocol's form. It may come from a proxy, or from a server of another protocol.
     pub(crate) fn foreign(status: u16) -> Self {
         let elsewhere = perhaps_elsewhere(status);
         let message = format!("the server answered with status {status}{elsewhere}");
@@ -68,13 +68,13 @@ impl Refusal {
         Self { is_foreign: true, ..Self::new(Some(status), body) }
     }
 
-    /// Whether the server did not say it in the protocol's words.
+    /// Returns `true` if the response was not in the protocol's form.
     #[must_use]
     pub fn is_foreign(&self) -> bool {
         self.is_foreign
     }
 
-    /// Whether nothing has the name or id that was asked for.
+    /// Returns `true` if the requested name or id does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.body.code == ErrorCode::NotFound
@@ -89,7 +89,7 @@ impl Refusal {
 // === impl ClientError ===
 
 impl ClientError {
-    /// The stable code of a problem: for the Agent Communication Protocol the reason that the server adds, else one of the protocol's three codes. `None` where the server was not heard.
+    /// Returns the stable error code. For the Agent Communication Protocol this is the reason that the server adds, otherwise one of the protocol's three codes. `None` if no response arrived or it cannot be understood.
     #[must_use]
     pub fn code(&self) -> Option<&str> {
         match self {
@@ -102,7 +102,7 @@ impl ClientError {
         }
     }
 
-    /// What to do next, where somebody knows.
+    /// Returns what to do next, if known.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {
@@ -114,7 +114,7 @@ impl ClientError {
         }
     }
 
-    /// Whether the same call may succeed later without a change.
+    /// Returns `true` if the same call may succeed later without a change.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {

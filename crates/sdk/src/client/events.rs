@@ -1,4 +1,4 @@
-//! Event streams of our own face.
+//! Event streams of the native API.
 
 use trilogue_wire::native::{Event, EventBody, Gap, Problem, Run};
 
@@ -11,15 +11,15 @@ use super::resumable::{
 };
 use super::transport::{Method, Response};
 
-/// Events in order, each once. After a break the stream is asked for again after the last event that came.
+/// Events in order, each once. After a break the stream reconnects and continues after the last received event.
 ///
-/// It ends after a run's last event; a thread's stream has no end of its own.
+/// The stream of a run ends after the run's last event; the stream of a thread does not end.
 #[derive(Debug)]
 pub struct EventStream {
     stream: Resumable<NativeSource>,
 }
 
-/// What a stream gives.
+/// An item of an event stream.
 #[derive(Clone, PartialEq, Debug)]
 pub enum StreamItem {
     /// An event.
@@ -29,15 +29,15 @@ pub enum StreamItem {
         /// The event as the server wrote it.
         json: String,
     },
-    /// Events before the oldest that is kept were asked for.
+    /// Events were requested that the server no longer keeps.
     Gap(Gap),
 }
 
-/// Whose events.
+/// The run or thread whose events are streamed.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum EventScope {
     Run(String),
-    /// Of a run that is found again by sending its request again, until an event names it.
+    /// A new run. Until an event names it, a reconnect sends its request again.
     New(Box<NewRun>),
     Thread(String),
 }
@@ -46,9 +46,9 @@ pub(super) enum EventScope {
 struct NativeSource {
     client: Client,
     scope: EventScope,
-    /// The last id that came: what to resume after.
+    /// The id of the last received event. A reconnect resumes after it.
     cursor: Option<String>,
-    /// Whether the connection gave an event.
+    /// Whether the connection has delivered an event.
     has_events: bool,
 }
 
@@ -68,7 +68,7 @@ impl EventStream {
         Self { stream: Resumable::new(source, options) }
     }
 
-    /// A stream whose first connection is open already.
+    /// Returns a stream whose first connection is already open.
     pub(super) fn opened(
         client: Client,
         scope: EventScope,
@@ -79,7 +79,7 @@ impl EventStream {
         Ok(stream)
     }
 
-    /// The position after the last event that came: what a later stream can begin after.
+    /// Returns the position after the last received event. A later stream can begin there.
     #[must_use]
     pub fn cursor(&self) -> Option<&str> {
         self.stream.source.cursor.as_deref()
@@ -151,7 +151,7 @@ impl StreamSource for NativeSource {
     fn on_end(&mut self, end: End, flow: &mut Flow<Self>) -> Result<(), ClientError> {
         match (end.error, &self.scope) {
             (None, EventScope::Run(run)) if !self.has_events => {
-                // Nothing came and nothing broke: perhaps the cursor was the end already.
+                // A clean end without an event: the cursor may already be at the end of the run.
                 let (client, run) = (self.client.clone(), run.clone());
                 flow.ask(Box::pin(async move {
                     client.run(&run).await.map(|run| NativeReply::Run(Box::new(run)))

@@ -1,4 +1,4 @@
-//! Requests over HTTP, by the one outbound HTTP client.
+//! The transport over HTTP, with the workspace's one outbound HTTP client.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use url::Url;
 use super::resumable::EVENT_STREAM;
 use super::transport::{Request, Response, Transport, TransportError};
 
-/// How long a server may be silent before it answers a call: longer than it can be asked to wait for a run.
+/// How long a server may be silent before it responds to a call. Longer than the longest wait for a run that a client can request.
 const CALL_SILENCE: Duration = Duration::from_secs(3_900);
 
-/// Carries requests to one server over HTTP. Cheap to clone; clones share connections.
+/// Sends requests to one server over HTTP. Cheap to clone; clones share connections.
 ///
-/// Any address is reached, private ones too: it is for programs whose user chose the server. Redirects are not followed.
+/// It connects to any address, including private ones, because the user of the program chose the server. It does not follow redirects.
 #[derive(Clone, Debug)]
 pub struct HttpTransport {
-    /// For streams, which show signs of life.
+    /// For streams, whose servers send heartbeats.
     streams: Egress,
     /// For all other calls.
     calls: Egress,
@@ -27,7 +27,7 @@ pub struct HttpTransport {
     credential: Option<Credential>,
 }
 
-/// What shows a server who asks.
+/// The credential for a server.
 #[derive(Clone)]
 pub enum Credential {
     /// Sent as `Authorization: Bearer`.
@@ -41,10 +41,10 @@ pub enum Credential {
 // === impl HttpTransport ===
 
 impl HttpTransport {
-    /// To the server at this address, which may have a path: `http://127.0.0.1:7878` or `https://example.org/agents`.
+    /// Returns a transport to the server at this address, which may have a path: `http://127.0.0.1:7878` or `https://example.org/agents`.
     ///
     /// # Errors
-    /// When the address is no `http://` or `https://` one, or the machine's certificates cannot be read.
+    /// If the address does not begin with `http://` or `https://`, or if the system's certificates cannot be read.
     pub fn to(url: &str) -> Result<Self, TransportError> {
         let bad = |why: &str| TransportError::new(format!("the address `{url}` is invalid: {why}"));
         let parsed = Url::parse(url).map_err(|error| bad(&error.to_string()))?;
@@ -54,9 +54,9 @@ impl HttpTransport {
         let client = |idle_timeout: Option<Duration>| {
             let options = EgressOptions::default();
             let options = EgressOptions {
-                // Streams have no end of their own; calls have the limit of their client's options.
+                // Streams have no time limit; the options of the client limit its calls.
                 total_timeout: None,
-                // Clients bound what they read into memory; backups and exports go elsewhere.
+                // Clients limit the bytes that they read into memory; backups and exports have no limit.
                 max_response_bytes: u64::MAX,
                 idle_timeout: idle_timeout.unwrap_or(options.idle_timeout),
                 ..options
@@ -69,37 +69,37 @@ impl HttpTransport {
         Ok(Self { streams, calls, url: parsed, credential: None })
     }
 
-    /// The same with this token, sent as `Authorization: Bearer`.
+    /// Sends this token as `Authorization: Bearer`.
     #[must_use]
     pub fn token(self, token: impl Into<String>) -> Self {
         self.credential(Credential::Bearer(token.into()))
     }
 
-    /// The same with this key, sent as `x-api-key`.
+    /// Sends this key as `x-api-key`.
     #[must_use]
     pub fn api_key(self, key: impl Into<String>) -> Self {
         self.credential(Credential::ApiKey(key.into()))
     }
 
-    /// The same with this credential.
+    /// Sends this credential.
     #[must_use]
     pub fn credential(self, credential: Credential) -> Self {
         Self { credential: Some(credential), ..self }
     }
 
-    /// The server's address, without a slash at the end.
+    /// Returns the server's address, without a slash at the end.
     #[must_use]
     pub fn url(&self) -> &str {
         self.url.as_str().trim_end_matches('/')
     }
 
-    /// The port of the server's address.
+    /// Returns the port of the server's address.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
         self.url.port_or_known_default()
     }
 
-    /// The path of the server's address, without a slash at the end.
+    /// Returns the path of the server's address, without a slash at the end.
     #[must_use]
     pub fn path(&self) -> &str {
         self.url.path().trim_end_matches('/')
@@ -163,7 +163,7 @@ impl Transport for HttpTransport {
     }
 }
 
-/// A secret is shown to nobody.
+/// Does not show the secret.
 impl std::fmt::Debug for Credential {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

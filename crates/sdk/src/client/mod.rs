@@ -1,6 +1,6 @@
-//! A client of our own face, `/api/v1`, over HTTP or another [`Transport`].
+//! A client of the native API, `/api/v1`, over HTTP or another [`Transport`].
 //!
-//! Bodies are read up to a limit, streams piece by piece; a stream that breaks is resumed after the last event that came.
+//! Bodies are read up to a limit, and streams in chunks. A stream that breaks is resumed after the last received event.
 //!
 //! ```no_run
 //! use futures_util::StreamExt;
@@ -44,49 +44,49 @@ pub use transport::{
     Method, Request, Response, ResponseBody, Transport, TransportError, collect_body,
 };
 
-/// The objects of the face, as they are sent.
+/// The objects of the API, as they are sent.
 pub use trilogue_wire::native as wire;
 
 use call::{Endpoint, RequestBuilder, impl_client, perhaps_elsewhere};
 use events::EventScope;
 use options::DEFAULT_BASE;
 
-/// The longest that the server can be asked to wait, in seconds.
+/// The longest wait that a client can request, in seconds.
 const MAX_WAIT_SECONDS: u64 = 3_600;
 
 /// A client of one server. Cheap to clone.
 ///
-/// A call fails with what the server refuses. What names something that is not there is refused with the code of its kind, such as `thread_not_found`.
+/// A call fails with the server's error. If an id does not exist, the error has the code of its kind, such as `thread_not_found`.
 #[derive(Clone, Debug)]
 pub struct Client {
     endpoint: Arc<Endpoint>,
 }
 
-/// Which part of a listing.
+/// One page of a list.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Page {
-    /// Continue after this: `next` of the page before.
+    /// Continue after this cursor: `next` of the previous page.
     pub after: Option<String>,
-    /// The most items.
+    /// The maximum number of items.
     pub limit: Option<u32>,
 }
 
-/// Which threads, runs or interrupts.
+/// Selects threads, runs or interrupts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Filter {
-    /// Only of this thread.
+    /// Only items of this thread.
     pub thread: Option<String>,
-    /// Only of this run.
+    /// Only items of this run.
     pub run: Option<String>,
-    /// Only of this agent.
+    /// Only items of this agent.
     pub agent: Option<String>,
-    /// Only with this status. For runs.
+    /// Only items with this status. For runs.
     pub status: Option<String>,
-    /// Only whose metadata has these members at the top level, as text. For threads and runs.
+    /// Only items whose metadata has these members at the top level, as text. For threads and runs.
     pub metadata: Vec<(String, String)>,
-    /// Those that are resolved too. For interrupts.
+    /// Also resolved interrupts. For interrupts.
     pub resolved: bool,
-    /// Only those whose id this abbreviates; beside it no other condition counts. For threads, runs, interrupts and tokens.
+    /// Only items whose id this abbreviates; other conditions are then ignored. For threads, runs, interrupts and tokens.
     pub short_id: Option<String>,
 }
 
@@ -95,25 +95,25 @@ pub struct Filter {
 impl_client!(DEFAULT_BASE, "http://127.0.0.1:7878");
 
 impl Client {
-    /// The agents.
+    /// Returns the agents.
     pub async fn agents(&self, page: &Page) -> Result<List<Agent>, ClientError> {
         self.fetch(paged(self.call(Method::Get, &["agents"]), page)).await
     }
 
-    /// One agent.
+    /// Returns one agent.
     ///
     /// # Errors
-    /// `agent_not_found`, naming the nearest one.
+    /// `agent_not_found`, with the name of the most similar agent.
     pub async fn agent(&self, name: &str) -> Result<Agent, ClientError> {
         self.fetch(self.call(Method::Get, &["agents", name])).await
     }
 
-    /// The threads, newest first.
+    /// Returns the threads, newest first.
     pub async fn threads(&self, page: &Page) -> Result<List<Thread>, ClientError> {
         self.fetch(paged(self.call(Method::Get, &["threads"]), page)).await
     }
 
-    /// The threads that match, newest first.
+    /// Returns the threads that match, newest first.
     pub async fn find_threads(
         &self,
         filter: &Filter,
@@ -122,7 +122,7 @@ impl Client {
         self.fetch(paged(filtered(self.call(Method::Get, &["threads"]), filter), page)).await
     }
 
-    /// One thread.
+    /// Returns one thread.
     pub async fn thread(&self, id: &str) -> Result<Thread, ClientError> {
         self.fetch(self.call(Method::Get, &["threads", id])).await
     }
@@ -145,19 +145,19 @@ impl Client {
         self.fetch(self.call(Method::Post, &["threads", id, "copy"]).json(copy)?).await
     }
 
-    /// Erases a thread with everything of it.
+    /// Erases a thread with all its data.
     pub async fn erase_thread(&self, id: &str) -> Result<(), ClientError> {
         self.act(self.call(Method::Delete, &["threads", id])).await
     }
 
-    /// The first page of the messages of a thread's history: its newest, newest first.
+    /// Returns the first page of the messages of a thread's history, newest first.
     ///
-    /// A conversation is read the other way round, and is longer than a page: [`Client::messages_page`] goes on.
+    /// To read a whole conversation, use [`Client::messages_page`] and reverse the order.
     pub async fn messages(&self, thread: &str) -> Result<List<Message>, ClientError> {
         self.messages_page(thread, &Page::default()).await
     }
 
-    /// One page of the messages of a thread's history, newest first; `next` leads to earlier ones. A page holds whole runs, so it may have more messages than its limit.
+    /// Returns one page of the messages of a thread's history, newest first; `next` leads to earlier ones. A page holds whole runs, so it may have more messages than its limit.
     ///
     /// # Errors
     /// `thread_not_found`, `invalid_cursor`.
@@ -169,7 +169,7 @@ impl Client {
         self.fetch(paged(self.call(Method::Get, &["threads", thread, "messages"]), page)).await
     }
 
-    /// The checkpoints of a thread's history, newest first.
+    /// Returns the checkpoints of a thread's history, newest first.
     pub async fn checkpoints(
         &self,
         thread: &str,
@@ -181,7 +181,7 @@ impl Client {
     /// Creates a run and waits until it has ended or waits for an answer.
     ///
     /// # Errors
-    /// What the server refuses; a run that failed is no error.
+    /// The server's error. A failed run is not an error.
     pub async fn run_and_wait(&self, new: impl Into<NewRun>) -> Result<Run, ClientError> {
         self.fetch(new.into().in_mode(RunMode::Wait).call(self)?.waiting()).await
     }
@@ -191,9 +191,9 @@ impl Client {
         self.fetch(new.into().in_mode(RunMode::Async).call(self)?).await
     }
 
-    /// Creates a run and streams its events, from the first on.
+    /// Creates a run and streams its events, starting with the first.
     ///
-    /// The stream goes on even when its first event was not heard: the run gets an id of the client's, or the request is sent again where it has an idempotency key and no id.
+    /// The stream recovers even if the first connection breaks before its first event: the client chooses the run's id, or it sends the request again if the request has an idempotency key and no id.
     pub async fn stream_run(&self, new: impl Into<NewRun>) -> Result<EventStream, ClientError> {
         let mut new = new.into().in_mode(RunMode::Stream);
         new.ensure_findable();
@@ -205,19 +205,19 @@ impl Client {
         EventStream::opened(self.clone(), scope, response)
     }
 
-    /// One run, with its output and what is pending.
+    /// Returns one run, with its output and its pending interrupts.
     pub async fn run(&self, id: &str) -> Result<Run, ClientError> {
         self.fetch(self.call(Method::Get, &["runs", id])).await
     }
 
-    /// Waits until a run has ended or waits for an answer, for an hour at most: then the run is given as it is.
+    /// Waits until a run has ended or waits for an answer, and returns it. Returns the run unchanged after one hour.
     pub async fn wait_for_run(&self, id: &str) -> Result<Run, ClientError> {
         self.fetch(self.call(Method::Get, &["runs", id, "wait"]).waiting()).await
     }
 
-    /// The same, for at most this long: then the run is given as it is.
+    /// Waits like [`Client::wait_for_run`], at most for this duration.
     ///
-    /// The time is taken in whole seconds, rounded up, of which the server waits at most 3600.
+    /// The duration is rounded up to whole seconds. The server waits at most 3600 seconds.
     pub async fn wait_for_run_within(&self, id: &str, limit: Duration) -> Result<Run, ClientError> {
         let rounded = limit.as_secs().saturating_add(u64::from(limit.subsec_nanos() > 0));
         let seconds = rounded.min(MAX_WAIT_SECONDS).to_string();
@@ -225,12 +225,12 @@ impl Client {
         self.fetch(call.query("timeout_seconds", Some(&seconds))).await
     }
 
-    /// The runs that match, newest first.
+    /// Returns the runs that match, newest first.
     pub async fn runs(&self, filter: &Filter, page: &Page) -> Result<List<Run>, ClientError> {
         self.fetch(paged(filtered(self.call(Method::Get, &["runs"]), filter), page)).await
     }
 
-    /// Asks a run to stop.
+    /// Requests cancellation of a run.
     ///
     /// # Errors
     /// `run_not_found`, `run_ended`.
@@ -238,7 +238,7 @@ impl Client {
         self.fetch(self.call(Method::Post, &["runs", id, "cancel"])).await
     }
 
-    /// Removes a run that has ended, with its events.
+    /// Removes an ended run with its events.
     ///
     /// # Errors
     /// `run_not_found`, `run_not_ended`.
@@ -246,13 +246,13 @@ impl Client {
         self.act(self.call(Method::Delete, &["runs", id])).await
     }
 
-    /// The events of a run as a stream that resumes by itself, after this cursor.
+    /// Returns the events of a run after this cursor, as a stream that resumes by itself.
     #[must_use]
     pub fn run_events(&self, run: &str, after: Option<&str>) -> EventStream {
         EventStream::new(self.clone(), EventScope::Run(run.to_owned()), after.map(str::to_owned))
     }
 
-    /// The events of a thread as a stream that resumes by itself, after this cursor.
+    /// Returns the events of a thread after this cursor, as a stream that resumes by itself.
     #[must_use]
     pub fn thread_events(&self, thread: &str, after: Option<&str>) -> EventStream {
         EventStream::new(
@@ -262,7 +262,7 @@ impl Client {
         )
     }
 
-    /// One page of a run's events that are there now.
+    /// Returns one page of a run's existing events.
     ///
     /// # Errors
     /// `run_not_found`, `invalid_cursor`.
@@ -274,7 +274,7 @@ impl Client {
         self.fetch(paged(self.call(Method::Get, &["runs", run, "events"]), page)).await
     }
 
-    /// One page of a thread's events that are there now.
+    /// Returns one page of a thread's existing events.
     ///
     /// # Errors
     /// `thread_not_found`, `invalid_cursor`.
@@ -286,10 +286,10 @@ impl Client {
         self.fetch(paged(self.call(Method::Get, &["threads", thread, "events"]), page)).await
     }
 
-    /// One page of a thread's events that are there now, from the first of a message on.
+    /// Returns one page of a thread's existing events, starting with the first event of a message.
     ///
     /// # Errors
-    /// `thread_not_found`; `not_found` where the thread has no message of this id.
+    /// `thread_not_found`; `not_found` if the thread has no message with this id.
     pub async fn thread_events_from(
         &self,
         thread: &str,
@@ -301,7 +301,7 @@ impl Client {
         self.fetch(paged(call.query("from_message", Some(message)), &page)).await
     }
 
-    /// The interrupts that match, newest first; only those that are pending unless the filter says otherwise.
+    /// Returns the interrupts that match, newest first. Without [`Filter::resolved`], only pending ones.
     pub async fn interrupts(
         &self,
         filter: &Filter,
@@ -312,7 +312,7 @@ impl Client {
         self.fetch(paged(call, page)).await
     }
 
-    /// One interrupt.
+    /// Returns one interrupt.
     pub async fn interrupt(&self, id: &str) -> Result<Interrupt, ClientError> {
         self.fetch(self.call(Method::Get, &["interrupts", id])).await
     }
@@ -325,7 +325,7 @@ impl Client {
         self.fetch(self.call(Method::Post, &["interrupts", id, "answer"]).json(answer)?).await
     }
 
-    /// Answers a run: the interrupt that the answer names, else the one that was last shown to this client's principal.
+    /// Answers a run: the interrupt that the answer names, otherwise the one that was last shown to this client's principal.
     ///
     /// # Errors
     /// `run_not_found`, `interrupt_mismatch`, `interrupt_resolved`, `answer_invalid`.
@@ -337,10 +337,10 @@ impl Client {
         self.fetch(self.call(Method::Post, &["runs", run, "answer"]).json(answer)?).await
     }
 
-    /// What verifies the callbacks that the server sends to an address in the name of this client's principal.
+    /// Returns the keys that verify the callbacks to this address. The server sends these callbacks for this client's principal.
     ///
     /// # Errors
-    /// `invalid_request` where it is not a web address.
+    /// `invalid_request` if the address is not an HTTP or HTTPS URL.
     pub async fn callback_keys(
         &self,
         target: &CallbackTarget,
@@ -348,17 +348,17 @@ impl Client {
         self.fetch(self.call(Method::Post, &["callback-keys"]).json(target)?).await
     }
 
-    /// The callback deliveries that were given up, newest first.
+    /// Returns the callback deliveries that have failed for good, newest first.
     pub async fn deliveries(&self, page: &Page) -> Result<List<Delivery>, ClientError> {
         self.fetch(paged(self.call(Method::Get, &["deliveries"]), page)).await
     }
 
-    /// Tries a delivery again that was given up.
+    /// Retries a failed callback delivery.
     pub async fn redeliver(&self, id: &str) -> Result<(), ClientError> {
         self.act(self.call(Method::Post, &["deliveries", id, "redeliver"])).await
     }
 
-    /// What the server is and does.
+    /// Returns the status of the server.
     ///
     /// # Errors
     /// `forbidden` without the right `server`.
@@ -366,7 +366,7 @@ impl Client {
         self.fetch(self.call(Method::Get, &["status"])).await
     }
 
-    /// The servers that share the store; none where one holds it.
+    /// Returns the servers that share the store; empty if only one server uses it.
     ///
     /// # Errors
     /// `forbidden` without the right `server`.
@@ -374,23 +374,23 @@ impl Client {
         self.fetch(self.call(Method::Get, &["nodes"])).await
     }
 
-    /// Has a server hand its threads over and take no others.
+    /// Starts draining a server: it hands its threads over and takes no others.
     ///
     /// # Errors
-    /// `not_found`; `peer_unavailable` where it gives no sign of life; `forbidden` without the right `server`.
+    /// `not_found`; `peer_unavailable` if the server sends no heartbeat; `forbidden` without the right `server`.
     pub async fn drain_node(&self, name: &str) -> Result<Node, ClientError> {
         self.fetch(self.call(Method::Post, &["nodes", name, "drain"])).await
     }
 
-    /// Has a server take threads again.
+    /// Ends draining a server: it takes threads again.
     ///
     /// # Errors
-    /// As [`Self::drain_node`].
+    /// Like [`Self::drain_node`].
     pub async fn undrain_node(&self, name: &str) -> Result<Node, ClientError> {
         self.fetch(self.call(Method::Delete, &["nodes", name, "drain"])).await
     }
 
-    /// The tokens, without their secrets.
+    /// Returns the tokens, without their secrets.
     ///
     /// # Errors
     /// `forbidden` without the right `admin`.
@@ -398,7 +398,7 @@ impl Client {
         self.fetch(paged(self.call(Method::Get, &["tokens"]), page)).await
     }
 
-    /// The tokens that match, without their secrets.
+    /// Returns the tokens that match, without their secrets.
     ///
     /// # Errors
     /// `forbidden` without the right `admin`.
@@ -406,7 +406,7 @@ impl Client {
         self.fetch(filtered(self.call(Method::Get, &["tokens"]), filter)).await
     }
 
-    /// Makes a token. Its secret is shown this once.
+    /// Creates a token. The response is the only place where its secret is shown.
     ///
     /// # Errors
     /// `forbidden` without the right `admin`.
@@ -422,7 +422,7 @@ impl Client {
         self.act(self.call(Method::Delete, &["tokens", id])).await
     }
 
-    /// Makes a link that signs a browser in with the rights of this client, once.
+    /// Creates a link that signs a browser in once, with the rights of this client.
     ///
     /// # Errors
     /// `not_found` if the server has no inspector.
@@ -430,12 +430,12 @@ impl Client {
         self.fetch(self.call(Method::Post, &["sign-in-links"])).await
     }
 
-    /// Everything of a thread, as the server streams it.
+    /// Returns all data of a thread, as the server streams it.
     pub async fn export_thread(&self, id: &str) -> Result<ResponseBody, ClientError> {
         self.bytes(self.call(Method::Get, &["threads", id, "export"])).await
     }
 
-    /// A snapshot of the store, as the server streams it.
+    /// Returns a snapshot of the store, as the server streams it.
     ///
     /// # Errors
     /// `forbidden` without the right `server`.
@@ -443,10 +443,10 @@ impl Client {
         self.bytes(self.call(Method::Post, &["backup"]).waiting()).await
     }
 
-    /// The bytes of large content, by the path that a part's blob link names.
+    /// Returns the bytes of large content, by the path in a part's blob link.
     ///
     /// # Errors
-    /// [`ClientError::Unexpected`] for what is no path on this server; `not_found`.
+    /// [`ClientError::Unexpected`] if the path is not on this server; `not_found`.
     pub async fn blob(&self, path: &str) -> Result<ResponseBody, ClientError> {
         self.bytes(RequestBuilder::content(path)?).await
     }

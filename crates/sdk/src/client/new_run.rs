@@ -1,4 +1,4 @@
-//! A run that is to be created, and the key under which it is created once.
+//! The request for a new run, with its idempotency key.
 
 use trilogue_domain::RunId;
 use trilogue_wire::native::{RunCreate, RunMode};
@@ -9,21 +9,21 @@ use super::error::ClientError;
 use super::resumable::EVENT_STREAM;
 use super::transport::Method;
 
-/// A run that is to be created. Made from a [`RunCreate`]; a key is added with [`NewRun::once`].
+/// A new run. Made from a [`RunCreate`]; [`NewRun::once`] adds an idempotency key.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewRun {
-    /// What is to be run.
+    /// The request.
     pub create: RunCreate,
-    /// The `Idempotency-Key`: the same run under the same key is created once, for 24 hours.
+    /// The `Idempotency-Key`. For 24 hours, the server creates the same run under the same key only once.
     pub idempotency_key: Option<String>,
 }
 
 // === impl NewRun ===
 
 impl NewRun {
-    /// The same run, created once under this key of 1 to 256 characters of ASCII: asked for again, it is the run that is there already.
+    /// Creates the run only once under this key of 1 to 256 ASCII characters. A repeated request returns the existing run.
     ///
-    /// The server compares whole requests, so everything else must stay the same too, the mode included. Another request under the key is refused with `idempotency_mismatch`.
+    /// The server compares whole requests, so the rest of the request must stay the same, including the mode. Another request under the same key fails with `idempotency_mismatch`.
     #[must_use]
     pub fn once(self, key: impl Into<String>) -> Self {
         Self { idempotency_key: Some(key.into()), ..self }
@@ -34,7 +34,7 @@ impl NewRun {
         self
     }
 
-    /// The id by which the run is found again when not even its first event was heard. A key does as much, and wants a request that never changes.
+    /// Makes sure that the run can be found again even if no event arrives. Sets an id, unless the run has one or has a key. With a key, the request must not change.
     pub(super) fn ensure_findable(&mut self) {
         if self.create.id.is_none() && self.idempotency_key.is_none() {
             self.create.id = Some(RunId::generate().as_str().to_owned());
@@ -46,7 +46,7 @@ impl NewRun {
         Ok(call.idempotency_key(self.idempotency_key.as_ref()))
     }
 
-    /// The call whose answer is the run's event stream.
+    /// Returns the request whose response is the run's event stream.
     pub(super) fn stream_call(&self, client: &Client) -> Result<RequestBuilder, ClientError> {
         Ok(self.call(client)?.header("accept", EVENT_STREAM))
     }

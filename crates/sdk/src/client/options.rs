@@ -1,41 +1,41 @@
-//! How a client of a server behaves.
+//! The options of a client.
 
 use std::time::Duration;
 
 use trilogue_wire::sse::Limits;
 
-/// Where the face is mounted.
+/// The base path of the native API.
 pub(super) const DEFAULT_BASE: &str = "/api/v1";
 
-/// How a client behaves.
+/// The options of a client.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where the face is mounted, without a slash at the end.
+    /// The base path of the protocol, without a slash at the end.
     pub base: String,
-    /// The longest response that is read whole, in bytes.
+    /// The maximum size of a response that is read whole, in bytes.
     pub max_response_bytes: usize,
-    /// How long lines and events of a stream may be.
+    /// The maximum length of a stream's lines and events.
     pub stream_limits: Limits,
-    /// How long the server may take to answer a call, and as long to send the rest of the answer. Calls that wait for a run have no limit.
+    /// How long the server may take to respond to a call, and again to send the body. Calls that wait for a run have no limit.
     pub call_timeout: Duration,
-    /// How often in a row a broken stream is asked for again before its break is an error.
+    /// The maximum number of attempts in a row to reconnect a broken stream. Then the stream fails.
     pub attempts: u32,
-    /// How long to wait before the second attempt; doubles with each.
+    /// The delay before the second attempt. It doubles with each further attempt.
     pub delay: Duration,
-    /// The longest wait between two attempts.
+    /// The maximum delay between two attempts.
     pub max_delay: Duration,
 }
 
 // === impl Options ===
 
 impl Options {
-    /// The usual options for a face that is mounted at this path: `/communication`, or `` for the root of a server.
+    /// Returns the default options with this base path: `/communication`, or an empty path for the root of a server.
     #[must_use]
     pub fn at(base: &str) -> Self {
         Self { base: base.trim_end_matches('/').to_owned(), ..Self::default() }
     }
 
-    /// How long to wait before the next attempt when this many have failed in a row; at least as long as the server asks for.
+    /// Returns the delay before the next attempt, after this many failures in a row. It is at least `asked`, the delay that the server requests, and at most [`Options::max_delay`].
     pub(crate) fn wait_after(&self, failed: u32, asked: Option<Duration>) -> Duration {
         let doubled = self.delay.saturating_mul(1 << failed.min(16));
         asked.unwrap_or_default().max(doubled).min(self.max_delay)

@@ -1,6 +1,6 @@
-//! One resumable reader of server-sent events, under the streams of every protocol.
+//! A resumable reader of server-sent events. The streams of all protocols use it.
 //!
-//! It connects, reads, and after a break connects again with growing waits. What a protocol makes of an event, and of the end of a connection, is its [`StreamSource`].
+//! It connects, reads, and reconnects after a break with increasing delays. The [`StreamSource`] of a protocol handles the events and the end of a connection.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,10 +21,10 @@ use super::transport::{Response, ResponseBody};
 /// The content type of event streams.
 pub(crate) const EVENT_STREAM: &str = "text/event-stream";
 
-/// An answer on its way.
+/// A response that is being awaited.
 pub(crate) type Pending<T> = Pin<Box<dyn Future<Output = Result<T, ClientError>> + Send>>;
 
-/// A stream that goes on after a break.
+/// A stream that continues after a break.
 #[derive(Debug)]
 pub(crate) struct Resumable<S: StreamSource> {
     pub(crate) source: S,
@@ -32,9 +32,9 @@ pub(crate) struct Resumable<S: StreamSource> {
 }
 
 pub(crate) trait StreamSource: Sized + Send + Unpin {
-    /// What the stream gives.
+    /// The items of the stream.
     type Item: Send + Unpin;
-    /// What the server answers: to an attempt to connect, or to a question of the source's own.
+    /// The server's response: to an attempt to connect, or to another request of the source.
     type Reply: 'static;
 
     /// Begins one attempt to connect.
@@ -42,29 +42,29 @@ pub(crate) trait StreamSource: Sized + Send + Unpin {
 
     fn on_reply(&mut self, reply: Self::Reply, flow: &mut Flow<Self>) -> Result<(), ClientError>;
 
-    /// Takes an event; `None` where nobody needs to see it.
+    /// Handles an event. Returns `None` if the event yields no item.
     fn on_event(
         &mut self,
         event: SseEvent,
         flow: &mut Flow<Self>,
     ) -> Result<Option<Self::Item>, ClientError>;
 
-    /// Takes a comment, which is a sign of life.
+    /// Handles a comment, which is a heartbeat.
     fn on_comment(&mut self, text: &str, flow: &mut Flow<Self>) {
         let _ = text;
         flow.attempts = 0;
     }
 
-    /// Decides what the end of a connection means: the end of the stream, or another attempt. Without an error it ended as HTTP wants.
+    /// Handles the end of a connection: it ends the stream or begins another attempt. Without an error, the connection ended cleanly.
     fn on_end(&mut self, end: End, flow: &mut Flow<Self>) -> Result<(), ClientError>;
 
-    /// Decides what it means that a question of the source's own has no answer.
+    /// Handles the failure of another request of the source.
     fn on_failure(&mut self, error: ClientError) -> Result<(), ClientError> {
         Err(error)
     }
 }
 
-/// An event as it was sent; its id is empty where it has none.
+/// An event as it was sent. The id is empty if the event has none.
 #[derive(Debug)]
 pub(crate) struct SseEvent {
     pub(crate) id: String,
@@ -74,39 +74,39 @@ pub(crate) struct SseEvent {
 
 #[derive(Debug)]
 pub(crate) struct End {
-    /// Why it broke; `None` where it ended as HTTP wants.
+    /// Why the connection broke; `None` if it ended cleanly.
     pub(crate) error: Option<ClientError>,
-    /// Whether it was a stream, and no list.
+    /// Whether it was a stream, not a list.
     pub(crate) was_live: bool,
 }
 
-/// Where a stream is between its attempts.
+/// The state of a stream between its connections.
 pub(crate) struct Flow<S: StreamSource> {
     options: Options,
     connection: Option<SseConnection>,
     pending: Option<(PendingKind, Pending<S::Reply>)>,
     ready: VecDeque<S::Item>,
-    /// Attempts to connect since the server's last sign of life.
+    /// Attempts to connect since the server's last heartbeat or event.
     pub(crate) attempts: u32,
-    /// Attempts in a row that succeeded and brought nothing, which make the next wait longer too.
+    /// Successful attempts in a row that delivered nothing. They also increase the delay.
     pub(crate) idle: u32,
     /// Whether a connection was tried before, so that the next attempt waits.
     pub(crate) tried: bool,
-    /// How long the server wants us to wait before the next attempt.
+    /// The delay before the next attempt that the server requests.
     retry: Option<Duration>,
     pub(crate) done: bool,
 }
 
-/// What the server was asked for.
+/// The kind of the pending request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum PendingKind {
     /// The stream.
     Connection,
-    /// Something else that the source wants to know.
+    /// Another request of the source.
     Other,
 }
 
-/// One connection, or a list that stands for one.
+/// One connection, or a list of events instead.
 struct SseConnection {
     body: Option<ResponseBody>,
     decoder: Decoder,
@@ -131,7 +131,7 @@ impl<S: StreamSource> Resumable<S> {
         Self { source, flow }
     }
 
-    /// The next item. What was read is kept here, so that dropping the future loses nothing.
+    /// Returns the next item. The state is kept here, so dropping the future loses nothing.
     pub(crate) async fn next(&mut self) -> Result<Option<S::Item>, ClientError> {
         std::future::poll_fn(|context| self.poll_next(context)).await.transpose()
     }
@@ -183,7 +183,7 @@ impl<S: StreamSource> Flow<S> {
         Ok(())
     }
 
-    /// Reads these events from now on, in place of a stream.
+    /// Reads these events instead of a stream.
     pub(crate) fn read_list(&mut self, events: impl IntoIterator<Item = String>) {
         let event = |data| Item::Event { id: String::new(), event: String::new(), data };
         let ready = events.into_iter().map(event).collect();
@@ -191,22 +191,22 @@ impl<S: StreamSource> Flow<S> {
         self.connection = Some(SseConnection { body: None, decoder, ready });
     }
 
-    /// Asks something else before the next attempt to connect.
+    /// Sends another request before the next attempt to connect.
     pub(crate) fn ask(&mut self, answer: Pending<S::Reply>) {
         self.pending = Some((PendingKind::Other, answer));
     }
 
-    /// Gives an item that no event was.
+    /// Adds an item that does not come from an event.
     pub(crate) fn give(&mut self, item: S::Item) {
         self.ready.push_back(item);
     }
 
-    /// Ends the connection; where the stream is not done, another one follows.
+    /// Ends the connection. Another one follows unless the stream is done.
     pub(crate) fn disconnect(&mut self) {
         self.connection = None;
     }
 
-    /// Begins anew: what was on its way is of no interest any more.
+    /// Starts again. Drops the pending request and the unread items.
     pub(crate) fn restart(&mut self) {
         (self.connection, self.pending) = (None, None);
         (self.tried, self.done) = (false, false);
@@ -283,7 +283,7 @@ impl<S: StreamSource> fmt::Debug for Flow<S> {
 // === impl SseConnection ===
 
 impl SseConnection {
-    /// The next item; the error is that of the break, or `None` at a clean end.
+    /// Returns the next item. The error is the cause of the break, or `None` at a clean end.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Item, Option<ClientError>>> {
         loop {
             if let Some(item) = self.ready.pop_front() {
@@ -322,14 +322,14 @@ fn stream_body(response: Response) -> Result<ResponseBody, ClientError> {
     if is_stream(&response) { Ok(response.body) } else { Err(no_stream(&response)) }
 }
 
-/// Makes a stream of a type whose field `stream` is one, with the method that most programs use.
+/// Implements `Stream` and `next` for a type with a field `stream`.
 macro_rules! impl_stream {
     ($name:ty, $item:ty) => {
         impl $name {
-            /// The next item; `None` at the end. May be dropped and called again: nothing is lost.
+            /// Returns the next item; `None` at the end. Cancel safe: dropping the future loses nothing.
             ///
             /// # Errors
-            /// What the server refuses or says in a way that cannot be understood; a server that stays away for [`Options::attempts`](crate::client::Options::attempts) attempts.
+            /// The server's error; a response that cannot be understood; a server that is unavailable for [`Options::attempts`](crate::client::Options::attempts) attempts.
             pub async fn next(&mut self) -> Result<Option<$item>, crate::client::ClientError> {
                 self.stream.next().await
             }

@@ -1,4 +1,4 @@
-//! What carries a client's requests: [`HttpTransport`](super::HttpTransport), or a transport of your own.
+//! The transport of a client's requests: [`HttpTransport`](super::HttpTransport), or your own.
 
 use std::fmt;
 use std::pin::Pin;
@@ -9,13 +9,13 @@ use futures_util::{Stream, StreamExt as _};
 
 use super::error::ClientError;
 
-/// Sends requests to one server. It knows the server's address and the credentials; a request names only the path.
+/// Sends requests to one server. It knows the server's address and the credentials; a request contains only the path.
 #[async_trait]
 pub trait Transport: Send + Sync + fmt::Debug {
-    /// Sends a request and gives the response as soon as its head is there.
+    /// Sends a request and returns the response as soon as its head has arrived.
     ///
     /// # Errors
-    /// When no response came. A response of any status is none.
+    /// If no response arrives. A response of any status is not an error.
     async fn send(&self, request: Request) -> Result<Response, TransportError>;
 }
 
@@ -24,45 +24,45 @@ pub trait Transport: Send + Sync + fmt::Debug {
 pub struct Request {
     /// The method.
     pub method: Method,
-    /// Path and query, percent-encoded, from `/` on.
+    /// Path and query, percent-encoded, starting with `/`.
     pub path: String,
-    /// Header fields beyond those that the transport adds; names in lower case.
+    /// More header fields, in addition to those of the transport. Names are in lower case.
     pub headers: Vec<(&'static str, String)>,
-    /// The body; empty where there is none.
+    /// The body; may be empty.
     pub body: Bytes,
 }
 
 /// A request's method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method {
-    /// Read.
+    /// Reads.
     Get,
-    /// Create or act.
+    /// Creates or acts.
     Post,
-    /// Change.
+    /// Changes.
     Patch,
-    /// Remove.
+    /// Removes.
     Delete,
 }
 
-/// A response, whose body comes as it is read. Dropping it ends the exchange.
+/// A response. Its body is read as a stream. Dropping it ends the exchange.
 pub struct Response {
     /// The HTTP status.
     pub status: u16,
-    /// The `content-type`, where there is one.
+    /// The `content-type`, if any.
     pub content_type: Option<String>,
-    /// The `run-id` or, in the Agent Connect Protocol, the `x-run-id`, where there is one: which run a stream shows.
+    /// The `run-id`, or the `x-run-id` of the Agent Connect Protocol, if any: the run of a stream.
     pub run_id: Option<String>,
-    /// The `warning`, where there is one: what the server says beside its answer.
+    /// The `warning`, if any: the server's remark on its response.
     pub warning: Option<String>,
     /// The body.
     pub body: ResponseBody,
 }
 
-/// A body, in pieces of any length. The transport reads no further ahead than the reader asks for, apart from its socket's buffer.
+/// A body in chunks of any length. The transport reads ahead only into its socket buffer.
 pub type ResponseBody = Pin<Box<dyn Stream<Item = Result<Bytes, TransportError>> + Send>>;
 
-/// Why a request got no response, or a body no end.
+/// Why a request got no response, or why a body is incomplete.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct TransportError {
@@ -70,14 +70,14 @@ pub struct TransportError {
     pub message: String,
     /// What to do next.
     pub hint: Option<String>,
-    /// Whether the server has certainly got nothing of the request: it can be sent again without being taken twice.
+    /// Whether the request certainly did not reach the server. Then it can be sent again safely.
     pub is_unreached: bool,
 }
 
-/// Reads a whole body, at most this many bytes of it.
+/// Reads a whole body of at most `limit` bytes.
 ///
 /// # Errors
-/// [`ClientError::Unexpected`] for a longer one; [`ClientError::Transport`] for one that breaks off.
+/// [`ClientError::Unexpected`] if the body is longer; [`ClientError::Transport`] if it is incomplete.
 pub async fn collect_body(mut body: ResponseBody, limit: usize) -> Result<Bytes, ClientError> {
     let mut whole = BytesMut::new();
     while let Some(piece) = body.next().await {
@@ -93,7 +93,7 @@ pub async fn collect_body(mut body: ResponseBody, limit: usize) -> Result<Bytes,
 // === impl Method ===
 
 impl Method {
-    /// The method as HTTP spells it.
+    /// Returns the method as HTTP spells it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -120,13 +120,13 @@ impl fmt::Debug for Response {
 // === impl TransportError ===
 
 impl TransportError {
-    /// An error with its message.
+    /// Returns an error with this message.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), hint: None, is_unreached: false }
     }
 
-    /// The same error with what to do next.
+    /// Adds what to do next.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

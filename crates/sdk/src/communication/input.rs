@@ -1,8 +1,8 @@
 use trilogue_wire::agent_communication::{Message, MessagePart};
 
-/// What an agent is given. Made from a text, a part, a message, or several of them.
+/// The input of an agent. Made from a text, a part, a message, or several of them.
 ///
-/// Texts and parts that come together are one message of the user.
+/// Several texts and parts together become one user message.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct InputMessages(pub Vec<Message>);
 

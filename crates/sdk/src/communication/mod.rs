@@ -1,6 +1,6 @@
 //! A client of the Agent Communication Protocol, over HTTP or another [`Transport`].
 //!
-//! It talks to any server of the protocol and uses what a server can do beyond it where it is there: streams go on after a break, on other servers too.
+//! It works with every server of the protocol and uses a server's extensions if they exist. Streams continue after a break, also on other servers.
 //!
 //! ```no_run
 //! use trilogue_sdk::client::ClientError;
@@ -11,7 +11,7 @@
 //!     let run = one.run_sync(NewRun::new("echo", "Howdy!")).await?;
 //!     assert_eq!(run.output[0].plain_text(), "Howdy!");
 //!
-//!     // A conversation that goes on elsewhere.
+//!     // A conversation that continues on another server.
 //!     let other = Client::at("http://127.0.0.1:8000")?;
 //!     let mut session = Session::new();
 //!     session.run_sync(&one, NewRun::new("echo", "I am Ada.")).await?;
@@ -46,24 +46,24 @@ pub use stream::{RunStream, StreamedEvent};
 
 /// A client of one server. Cheap to clone.
 ///
-/// A call fails with what the server refuses: with `not_found` where it names something that is not there.
+/// A call fails with the server's error: `not_found` if a name or id does not exist.
 #[derive(Clone, Debug)]
 pub struct Client {
     endpoint: Arc<Endpoint>,
 }
 
-/// Which runs: an extension of ours, like the listing itself.
+/// Selects runs. The filter and the list of runs are Trilogue extensions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Filter {
-    /// Only of this agent.
+    /// Only runs of this agent.
     pub agent_name: Option<String>,
-    /// Only of this session.
+    /// Only runs of this session.
     pub session_id: Option<wire::Uuid>,
-    /// Only with this status.
+    /// Only runs with this status.
     pub status: Option<wire::RunStatus>,
-    /// Continue after this: `next` of the page before.
+    /// Continue after this cursor: `next` of the previous page.
     pub after: Option<String>,
-    /// The most runs.
+    /// The maximum number of runs.
     pub limit: Option<u32>,
 }
 
@@ -72,26 +72,26 @@ pub struct Filter {
 impl_client!("", "http://127.0.0.1:7878/communication");
 
 impl Client {
-    /// Whether the server is there.
+    /// Checks that the server is reachable.
     pub async fn ping(&self) -> Result<(), ClientError> {
         let body = self.bytes(self.call(Method::Get, &["ping"])).await?;
         let read = serde_json::from_slice::<serde_json::Map<_, _>>(&body);
         read.map(drop).map_err(|error| ClientError::Unexpected(format!("no ping: {error}")))
     }
 
-    /// All agents.
+    /// Returns all agents.
     pub async fn agents(&self) -> Result<AgentsList, ClientError> {
         self.fetch(self.call(Method::Get, &["agents"])).await
     }
 
-    /// At most `limit` agents, from the one at `offset` on. A server that does not page gives all.
+    /// Returns at most `limit` agents, starting at `offset`. A server without paging returns all agents.
     pub async fn agents_page(&self, limit: u32, offset: u32) -> Result<AgentsList, ClientError> {
         let call = self.call(Method::Get, &["agents"]);
         let call = call.query("limit", Some(&limit.to_string()));
         self.fetch(call.query("offset", Some(&offset.to_string()))).await
     }
 
-    /// One agent.
+    /// Returns one agent.
     pub async fn agent(&self, name: &str) -> Result<AgentManifest, ClientError> {
         self.fetch(self.call(Method::Get, &["agents", name])).await
     }
@@ -99,19 +99,19 @@ impl Client {
     /// Creates a run and waits until it has ended or awaits an answer.
     ///
     /// # Errors
-    /// What the server refuses; a run that failed is no error.
+    /// The server's error. A failed run is not an error.
     pub async fn run_sync(&self, new: impl Into<NewRun>) -> Result<Run, ClientError> {
         self.fetch(new.into().call(self, RunMode::Sync)?.waiting()).await
     }
 
-    /// Creates a run and gives it as it is then.
+    /// Creates a run and returns its current state.
     pub async fn run_async(&self, new: impl Into<NewRun>) -> Result<Run, ClientError> {
         self.fetch(new.into().call(self, RunMode::Async)?).await
     }
 
-    /// Creates a run and streams its events, from the first until it has ended or awaits an answer.
+    /// Creates a run and streams its events, from the first until the run has ended or awaits an answer.
     ///
-    /// The stream goes on after a break. A run with an idempotency key is asked for again even when the server's answer was lost.
+    /// The stream continues after a break. If the run has an idempotency key, its request is sent again even if the first response was lost.
     pub async fn run_stream(&self, new: impl Into<NewRun>) -> Result<RunStream, ClientError> {
         RunStream::create(self.clone(), new.into()).await
     }
@@ -119,7 +119,7 @@ impl Client {
     /// Answers a run and waits until it has ended or awaits another answer.
     ///
     /// # Errors
-    /// What the server refuses: a run that awaits nothing, an answer that does not fit.
+    /// The server's error: if the run awaits no answer, or if the answer does not fit.
     pub async fn resume_sync(
         &self,
         run: wire::Uuid,
@@ -128,7 +128,7 @@ impl Client {
         self.fetch(answer.into().call(self, run, RunMode::Sync)?.waiting()).await
     }
 
-    /// Answers a run and gives it as it is then.
+    /// Answers a run and returns its current state.
     pub async fn resume_async(
         &self,
         run: wire::Uuid,
@@ -137,9 +137,9 @@ impl Client {
         self.fetch(answer.into().call(self, run, RunMode::Async)?).await
     }
 
-    /// Answers a run and streams what it does then, until it has ended or awaits another answer.
+    /// Answers a run and streams its further events, until the run has ended or awaits another answer.
     ///
-    /// Asks before how many events there are, so that the stream can go on after a break on every server; [`RunStream::resume`] knows that already.
+    /// First reads the number of existing events, so that the stream can continue after a break on every server. [`RunStream::resume`] already knows the number.
     pub async fn resume_stream(
         &self,
         run: wire::Uuid,
@@ -148,7 +148,7 @@ impl Client {
         RunStream::resumed(self.clone(), run, answer.into(), RunMode::Stream).await
     }
 
-    /// The events of a run as a stream that goes on after a break: all of them, or those after the event with this id.
+    /// Returns the events of a run as a stream that continues after a break: all events, or the events after this id.
     ///
     /// It ends with the run, or when the run awaits an answer.
     #[must_use]
@@ -156,15 +156,15 @@ impl Client {
         RunStream::follow(self.clone(), run, after)
     }
 
-    /// The events of a run that was begun without a stream, as [`Client::follow`] gives them.
+    /// Returns the events of a run that was started without a stream, like [`Client::follow`].
     ///
-    /// Of a server that lists no events, it is what the server says of the run once it stands still.
+    /// If the server lists no events, the stream returns the run's state when the run has ended or awaits an answer.
     #[must_use]
     pub fn follow_run(&self, run: wire::Run) -> RunStream {
         RunStream::of_run(self.clone(), run)
     }
 
-    /// As [`Client::resume_stream`], in another mode: of a server that does not stream.
+    /// Answers like [`Client::resume_stream`], in another mode, for a server without streaming.
     pub async fn resume_as(
         &self,
         run: wire::Uuid,
@@ -174,17 +174,17 @@ impl Client {
         RunStream::resumed(self.clone(), run, answer.into(), mode).await
     }
 
-    /// One run.
+    /// Returns one run.
     pub async fn run(&self, run: wire::Uuid) -> Result<Run, ClientError> {
         self.fetch(self.call(Method::Get, &["runs", &run.to_string()])).await
     }
 
-    /// The events of a run so far.
+    /// Returns the events of a run so far.
     pub async fn events(&self, run: wire::Uuid) -> Result<EventsList, ClientError> {
         self.fetch(self.call(Method::Get, &["runs", &run.to_string(), "events"])).await
     }
 
-    /// The runs that match, newest first. Only servers of ours have this listing.
+    /// Returns the runs that match, newest first. Only Trilogue servers have this list.
     pub async fn runs(&self, filter: &Filter) -> Result<RunsList, ClientError> {
         let session = filter.session_id.map(|id| id.to_string());
         let limit = filter.limit.map(|limit| limit.to_string());
@@ -198,28 +198,28 @@ impl Client {
         self.fetch(call).await
     }
 
-    /// Asks a run to stop.
+    /// Requests cancellation of a run.
     ///
     /// # Errors
-    /// `not_found`; a refusal with status 403 when it has ended.
+    /// `not_found`; status 403 if the run has ended.
     pub async fn cancel(&self, run: wire::Uuid) -> Result<Run, ClientError> {
         self.fetch(self.call(Method::Post, &["runs", &run.to_string(), "cancel"])).await
     }
 
-    /// A session as the server has it.
+    /// Returns a session as the server has it.
     pub async fn session(&self, session: wire::Uuid) -> Result<wire::Session, ClientError> {
         self.fetch(self.call(Method::Get, &["sessions", &session.to_string()])).await
     }
 
-    /// A message of a history, by the id at the end of its address.
+    /// Returns a message of a history, by the id at the end of its address.
     pub async fn resource(&self, id: &str) -> Result<Message, ClientError> {
         self.fetch(self.call(Method::Get, &["resources", id])).await
     }
 
-    /// The bytes of content at a path of this server.
+    /// Returns the content at a path of this server.
     ///
     /// # Errors
-    /// [`ClientError::Unexpected`] for what is no path on this server; `not_found`.
+    /// [`ClientError::Unexpected`] if the path is not on this server; `not_found`.
     pub async fn content(&self, path: &str) -> Result<ResponseBody, ClientError> {
         Ok(self.send(RequestBuilder::content(path)?).await?.body)
     }
@@ -228,7 +228,7 @@ impl Client {
         &self.endpoint
     }
 
-    /// Whether both are the same client: of the same server, for all that is known.
+    /// Returns `true` if both are clones of the same client. Then they use the same server.
     fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.endpoint, &other.endpoint)
     }

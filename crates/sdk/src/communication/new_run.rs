@@ -5,57 +5,57 @@ use super::{Client, InputMessages};
 use crate::client::call::{self, RequestBuilder};
 use crate::client::{ClientError, Method};
 
-/// A run that is to be created.
+/// A new run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewRun {
-    /// What is asked for. Its mode is set by the call that sends it.
+    /// The request. The call that sends it sets its mode.
     pub request: RunCreateRequest,
-    /// The `Idempotency-Key`: on servers of ours, the same run under the same key is created once.
+    /// The `Idempotency-Key`. A Trilogue server creates the same run under the same key only once.
     pub idempotency_key: Option<String>,
-    /// Further header fields of the request; names in lower case.
+    /// More header fields of the request. Names are in lower case.
     pub headers: Vec<(&'static str, String)>,
 }
 
 // === impl NewRun ===
 
 impl NewRun {
-    /// A run of this agent, in a session of its own.
+    /// Returns a run of this agent in a new session.
     #[must_use]
     pub fn new(agent: impl Into<String>, input: impl Into<InputMessages>) -> Self {
         RunCreateRequest::new(agent, input.into().0, RunMode::Sync).into()
     }
 
-    /// The same run in this session, which the server knows or makes.
+    /// Runs in this session. The server creates the session if it does not exist.
     #[must_use]
     pub fn in_session(mut self, session: Uuid) -> Self {
         (self.request.session_id, self.request.session) = (Some(session), None);
         self
     }
 
-    /// The same run in a session that is brought along: it replaces what the server knows of it.
+    /// Sends a session with the run. It replaces the server's version of the session.
     #[must_use]
     pub fn with_session(mut self, session: Session) -> Self {
         (self.request.session_id, self.request.session) = (None, Some(session));
         self
     }
 
-    /// The same run with settings of the agent. Only servers of ours look at them.
+    /// Sets the agent's configuration. Only Trilogue servers use it.
     #[must_use]
     pub fn config(mut self, config: impl Serialize) -> Self {
         self.request.config = call::json(&config);
         self
     }
 
-    /// The same run, created once under this key of 1 to 256 characters of ASCII, on servers of ours: asked for again, it is the run that is there already.
+    /// Creates the run only once under this key of 1 to 256 ASCII characters, on Trilogue servers. A repeated request returns the existing run.
     ///
-    /// With a key, a stream whose first answer was lost is asked for again; give one only where the server knows what it means, or where a second run does no harm.
+    /// With a key, a stream whose first response was lost sends its request again. Use a key only if the server supports it, or if a second run does no harm.
     #[must_use]
     pub fn once(mut self, key: impl Into<String>) -> Self {
         self.idempotency_key = Some(key.into());
         self
     }
 
-    /// The same run, created by a request with these header fields too, such as a `traceparent`; names in lower case.
+    /// Adds header fields to the request, such as a `traceparent`. Names are in lower case.
     #[must_use]
     pub fn headers(mut self, headers: impl IntoIterator<Item = (&'static str, String)>) -> Self {
         self.headers.extend(headers);

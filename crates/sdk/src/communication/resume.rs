@@ -6,19 +6,19 @@ use super::Client;
 use crate::client::call::RequestBuilder;
 use crate::client::{ClientError, Method};
 
-/// What a run is given that awaits: a message, made from a text, a part, parts, or a message.
+/// The answer to a run that awaits one: a message, made from a text, a part, parts, or a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Resume {
     /// The message.
     pub message: Message,
-    /// The question that it answers, as a server of ours names it; without one it is for the question that was last shown.
+    /// The id of the question, as a Trilogue server names it; `None` for the question that was last shown.
     pub interrupt: Option<String>,
 }
 
 // === impl Resume ===
 
 impl Resume {
-    /// The same answer for the question with this id, and for no other.
+    /// Answers only the question with this id.
     #[must_use]
     pub fn to(mut self, interrupt: impl Into<String>) -> Self {
         self.interrupt = Some(interrupt.into());

@@ -3,50 +3,50 @@ use trilogue_wire::agent_communication::{self as wire, Run, Uuid};
 use super::{Client, NewRun, RunStream};
 use crate::client::ClientError;
 
-/// A conversation that goes on wherever it is continued: each run may be on another server.
+/// A conversation across servers: each run may be on another server.
 ///
-/// A server keeps its own version of a session. When a run goes to another server than the one before, its version is brought along: its history is a list of addresses, from which the other server reads.
+/// Each server keeps its own version of a session. When a run goes to another server than the previous run, the client sends the newest version with it. The history is a list of addresses from which the new server reads.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// The newest version that is known here.
+    /// The newest version that this client knows.
     known: wire::Session,
     /// The server that has the newest version.
     last: Option<Client>,
-    /// A server that may have a newer one: the answer to a run there was lost.
+    /// A server that may have a newer version, because the response of a run there was lost.
     unsure: Option<Client>,
 }
 
 // === impl Session ===
 
 impl Session {
-    /// A session that begins with its first run.
+    /// Returns a session that begins with its first run.
     #[must_use]
     pub fn new() -> Self {
         Self::continued(Uuid::generate())
     }
 
-    /// The session with this id, as the server of its next run knows it.
+    /// Returns the session with this id, as the server of its next run knows it.
     #[must_use]
     pub fn continued(id: Uuid) -> Self {
         wire::Session { id, history: Vec::new(), state: None }.into()
     }
 
-    /// Its id.
+    /// Returns the session's id.
     #[must_use]
     pub fn id(&self) -> Uuid {
         self.known.id
     }
 
-    /// The newest version that is known here, which runs since then may have made old: [`Session::refresh`].
+    /// Returns the newest version that this client knows. Later runs may have changed it: see [`Session::refresh`].
     #[must_use]
     pub fn known(&self) -> &wire::Session {
         &self.known
     }
 
-    /// As [`Client::run_sync`], in this session. The run's own session is replaced by it.
+    /// Runs like [`Client::run_sync`], in this session. This session replaces the run's own session.
     ///
     /// # Errors
-    /// As there; what keeps the session from being read on its last server.
+    /// Like [`Client::run_sync`]; also if the session cannot be read from its last server.
     pub async fn run_sync(
         &mut self,
         on: &Client,
@@ -57,7 +57,7 @@ impl Session {
         self.settle(on, run)
     }
 
-    /// As [`Client::run_async`], in this session.
+    /// Runs like [`Client::run_async`], in this session.
     pub async fn run_async(
         &mut self,
         on: &Client,
@@ -68,7 +68,7 @@ impl Session {
         self.settle(on, run)
     }
 
-    /// As [`Client::run_stream`], in this session.
+    /// Runs like [`Client::run_stream`], in this session.
     pub async fn run_stream(
         &mut self,
         on: &Client,
@@ -79,14 +79,14 @@ impl Session {
         self.settle(on, stream)
     }
 
-    /// Reads the session from the server that has its newest version. What no server knows stays as it is.
+    /// Reads the session from the server that has its newest version. Keeps the current version if no server knows the session.
     pub async fn refresh(&mut self) -> Result<&wire::Session, ClientError> {
         let last = self.last.clone();
         self.adopt(last).await?;
         Ok(&self.known)
     }
 
-    /// Puts the session into a run: by its id where the server has the newest version, else whole.
+    /// Adds the session to a run: by id if the server has the newest version, otherwise as a whole.
     async fn prepare(&mut self, on: &Client, new: NewRun) -> Result<NewRun, ClientError> {
         let there = self.last.as_ref().is_some_and(|last| last.is(on));
         let elsewhere = self.unsure.as_ref().is_some_and(|unsure| !unsure.is(on));
@@ -101,7 +101,7 @@ impl Session {
         Ok(new.with_session(self.known.clone()))
     }
 
-    /// Takes over the newest version and says who had it: the server whose answer was lost, where it has one, else the last.
+    /// Takes over the newest version and returns its server. Tries the server whose response was lost first, then the last one.
     async fn adopt(&mut self, last: Option<Client>) -> Result<Option<Client>, ClientError> {
         for server in self.unsure.iter().chain(last.as_ref()) {
             match server.session(self.known.id).await {
@@ -119,7 +119,7 @@ impl Session {
     fn settle<T>(&mut self, on: &Client, asked: Result<T, ClientError>) -> Result<T, ClientError> {
         match &asked {
             Ok(_) => (self.last, self.unsure) = (Some(on.clone()), None),
-            // It was refused before the server looked at the session.
+            // The server refused the run before it read the session.
             Err(ClientError::Refused(refusal)) if is_client_fault(refusal.status) => {}
             Err(_) => self.unsure = Some(on.clone()),
         }

@@ -10,9 +10,9 @@ use crate::client::resumable::{
 };
 use crate::client::{ClientError, Method, Refusal, Response};
 
-/// The events of a run in order, each once, until the run has ended or awaits an answer. After a break the stream goes on.
+/// The events of a run in order, each once, until the run has ended or awaits an answer. The stream continues after a break.
 ///
-/// A server that gives its events ids is asked for those after the last; of another, the list of the run's events is read until there is something new.
+/// If the server sends event ids, a reconnect resumes after the last id. Otherwise the client polls the list of the run's events until it contains new ones.
 #[derive(Debug)]
 pub struct RunStream {
     stream: Resumable<RunSource>,
@@ -31,33 +31,33 @@ pub struct StreamedEvent {
 struct RunSource {
     client: Client,
     run: Option<Uuid>,
-    /// The run as it was when it was begun or answered without a stream.
+    /// The run as it was when it was created or answered without a stream.
     held: Option<Box<Run>>,
-    /// Whether the server lists no events, so that it is asked how the run stands.
+    /// Whether the server lists no events, so that the client polls the run instead.
     is_polled: bool,
-    /// What creates the run: sent again while nobody has said which run it is, where it has a key.
+    /// The request that creates the run, if it has a key. It is sent again until the server has named the run.
     create: Option<Box<NewRun>>,
-    /// The id of the last event, where the server gives ids.
+    /// The id of the last event, if the server sends ids.
     cursor: Option<String>,
-    /// How many events the run had up to the last that came; `None` where the stream began after an id.
+    /// The number of events of the run up to the last received one; `None` if the stream began after an id.
     seen: Option<usize>,
-    /// How many events come that came before.
+    /// The number of next events that were already received.
     repeated: usize,
-    /// Whether the connection shows what happens from now on: then a run that awaits is one that still does.
+    /// Whether the connection shows the present. Then a run that awaits an answer still awaits it.
     is_present: bool,
     /// The type of the last event.
     last: Option<EventKind>,
 }
 
 enum RunReply {
-    /// The stream of a request that started something.
+    /// The stream of a request that started a run or answered it.
     Started(Response),
-    /// The stream of a run that is there.
+    /// The stream of an existing run.
     Joined(Response),
-    /// In place of a stream, the run's events so far.
+    /// The run's events so far, instead of a stream.
     Listed(Vec<Box<RawValue>>),
     Status(RunStatus),
-    /// In place of its events, the run.
+    /// The run, instead of its events.
     Polled(Run),
 }
 
@@ -96,7 +96,7 @@ impl RunStream {
         Ok(this)
     }
 
-    /// What a run does from now on.
+    /// Returns a stream of the run's events after now.
     async fn after_now(client: Client, run: Uuid) -> Result<Self, ClientError> {
         let segments = ["runs", &run.to_string(), "events"];
         let call = client.call(Method::Get, &segments).header("accept", "application/json");
@@ -111,7 +111,7 @@ impl RunStream {
         Ok(this)
     }
 
-    /// A run that was begun without a stream.
+    /// Returns a stream for a run that was created without one.
     pub(super) fn of_run(client: Client, run: Run) -> Self {
         let mut this = Self::follow(client, run.run_id, None);
         this.stream.source.held = Some(Box::new(run));
@@ -142,22 +142,22 @@ impl RunStream {
         Self { stream: Resumable::new(source, options) }
     }
 
-    /// The run, as soon as the server has named it.
+    /// Returns the run's id, after the server has named it.
     #[must_use]
     pub fn run(&self) -> Option<Uuid> {
         self.stream.source.run
     }
 
-    /// The id of the last event, where the server gives ids: what a later stream can begin after.
+    /// Returns the id of the last event, if the server sends ids. A later stream can begin after it.
     #[must_use]
     pub fn cursor(&self) -> Option<&str> {
         self.stream.source.cursor.as_deref()
     }
 
-    /// Answers what the run awaits; the stream goes on with what it does then.
+    /// Answers the run. The stream continues with its further events.
     ///
     /// # Errors
-    /// What the server refuses; a run that nobody has named yet.
+    /// The server's error; an error if the server has not named the run yet.
     pub async fn resume(&mut self, answer: impl Into<Resume>) -> Result<(), ClientError> {
         let source = &mut self.stream.source;
         let Some(run) = source.run else {
@@ -175,10 +175,10 @@ impl RunStream {
         self.started(response)
     }
 
-    /// As [`RunStream::resume`], in another mode: of a server that does not stream.
+    /// Answers like [`RunStream::resume`], in another mode, for a server without streaming.
     ///
     /// # Errors
-    /// As [`RunStream::resume`].
+    /// Like [`RunStream::resume`].
     pub async fn resume_as(
         &mut self,
         answer: impl Into<Resume>,
@@ -199,7 +199,7 @@ impl RunStream {
         Ok(())
     }
 
-    /// Goes on after a question without answering it: somebody else does, or did.
+    /// Continues after a question without answering it, because another client answers it.
     pub fn wait_on(&mut self) {
         let Resumable { source, flow } = &mut self.stream;
         if source.last == Some(EventKind::RunAwaiting) {
@@ -273,7 +273,7 @@ impl StreamSource for RunSource {
                 flow.attempts = 0;
                 flow.idle = flow.idle.saturating_add(1);
                 if news.is_empty() {
-                    // A question at its end is one that was answered, and the server has not shown that yet.
+                    // If the list ends with a question, the question was answered and the server has not shown that yet.
                     flow.done = events.last().is_some_and(|event| ends_run(event));
                 }
                 self.is_present = false;
@@ -334,12 +334,12 @@ impl StreamSource for RunSource {
     fn on_end(&mut self, end: End, flow: &mut Flow<Self>) -> Result<(), ClientError> {
         let is_asked = self.last == Some(EventKind::RunAwaiting);
         if is_asked && end.error.is_none() {
-            // Nothing came after the question, so it is still open.
+            // Nothing followed the question, so it is still open.
             flow.done = true;
             return Ok(());
         }
         let gives_up = flow.gives_up() || !self.is_findable();
-        // Nothing came and nothing broke: perhaps there is nothing more to come.
+        // A clean end without an event: the run may have ended.
         let is_silent = end.was_live && end.error.is_none() && flow.attempts > 0;
         match (end.error, self.run) {
             (Some(error), _) if gives_up => Err(error),
@@ -359,7 +359,7 @@ impl StreamSource for RunSource {
 }
 
 impl RunSource {
-    /// The stream ended with an error: a transient one is a break like any other.
+    /// Handles a stream that ended with an error. A transient error counts as a break.
     fn on_error(&self, refusal: Refusal, flow: &mut Flow<Self>) -> Result<(), ClientError> {
         let error = ClientError::Refused(Box::new(refusal));
         flow.disconnect();
@@ -370,7 +370,7 @@ impl RunSource {
         Err(error)
     }
 
-    /// Whether the run can be asked for again.
+    /// Returns `true` if the client can request the run again.
     fn is_findable(&self) -> bool {
         self.run.is_some() || self.create.is_some()
     }
@@ -385,7 +385,7 @@ impl RunSource {
     }
 }
 
-/// How a run stands; a server that does not know it any more has said so before.
+/// Reads the run. Returns `held` if the server does not offer to read it.
 async fn poll(client: Client, run: Uuid, held: Option<Box<Run>>) -> Result<RunReply, ClientError> {
     match (client.run(run).await, held) {
         (Ok(run), _) => Ok(RunReply::Polled(run)),
@@ -394,7 +394,7 @@ async fn poll(client: Client, run: Uuid, held: Option<Box<Run>>) -> Result<RunRe
     }
 }
 
-/// Whether a server refuses to list anything there.
+/// Returns `true` if the server does not list events.
 fn lists_no_events(error: &ClientError) -> bool {
     matches!(error, ClientError::Refused(refusal) if matches!(refusal.status, Some(404 | 405 | 501)))
 }

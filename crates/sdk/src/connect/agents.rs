@@ -9,10 +9,10 @@ use crate::client::{ClientError, Method};
 // === impl Client ===
 
 impl Client {
-    /// The agents that match: name and version exactly, where they are given; in the server's order.
+    /// Returns the agents that match, in the server's order. A given name or version must match exactly.
     ///
     /// # Errors
-    /// [`ClientError`], as every call. The reference server refuses a search without a name or a version.
+    /// [`ClientError`], like every call. The reference server refuses a search without a name or a version.
     pub async fn search_agents(
         &self,
         request: &AgentSearchRequest,
@@ -28,15 +28,15 @@ impl Client {
         })
     }
 
-    /// All agents.
+    /// Returns all agents.
     pub async fn agents(&self) -> Result<Vec<Agent>, ClientError> {
         self.search_agents(&AgentSearchRequest::default()).await
     }
 
-    /// The agent with this id, or else the first with this name.
+    /// Returns the agent with this id, otherwise the first agent with this name.
     ///
     /// # Errors
-    /// What the server says of the id, where there is no such name either.
+    /// The server's error for the id, if the name does not exist either.
     pub async fn find_agent(&self, id_or_name: &str) -> Result<Agent, ClientError> {
         let unknown = match self.agent(id_or_name).await {
             Err(ClientError::Fault(fault)) if matches!(fault.status, 404 | 422) => fault,
@@ -50,52 +50,52 @@ impl Client {
         found.ok_or(ClientError::Fault(unknown))
     }
 
-    /// One agent.
+    /// Returns one agent.
     pub async fn agent(&self, id: &str) -> Result<Agent, ClientError> {
         self.get(&["agents", id]).await
     }
 
-    /// What an agent's author declares: capabilities, schemas, interrupts, errors.
+    /// Returns an agent's descriptor: its capabilities, schemas, interrupts and errors.
     pub async fn descriptor(&self, agent: &str) -> Result<Descriptor, ClientError> {
         self.get(&["agents", agent, "descriptor"]).await
     }
 
-    /// The same member for member, as its author wrote it.
+    /// Returns the descriptor exactly as its author wrote it.
     pub async fn descriptor_as_written(&self, agent: &str) -> Result<Json, ClientError> {
         self.get(&["agents", agent, "descriptor"]).await
     }
 
-    /// What an agent can do, with what the server adds. Only servers of ours say it.
+    /// Returns an agent's capabilities, including the server's extensions. Only Trilogue servers have this.
     pub async fn capabilities(&self, agent: &str) -> Result<AgentCapabilities, ClientError> {
         self.get(&["agents", agent, "capabilities"]).await
     }
 
-    /// An agent's schemas. Only servers of ours list them apart from the descriptor.
+    /// Returns an agent's schemas. Only Trilogue servers list them separately from the descriptor.
     pub async fn schemas(&self, agent: &str) -> Result<AgentSchemas, ClientError> {
         self.get(&["agents", agent, "schemas"]).await
     }
 
-    /// The OpenAPI document of one agent, with its own schemas in place.
+    /// Returns the OpenAPI document of one agent, which includes its schemas.
     pub async fn openapi(&self, agent: &str) -> Result<Json, ClientError> {
         self.get(&["agents", agent, "openapi"]).await
     }
 
-    /// How an agent's callers prove who they are; needs no credentials. Only servers of ours say it.
+    /// Returns the authentication schemes of an agent. Needs no credentials. Only Trilogue servers have this.
     pub async fn agent_authentication(&self, agent: &str) -> Result<Authentication, ClientError> {
         self.get(&["agents", agent, "authentication"]).await
     }
 
-    /// The same for the server as a whole.
+    /// Returns the authentication schemes of the server as a whole.
     pub async fn authentication(&self) -> Result<Authentication, ClientError> {
         self.get(&["authentication"]).await
     }
 
-    /// The errors that an agent declares beside the protocol's. Only servers of ours list them.
+    /// Returns the errors that an agent declares in addition to the protocol's. Only Trilogue servers list them.
     pub async fn agent_errors(&self, agent: &str) -> Result<AgentErrors, ClientError> {
         self.get(&["agents", agent, "errors"]).await
     }
 
-    /// The errors of the protocol. Only servers of ours list them.
+    /// Returns the errors of the protocol. Only Trilogue servers list them.
     pub async fn errors(&self) -> Result<Vec<ErrorDefinition>, ClientError> {
         self.list(self.call(Method::Get, &["errors"])).await
     }

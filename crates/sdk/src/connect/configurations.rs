@@ -5,9 +5,9 @@ use crate::client::ClientError;
 
 // === impl Client ===
 
-/// Configured instances of agents. Only servers of ours have them.
+/// Configured instances of agents. Only Trilogue servers have them.
 impl Client {
-    /// Makes a configured instance of an agent: its id stands for the agent in later runs.
+    /// Creates a configured instance of an agent. Later runs can use its id as the agent's id.
     ///
     /// # Errors
     /// `agent_not_found`, `configuration_exists`, `configuration_not_supported`, `config_schema_violation`.
@@ -19,12 +19,12 @@ impl Client {
         self.post(&["agents", agent, "configurations"], new).await
     }
 
-    /// One configured instance.
+    /// Returns one configured instance.
     pub async fn configuration(&self, agent: &str, id: &str) -> Result<Configuration, ClientError> {
         self.get(&["agents", agent, "configurations", id]).await
     }
 
-    /// Changes a configured instance. Runs that were created before keep what they were given.
+    /// Changes a configured instance. Existing runs keep their configuration.
     ///
     /// # Errors
     /// `configuration_not_found`, `config_schema_violation`.
@@ -42,7 +42,7 @@ impl Client {
         self.delete(&["agents", agent, "configurations", id]).await
     }
 
-    /// The configured instances of an agent that match, newest first.
+    /// Returns the configured instances of an agent that match, newest first.
     pub async fn search_configurations(
         &self,
         agent: &str,

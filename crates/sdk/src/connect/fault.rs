@@ -3,24 +3,24 @@ use trilogue_wire::native::Json;
 
 use crate::client::call::perhaps_elsewhere;
 
-/// What a server of the Agent Connect Protocol refused, and why.
+/// An error response of an Agent Connect Protocol server.
 ///
-/// Servers say it in several forms: the members below, a bare text, `{"detail": …}`, or nothing at all.
+/// Servers write it in several forms: the members below, a bare text, `{"detail": …}`, or an empty body.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
     /// The HTTP status.
     pub status: u16,
-    /// The stable code, where the server gives one.
+    /// The stable code, if the server sends one.
     pub code: Option<String>,
-    /// Its number, where the server gives one.
+    /// The number of the code, if the server sends one.
     pub errcode: Option<i64>,
-    /// What happened, for people.
+    /// The message for people.
     pub description: String,
-    /// Whether the same call may succeed later without a change, where the server says so.
+    /// Whether the same call may succeed later without a change, if the server reports it.
     pub transient: Option<bool>,
-    /// What to do next, where the server says so.
+    /// What to do next, if the server reports it.
     pub hint: Option<String>,
-    /// Details, in the form that the code has.
+    /// Details. The code decides their form.
     pub data: Option<Json>,
     is_foreign: bool,
 }
@@ -28,7 +28,7 @@ pub struct Fault {
 // === impl Fault ===
 
 impl Fault {
-    /// Reads what came with a status other than success.
+    /// Reads the body of a response with this error status.
     #[must_use]
     pub fn read(status: u16, body: &[u8]) -> Self {
         match serde_json::from_slice(body) {
@@ -42,13 +42,13 @@ impl Fault {
         }
     }
 
-    /// Whether the server did not say it in any of the protocol's forms: it may be a proxy, or no server of the protocol at all.
+    /// Returns `true` if the response was not in one of the protocol's forms. It may come from a proxy, or from a server of another protocol.
     #[must_use]
     pub fn is_foreign(&self) -> bool {
         self.is_foreign
     }
 
-    /// Whether nothing has the name or id that was asked for.
+    /// Returns `true` if the requested name or id does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.status == 404
@@ -63,19 +63,19 @@ impl Fault {
         self.status == 501 || (self.status == 500 && says_so())
     }
 
-    /// Whether a server that names no codes refused with this status.
+    /// Returns `true` if the response has this status and no code.
     pub(super) fn is_unnamed(&self, status: u16) -> bool {
         self.status == status && self.code.is_none()
     }
 
-    /// Whether a server that names no codes refuses this member of a request.
+    /// Returns `true` if a server without codes refuses this member of a request.
     pub(super) fn rejects(&self, member: &str) -> bool {
         self.is_unnamed(422) && self.description.contains(member)
     }
 
     fn described(status: u16, members: &Map<String, Value>) -> Option<Self> {
         let text = |name: &str| members.get(name).and_then(Value::as_str).map(str::to_owned);
-        // A validator lists what it found.
+        // A validator returns a list of violations.
         let detail = || match members.get("detail")? {
             Value::String(text) => Some(text.clone()),
             Value::Null => None,

@@ -1,6 +1,6 @@
 //! A client of the Agent Connect Protocol, over HTTP or another [`Transport`].
 //!
-//! It talks to any server of the protocol, the reference server with its gaps included, and uses what a server can do beyond it where it is there: streams go on after a break and always end with an event that says how the run ended.
+//! It works with every server of the protocol, including the reference server with its gaps, and uses a server's extensions if they exist. Streams continue after a break, and their last event always says how the run ended.
 //!
 //! ```no_run
 //! use trilogue_sdk::client::ClientError;
@@ -60,7 +60,7 @@ pub use wire::{
 
 /// A client of one server. Cheap to clone.
 ///
-/// A call fails with what the server refuses. What names something that is not there is refused with the code of its kind, such as `thread_not_found`.
+/// A call fails with the server's error. If an id does not exist, the error has the code of its kind, such as `thread_not_found`.
 #[derive(Clone, Debug)]
 pub struct Client {
     endpoint: Arc<Endpoint>,
@@ -71,10 +71,10 @@ pub struct Client {
 impl_client!("", "http://127.0.0.1:7878/connect");
 
 impl Client {
-    /// The bytes of content at a path of this server.
+    /// Returns the content at a path of this server.
     ///
     /// # Errors
-    /// [`ClientError::Unexpected`] for what is no path on this server; `not_found`.
+    /// [`ClientError::Unexpected`] if the path is not on this server; `not_found`.
     pub async fn content(&self, path: &str) -> Result<ResponseBody, ClientError> {
         Ok(self.send(RequestBuilder::content(path)?).await?.body)
     }
@@ -99,7 +99,7 @@ impl Client {
         self.fetch(self.call(Method::Patch, segments).json(body)?).await
     }
 
-    /// What such a request answers has no meaning: some servers answer `null` where the protocol wants nothing.
+    /// Ignores the body of the response: some servers send `null` although the protocol requires an empty body.
     async fn delete(&self, segments: &[&str]) -> Result<(), ClientError> {
         self.send(self.call(Method::Delete, segments)).await.map(drop)
     }

@@ -6,20 +6,20 @@ use super::{Client, IfNotExists, Object, OnDisconnect, StreamMode};
 use crate::client::call::{RequestBuilder, json};
 use crate::client::{ClientError, Method};
 
-/// A run that is to be created: a stateless one, or one on a thread.
+/// A new run: a stateless one, or one on a thread.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NewRun {
-    /// What is asked for.
+    /// The request.
     pub request: RunCreate,
-    /// The thread that it runs on; none for a stateless run.
+    /// The thread of the run; `None` for a stateless run.
     pub thread: Option<String>,
-    /// The `Idempotency-Key`: on servers of ours, the same run under the same key is created once.
+    /// The `Idempotency-Key`. A Trilogue server creates the same run under the same key only once.
     pub idempotency_key: Option<String>,
-    /// Further header fields of the request; names in lower case.
+    /// More header fields of the request. Names are in lower case.
     pub headers: Vec<(&'static str, String)>,
 }
 
-/// How the answer is wanted: the end of the path.
+/// The kind of response, which is the end of the path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
     Create,
@@ -30,20 +30,20 @@ pub(super) enum Mode {
 // === impl NewRun ===
 
 impl NewRun {
-    /// A stateless run of the agent, or the configured instance, with this id.
+    /// Returns a stateless run of the agent or configured instance with this id.
     #[must_use]
     pub fn of(agent: impl Into<String>) -> Self {
         RunCreate { agent_id: Some(agent.into()), ..RunCreate::default() }.into()
     }
 
-    /// The same run with this input.
+    /// Sets the input.
     #[must_use]
     pub fn input(mut self, input: impl Serialize) -> Self {
         self.request.input = json(&input);
         self
     }
 
-    /// The same run with this configuration.
+    /// Sets the configuration.
     #[must_use]
     pub fn config(mut self, config: impl Serialize) -> Self {
         let configurable = json(&config).map(|config| config.into_string());
@@ -52,28 +52,28 @@ impl NewRun {
         self
     }
 
-    /// The same run with this metadata, by which it is found again. What is no object is left out.
+    /// Sets the metadata, by which the run can be found. A value that is not an object is left out.
     #[must_use]
     pub fn metadata(mut self, metadata: impl Serialize) -> Self {
         self.request.metadata = json(&metadata).and_then(Object::new);
         self
     }
 
-    /// The same run on this thread.
+    /// Runs on this thread.
     #[must_use]
     pub fn on_thread(mut self, thread: impl Into<String>) -> Self {
         self.thread = Some(thread.into());
         self
     }
 
-    /// The same run on this thread, which is made where there is none.
+    /// Runs on this thread, and creates the thread if it does not exist.
     #[must_use]
     pub fn on_new_thread(mut self, thread: impl Into<String>) -> Self {
         self.request.if_not_exists = Some(IfNotExists::Create);
         self.on_thread(thread)
     }
 
-    /// The same run, streamed in these modes; where none is named the server chooses.
+    /// Sets the stream modes. If the list is empty, the server chooses.
     #[must_use]
     pub fn streaming(mut self, modes: impl IntoIterator<Item = StreamMode>) -> Self {
         let modes = StreamModes::new(modes);
@@ -81,23 +81,23 @@ impl NewRun {
         self
     }
 
-    /// The same run, created once under this key of 1 to 256 characters of ASCII, on servers of ours: asked for again, it is the run that is there already.
+    /// Creates the run only once under this key of 1 to 256 ASCII characters, on Trilogue servers. A repeated request returns the existing run.
     ///
-    /// With a key, a stream whose first answer was lost is asked for again; give one only where the server knows what it means, or where a second run does no harm.
+    /// With a key, a stream whose first response was lost sends its request again. Use a key only if the server supports it, or if a second run does no harm.
     #[must_use]
     pub fn once(mut self, key: impl Into<String>) -> Self {
         self.idempotency_key = Some(key.into());
         self
     }
 
-    /// The same run, created by a request with these header fields too, such as a `traceparent`; names in lower case.
+    /// Adds header fields to the request, such as a `traceparent`. Names are in lower case.
     #[must_use]
     pub fn headers(mut self, headers: impl IntoIterator<Item = (&'static str, String)>) -> Self {
         self.headers.extend(headers);
         self
     }
 
-    /// A stream is asked for again after a break, so its break must not cancel the run, unless somebody wants that.
+    /// Lets the run continue after a disconnect, because the stream reconnects. Keeps a choice that the caller has made.
     pub(super) fn for_stream(mut self) -> Self {
         self.request.on_disconnect.get_or_insert(OnDisconnect::Continue);
         self

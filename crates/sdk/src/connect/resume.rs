@@ -3,7 +3,7 @@ use trilogue_wire::native::Json;
 
 use crate::client::call::json;
 
-/// The answer to what a run asks: the payload that its type wants, for the interrupt that is open, or only for the one that it names.
+/// The answer to an interrupted run: the payload for its open interrupt, or only for the interrupt that the answer names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Resume {
     payload: Json,
@@ -14,25 +14,25 @@ pub struct Resume {
 // === impl Resume ===
 
 impl Resume {
-    /// The answer with this payload, for whatever the run asks.
+    /// Returns an answer with this payload for the open interrupt.
     #[must_use]
     pub fn with(payload: impl Serialize) -> Self {
         json(&payload).unwrap_or_else(Json::null).into()
     }
 
-    /// The same answer for an interrupt of this type, and no other. Only servers that know the document's form take it.
+    /// Answers only an interrupt of this type. Only servers that support the specification's form accept this.
     #[must_use]
     pub fn of_type(self, kind: impl Into<String>) -> Self {
         Self { kind: Some(kind.into()), ..self }
     }
 
-    /// The same answer for the interrupt of this type and with this id, and no other. Only servers of ours know ids.
+    /// Answers only the interrupt of this type with this id. Only Trilogue servers know ids.
     #[must_use]
     pub fn to(self, kind: impl Into<String>, interrupt: impl Into<String>) -> Self {
         Self { interrupt: Some(interrupt.into()), ..self.of_type(kind) }
     }
 
-    /// The request's body: the payload itself, unless it says what it is for.
+    /// Returns the request's body: the payload itself, unless the answer names its interrupt.
     pub(super) fn body(&self) -> Json {
         let Some(kind) = &self.kind else { return self.payload.clone() };
         let mut body = serde_json::json!({ "interrupt_type": kind });

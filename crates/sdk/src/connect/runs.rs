@@ -11,19 +11,19 @@ use crate::client::{ClientError, Method, Response};
 
 const NO_CONTENT: u16 = 204;
 
-/// Where a run is: a stateless one is named by its id alone.
+/// The address of a run. A stateless run needs only its id.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RunAt {
-    /// The thread that it was created on; none for a stateless run.
+    /// The thread that the run was created on; `None` for a stateless run.
     pub thread: Option<String>,
-    /// Its id.
+    /// The id of the run.
     pub run: String,
 }
 
 // === impl RunAt ===
 
 impl RunAt {
-    /// The run with this id on this thread.
+    /// Returns the address of the run with this id on this thread.
     #[must_use]
     pub fn on(thread: impl Into<String>, run: impl Into<String>) -> Self {
         Self { thread: Some(thread.into()), run: run.into() }
@@ -57,16 +57,16 @@ impl From<String> for RunAt {
 // === impl Client ===
 
 impl Client {
-    /// Creates a run and gives it as it is then.
+    /// Creates a run and returns its current state.
     pub async fn create_run(&self, new: impl Into<NewRun>) -> Result<Run, ClientError> {
         let response = self.start(&new.into(), Mode::Create).await?;
         read(&self.endpoint.whole(response).await?)
     }
 
-    /// Creates a run and waits until it has ended or waits for an answer. Unless the request says otherwise, a connection that breaks before cancels the run.
+    /// Creates a run and waits until it has ended or waits for an answer. By default, a broken connection cancels the run.
     ///
     /// # Errors
-    /// What the server refuses; a run that failed is no error.
+    /// The server's error. A failed run is not an error.
     pub async fn run_and_wait(
         &self,
         new: impl Into<NewRun>,
@@ -77,31 +77,31 @@ impl Client {
 
     /// Creates a run and streams it until it has ended or waits for an answer.
     ///
-    /// The stream goes on after a break, so the run does too, unless the request says otherwise. A run with an idempotency key is asked for again even when the server's answer was lost.
+    /// The stream continues after a break. Therefore the run also continues, unless the request sets `on_disconnect`. If the run has an idempotency key, its request is sent again even if the response was lost.
     pub async fn run_stream(&self, new: impl Into<NewRun>) -> Result<RunStream, ClientError> {
         RunStream::create(self.clone(), new.into().for_stream()).await
     }
 
-    /// Creates a run and waits until it has ended or waits for an answer, as a stream whose one event says how: for servers that only wait. The run goes on after a break, unless the request says otherwise; nobody knows its id before the event.
+    /// Creates a run and waits until it has ended or waits for an answer. Returns a stream with one event, for servers that can only wait. The run continues after a break, unless the request sets `on_disconnect`. The run's id is unknown until the event arrives.
     #[must_use]
     pub fn run_awaited(&self, new: impl Into<NewRun>) -> RunStream {
         RunStream::awaited(self.clone(), new.into().for_stream())
     }
 
-    /// The stateless runs that match, newest first.
+    /// Returns the stateless runs that match, newest first.
     pub async fn search_runs(&self, request: &RunSearchRequest) -> Result<Vec<Run>, ClientError> {
         self.found(&["runs", "search"], request).await
     }
 
-    /// One run.
+    /// Returns one run.
     pub async fn run(&self, at: impl Into<RunAt>) -> Result<Run, ClientError> {
         self.fetch(at.into().call(self, Method::Get, None)).await
     }
 
-    /// Waits until a run has ended or waits for an answer, however long that takes and over breaks of the connection.
+    /// Waits until a run has ended or waits for an answer. Has no time limit and reconnects after a break.
     ///
     /// # Errors
-    /// `run_not_found`; a server that stays away for [`Options::attempts`](crate::client::Options::attempts) attempts.
+    /// `run_not_found`; a server that is unavailable for [`Options::attempts`](crate::client::Options::attempts) attempts.
     pub async fn wait(&self, at: impl Into<RunAt>) -> Result<RunWaitResponse, ClientError> {
         let at = at.into();
         let mut failed = 0;
@@ -116,7 +116,7 @@ impl Client {
         }
     }
 
-    /// The same, for at most this long: `None` where it is still at work then. The time is taken in whole milliseconds; the reference server does not look at it and waits on.
+    /// Waits like [`Client::wait`], at most for this duration. Returns `None` if the run is still running then. The duration has a resolution of one millisecond. The reference server ignores it and waits longer.
     pub async fn wait_within(
         &self,
         at: impl Into<RunAt>,
@@ -131,13 +131,13 @@ impl Client {
         read(&self.endpoint.whole(response).await?).map(Some)
     }
 
-    /// A run as a stream that goes on after a break, until it has ended or waits for an answer: everything that the server still has, or what came after the event with this id.
+    /// Returns a run as a stream that continues after a break, until the run has ended or waits for an answer. It contains all events that the server still has, or the events after this id.
     #[must_use]
     pub fn join(&self, at: impl Into<RunAt>, after: Option<&str>) -> RunStream {
         RunStream::join(self.clone(), at.into(), after)
     }
 
-    /// Answers what a run asks, and gives the run as it is then.
+    /// Answers an interrupted run and returns its current state.
     ///
     /// # Errors
     /// `run_not_interrupted`, `resume_schema_violation`, `run_not_found`.
@@ -150,7 +150,7 @@ impl Client {
         self.fetch(call).await
     }
 
-    /// Answers what a run asks, and streams what it does then.
+    /// Answers an interrupted run and streams its further events.
     pub async fn resume_stream(
         &self,
         at: impl Into<RunAt>,
@@ -161,7 +161,7 @@ impl Client {
         Ok(RunStream::resumed(self.clone(), at))
     }
 
-    /// Cancels a run, or cancels and removes it with what it did. With `wait` the answer comes when it has stopped.
+    /// Cancels a run, or cancels it and removes it with its results. With `wait`, the response arrives after the run has stopped.
     pub async fn cancel(
         &self,
         at: impl Into<RunAt>,
@@ -175,12 +175,12 @@ impl Client {
         self.send(call.query("action", named)).await.map(drop)
     }
 
-    /// Removes a run; one that is at work is cancelled first.
+    /// Removes a run. A running run is cancelled first.
     pub async fn delete_run(&self, at: impl Into<RunAt>) -> Result<(), ClientError> {
         self.send(at.into().call(self, Method::Delete, None)).await.map(drop)
     }
 
-    /// Sends a request for a run. A server that does not know stream modes is asked once more without one.
+    /// Sends the request for a run. If the server does not support stream modes, sends it once more without them.
     pub(super) async fn start(&self, new: &NewRun, mode: Mode) -> Result<Response, ClientError> {
         let call = |new: &NewRun| {
             let accept = if mode == Mode::Stream { EVENT_STREAM } else { "application/json" };
@@ -202,7 +202,7 @@ fn rejects_modes(error: &ClientError) -> bool {
     fault(error).is_some_and(|fault| fault.rejects("stream_mode"))
 }
 
-/// Seconds with what there is behind the point.
+/// Formats seconds with milliseconds, if any.
 fn seconds(limit: Duration) -> String {
     match limit.subsec_millis() {
         0 => limit.as_secs().to_string(),

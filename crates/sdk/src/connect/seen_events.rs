@@ -1,12 +1,12 @@
-//! The events of a run that came already.
+//! The events of a run that were already received.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-/// The most events of a run that are remembered, to recognise what is repeated.
+/// The maximum number of remembered events of a run, which detect repeated events.
 const MAX_REMEMBERED: usize = 16 * 1024;
 
-/// The events of a run that came already.
+/// The events of a run that were already received.
 #[derive(Debug, Default)]
 pub(super) struct SeenEvents {
     known: HashSet<u64>,
@@ -16,7 +16,7 @@ pub(super) struct SeenEvents {
 // === impl SeenEvents ===
 
 impl SeenEvents {
-    /// Notes an event; `false` where it came before with this id and this content. A server may count anew on each connection, so the id alone says nothing.
+    /// Adds an event. Returns `false` if an event with this id and this content was received before. The id alone is not enough, because a server may restart its ids on each connection.
     pub(super) fn add(&mut self, id: &str, json: &str) -> bool {
         if id.is_empty() {
             return true;

@@ -13,16 +13,16 @@ use crate::client::resumable::{
 };
 use crate::client::{ClientError, Method, Response};
 
-/// How many signs of life without an event come before the run is asked for its status: some servers never end a stream. Doubles each time.
+/// The number of heartbeats without an event before the client reads the run's status, because some servers never end a stream. Doubles each time.
 const FIRST_CHECK: u32 = 6;
-/// How many connections without an event come before the run is waited for instead.
+/// The number of connections without an event before the client waits for the run instead.
 const MAX_EMPTY_CONNECTIONS: u32 = 2;
-/// The id before every other: whoever names it is given all that the server still has.
+/// The id before all others. A client that sends it gets all events that the server still has.
 const BEGINNING: &str = "0";
 
-/// The events of a run in order, each once, until the run has ended or waits for an answer: the last event says which. After a break the stream goes on.
+/// The events of a run in order, each once, until the run has ended or waits for an answer. The last event says which. The stream continues after a break.
 ///
-/// Values replace each other, so after a break those in between may be missing. Of a server that ends its streams without a last event, or has no streams at all, the last event is made of what the run's output is then.
+/// Values replace each other, so some values may be missing after a break. If the server ends its streams without a last event, or has no streams, the client makes the last event from the run's output.
 #[derive(Debug)]
 pub struct RunStream {
     stream: Resumable<RunSource>,
@@ -31,58 +31,58 @@ pub struct RunStream {
 /// One event of a stream.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StreamedEvent {
-    /// Its id, where the server gives one.
+    /// The event's id, if the server sends one.
     pub id: Option<String>,
-    /// What it says.
+    /// The content of the event.
     pub event: StreamPayload,
-    /// The same as the server wrote it.
+    /// The event as the server wrote it.
     pub json: String,
 }
 
 #[derive(Debug)]
 struct RunSource {
     client: Client,
-    /// The run's thread; none for a stateless run.
+    /// The thread of the run; `None` for a stateless run.
     thread: Option<String>,
     run: Option<String>,
-    /// What creates the run: sent again while nobody has said which run it is, where it has a key.
+    /// The request that creates the run, if it has a key. It is sent again until the server has named the run.
     create: Option<Box<NewRun>>,
     /// The id of the last event.
     cursor: Option<String>,
-    /// Only what happens from now on is of interest, as long as there is no cursor.
+    /// Whether only new events are of interest. Applies until there is a cursor.
     only_new: bool,
     seen: SeenEvents,
-    /// The id that a heartbeat without a line end has swallowed.
+    /// An id that was swallowed by a heartbeat without a line end.
     swallowed_id: Option<String>,
-    /// The id of the event before: the one that an event without an id seems to have.
+    /// The id of the previous event. An event without an id seems to have it.
     previous_id: String,
-    /// Signs of life since the last event.
+    /// The number of heartbeats since the last event.
     quiet: u32,
-    /// At how many of them the run is asked for its status next.
+    /// The value of `quiet` at which the client reads the run's status.
     check_at: u32,
     state: RunState,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum RunState {
-    /// Events come.
+    /// Events arrive.
     Open,
-    /// It waits for an answer.
+    /// The run waits for an answer.
     Interrupted,
-    /// It still waited when its status was asked last, and somebody else answers.
+    /// The run was still waiting at the last status check, and another client answers it.
     Waiting,
-    /// It has ended.
+    /// The run has ended.
     Ended,
 }
 
 enum RunReply {
-    /// The stream of a request that created the run, or of a run that is there.
+    /// The stream of a new or an existing run.
     Stream(Response),
     /// The run's status.
     Status(RunStatus),
-    /// The run's output, after a wait for it.
+    /// The run's output, after a wait for the run.
     Output(Box<RunWaitResponse>),
-    /// The status cannot be had now.
+    /// The status is unavailable now.
     Unknown,
 }
 
@@ -147,22 +147,22 @@ impl RunStream {
         Self { stream: Resumable::new(source, options) }
     }
 
-    /// The run, as soon as the server has named it.
+    /// Returns the run's address, after the server has named the run.
     #[must_use]
     pub fn run(&self) -> Option<RunAt> {
         self.stream.source.run_at()
     }
 
-    /// The id of the last event, where the server gives ids: what a later stream can begin after.
+    /// Returns the id of the last event, if the server sends ids. A later stream can begin after it.
     #[must_use]
     pub fn cursor(&self) -> Option<&str> {
         self.stream.source.cursor.as_deref()
     }
 
-    /// Answers what the run asks; the stream goes on with what it does then.
+    /// Answers the run. The stream continues with its further events.
     ///
     /// # Errors
-    /// What the server refuses; a run that nobody has named yet.
+    /// The server's error; an error if the server has not named the run yet.
     pub async fn resume(&mut self, answer: impl Into<Resume>) -> Result<(), ClientError> {
         let Some(at) = self.run() else {
             return Err(ClientError::Unexpected("no event has named the run yet".to_owned()));
@@ -172,7 +172,7 @@ impl RunStream {
         Ok(())
     }
 
-    /// Goes on after a question without answering it: somebody else does, or did.
+    /// Continues after a question without answering it, because another client answers it.
     pub fn wait_on(&mut self) {
         if self.stream.source.state == RunState::Interrupted {
             self.restart(RunState::Waiting);
@@ -259,9 +259,9 @@ impl StreamSource for RunSource {
         Ok(Some(StreamedEvent { id, event, json }))
     }
 
-    /// After many signs of life without an event the run is asked for its status.
+    /// Counts heartbeats without an event. After many, reads the run's status.
     fn on_comment(&mut self, text: &str, flow: &mut Flow<Self>) {
-        // `:` without a line end glues itself to the line `id: 7` behind it.
+        // A heartbeat `:` without a line end joins the next line, such as `id: 7`.
         let glued = text.trim_start_matches([':', ' ']).strip_prefix("id:");
         if let Some(id) = glued {
             self.swallowed_id = Some(id.trim_start().to_owned());
@@ -283,7 +283,7 @@ impl StreamSource for RunSource {
             }
             (Some(error), Some(_)) if gives_up => Err(error),
             (None, Some(_)) => {
-                // The last event is missing: perhaps the server does not send one.
+                // The last event is missing: the server may not send one.
                 flow.idle = flow.idle.saturating_add(1);
                 self.ask_status(flow);
                 Ok(())
@@ -299,7 +299,7 @@ impl RunSource {
         Some(RunAt { thread: self.thread.clone(), run })
     }
 
-    /// The event's own id. The format lets an event without one have that of the event before; here every event has its own.
+    /// Returns the event's own id, or an empty text. In the SSE format an event without an id keeps the previous id; here every event has its own.
     fn id_of(&mut self, id: String) -> String {
         if let Some(swallowed) = self.swallowed_id.take() {
             return swallowed;
@@ -355,7 +355,7 @@ impl RunSource {
         }));
     }
 
-    /// Makes the last event of what a wait answered.
+    /// Makes the last event from the response of a wait.
     fn settle(
         &mut self,
         waited: RunWaitResponse,
@@ -407,7 +407,7 @@ impl RunSource {
     }
 }
 
-/// Whether the server, or the agent, has no streams of any kind.
+/// Returns `true` if the server or the agent does not support streams.
 fn streams_nothing(fault: &Fault, new: &NewRun) -> bool {
     let refused = fault.code.as_deref() == Some("stream_mode_not_supported");
     fault.is_not_implemented() || (refused && new.request.stream_mode.is_none())

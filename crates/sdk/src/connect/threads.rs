@@ -9,15 +9,15 @@ impl Client {
     /// Creates a thread.
     ///
     /// # Errors
-    /// `thread_exists`, unless the request says to take what is there.
+    /// `thread_exists`, unless the request accepts an existing thread.
     pub async fn create_thread(&self, new: &ThreadCreate) -> Result<Thread, ClientError> {
-        // The reference server breaks without metadata.
+        // The reference server fails without metadata.
         let metadata = new.metadata.clone().unwrap_or_default();
         let new = ThreadCreate { metadata: Some(metadata), ..new.clone() };
         self.post(&["threads"], &new).await
     }
 
-    /// The threads that match, newest first.
+    /// Returns the threads that match, newest first.
     pub async fn search_threads(
         &self,
         request: &ThreadSearchRequest,
@@ -25,12 +25,12 @@ impl Client {
         self.found(&["threads", "search"], request).await
     }
 
-    /// One thread with its state.
+    /// Returns one thread with its state.
     pub async fn thread(&self, id: &str) -> Result<Thread, ClientError> {
         self.get(&["threads", id]).await
     }
 
-    /// Changes a thread: metadata is merged into what is there, values become a checkpoint behind the one that is named, or behind the newest.
+    /// Changes a thread. Merges the metadata into the existing metadata. Values become a new checkpoint after the named checkpoint, or after the newest.
     ///
     /// # Errors
     /// `thread_not_found`, `checkpoint_not_found`, `thread_busy`, `thread_state_schema_violation`.
@@ -38,12 +38,12 @@ impl Client {
         self.patch(&["threads", id], patch).await
     }
 
-    /// Copies a thread with its states; its runs stay.
+    /// Copies a thread with its states, without its runs.
     pub async fn copy_thread(&self, id: &str) -> Result<Thread, ClientError> {
         self.fetch(self.call(Method::Post, &["threads", id, "copy"])).await
     }
 
-    /// Removes a thread with everything of it.
+    /// Removes a thread with all its data.
     ///
     /// # Errors
     /// `thread_not_found`, `thread_busy`.
@@ -51,7 +51,7 @@ impl Client {
         self.delete(&["threads", id]).await
     }
 
-    /// The states that a thread has had, newest first: at most `limit`, and only those before the checkpoint with this id.
+    /// Returns the states of a thread, newest first: at most `limit`, and only those before the checkpoint with this id.
     ///
     /// # Errors
     /// `thread_not_found`, `checkpoint_not_found`.
@@ -66,7 +66,7 @@ impl Client {
         self.list(call.query("limit", limit.as_deref()).query("before", before)).await
     }
 
-    /// The runs of a thread, newest first: at most `limit`, from the one at `offset` on.
+    /// Returns the runs of a thread, newest first: at most `limit`, starting at `offset`.
     pub async fn thread_runs(
         &self,
         id: &str,
@@ -77,7 +77,7 @@ impl Client {
         let call = || self.call(Method::Get, &["threads", id, "runs"]);
         let paged = call().query("limit", most.as_deref()).query("offset", passed.as_deref());
         match self.list(paged).await {
-            // The reference server gives all, and does not let one ask for less.
+            // The reference server returns all runs and accepts no limit.
             Err(error)
                 if fault(&error).is_some_and(|it| it.rejects("limit") || it.rejects("offset")) =>
             {
