@@ -1,4 +1,4 @@
-//! The author's trait: an agent, its turns and their outcomes.
+//! The [`Agent`] trait, its turns and their outcomes.
 
 use std::sync::Arc;
 
@@ -15,36 +15,36 @@ use crate::error::AgentError;
 use crate::port::Host;
 use crate::typed::to_json;
 
-/// Something that can be run.
+/// An agent that can be run.
 ///
-/// One value serves all runs at once; what belongs to a run is in the [`Context`], what belongs to a thread is its state.
+/// One value serves all runs at once. Data of one run is in the [`Context`]; data of a thread is in the thread's state.
 #[async_trait]
 pub trait Agent: Send + Sync + 'static {
-    /// What the agent says of itself. Read once, when it is served.
+    /// Returns the agent's card. Called once, when serving starts.
     fn card(&self) -> Card;
 
-    /// Executes one turn. When the run is cancelled, [`Context::cancelled`] says so; an agent that goes on is dropped after a grace period.
+    /// Executes one turn. If the run is cancelled, [`Context::cancelled`] returns; an agent that does not end is dropped after a grace period.
     ///
     /// # Errors
-    /// What the run's caller is told. A `?` on what the context returns does the right thing.
+    /// The error that the caller of the run receives. You can pass on every error of the context with `?`.
     async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError>;
 }
 
-/// What an agent is asked to do.
+/// The task of one call to [`Agent::run`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Turn {
-    /// Begin.
+    /// Begins a run.
     Start {
-        /// What it was given.
+        /// The input of the run.
         input: Input,
     },
-    /// Go on after [`Outcome::Suspended`], perhaps in another process and days later.
+    /// Resumes a run after [`Outcome::Suspended`], possibly in another process and days later.
     Resume {
-        /// What was asked.
+        /// The question.
         interrupt: Box<Interrupt>,
-        /// What was answered.
+        /// The answer to it.
         answer: Answer,
-        /// What the agent left when it suspended.
+        /// The value that the agent saved when it suspended.
         saved: Json,
     },
 }
@@ -52,9 +52,9 @@ pub enum Turn {
 /// A run's input.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// Messages, oldest first: what an agent gets that declared [`Card::chat`].
+    /// Messages, oldest first. An agent with [`Card::chat`] gets this.
     Messages(Vec<Message>),
-    /// One JSON value that fits the schema: what an agent gets that declared [`Card::schema`].
+    /// One JSON value that fits the input schema. An agent with [`Card::schema`] gets this.
     Value(Json),
 }
 
@@ -63,21 +63,21 @@ pub enum Input {
 pub enum Outcome {
     /// The run is complete.
     Completed,
-    /// The run waits for an answer without holding a task; it survives restarts.
+    /// The run waits for an answer. It holds no task meanwhile, and it survives restarts.
     Suspended {
-        /// What is asked.
+        /// The question.
         interrupt: Box<Interrupt>,
-        /// What the agent needs to go on.
+        /// The value that the agent needs to resume.
         saved: Json,
     },
 }
 
-/// Runs one turn of an agent over the ports of a run, and closes what the agent left open.
+/// Runs one turn of an agent over the ports of a run, and closes open messages and tool calls.
 ///
-/// This is for whoever runs agents. Messages of a turn that fails stay unfinished, as the log should show.
+/// Only code that runs agents needs this. If a turn fails, its open messages stay unfinished in the log.
 ///
 /// # Errors
-/// What the agent returned, or what kept its last words from being logged.
+/// The agent's error, or the error of the log while it takes the last events.
 pub async fn run_turn(
     agent: &dyn Agent,
     turn: Turn,
@@ -96,7 +96,7 @@ pub async fn run_turn(
 // === impl Turn ===
 
 impl Turn {
-    /// The input of a start; `None` for a resume.
+    /// Returns the input of a start; `None` for a resume.
     #[must_use]
     pub fn input(&self) -> Option<&Input> {
         match self {
@@ -105,7 +105,7 @@ impl Turn {
         }
     }
 
-    /// What the user said: [`Input::text`] of a start, the answer's text of a resume.
+    /// Returns the user's text: the [`Input::text`] of a start, or the text of the answer for a resume.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -122,7 +122,7 @@ impl Turn {
 // === impl Input ===
 
 impl Input {
-    /// The text of the newest user message; of a value its JSON.
+    /// Returns the text of [`Input::prompt`], or the JSON text of a value.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -131,14 +131,14 @@ impl Input {
         }
     }
 
-    /// The message to answer: the newest of the user; without one the newest. `None` where the input is a value.
+    /// Returns the message to answer: the newest user message, or the newest message if no user wrote one. `None` for a value.
     #[must_use]
     pub fn prompt(&self) -> Option<&Message> {
         let messages = self.messages();
         messages.iter().rfind(|message| message.role.is_user()).or(messages.last())
     }
 
-    /// The messages; none where the input is a value.
+    /// Returns the messages; empty for a value.
     #[must_use]
     pub fn messages(&self) -> &[Message] {
         match self {
@@ -147,10 +147,10 @@ impl Input {
         }
     }
 
-    /// The value, as this type.
+    /// Deserializes the input value.
     ///
     /// # Errors
-    /// `invalid_input` when the input is messages or does not fit the type.
+    /// `invalid_input` if the input is messages or does not fit the type.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, AgentError> {
         let Self::Value(json) = self else {
             return Err(AgentError::invalid_input("the agent takes a JSON value, not messages"));
@@ -160,7 +160,7 @@ impl Input {
     }
 }
 
-/// One message of a user, in plain text.
+/// Makes one user message of plain text.
 impl From<&str> for Input {
     fn from(text: &str) -> Self {
         let now = SystemClock.now();
@@ -207,10 +207,10 @@ impl<I: Into<Input>> From<I> for Turn {
 // === impl Outcome ===
 
 impl Outcome {
-    /// The run waits for an answer to this question and survives restarts; `saved` comes back with the answer.
+    /// Suspends the run until this question is answered. The run survives restarts, and `saved` comes back with the answer.
     ///
     /// # Errors
-    /// When the question's payload or `saved` is no JSON.
+    /// If the question's payload or `saved` cannot be written as JSON.
     pub fn suspended<Q>(question: Q, saved: impl Serialize) -> Result<Self, AgentError>
     where
         Q: TryInto<Interrupt, Error: Into<AgentError>>,
@@ -221,7 +221,7 @@ impl Outcome {
     }
 }
 
-/// A function that ends without a word about its outcome is complete.
+/// A function that returns no outcome completes the run.
 impl From<()> for Outcome {
     fn from((): ()) -> Self {
         Self::Completed

@@ -1,4 +1,4 @@
-//! Agents that are one function.
+//! Agents that consist of one function.
 
 use std::fmt;
 use std::future::Future;
@@ -10,14 +10,14 @@ use crate::card::Card;
 use crate::context::Context;
 use crate::error::AgentError;
 
-/// An agent that is one function, from [`agent_fn`].
+/// An agent that consists of one function. Made by [`agent_fn`].
 #[derive(Clone)]
 pub struct AgentFn<F> {
     card: Card,
     function: F,
 }
 
-/// Makes an agent of a function. It takes and gives messages, unless [`AgentFn::with_card`] says otherwise.
+/// Makes an agent from a function. The agent reads and writes messages, unless you set another card with [`AgentFn::with_card`].
 ///
 /// ```
 /// use trilogue_sdk::prelude::*;
@@ -43,7 +43,7 @@ where
 // === impl AgentFn ===
 
 impl<F> AgentFn<F> {
-    /// The same function under another card.
+    /// Returns the same function with another card.
     #[must_use]
     pub fn with_card(self, card: Card) -> Self {
         Self { card, ..self }

@@ -1,12 +1,12 @@
-//! Which type of content a file has: by its name, and by how its content begins.
+//! Detects the content type of a file, from its name and its first bytes.
 
 use std::path::Path;
 
 pub use trilogue_domain::content::is_text_type as is_text;
 
-/// What text is of which nothing else is known.
+/// The content type of text that has no known type.
 pub const PLAIN_TEXT: &str = "text/plain";
-/// What bytes are of which nothing else is known.
+/// The content type of bytes that have no known type.
 pub const BYTES: &str = "application/octet-stream";
 
 const BY_EXTENSION: &[(&str, &str)] = &[
@@ -62,16 +62,16 @@ const BY_EXTENSION: &[(&str, &str)] = &[
     ("yml", "application/yaml"),
     ("zip", "application/zip"),
 ];
-/// The type of a file of this name, where its extension is known.
+/// Returns the content type for this file name, or `None` if its extension is unknown.
 #[must_use]
 pub fn of_name(name: impl AsRef<Path>) -> Option<&'static str> {
     let extension = name.as_ref().extension()?.to_str()?.to_ascii_lowercase();
     BY_EXTENSION.iter().find(|(known, _)| *known == extension).map(|(_, kind)| *kind)
 }
 
-/// The type of a file of this name and content.
+/// Returns the content type of a file, from its name and its content.
 ///
-/// The extension says it. An image or a sound is of the type that its first bytes show, whatever the extension says of it. Without a known extension the first bytes say it, but where the whole reads as text.
+/// The extension decides. If the extension names an image or audio type, and the first bytes show another type of the same kind, the first bytes decide. Without a known extension, content that reads as text is [`PLAIN_TEXT`]; otherwise the first bytes decide.
 #[must_use]
 pub fn of_file(name: impl AsRef<Path>, content: &[u8]) -> &'static str {
     match of_name(name) {
@@ -84,7 +84,7 @@ pub fn of_file(name: impl AsRef<Path>, content: &[u8]) -> &'static str {
     }
 }
 
-/// `image` or `audio`, where content of this type is one.
+/// Returns `image` or `audio` for such a content type, and `None` for every other type and for text (such as SVG).
 #[must_use]
 pub fn media(content_type: &str) -> Option<&'static str> {
     let medium = ["image", "audio"]
@@ -103,9 +103,9 @@ fn shown(content: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// Whether the content is text without characters that only mean something to machines.
+/// Returns `true` if the content is UTF-8 without control characters other than white space, backspace and escape.
 fn reads_as_text(content: &[u8]) -> bool {
-    // Those of terminals, as for colours, stand in what people read too.
+    // Terminal sequences, such as colours, also occur in text for people.
     let is_white = |c: char| matches!(c, '\t' | '\n' | '\r' | '\x08' | '\x0c' | '\x1b');
     let text = std::str::from_utf8(content);
     text.is_ok_and(|text| !text.chars().any(|c| c.is_control() && !is_white(c)))
@@ -115,7 +115,7 @@ fn reads_as_text(content: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// A sound and an image all of whose bytes are characters of UTF-8.
+    /// A sound and an image whose bytes are all valid UTF-8.
     const WAV: &[u8] = b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0";
     const GIF: &[u8] = b"GIF89a\x01\0\x01\0\0\0\0;";
 

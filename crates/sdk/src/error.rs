@@ -1,4 +1,4 @@
-//! How an agent fails.
+//! The error of an agent.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -9,10 +9,10 @@ use trilogue_domain::{Code, Failure, Json, Violation};
 use crate::fault::AgentFault;
 use crate::typed::to_json;
 
-/// The longest code of an agent's own, in bytes.
+/// The maximum length of an agent's own error code, in bytes.
 pub const MAX_CODE_BYTES: usize = 64;
 
-/// Why an agent could not go on, as the run's caller is told.
+/// Why an agent failed. The caller of the run receives it.
 ///
 /// Put nothing in the message that the caller must not read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -28,7 +28,7 @@ pub struct AgentError {
 // === impl AgentError ===
 
 impl AgentError {
-    /// An error with a code of the agent's own: 1 to [`MAX_CODE_BYTES`] lower-case letters, digits, `_`, `-` or `.`. Another code is replaced by `agent_failed`.
+    /// Returns an error with the agent's own code: 1 to [`MAX_CODE_BYTES`] lower-case letters, digits, `_`, `-` or `.`. An invalid code becomes `agent_failed`.
     #[must_use]
     pub fn new(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         let code = code.into();
@@ -36,83 +36,83 @@ impl AgentError {
         Self { code, message: message.into(), transient: false, data: None, stopped: false }
     }
 
-    /// The error of an agent's own type: its code, its message, whether it is transient, and the value as data. A `?` on the value does the same.
+    /// Returns the error for a value of the agent's own error type: its code, its message, whether it is transient, and the value as data. A `?` on the value does the same.
     #[must_use]
     pub fn of<F: AgentFault>(fault: &F) -> Self {
         let data = to_json(fault).ok().filter(|data| data.as_str() != "null");
         Self { transient: F::TRANSIENT, data, ..Self::new(F::CODE, fault.message()) }
     }
 
-    /// An error with the code `agent_failed`.
+    /// Returns an error with the code `agent_failed`.
     #[must_use]
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(Code::AgentFailed.as_str(), message)
     }
 
-    /// An error with the code `invalid_input`.
+    /// Returns an error with the code `invalid_input`.
     #[must_use]
     pub fn invalid_input(message: impl Into<String>) -> Self {
         Self::new(Code::InvalidInput.as_str(), message)
     }
 
-    /// What every port says once the run was stopped. Return it: nobody hears the agent any more.
+    /// Returns the error that every port returns after the run was stopped. Return it from the agent: the log takes no more events.
     #[must_use]
     pub fn stopped() -> Self {
         Self { stopped: true, ..Self::failed("the run was stopped") }
     }
 
-    /// The same error, saying that the same request may succeed later.
+    /// Marks the error as transient: the same request may succeed later.
     #[must_use]
     pub fn transient(mut self) -> Self {
         self.transient = true;
         self
     }
 
-    /// The same error with details for programs.
+    /// Adds details for programs.
     #[must_use]
     pub fn with_data(mut self, data: Json) -> Self {
         self.data = Some(data);
         self
     }
 
-    /// The stable code.
+    /// Returns the stable code.
     #[must_use]
     pub fn code(&self) -> &str {
         &self.code
     }
 
-    /// What happened.
+    /// Returns the message for people.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// Whether the same request may succeed later.
+    /// Returns `true` if the same request may succeed later.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         self.transient
     }
 
-    /// Details for programs.
+    /// Returns the details for programs, if any.
     #[must_use]
     pub fn data(&self) -> Option<&Json> {
         self.data.as_ref()
     }
 
-    /// Whether the run was stopped from outside, so that this is no failure of the agent.
+    /// Returns `true` if the run was stopped from outside. Then the agent did not fail.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stopped
     }
 
-    /// The error that says what another run failed with.
+    /// Returns the error for the failure of another run.
     #[must_use]
     pub fn from_failure(failure: Failure) -> Self {
         let Failure { code, message, transient, data } = failure;
         Self { transient, data, ..Self::new(code, message) }
     }
 
-    /// The failure that the run ends with.
+    /// Returns the failure that the run ends with.
     #[must_use]
     pub fn into_failure(self) -> Failure {
         Failure {
@@ -155,7 +155,7 @@ impl From<serde_json::Error> for AgentError {
     }
 }
 
-/// Where a value does not fit, for programs; `None` where nothing is known of it.
+/// Returns the violations as data for programs; `None` if the list is empty.
 fn violation_data(violations: &[Violation]) -> Option<Json> {
     let first = violations.first()?;
     let errors: Vec<_> = violations
@@ -168,7 +168,7 @@ fn violation_data(violations: &[Violation]) -> Option<Json> {
     Some(Json::from_value(&json!({ "path": first.path, "errors": errors })))
 }
 
-/// Whether a text can be the code of an agent's own error.
+/// Returns `true` if an agent can use this text as the code of an error.
 pub(crate) fn is_code(text: &str) -> bool {
     let fits = |byte: u8| {
         byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-' | b'.')

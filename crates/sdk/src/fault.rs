@@ -1,11 +1,11 @@
-//! Errors of an agent's own, as Rust types.
+//! An agent's own errors as Rust types.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// An error of an agent's own: one type for each code. The value is what programs are told of it; a type without members tells nothing more.
+/// An agent's own error: one type for each code. Programs get the value as data; a type without members adds no data.
 ///
-/// [`Card::fault`](crate::Card::fault) declares it, so that callers can read of it before it happens, and a `?` in [`Agent::run`](crate::Agent::run) ends the run with it.
+/// Declare it with [`Card::fault`](crate::Card::fault), so that callers know the error in advance. A `?` in [`Agent::run`](crate::Agent::run) ends the run with it.
 ///
 /// ```
 /// use trilogue_sdk::prelude::*;
@@ -23,14 +23,14 @@ use serde::Serialize;
 /// }
 /// ```
 pub trait AgentFault: Serialize + JsonSchema {
-    /// Its stable code: 1 to [`MAX_CODE_BYTES`](crate::error::MAX_CODE_BYTES) lower-case letters, digits, `_`, `-` or `.`, and none of the server's own.
+    /// The stable code: 1 to [`MAX_CODE_BYTES`](crate::error::MAX_CODE_BYTES) lower-case letters, digits, `_`, `-` or `.`. It must not be one of the server's codes.
     const CODE: &'static str;
     /// The condition, for people.
     const DESCRIPTION: &'static str;
     /// Whether the same request may succeed later.
     const TRANSIENT: bool = false;
 
-    /// What happened this time, for people: the description unless there is more to say.
+    /// What happened this time, for people. The default is the description.
     fn message(&self) -> String {
         Self::DESCRIPTION.to_owned()
     }

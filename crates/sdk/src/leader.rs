@@ -1,4 +1,4 @@
-//! A child process whose id stays its own until it is reaped.
+//! A child process that keeps its process id until it is reaped.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -12,12 +12,12 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
-/// How long reaping may take: no time at all, as a rule.
+/// How long reaping may take. It normally returns at once.
 const REAP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A child process that leads a group of its own. Until [`Leader::reap`] no other process or group gets its id, even if it has exited.
+/// A child process that leads its own process group. Until [`Leader::reap`], no other process or group gets its id, even after it has exited.
 ///
-/// Dropping it before kills its group.
+/// If you drop it before that, its group is killed.
 #[derive(Debug)]
 pub struct Leader {
     spawned: Child,
@@ -29,7 +29,7 @@ pub struct Leader {
 
 impl Leader {
     /// Spawns a command as the leader of a new group.
-    /// Fails if it cannot be spawned.
+    /// Fails if the command cannot be spawned.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
         let spawned = command.process_group(0).kill_on_drop(true).spawn()?;
         let pid = spawned.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
@@ -37,28 +37,28 @@ impl Leader {
         Ok(Self { spawned, pid, is_reaped: false })
     }
 
-    /// Its process id, which is that of its group too.
+    /// Returns the process id, which is also the id of the group.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Its standard input, if it is a pipe and was not taken before.
+    /// Takes the standard input, if it is a pipe and was not taken before.
     pub fn take_stdin(&mut self) -> Option<ChildStdin> {
         self.spawned.stdin.take()
     }
 
-    /// Its standard output, likewise.
+    /// Takes the standard output, under the same conditions.
     pub fn take_stdout(&mut self) -> Option<ChildStdout> {
         self.spawned.stdout.take()
     }
 
-    /// Its standard error, likewise.
+    /// Takes the standard error, under the same conditions.
     pub fn take_stderr(&mut self) -> Option<ChildStderr> {
         self.spawned.stderr.take()
     }
 
-    /// Returns its status when it has exited; `None` if that is unknown. It stays to be reaped.
+    /// Waits until the process has exited and returns its status, or `None` if the status is unknown. Does not reap the process.
     pub async fn exited(&self) -> Option<ExitStatus> {
         // Subscribe to exits before the first check, so that none is missed.
         let mut exits = signal(SignalKind::child()).ok()?;
@@ -73,13 +73,13 @@ impl Leader {
         }
     }
 
-    /// Sends a signal to its group, which may be empty.
+    /// Sends a signal to the process group, which may be empty.
     pub fn signal_group(&self, signal: Signal) {
-        // A group without processes is what is wanted.
+        // An empty group needs no signal, so the error does not matter.
         let _ = kill_process_group(self.pid, signal);
     }
 
-    /// Reaps it. From now on others may get its id. If it has not exited it is killed, and reaped when it exits: then `false`.
+    /// Reaps the process; afterwards another process can get its id. Returns `false` if the process did not exit within a second: it is then killed, and reaped when it exits.
     pub async fn reap(mut self) -> bool {
         let reaped = timeout(REAP_TIMEOUT, self.spawned.wait()).await;
         self.is_reaped = reaped.is_ok();
@@ -95,7 +95,7 @@ impl Drop for Leader {
     }
 }
 
-/// The status as a type of the standard library.
+/// Converts the status to the type of the standard library.
 fn status_of(status: &WaitIdStatus) -> Option<ExitStatus> {
     if let Some(code) = status.exit_status() {
         return Some(ExitStatus::from_raw((code & 0xff) << 8));

@@ -1,7 +1,7 @@
-//! What agent authors and callers use: the [`Agent`] trait with its [`Context`], and clients of the protocols.
+//! For agent authors and callers: the [`Agent`] trait with its [`Context`], and clients of the protocols.
 //!
 //! An agent is a value with a [`Card`] and one function, [`Agent::run`].
-//! It says what it has to say through the [`Context`]; every word is in the durable log before anybody reads it.
+//! It writes its output through the [`Context`]. Every event is in the durable log before a client reads it.
 //!
 //! ```
 //! use trilogue_sdk::prelude::*;
@@ -22,8 +22,8 @@
 //! ```
 //!
 //! # Invariants
-//! - This crate opens nothing and knows no server: the context is built over the ports in [`port`], the clients over [`client::Transport`], an [`agent_client::Client`] over two byte streams or a program that it is told to start.
-//! - A context may be used by several tasks at once; what one of them says stays in order.
+//! - This crate opens no connection and knows no server. The context uses the ports in [`port`], the clients use [`client::Transport`], and an [`agent_client::Client`] uses two byte streams or a program that you give it to start.
+//! - Several tasks can use a context at the same time. The output of each task stays in order.
 
 #![warn(missing_docs)]
 
@@ -78,9 +78,9 @@ pub use trilogue_domain::{
     RunId, Survives, ThreadId, Timestamp, Trajectory,
 };
 
-/// What an agent's source file usually needs.
+/// The imports that an agent's source file usually needs.
 ///
-/// It has the crate `schemars`, which `#[derive(JsonSchema)]` looks for by that name.
+/// It contains the crate `schemars`, because `#[derive(JsonSchema)]` needs a crate with that name.
 pub mod prelude {
     pub use crate::{
         Agent, AgentError, AgentFault, Answer, Card, Context, Input, Json, JsonSchema, Message,

@@ -1,8 +1,8 @@
 //! The ports that a [`Context`](crate::Context) is built over.
 //!
-//! Whoever runs agents implements them; an author never meets them.
-//! They are object-safe, so that a context is one type whatever runs the agent.
-//! Emitting has a path without allocation, [`Output::try_emit`]; only an event that finds no room costs a boxed future.
+//! The code that runs agents implements them. Agent authors do not use them.
+//! They are object-safe, so that [`Context`](crate::Context) is the same type for every runner.
+//! [`Output::try_emit`] does not allocate; only an event that finds no room costs a boxed future.
 
 use std::fmt;
 use std::future::Future;
@@ -17,99 +17,99 @@ use trilogue_domain::{
 use crate::agent::Input;
 use crate::error::AgentError;
 
-/// A future of a port.
+/// The future that a port returns.
 pub type PortFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Where an agent's events go.
+/// Takes the events of an agent.
 pub trait Output: Send + Sync + fmt::Debug {
-    /// Takes the event at once where there is room. `false` where not: [`Output::emit`] takes it then.
+    /// Takes the event at once if there is room. Otherwise returns `false`: call [`Output::emit`] then.
     ///
-    /// Events are logged in the order in which they were taken.
+    /// The log keeps the order in which events were taken.
     ///
     /// # Errors
-    /// [`AgentError::stopped`] when the run was stopped; an event that the log refuses.
+    /// [`AgentError::stopped`] if the run was stopped; the log's error if it refuses the event.
     fn try_emit(&self, body: &Body) -> Result<bool, AgentError>;
 
-    /// Takes the event as soon as there is room.
+    /// Waits for room, then takes the event.
     fn emit(&self, body: Body) -> PortFuture<'_, Result<(), AgentError>>;
 
     /// Waits until every event taken so far is durable.
     ///
     /// # Errors
-    /// [`AgentError::stopped`] when the run was stopped.
+    /// [`AgentError::stopped`] if the run was stopped.
     fn commit(&self) -> PortFuture<'_, Result<(), AgentError>>;
 }
 
-/// Whom an agent asks.
+/// Takes the questions of an agent.
 pub trait Interrupts: Send + Sync + fmt::Debug {
-    /// Raises the interrupt and waits for its end.
+    /// Raises the interrupt and waits for its resolution.
     ///
     /// # Errors
-    /// [`AgentError::stopped`] when the run was stopped.
+    /// [`AgentError::stopped`] if the run was stopped.
     fn ask(&self, interrupt: Interrupt) -> PortFuture<'_, Result<Resolution, AgentError>>;
 }
 
 /// What an agent remembers of its thread.
 pub trait Memory: Send + Sync + fmt::Debug {
-    /// The messages before this run, oldest first.
+    /// Returns the messages before this run, oldest first.
     fn history(&self) -> PortFuture<'_, Result<Vec<Message>, AgentError>>;
 
-    /// The thread's state, or what this run last set it to.
+    /// Returns the state that this run set last, otherwise the thread's state.
     fn load_state(&self) -> PortFuture<'_, Result<Option<Json>, AgentError>>;
 }
 
-/// How an agent learns that it should stop.
+/// Notifies an agent that it should stop.
 pub trait Cancellation: Send + Sync + fmt::Debug {
-    /// Whether the run was asked to stop.
+    /// Returns `true` if cancellation of the run was requested.
     fn is_cancelled(&self) -> bool;
 
-    /// Returns when the run is asked to stop.
+    /// Returns when cancellation of the run is requested.
     fn cancelled(&self) -> PortFuture<'_, ()>;
 }
 
-/// Whom the run works for, where that is a program that takes calls: an editor with its files and terminals.
+/// Calls to the client that the run works for, if it takes calls: an editor with its files and terminals.
 ///
-/// Calls are live only: nothing of them is in the log.
+/// Calls are live only: the log does not contain them.
 pub trait ClientCalls: Send + Sync + fmt::Debug {
-    /// Who would take a call now. `None` where nobody would.
+    /// Returns the client that can take a call now, or `None`.
     fn call_target(&self) -> Option<CallTarget>;
 
-    /// Asks it. `params` is an object whose session id is left empty.
+    /// Calls the client. `params` is an object whose session id is left empty.
     ///
     /// # Errors
-    /// What it refuses with, or that nobody is there.
+    /// The client's refusal, or an error if no client is connected.
     fn call(&self, method: &str, params: Json) -> PortFuture<'_, Result<Json, CallRefusal>>;
 }
 
-/// A program that takes calls.
+/// A client that takes calls.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CallTarget {
-    /// The dialect in which it is called, as an original has it: [`CallTarget::EDITOR`] for the Agent Client Protocol.
+    /// The dialect of the calls, with the name that an event's original has: [`CallTarget::EDITOR`] for the Agent Client Protocol.
     pub dialect: Arc<str>,
     /// The dialect's version.
     pub version: u32,
-    /// What it can do, in the words of its dialect: an object.
+    /// The client's capabilities, as an object of its dialect.
     pub capabilities: Json,
 }
 
-/// Why a call was refused, in the words of the other side.
+/// Why a client refused a call, in the client's own words.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message} ({code})")]
 pub struct CallRefusal {
-    /// The dialect's number for it.
+    /// The error number of the dialect.
     pub code: i32,
-    /// What is wrong.
+    /// The message for people.
     pub message: String,
-    /// More about it.
+    /// Details for programs.
     pub data: Option<Json>,
 }
 
-/// Calls of other agents of the same server.
+/// Calls to other agents of the same server.
 pub trait ChildRuns: Send + Sync + fmt::Debug {
     /// Starts a run of another agent.
     ///
     /// # Errors
-    /// [`no_other_agents`] where the agent runs without a server; what the server refuses the call with.
+    /// [`no_other_agents`] if the agent runs without a server; otherwise the server's error.
     fn call_agent(
         &self,
         call: NewChild,
@@ -122,62 +122,62 @@ pub trait ChildRuns: Send + Sync + fmt::Debug {
 /// A call of another agent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewChild {
-    /// The agent.
+    /// The agent to call.
     pub agent: AgentName,
-    /// What it is given.
+    /// The input of the child run.
     pub input: Input,
-    /// A thread that exists; a new one when `None`.
+    /// An existing thread; `None` for a new one.
     pub thread: Option<ThreadId>,
-    /// Settings of the agent.
+    /// The agent's configuration.
     pub config: Option<Json>,
-    /// Whether the agent may be among the callers already.
+    /// Whether the agent may already be among the callers.
     pub allows_recursion: bool,
-    /// Whether the caller's run asks what the child asks.
+    /// Whether the caller's run also raises the child's questions.
     pub passes_questions_up: bool,
 }
 
 /// A child run. Dropping it cancels the child.
 pub trait ChildHandle: Send + Sync + fmt::Debug {
-    /// The child.
+    /// Returns the id of the child run.
     fn run(&self) -> &RunId;
 
-    /// Its thread.
+    /// Returns the id of its thread.
     fn thread(&self) -> &ThreadId;
 
-    /// Its next event; `None` behind the last.
+    /// Returns the next event; `None` after the last one.
     fn next(&mut self) -> PortFuture<'_, Result<Option<Body>, AgentError>>;
 
-    /// Waits for its end. The events stay to be read.
+    /// Waits for the end of the run. You can still read its events afterwards.
     fn end(&self) -> PortFuture<'_, Result<ChildEnd, AgentError>>;
 
-    /// Answers a question of the child.
+    /// Answers a question of the child run.
     fn answer(
         &self,
         interrupt: InterruptId,
         answer: Answer,
     ) -> PortFuture<'_, Result<(), AgentError>>;
 
-    /// Asks the child to stop; one that has ended stays as it is.
+    /// Requests cancellation of the child run. Does nothing if the run has ended.
     fn cancel(&self) -> PortFuture<'_, Result<(), AgentError>>;
 }
 
-/// What a child run left.
+/// The result of a child run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChildEnd {
     /// The agent's messages, oldest first.
     pub messages: Vec<Message>,
-    /// Its answer as a value, where it gave one.
+    /// The agent's result value, if it gave one.
     pub result: Option<Json>,
     /// The thread's state as the run set it last.
     pub values: Option<Json>,
-    /// Why it did not complete; `None` where it did.
+    /// Why the run did not complete; `None` if it completed.
     pub failure: Option<Failure>,
 }
 
 // === impl ChildEnd ===
 
 impl ChildEnd {
-    /// An agent that said this and completed.
+    /// Returns a completed run in which the agent wrote this one message.
     #[must_use]
     pub fn said(text: &str) -> Self {
         let messages = vec![Message::new(Role::Agent, vec![Part::text(text)], None)];
@@ -185,7 +185,7 @@ impl ChildEnd {
     }
 }
 
-/// The error of a call where an agent runs alone.
+/// Returns the error for a call by an agent that runs without a server.
 #[must_use]
 pub fn no_other_agents() -> AgentError {
     AgentError::new(
@@ -194,7 +194,7 @@ pub fn no_other_agents() -> AgentError {
     )
 }
 
-/// All ports of one run. Implemented for whatever implements each of them.
+/// All ports of one run. Implemented for every type that implements each of them.
 pub trait Host: Output + Interrupts + Memory + Cancellation + ClientCalls + ChildRuns {}
 
 impl<T: Output + Interrupts + Memory + Cancellation + ClientCalls + ChildRuns> Host for T {}
@@ -202,6 +202,6 @@ impl<T: Output + Interrupts + Memory + Cancellation + ClientCalls + ChildRuns> H
 // === impl CallTarget ===
 
 impl CallTarget {
-    /// The dialect of an editor: the Agent Client Protocol's.
+    /// The dialect of an editor: the Agent Client Protocol.
     pub const EDITOR: &'static str = "agent-client";
 }

@@ -1,4 +1,4 @@
-//! What an agent asks, built step by step.
+//! A builder for the questions of an agent.
 
 use std::time::Duration;
 
@@ -9,42 +9,42 @@ use trilogue_domain::{Interrupt, InterruptKind, Part};
 use crate::error::AgentError;
 use crate::typed::{IntoSchema, to_json};
 
-/// Builds an [`Interrupt`] for [`Context::ask`](crate::Context::ask) or [`Outcome::suspended`](crate::Outcome::suspended); those two decide what it survives.
+/// Builds an [`Interrupt`] for [`Context::ask`](crate::Context::ask) or [`Outcome::suspended`](crate::Outcome::suspended). Those two decide whether it survives a restart.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Question {
     interrupt: Interrupt,
-    /// Why its payload is no JSON; said where it is asked.
+    /// Why the payload is not valid JSON. Asking the question returns this error.
     invalid: Option<AgentError>,
 }
 
 // === impl Question ===
 
 impl Question {
-    /// Whether the agent may do something. Without options of its own it offers `allow` and `reject`, once.
+    /// Asks whether the agent may do something. Without other options it offers `allow` and `reject`, each for this once.
     #[must_use]
     pub fn permission(prompt: impl AsRef<str>) -> Self {
         Self::of(InterruptKind::Permission).prompt(prompt)
     }
 
-    /// A question that is answered with a message, which may have no parts. An empty prompt is none: the question shows nothing.
+    /// Asks for a message, which may have no parts. With an empty prompt the question shows nothing.
     #[must_use]
     pub fn message(prompt: impl AsRef<str>) -> Self {
         Self::of(InterruptKind::Message).prompt(prompt)
     }
 
-    /// A question that is answered with JSON which fits this schema: a JSON Schema, or [`schema_of`](crate::schema_of) a type.
+    /// Asks for JSON that fits this schema: a JSON Schema, or the schema of a type from [`schema_of`](crate::schema_of).
     #[must_use]
     pub fn form(prompt: impl AsRef<str>, schema: impl IntoSchema) -> Self {
         Self::of(InterruptKind::Form).prompt(prompt).schema(schema)
     }
 
-    /// Asks the user to visit an address. The answer is `true` where that is done, and `false` where it is declined in words.
+    /// Asks the user to visit a URL. The answer is `true` if the user did, and `false` if the user declined in words.
     #[must_use]
     pub fn url(prompt: impl AsRef<str>, url: &str) -> Self {
         Self::of(InterruptKind::Url).prompt(prompt).payload(serde_json::json!({ "url": url }))
     }
 
-    /// A question of the agent's own kind, one that its card declares.
+    /// Asks a question of the agent's own kind. The card must declare the kind.
     #[must_use]
     pub fn custom(kind: &str) -> Self {
         Self::of(InterruptKind::Custom(kind.to_owned()))
@@ -54,7 +54,7 @@ impl Question {
         Self { invalid: None, interrupt: Interrupt::new(kind) }
     }
 
-    /// What people read. An empty text adds nothing.
+    /// Adds text for people. Empty text adds nothing.
     #[must_use]
     pub fn prompt(self, text: impl AsRef<str>) -> Self {
         match text.as_ref() {
@@ -63,14 +63,14 @@ impl Question {
         }
     }
 
-    /// One more part of what people see.
+    /// Adds a part to the prompt for people.
     #[must_use]
     pub fn prompt_part(mut self, part: Part) -> Self {
         self.interrupt.prompt.push(part);
         self
     }
 
-    /// The question as data: what programs read, and what a permission's resolution keeps the digest of.
+    /// Sets the question as data for programs. The resolution of a permission keeps the digest of this payload.
     #[must_use]
     pub fn payload(mut self, payload: impl Serialize) -> Self {
         match to_json(&payload) {
@@ -80,26 +80,26 @@ impl Question {
         self
     }
 
-    /// The schema of the answer.
+    /// Sets the schema of the answer.
     #[must_use]
     pub fn schema(mut self, schema: impl IntoSchema) -> Self {
         self.interrupt.schema = Some(schema.read());
         self
     }
 
-    /// One more choice of a permission, for this once.
+    /// Adds an option to a permission, for this once.
     #[must_use]
     pub fn option(self, id: &str, name: &str, effect: Effect) -> Self {
         self.choice(id, name, effect, false)
     }
 
-    /// One more choice of a permission that holds for later calls too.
+    /// Adds an option to a permission. The decision also holds for later calls.
     #[must_use]
     pub fn option_always(self, id: &str, name: &str, effect: Effect) -> Self {
         self.choice(id, name, effect, true)
     }
 
-    /// How long it waits while nobody who may answer is connected; the server's default when not set.
+    /// Sets how long the question waits while no client that may answer is connected. The default is the server's.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.interrupt.patience = Some(patience);

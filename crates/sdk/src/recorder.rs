@@ -1,6 +1,6 @@
-//! The ports of a run in memory, for an author's own tests.
+//! In-memory ports of a run, for the tests of agent authors.
 //!
-//! A [`Recorder`] keeps what an agent emits, answers what it asks from a script, and can hold the agent back as a slow log would.
+//! A [`Recorder`] keeps the events that an agent emits, answers its questions from a script, and can make the agent wait as a slow log does.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -22,10 +22,10 @@ use crate::port::{
     Interrupts, Memory, NewChild, Output, PortFuture, no_other_agents,
 };
 
-/// The most events that a recorder keeps unless told otherwise.
+/// The default maximum number of events that a recorder keeps.
 pub const DEFAULT_CAPACITY_EVENTS: usize = 100_000;
 
-/// The ports of one run, in memory. Clones are the same recorder.
+/// The ports of one run, in memory. Clones share the same recorder.
 ///
 /// ```
 /// use trilogue_sdk::prelude::*;
@@ -53,10 +53,10 @@ struct RecorderShared {
     cancelled: watch::Sender<bool>,
 }
 
-/// What another agent says when it is called.
+/// The function that plays a called agent.
 type CalledAgent = Arc<dyn Fn(&NewChild) -> Result<ChildEnd, AgentError> + Send + Sync>;
 
-/// What answers a call: its method and params go in, a result or a refusal comes out.
+/// The function that answers a call to the editor: it takes the method and the params, and returns a result or a refusal.
 type CallHandler = Arc<dyn Fn(&str, Json) -> Result<Json, CallRefusal> + Send + Sync>;
 
 struct SimulatedEditor {
@@ -66,7 +66,7 @@ struct SimulatedEditor {
 
 struct SimulatedAgent(CalledAgent);
 
-/// A run of a simulated agent, which has ended.
+/// A run of a simulated agent. It has ended when the call returns.
 #[derive(Debug)]
 struct SimulatedChild {
     run: RunId,
@@ -98,7 +98,7 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// A recorder that has room for this many events until [`Recorder::take`] makes room again.
+    /// Returns a recorder with room for this many events until [`Recorder::take`] makes room again.
     #[must_use]
     pub fn with_capacity(events: usize) -> Self {
         let state = State {
@@ -118,31 +118,31 @@ impl Recorder {
         Self { shared: Arc::new(RecorderShared { state, room, cancelled }) }
     }
 
-    /// Gives the run a past.
+    /// Sets the messages before the run.
     #[must_use]
     pub fn with_history(self, messages: Vec<Message>) -> Self {
         self.state_mut().history = messages;
         self
     }
 
-    /// Gives the thread a state.
+    /// Sets the thread's state.
     #[must_use]
     pub fn with_state(self, state: Json) -> Self {
         self.state_mut().state = Some(state);
         self
     }
 
-    /// Gives the runs of [`Recorder::run`] a configuration.
+    /// Sets the configuration of the runs that [`Recorder::run`] starts.
     #[must_use]
     pub fn with_config(self, config: Json) -> Self {
         self.state_mut().config = Some(config);
         self
     }
 
-    /// Runs one turn of an agent: a text, messages, a JSON value, or a whole [`Turn`].
+    /// Runs one turn of an agent. The turn is a text, messages, a JSON value, or a whole [`Turn`].
     ///
     /// # Errors
-    /// What the agent failed with.
+    /// The error that the agent returned.
     pub async fn run(
         &self,
         agent: &dyn Agent,
@@ -153,16 +153,16 @@ impl Recorder {
         run_turn(agent, turn.into(), info, Arc::new(self.clone())).await
     }
 
-    /// Answers the next question that has no answer yet with this.
+    /// Adds an answer to the script. Each question takes the next answer; a question without one is cancelled.
     #[must_use]
     pub fn answering(self, resolution: Resolution) -> Self {
         self.state_mut().answers.push_back(resolution);
         self
     }
 
-    /// Plays an editor that can do this, in the words of the Agent Client Protocol, and answers its calls with this function.
+    /// Simulates an editor with these capabilities of the Agent Client Protocol. The function answers its calls.
     ///
-    /// Params come without the session's id, which an agent does not know.
+    /// The params have an empty session id, because an agent does not know the session.
     #[must_use]
     pub fn with_editor(
         self,
@@ -176,10 +176,10 @@ impl Recorder {
         self
     }
 
-    /// Plays another agent of this name: a call of it gets what this function gives. An agent that nobody plays is not found.
+    /// Simulates another agent with this name. The function returns the result of each call. A call to any other agent fails with `agent_not_found`.
     ///
     /// # Errors
-    /// `invalid_id` when the name is no [`AgentName`].
+    /// `invalid_id` if the name is not a valid [`AgentName`].
     pub fn with_agent(
         self,
         name: &str,
@@ -190,24 +190,24 @@ impl Recorder {
         Ok(self)
     }
 
-    /// Asks the run to stop.
+    /// Requests cancellation of the run.
     pub fn cancel(&self) {
         self.shared.cancelled.send_replace(true);
     }
 
-    /// Stops the run: nothing more is heard.
+    /// Stops the run: it takes no more events.
     pub fn stop(&self) {
         self.state_mut().stopped = true;
         self.shared.room.notify_waiters();
     }
 
-    /// What was emitted so far.
+    /// Returns the events that the agent has emitted so far.
     #[must_use]
     pub fn events(&self) -> Vec<Body> {
         self.state_mut().events.clone()
     }
 
-    /// Takes what was emitted so far, and so makes room.
+    /// Takes the events that the agent has emitted so far, which makes room for more.
     #[must_use]
     pub fn take(&self) -> Vec<Body> {
         let events = std::mem::take(&mut self.state_mut().events);
@@ -215,19 +215,19 @@ impl Recorder {
         events
     }
 
-    /// What was asked.
+    /// Returns the questions that the agent has asked.
     #[must_use]
     pub fn asked(&self) -> Vec<Interrupt> {
         self.state_mut().asked.clone()
     }
 
-    /// The thread's state as it was last set.
+    /// Returns the thread's state as it was last set.
     #[must_use]
     pub fn state(&self) -> Option<Json> {
         self.state_mut().state.clone()
     }
 
-    /// The agent's output: its result, or where it has given none the newest that it showed of it.
+    /// Returns the agent's output: the newest of its result and the outputs that it showed before, or `None`.
     #[must_use]
     pub fn output(&self) -> Option<Json> {
         self.state_mut().events.iter().rev().find_map(|body| match body {
@@ -238,7 +238,7 @@ impl Recorder {
         })
     }
 
-    /// The agent's own updates, each with its kind, in order.
+    /// Returns the agent's own updates in order, each with its kind.
     #[must_use]
     pub fn updates(&self) -> Vec<(String, Json)> {
         let update = |body: &Body| match body {
@@ -248,7 +248,7 @@ impl Recorder {
         self.state_mut().events.iter().filter_map(update).collect()
     }
 
-    /// The messages that the events make.
+    /// Returns the messages that the events form.
     #[must_use]
     pub fn messages(&self) -> Vec<Message> {
         let mut transcript = Transcript::default();
@@ -417,7 +417,7 @@ impl Cancellation for Recorder {
     fn cancelled(&self) -> PortFuture<'_, ()> {
         let mut cancelled = self.shared.cancelled.subscribe();
         Box::pin(async move {
-            // The sender lives as long as this future borrows it.
+            // The receiver cannot fail: this future borrows the sender.
             let _ = cancelled.wait_for(|cancelled| *cancelled).await;
         })
     }

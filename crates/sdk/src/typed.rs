@@ -1,6 +1,6 @@
-//! Cards whose schemas come from Rust types.
+//! Generates the schemas of cards from Rust types.
 //!
-//! A schema that is made so is JSON Schema 2020-12, refers to nothing outside itself, and keeps what it names in its own `$defs`.
+//! A generated schema is JSON Schema 2020-12. It refers only to definitions in its own `$defs`.
 
 use std::marker::PhantomData;
 
@@ -15,28 +15,28 @@ use crate::card::Card;
 use crate::error::AgentError;
 use crate::fault::AgentFault;
 
-/// The JSON of a value.
+/// Serializes a value to JSON.
 ///
 /// # Errors
-/// When its `Serialize` fails, or it is nested too deep.
+/// If its `Serialize` fails, or if the JSON is nested too deep.
 pub fn to_json<T: Serialize + ?Sized>(value: &T) -> Result<Json, AgentError> {
     Ok(Json::parse(serde_json::to_vec(value)?)?)
 }
 
-/// The value of a JSON, such as the payload of an interrupt or an answer.
+/// Deserializes JSON, such as the payload of an interrupt or an answer.
 ///
 /// # Errors
-/// When it does not fit the type.
+/// If the JSON does not fit the type.
 pub fn from_json<T: DeserializeOwned>(json: &Json) -> Result<T, AgentError> {
     Ok(serde_json::from_slice(json.as_bytes())?)
 }
 
-/// A JSON Schema for a [`Card`] or a [`Question`](crate::Question): one that is written out, or [`schema_of`] a type.
+/// A JSON Schema for a [`Card`] or a [`Question`](crate::Question): a literal schema, or the schema of a type from [`schema_of`].
 pub trait IntoSchema {
-    /// The schema of what the agent reads.
+    /// Returns the schema of values that the agent reads.
     fn read(self) -> Json;
 
-    /// The schema of what the agent writes.
+    /// Returns the schema of values that the agent writes.
     fn written(self) -> Json;
 }
 
@@ -44,7 +44,7 @@ pub trait IntoSchema {
 #[derive(Clone, Copy, Debug)]
 pub struct TypeSchema<T: ?Sized>(PhantomData<fn() -> T>);
 
-/// The schema of a Rust type. What is read and what is written of a type may differ, as where a member has a default.
+/// Returns the schema of a Rust type. Its schema for reading can differ from its schema for writing, for example if a member has a default.
 #[must_use]
 pub const fn schema_of<T: JsonSchema + ?Sized>() -> TypeSchema<T> {
     TypeSchema(PhantomData)
@@ -52,7 +52,7 @@ pub const fn schema_of<T: JsonSchema + ?Sized>() -> TypeSchema<T> {
 
 fn generate<T: JsonSchema + ?Sized>(contract: Contract) -> Json {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
-        // The protocols say which dialect it is; a member `$schema` would only get in the way of embedding it.
+        // The protocols state the dialect; a `$schema` member would prevent embedding.
         settings.meta_schema = None;
         settings.contract = contract;
     });
@@ -104,7 +104,7 @@ impl<T: IntoSchema + Clone> IntoSchema for &T {
 // === impl Card ===
 
 impl Card {
-    /// An agent that takes a value of one type and answers with a value of another.
+    /// Describes an agent that reads a value of one type and returns a value of another.
     #[must_use]
     pub fn typed<I: JsonSchema, O: JsonSchema>(
         name: impl Into<String>,
@@ -113,7 +113,7 @@ impl Card {
         Self::schema(name, description, schema_of::<I>()).output(schema_of::<O>())
     }
 
-    /// An error that it may end with, as its type says.
+    /// Declares an error that the agent can end with, from the error's type.
     #[must_use]
     pub fn fault<F: AgentFault>(self) -> Self {
         let schema = schema_of::<F>().written();

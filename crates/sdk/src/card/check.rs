@@ -1,4 +1,4 @@
-//! What a card must not say.
+//! The rules that a card must keep.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::error::is_code;
 
-/// The one spelling of an agent's id.
+/// Returns the canonical form of an agent's UUID.
 pub(super) fn agent_id(id: &str) -> Result<Arc<str>> {
     let parsed = Uuid::try_parse(id).map_err(|_| {
         Error::new(Code::InvalidId, format!("the agent's id '{}' is no UUID", id.escape_debug()))
@@ -19,7 +19,7 @@ pub(super) fn agent_id(id: &str) -> Result<Arc<str>> {
     Ok(Arc::from(parsed.hyphenated().to_string()))
 }
 
-/// Whether what the card says goes together.
+/// Returns an error if the card contradicts itself.
 pub(super) fn coherent(card: &AgentCard) -> Result<()> {
     check_interrupts(card)?;
     check_errors(card)?;

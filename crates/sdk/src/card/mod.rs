@@ -1,4 +1,4 @@
-//! What an agent says of itself, built step by step.
+//! A builder for the card of an agent.
 
 mod check;
 
@@ -9,14 +9,14 @@ use trilogue_domain::{
 
 use crate::typed::IntoSchema;
 
-/// Builds an [`AgentCard`]. Names and schemas are checked when the agent is served, by [`Card::build`] and by whoever compiles the schemas.
+/// Builds an [`AgentCard`]. [`Card::build`] checks the names when serving starts; the code that serves the agent compiles and checks the schemas.
 #[derive(Clone, Debug)]
 pub struct Card {
     name: String,
     card: AgentCardParts,
 }
 
-/// The parts of a card that need no check.
+/// The members of a card that this builder does not check.
 #[derive(Clone, Debug)]
 struct AgentCardParts {
     id: Option<String>,
@@ -39,13 +39,13 @@ struct AgentCardParts {
 // === impl Card ===
 
 impl Card {
-    /// An agent that takes and gives messages. Until told otherwise it reads any content type and writes plain text.
+    /// Describes an agent that reads and writes messages. By default it reads any content type and writes plain text.
     #[must_use]
     pub fn chat(name: impl Into<String>, description: impl Into<String>) -> Self {
         Self::of(name.into(), description.into(), InputKind::Chat, "*/*", "text/plain")
     }
 
-    /// An agent that takes one JSON value which fits this schema: a JSON Schema, or [`schema_of`](crate::schema_of) a type.
+    /// Describes an agent that takes one JSON value that fits this schema: a JSON Schema, or the schema of a type from [`schema_of`](crate::schema_of).
     #[must_use]
     pub fn schema(
         name: impl Into<String>,
@@ -79,56 +79,56 @@ impl Card {
         }
     }
 
-    /// The name it has elsewhere, such as a descriptor's dotted name.
+    /// Sets the agent's name elsewhere, such as the dotted name in a descriptor.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.card.title = Some(title.into());
         self
     }
 
-    /// The UUID by which the Agent Connect Protocol names it, where it has had one before; else one is made from its name.
+    /// Sets the agent's UUID in the Agent Connect Protocol, for an agent that already has one. By default the UUID is made from the name.
     #[must_use]
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.card.id = Some(id.into());
         self
     }
 
-    /// Where more can be read of it.
+    /// Sets the URL of a page about the agent.
     #[must_use]
     pub fn url(mut self, url: impl Into<String>) -> Self {
         self.card.url = Some(url.into());
         self
     }
 
-    /// Its version.
+    /// Sets the agent's version.
     #[must_use]
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.card.version = version.into();
         self
     }
 
-    /// The schema of the value it answers with.
+    /// Sets the schema of the agent's result.
     #[must_use]
     pub fn output(mut self, schema: impl IntoSchema) -> Self {
         self.card.output_schema = Some(schema.written());
         self
     }
 
-    /// The schema of the thread state it keeps. What may be left out when it is read may be left out.
+    /// Sets the schema of the thread state. Members that are optional for reading are optional here.
     #[must_use]
     pub fn state(mut self, schema: impl IntoSchema) -> Self {
         self.card.state_schema = Some(schema.read());
         self
     }
 
-    /// The schema of its configuration, which [`Context::config`](crate::Context::config) gives.
+    /// Sets the schema of the configuration, which [`Context::config`](crate::Context::config) returns.
     #[must_use]
     pub fn config(mut self, schema: impl IntoSchema) -> Self {
         self.card.config_schema = Some(schema.read());
         self
     }
 
-    /// The schema of its own updates, those of [`Context::custom`](crate::Context::custom). It streams them then.
+    /// Sets the schema of the agent's own updates, which [`Context::custom`](crate::Context::custom) emits. Unless set otherwise, this declares that the agent streams updates.
     #[must_use]
     pub fn update(mut self, schema: impl IntoSchema) -> Self {
         self.card.update_schema = Some(schema.written());
@@ -136,9 +136,9 @@ impl Card {
         self
     }
 
-    /// An error that it may end with: its code, the condition, and whether the same request may succeed later.
+    /// Declares an error that the agent can end with: its code, its condition, and whether the same request may succeed later.
     ///
-    /// Errors are numbered in the order in which they are declared, from [`limits::FIRST_AGENT_ERROR`] on.
+    /// Errors get numbers in the order of declaration, starting at [`limits::FIRST_AGENT_ERROR`].
     #[must_use]
     pub fn error(
         self,
@@ -149,7 +149,7 @@ impl Card {
         self.declare(code.into(), description.into(), transient, None)
     }
 
-    /// As [`Card::error`], with the schema of its details.
+    /// Declares an error like [`Card::error`], with the schema of its details.
     #[must_use]
     pub fn error_with_data(
         self,
@@ -175,21 +175,21 @@ impl Card {
         self
     }
 
-    /// It runs on no thread that lasts: it keeps no state, and each run stands alone.
+    /// Declares that the agent has no lasting threads: it keeps no state, and each run is independent.
     #[must_use]
     pub fn without_threads(mut self) -> Self {
         self.card.abilities.threads = false;
         self
     }
 
-    /// Its clients are not called back.
+    /// Declares that the agent's clients get no callbacks.
     #[must_use]
     pub fn without_callbacks(mut self) -> Self {
         self.card.abilities.callbacks = false;
         self
     }
 
-    /// Whether its output is streamed as a whole that grows, and whether its updates are: its own, its thoughts, its steps. Until told, the output is, and updates are where they have a schema.
+    /// Declares whether the agent streams its output as a growing whole, and whether it streams updates: its own updates, thoughts and steps. By default it streams the output, and it streams updates if they have a schema.
     #[must_use]
     pub fn streams(mut self, values: bool, updates: bool) -> Self {
         self.card.abilities.streams_values = Some(values);
@@ -197,7 +197,7 @@ impl Card {
         self
     }
 
-    /// An interrupt of its own kind that it may raise: the schemas of the question and of the answer.
+    /// Declares an interrupt of the agent's own kind, with the schemas of the question and of the answer.
     #[must_use]
     pub fn interrupt(
         mut self,
@@ -213,24 +213,24 @@ impl Card {
         self
     }
 
-    /// The MIME types it reads, instead of the default.
+    /// Sets the MIME types that the agent reads, instead of the default.
     #[must_use]
     pub fn reads<T: Into<String>>(mut self, types: impl IntoIterator<Item = T>) -> Self {
         self.card.input_content_types = types.into_iter().map(Into::into).collect();
         self
     }
 
-    /// The MIME types it writes, instead of the default.
+    /// Sets the MIME types that the agent writes, instead of the default.
     #[must_use]
     pub fn writes<T: Into<String>>(mut self, types: impl IntoIterator<Item = T>) -> Self {
         self.card.output_content_types = types.into_iter().map(Into::into).collect();
         self
     }
 
-    /// The card.
+    /// Checks and returns the card.
     ///
     /// # Errors
-    /// `invalid_id` when the name is no [`AgentName`] or the id no UUID; `invalid_request` when the card contradicts itself: it names what does not go together.
+    /// `invalid_id` if the name is not a valid [`AgentName`] or the id is not a UUID; `invalid_request` if members of the card contradict each other.
     pub fn build(self) -> Result<AgentCard> {
         let Self { name, card } = self;
         let card = AgentCard {

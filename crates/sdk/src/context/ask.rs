@@ -1,4 +1,4 @@
-//! Asking, and awaiting the answer.
+//! Questions of an agent that wait for the answer.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -10,22 +10,22 @@ use crate::error::AgentError;
 use crate::question::Question;
 use crate::typed::{from_json, schema_of};
 
-/// What was decided about a permission.
+/// The decision on a permission.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Decision {
-    /// Whether the agent may go on. Never by a time-out.
+    /// Whether the agent may do it. Always `false` after a timeout.
     pub allowed: bool,
-    /// The id of the option that was chosen, or taken when nobody answered in time.
+    /// The id of the chosen option, or of the option that applied when the question timed out.
     pub option: Option<String>,
-    /// Who decided; `None` when nobody answered in time.
+    /// Who decided; `None` if the question timed out.
     pub by: Option<PrincipalId>,
 }
 
 impl Context {
-    /// Asks and waits in this task. What waits so ends with the process; to wait across restarts, return [`Outcome::suspended`](crate::Outcome::suspended).
+    /// Asks a question and waits in this task. The question ends with the process; to wait across restarts, return [`Outcome::suspended`](crate::Outcome::suspended).
     ///
     /// # Errors
-    /// [`AgentError::stopped`] when the run was stopped meanwhile; `interrupt_schema_violation` for a question of an own kind that the card does not declare so. The run then fails with this error, whatever the agent makes of it.
+    /// [`AgentError::stopped`] if the run was stopped meanwhile; `interrupt_schema_violation` if the card does not declare this question of the agent's own kind. After a schema violation the run fails with this error, even if the agent handles it.
     pub async fn ask<Q>(&self, question: Q) -> Result<Resolution, AgentError>
     where
         Q: TryInto<Interrupt, Error: Into<AgentError>> + Send,
@@ -38,7 +38,7 @@ impl Context {
     /// Asks whether the agent may do something.
     ///
     /// # Errors
-    /// As [`Context::ask`]; a question that was withdrawn.
+    /// Like [`Context::ask`]; also if the question was withdrawn.
     pub async fn ask_permission(&self, question: Question) -> Result<Decision, AgentError> {
         let interrupt = Interrupt::try_from(question)?;
         let options = interrupt.options.clone();
@@ -46,7 +46,7 @@ impl Context {
             Resolution::Answered { by, answer: Answer::Option(option), .. } => {
                 (Some(option), Some(by))
             }
-            // Somebody dismissed the question.
+            // The user dismissed the question.
             Resolution::Answered { by, answer: Answer::Json(_), .. } => (None, Some(by)),
             Resolution::TimedOut { option } => (option, None),
             other => return Err(unanswered(&other)),
@@ -56,10 +56,10 @@ impl Context {
         Ok(Decision { allowed: allows && by.is_some(), option, by })
     }
 
-    /// Asks for a message and gives its parts, of which there may be none. With an empty prompt the question shows nothing.
+    /// Asks for a message and returns its parts, of which there may be none. With an empty prompt the question shows nothing.
     ///
     /// # Errors
-    /// As [`Context::ask`]; a question that nobody answered.
+    /// Like [`Context::ask`]; also if the question got no answer.
     pub async fn ask_message(&self, prompt: &str) -> Result<Vec<Part>, AgentError> {
         match self.ask(Question::message(prompt)).await? {
             Resolution::Answered { answer: Answer::Message(parts), .. } => Ok(parts),
@@ -71,16 +71,16 @@ impl Context {
         }
     }
 
-    /// Asks for a message and gives its text.
+    /// Asks for a message and returns its text.
     pub async fn ask_text(&self, prompt: &str) -> Result<String, AgentError> {
         let parts = self.ask_message(prompt).await?;
         Ok(parts.iter().filter_map(Part::as_text).collect())
     }
 
-    /// Asks for data of this type; the form that people see is made of its schema. For a schema of your own, [`Context::ask`] a [`Question::form`].
+    /// Asks for data of this type. The form for people is made from the type's schema. To use another schema, [`Context::ask`] a [`Question::form`].
     ///
     /// # Errors
-    /// As [`Context::ask`]; a question that nobody answered; an answer that does not fit the type.
+    /// Like [`Context::ask`]; also if the question got no answer, or if the answer does not fit the type.
     pub async fn ask_form<T: DeserializeOwned + JsonSchema>(
         &self,
         prompt: &str,

@@ -1,4 +1,4 @@
-//! Calling other agents of the same server.
+//! Calls to other agents of the same server.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -19,13 +19,13 @@ use crate::error::AgentError;
 use crate::port::{ChildEnd, ChildHandle, NewChild};
 use crate::typed::{from_json, to_json};
 
-/// What a future of a call is.
+/// The future of a call.
 type CallFuture<T> = Pin<Box<dyn Future<Output = Result<T, AgentError>> + Send>>;
 
-/// Answers a child's question.
+/// The function that answers a child's questions.
 type QuestionHandler = Arc<dyn Fn(Interrupt) -> CallFuture<Answer> + Send + Sync>;
 
-/// A call of another agent, from [`Context::call`]. Await it for its output, or [`NewAgentCall::start`] it.
+/// A call to another agent, from [`Context::call`]. Await it to get its output, or [`NewAgentCall::start`] it.
 #[must_use = "a call starts when it is awaited or started"]
 pub struct NewAgentCall {
     context: Context,
@@ -38,27 +38,27 @@ pub struct NewAgentCall {
     on_question: Option<QuestionHandler>,
 }
 
-/// A run of another agent that this run called. Dropping it cancels the child.
+/// A running call to another agent. Dropping it cancels the child run.
 ///
-/// Await it, or its [`AgentCall::next`] event. The child ends with this run's turn at the latest.
+/// Await it, or its [`AgentCall::next`] event. The child run ends with this run's turn at the latest.
 pub struct AgentCall {
     child: Box<dyn ChildHandle>,
     tool: Option<ToolCall>,
     on_question: Option<QuestionHandler>,
-    /// The messages of users: what answers the child's questions.
+    /// The user messages in the child's log. Its agent did not write them, so they are not part of its text.
     of_users: Vec<MessageId>,
 }
 
-/// What a called agent said and left.
+/// The output of a called agent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CallOutput {
     /// The child run.
     pub run: RunId,
-    /// Its thread. Call the agent [on it](NewAgentCall::on_thread) again to go on with the conversation.
+    /// Its thread. To continue the conversation, call the agent [on this thread](NewAgentCall::on_thread) again.
     pub thread: ThreadId,
     /// The agent's messages, oldest first.
     pub messages: Vec<Message>,
-    /// The agent's answer as a value, where it gave one.
+    /// The agent's result value, if it gave one.
     pub result: Option<Json>,
     /// The thread's state as the run set it last.
     pub values: Option<Json>,
@@ -67,10 +67,10 @@ pub struct CallOutput {
 // === impl Context ===
 
 impl Context {
-    /// Calls another agent of the same server, by the name that the server has for it: a native one, a hosted one, or one behind another server.
+    /// Calls another agent of the same server by its name there. The agent can be native, hosted, or behind another server.
     ///
-    /// The call is a run of its own, on a new thread that stays, in the name of whom this run works for. The log shows it as a tool call of that agent, with the ids of the child.
-    /// A question of the child is asked by this run too, unless the call [answers](NewAgentCall::on_question) by itself.
+    /// The call is a separate run on a new thread, which stays. It acts for the same principal as this run. The log shows it as a tool call named after the agent, with the ids of the child run.
+    /// This run also asks the child's questions, unless the call [answers](NewAgentCall::on_question) them itself.
     pub fn call(&self, agent: &str, input: impl Into<Input>) -> NewAgentCall {
         NewAgentCall {
             context: self.clone(),
@@ -88,27 +88,27 @@ impl Context {
 // === impl NewAgentCall ===
 
 impl NewAgentCall {
-    /// Runs on a thread that exists, such as that of an earlier call.
+    /// Uses an existing thread, such as the thread of an earlier call.
     pub fn on_thread(self, thread: &ThreadId) -> Self {
         Self { thread: Some(thread.clone()), ..self }
     }
 
-    /// Gives the agent settings, as its card declares them.
+    /// Sets the agent's configuration, as its card declares it.
     pub fn config(self, config: impl Serialize) -> Self {
         Self { config: Some(to_json(&config)), ..self }
     }
 
-    /// Calls the agent even if it is among the callers already. The limit of the chain's length still holds.
+    /// Calls the agent even if it is already among the callers. The limit on the length of the call chain still applies.
     pub fn allow_recursion(self) -> Self {
         Self { allows_recursion: true, ..self }
     }
 
-    /// Asks nobody above: the child's questions are events, which [`AgentCall::answer`] answers.
+    /// Does not pass the child's questions to this run's client. They arrive as events; answer them with [`AgentCall::answer`].
     pub fn answer_questions(self) -> Self {
         Self { answers_questions: true, ..self }
     }
 
-    /// Asks nobody above: this function answers the child's questions. They are read while the call is awaited, or its next event.
+    /// Does not pass the child's questions to this run's client: this function answers them. It runs while you await the call or its next event.
     pub fn on_question<F, A>(self, handler: F) -> Self
     where
         F: Fn(Interrupt) -> A + Send + Sync + 'static,
@@ -118,10 +118,10 @@ impl NewAgentCall {
         Self { on_question: Some(handler), ..self }
     }
 
-    /// Starts the run. Returns when it is accepted.
+    /// Starts the run. Returns when the server has accepted it.
     ///
     /// # Errors
-    /// `agent_not_found`; `call_refused` where the agent is among the callers, or the chain of calls too long; `overloaded` where too many calls of this run have not ended; `thread_busy` for a caller's thread; `invalid_input` and `config_schema_violation`; and what storing can fail with.
+    /// `agent_not_found`; `call_refused` if the agent is among the callers or the chain of calls is too long; `overloaded` if too many calls of this run are open; `thread_busy` if the thread belongs to a caller; `invalid_input` and `config_schema_violation`; and the errors of the store.
     pub async fn start(self) -> Result<AgentCall, AgentError> {
         let child = NewChild {
             agent: AgentName::parse(&self.agent)?,
@@ -148,7 +148,7 @@ impl IntoFuture for NewAgentCall {
     type Output = Result<CallOutput, AgentError>;
     type IntoFuture = CallFuture<CallOutput>;
 
-    /// Starts the run and waits for its end. Fails as [`NewAgentCall::start`] and [`AgentCall::output`].
+    /// Starts the run and waits for its end. Fails like [`NewAgentCall::start`] and [`AgentCall::output`].
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move { self.start().await?.output().await })
     }
@@ -163,22 +163,22 @@ impl fmt::Debug for NewAgentCall {
 // === impl AgentCall ===
 
 impl AgentCall {
-    /// The child run.
+    /// Returns the id of the child run.
     #[must_use]
     pub fn run(&self) -> &RunId {
         self.child.run()
     }
 
-    /// Its thread.
+    /// Returns the id of its thread.
     #[must_use]
     pub fn thread(&self) -> &ThreadId {
         self.child.thread()
     }
 
-    /// The child's next event, as its log has it; `None` behind the last.
+    /// Returns the child's next event as its log has it; `None` after the last one.
     ///
     /// # Errors
-    /// [`AgentError::stopped`] when this run was stopped; what kept the child from being stored; what a function that answers questions fails with.
+    /// [`AgentError::stopped`] if this run was stopped; the store's error if the child could not be stored; the error of the function that answers questions.
     pub async fn next(&mut self) -> Result<Option<Body>, AgentError> {
         let next = self.child.next().await?;
         if let Some(Body::Interrupt(InterruptEvent::Raised(question))) = &next
@@ -190,10 +190,10 @@ impl AgentCall {
         Ok(next)
     }
 
-    /// The next words that the child's agent says; `None` behind the last.
+    /// Returns the next text of the child's agent; `None` after the last one.
     ///
     /// # Errors
-    /// As [`AgentCall::next`].
+    /// Like [`AgentCall::next`].
     pub async fn next_text(&mut self) -> Result<Option<Arc<str>>, AgentError> {
         while let Some(event) = self.next().await? {
             match event {
@@ -218,26 +218,26 @@ impl AgentCall {
         Ok(None)
     }
 
-    /// Answers a question of the child, for a call that [answers questions](NewAgentCall::answer_questions).
+    /// Answers a question of the child run, for a call that [answers questions](NewAgentCall::answer_questions).
     ///
     /// # Errors
-    /// `interrupt_resolved` when it was answered before; `answer_invalid`.
+    /// `interrupt_resolved` if the question already has an answer; `answer_invalid`.
     pub async fn answer(&self, question: &InterruptId, answer: Answer) -> Result<(), AgentError> {
         self.child.answer(question.clone(), answer).await
     }
 
-    /// Asks the child to stop; one that has ended stays as it is.
+    /// Requests cancellation of the child run. Does nothing if the run has ended.
     ///
     /// # Errors
-    /// What storing that fails with.
+    /// The store's error.
     pub async fn cancel(&self) -> Result<(), AgentError> {
         self.child.cancel().await
     }
 
-    /// Waits for the child's end.
+    /// Waits for the end of the child run and returns its output.
     ///
     /// # Errors
-    /// The child's failure with its code, message and data; `run_cancelled` where it was cancelled, `await_timeout` where nobody answered it in time; and as [`AgentCall::next`].
+    /// The child's failure with its code, message and data; `run_cancelled` if the child run was cancelled; `await_timeout` if its question got no answer in time; otherwise like [`AgentCall::next`].
     pub async fn output(mut self) -> Result<CallOutput, AgentError> {
         if self.on_question.is_some() {
             while self.next().await?.is_some() {}
@@ -263,7 +263,7 @@ impl IntoFuture for AgentCall {
     type Output = Result<CallOutput, AgentError>;
     type IntoFuture = CallFuture<CallOutput>;
 
-    /// As [`AgentCall::output`].
+    /// Waits like [`AgentCall::output`].
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.output())
     }
@@ -278,7 +278,7 @@ impl fmt::Debug for AgentCall {
 // === impl CallOutput ===
 
 impl CallOutput {
-    /// The text of all messages, with an empty line between two of them; where there is none, the result as JSON.
+    /// Returns the text of all messages, with an empty line between two of them. If there are no messages, returns the result as JSON.
     #[must_use]
     pub fn text(&self) -> String {
         let texts: Vec<_> = self.messages.iter().map(Message::text).collect();
@@ -288,10 +288,10 @@ impl CallOutput {
         }
     }
 
-    /// The result, as this type.
+    /// Deserializes the result.
     ///
     /// # Errors
-    /// When the agent gave none, or it does not fit the type.
+    /// If the agent gave no result, or if it does not fit the type.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, AgentError> {
         match &self.result {
             Some(result) => from_json(result),

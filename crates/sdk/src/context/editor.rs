@@ -12,21 +12,21 @@ use trilogue_domain::Json;
 use crate::error::AgentError;
 use crate::port::{CallRefusal, CallTarget, Host};
 
-/// The protocol's number for something that is not there.
+/// The protocol's error number for a missing resource.
 const RESOURCE_NOT_FOUND: i32 = -32002;
-/// The session id of every call: whoever passes the call on replaces it.
+/// The session id of every call. The runner replaces it before it passes the call on.
 const SESSION: &str = "";
 
 /// The editor that a run works for, from [`Context::editor`](crate::Context::editor). Cheap to clone.
 ///
-/// Paths are absolute, as the protocol has them. What the editor refuses is an [`AgentError`] with the code `editor_refused`, a file that is not there one with `file_not_found`; what the editor never offered is refused with `editor_lacks` and not sent.
+/// Paths are absolute, as the protocol requires. If the editor refuses a call, the [`AgentError`] has the code `editor_refused`; a missing file has `file_not_found`. A call that the editor does not support fails with `editor_lacks` and is not sent.
 #[derive(Clone)]
 pub struct Editor {
     host: Arc<dyn Host>,
     capabilities: Arc<Value>,
 }
 
-/// What an editor may offer, as its capabilities name it.
+/// What an editor can offer in its capabilities.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Capability {
     ReadTextFile,
@@ -46,21 +46,21 @@ pub struct Run {
 
 /// A terminal of the editor in which a command runs, from [`Editor::run`].
 ///
-/// One that is dropped is released: its command is ended where it still runs.
+/// Dropping it releases the terminal, which ends a command that still runs.
 pub struct EditorTerminal {
     editor: Editor,
     id: String,
     is_released: bool,
 }
 
-/// What a terminal shows.
+/// The output of a terminal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TerminalOutput {
-    /// The newest output, as much as the terminal keeps.
+    /// The newest output, up to the terminal's limit.
     pub text: String,
-    /// Whether there was more before it.
+    /// Whether older output was cut off.
     pub is_cut: bool,
-    /// How the command ended, where it has.
+    /// How the command ended; `None` while it runs.
     pub exit: Option<Exit>,
 }
 
@@ -68,7 +68,7 @@ pub struct TerminalOutput {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Exit {
-    /// Its exit code, where it left by itself.
+    /// The exit code, if the command exited by itself.
     #[serde(rename = "exitCode")]
     pub code: Option<u32>,
     /// The signal that ended it.
@@ -78,7 +78,7 @@ pub struct Exit {
 // === impl Editor ===
 
 impl Editor {
-    /// The editor at the other end of this port, where there is one with anything to offer.
+    /// Returns the editor behind this port, or `None` if no editor is connected or it offers no capability.
     pub(super) fn of(host: Arc<dyn Host>) -> Option<Self> {
         let target = host.call_target().filter(|target| &*target.dialect == CallTarget::EDITOR)?;
         let editor = Self { host, capabilities: Arc::new(target.capabilities.to_value()) };
@@ -86,25 +86,25 @@ impl Editor {
         all.into_iter().any(|capability| editor.has(capability)).then_some(editor)
     }
 
-    /// Whether [`Editor::read_text_file`] can be used.
+    /// Returns `true` if [`Editor::read_text_file`] works.
     #[must_use]
     pub fn can_read(&self) -> bool {
         self.has(Capability::ReadTextFile)
     }
 
-    /// Whether [`Editor::write_text_file`] can be used.
+    /// Returns `true` if [`Editor::write_text_file`] works.
     #[must_use]
     pub fn can_write(&self) -> bool {
         self.has(Capability::WriteTextFile)
     }
 
-    /// Whether [`Editor::run`] can be used.
+    /// Returns `true` if [`Editor::run`] works.
     #[must_use]
     pub fn has_terminals(&self) -> bool {
         self.has(Capability::Terminal)
     }
 
-    /// Reads a text file as the editor has it, changes that are not saved included.
+    /// Reads a text file as the editor has it, including unsaved changes.
     pub async fn read_text_file(
         &self,
         path: impl AsRef<Path> + Send,
@@ -112,7 +112,7 @@ impl Editor {
         self.read(json!({ "sessionId": SESSION, "path": absolute(path.as_ref())? })).await
     }
 
-    /// Reads at most `count` lines of a text file, from line `from` on; the first is 1.
+    /// Reads at most `count` lines of a text file, starting at line `from`. The first line is 1.
     pub async fn read_lines(
         &self,
         path: impl AsRef<Path> + Send,
@@ -134,7 +134,7 @@ impl Editor {
         Ok(content)
     }
 
-    /// Writes a text file; makes it where there is none.
+    /// Writes a text file. Creates the file if it is missing.
     pub async fn write_text_file(
         &self,
         path: impl AsRef<Path> + Send,
@@ -178,7 +178,7 @@ impl Editor {
     ) -> Result<T, AgentError> {
         let params = Json::from_value(&params);
         let answer = self.host.call(method, params).await.map_err(refused)?;
-        // Some editors answer `null` where the protocol has an object.
+        // Some editors answer `null` although the protocol requires an object.
         let answer = if answer.as_str() == "null" { "{}" } else { answer.as_str() };
         serde_json::from_str(answer).map_err(|error| {
             AgentError::new("editor_refused", format!("the editor's answer is invalid: {error}"))
@@ -186,7 +186,7 @@ impl Editor {
     }
 }
 
-/// An answer that says nothing more.
+/// A response without members.
 #[derive(Deserialize)]
 struct Empty {}
 
@@ -227,7 +227,7 @@ fn refused(refusal: CallRefusal) -> AgentError {
 // === impl Run ===
 
 impl Run {
-    /// A program without arguments.
+    /// Runs a program without arguments.
     #[must_use]
     pub fn command(program: impl Into<String>) -> Self {
         let (arguments, variables) = (Vec::new(), Vec::new());
@@ -235,7 +235,7 @@ impl Run {
         Self { program, arguments, variables, cwd: None, max_output_bytes: None }
     }
 
-    /// A line for `sh`.
+    /// Runs a line with `sh`.
     #[must_use]
     pub fn shell(line: impl Into<String>) -> Self {
         Self::command("sh").arg("-c").arg(line)
@@ -255,14 +255,14 @@ impl Run {
         self
     }
 
-    /// Sets a variable of its environment.
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.variables.push((name.into(), value.into()));
         self
     }
 
-    /// Runs it there: an absolute path. Without one, where the session works.
+    /// Sets the working directory: an absolute path. The default is the session's working directory.
     #[must_use]
     pub fn cwd(mut self, path: impl Into<String>) -> Self {
         self.cwd = Some(path.into());
@@ -288,7 +288,7 @@ impl Run {
         params
     }
 
-    /// Keeps at most this much of its output, in bytes; the oldest goes first.
+    /// Keeps at most this many bytes of output. The oldest output is dropped first.
     #[must_use]
     pub fn keeping(mut self, bytes: u64) -> Self {
         self.max_output_bytes = Some(bytes);
@@ -299,13 +299,13 @@ impl Run {
 // === impl EditorTerminal ===
 
 impl EditorTerminal {
-    /// Its id: what a tool call shows it by.
+    /// Returns the terminal's id, by which a tool call can show it.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// What it shows now.
+    /// Returns the current output.
     pub async fn output(&self) -> Result<TerminalOutput, AgentError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -322,7 +322,7 @@ impl EditorTerminal {
     /// Waits until the command ends.
     ///
     /// # Errors
-    /// [`AgentError::stopped`] as soon as the run is asked to stop; else see [`Editor`].
+    /// [`AgentError::stopped`] as soon as cancellation of the run is requested; otherwise see [`Editor`].
     pub async fn wait(&self) -> Result<Exit, AgentError> {
         tokio::select! {
             biased;
@@ -331,12 +331,12 @@ impl EditorTerminal {
         }
     }
 
-    /// Ends the command. The terminal stays, with what it shows.
+    /// Ends the command. The terminal and its output stay.
     pub async fn kill(&self) -> Result<(), AgentError> {
         self.call("terminal/kill").await.map(|_: Empty| ())
     }
 
-    /// Lets the terminal go; ends its command where it still runs.
+    /// Releases the terminal, which ends a command that still runs.
     pub async fn release(mut self) -> Result<(), AgentError> {
         self.is_released = true;
         self.call("terminal/release").await.map(|_: Empty| ())
@@ -359,7 +359,7 @@ impl Drop for EditorTerminal {
         let Ok(here) = tokio::runtime::Handle::try_current() else { return };
         let (editor, id) = (self.editor.clone(), std::mem::take(&mut self.id));
         here.spawn(async move {
-            // An editor that is gone has let its terminals go.
+            // If the editor has gone, it has released its terminals.
             let _: Result<Empty, _> = editor.call("terminal/release", terminal_params(&id)).await;
         });
     }
@@ -374,7 +374,7 @@ impl fmt::Debug for EditorTerminal {
 // === impl Exit ===
 
 impl Exit {
-    /// Whether the command left by itself with the code 0.
+    /// Returns `true` if the command exited by itself with code 0.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.code == Some(0) && self.signal.is_none()

@@ -1,4 +1,4 @@
-//! Messages that grow: text, parts and citations by index.
+//! Messages that grow: text, parts, and citations by character index.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use trilogue_domain::{Body, Citation, MessageId, Part, PartMetadata, Times, Traj
 use super::{Context, MAX_UNFINISHED};
 use crate::error::AgentError;
 
-/// A message under the author's control, from [`Context::message`]. Several may grow side by side.
+/// A message under the author's control, from [`Context::message`]. Several messages can grow at the same time.
 ///
-/// One that is dropped without [`MessageWriter::finish`] is closed when the turn ends well.
+/// If you drop it without [`MessageWriter::finish`], the message is closed when the turn ends well.
 #[derive(Debug)]
 pub struct MessageWriter {
     context: Context,
@@ -19,7 +19,7 @@ pub struct MessageWriter {
     id: MessageId,
 }
 
-/// Where a statement comes from.
+/// The source of a statement.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Source {
     url: Option<String>,
@@ -30,7 +30,7 @@ pub struct Source {
 #[derive(Debug)]
 pub(super) struct Cursor {
     id: MessageId,
-    /// Characters of the message's `text/*` parts so far: what citations count in.
+    /// The number of characters in the message's `text/*` parts so far. Citations use this unit.
     characters: u64,
     parts: usize,
 }
@@ -42,19 +42,19 @@ impl MessageWriter {
         Self { context, id: cursor.id.clone(), cursor: Some(cursor) }
     }
 
-    /// The message's id.
+    /// Returns the message's id.
     #[must_use]
     pub fn id(&self) -> &MessageId {
         &self.id
     }
 
-    /// Characters of the message's `text/*` parts so far, artifacts included: the index of the next one.
+    /// Returns the number of characters in the message's `text/*` parts so far, including artifacts: the index of the next character.
     #[must_use]
     pub fn characters(&self) -> u64 {
         self.cursor.as_ref().map_or(0, |cursor| cursor.characters)
     }
 
-    /// Says the next words.
+    /// Appends text.
     pub async fn text(&mut self, text: &str) -> Result<(), AgentError> {
         match &mut self.cursor {
             Some(cursor) => cursor.text(&self.context, text).await,
@@ -62,7 +62,7 @@ impl MessageWriter {
         }
     }
 
-    /// Adds a whole part.
+    /// Appends a whole part.
     pub async fn part(&mut self, part: Part) -> Result<(), AgentError> {
         match &mut self.cursor {
             Some(cursor) => cursor.part(&self.context, part).await,
@@ -70,12 +70,12 @@ impl MessageWriter {
         }
     }
 
-    /// Adds an artifact: a part with a name.
+    /// Appends an artifact: a part with a name.
     pub async fn artifact(&mut self, name: &str, part: Part) -> Result<(), AgentError> {
         self.part(part.named(name)).await
     }
 
-    /// Says text and cites the source of exactly these words.
+    /// Appends text and cites the source of exactly this text.
     pub async fn cite(&mut self, text: &str, source: Source) -> Result<(), AgentError> {
         match &mut self.cursor {
             Some(cursor) => cursor.cite(&self.context, text, source).await,
@@ -83,7 +83,7 @@ impl MessageWriter {
         }
     }
 
-    /// Cites a source for a range of the message's text: characters of its `text/*` parts, from 0, the end excluded.
+    /// Cites a source for a range of the message's text. The range counts characters of the `text/*` parts from 0 and excludes its end.
     pub async fn citation(
         &mut self,
         range: std::ops::Range<u64>,
@@ -92,7 +92,7 @@ impl MessageWriter {
         self.part(source.for_range(range)).await
     }
 
-    /// Shows a step of the agent inside the message.
+    /// Appends a step of the agent to the message.
     pub async fn trajectory(&mut self, step: Trajectory) -> Result<(), AgentError> {
         self.part(trajectory(step)).await
     }
@@ -120,7 +120,7 @@ impl Drop for MessageWriter {
 // === impl Cursor ===
 
 impl Cursor {
-    /// Begins a message; `times` where its times are not those of the log.
+    /// Begins a message. Set `times` if its times differ from the log's times.
     pub(super) async fn open(context: &Context, times: Option<Times>) -> Result<Self, AgentError> {
         let id = MessageId::generate();
         let (message, role) = (id.clone(), context.shared.role.clone());
@@ -147,7 +147,7 @@ impl Cursor {
             .hint("begin another message")
             .into());
         }
-        // An artifact is a part like any other here: the rule counts all parts of text.
+        // Artifacts count too: the citation index covers all text parts.
         let said = part.as_text().map_or(0, characters);
         let message = self.id.clone();
         context.emit(Body::Message(MessageEvent::Part { message, part })).await?;
@@ -175,26 +175,26 @@ impl Cursor {
 // === impl Source ===
 
 impl Source {
-    /// A source at an address.
+    /// Returns a source with a URL.
     #[must_use]
     pub fn url(url: impl Into<String>) -> Self {
         Self { url: Some(url.into()), ..Self::default() }
     }
 
-    /// A source that has a title and no address.
+    /// Returns a source with a title and no URL.
     #[must_use]
     pub fn titled(title: impl Into<String>) -> Self {
         Self::default().title(title)
     }
 
-    /// The same source with its title.
+    /// Sets the title.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
         self
     }
 
-    /// The same source with a description or snippet.
+    /// Sets the description or snippet.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
@@ -216,7 +216,7 @@ pub(super) fn trajectory(step: Trajectory) -> Part {
     Part::annotation(PartMetadata::Trajectory(step))
 }
 
-/// Cuts text that is too long for one event at character boundaries.
+/// Splits text into pieces that fit one event, at character boundaries.
 pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -231,7 +231,7 @@ pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn characters(text: &str) -> u64 {
-    // A count of characters of text in memory fits 64 bits.
+    // The character count of text in memory fits 64 bits.
     text.chars().count() as u64
 }
 

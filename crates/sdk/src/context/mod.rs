@@ -1,4 +1,4 @@
-//! What an agent can do while it runs.
+//! The context of a run: everything an agent can do while it runs.
 
 mod ask;
 mod call;
@@ -31,27 +31,27 @@ use crate::port::Host;
 use crate::typed::to_json;
 use message::Cursor;
 
-/// The most messages and tool calls that a run may drop unfinished; what is dropped beyond them is not closed at its end.
+/// The maximum number of unfinished messages and tool calls that a context closes at the end of a run. It does not close the rest.
 pub const MAX_UNFINISHED: usize = 1_024;
 
-/// What an agent can do while it runs. Cheap to clone, and usable from several tasks at once.
+/// Everything an agent can do while it runs. Cheap to clone; several tasks can use it at the same time.
 ///
-/// Every method that says something waits while the log is behind, and fails with [`AgentError::stopped`] once the run was stopped: return that error. It also fails for an event that the log refuses, such as one part too many (`too_many_parts`).
+/// Every method that emits an event waits while the log is behind. After the run was stopped it fails with [`AgentError::stopped`]: return that error. It also fails if the log refuses the event, for example for too many parts (`too_many_parts`).
 #[derive(Clone)]
 pub struct Context {
     shared: Arc<ContextShared>,
 }
 
-/// Which run this is.
+/// The identity of a run.
 #[derive(Clone, Debug)]
 pub struct RunInfo {
     /// The run.
     pub run: RunId,
     /// Its thread.
     pub thread: ThreadId,
-    /// The agent, as it is served.
+    /// The agent's name on the server.
     pub agent: AgentName,
-    /// The configuration that the run was given.
+    /// The configuration of the run.
     pub config: Option<Json>,
 }
 
@@ -59,12 +59,12 @@ struct ContextShared {
     info: RunInfo,
     role: Role,
     host: Arc<dyn Host>,
-    /// The message that text without a message of its own goes to.
+    /// The open message that takes text without a message of its own.
     ///
-    /// An asynchronous lock, because it is what keeps the words of several tasks inside their message while one of them waits for the log.
+    /// The lock is asynchronous because a task holds it while it waits for the log. This keeps the text of several tasks inside their message.
     speech: tokio::sync::Mutex<Option<Cursor>>,
     unfinished: Mutex<Unfinished>,
-    /// The message that was said last: the user's, then the agent's own. A tool call that follows comes of it.
+    /// The newest message: the user's at first, then the agent's own. The next tool call belongs to it.
     last: Mutex<Option<MessageId>>,
 }
 
@@ -77,10 +77,10 @@ struct Unfinished {
 // === impl RunInfo ===
 
 impl RunInfo {
-    /// A run of this agent with new ids and no configuration: what a test gives.
+    /// Returns a run of this agent with new ids and no configuration, for tests.
     ///
     /// # Errors
-    /// `invalid_id` when the name is no [`AgentName`].
+    /// `invalid_id` if the name is not a valid [`AgentName`].
     pub fn sample(agent: &str) -> Result<Self, AgentError> {
         let (run, thread) = (RunId::generate(), ThreadId::generate());
         Ok(Self { run, thread, agent: AgentName::parse(agent)?, config: None })
@@ -90,7 +90,7 @@ impl RunInfo {
 // === impl Context ===
 
 impl Context {
-    /// A context over these ports.
+    /// Makes a context over these ports.
     #[must_use]
     pub fn new(info: RunInfo, host: Arc<dyn Host>) -> Self {
         let role = Role::NamedAgent(Arc::from(info.agent.as_str()));
@@ -99,22 +99,22 @@ impl Context {
         Self { shared: Arc::new(ContextShared { info, role, host, speech, unfinished, last }) }
     }
 
-    /// The run.
+    /// Returns the id of the run.
     #[must_use]
     pub fn run(&self) -> &RunId {
         &self.shared.info.run
     }
 
-    /// The thread.
+    /// Returns the id of the thread.
     #[must_use]
     pub fn thread(&self) -> &ThreadId {
         &self.shared.info.thread
     }
 
-    /// The configuration that this run was given, as this type; its default where none was given.
+    /// Deserializes the configuration of this run; returns the type's default if the run has no configuration.
     ///
     /// # Errors
-    /// When the configuration does not fit the type.
+    /// If the configuration does not fit the type.
     pub fn config<T: DeserializeOwned + Default>(&self) -> Result<T, AgentError> {
         match self.config_json() {
             None => Ok(T::default()),
@@ -124,13 +124,13 @@ impl Context {
         }
     }
 
-    /// The configuration that this run was given.
+    /// Returns the configuration of this run, if any.
     #[must_use]
     pub fn config_json(&self) -> Option<&Json> {
         self.shared.info.config.as_ref()
     }
 
-    /// Says text: the next words of the message that is open, or the first of a new one.
+    /// Appends text to the open message, or begins a new message with it.
     ///
     /// The message is closed when the turn ends or another message begins.
     pub async fn text(&self, text: impl AsRef<str> + Send) -> Result<(), AgentError> {
@@ -142,31 +142,31 @@ impl Context {
         self.opened(&mut speech).await?.text(self, text).await
     }
 
-    /// Adds a whole part to the open message, or to a new one.
+    /// Appends a whole part to the open message, or begins a new message with it.
     ///
-    /// A part holds its content in one of three ways: [`Part::text`] (or [`Part::json`]) inline, [`Part::bytes`] for what is no text, [`Part::url`] for what lies elsewhere.
+    /// A part holds its content in one of three ways: inline with [`Part::text`] (or [`Part::json`]), as bytes with [`Part::bytes`], or by address with [`Part::url`].
     pub async fn part(&self, part: Part) -> Result<(), AgentError> {
         let mut speech = self.shared.speech.lock().await;
         self.opened(&mut speech).await?.part(self, part).await
     }
 
-    /// Adds an artifact: a part with a name. Inline text, bytes or an address, by the part's constructor.
+    /// Appends an artifact: a part with a name. The part's constructor decides whether the content is inline text, bytes or an address.
     pub async fn artifact(&self, name: &str, part: Part) -> Result<(), AgentError> {
         self.part(part.named(name)).await
     }
 
-    /// Says text and cites the source of exactly these words.
+    /// Appends text and cites the source of exactly this text.
     pub async fn cite(&self, text: &str, source: Source) -> Result<(), AgentError> {
         let mut speech = self.shared.speech.lock().await;
         self.opened(&mut speech).await?.cite(self, text, source).await
     }
 
-    /// Shows a step of the agent inside the message: a thought, or a tool with its input and output.
+    /// Appends a step of the agent to the message: a thought, or a tool with its input and output.
     pub async fn trajectory(&self, step: Trajectory) -> Result<(), AgentError> {
         self.part(message::trajectory(step)).await
     }
 
-    /// Says a whole message.
+    /// Writes a whole message.
     pub async fn say(
         &self,
         parts: impl IntoIterator<Item = Part> + Send,
@@ -179,7 +179,7 @@ impl Context {
         message.finish().await
     }
 
-    /// Says a message again as one of the agent's own: with a new id and the agent's role, and with its parts and its times as they are.
+    /// Repeats a message as the agent's own: with a new id and the agent's role, and with the same parts and times.
     pub async fn repeat(&self, message: &Message) -> Result<(), AgentError> {
         self.end_speech().await?;
         let Message { created_at, completed_at, .. } = *message;
@@ -192,13 +192,13 @@ impl Context {
         writer.finish().await
     }
 
-    /// Closes the open message and begins one of its own, which several tasks can do side by side.
+    /// Closes the open message and begins a separate one. Several tasks can do this at the same time.
     pub async fn message(&self) -> Result<MessageWriter, AgentError> {
         self.end_speech().await?;
         Ok(MessageWriter::new(self.clone(), Cursor::open(self, None).await?))
     }
 
-    /// Shows reasoning that is no part of any message.
+    /// Shows reasoning outside of any message.
     pub async fn thought(&self, text: &str) -> Result<(), AgentError> {
         for piece in message::pieces(text) {
             let text = Arc::from(piece);
@@ -207,15 +207,15 @@ impl Context {
         Ok(())
     }
 
-    /// The files and terminals of the editor that the run works for. `None` where it works for no editor now, or for one that gives neither.
+    /// Returns the files and terminals of the editor that the run works for. `None` if no editor is connected, or if it offers neither.
     ///
-    /// The editor is that of the client that prompted last. It may come and go while the run is at work: calls wait a while for it, and fail then.
+    /// The editor belongs to the client that prompted last. It may disconnect and reconnect during the run: calls wait a while for it and then fail.
     #[must_use]
     pub fn editor(&self) -> Option<Editor> {
         Editor::of(Arc::clone(&self.shared.host))
     }
 
-    /// Begins a tool call: the tool's name, what people read, and what the tool is given (`null` for nothing). The log says which message it comes of: what the agent said last in this turn, else what the user said.
+    /// Begins a tool call: the tool's name, its title for people, and its input (`null` for none). The log links it to the newest message: the agent's last in this turn, otherwise the user's.
     pub async fn tool(
         &self,
         tool: &str,
@@ -226,7 +226,7 @@ impl Context {
         ToolCall::start(self.clone(), tool, title, input).await
     }
 
-    /// Shows the agent's plan, whole.
+    /// Shows the agent's plan. The entries replace the previous plan.
     pub async fn plan(
         &self,
         entries: impl IntoIterator<Item = PlanEntry> + Send,
@@ -235,45 +235,45 @@ impl Context {
         self.emit(Body::State(StateEvent::Plan(entries))).await
     }
 
-    /// Emits the agent's own update.
+    /// Emits an update of the agent's own kind.
     ///
     /// # Errors
-    /// `stream_update_schema_violation` where the card declares a schema for updates and the data does not fit it. The run then fails with this error, whatever the agent makes of it.
+    /// `stream_update_schema_violation` if the card declares a schema for updates and the data does not fit it. The run then fails with this error, even if the agent handles it.
     pub async fn custom(&self, kind: &str, data: impl Serialize + Send) -> Result<(), AgentError> {
         let (kind, data) = (kind.to_owned(), to_json(&data)?);
         self.emit(Body::State(StateEvent::Custom { kind, data })).await
     }
 
-    /// Shows the output as far as it is: a whole value that replaces the one before, and that [`Context::result`] replaces at last.
+    /// Shows the output so far: a whole value that replaces the previous one. [`Context::result`] replaces it in the end.
     ///
-    /// Clients that follow the run are shown the newest; who is slow sees fewer of them. It has to fit the output schema as the result has.
+    /// Clients that follow the run get the newest value; slow clients get fewer values. The value must fit the output schema, like the result.
     pub async fn output_so_far(&self, value: impl Serialize + Send) -> Result<(), AgentError> {
         let value = to_json(&value)?;
         self.emit(Body::State(StateEvent::Output(value))).await
     }
 
-    /// Answers with a value: what an agent gives that declared an output schema.
+    /// Sets the result value, for an agent that declares an output schema.
     ///
     /// # Errors
-    /// `output_schema_violation` where the value does not fit the schema that the card declares. The run then fails with this error, whatever the agent makes of it.
+    /// `output_schema_violation` if the value does not fit the schema that the card declares. The run then fails with this error, even if the agent handles it.
     pub async fn result(&self, value: impl Serialize + Send) -> Result<(), AgentError> {
         let value = to_json(&value)?;
         self.emit(Body::Run(RunEvent::Result(value))).await
     }
 
-    /// Sets the thread's state. It becomes the thread's when the run completes.
+    /// Sets the thread's state. The thread takes it over when the run completes.
     ///
     /// # Errors
-    /// `thread_state_schema_violation` where the state does not fit the schema that the card declares. The run then fails with this error, whatever the agent makes of it.
+    /// `thread_state_schema_violation` if the state does not fit the schema that the card declares. The run then fails with this error, even if the agent handles it.
     pub async fn set_state(&self, state: impl Serialize + Send) -> Result<(), AgentError> {
         let state = to_json(&state)?;
         self.emit(Body::State(StateEvent::Values(state))).await
     }
 
-    /// The thread's state, or what this run last set it to, as this type; its default where there is none.
+    /// Deserializes the thread's state, or the state that this run set last; returns the type's default if the thread has no state.
     ///
     /// # Errors
-    /// What kept it from being read; a state that does not fit the type.
+    /// If the state cannot be read, or if it does not fit the type.
     pub async fn state<T: DeserializeOwned + Default>(&self) -> Result<T, AgentError> {
         match self.state_json().await? {
             None => Ok(T::default()),
@@ -281,36 +281,36 @@ impl Context {
         }
     }
 
-    /// The thread's state, or what this run last set it to.
+    /// Returns the state that this run set last, otherwise the thread's state.
     pub async fn state_json(&self) -> Result<Option<Json>, AgentError> {
         self.shared.host.load_state().await
     }
 
-    /// The thread's messages before this run, oldest first.
+    /// Returns the thread's messages before this run, oldest first.
     pub async fn history(&self) -> Result<Vec<Message>, AgentError> {
         self.shared.host.history().await
     }
 
-    /// Waits until everything said so far is durable.
+    /// Waits until every event emitted so far is durable.
     pub async fn commit(&self) -> Result<(), AgentError> {
         self.shared.host.commit().await
     }
 
-    /// Whether the run was asked to stop.
+    /// Returns `true` if cancellation of the run was requested.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.shared.host.is_cancelled()
     }
 
-    /// Returns when the run is asked to stop.
+    /// Returns when cancellation of the run is requested.
     pub async fn cancelled(&self) {
         self.shared.host.cancelled().await;
     }
 
-    /// Waits this long.
+    /// Waits for this duration.
     ///
     /// # Errors
-    /// [`AgentError::stopped`] as soon as the run is asked to stop.
+    /// [`AgentError::stopped`] as soon as cancellation of the run is requested.
     pub async fn wait(&self, time: Duration) -> Result<(), AgentError> {
         tokio::select! {
             biased;
@@ -319,7 +319,7 @@ impl Context {
         }
     }
 
-    /// Closes what the turn left open: messages as complete, tool calls as failed.
+    /// Closes everything that the turn left open: messages as complete, tool calls as failed.
     pub(crate) async fn close(&self) -> Result<(), AgentError> {
         self.end_speech().await?;
         let left = std::mem::take(&mut *self.unfinished());
@@ -340,7 +340,7 @@ impl Context {
         self.shared.host.emit(body).await
     }
 
-    /// The open message; begins one where there is none.
+    /// Returns the open message; begins one if no message is open.
     async fn opened<'a>(
         &self,
         speech: &'a mut Option<Cursor>,

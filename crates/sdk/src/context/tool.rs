@@ -8,9 +8,9 @@ use super::{Context, MAX_UNFINISHED};
 use crate::error::AgentError;
 use crate::typed::to_json;
 
-/// A tool call that goes on, from [`Context::tool`].
+/// An open tool call, from [`Context::tool`].
 ///
-/// One that is dropped without an end is shown as failed when the turn ends well.
+/// If you drop it without ending it, it is shown as failed when the turn ends well.
 #[derive(Debug)]
 pub struct ToolCall {
     context: Context,
@@ -27,7 +27,7 @@ impl ToolCall {
         title: &str,
         input: Option<Json>,
     ) -> Result<Self, AgentError> {
-        // The message's kind of id is unique everywhere, so it is unique in the run.
+        // Message ids are globally unique, so this id is unique in the run.
         let id = trilogue_domain::MessageId::generate().as_str().to_owned();
         let (tool, title) = (tool.to_owned(), title.to_owned());
         context
@@ -42,7 +42,7 @@ impl ToolCall {
         Ok(Self { context, id, ended: false })
     }
 
-    /// The call's id, unique in the run.
+    /// Returns the call's id, which is unique in the run.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
@@ -57,13 +57,13 @@ impl ToolCall {
         self.context.emit(Body::Tool(ToolEvent::Updated { call, content })).await
     }
 
-    /// Ends the call: it did what it should and gave this back.
+    /// Ends the call as completed, with this output.
     pub async fn complete(self, output: impl Serialize + Send) -> Result<(), AgentError> {
         let output = to_json(&output)?;
         self.end(ToolStatus::Completed, output).await
     }
 
-    /// Ends the call: it did not do what it should, and this is what it said.
+    /// Ends the call as failed, with this output.
     pub async fn fail(self, output: impl Serialize + Send) -> Result<(), AgentError> {
         let output = to_json(&output)?;
         self.end(ToolStatus::Failed, output).await

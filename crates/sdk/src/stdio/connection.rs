@@ -1,4 +1,4 @@
-//! The editor's requests.
+//! Handles the editor's requests.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,7 +17,7 @@ use super::session::StdioSession;
 use crate::agent::Agent;
 use crate::agent_client::peer::{Backpressure, Handler, Notification, Peer, RawJson, Request};
 
-/// An agent at one end of a connection, with its sessions.
+/// One agent on one connection, with its sessions.
 pub(super) struct StdioConnection {
     pub(super) agent: Arc<dyn Agent>,
     pub(super) card: AgentCard,
@@ -31,11 +31,11 @@ struct State {
     sessions: HashMap<String, Arc<StdioSession>>,
 }
 
-/// What the editor said of itself.
+/// The editor's capabilities.
 #[derive(Default, Debug)]
 pub(super) struct ClientInfo {
     pub(super) capabilities: ClientCapabilities,
-    /// The same as it was written.
+    /// The capabilities as the editor wrote them.
     pub(super) original: Option<Json>,
 }
 
@@ -50,7 +50,7 @@ impl StdioConnection {
         Arc::clone(&self.state().client)
     }
 
-    /// Nobody is there any more: every turn is cancelled.
+    /// Cancels every turn. Called after the editor has disconnected.
     pub(super) fn end(&self) {
         for session in self.state().sessions.values() {
             session.cancel();
@@ -66,7 +66,7 @@ impl StdioConnection {
         });
         let mut answer: InitializeResponse = mapping::initialize_result(&self.card, None);
         if let Some(capabilities) = &mut answer.agent_capabilities {
-            // Sessions end with the process, so there is none to be opened again.
+            // Sessions end with the process, so the editor cannot load one again.
             capabilities.load_session = false;
             capabilities.session = None;
         }
@@ -97,7 +97,7 @@ impl StdioConnection {
         })
     }
 
-    /// What can be answered at once; a prompt is answered when its turn ends.
+    /// Returns the response to a request that can be answered at once. A prompt gets its response when its turn ends.
     fn answer(
         self: &Arc<Self>,
         request: &Request,
@@ -121,7 +121,7 @@ impl StdioConnection {
     }
 }
 
-/// The params of `initialize`, for what the agent is shown as it was written.
+/// The params of `initialize`, to give the agent the capabilities as the editor wrote them.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Original<'a> {
@@ -129,7 +129,7 @@ struct Original<'a> {
     client_capabilities: Option<&'a serde_json::value::RawValue>,
 }
 
-/// Requests are taken in the order in which they come, so that a cancellation finds the turn that was prompted before it.
+/// Handles requests in the order in which they arrive, so that a cancellation finds the turn that was prompted before it.
 #[derive(Debug)]
 pub(super) struct RequestHandler(pub(super) Arc<StdioConnection>);
 

@@ -1,4 +1,4 @@
-//! Puts an agent on standard input and output, as an agent of the Agent Client Protocol that an editor launches.
+//! Serves an agent on standard input and output with the Agent Client Protocol, so that an editor can launch it.
 //!
 //! ```no_run
 //! use trilogue_sdk::prelude::*;
@@ -12,9 +12,9 @@
 //! }
 //! ```
 //!
-//! There is no server and no store: sessions, their history and their state last as long as the process.
-//! What an agent says becomes session updates, what it asks becomes a request for permission or a form, or the turn's last words where the editor has no form for it; the next prompt is then the answer.
-//! Values are not held to the schemas of the card: a server does that.
+//! Nothing is stored: sessions, their history and their state last as long as the process.
+//! The agent's output becomes session updates. Its questions become permission requests or forms. If the editor supports neither for a question, the question becomes the last text of the turn, and the next prompt answers it.
+//! Values are not checked against the schemas of the card; only a server does that.
 
 mod connection;
 mod ports;
@@ -30,14 +30,14 @@ use crate::agent_client::peer::{self, Peer};
 use crate::error::AgentError;
 use connection::{RequestHandler, StdioConnection};
 
-/// How an agent is served.
+/// Options for serving an agent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
     /// The limits of the connection.
     pub peer: peer::Options,
-    /// The most sessions at once.
+    /// The maximum number of sessions at the same time.
     pub max_sessions: usize,
-    /// The most messages of a session that the agent can look back on; the oldest are forgotten first.
+    /// The maximum number of messages that a session's history keeps. The oldest are dropped first.
     pub max_history_messages: usize,
     /// How long a cancelled turn may take to end before it is dropped.
     pub cancel_grace: Duration,
@@ -45,15 +45,15 @@ pub struct Options {
 
 /// Serves an agent on standard input and output until the editor closes the input.
 ///
-/// Nothing else may write to standard output meanwhile: log to standard error.
+/// Nothing else may write to standard output meanwhile. Write logs to standard error.
 ///
 /// # Errors
-/// When the agent's card cannot be built.
+/// If the agent's card cannot be built.
 pub async fn serve(agent: impl Agent) -> Result<(), AgentError> {
     serve_over(tokio::io::stdin(), tokio::io::stdout(), agent, Options::default()).await
 }
 
-/// As [`serve`], over any two byte streams.
+/// Serves like [`serve`], over any two byte streams.
 pub async fn serve_over<R, W>(
     read: R,
     write: W,

@@ -1,4 +1,4 @@
-//! The ports of a run, over the connection to an editor.
+//! The ports of a run over the connection to an editor.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -28,23 +28,23 @@ use crate::port::{
     PortFuture,
 };
 
-/// Who answers what an agent asks.
+/// The principal that answers the agent's questions.
 const EDITOR: &str = "editor";
-/// The run, among those of a log that nobody keeps.
+/// The key of the run in a log that is not stored.
 const RUN: RunKey = RunKey(1);
 
 #[derive(Debug)]
 pub(super) struct StdioPorts {
     session: Arc<StdioSession>,
     client: Arc<ClientInfo>,
-    /// The run, as its session counts it.
+    /// The number of the run in its session.
     number: u64,
     run: RunId,
     cancelled: CancellationToken,
     output: Mutex<RunOutput>,
 }
 
-/// What the run has said, and how that is shown.
+/// The output of the run, and the state of its conversion to session updates.
 #[derive(Debug)]
 struct RunOutput {
     /// The number of the last event.
@@ -53,7 +53,7 @@ struct RunOutput {
     transcript: Transcript,
     /// The thread's state as the run set it last.
     values: Option<Json>,
-    /// The run has ended, so nothing more is taken.
+    /// Whether the run has ended. It then takes no more events.
     is_over: bool,
 }
 
@@ -84,7 +84,7 @@ impl StdioPorts {
         Self { session, client, number, run, cancelled, output: Mutex::new(output) }
     }
 
-    /// Asks the editor's user, in the best form that the editor has.
+    /// Asks the editor's user, with the best method that the editor supports.
     pub(super) async fn resolve(&self, interrupt: &Interrupt) -> Resolution {
         let asking = mapping::asking(interrupt, self.session.id(), &self.client.capabilities);
         let answer = async {
@@ -115,16 +115,16 @@ impl StdioPorts {
             resolution = answer => resolution,
         };
         resolution.unwrap_or_else(|| {
-            // A user who does not answer has no other way to say it: the turn ends.
+            // The user gave no answer, and the protocol has no other response for that, so the turn ends.
             self.cancelled.cancel();
             Resolution::Cancelled
         })
     }
 
-    /// Shows how the run ended; gives what it said, and the state that it left.
+    /// Shows how the run ended. Returns its messages and the state that it left.
     pub(super) fn finish(&self, outcome: &RunOutcome) -> (Vec<Message>, Option<Json>) {
         let ended = Body::Run(RunEvent::Ended(outcome.clone()));
-        // An editor that has gone is shown nothing.
+        // If the editor has gone, the event is lost; nothing needs it.
         let _: Result<(), CallFailure> = self.show(&ended);
         let mut output = self.output();
         output.is_over = true;
@@ -137,7 +137,7 @@ impl StdioPorts {
         read_checked(answer.as_str(), Rules::Lenient).ok()
     }
 
-    /// Says the words of a question, as a message of the agent.
+    /// Sends the text of a question as an agent message.
     async fn say(&self, text: &str) -> Result<(), CallFailure> {
         self.session.peer.room().await?;
         let update = serde_json::json!({
@@ -151,7 +151,7 @@ impl StdioPorts {
         self.session.peer.notify("session/update", &update).await
     }
 
-    /// Turns an event into updates, and sends them in its place.
+    /// Converts an event to updates and sends them in order.
     fn show(&self, body: &Body) -> Result<(), CallFailure> {
         let mut output = self.output();
         output.last += 1;
@@ -180,7 +180,7 @@ impl StdioPorts {
         Ok(())
     }
 
-    /// Whether the editor can show what has this gate.
+    /// Returns `true` if the editor can show updates with this gate.
     fn shows(&self, gate: Gate) -> bool {
         let session = self.client.capabilities.session.as_ref();
         let notices = session.is_some_and(|session| session.notices.is_some());
@@ -227,7 +227,7 @@ impl Output for StdioPorts {
         })
     }
 
-    /// Nothing is durable here; what was said is on its way.
+    /// Nothing is durable here, so there is nothing to wait for.
     fn commit(&self) -> PortFuture<'_, Result<(), AgentError>> {
         Box::pin(std::future::ready(Ok(())))
     }
@@ -262,7 +262,7 @@ impl Cancellation for StdioPorts {
     }
 }
 
-/// An editor has launched this agent alone.
+/// The editor has launched only this agent, so it has no other agent to call.
 impl ChildRuns for StdioPorts {}
 
 impl ClientCalls for StdioPorts {

@@ -29,7 +29,7 @@ pub(super) struct StdioSession {
     state: Arc<Mutex<State>>,
 }
 
-/// What a turn is answered with.
+/// The response to a prompt.
 pub(super) type PromptEnd = Result<RawJson, ErrorObject>;
 
 #[derive(Default)]
@@ -37,20 +37,20 @@ pub(super) struct State {
     pub(super) history: Vec<Message>,
     pub(super) values: Option<Json>,
     pub(super) config: Option<Json>,
-    /// How many runs there were.
+    /// The number of runs so far.
     runs: u64,
-    /// What cancels the run that is at work.
+    /// Cancels the running turn.
     turn: Option<CancellationToken>,
-    /// The prompt that is not answered yet.
+    /// The prompt that still waits for its response.
     prompt: Option<OpenPrompt>,
-    /// The question that the turn's last words were: the next prompt answers it.
+    /// The question that ended the last turn's text. The next prompt answers it.
     question: Option<OpenQuestion>,
 }
 
 /// A prompt that waits for the end of its turn.
 struct OpenPrompt {
     run: u64,
-    /// The id of its message, where the session keeps it.
+    /// The id of its message, if the session keeps the message.
     acknowledged: Option<MessageId>,
     end: oneshot::Sender<PromptEnd>,
 }
@@ -73,7 +73,7 @@ impl StdioSession {
         self.thread.as_str()
     }
 
-    /// Begins a turn, or answers the question that the last one ended with. The receiver gets the answer to the prompt.
+    /// Begins a turn, or answers the question that ended the last turn. The receiver gets the response to the prompt.
     pub(super) fn prompt(
         self: &Arc<Self>,
         request: &PromptRequest,
@@ -104,10 +104,10 @@ impl StdioSession {
             })?;
             let digest = interrupt.payload.digest();
             if let Some(question) = state.question.take() {
-                // An answer is no message of the history.
+                // An answer to a question is not a message of the history.
                 let (run, acknowledged) = (question.run, None);
                 state.prompt = Some(OpenPrompt { run, acknowledged, end: sender });
-                // A run that was cancelled meanwhile answers its prompt all the same.
+                // A run that was cancelled meanwhile still answers its prompt.
                 drop(question.answer.send(ports::answered(answer, digest)));
             }
             return Ok(receiver);
@@ -127,7 +127,7 @@ impl StdioSession {
         Ok(receiver)
     }
 
-    /// Asks the run that is at work to end. What it asks in words goes with it, so that the next prompt is no answer.
+    /// Requests cancellation of the running turn. Drops its question in text, so that the next prompt counts as a new turn.
     pub(super) fn cancel(&self) {
         let mut state = self.state();
         state.question = None;
@@ -136,7 +136,7 @@ impl StdioSession {
         }
     }
 
-    /// Sets an option of the agent's configuration, and gives all of them.
+    /// Sets a configuration option of the agent and returns all options.
     pub(super) fn set_config_option(
         &self,
         request: &SetSessionConfigOptionRequest,
@@ -150,7 +150,7 @@ impl StdioSession {
         Ok(mapping::for_client(options, &self.connection.client().capabilities))
     }
 
-    /// Ends the prompt with a question in words; the next prompt is its answer.
+    /// Ends the prompt with a question in text. The next prompt answers it.
     pub(super) fn ask_in_text(
         &self,
         run: u64,
@@ -209,7 +209,7 @@ impl StdioSession {
         self.answer_prompt(number, &outcome);
     }
 
-    /// One turn, in a task of its own so that a panic ends nothing else.
+    /// Runs one turn in a separate task, so that a panic ends only this turn.
     async fn run_once(
         &self,
         turn: Turn,
@@ -244,7 +244,7 @@ impl StdioSession {
         }
     }
 
-    /// Answers the prompt that waits for this run, where one does.
+    /// Responds to the prompt that waits for this run, if any.
     fn answer_prompt(&self, run: u64, outcome: &RunOutcome) {
         let Some(prompt) = self.state().prompt.take_if(|prompt| prompt.run == run) else { return };
         let id = prompt.acknowledged.as_ref().map(MessageId::as_str);
@@ -252,7 +252,7 @@ impl StdioSession {
         let result = result.and_then(|json| {
             RawJson::parse(json).map_err(|_| ErrorObject::of(jsonrpc::Code::INTERNAL_ERROR))
         });
-        // An editor that has gone needs no answer.
+        // If the editor has gone, no response is needed.
         drop(prompt.end.send(result));
     }
 
@@ -261,7 +261,7 @@ impl StdioSession {
     }
 }
 
-/// The id of a prompt's message, and the one for its response: a given id that is invalid or already used is replaced, and not acknowledged.
+/// Returns the id of a prompt's message, and the id for its response. An id that is invalid or already used is replaced and not acknowledged.
 fn message_id(given: Option<&str>, history: &[Message]) -> (MessageId, Option<MessageId>) {
     let is_new = |id: &MessageId| history.iter().all(|message| message.id != *id);
     let kept = given.map(|given| MessageId::parse(given).ok().filter(is_new));
