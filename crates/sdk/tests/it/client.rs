@@ -1,4 +1,4 @@
-//! The client over a transport that follows a script.
+//! The client over a scripted transport.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The client of the Agent Communication Protocol over a transport that follows a script.
+//! The client of the Agent Communication Protocol over a scripted transport.
 
 use std::sync::Arc;
 
@@ -56,12 +56,12 @@ fn part(text: &str) -> String {
     )
 }
 
-/// Events as a server writes them that knows no ids.
+/// Renders events without ids.
 fn bare(data: &[String]) -> String {
     data.iter().map(|json| format!("data: {json}\n\n")).collect()
 }
 
-/// Events with ids, from this one on.
+/// Renders events with ids, starting at `first`.
 fn numbered(first: usize, data: &[String]) -> String {
     (first..).zip(data).map(|(id, json)| format!("id: {id}\ndata: {json}\n\n")).collect()
 }
@@ -230,7 +230,7 @@ async fn without_ids_the_list_is_read_until_the_run_has_ended() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_stream_repeats_is_skipped() {
-    // It broke before an id was heard, and the server begins again.
+    // The stream broke before its first id, and the server repeats it from the beginning.
     let all = [created(), in_progress(), part("a"), completed()];
     let script = Script::new(vec![
         events(&bare(&all[..2]), true),
@@ -273,7 +273,7 @@ async fn a_run_that_somebody_else_started_is_resumed_and_healed() {
         list(&[&before[..], &after[..]].concat()),
     ]);
     let mut stream = client(&script).resume_stream(run_id(), "Bob").await.unwrap();
-    // The server has taken the answer, and shows it a little later.
+    // The server has taken the answer but shows it only later.
     let told = told(&mut stream).await.unwrap();
     assert_eq!(told, ["run.in-progress", "a", "run.completed"]);
 }
@@ -291,7 +291,7 @@ async fn following_passes_questions_that_were_answered_and_stops_at_an_open_one(
     assert_eq!(told(&mut stream).await.unwrap(), ["run.in-progress", "a", "run.awaiting"]);
     assert_eq!(header(&script.requests()[0], "last-event-id"), Some("2"));
 
-    // It breaks behind a question: whether that is open is asked.
+    // The stream breaks after a question: the client reads the run to check whether the question is still open.
     let script = Script::new(vec![
         events(&numbered(1, &all[..2]), true),
         json(200, &run("in-progress")),
@@ -363,7 +363,7 @@ async fn a_new_run_whose_first_event_was_lost_is_found_by_its_id_or_key_or_not_a
     let requests = script.requests();
     assert_eq!(requests[0], requests[1], "the server compares whole requests");
 
-    // Interrupts again would run the agent twice.
+    // Without a key, sending the request again would run the agent twice.
     for torn in [true, false] {
         let script = Script::new(vec![events("data: {\"cut", torn), whole()]);
         let mut stream = client(&script).run_stream(NewRun::new("echo", "hi")).await.unwrap();
@@ -477,7 +477,7 @@ async fn a_session_that_a_server_knows_is_continued_and_one_it_lost_is_brought_a
     session().run_sync(&client(&known), NewRun::new("echo", "hi")).await.unwrap();
     assert_eq!(brought(&known), [value!(SESSION)]);
 
-    // What another client held, and this server never saw.
+    // A session from another client, which this server does not know.
     let held = Descriptor {
         id: SESSION.parse().unwrap(),
         history: vec!["http://gone/resources/1".to_owned()],
@@ -512,9 +512,9 @@ async fn a_session_stays_where_it_is_when_a_run_elsewhere_is_refused_or_lost() {
     let (on_a, on_b) = (client(&a), client(&b));
     let mut session = session();
     session.run_sync(&on_a, new()).await.unwrap();
-    // The agent is not there: B has not kept the session.
+    // The agent does not exist, so B has not stored the session.
     session.run_sync(&on_b, new()).await.unwrap_err();
-    // The answer is lost: B may have kept it.
+    // The response is lost, so B may have stored the session.
     session.run_sync(&on_b, new()).await.unwrap_err();
     session.run_sync(&on_a, new()).await.unwrap();
     assert_eq!(brought(&b).len(), 2);

@@ -1,4 +1,4 @@
-//! The client of the Agent Connect Protocol over a transport that follows a script: its calls.
+//! The calls of the Agent Connect Protocol client over a scripted transport.
 
 use std::sync::Arc;
 use std::time::Duration;

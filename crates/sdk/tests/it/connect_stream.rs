@@ -1,4 +1,4 @@
-//! The streams of the Agent Connect Protocol: breaks, repetitions, and servers that end them in their own ways.
+//! The streams of the Agent Connect Protocol: breaks, repeated events, and servers that end streams in unusual ways.
 
 use trilogue_sdk::client::{ClientError, TransportError};
 use trilogue_sdk::connect::{
@@ -36,7 +36,7 @@ fn sse(of: &[(&str, String)]) -> String {
     of.iter().map(one).collect()
 }
 
-/// What a stream gives to its end, in short.
+/// Reads a stream to its end and returns its events in short form.
 async fn told(stream: &mut RunStream) -> Result<Vec<String>, ClientError> {
     let mut told = Vec::new();
     while let Some(streamed) = stream.next().await? {
@@ -206,7 +206,7 @@ async fn a_run_that_streams_nothing_is_waited_for() {
     let script = Script::new(vec![nothing(), pending(), nothing(), pending(), success()]);
     let mut stream = client(&script).join(RUN, None);
     assert_eq!(told(&mut stream).await.unwrap(), ["success done"]);
-    // And so is one of a server that has no streams at all.
+    // The same holds for a server without streams.
     let missing = || json(500, r#"{"detail":"Not implemented"}"#);
     let script = Script::new(vec![missing(), success(), missing(), success()]);
     let on_thread = client(&script).run_stream(new().on_thread("t")).await;

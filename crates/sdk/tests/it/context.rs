@@ -125,7 +125,7 @@ async fn citations_cover_the_words_in_characters() {
     .await
     .unwrap();
     let message = recorder.messages().remove(0);
-    // The rule counts characters over all parts of text, artifacts included.
+    // The citation index counts characters of all text parts, including artifacts.
     let text: String = message.parts.iter().filter_map(Part::as_text).collect();
     assert_eq!(text, "Schön: das Meercounted too ist blau");
     let text: Vec<char> = text.chars().collect();
@@ -270,7 +270,7 @@ async fn what_is_dropped_unfinished_is_closed_at_the_end() {
 
 #[tokio::test]
 async fn several_tasks_speak_through_a_log_that_is_behind() {
-    // Room for three events at a time: nearly every event takes the way that waits.
+    // Room for three events at a time, so nearly every event has to wait.
     let recorder = Arc::new(Recorder::with_capacity(3));
     let script = |context: Context| async move {
         let tasks: Vec<_> = (0..4)
@@ -408,7 +408,7 @@ async fn a_function_is_an_agent_and_a_recorder_runs_it() {
     let outcome = recorder.run(&waits, json!({})).await.unwrap();
     assert!(matches!(outcome, Outcome::Suspended { saved, .. } if saved.as_str() == "1"));
 
-    // What is no JSON is an error where it is given, and no empty value.
+    // A value that cannot be written as JSON is an error, not an empty value.
     let broken = std::collections::HashMap::from([([1], "no text is its key")]);
     let question = Question::custom("odd").payload(&broken);
     assert!(Outcome::suspended(question, ()).is_err());

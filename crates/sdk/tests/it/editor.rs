@@ -10,7 +10,7 @@ use trilogue_sdk::{Context, Json, RunInfo, to_json};
 
 type Calls = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// An editor with these capabilities that answers by the method, and the calls that came.
+/// Returns a recorder with an editor that answers by method, and the list of its calls.
 fn editor(can: &Value) -> (Arc<Recorder>, Calls) {
     let calls = Calls::default();
     let heard = Arc::clone(&calls);

@@ -1,4 +1,4 @@
-//! The SDK through its own boundaries: an agent over recorded ports, a client over a scripted transport.
+//! Tests of the SDK at its boundaries: an agent over recorded ports, a client over a scripted transport.
 #![expect(clippy::unwrap_used, reason = "functions of tests fail by panicking")]
 
 mod agent_client;

@@ -1,4 +1,4 @@
-//! A transport that follows a script.
+//! A scripted transport.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -55,7 +55,7 @@ pub(crate) fn json(status: u16, body: &str) -> Result<Scripted, TransportError> 
     })
 }
 
-/// A stream in pieces of 5 bytes; torn at its end, or ended as HTTP wants.
+/// Returns a stream in chunks of 5 bytes. With `torn` it ends with an error, otherwise cleanly.
 pub(crate) fn events(text: &str, torn: bool) -> Result<Scripted, TransportError> {
     let pieces = text.as_bytes().chunks(5).map(|piece| Ok(Bytes::copy_from_slice(piece)));
     let tear = torn.then(|| Err(TransportError::new("the connection was reset")));
@@ -63,7 +63,7 @@ pub(crate) fn events(text: &str, torn: bool) -> Result<Scripted, TransportError>
     Ok(Scripted { status: 200, content_type, run_id: None, pieces: pieces.chain(tear).collect() })
 }
 
-/// The same response, naming its run.
+/// Returns the same response with the id of its run.
 pub(crate) fn of_run(
     response: Result<Scripted, TransportError>,
     run: &str,

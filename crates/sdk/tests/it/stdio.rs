@@ -1,4 +1,4 @@
-//! An agent on two byte streams, driven by a client that is held to the official schema.
+//! An agent on two byte streams, driven by a client whose messages are checked against the official schema.
 
 use std::time::Duration;
 
@@ -123,7 +123,7 @@ async fn what_an_agent_says_and_does_is_shown() {
         "agent_message_chunk",
     ];
     assert_eq!(kinds, expected);
-    // Pieces of one message have one id, and another message has another.
+    // Chunks of one message have the same id, and another message has another id.
     let ids: Vec<_> = updates.iter().filter_map(|update| update.body.chunk()).collect();
     let ids: Vec<_> = ids.iter().map(|chunk| chunk.message_id.clone().unwrap()).collect();
     assert!(ids[1] == ids[2] && ids[2] != ids[3] && ids[0] != ids[1], "{ids:?}");
@@ -180,7 +180,7 @@ async fn an_agent_asks_through_the_editor() {
     let rejects = session(RejectAll).await;
     assert_eq!(reply(&rejects, "ask").await, "Pity.");
 
-    // Without a form of the editor's, the question ends the turn and the next prompt answers it.
+    // The editor has no forms: the question ends the turn, and the next prompt answers it.
     assert_eq!(reply(&rejects, "ask in words").await, "What is your name?");
     assert_eq!(reply(&rejects, "Ada").await, "Hello, Ada.");
     assert_eq!(reply(&rejects, "suspend").await, "How many?");
@@ -219,7 +219,7 @@ async fn turns_are_cancelled_and_fail_alone() {
         let data = failed.refusal().unwrap().data.as_ref().unwrap().to_value();
         assert_eq!(data["code"], code);
     }
-    // A question that nobody answers goes with its turn.
+    // An unanswered question ends with its turn.
     assert_eq!(reply(&session, "ask in words").await, "What is your name?");
     session.cancel().await.unwrap();
     assert_eq!(reply(&session, "a").await, "aaaa");

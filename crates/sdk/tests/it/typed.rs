@@ -1,4 +1,4 @@
-//! Cards by types: their schemas, their rules, and errors of an agent's own.
+//! Cards from Rust types: their schemas, their rules, and an agent's own errors.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use trilogue_sdk::{AgentCard, Code, InputKind};
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct Person {
     name: String,
-    /// Who is below.
+    /// The people below this one.
     #[serde(default)]
     reports: Vec<Person>,
     address: Option<Address>,

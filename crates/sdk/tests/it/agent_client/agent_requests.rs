@@ -1,4 +1,4 @@
-//! What the agent asks of the client.
+//! Requests of the agent to its client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -61,7 +61,7 @@ async fn by_default_everything_is_rejected() {
     }
 }
 
-/// Reads `/there`, allows once, and chooses an option that nobody offered where the title says so.
+/// Serves the file `/there`, and allows once. If the title says "made up", chooses an option that the request did not offer.
 #[derive(Clone, Debug, Default)]
 struct Host {
     asked: Arc<AtomicUsize>,
@@ -133,7 +133,7 @@ async fn questions_of_a_cancelled_turn_are_answered_as_cancelled() {
     let turn = session.prompt("hi").await.unwrap();
     let (prompt, _) = agent.asked("session/prompt").await;
     agent.ask(0, "session/request_permission", &permission()).await;
-    // An answer behind the question: the question was taken by then.
+    // The agent's response arrives after its request, so the client has taken the request by then.
     agent.pinged(&session).await;
     turn.cancel().await.unwrap();
     let mut heard = [agent.heard().await, agent.heard().await];

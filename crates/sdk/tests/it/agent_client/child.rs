@@ -1,4 +1,4 @@
-//! Agents that are launched.
+//! Launched agents.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use trilogue_sdk::agent_client::{Client, Command, Error, Options, RejectAll};
 
 use super::LONG;
 
-/// Answers `initialize`, starts something that goes on by itself and says its id, and then does this.
+/// Answers `initialize`, starts a background process, prints its id, and then runs `then`.
 fn agent(then: &str) -> Command {
     let script = format!(
         r#"read hello

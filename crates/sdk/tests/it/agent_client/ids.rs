@@ -1,11 +1,11 @@
-//! Message ids: sent, recorded or not, known by another name, and what they say of messages.
+//! Message ids: sent, recorded or not, and known by an alias; and how they group messages.
 
 use serde_json::{Value, json};
 use trilogue_sdk::agent_client::{Client, Options, RejectAll, SessionOptions, Speaker, TurnEnd};
 
 use super::{Agent, connect, pipes, quiet_session, session_with};
 
-/// Prompts once; the agent answers with this in place of the id that was sent. Gives the sent one and how it ended.
+/// Sends one prompt. `by` maps the sent id to the id in the agent's response. Returns the sent id and the end of the turn.
 async fn acknowledged(by: impl Fn(&Value) -> Value) -> (String, TurnEnd) {
     let (session, mut agent) = quiet_session().await;
     let turn = session.prompt("hi").await.unwrap();

@@ -1,4 +1,4 @@
-//! The typed client of the Agent Client Protocol, against an agent whose every line is written here.
+//! The typed client of the Agent Client Protocol, against an agent whose every line the test writes.
 
 mod agent_requests;
 mod child;
@@ -22,7 +22,7 @@ const LONG: Duration = Duration::from_secs(20);
 pub(super) struct Agent {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     write: WriteHalf<DuplexStream>,
-    /// What the client writes is held to the official schema.
+    /// Checks every message of the client against the official schema.
     conversation: Conversation,
 }
 
@@ -35,7 +35,7 @@ impl Agent {
         heard
     }
 
-    /// The next request, which has to be this; gives its id and params.
+    /// Reads the next request, which must have this method. Returns its id and params.
     pub(super) async fn asked(&mut self, method: &str) -> (Value, Value) {
         let heard = self.heard().await;
         assert_eq!(heard["method"], method, "{heard}");
@@ -68,7 +68,7 @@ impl Agent {
         self.line(&said.to_string()).await;
     }
 
-    /// Answers a call of the client: whatever was written before it was read by then.
+    /// Answers a call of the client. The client has then read everything that the agent wrote before.
     pub(super) async fn pinged(&mut self, session: &Session) {
         let nothing = json!({});
         let (pong, ()) = tokio::join!(session.client().extension("_ping", &nothing), async {
@@ -78,7 +78,7 @@ impl Agent {
         pong.unwrap();
     }
 
-    /// Says a piece of text, with an id unless it is empty.
+    /// Sends a chunk of text, with an id unless it is empty.
     pub(super) async fn chunk(&mut self, kind: &str, id: &str, text: &str) {
         let mut chunk =
             json!({ "sessionUpdate": kind, "content": { "type": "text", "text": text } });
@@ -105,7 +105,7 @@ pub(super) async fn connect(
     connect_to(hello, answers, options).await
 }
 
-/// A client of an agent that says this of itself.
+/// Connects a client to an agent that answers `initialize` with `hello`.
 pub(super) async fn connect_to(
     hello: Value,
     answers: impl ClientHandler,
@@ -121,7 +121,7 @@ pub(super) async fn connect_to(
     tokio::join!(Client::connect(read, write, answers, options), agent)
 }
 
-/// A session `s` with an agent that can do this.
+/// Opens a session `s` with an agent that has these capabilities.
 pub(super) async fn session(can: Value, answers: impl ClientHandler) -> (Session, Agent) {
     session_with(can, answers, Options::default()).await
 }

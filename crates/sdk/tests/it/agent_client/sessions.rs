@@ -1,4 +1,4 @@
-//! Connections and sessions: how they begin, and what is refused before it is sent.
+//! Connections and sessions: how they begin, and which calls are refused before anything is sent.
 
 use serde_json::json;
 use trilogue_sdk::agent_client::wire::{McpServer, McpServerHttp};
@@ -58,7 +58,7 @@ async fn what_the_agent_does_not_offer_is_refused_with_the_capability() {
         assert!(matches!(client.new_session(wrong).await, Err(Error::Invalid(_))));
     }
     assert!(matches!(client.authenticate("any").await, Err(Error::Invalid(_))));
-    // None of that was sent.
+    // No request was sent.
     client.close().await;
     assert_eq!(agent.lines.next_line().await.unwrap(), None);
 }

@@ -51,7 +51,7 @@ async fn an_agent_that_says_more_than_is_read_loses_nothing() {
     let all: String = (0..5_000).map(|number| format!("{number} ")).collect();
     assert_eq!(heard, all);
 
-    // Without a reader the newest are kept and the connection goes on.
+    // Without a reader, the newest updates are kept and the connection continues.
     let mut agent = said.await.unwrap();
     for number in 0..10 {
         agent.chunk("agent_message_chunk", "late", &number.to_string()).await;
@@ -76,7 +76,7 @@ async fn a_turn_that_nobody_reads_holds_up_no_other_call() {
     agent.pinged(&session).await;
     agent.answer(&prompt, &json!({ "stopReason": "end_turn" })).await;
 
-    // The turn's first words are there, and that the rest is missing is said.
+    // The first updates of the turn arrive; then an error reports that the rest is missing.
     let updates: Vec<_> = turn.stream().collect().await;
     let (last, first) = updates.split_last().unwrap();
     assert!(matches!(last, Err(Error::Overflow)), "{last:?}");
