@@ -1,61 +1,61 @@
-//! Agents: something that can be run.
+//! Agents: their cards and what they declare.
 
 use std::sync::Arc;
 
 use crate::id::AgentName;
 use crate::json::Json;
 
-/// What an agent says of itself.
+/// What an agent declares about itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AgentCard {
-    /// The name under which it is served.
+    /// The name of the agent on this server.
     pub name: AgentName,
-    /// The id that it has had before it came to this server; made from its name when `None`.
+    /// The agent's id from before it came to this server; `None` to make one from the name.
     pub id: Option<Arc<str>>,
-    /// The name it has elsewhere, such as a descriptor's dotted name.
+    /// The agent's name elsewhere, such as the dotted name in a descriptor.
     pub title: Option<String>,
-    /// Its version.
+    /// The agent's version.
     pub version: String,
-    /// Where more can be read of it.
+    /// The URL of a page about the agent.
     pub url: Option<String>,
-    /// What it does, for people.
+    /// What the agent does, for people.
     pub description: String,
-    /// How it takes its input.
+    /// The form of its input.
     pub input: InputKind,
-    /// The JSON Schema of its output, where it answers with a value.
+    /// The JSON Schema of its result, if it returns a value.
     pub output_schema: Option<Json>,
-    /// The JSON Schema of the thread state it keeps.
+    /// The JSON Schema of the thread state.
     pub state_schema: Option<Json>,
-    /// The JSON Schema of its configuration.
+    /// The JSON Schema of the configuration.
     pub config_schema: Option<Json>,
-    /// The JSON Schema of its own updates.
+    /// The JSON Schema of the agent's own updates.
     pub update_schema: Option<Json>,
-    /// The interrupts it declares.
+    /// The interrupts that the agent declares.
     pub interrupts: Vec<DeclaredInterrupt>,
-    /// The errors of its own.
+    /// The errors that the agent declares.
     pub errors: Vec<DeclaredError>,
-    /// What it can do and what not.
+    /// What the agent supports.
     pub abilities: Abilities,
-    /// The descriptor that its author wrote (Agent Connect Protocol, Agent ACP descriptor), member for member; one is made of this card when `None`.
+    /// The descriptor that its author wrote (Agent Connect Protocol, Agent ACP descriptor), kept member for member; `None` to make one from this card.
     pub descriptor: Option<Json>,
-    /// MIME types it reads.
+    /// The MIME types that the agent reads.
     pub input_content_types: Vec<String>,
-    /// MIME types it writes.
+    /// The MIME types that the agent writes.
     pub output_content_types: Vec<String>,
-    /// The commands that a prompt can begin with.
+    /// The commands with which a prompt can begin.
     pub commands: Vec<AgentCommand>,
 }
 
-/// A command that a prompt can begin with.
+/// A command with which a prompt can begin.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AgentCommand {
-    /// Its name, as its agent announces it.
+    /// The name, as the agent announces it.
     pub name: String,
-    /// What it does, for people.
+    /// What the command does, for people.
     pub description: String,
 }
 
-/// How an agent takes its input.
+/// The form of an agent's input.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum InputKind {
     /// Messages.
@@ -64,38 +64,38 @@ pub enum InputKind {
     Schema(Json),
 }
 
-/// What an agent can do and what not.
+/// What an agent supports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Abilities {
-    /// Whether it runs on threads that last.
+    /// Whether the agent runs on lasting threads.
     pub threads: bool,
-    /// Whether its clients may be called back.
+    /// Whether clients can request callbacks.
     pub callbacks: bool,
-    /// Whether its output is streamed as a whole that grows; `None` where its author does not say.
+    /// Whether the output is streamed as a growing whole; `None` if the author does not declare it.
     pub streams_values: Option<bool>,
-    /// Whether its own updates are streamed; `None` where its author does not say.
+    /// Whether the agent's own updates are streamed; `None` if the author does not declare it.
     pub streams_updates: Option<bool>,
 }
 
-/// An error that an agent may end with.
+/// An error that an agent can end with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeclaredError {
-    /// Its stable code.
+    /// The stable code.
     pub code: String,
-    /// Its number, at least [`crate::limits::FIRST_AGENT_ERROR`]; unique within the agent.
+    /// The number, at least [`crate::limits::FIRST_AGENT_ERROR`]; unique within the agent.
     pub number: u32,
     /// The condition, for people.
     pub description: String,
     /// Whether the same request may succeed later.
     pub transient: bool,
-    /// The JSON Schema of its details.
+    /// The JSON Schema of the details.
     pub data_schema: Option<Json>,
 }
 
-/// An interrupt that an agent may raise.
+/// An interrupt that an agent can raise.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeclaredInterrupt {
-    /// Its kind.
+    /// The kind.
     pub kind: String,
     /// The JSON Schema of the question.
     pub payload_schema: Json,
@@ -106,7 +106,7 @@ pub struct DeclaredInterrupt {
 // === impl AgentCard ===
 
 impl AgentCard {
-    /// A card that declares nothing.
+    /// Returns a card with the default abilities that declares nothing else.
     #[must_use]
     pub fn new(name: AgentName, input: InputKind) -> Self {
         Self {
@@ -135,7 +135,7 @@ impl AgentCard {
 // === impl Abilities ===
 
 impl Default for Abilities {
-    /// Threads and callbacks; of streaming nothing is said.
+    /// Supports threads and callbacks, and declares nothing about streaming.
     fn default() -> Self {
         Self { threads: true, callbacks: true, streams_values: None, streams_updates: None }
     }

@@ -1,4 +1,4 @@
-//! Messages and their parts: who said what, in which form.
+//! Messages and their parts.
 
 use std::sync::Arc;
 
@@ -11,35 +11,35 @@ use crate::time::Timestamp;
 /// An ordered, multi-modal message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message {
-    /// Its id; assigned by us where the sender gave none.
+    /// The id; the server assigns one if the sender gave none.
     pub id: MessageId,
-    /// Who sent it.
+    /// The author.
     pub role: Role,
-    /// Its parts, in the order in which they are shown.
+    /// The parts, in the order in which they are shown.
     pub parts: Vec<Part>,
-    /// When it began; `None` where its sender said that nobody knows.
+    /// When the message began; `None` if its sender stated that the time is unknown.
     pub created_at: Option<Timestamp>,
-    /// When it was complete; `None` while it grows, when its run ended before it was, or where its sender said so.
+    /// When the message was complete; `None` while it grows, if its run ended before, or if its sender stated so.
     pub completed_at: Option<Timestamp>,
 }
 
-/// When a message was made, where its sender states it: the log's own times do not count then.
+/// The times of a message as its sender states them. They replace the times of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Times {
-    /// When it began; `None` is a statement too.
+    /// When the message began; `None` is a statement too.
     pub created_at: Option<Timestamp>,
-    /// When it was complete; `None` is a statement too.
+    /// When the message was complete; `None` is a statement too.
     pub completed_at: Option<Timestamp>,
 }
 
-/// Who sent a message.
+/// The author of a message.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
     /// A user.
     User,
-    /// An agent without a name of its own.
+    /// An agent without a name.
     Agent,
-    /// This agent.
+    /// The agent with this name.
     NamedAgent(Arc<str>),
 }
 
@@ -48,32 +48,32 @@ pub enum Role {
 pub struct Part {
     /// The MIME type, as the sender wrote it.
     pub content_type: Arc<str>,
-    /// What it holds.
+    /// The content.
     pub content: Content,
     /// The artifact's name.
     pub name: Option<Arc<str>>,
-    /// What the part means beyond its content.
+    /// The meaning of the part beyond its content.
     pub metadata: Option<PartMetadata>,
-    /// Members that our vocabulary has no word for, as one JSON object.
+    /// Members that Trilogue does not know, as one JSON object.
     pub extra: Option<Json>,
 }
 
-/// What a part holds.
+/// The content of a part.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Content {
-    /// Nothing: the part carries only metadata.
+    /// No content: the part carries only metadata.
     Empty,
     /// Text.
     Text(Arc<str>),
     /// Bytes (base64 on the wire).
     Bytes(Bytes),
-    /// A reference that the receiver fetches, or does not.
+    /// A reference. The receiver decides whether to fetch it.
     Url(Arc<str>),
-    /// Large content that is stored once beside the log.
+    /// Large content that is stored once, outside the log.
     Blob(BlobRef),
 }
 
-/// Names a stored blob: SHA-256 and length of its bytes, and how they are shown.
+/// A reference to a stored blob: the SHA-256 and the length of its bytes, and their form.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct BlobRef {
     /// SHA-256 of the bytes.
@@ -84,46 +84,46 @@ pub struct BlobRef {
     pub is_text: bool,
 }
 
-/// What a part means.
+/// The meaning of a part.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PartMetadata {
-    /// Where a statement comes from.
+    /// The source of a statement.
     Citation(Citation),
-    /// How the agent got there.
+    /// A step of the agent on the way to its answer.
     Trajectory(Trajectory),
-    /// Anything else, as it came.
+    /// Other metadata, unchanged.
     Other(Json),
 }
 
 /// Attributes a range of the message's text to a source. Indexes count characters.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Citation {
-    /// First character of the range, from 0. A peer may send a negative one, which points nowhere.
+    /// The first character of the range, from 0. A peer may send a negative index, which points to no text.
     pub start_index: Option<i64>,
-    /// First character after the range.
+    /// The first character after the range.
     pub end_index: Option<i64>,
-    /// The source's address.
+    /// The source's URL.
     pub url: Option<String>,
     /// The source's title.
     pub title: Option<String>,
-    /// A description or snippet.
+    /// A description or snippet of the source.
     pub description: Option<String>,
 }
 
 /// One step of the agent: a thought, or a tool with its input and output.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Trajectory {
-    /// Reasoning in words.
+    /// Reasoning as text.
     pub message: Option<String>,
     /// The tool's name.
     pub tool_name: Option<String>,
-    /// What the tool was given.
+    /// The tool's input.
     pub tool_input: Option<Json>,
-    /// What the tool gave back.
+    /// The tool's output.
     pub tool_output: Option<Json>,
 }
 
-/// Types outside of `text/` whose content is text.
+/// The types outside of `text/` whose content is text.
 const TEXTS: [&str; 9] = [
     "application/json",
     "application/jsonl",
@@ -136,7 +136,7 @@ const TEXTS: [&str; 9] = [
     "image/svg+xml",
 ];
 
-/// Whether content of this MIME type is text: its characters are what counts. SVG is text: what takes images mostly does not take it.
+/// Returns `true` if content of this MIME type is text: only its characters matter. SVG counts as text, because most image readers do not accept it.
 #[must_use]
 pub fn is_text_type(content_type: &str) -> bool {
     let kind = content_type.split(';').next().unwrap_or_default().trim();
@@ -149,7 +149,7 @@ pub fn is_text_type(content_type: &str) -> bool {
 // === impl Role ===
 
 impl Role {
-    /// The role as the Agent Communication Protocol spells it.
+    /// Returns the role as the Agent Communication Protocol spells it.
     #[must_use]
     pub fn to_text(&self) -> String {
         match self {
@@ -159,7 +159,7 @@ impl Role {
         }
     }
 
-    /// Reads `user`, `agent` or `agent/{name}`; the name has 1 or more letters, digits, `_` or `-`.
+    /// Parses `user`, `agent` or `agent/{name}`; the name has 1 or more letters, digits, `_` or `-`.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         match text {
@@ -172,7 +172,7 @@ impl Role {
         (!name.is_empty() && name.bytes().all(fits)).then(|| Self::NamedAgent(Arc::from(name)))
     }
 
-    /// Whether a user sent it.
+    /// Returns `true` for a user.
     #[must_use]
     pub fn is_user(&self) -> bool {
         matches!(self, Self::User)
@@ -182,57 +182,57 @@ impl Role {
 // === impl Part ===
 
 impl Part {
-    /// A part of plain text.
+    /// Returns a part of plain text.
     #[must_use]
     pub fn text(text: impl Into<Arc<str>>) -> Self {
         Self::new("text/plain", Content::Text(text.into()))
     }
 
-    /// A part of JSON.
+    /// Returns a part of JSON.
     #[must_use]
     pub fn json(json: &Json) -> Self {
         Self::new("application/json", Content::Text(Arc::from(json.as_str())))
     }
 
-    /// A part of bytes.
+    /// Returns a part of bytes.
     #[must_use]
     pub fn bytes(content_type: impl Into<Arc<str>>, bytes: impl Into<Bytes>) -> Self {
         Self::new(content_type, Content::Bytes(bytes.into()))
     }
 
-    /// A part that refers to its content.
+    /// Returns a part that refers to its content.
     #[must_use]
     pub fn url(content_type: impl Into<Arc<str>>, url: impl Into<Arc<str>>) -> Self {
         Self::new(content_type, Content::Url(url.into()))
     }
 
-    /// A part without name and metadata.
+    /// Returns a part without name and metadata.
     #[must_use]
     pub fn new(content_type: impl Into<Arc<str>>, content: Content) -> Self {
         Self { content_type: content_type.into(), content, name: None, metadata: None, extra: None }
     }
 
-    /// A part that carries only metadata.
+    /// Returns a part that carries only metadata.
     #[must_use]
     pub fn annotation(metadata: PartMetadata) -> Self {
         Self { metadata: Some(metadata), ..Self::new("text/plain", Content::Empty) }
     }
 
-    /// The same part as an artifact of this name.
+    /// Makes the part an artifact with this name.
     #[must_use]
     pub fn named(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// The same part with metadata.
+    /// Sets the metadata.
     #[must_use]
     pub fn with_metadata(mut self, metadata: PartMetadata) -> Self {
         self.metadata = Some(metadata);
         self
     }
 
-    /// The text, when the part holds text inline and is no artifact.
+    /// Returns the inline text of a `text/*` part; `None` for other parts.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match &self.content {
@@ -245,13 +245,13 @@ impl Part {
 // === impl Message ===
 
 impl Message {
-    /// A message with an id of its own, begun and complete at this time; without one its times are left to whoever logs it.
+    /// Returns a message with a new id that began and was complete at this time. With `None`, the log sets its times.
     #[must_use]
     pub fn new(role: Role, parts: Vec<Part>, at: Option<Timestamp>) -> Self {
         Self { id: MessageId::generate(), role, parts, created_at: at, completed_at: at }
     }
 
-    /// The text of all `text/*` parts that are no artifacts, joined.
+    /// Returns the joined text of all `text/*` parts that are not artifacts.
     #[must_use]
     pub fn text(&self) -> String {
         self.parts.iter().filter(|part| part.name.is_none()).filter_map(Part::as_text).collect()

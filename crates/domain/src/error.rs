@@ -1,15 +1,15 @@
 //! Errors that a user, an operator or a peer can cause.
 //!
 //! Each has a stable code, a message that says what happened and why, and a hint that says what to do next.
-//! Faces choose the HTTP status or JSON-RPC code from the [`Class`]; nobody matches on the message.
+//! The protocols choose the HTTP status or JSON-RPC code from the [`Class`]. Programs must not parse the message.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// The result of an operation that can fail in a way a caller should be told.
+/// The result of an operation that can fail with an error for the caller.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, for people and for programs.
+/// An error for people and for programs.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error(Box<Inner>);
 
@@ -27,9 +27,9 @@ struct Inner {
 /// One place where a value does not fit its schema.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// Where: a JSON Pointer into the value; empty for the whole.
+    /// The place: a JSON Pointer into the value; empty for the whole value.
     pub path: String,
-    /// Why; the value itself is not repeated.
+    /// The reason. It does not repeat the value.
     pub message: String,
 }
 
@@ -38,13 +38,13 @@ pub struct Violation {
 pub enum Class {
     /// The request is wrong and will stay wrong.
     Invalid,
-    /// Who asks is not known.
+    /// The caller is unknown.
     Unauthenticated,
-    /// Who asks may not do this.
+    /// The caller may not do this.
     Forbidden,
-    /// There is no such thing in the caller's scope.
+    /// The resource does not exist in the caller's scope.
     NotFound,
-    /// The thing is in another state.
+    /// The resource is in another state.
     Conflict,
     /// The request is well formed, but its content breaks a rule.
     Unprocessable,
@@ -72,19 +72,19 @@ macro_rules! codes {
             /// Every code, in the order of the documentation.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The code as it stands on the wire and in the log.
+            /// Returns the code's text on the wire and in the log.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }
 
-            /// The code that has this text.
+            /// Returns the code with this text.
             #[must_use]
             pub fn from_text(text: &str) -> Option<Self> {
                 match text { $($text => Some(Self::$variant),)* _ => None }
             }
 
-            /// What a caller can do about it.
+            /// Returns what a caller can do about the error.
             #[must_use]
             pub fn class(self) -> Class {
                 match self { $(Self::$variant => Class::$class,)* }
@@ -104,7 +104,7 @@ codes! {
     InvalidInput = "invalid_input", Unprocessable;
     /// The configuration does not fit the agent.
     ConfigInvalid = "config_schema_violation", Unprocessable;
-    /// The agent takes no configuration, so there can be no configured instance of it.
+    /// The agent takes no configuration, so it cannot have a configured instance.
     ConfigurationNotSupported = "configuration_not_supported", Unprocessable;
     /// The thread's state does not fit the agent.
     StateIncompatible = "thread_state_incompatible", Unprocessable;
@@ -128,45 +128,45 @@ codes! {
     HostNotAllowed = "host_not_allowed", Forbidden;
     /// The `Origin` header names a page that may not call this server.
     OriginNotAllowed = "origin_not_allowed", Forbidden;
-    /// There is no such route or resource.
+    /// The route or resource does not exist.
     NotFound = "not_found", NotFound;
-    /// The route exists, the method does not.
+    /// The route does not support the method.
     MethodNotAllowed = "method_not_allowed", Invalid;
-    /// There is no such agent.
+    /// The agent does not exist.
     AgentNotFound = "agent_not_found", NotFound;
-    /// There is no such thread.
+    /// The thread does not exist.
     ThreadNotFound = "thread_not_found", NotFound;
-    /// There is no such run.
+    /// The run does not exist.
     RunNotFound = "run_not_found", NotFound;
-    /// There is no such interrupt.
+    /// The interrupt does not exist.
     InterruptNotFound = "interrupt_not_found", NotFound;
-    /// There is no such checkpoint.
+    /// The checkpoint does not exist.
     CheckpointNotFound = "checkpoint_not_found", NotFound;
-    /// There is no such configured instance.
+    /// The configured instance does not exist.
     ConfigurationNotFound = "configuration_not_found", NotFound;
-    /// The id is taken by something else.
+    /// Another resource has this id.
     AlreadyExists = "already_exists", Conflict;
-    /// A run waits on this thread and the request cannot start another.
+    /// A run waits on this thread, and the request cannot start another.
     ThreadWaiting = "thread_waiting", Conflict;
-    /// The thread has a run and the request asked not to queue.
+    /// The thread has a run, and the request asked not to queue.
     ThreadBusy = "thread_busy", Conflict;
     /// The run has ended, so it cannot be cancelled or answered.
     RunEnded = "run_ended", Conflict;
     /// The run has not ended, so it cannot be removed.
     RunNotEnded = "run_not_ended", Conflict;
-    /// The interrupt was resolved before this answer came.
+    /// The interrupt was resolved before this answer arrived.
     InterruptResolved = "interrupt_resolved", Conflict;
-    /// The answer names no interrupt, or one that is gone, while another is pending.
+    /// The answer names no interrupt, or one that is not pending, while another is pending.
     InterruptMismatch = "interrupt_mismatch", Conflict;
     /// The answer does not fit the interrupt's schema or options.
     AnswerInvalid = "answer_invalid", Unprocessable;
     /// The idempotency key was used with another request.
     IdempotencyMismatch = "idempotency_mismatch", Unprocessable;
-    /// The head would move behind an agent whose memory is its own.
+    /// The head would move back, but the agent keeps its own memory.
     AgentMemoryNotRewindable = "agent_memory_not_rewindable", Unprocessable;
     /// The body is larger than `max_body`.
     BodyTooLarge = "body_too_large", TooLarge;
-    /// An event is larger than the log takes.
+    /// An event is larger than the log accepts.
     EventTooLarge = "event_too_large", TooLarge;
     /// Content is larger than `max_blob`.
     BlobTooLarge = "blob_too_large", TooLarge;
@@ -174,15 +174,15 @@ codes! {
     TooManyParts = "too_many_parts", TooLarge;
     /// JSON is nested too deep.
     JsonTooDeep = "json_too_deep", Invalid;
-    /// The values of the JSON would take far more memory than its text.
+    /// The parsed JSON would need far more memory than its text.
     JsonTooComplex = "json_too_complex", TooLarge;
     /// A queue is full.
     Overloaded = "overloaded", TooMany;
     /// The disk is full.
     DiskFull = "disk_full", NoSpace;
-    /// The store saw an I/O error and takes no more writes until the next start.
+    /// The store had an I/O error and takes no more writes until the next start.
     StoreReadOnly = "store_read_only", Unavailable;
-    /// The store's database cannot be reached; whether a change was stored may not be known.
+    /// The store's database cannot be reached. Whether a change was stored may be unknown.
     StoreUnavailable = "store_unavailable", Unavailable;
     /// The store's own structures are damaged.
     StoreCorrupt = "store_corrupt", Unavailable;
@@ -200,35 +200,35 @@ codes! {
     ShuttingDown = "shutting_down", Unavailable;
     /// The agent reported an error.
     AgentFailed = "agent_failed", Internal;
-    /// The agent said something that the mount's strict rules refuse.
+    /// The agent sent output that the strict rules of the mount refuse.
     OutputInvalid = "output_invalid", Internal;
     /// The agent's result does not fit the schema it declares.
     ResultInvalid = "output_schema_violation", Internal;
-    /// The agent asked what it does not declare.
+    /// The agent asked a question that it does not declare.
     InterruptInvalid = "interrupt_schema_violation", Internal;
-    /// An update of the agent's own does not fit the schema it declares.
+    /// An update of the agent's own kind does not fit the schema that it declares.
     UpdateInvalid = "stream_update_schema_violation", Internal;
-    /// The agent stopped in a way it did not choose: a panic.
+    /// The agent panicked.
     AgentPanicked = "agent_panicked", Internal;
-    /// The agent was lost with its process; what it did last is not known.
+    /// The agent was lost with its process; its last actions are unknown.
     AgentLost = "agent_lost", Unavailable;
-    /// Nobody answered in time.
+    /// The question got no answer in time.
     AwaitTimeout = "await_timeout", Unavailable;
-    /// A newer run took this run's place.
+    /// A newer run replaced this run.
     RunSuperseded = "run_superseded", Conflict;
-    /// The run was removed together with what it did.
+    /// The run was removed together with its results.
     RunRolledBack = "run_rolled_back", Conflict;
-    /// The run that called this one has ended, or went with the server.
+    /// The run that called this one has ended, or was lost with its server.
     ParentEnded = "parent_ended", Conflict;
-    /// An agent may not call this agent now: the chain of calls is too long, or the agent is in it already.
+    /// An agent may not call this agent now: the chain of calls is too long, or it already contains the agent.
     CallRefused = "call_refused", Unprocessable;
     /// An outbound address is not allowed.
     EgressRefused = "egress_refused", Unprocessable;
     /// The peer could not be reached.
     PeerUnavailable = "peer_unavailable", Unavailable;
-    /// A run at another server sends more than one run may log. It does so again when it is asked again.
+    /// A run at another server sends more than one run may log. A retry does not help.
     RemoteOutputTooLarge = "remote_output_too_large", Internal;
-    /// The peer sends what its protocol forbids. It does so again when it is asked again.
+    /// The peer violates its protocol. A retry does not help.
     ProtocolViolation = "protocol_violation", Internal;
     /// A server error; details are in the server's log.
     Internal = "internal", Internal;
@@ -237,11 +237,11 @@ codes! {
 // === impl Code ===
 
 impl Code {
-    /// Whether the same request may succeed later without a change.
+    /// Returns `true` if the same request may succeed later without a change.
     #[must_use]
     pub fn is_transient(self) -> bool {
         match self {
-            // The run at work ends at some time.
+            // The running run ends at some time.
             Self::ThreadBusy => true,
             Self::StoreCorrupt | Self::ThreadQuarantined => false,
             _ => matches!(self.class(), Class::Unavailable | Class::TooMany | Class::NoSpace),
@@ -252,7 +252,7 @@ impl Code {
 // === impl Error ===
 
 impl Error {
-    /// An error with its message: a sentence fragment that names the subject.
+    /// Returns an error with this message: a sentence fragment that names the subject.
     #[must_use]
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
         Self(Box::new(Inner {
@@ -266,35 +266,35 @@ impl Error {
         }))
     }
 
-    /// The same error with what to do next.
+    /// Sets what to do next.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
         self.0.hint = Some(hint.into());
         self
     }
 
-    /// The same error naming the interrupt that is pending instead.
+    /// Sets the interrupt that is pending instead.
     #[must_use]
     pub fn pending(mut self, interrupt: crate::InterruptId) -> Self {
         self.0.pending = Some(interrupt);
         self
     }
 
-    /// The same error naming the address of the node that can serve the request.
+    /// Sets the address of the node that can serve the request.
     #[must_use]
     pub fn node(mut self, address: String) -> Self {
         self.0.node = Some(address);
         self
     }
 
-    /// The same error naming the agent that this node does not have: another one may have it, and can serve the request then.
+    /// Sets the agent that this node does not have. Another node may have it and can then serve the request.
     #[must_use]
     pub fn without_agent(mut self, agent: impl Into<String>) -> Self {
         self.0.missing_agent = Some(agent.into());
         self
     }
 
-    /// The same error naming where a value does not fit; the first [`crate::limits::MAX_VIOLATIONS`] are kept.
+    /// Sets the places where a value does not fit. Keeps the first [`crate::limits::MAX_VIOLATIONS`].
     #[must_use]
     pub fn violations(mut self, mut violations: Vec<Violation>) -> Self {
         violations.truncate(crate::limits::MAX_VIOLATIONS);
@@ -302,43 +302,43 @@ impl Error {
         self
     }
 
-    /// The stable code.
+    /// Returns the stable code.
     #[must_use]
     pub fn code(&self) -> Code {
         self.0.code
     }
 
-    /// What happened.
+    /// Returns the message.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// What to do next, where there is something.
+    /// Returns what to do next, if known.
     #[must_use]
     pub fn hint_text(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }
 
-    /// Where a value does not fit its schema, as far as is known.
+    /// Returns the known places where a value does not fit its schema.
     #[must_use]
     pub fn violated(&self) -> &[Violation] {
         &self.0.violations
     }
 
-    /// The interrupt that is pending, where an answer missed it.
+    /// Returns the pending interrupt, if an answer did not match it.
     #[must_use]
     pub fn pending_interrupt(&self) -> Option<&crate::InterruptId> {
         self.0.pending.as_ref()
     }
 
-    /// The address of the node that can serve the request instead.
+    /// Returns the address of the node that can serve the request instead.
     #[must_use]
     pub fn other_node(&self) -> Option<&str> {
         self.0.node.as_deref()
     }
 
-    /// The agent that this node does not have, as the request names it.
+    /// Returns the agent that this node does not have, as the request names it.
     #[must_use]
     pub fn missing_agent(&self) -> Option<&str> {
         self.0.missing_agent.as_deref()

@@ -1,7 +1,7 @@
-//! Identifiers: opaque strings on the wire, integers inside.
+//! Identifiers: opaque strings on the wire, integers in the store.
 //!
 //! A string id is 1 to [`limits::MAX_ID_BYTES`] bytes of text without control characters.
-//! Ids that we make are UUIDv7; ids that a peer chose are kept as they came and are unique per tenant, those of messages per thread.
+//! Ids that Trilogue makes are UUIDv7. Ids that a peer chose are kept unchanged. They are unique per tenant; message ids are unique per thread.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,29 +16,29 @@ macro_rules! string_id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Checks and takes an id as it came.
+            /// Checks an id and keeps it unchanged.
             ///
             /// # Errors
-            /// [`Code::InvalidId`] when it is empty, longer than [`limits::MAX_ID_BYTES`] or holds a control character.
+            /// [`Code::InvalidId`] if it is empty, longer than [`limits::MAX_ID_BYTES`] or contains a control character.
             pub fn parse(text: &str) -> Result<Self, Error> {
                 check(text, $words)?;
                 Ok(Self(Arc::from(text)))
             }
 
-            /// A new time-ordered id of ours (UUIDv7).
+            /// Returns a new time-ordered id (UUIDv7).
             #[must_use]
             pub fn generate() -> Self {
                 Self::from_uuid(uuid::Uuid::now_v7())
             }
 
-            /// The id that is this UUID in its lower-case hyphenated form.
+            /// Returns the id with this UUID in its lower-case hyphenated form.
             #[must_use]
             pub fn from_uuid(uuid: uuid::Uuid) -> Self {
                 let mut buffer = uuid::Uuid::encode_buffer();
                 Self(Arc::from(&*uuid.hyphenated().encode_lower(&mut buffer)))
             }
 
-            /// The id as text.
+            /// Returns the id as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -78,7 +78,7 @@ string_id! {
     TenantId, "tenant id"
 }
 string_id! {
-    /// Names who holds a token.
+    /// Names the holder of a token.
     PrincipalId, "principal id"
 }
 string_id! {
@@ -127,15 +127,15 @@ integer_key! {
     CheckpointKey
 }
 
-/// The name under which an agent is configured: letters, digits, `_`, `-` and `.`, at most 63 bytes.
+/// The configured name of an agent: letters, digits, `_`, `-` and `.`, at most 63 bytes.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AgentName(Arc<str>);
 
 impl AgentName {
-    /// Checks and takes a name.
+    /// Checks a name.
     ///
     /// # Errors
-    /// [`Code::InvalidId`] when it is empty, too long or holds another character.
+    /// [`Code::InvalidId`] if it is empty, too long or contains another character.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let fits = !text.is_empty() && text.len() <= limits::MAX_AGENT_NAME_BYTES;
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
@@ -146,7 +146,7 @@ impl AgentName {
             .hint("an agent name is 1 to 63 letters, digits, '_', '-' or '.'"))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -179,7 +179,7 @@ fn check(text: &str, what: &str) -> Result<(), Error> {
         .hint("an id is 1 to 256 bytes of text without control characters"))
 }
 
-/// Whether text holds a control character. Every id that is read comes by here: bytes first, without a branch for each.
+/// Returns `true` if the text contains a control character. Every parsed id passes here, so bytes are checked first, without a branch for each.
 fn has_control(text: &str) -> bool {
     let is_suspect = |byte: &u8| *byte < 0x20 || *byte >= 0x7f;
     let suspects = text.as_bytes().iter().fold(false, |any, byte| any | is_suspect(byte));

@@ -7,28 +7,28 @@ use crate::error::{Code, Error};
 use crate::id::{InterruptId, PrincipalId};
 use crate::json::Json;
 
-/// What a run waits for.
+/// A question that a run waits for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Interrupt {
-    /// Its id; every face shows it and accepts it back.
+    /// The id. Every protocol shows it and accepts it in an answer.
     pub id: InterruptId,
-    /// What kind of answer it wants.
+    /// The kind of answer.
     pub kind: InterruptKind,
-    /// The question in words and media; may be empty.
+    /// The question for people, as text and media; may be empty.
     pub prompt: Vec<Part>,
-    /// The question as data; `null` where there is none.
+    /// The question as data; `null` if it has none.
     pub payload: Json,
-    /// The choices of a permission, in the order in which they are shown.
+    /// The options of a permission, in the order in which they are shown.
     pub options: Vec<PermissionOption>,
     /// The JSON Schema of the answer.
     pub schema: Option<Json>,
-    /// What it outlives.
+    /// Whether the question survives a restart.
     pub survives: Survives,
-    /// How long it waits while nobody who may answer is connected; `None` waits without end.
+    /// How long the question waits while no client that may answer is connected; `None` waits without limit.
     pub patience: Option<Duration>,
 }
 
-/// What kind of answer an interrupt wants.
+/// The kind of answer that an interrupt requires.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum InterruptKind {
     /// One of the offered options.
@@ -37,44 +37,44 @@ pub enum InterruptKind {
     Message,
     /// JSON that fits the schema.
     Form,
-    /// That the user has visited an address.
+    /// Confirmation that the user has visited a URL.
     Url,
-    /// The agent's own kind, by its name.
+    /// The agent's own kind, with its name.
     Custom(String),
 }
 
-/// One choice of a permission.
+/// One option of a permission.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PermissionOption {
-    /// The id that an answer names.
+    /// The id that an answer uses.
     pub id: String,
-    /// What the user reads.
+    /// The name for people.
     pub name: String,
-    /// Whether choosing it allows or rejects.
+    /// Whether the option allows or rejects.
     pub effect: Effect,
-    /// Whether the choice holds for later calls too.
+    /// Whether the decision also holds for later calls.
     pub always: bool,
 }
 
 /// Whether an option allows or rejects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// The agent may go on.
+    /// The agent may do it.
     Allow,
-    /// The agent may not.
+    /// The agent may not do it.
     Reject,
 }
 
-/// What an interrupt outlives.
+/// How long an interrupt survives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Survives {
-    /// Only as long as the agent's process or task waits.
+    /// As long as the agent's process or task waits.
     Process,
-    /// A restart of the server.
+    /// Across a restart of the server.
     Restart,
 }
 
-/// What somebody answered.
+/// An answer to an interrupt.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// The option with this id.
@@ -85,7 +85,7 @@ pub enum Answer {
     Message(Vec<Part>),
 }
 
-/// Whose a permission rule is.
+/// The owner of a permission rule.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RuleOrigin {
     /// The agent's settings.
@@ -97,27 +97,27 @@ pub enum RuleOrigin {
 /// How an interrupt ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Resolution {
-    /// Somebody answered.
+    /// The interrupt was answered.
     Answered {
-        /// Who.
+        /// Who answered.
         by: PrincipalId,
-        /// What.
+        /// The answer.
         answer: Answer,
-        /// SHA-256 of the payload that was shown, in hexadecimal.
+        /// The SHA-256 of the payload that was shown, in hexadecimal.
         digest: String,
-        /// What the answer carried beyond it, as an object for whoever asked in the same protocol; at most [`MAX_ANSWER_EXTRA_BYTES`](crate::limits::MAX_ANSWER_EXTRA_BYTES).
+        /// More members of the answer, as an object for an asker that uses the same protocol; at most [`MAX_ANSWER_EXTRA_BYTES`](crate::limits::MAX_ANSWER_EXTRA_BYTES).
         extra: Option<Json>,
     },
-    /// Nobody answered in time; for a permission the option that rejects this call was taken.
+    /// The interrupt got no answer in time. For a permission, the option that rejects this call was taken.
     TimedOut {
-        /// The option that was taken, where there is one.
+        /// The option that was taken, if any.
         option: Option<String>,
     },
     /// The run was cancelled.
     Cancelled,
-    /// It went with what raised it.
+    /// The interrupt ended together with its agent.
     Withdrawn {
-        /// Why, as a stable code.
+        /// The reason, as a stable code.
         reason: Code,
     },
 }
@@ -125,7 +125,7 @@ pub enum Resolution {
 // === impl RuleOrigin ===
 
 impl RuleOrigin {
-    /// Its stable name.
+    /// Returns the stable name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -134,7 +134,7 @@ impl RuleOrigin {
         }
     }
 
-    /// The origin with this name.
+    /// Returns the origin with this name.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         [Self::Settings, Self::Run].into_iter().find(|it| it.as_str() == text)
@@ -144,7 +144,7 @@ impl RuleOrigin {
 // === impl InterruptKind ===
 
 impl InterruptKind {
-    /// The kind's name.
+    /// Returns the name of the kind.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -153,7 +153,7 @@ impl InterruptKind {
         }
     }
 
-    /// The kind's name, and `custom` for every kind of an agent's own: one of five words.
+    /// Returns the name of the kind, or `custom` for an agent's own kind: one of five words.
     #[must_use]
     pub fn family(&self) -> &'static str {
         match self {
@@ -165,7 +165,7 @@ impl InterruptKind {
         }
     }
 
-    /// The kind with this name.
+    /// Returns the kind with this name.
     #[must_use]
     pub fn from_text(text: &str) -> Self {
         match text {
@@ -181,7 +181,7 @@ impl InterruptKind {
 // === impl Resolution ===
 
 impl Resolution {
-    /// How the interrupt ended, in one word.
+    /// Returns the resolution as one word.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -196,7 +196,7 @@ impl Resolution {
 // === impl PermissionOption ===
 
 impl PermissionOption {
-    /// A choice that holds once.
+    /// Returns an option that holds once.
     #[must_use]
     pub fn once(id: &str, name: &str, effect: Effect) -> Self {
         Self { id: id.to_owned(), name: name.to_owned(), effect, always: false }
@@ -206,7 +206,7 @@ impl PermissionOption {
 // === impl Interrupt ===
 
 impl Interrupt {
-    /// A question of this kind that says nothing yet. It survives its process only, and waits without end.
+    /// Returns an empty question of this kind. It survives only its process and waits without limit.
     #[must_use]
     pub fn new(kind: InterruptKind) -> Self {
         Self {
@@ -221,16 +221,16 @@ impl Interrupt {
         }
     }
 
-    /// The option that rejects this call only: what may be taken where nobody chose. One that holds for later calls too is for people to choose.
+    /// Returns the option that rejects only this call. It may be taken after a timeout; an option that also holds for later calls needs a person's choice.
     #[must_use]
     pub fn reject_option(&self) -> Option<&PermissionOption> {
         self.options.iter().find(|option| option.effect == Effect::Reject && !option.always)
     }
 
-    /// Checks the form of an answer: a permission takes one of its options, a message takes parts or text, the others take JSON. An agent that waits in its process can also be told that somebody chose no option of a permission, which is the answer `null` and allows nothing.
+    /// Checks the form of an answer. A permission takes one of its options, a message takes parts or text, and the other kinds take JSON. A permission that waits in its process also accepts `null`: the user chose no option, which allows nothing.
     ///
     /// # Errors
-    /// [`Code::AnswerInvalid`], naming what would fit.
+    /// [`Code::AnswerInvalid`] with a description of the expected form.
     pub fn check(&self, answer: &Answer) -> Result<(), Error> {
         let fits = match (&self.kind, answer) {
             (InterruptKind::Permission, Answer::Option(id)) => {

@@ -12,19 +12,19 @@ use sha2::{Digest, Sha256};
 use crate::error::{Code, Error};
 use crate::limits;
 
-/// One JSON value: valid UTF-8, well formed, without halves of surrogate pairs, nested at most [`limits::MAX_JSON_DEPTH`] levels.
+/// One JSON value: valid UTF-8, well formed, without unpaired surrogates, nested at most [`limits::MAX_JSON_DEPTH`] levels.
 ///
-/// The bytes are kept as they came: member order, number spelling and white space included.
+/// The bytes are kept unchanged, including member order, number spelling and white space.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Json(Bytes);
 
-/// Reads the members of an object as they are written, in their order.
+/// Reads the members of an object in their order and as they are written.
 struct Members;
 
 // === impl Json ===
 
 impl Json {
-    /// Checks and takes bytes as they came.
+    /// Checks bytes and keeps them unchanged.
     ///
     /// # Errors
     /// [`Code::InvalidJson`] with line and column, or [`Code::JsonTooDeep`].
@@ -46,61 +46,61 @@ impl Json {
         }
     }
 
-    /// The JSON of a value built in this process.
+    /// Returns the JSON of a value that this process made.
     #[must_use]
     pub fn from_value(value: &Value) -> Self {
         Self(Bytes::from(value.to_string()))
     }
 
-    /// Takes bytes that were taken from a value of this type before and whose checksum was verified since: only UTF-8 is checked again.
+    /// Takes bytes that were once a value of this type and whose checksum was verified since. Only UTF-8 is checked again; `None` if it is invalid.
     #[must_use]
     pub fn from_stored(bytes: Bytes) -> Option<Self> {
         std::str::from_utf8(&bytes).is_ok().then_some(Self(bytes))
     }
 
-    /// The literal `null`.
+    /// Returns the literal `null`.
     #[must_use]
     pub fn null() -> Self {
         Self(Bytes::from_static(b"null"))
     }
 
-    /// The literal `{}`.
+    /// Returns the literal `{}`.
     #[must_use]
     pub fn empty_object() -> Self {
         Self(Bytes::from_static(b"{}"))
     }
 
-    /// The bytes as they came.
+    /// Returns the unchanged bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &Bytes {
         &self.0
     }
 
-    /// The JSON text.
+    /// Returns the JSON text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or("null")
     }
 
-    /// The value, for looking inside.
+    /// Parses the value.
     #[must_use]
     pub fn to_value(&self) -> Value {
         serde_json::from_slice(&self.0).unwrap_or(Value::Null)
     }
 
-    /// Whether it is an object.
+    /// Returns `true` if the value is an object.
     #[must_use]
     pub fn is_object(&self) -> bool {
         self.0.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
     }
 
-    /// SHA-256 of the bytes in lower-case hexadecimal: what a permission's resolution stores of the arguments shown.
+    /// Returns the SHA-256 of the bytes in lower-case hexadecimal. The resolution of a permission stores it for the arguments that were shown.
     #[must_use]
     pub fn digest(&self) -> String {
         Sha256::digest(&self.0).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The object with the members of `patch` set over it, one level deep; a `null` removes.
+    /// Returns the object with the members of `patch` merged into it, one level deep. A `null` removes a member.
     #[must_use]
     pub fn merged(&self, patch: &Self) -> Self {
         let (Value::Object(mut object), Value::Object(patch)) = (self.to_value(), patch.to_value())
@@ -117,7 +117,7 @@ impl Json {
         Self::from_value(&Value::Object(object))
     }
 
-    /// The object with this one member set, or removed where there is no value. All others stay as they are written, in their order. `None` where this is no object.
+    /// Returns the object with one member set, or removed if `value` is `None`. All other members keep their text and order. Returns `None` if the value is not an object.
     #[must_use]
     pub fn with_member(&self, name: &str, value: Option<&Self>) -> Option<Self> {
         let mut reader = serde_json::Deserializer::from_slice(&self.0);
@@ -149,7 +149,7 @@ impl Json {
         Some(if is_changed { Self(Bytes::from(format!("{{{text}}}"))) } else { self.clone() })
     }
 
-    /// The top-level scalar members as `(key, canonical text of the value)`, at most [`limits::MAX_SEARCH_KEYS`].
+    /// Returns the top-level scalar members as `(key, canonical text of the value)`, at most [`limits::MAX_SEARCH_KEYS`].
     #[must_use]
     pub fn scalars(&self) -> Vec<(String, String)> {
         if &self.0[..] == b"{}" {
@@ -167,7 +167,7 @@ impl Json {
     }
 }
 
-/// JSON is written as it is, so that it can be a member of what an agent serialises.
+/// Writes the JSON text unchanged, so that it can be a member of a value that an agent serialises.
 impl Serialize for Json {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let raw: &RawValue = serde_json::from_slice(&self.0).map_err(S::Error::custom)?;
@@ -208,7 +208,7 @@ impl<'de> Visitor<'de> for Members {
     }
 }
 
-/// Refuses nesting beyond the limit before any recursive reader sees it. Tells whether code points are written as numbers.
+/// Refuses nesting above the limit before a recursive reader parses the text. Returns `true` if the text contains code points as numbers.
 fn check_depth(bytes: &[u8]) -> Result<bool, Error> {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     let mut has_code_points = false;
@@ -241,7 +241,7 @@ fn check_depth(bytes: &[u8]) -> Result<bool, Error> {
     Ok(has_code_points)
 }
 
-/// Where well-formed JSON writes half of a character without its other half: such a string is no text, and carried on as it came it would reach readers that cannot read it.
+/// Returns the position of an unpaired surrogate in well-formed JSON. Such a string is not valid text, and other readers could not parse it.
 fn half_character(bytes: &[u8]) -> Option<usize> {
     let code_unit = |at: usize| {
         let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
@@ -341,7 +341,7 @@ mod tests {
         ] {
             assert_eq!(set(&before, value), Some(after), "{before}");
         }
-        // Where nothing changes, white space stays too.
+        // If nothing changes, white space stays too.
         for (same, value) in [(r#" { "a" : 1 , "t" : 2 } "#, Some("2")), (r#"{ "a": 1 }"#, None)] {
             assert_eq!(set(same, value).as_deref(), Some(same));
         }

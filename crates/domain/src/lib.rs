@@ -1,7 +1,7 @@
 //! The vocabulary of Trilogue: agents, threads, runs, messages, events, interrupts, limits, errors.
 //!
-//! This crate knows no protocol and no IO.
-//! None of its types is serialisable: wire types live in `trilogue-wire`, the persisted form in `trilogue-store`, and conversions are written by hand, those of the wire in `trilogue-mapping`.
+//! This crate knows no protocol and performs no I/O.
+//! Its types are not serialisable. Wire types are in `trilogue-wire`, the persisted form is in `trilogue-store`, and conversions are written by hand; the wire conversions are in `trilogue-mapping`.
 
 #![warn(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! Ports: what the core needs from outside and does not know how to do.
+//! Ports: the services that the core needs from outside.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,59 +11,59 @@ use crate::id::{PrincipalId, TenantId, ThreadKey};
 use crate::json::Json;
 use crate::time::Timestamp;
 
-/// Tells the time. Injected, so that a test can hold it still.
+/// Returns the time. Injected, so that a test can stop it.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// Now.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
-    /// Follows a jump of the machine's clock that has lasted. Returns by how much the time goes back with it: times from before the jump are too late by this.
+    /// Follows a lasting jump of the system clock. Returns by how much the time moves back; times from before the jump are too late by this duration.
     fn follow_jump(&self) -> Duration {
         Duration::ZERO
     }
 }
 
-/// The machine's clock.
+/// The system clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
 /// Reads the typed body of an event from its original bytes.
 pub trait ReadOriginal: Send + Sync + fmt::Debug {
-    /// The body, or [`Body::Opaque`] when the dialect has no word for it.
+    /// Returns the body, or [`Body::Opaque`] if the dialect has no matching event.
     ///
     /// # Errors
-    /// When the dialect is not known or the bytes are not its own.
+    /// If the dialect is unknown or the bytes do not belong to it.
     fn read(&self, original: &Original) -> Result<Body, Error>;
 }
 
-/// Reads what a history that a client brought refers to elsewhere. What it reads is bounded in size and time by its implementation.
+/// Fetches the messages and states that a history from a client refers to. The implementation limits size and time.
 pub trait Fetch: Send + Sync + fmt::Debug {
-    /// The message at this address.
+    /// Returns the message at this address.
     ///
     /// # Errors
-    /// `egress_refused` where the address may not be reached, `peer_unavailable` where nothing readable lies there.
+    /// `egress_refused` if the address is not allowed; `peer_unavailable` if it has no readable message.
     fn message<'a>(&'a self, address: &'a str) -> Fetched<'a, Message>;
 
-    /// The state at this address.
+    /// Returns the state at this address.
     ///
     /// # Errors
-    /// As [`Fetch::message`].
+    /// Like [`Fetch::message`].
     fn state<'a>(&'a self, address: &'a str) -> Fetched<'a, Json>;
 }
 
-/// What is being fetched.
+/// The future of a fetch.
 pub type Fetched<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-/// Holds an agent's output to rules that a face promises its clients.
+/// Checks an agent's output against the rules that a protocol promises its clients.
 pub trait CheckOutput: Send + Sync + fmt::Debug {
-    /// Whether an event keeps the rules of this name.
+    /// Checks an event against the rules with this name.
     ///
     /// # Errors
-    /// `output_invalid`, naming the part and the field.
+    /// `output_invalid` with the part and the field.
     fn check(&self, rules: &str, body: &Body) -> Result<(), Error>;
 }
 
-/// Delivers a callback. The runtime's queue worker claims it, keeps its lease, and decides by the outcome when it is tried again.
+/// Delivers callbacks. The runtime's queue worker claims a callback, keeps its lease, and decides from the outcome when to retry.
 pub trait Deliver: Send + Sync + fmt::Debug {
-    /// Renders and sends one callback. A time-out of its own keeps it shorter than a minute.
+    /// Renders and sends one callback. Its own timeout keeps it below a minute.
     fn deliver<'a>(
         &'a self,
         delivery: &'a Delivery,
@@ -73,35 +73,35 @@ pub trait Deliver: Send + Sync + fmt::Debug {
 /// A callback that is due.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delivery {
-    /// The same for every attempt, so that a receiver can tell a repetition.
+    /// The id. All attempts have the same id, so that a receiver can detect a repeated delivery.
     pub id: String,
-    /// How often it is tried, this time included.
+    /// The number of attempts, including this one.
     pub attempt: u32,
-    /// Whose it is.
+    /// The tenant.
     pub tenant: TenantId,
-    /// In whose name it is sent.
+    /// The principal for which the callback is sent.
     pub principal: PrincipalId,
-    /// The thread it tells of.
+    /// The thread that the callback is about.
     pub thread: Option<ThreadKey>,
-    /// What the sender needs to know.
+    /// The data that the sender needs.
     pub reference: Json,
 }
 
-/// How an attempt to deliver went.
+/// The outcome of an attempt to deliver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Delivered {
-    /// The receiver has accepted it.
+    /// The receiver accepted the callback.
     Accepted,
-    /// It may work later.
+    /// A later attempt may succeed.
     Later {
-        /// Why it did not work now.
+        /// The reason of the failure.
         error: String,
-        /// Not before this, where the receiver said so.
+        /// The earliest time of the next attempt, if the receiver states one.
         after: Option<Duration>,
     },
-    /// It will not work.
+    /// No attempt can succeed.
     Refused {
-        /// Why.
+        /// The reason.
         error: String,
     },
 }

@@ -9,7 +9,7 @@ use crate::id::{PrincipalId, RunId, ThreadId, TokenId};
 use crate::json::Json;
 use crate::limits;
 
-/// Where a run is.
+/// The status of a run.
 ///
 /// ```text
 ///            ┌────────── cancel ──────────┐
@@ -24,13 +24,13 @@ use crate::limits;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RunStatus {
-    /// It waits for its turn or its time.
+    /// The run waits for its turn or its time.
     Queued,
-    /// The agent works.
+    /// The agent is running.
     Running,
-    /// It waits for the answer to an interrupt.
+    /// The run waits for the answer to an interrupt.
     Interrupted,
-    /// It was asked to stop and has not yet.
+    /// Cancellation was requested, and the run has not ended yet.
     Cancelling,
     /// The agent finished.
     Completed,
@@ -38,22 +38,22 @@ pub enum RunStatus {
     Failed,
     /// It was cancelled.
     Cancelled,
-    /// Nobody answered in time.
+    /// A question got no answer in time.
     TimedOut,
 }
 
 /// What moves a run from one status to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transition {
-    /// The run takes its turn for the first time.
+    /// The run starts for the first time.
     Start,
     /// An interrupt was raised.
     Raise,
     /// Its last pending interrupt was answered.
     Resume,
-    /// Somebody asked it to stop.
+    /// Cancellation was requested.
     Cancel,
-    /// It ended with the outcome of this status.
+    /// The run ended with the outcome of this status.
     End(RunStatus),
 }
 
@@ -66,62 +66,62 @@ pub enum Outcome {
     Failed(Failure),
     /// It was cancelled.
     Cancelled {
-        /// Why, where there is more to say than that somebody asked.
+        /// The reason, if it is more specific than a request to cancel.
         reason: Option<Code>,
     },
-    /// Nobody answered in time.
+    /// A question got no answer in time.
     TimedOut {
-        /// Why, as a stable code.
+        /// The reason, as a stable code.
         reason: Code,
     },
 }
 
-/// The run that called another agent, as its child run names it.
+/// The run that called another agent, as the child run records it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParentRun {
-    /// The run.
+    /// The id of the run.
     pub run: RunId,
-    /// Its thread.
+    /// The id of its thread.
     pub thread: ThreadId,
 }
 
-/// Who asked for a run: its audit entry, which is part of the run's first append.
+/// Who requested a run: its audit entry, which is part of the run's first append.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunAudit {
-    /// In whose name it runs.
+    /// The principal for which the run acts.
     pub principal: PrincipalId,
-    /// The thread on which it runs.
+    /// The thread of the run.
     pub thread: ThreadId,
-    /// The token that was shown; `None` where none is needed.
+    /// The token of the request; `None` if no token is needed.
     pub token: Option<TokenId>,
-    /// What sent the request.
+    /// The sender of the request.
     pub source: RequestSource,
-    /// Whether its creator could answer its questions. Only then its settings may keep the agent from asking.
+    /// Whether the run's creator could answer its questions. Only then may its settings keep the agent from asking.
     pub can_answer: bool,
 }
 
-/// What sent the request for a run.
+/// The sender of a request for a run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum RequestSource {
     /// A client over the network.
     #[default]
     Network,
-    /// A program of the server's own user on the same machine, which is not one of an agent.
+    /// A program of the server's own user on the same machine that does not belong to an agent.
     LocalSocket,
-    /// An agent: another run's, or a program of one that the server hosts.
+    /// An agent: that of another run, or a program of an agent that the server hosts.
     Agent,
 }
 
-/// Where a run's request came from beyond this server. Servers that the run leads to are told so.
+/// The origin of a run's request beyond this server. Servers that the run calls receive it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Provenance {
     /// The trace that the request belongs to: a valid W3C `traceparent` of version 00.
     pub trace: Option<String>,
-    /// One name for each agent behind another server that passed the request on, the first one first. A server makes up its own names and knows only those.
+    /// One name for each agent behind another server that passed the request on, in order. Each server makes its own names and recognizes only those.
     pub hops: Vec<String>,
 }
 
-/// What a run is given.
+/// The input of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Input {
     /// Messages, oldest first.
@@ -130,12 +130,12 @@ pub enum Input {
     Value(Json),
 }
 
-/// Why a run failed, as its caller is told.
+/// Why a run failed. Its caller receives it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// A stable code: one of ours, or the agent's own.
+    /// A stable code: one of the server's, or the agent's own.
     pub code: String,
-    /// What happened, at most [`limits::MAX_REASON_BYTES`] bytes.
+    /// The message, at most [`limits::MAX_REASON_BYTES`] bytes.
     pub message: String,
     /// Whether the same request may succeed later.
     pub transient: bool,
@@ -146,27 +146,27 @@ pub struct Failure {
 /// What a new run does when its thread is busy. (Agent Connect Protocol, `multitask_strategy`.)
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Strategy {
-    /// Refuse the new run while another is queued, scheduled or at work.
+    /// Refuse the new run while another is queued, scheduled or running.
     Reject,
-    /// Cancel every run that is queued, scheduled or at work, and keep what they did.
+    /// Cancel every queued, scheduled or running run, and keep the results.
     Interrupt,
-    /// Cancel every run that is queued, scheduled or at work, and remove what they did.
+    /// Cancel every queued, scheduled or running run, and remove the results.
     Rollback,
-    /// Wait for the turn.
+    /// Wait for the previous runs.
     #[default]
     Enqueue,
 }
 
-/// Where and of what a run's client wants to be called back.
+/// The callback that a run's client requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Callback {
-    /// Where: an absolute http or https address, at most [`limits::MAX_CALLBACK_URL_BYTES`] bytes.
+    /// The address: an absolute http or https URL, at most [`limits::MAX_CALLBACK_URL_BYTES`] bytes.
     pub url: Arc<str>,
-    /// When the run ends or waits.
+    /// Whether to call when the run ends or waits.
     pub status: bool,
-    /// When its output has grown: the newest state of it.
+    /// Whether to call when the output has grown. Sends the newest output.
     pub values: bool,
-    /// For each of the agent's own updates, in order.
+    /// Whether to call for each of the agent's own updates, in order.
     pub updates: bool,
 }
 
@@ -174,15 +174,15 @@ pub struct Callback {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a run that is {} cannot {transition}", status.as_str())]
 pub struct IllegalTransition {
-    /// Where the run is.
+    /// The status of the run.
     pub status: RunStatus,
-    /// What was tried.
+    /// The attempted transition.
     pub transition: Transition,
 }
 
 // === impl Transition ===
 
-/// A verb phrase: completes "the run cannot …".
+/// A verb phrase that completes "the run cannot …".
 impl fmt::Display for Transition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -198,7 +198,7 @@ impl fmt::Display for Transition {
 // === impl RequestSource ===
 
 impl RequestSource {
-    /// Its stable name.
+    /// Returns the stable name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -208,7 +208,7 @@ impl RequestSource {
         }
     }
 
-    /// The source with this name.
+    /// Returns the source with this name.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         [Self::Network, Self::LocalSocket, Self::Agent].into_iter().find(|it| it.as_str() == text)
@@ -230,7 +230,7 @@ impl RunStatus {
         Self::TimedOut,
     ];
 
-    /// The status's name.
+    /// Returns the name of the status.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -245,22 +245,22 @@ impl RunStatus {
         }
     }
 
-    /// The status with this name.
+    /// Returns the status with this name.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == text)
     }
 
-    /// Whether nothing more happens to the run.
+    /// Returns `true` if the run has ended.
     #[must_use]
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled | Self::TimedOut)
     }
 
-    /// The status after a transition.
+    /// Returns the status after a transition.
     ///
     /// # Errors
-    /// [`IllegalTransition`] where the diagram has no such arrow.
+    /// [`IllegalTransition`] if the diagram has no such arrow.
     pub fn after(self, transition: Transition) -> Result<Self, IllegalTransition> {
         use RunStatus::{
             Cancelled, Cancelling, Completed, Failed, Interrupted, Queued, Running, TimedOut,
@@ -284,7 +284,7 @@ impl RunStatus {
 // === impl Outcome ===
 
 impl Outcome {
-    /// The status of a run that ended so.
+    /// Returns the status of a run with this outcome.
     #[must_use]
     pub fn status(&self) -> RunStatus {
         match self {
@@ -299,7 +299,7 @@ impl Outcome {
 // === impl Failure ===
 
 impl Failure {
-    /// A failure with a code of ours; whether it is transient follows from the code.
+    /// Returns a failure with one of the server's codes. The code decides whether it is transient.
     #[must_use]
     pub fn of(code: Code, message: &str) -> Self {
         Self {
@@ -310,7 +310,7 @@ impl Failure {
         }
     }
 
-    /// The same failure with its message cut to [`limits::MAX_REASON_BYTES`].
+    /// Cuts the message to [`limits::MAX_REASON_BYTES`].
     #[must_use]
     pub fn bounded(mut self) -> Self {
         self.message = cut(&self.message);
@@ -324,7 +324,7 @@ impl Strategy {
     /// Every strategy.
     pub const ALL: [Self; 4] = [Self::Reject, Self::Interrupt, Self::Rollback, Self::Enqueue];
 
-    /// The strategy's name.
+    /// Returns the name of the strategy.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -335,7 +335,7 @@ impl Strategy {
         }
     }
 
-    /// The strategy with this name.
+    /// Returns the strategy with this name.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|strategy| strategy.as_str() == text)

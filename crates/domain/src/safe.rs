@@ -1,17 +1,17 @@
 //! Makes untrusted text safe for terminals and logs.
 //!
 //! Agents, peers and stored threads choose names, titles, arguments, errors and answers.
-//! A terminal interprets control sequences: they can rewrite what was printed, fill the clipboard, hide a link's target or reorder a line.
-//! So no such text is printed without passing through this module.
+//! A terminal interprets control sequences: they can rewrite earlier output, fill the clipboard, hide a link's target or reorder a line.
+//! Therefore every such text passes through this module before it is printed.
 
 use std::fmt::Write as _;
 
-/// The longest control sequence that is removed, in characters; what follows is text again.
+/// The maximum length of a control sequence that is removed, in characters. The text after it is kept.
 ///
 /// Without a bound, one unterminated sequence would hide everything after it.
 const MAX_SEQUENCE_CHARS: usize = 4_096;
 
-/// Removes control sequences from a stream of text, also those that are split across its pieces.
+/// Removes control sequences from a stream of text, including sequences that are split across chunks.
 #[derive(Clone, Debug, Default)]
 pub struct Stripper {
     state: State,
@@ -20,10 +20,10 @@ pub struct Stripper {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum State {
-    /// Outside any sequence.
+    /// Outside of a sequence.
     #[default]
     Text,
-    /// After a carriage return: a line feed makes it a line end, anything else would overwrite the line.
+    /// After a carriage return. A line feed makes it a line end; any other character would overwrite the line.
     Return,
     /// After ESC.
     Escape,
@@ -37,15 +37,15 @@ enum State {
     StringEscape,
 }
 
-/// Text on any number of lines, without control sequences and control characters. Line feeds and tabs stay.
-/// Characters that hide or reorder text are shown as `\u{…}`, but for the joiners that scripts and emoji need.
+/// Returns text of any number of lines, without control sequences and control characters. Line feeds and tabs stay.
+/// Characters that hide or reorder text are shown as `\u{…}`, except the joiners that scripts and emoji need.
 #[must_use]
 pub fn block(text: &str) -> String {
     let mut stripper = Stripper::default();
     stripper.push(text)
 }
 
-/// Text for one line: control sequences are removed, line feeds and tabs become spaces.
+/// Returns text for one line: removes control sequences, and replaces line feeds and tabs with spaces.
 #[must_use]
 pub fn line(text: &str) -> String {
     let mut out = block(text);
@@ -55,7 +55,7 @@ pub fn line(text: &str) -> String {
     out
 }
 
-/// Text for one line with every invisible character shown as `\u{…}`: for text that a user decides upon.
+/// Returns text for one line with every invisible character shown as `\u{…}`. Use it for text on which a user bases a decision.
 #[must_use]
 pub fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -71,7 +71,7 @@ pub fn visible(text: &str) -> String {
     out
 }
 
-/// JSON for a terminal: every hidden character inside its strings as `\uXXXX`, which means the same. Line feeds between values stay.
+/// Returns JSON for a terminal: hidden characters inside its strings become `\uXXXX`, which has the same meaning. Line feeds between values stay.
 #[must_use]
 pub fn json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -96,7 +96,7 @@ fn push_code(c: char, out: &mut String) {
 // === impl Stripper ===
 
 impl Stripper {
-    /// The safe text of the next piece.
+    /// Returns the safe text of the next chunk.
     #[must_use]
     pub fn push(&mut self, piece: &str) -> String {
         let mut out = String::with_capacity(piece.len());
@@ -127,7 +127,7 @@ impl Stripper {
         self.inside(c, out);
     }
 
-    /// Outside any sequence.
+    /// Handles a character outside of a sequence.
     fn enter(&mut self, c: char, out: &mut String) {
         self.removed = 0;
         self.state = match c {
@@ -151,7 +151,7 @@ impl Stripper {
         };
     }
 
-    /// Inside a sequence: drops it, and ends it where a terminal would.
+    /// Drops a character inside a sequence, and ends the sequence where a terminal would.
     fn inside(&mut self, c: char, out: &mut String) {
         self.state = match (self.state, c) {
             // CAN and SUB end any sequence.
@@ -160,7 +160,7 @@ impl Stripper {
             (State::StringEscape, '\\') => State::Text,
             (_, '\u{1b}') if self.state != State::InString => State::Escape,
             (State::InString, '\u{1b}') => State::StringEscape,
-            // ESC inside a string ends it; what follows is a sequence of its own.
+            // ESC inside a string ends it and begins another sequence.
             (State::Escape | State::StringEscape, '[') => State::Csi,
             (State::Escape | State::StringEscape, ']' | 'P' | 'X' | '^' | '_') => State::InString,
             (State::Escape | State::Intermediate | State::StringEscape, ' '..='/') => {
@@ -170,9 +170,9 @@ impl Stripper {
             (State::Csi, ' '..='?') => State::Csi,
             (State::Csi, '@'..='~') => State::Text,
             (State::InString, _) => State::InString,
-            // Controls inside a sequence are executed by terminals: drop them and stay.
+            // Terminals execute control characters inside a sequence: drop them and stay inside.
             (state, c) if c.is_control() && c != '\n' => state,
-            // Anything else breaks the sequence off and is text again.
+            // Any other character ends the sequence and is text again.
             (_, c) => {
                 self.enter(c, out);
                 return;
@@ -181,7 +181,7 @@ impl Stripper {
     }
 }
 
-/// Characters that reorder a line, break it for some programs only, or have no shape: two different texts can look the same by them.
+/// Returns `true` for characters that reorder a line, break it only in some programs, or are invisible. They can make two different texts look the same.
 fn is_hidden(c: char) -> bool {
     matches!(c,
         // Direction, line and paragraph separators, annotations.
@@ -194,7 +194,7 @@ fn is_hidden(c: char) -> bool {
         | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Hidden characters that ordinary prose needs: soft hyphens, joiners of scripts and emoji, variants of a sign.
+/// Returns `true` for hidden characters that ordinary text needs: soft hyphens, joiners of scripts and emoji, and variation selectors.
 fn is_joiner(c: char) -> bool {
     matches!(c, '\u{00ad}' | '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}')
 }
@@ -203,7 +203,7 @@ fn is_joiner(c: char) -> bool {
 mod tests {
     use super::*;
 
-    /// Attacks, and the text that is left of them.
+    /// Attacks, and the text that remains of them.
     const CORPUS: &[(&str, &str)] = &[
         // Clipboard, window title, hyperlink with a false text.
         ("a\u{1b}]52;c;cm0gLXJmIH4K\u{7}b", "ab"),
@@ -227,16 +227,16 @@ mod tests {
         ("user\u{202e}txt.exe\u{202c}", r"user\u{202e}txt.exe\u{202c}"),
         ("\u{2066}a\u{2069}\u{200f}b\u{61c}", r"\u{2066}a\u{2069}\u{200f}b\u{61c}"),
         ("line\u{2028}sep\u{2029}", r"line\u{2028}sep\u{2029}"),
-        // No width, tags that smuggle text, C1 that begins no sequence.
+        // No width, tags that hide text, C1 that begins no sequence.
         ("pay\u{200b}pal\u{feff}\u{e0041}", r"pay\u{200b}pal\u{feff}\u{e0041}"),
         ("next\u{85}line", r"next\u{85}line"),
-        // A string that is never ended by its own terminator, ended by another sequence.
+        // A string that another sequence ends instead of its own terminator.
         ("\u{1b}]0;title\u{1b}[31mred", "red"),
         ("\u{1b}Pq\u{18}text", "text"),
         // A sequence without an end.
         ("\u{1b}", ""),
         ("x\u{1b}[31", "x"),
-        // A sequence broken off by text of another script.
+        // A sequence that text of another script ends.
         ("\u{1b}[3äb", "äb"),
         // Plain text of every kind stays.
         ("tab\tnew\nline ünïcode 漢字 👩‍👩‍👧", "tab\tnew\nline ünïcode 漢字 👩‍👩‍👧"),

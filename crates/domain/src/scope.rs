@@ -1,39 +1,39 @@
-//! Who asks, and what they may see.
+//! Callers and their visibility.
 
 use crate::error::{Code, Error};
 use crate::id::{PrincipalId, TenantId};
 
-/// What a look-up may see: one tenant, and within it optionally one principal's own things.
+/// The visibility of a look-up: one tenant, and within it optionally the resources of one principal.
 ///
-/// Every look-up takes a scope; what lies outside is *not found*.
+/// Every look-up takes a scope. A resource outside of it is *not found*.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Scope {
     /// The tenant.
     pub tenant: TenantId,
-    /// When set, only what this principal created is visible.
+    /// If set, only resources that this principal created are visible.
     pub owner: Option<PrincipalId>,
 }
 
 // === impl Scope ===
 
 impl Scope {
-    /// Everything that a tenant has.
+    /// Returns the scope of a whole tenant.
     #[must_use]
     pub fn of_tenant(tenant: &TenantId) -> Self {
         Self { tenant: tenant.clone(), owner: None }
     }
 }
 
-/// Who makes a request, after authentication.
+/// The caller of a request, after authentication.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Principal {
-    /// The tenant it belongs to.
+    /// The tenant of the principal.
     pub tenant: TenantId,
-    /// Its name.
+    /// The name of the principal.
     pub id: PrincipalId,
-    /// What it may do.
+    /// The rights of the principal.
     pub rights: Rights,
-    /// Whether it sees and answers only what it created.
+    /// Whether the principal sees and answers only resources that it created.
     pub own: bool,
 }
 
@@ -48,7 +48,7 @@ pub enum Right {
     Answer,
     /// Make and revoke tokens, erase threads and redeliver callbacks, in one tenant.
     Admin,
-    /// Back up the store of all tenants, and see the server's settings. A principal that is limited to its own never has it.
+    /// Back up the store of all tenants, and see the server's settings. A principal that is limited to its own resources never has it.
     Server,
 }
 
@@ -59,7 +59,7 @@ pub struct Rights(u8);
 // === impl Scope ===
 
 impl Scope {
-    /// Whether something of this tenant and creator is visible.
+    /// Returns `true` if a resource of this tenant and creator is visible.
     #[must_use]
     pub fn sees(&self, tenant: &TenantId, creator: &PrincipalId) -> bool {
         self.tenant == *tenant && self.owner.as_ref().is_none_or(|owner| owner == creator)
@@ -69,16 +69,16 @@ impl Scope {
 // === impl Principal ===
 
 impl Principal {
-    /// What this principal's look-ups may see.
+    /// Returns the scope of this principal's look-ups.
     #[must_use]
     pub fn scope(&self) -> Scope {
         Scope { tenant: self.tenant.clone(), owner: self.own.then(|| self.id.clone()) }
     }
 
-    /// Passes when the principal has the right.
+    /// Checks that the principal has the right.
     ///
     /// # Errors
-    /// [`Code::Forbidden`], naming the right.
+    /// [`Code::Forbidden`] with the name of the right.
     pub fn require(&self, right: Right) -> Result<(), Error> {
         if self.rights.has(right) && !(self.own && right == Right::Server) {
             return Ok(());
@@ -94,7 +94,7 @@ impl Right {
     /// Every right.
     pub const ALL: [Self; 5] = [Self::Read, Self::Run, Self::Answer, Self::Admin, Self::Server];
 
-    /// The right's name.
+    /// Returns the name of the right.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -106,7 +106,7 @@ impl Right {
         }
     }
 
-    /// The right with this name.
+    /// Returns the right with this name.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|right| right.as_str() == text)
@@ -126,35 +126,35 @@ impl Right {
 // === impl Rights ===
 
 impl Rights {
-    /// Every right.
+    /// Returns every right.
     #[must_use]
     pub fn all() -> Self {
         Right::ALL.into_iter().collect()
     }
 
-    /// Whether the set holds this right.
+    /// Returns `true` if the set contains this right.
     #[must_use]
     pub fn has(self, right: Right) -> bool {
         self.0 & right.bit() != 0
     }
 
-    /// The rights of the set that the other one lacks, in the order of [`Right::ALL`].
+    /// Returns the rights of this set that the other one lacks, in the order of [`Right::ALL`].
     pub fn beyond(self, other: Self) -> impl Iterator<Item = Right> {
         self.iter().filter(move |right| !other.has(*right))
     }
 
-    /// The rights of the set, in the order of [`Right::ALL`].
+    /// Returns the rights of the set, in the order of [`Right::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Right> {
         Right::ALL.into_iter().filter(move |right| self.has(*right))
     }
 
-    /// The set as bits, for the persisted form.
+    /// Returns the set as bits, for the persisted form.
     #[must_use]
     pub fn bits(self) -> u8 {
         self.0
     }
 
-    /// The set from its persisted bits; unknown bits are dropped.
+    /// Returns the set from its persisted bits. Drops unknown bits.
     #[must_use]
     pub fn from_bits(bits: u8) -> Self {
         Self(bits & Self::all().0)

@@ -1,35 +1,35 @@
-//! Abbreviations of ids, for people who type them.
+//! Abbreviated ids, for people who type them.
 
 use crate::limits;
 
 /// The length of a UUID in its hyphenated form.
 const UUID_CHARS: usize = 36;
-/// Where the last group of a UUID begins. In a UUIDv7 it is random, while ids of the same minute begin alike.
+/// The position of the last group of a UUID. It is random in a UUIDv7, while ids of the same minute have the same beginning.
 const LAST_GROUP: usize = 24;
 
-/// The beginning of an id, or of the last group of an id that is a UUID.
+/// The beginning of an id, or of the last group of a UUID.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ShortId {
     text: String,
-    /// As UUIDs of ours are written.
+    /// The text in lower case, like the UUIDs that Trilogue makes.
     lower: String,
 }
 
-/// What an id is of.
+/// The kind of resource that an id names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IdKind {
-    /// A thread's.
+    /// A thread.
     Thread,
-    /// A run's.
+    /// A run.
     Run,
-    /// An interrupt's.
+    /// An interrupt.
     Interrupt,
 }
 
 // === impl ShortId ===
 
 impl ShortId {
-    /// `None` for what abbreviates nothing: text of less than [`limits::MIN_SHORT_ID_CHARS`] or more than [`limits::MAX_ID_BYTES`].
+    /// Returns `None` if the text has fewer than [`limits::MIN_SHORT_ID_CHARS`] characters or more than [`limits::MAX_ID_BYTES`] bytes.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let is_one = text.len() <= limits::MAX_ID_BYTES
@@ -37,19 +37,19 @@ impl ShortId {
         is_one.then(|| Self { text: text.to_owned(), lower: text.to_ascii_lowercase() })
     }
 
-    /// The text as it came.
+    /// Returns the unchanged text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// What the last group of a UUID begins with.
+    /// Returns the text to compare with the last group of a UUID.
     #[must_use]
     pub fn of_last_group(&self) -> &str {
         &self.lower
     }
 
-    /// Whether it abbreviates an id.
+    /// Returns `true` if the text abbreviates this id.
     #[must_use]
     pub fn means(&self, id: &str) -> bool {
         id.starts_with(&self.text)
@@ -57,7 +57,7 @@ impl ShortId {
     }
 }
 
-/// The last group of an id that is a UUID.
+/// Returns the last group of an id that is a UUID.
 #[must_use]
 pub fn last_group(id: &str) -> Option<&str> {
     let is_uuid = id.len() == UUID_CHARS

@@ -5,42 +5,42 @@ use std::sync::Arc;
 use crate::id::{MessageId, RunId, ThreadId};
 use crate::limits::MAX_TITLE_CHARS;
 
-/// The member of a thread's metadata that names its agent.
+/// The metadata member that names a thread's agent.
 pub const AGENT_MEMBER: &str = "trilogue.agent";
-/// The member of a thread's metadata that is the title which somebody gave it.
+/// The metadata member with the title that a user gave the thread.
 pub const TITLE_MEMBER: &str = "trilogue.title";
-/// The member of a thread's metadata that is the title which its agent gave it last. One that somebody gave comes before it.
+/// The metadata member with the newest title from the agent. A title from a user has priority.
 pub const AGENT_TITLE_MEMBER: &str = "trilogue.agent_title";
 
-/// A history that a client brings: references, which are read when somebody needs what they say.
+/// A history from a client: references, which are read when their content is needed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClientHistory {
-    /// Its messages, oldest first; at most [`crate::limits::MAX_GIVEN_ENTRIES`].
+    /// The messages, oldest first; at most [`crate::limits::MAX_GIVEN_ENTRIES`].
     pub entries: Vec<Reference>,
-    /// Where its state lies, when that is elsewhere.
+    /// The address of the state, if it is elsewhere.
     pub state: Option<Arc<str>>,
 }
 
-/// Where one message of a history is.
+/// A reference to one message of a history.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Reference {
-    /// A message of a thread of this tenant: agents choose ids of messages, and two threads may have the same one.
+    /// A message of a thread of this tenant. The thread is needed because agents choose message ids, and two threads may have the same one.
     Message {
-        /// `None` in an entry that an older version stored: its message is in the thread whose history it is in.
+        /// The thread. `None` in an entry from an older version: the message is then in the thread that has this history.
         thread: Option<ThreadId>,
-        /// Unique in the thread.
+        /// The id, which is unique in the thread.
         id: MessageId,
     },
-    /// What a run of this tenant answered with a value.
+    /// The result value of a run of this tenant.
     Result(RunId),
-    /// Somewhere else: an absolute http or https address, at most [`crate::limits::MAX_ADDRESS_BYTES`].
+    /// An absolute http or https URL elsewhere, at most [`crate::limits::MAX_ADDRESS_BYTES`].
     Address(Arc<str>),
 }
 
 // === impl Reference ===
 
 impl Reference {
-    /// The reference of a history of this thread, with the thread that an older version left out.
+    /// Adds the thread that an older version left out. `own` is the thread that has this history.
     #[must_use]
     pub fn in_thread(&self, own: &ThreadId) -> Self {
         match self {
@@ -51,7 +51,7 @@ impl Reference {
         }
     }
 
-    /// The size of its text, in bytes.
+    /// Returns the size of the text, in bytes.
     #[must_use]
     pub fn text_bytes(&self) -> usize {
         match self {
@@ -64,12 +64,12 @@ impl Reference {
     }
 }
 
-/// What goes on in a thread, derived from its runs.
+/// The activity of a thread, derived from its runs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ThreadActivity {
-    /// No run is open, and the newest ended well, was cancelled, or there is none.
+    /// No run is open. The newest run ended well or was cancelled, or the thread has no run.
     Idle,
-    /// A run is queued, scheduled or at work.
+    /// A run is queued, scheduled or running.
     Busy,
     /// The newest run waits for an answer.
     Interrupted,
@@ -77,22 +77,22 @@ pub enum ThreadActivity {
     Failed,
 }
 
-/// Why a thread's head moved. History is the path to the head, not the log.
+/// Why a thread's head moved. A thread's history is the path to its head, not its log.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum HeadMove {
     /// A run completed.
     Completion,
-    /// Somebody set values.
+    /// A client set values.
     Patch,
     /// A run was rolled back.
     Rollback,
     /// The thread is a copy.
     Copy,
-    /// A client brought another history.
+    /// A client replaced the history.
     Replacement,
 }
 
-/// A title as it is kept: one line of at most [`MAX_TITLE_CHARS`] characters, the last of them `…` where it was cut, without control characters and those that change the direction of text or hide in it. `None` where nothing is left.
+/// Returns a title in its stored form: one line of at most [`MAX_TITLE_CHARS`] characters, without control characters and without characters that hide text or change its direction. A cut title ends with `…`. Returns `None` if no character is left.
 #[must_use]
 pub fn title(text: &str) -> Option<String> {
     let is_kept = |letter: &char| {

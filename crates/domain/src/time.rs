@@ -10,37 +10,37 @@ pub struct Timestamp(i64);
 // === impl Timestamp ===
 
 impl Timestamp {
-    /// The point this many microseconds after the epoch.
+    /// Returns the point this many microseconds after the epoch.
     #[must_use]
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
-    /// Microseconds since the epoch.
+    /// Returns the microseconds since the epoch.
     #[must_use]
     pub const fn as_micros(self) -> i64 {
         self.0
     }
 
-    /// The point `delay` later; stays at the end of time instead of wrapping.
+    /// Returns the point `delay` later. Saturates at the end of time.
     #[must_use]
     pub fn after(self, delay: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(delay.as_micros()).unwrap_or(i64::MAX)))
     }
 
-    /// The point `delay` earlier; stays at the start of time instead of wrapping.
+    /// Returns the point `delay` earlier. Saturates at the start of time.
     #[must_use]
     pub fn before(self, delay: Duration) -> Self {
         Self(self.0.saturating_sub(i64::try_from(delay.as_micros()).unwrap_or(i64::MAX)))
     }
 
-    /// How long from `self` until `later`; zero when that has passed.
+    /// Returns the duration from `self` to `later`; zero if `later` is not after `self`.
     #[must_use]
     pub fn until(self, later: Self) -> Duration {
         Duration::from_micros(u64::try_from(later.0.saturating_sub(self.0)).unwrap_or(0))
     }
 
-    /// Reads RFC 3339.
+    /// Parses RFC 3339.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let stamp: jiff::Timestamp = text.parse().ok()?;
@@ -49,7 +49,7 @@ impl Timestamp {
 }
 
 impl fmt::Display for Timestamp {
-    /// RFC 3339 with microseconds and `Z`.
+    /// Writes RFC 3339 with microseconds and `Z`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match jiff::Timestamp::from_microsecond(self.0) {
             Ok(stamp) => write!(f, "{stamp:.6}"),

@@ -1,6 +1,6 @@
-//! Traces: which one a run belongs to, and the spans that stand for it there.
+//! Traces of runs, and their spans.
 //!
-//! A run's ids follow from its own id, so that they are the same before and after a restart, and nobody has to keep them.
+//! The trace ids of a run are derived from its own id. They are the same before and after a restart, so they need not be stored.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ use crate::id::{RunId, TenantId};
 
 /// Bit 0 of the flags: the trace is recorded. (W3C Trace Context, section 3.2.2.5.)
 const SAMPLED: u8 = 1;
-/// The random bits of a trace id that decide whether it is sampled.
+/// The number of random bits of a trace id that decide about sampling.
 const SAMPLING_BITS: u32 = 56;
 
-/// A span of a trace, as a W3C `traceparent` of version 00 names it.
+/// A span of a trace, like a W3C `traceparent` of version 00.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TraceContext {
     /// The trace; not all zero.
@@ -24,19 +24,19 @@ pub struct TraceContext {
     pub is_sampled: bool,
 }
 
-/// The span of a run, and what called for it.
+/// The span of a run, and its caller's span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunTrace {
     /// The run's own span.
     pub context: TraceContext,
-    /// The span of the caller; `None` where the trace begins with the run.
+    /// The span of the caller; `None` if the trace begins with the run.
     pub caller: Option<[u8; 8]>,
 }
 
 // === impl TraceContext ===
 
 impl TraceContext {
-    /// Reads a `traceparent` of version 00: trace id, parent id, flags; `None` for a malformed one.
+    /// Parses a `traceparent` of version 00: trace id, parent id, flags. Returns `None` if it is malformed.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(5, '-');
@@ -51,14 +51,14 @@ impl TraceContext {
         (is_id(&trace) && is_id(&span)).then_some(Self { trace, span, is_sampled })
     }
 
-    /// The id of a span below this one, by what it stands for.
+    /// Returns the id of a child span for this name.
     #[must_use]
     pub fn child(&self, what: &str) -> [u8; 8] {
         span_id(&format!("{:016x}/{what}", u64::from_be_bytes(self.span)))
     }
 }
 
-/// As a `traceparent` header.
+/// Writes a `traceparent` header.
 impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (trace, span) = (u128::from_be_bytes(self.trace), u64::from_be_bytes(self.span));
@@ -69,11 +69,11 @@ impl fmt::Display for TraceContext {
 // === impl RunTrace ===
 
 impl RunTrace {
-    /// The span of a run that this `traceparent` came with. A trace that begins here is sampled with this probability.
+    /// Returns the span of a run whose request had this `traceparent`. A trace that begins here is sampled with this probability.
     #[must_use]
     pub fn of(tenant: &TenantId, run: &RunId, caller: Option<&str>, sample_ratio: f64) -> Self {
         let caller = caller.and_then(TraceContext::parse);
-        // Two servers of one trace can have runs of one id, where clients choose it.
+        // Two servers of one trace can have runs with the same id, because clients choose ids.
         let above = caller.map_or(0, |caller| u64::from_be_bytes(caller.span));
         let name = format!("{tenant}/{run}/{above:016x}");
         let span = span_id(&name);
@@ -88,7 +88,7 @@ impl RunTrace {
     }
 }
 
-/// Whether a trace that begins here is recorded. Every server decides alike about one id.
+/// Returns `true` if a trace that begins here is recorded. Every server decides the same for one id.
 fn is_sampled(trace: [u8; 16], ratio: f64) -> bool {
     let most = 1_u64 << SAMPLING_BITS;
     let random = u128::from_be_bytes(trace) as u64 & (most - 1);
@@ -99,14 +99,14 @@ fn hash(name: &str) -> [u8; 16] {
     Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()).into_bytes()
 }
 
-/// Never zero: it holds the version of the UUID that it is the begin of.
+/// Returns a span id. It is never zero, because it contains the version bits of the UUID that it is cut from.
 fn span_id(name: &str) -> [u8; 8] {
     let mut span = [0; 8];
     span.copy_from_slice(hash(name).split_at(8).0);
     span
 }
 
-/// Bytes from lower-case hexadecimal digits.
+/// Parses lower-case hexadecimal digits.
 fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |digit: u8| match digit {
         b'0'..=b'9' => Some(digit - b'0'),

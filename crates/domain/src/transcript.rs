@@ -1,4 +1,4 @@
-//! A fold of events into messages.
+//! Builds messages from events.
 
 use std::sync::Arc;
 
@@ -6,16 +6,16 @@ use crate::content::{Content, Message, Part, Times};
 use crate::event::{Body, Event, MessageEvent};
 use crate::id::MessageId;
 
-/// The messages of a stretch of log, built event by event.
+/// The messages of a part of the log, built event by event.
 #[derive(Clone, Debug, Default)]
 pub struct Transcript {
     messages: Vec<Message>,
     open: Option<OpenText>,
-    /// What the senders of open messages stated about their end.
+    /// The end times that the senders of open messages stated.
     stated: Vec<(MessageId, Times)>,
 }
 
-/// The text part that deltas of one message are growing.
+/// The open text part, to which deltas are appended.
 #[derive(Clone, Debug)]
 struct OpenText {
     index: usize,
@@ -25,7 +25,7 @@ struct OpenText {
 // === impl Transcript ===
 
 impl Transcript {
-    /// Folds one event in.
+    /// Adds one event.
     pub fn push(&mut self, event: &Event) {
         let Body::Message(body) = &event.body else { return };
         match body {
@@ -60,7 +60,7 @@ impl Transcript {
         }
     }
 
-    /// The messages so far, in the order in which they began.
+    /// Returns the messages so far, in the order in which they began.
     #[must_use]
     pub fn into_messages(mut self) -> Vec<Message> {
         self.close_text();

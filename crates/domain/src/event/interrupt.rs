@@ -1,25 +1,25 @@
 use crate::id::InterruptId;
 use crate::interrupt::{Interrupt, Resolution, RuleOrigin};
 
-/// Something about an interrupt.
+/// An event of an interrupt.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum InterruptEvent {
     /// The run waits.
     Raised(Box<Interrupt>),
     /// The wait is over.
     Resolved {
-        /// The interrupt.
+        /// The id of the interrupt.
         interrupt: InterruptId,
-        /// How it ended.
+        /// How the interrupt ended.
         resolution: Resolution,
     },
-    /// A permission rule decided before anybody was asked.
+    /// A permission rule decided, so no question was asked.
     RuleApplied {
         /// The rule's name.
         rule: String,
-        /// Whether it allowed.
+        /// Whether the rule allowed the action.
         allowed: bool,
-        /// Whose rule it is. `None` where that is not known, such as for a rule of another server.
+        /// The owner of the rule. `None` if it is unknown, such as for a rule of another server.
         origin: Option<RuleOrigin>,
     },
 }

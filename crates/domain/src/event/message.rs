@@ -3,40 +3,40 @@ use std::sync::Arc;
 use crate::content::{Part, Role, Times};
 use crate::id::MessageId;
 
-/// Something said or thought.
+/// An event of a message or a thought.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MessageEvent {
     /// A message begins.
     Started {
-        /// Its id.
+        /// The id of the message.
         message: MessageId,
-        /// Who sends it.
+        /// The author.
         role: Role,
-        /// When it was made, where its sender states it.
+        /// The times of the message, if its sender states them.
         times: Option<Times>,
     },
-    /// Text that continues the message's open text part, or opens one.
+    /// Text that continues the message's open text part, or begins one.
     Delta {
-        /// The message.
+        /// The id of the message.
         message: MessageId,
         /// The text.
         text: Arc<str>,
     },
     /// A whole part.
     Part {
-        /// The message.
+        /// The id of the message.
         message: MessageId,
         /// The part.
         part: Part,
     },
     /// The message is complete.
     Completed {
-        /// The message.
+        /// The id of the message.
         message: MessageId,
     },
-    /// Reasoning that is shown but is no part of any message.
+    /// Reasoning that is shown but belongs to no message.
     Thought {
-        /// Its id, which is unique in the thread like that of a message. All pieces of one thought have it; `None` in logs of older versions.
+        /// The id, which is unique in the thread like that of a message. All pieces of one thought share it; `None` in logs of older versions.
         message: Option<MessageId>,
         /// The text.
         text: Arc<str>,
@@ -54,7 +54,7 @@ impl MessageEvent {
         }
     }
 
-    /// The message or thought that it is a piece of; `None` for a thought without an id.
+    /// Returns the message or thought that this is a piece of; `None` for a thought without an id.
     #[must_use]
     pub fn message(&self) -> Option<&MessageId> {
         match self {
@@ -66,7 +66,7 @@ impl MessageEvent {
         }
     }
 
-    /// As [`Self::message`], to be changed.
+    /// Returns the id like [`Self::message`], as a mutable reference.
     pub fn message_mut(&mut self) -> Option<&mut MessageId> {
         match self {
             Self::Started { message, .. }

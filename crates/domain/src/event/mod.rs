@@ -1,7 +1,7 @@
-//! Events: what happens in a thread, in six families.
+//! The events of a thread, in six families.
 //!
 //! A protocol never adds a variant.
-//! What the vocabulary has no word for is [`StateEvent::Custom`] when we make it and [`Body::Opaque`] when a peer sent it.
+//! Updates that have no variant are [`StateEvent::Custom`] if Trilogue makes them, and [`Body::Opaque`] if a peer sent them.
 
 mod interrupt;
 mod message;
@@ -27,40 +27,40 @@ use crate::time::Timestamp;
 /// One event of a thread's log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
-    /// Its number in the thread, from 1, without gaps when assigned and never reused.
+    /// The number in the thread, from 1. Numbers are assigned without gaps and never reused.
     pub number: u64,
-    /// The run it belongs to.
+    /// The run that the event belongs to.
     pub run: Option<RunKey>,
-    /// Its number in the run, from 1; zero when it belongs to no run.
+    /// The number in the run, from 1; zero if the event belongs to no run.
     pub run_number: u64,
-    /// When it happened.
+    /// When the event happened.
     pub at: Timestamp,
-    /// What happened.
+    /// The content of the event.
     pub body: Body,
-    /// The peer's own bytes, where a peer sent it.
+    /// The peer's own bytes, if a peer sent the event.
     pub original: Option<Original>,
 }
 
-/// What happened.
+/// The content of an event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Body {
-    /// Something about the run itself.
+    /// An event of the run itself.
     Run(RunEvent),
-    /// Something said or thought.
+    /// An event of a message or a thought.
     Message(MessageEvent),
-    /// Something about a tool call.
+    /// An event of a tool call.
     Tool(ToolEvent),
-    /// Something about an interrupt.
+    /// An event of an interrupt.
     Interrupt(InterruptEvent),
-    /// Something about state, plans, or the agent's own updates.
+    /// An event of the state, a plan, or an update of the agent's own kind.
     State(StateEvent),
-    /// Something about the thread.
+    /// An event of the thread.
     Thread(ThreadEvent),
-    /// A peer's variant that the vocabulary has no word for: only the original says what it is.
+    /// A peer's event that has no variant here. Only its original says what it is.
     Opaque,
 }
 
-/// The bytes that a peer sent, and in which language.
+/// The bytes that a peer sent, with their dialect.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Original {
     /// The dialect: a short opaque word.
@@ -74,7 +74,7 @@ pub struct Original {
 // === impl Body ===
 
 impl Body {
-    /// The event's name on our own face and in exports: `family.kind`.
+    /// Returns the event's name in the native API and in exports: `family.kind`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -88,7 +88,7 @@ impl Body {
         }
     }
 
-    /// Whether this ends its run.
+    /// Returns `true` if the event ends its run.
     #[must_use]
     pub fn is_run_end(&self) -> bool {
         matches!(self, Self::Run(RunEvent::Ended(_)))

@@ -3,32 +3,32 @@ use crate::id::{AgentName, RunId};
 use crate::json::Json;
 use crate::run::{Outcome, RunAudit};
 
-/// Something about a run.
+/// An event of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RunEvent {
-    /// It was accepted. Its input follows as messages, or stands in `input`.
+    /// The run was accepted. Its input follows as messages, or is in `input`.
     Created {
-        /// Its id.
+        /// The id of the run.
         run: RunId,
         /// The agent that will run.
         agent: AgentName,
-        /// The input as one JSON value, where it was given so.
+        /// The input as one JSON value, if the request has one.
         input: Option<Json>,
-        /// Who asked for it. `None` in copies.
+        /// Who requested the run. `None` in copies.
         audit: Option<Box<RunAudit>>,
     },
-    /// The agent was started; durable before the agent sees its input.
+    /// The agent was started. This event is durable before the agent gets its input.
     Started,
-    /// Its last pending interrupt was answered and the agent goes on.
+    /// The last pending interrupt was answered, and the agent continues.
     Resumed,
-    /// Somebody asked it to stop.
+    /// Cancellation of the run was requested.
     Cancelling {
-        /// Why, where there is more to say than that somebody asked.
+        /// The reason, if it is more specific than a request to cancel.
         reason: Option<Code>,
     },
-    /// Its value, where the agent answers with one.
+    /// The result value, if the agent returns one.
     Result(Json),
-    /// It ended.
+    /// The run ended.
     Ended(Outcome),
 }
 

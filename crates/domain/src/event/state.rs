@@ -1,19 +1,19 @@
 use crate::json::Json;
 
-/// Something about state, plans, or the agent's own updates.
+/// An event of the state, a plan, or an update of the agent's own kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StateEvent {
-    /// The thread's state as the agent sets it; becomes a checkpoint's value when the run completes.
+    /// The thread's state as the agent sets it. It becomes a checkpoint's value when the run completes.
     Values(Json),
-    /// The agent's output so far, whole: each replaces the one before, and the run's result the last.
+    /// The agent's output so far, as a whole. Each output replaces the previous one, and the run's result replaces the last one.
     Output(Json),
-    /// The agent's plan, whole.
+    /// The agent's whole plan.
     Plan(Vec<PlanEntry>),
-    /// The agent's own update.
+    /// An update of the agent's own kind.
     Custom {
-        /// Its kind.
+        /// The kind.
         kind: String,
-        /// Its data.
+        /// The data.
         data: Json,
     },
 }
@@ -21,7 +21,7 @@ pub enum StateEvent {
 /// One entry of a plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlanEntry {
-    /// What is to be done.
+    /// The task.
     pub content: String,
     /// `pending`, `in_progress` or `completed`.
     pub status: String,

@@ -2,32 +2,32 @@ use crate::id::{CheckpointId, RunId, ThreadId};
 use crate::json::Json;
 use crate::thread::HeadMove;
 
-/// Something about a thread.
+/// An event of a thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ThreadEvent {
-    /// It was created.
+    /// The thread was created.
     Created {
-        /// Its id.
+        /// The id of the thread.
         thread: ThreadId,
-        /// Its metadata.
+        /// The metadata.
         metadata: Json,
-        /// The thread it was copied from.
+        /// The thread that it was copied from.
         copied_from: Option<ThreadId>,
     },
-    /// Its metadata changed; this is all of it.
+    /// The metadata changed. Contains all of it.
     Metadata(Json),
-    /// Its head moved.
+    /// The head moved.
     HeadMoved {
         /// The new head.
         checkpoint: CheckpointId,
-        /// Why.
+        /// The cause.
         by: HeadMove,
     },
-    /// A run was removed with all its events; readers may meet a gap.
+    /// A run was removed with all its events. Readers may find a gap.
     RunRemoved {
-        /// The run.
+        /// The id of the run.
         run: RunId,
-        /// Why: `deleted`, `rolled_back`, `retention` or `erased`.
+        /// The cause: `deleted`, `rolled_back`, `retention` or `erased`.
         reason: String,
     },
 }

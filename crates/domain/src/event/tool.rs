@@ -2,36 +2,36 @@ use crate::content::Part;
 use crate::id::MessageId;
 use crate::json::Json;
 
-/// Something about a tool call.
+/// An event of a tool call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ToolEvent {
-    /// A call begins.
+    /// The call begins.
     Started {
         /// The call's id, unique in the run.
         call: String,
         /// The tool's name.
         tool: String,
-        /// What a person reads.
+        /// The title for people.
         title: String,
-        /// What the tool is given.
+        /// The input of the tool.
         input: Option<Json>,
-        /// The message that triggered it: the agent's own before it in the same run, else the user's; `None` where that is not known.
+        /// The message that triggered the call: the agent's previous message in the same run, otherwise the user's; `None` if unknown.
         message: Option<MessageId>,
     },
-    /// Something new about a call that goes on.
+    /// The call has new content.
     Updated {
-        /// The call.
+        /// The id of the call.
         call: String,
-        /// Content that it has produced.
+        /// The content that the call has produced.
         content: Vec<Part>,
     },
     /// The call has ended.
     Ended {
-        /// The call.
+        /// The id of the call.
         call: String,
-        /// How.
+        /// The end status.
         status: ToolStatus,
-        /// What the tool gave back.
+        /// The output of the tool.
         output: Option<Json>,
     },
 }
@@ -39,9 +39,9 @@ pub enum ToolEvent {
 /// How a tool call ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ToolStatus {
-    /// It did what it should.
+    /// The call succeeded.
     Completed,
-    /// It did not.
+    /// The call failed.
     Failed,
 }
 
