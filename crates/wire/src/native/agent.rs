@@ -5,56 +5,56 @@ use super::Json;
 use crate::json::record::record;
 
 record! {
-    /// An agent and what it says of itself.
+    /// An agent and its declared properties.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Agent {
-        /// The name under which it is served.
+        /// The name of the agent on this server.
         name: String,
-        /// The name it has elsewhere, such as a descriptor's dotted name.
+        /// The agent's name elsewhere, such as the dotted name in a descriptor.
         title?: String,
-        /// Its version.
+        /// The agent's version.
         version: String,
-        /// What it does, for people.
+        /// What the agent does, for people.
         description: String,
-        /// How it takes its input.
+        /// The form of the agent's input.
         input: AgentInput,
-        /// The JSON Schema of its output, where it answers with a value.
+        /// The JSON Schema of the result, if the agent returns a value.
         output_schema?: Json,
-        /// The JSON Schema of the thread state it keeps.
+        /// The JSON Schema of the thread state.
         state_schema?: Json,
-        /// The JSON Schema of its configuration.
+        /// The JSON Schema of the configuration.
         config_schema?: Json,
-        /// The interrupts it declares.
+        /// The interrupts that the agent declares.
         #[serde(default)]
         interrupts: Vec<DeclaredInterrupt>,
-        /// MIME types it reads.
+        /// The MIME types that the agent reads.
         input_content_types: Vec<String>,
-        /// MIME types it writes.
+        /// The MIME types that the agent writes.
         output_content_types: Vec<String>,
-        /// The commands that a prompt can begin with.
+        /// The commands with which a prompt can begin.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         commands: Vec<AgentCommand>,
-        /// Why the agent cannot be used now, where the server knows that it cannot: its own server is out of reach, or is being started.
+        /// Why the agent cannot be used now: its server is unreachable or is starting. Absent if no problem is known.
         unavailable?: String,
-        /// Whether the member `cwd` of a run's `config` names the folder in which the agent works. It is an absolute path of the server's machine.
+        /// Whether the member `cwd` of a run's `config` sets the agent's working directory. It is an absolute path on the server's machine.
         #[serde(default)]
         takes_folder: bool,
     }
 }
 
-/// A command that a prompt can begin with.
+/// A command with which a prompt can begin.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AgentCommand {
-    /// Its name.
+    /// The name of the command.
     pub name: String,
-    /// What it does, for people.
+    /// What the command does, for people.
     pub description: String,
 }
 
-/// How an agent takes its input.
+/// The form of an agent's input.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AgentInput {
-    /// Messages, or one JSON value.
+    /// Whether the agent takes messages or one JSON value.
     pub kind: AgentInputKind,
     /// The JSON Schema of the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,10 +71,10 @@ pub enum AgentInputKind {
     Schema,
 }
 
-/// An interrupt that an agent may raise.
+/// An interrupt that an agent can raise.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DeclaredInterrupt {
-    /// Its kind.
+    /// The kind of the interrupt.
     pub kind: String,
     /// The JSON Schema of the question.
     pub payload_schema: Json,

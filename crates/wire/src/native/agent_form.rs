@@ -3,12 +3,12 @@ use serde::Serialize;
 
 use super::Json;
 
-/// An agent as the clients of one protocol get it.
+/// An agent in the form of one protocol.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct AgentForm {
-    /// The protocol, as in the table of fidelity.
+    /// The protocol, as in the fidelity table.
     pub protocol: String,
-    /// What its clients get: a name for people.
+    /// The name of the document, for people.
     pub title: String,
     /// The document, as the protocol's own route returns it.
     pub value: Json,

@@ -5,27 +5,27 @@ use super::{InputPart, Json, Part};
 use crate::json::record::record;
 
 record! {
-    /// An answer to give. Exactly one of `option`, `value`, `message` and `text` is there.
+    /// An answer to give. Requires exactly one of `option`, `value`, `message` and `text`.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
     pub struct AnswerCreate {
-        /// The interrupt that is answered. Where the path names a run: the interrupt last shown to the caller when absent.
-        /// Where the path names the interrupt: absent, or the same.
+        /// The interrupt to answer. If the path names a run, the default is the interrupt that was last shown to the caller.
+        /// If the path names an interrupt, this is absent or the same id.
         interrupt_id?: String,
         /// The id of the chosen option of a permission.
         option?: String,
         /// JSON, for `form`, `url` and the agent's own kinds.
         #[serde(deserialize_with = "crate::json::present")]
         value?: Json,
-        /// A message's parts, for `message`.
+        /// The parts of a message, for `message`.
         message?: Vec<InputPart>,
-        /// A message of plain text, for `message`.
+        /// A plain text message, for `message`.
         text?: String,
-        /// Further members, as one object: an agent that takes them gets them with the answer.
+        /// More members, as one object. An agent that supports them gets them with the answer.
         extra?: Json,
     }
 
-    /// An answer that was given. Exactly one member is there.
+    /// An answer that was given. Contains exactly one member.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     pub struct AnswerGiven {
         /// The id of the chosen option.
@@ -33,7 +33,7 @@ record! {
         /// JSON.
         #[serde(deserialize_with = "crate::json::present")]
         value?: Json,
-        /// A message's parts.
+        /// The parts of a message.
         message?: Vec<Part>,
     }
 }

@@ -3,31 +3,31 @@ use serde::{Deserialize, Serialize};
 
 use super::RunStatus;
 
-/// Something that lists show has changed.
+/// A change of an item in a list.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ListChange {
-    /// What it is.
+    /// The kind of change.
     pub kind: ListChangeKind,
-    /// Its thread, or the thread itself.
+    /// The thread, or the thread of the run or interrupt.
     pub thread_id: String,
-    /// The run, of a run or an interrupt.
+    /// The run, for changes of a run or an interrupt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
-    /// The agent, of a run.
+    /// The agent, for changes of a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The status now, of a run.
+    /// The current status, for changes of a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<RunStatus>,
-    /// The interrupt, of an interrupt.
+    /// The interrupt, for changes of an interrupt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupt_id: Option<String>,
-    /// Whether it waits for an answer, of an interrupt.
+    /// Whether the interrupt waits for an answer, for changes of an interrupt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<bool>,
 }
 
-/// What has changed.
+/// The kind of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ListChangeKind {

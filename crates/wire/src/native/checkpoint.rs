@@ -8,17 +8,17 @@ record! {
     /// A state of a thread on the path to its head.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Checkpoint {
-        /// Its id.
+        /// The id of the checkpoint.
         id: String,
-        /// The checkpoint before it on the path.
+        /// The previous checkpoint on the path.
         parent_id?: String,
-        /// The run that made it; absent when a patch did, or when the run was removed.
+        /// The run that made the checkpoint. Absent if a patch made it, or if the run was removed.
         run_id?: String,
-        /// The thread number up to which the log is folded in.
+        /// The thread number of the last event that the checkpoint includes.
         position: u64,
-        /// The state; absent when it is derived from the messages on the path.
+        /// The state. Absent if it is derived from the messages on the path.
         values?: Json,
-        /// When it was made.
+        /// When the checkpoint was made.
         created_at: String,
     }
 }

@@ -3,32 +3,32 @@ use serde::{Deserialize, Serialize};
 
 use super::Json;
 
-/// Where callbacks are to go.
+/// The address of callbacks.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CallbackTarget {
-    /// The address, as a run names it. The query does not count.
+    /// The URL, as in the run's request. The query is ignored.
     pub url: String,
 }
 
-/// What verifies callbacks to one address in the name of one principal.
+/// The keys that verify callbacks to one address for one principal.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CallbackKeys {
-    /// `whsec_…`, as in Standard Webhooks. Two while the server's secrets are rotated.
+    /// Secrets in the form `whsec_…` of Standard Webhooks. Two while the server's secrets are rotated.
     pub secrets: Vec<String>,
 }
 
-/// A callback delivery that was given up.
+/// A callback delivery that failed for good.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Delivery {
-    /// Its id.
+    /// The id of the delivery.
     pub id: String,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
     /// The last error.
     pub error: String,
-    /// When it was due.
+    /// When the delivery was due.
     pub due: String,
-    /// What was to be delivered where.
+    /// The content and the target of the delivery.
     pub reference: Json,
 }

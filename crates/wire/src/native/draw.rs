@@ -3,36 +3,36 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 record! {
-    /// Texts to draw.
+    /// Texts to render.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
     pub struct Draw {
-        /// The texts: at most 100, with 256 KiB in all.
+        /// The texts: at most 100, with at most 256 KiB in total.
         items: Vec<Drawing>,
     }
 }
 
-/// A text to draw.
+/// A text to render.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum Drawing {
-    /// Markdown. HTML in it is shown as text, an image as a link.
+    /// Markdown. HTML in it is shown as text, and an image as a link.
     Markdown {
         /// The Markdown.
         markdown: String,
     },
-    /// What changed between two texts, line by line.
+    /// The difference between two texts, line by line.
     Difference {
-        /// The text before.
+        /// The old text.
         before: String,
-        /// The text after.
+        /// The new text.
         after: String,
     },
 }
 
-/// A text as HTML.
+/// A rendered text.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Drawn {
-    /// HTML that holds no script, no style and nothing that a browser loads by itself.
+    /// HTML without scripts, styles, and resources that a browser loads by itself.
     pub html: String,
 }

@@ -4,82 +4,82 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use super::{EventBody, Json};
 use crate::json::schema::schema;
 
-/// One event of a thread's log: the head, the members that its `type` has, and a peer's original where there is one.
+/// One event of a thread's log: the head, the members of its `type`, and a peer's original if there is one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Event {
-    /// The position to resume after: the run number on a run's stream, the thread number on a thread's.
+    /// The position to resume after: the run number on a run's stream, the thread number on a thread's stream.
     pub id: String,
-    /// Its number in the thread.
+    /// The number of the event in the thread.
     pub number: u64,
-    /// Its number in the run, when it belongs to one.
+    /// The number of the event in the run. Absent if the event belongs to no run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_number: Option<u64>,
-    /// The run, when it belongs to one.
+    /// The run. Absent if the event belongs to no run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
-    /// When it happened.
+    /// When the event happened.
     pub at: String,
-    /// What happened.
+    /// The content of the event.
     #[serde(flatten)]
     pub body: EventBody,
-    /// The peer's own form, where a peer sent it.
+    /// The event in the peer's own form, if a peer sent it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub original: Option<Original>,
 }
 
-/// What a peer sent, and in which language.
+/// The data that a peer sent, with its dialect.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Original {
     /// The dialect.
     pub dialect: String,
     /// The dialect's version.
     pub version: u32,
-    /// The object that carried the event, with connection-bound ids cut out.
+    /// The object that carried the event, without ids that are only valid on the connection.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "crate::json::present"
     )]
     pub value: Option<Json>,
-    /// The same in base64, where the dialect is not JSON.
+    /// The object in base64, if the dialect is not JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base64: Option<String>,
 }
 
-/// Sent on a stream as the named event `gap`, when the cursor lies before the oldest event that is kept.
+/// Sent on a stream as the named event `gap` if the cursor is before the oldest stored event.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Gap {
-    /// The cursor that was asked for.
+    /// The requested cursor.
     pub after: u64,
-    /// The first number that is given instead.
+    /// The number of the first event that follows.
     pub first: u64,
 }
 
-/// The members that every event has.
+/// The members of every event.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "EventHead")]
 struct Head {
-    /// The position to resume after: the run number on a run's stream, the thread number on a thread's.
+    /// The position to resume after: the run number on a run's stream, the thread number on a thread's stream.
     id: String,
-    /// What happened.
+    /// The type of the event.
     #[serde(rename = "type")]
     kind: String,
-    /// Its number in the thread.
+    /// The number of the event in the thread.
     number: u64,
-    /// Its number in the run, when it belongs to one.
+    /// The number of the event in the run. Absent if the event belongs to no run.
     run_number: Option<u64>,
-    /// The run, when it belongs to one.
+    /// The run. Absent if the event belongs to no run.
     run_id: Option<String>,
-    /// When it happened.
+    /// When the event happened.
     at: String,
-    /// The peer's own form, where a peer sent it.
+    /// The event in the peer's own form, if a peer sent it.
     original: Option<Original>,
 }
 
 // === impl Event ===
 
 impl<'de> Deserialize<'de> for Event {
-    /// Reads the head first and then the members of its type, both from the text, so that JSON members stay as written.
+    /// Reads the head first, then the members of its type. Both are read from the text, so that JSON members stay as written.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = Json::deserialize(from)?;
         let head: Head = text.read().map_err(de::Error::custom)?;

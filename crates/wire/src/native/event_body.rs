@@ -5,21 +5,21 @@ use super::{Interrupt, Json, Outcome, Part, Resolution};
 use crate::json::record::record;
 use crate::json::schema::schema;
 
-/// Declares the bodies of events: the enum of all, and a structure for each that carries something.
+/// Declares the bodies of events: an enum, and a structure for each variant with members.
 macro_rules! bodies {
     ($($(#[$meta:meta])* $variant:ident($body:ident) = $name:literal $({ $($member:tt)* })? $(;)?)*) => {
-        /// What happened, told apart by `type`.
+        /// The content of an event. `type` selects the variant.
         #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
         #[serde(tag = "type")]
         pub enum EventBody {
             $($(#[$meta])* #[serde(rename = $name)] $variant($body),)*
-            /// A type that this version does not know; nothing of it is kept but its name.
+            /// A type that this version does not know. Only its name is kept.
             #[serde(skip)]
             Unknown(String),
         }
 
         impl EventBody {
-            /// Every type that this version knows.
+            /// All types that this version knows.
             pub const TYPES: &'static [&'static str] = &[$($name,)*];
 
             pub fn name(&self) -> &str {
@@ -50,64 +50,64 @@ macro_rules! bodies {
 }
 
 bodies! {
-    /// The run was accepted; its input follows as messages, or stands in `input`.
+    /// The run was accepted. Its input follows as messages, or is in `input`.
     RunCreated(RunCreated) = "run.created" {
         /// The agent that will run.
         agent: String,
-        /// The input as one JSON value, where it was given so.
+        /// The input as one JSON value, if the request has one.
         #[serde(deserialize_with = "crate::json::present")]
         input?: Json,
-        /// Who asked for the run. Absent in copies of a thread.
+        /// Who requested the run. Absent in copies of a thread.
         audit?: RunAudit,
     }
     /// The agent was started.
     RunStarted(Nothing) = "run.started";
-    /// The last pending interrupt was answered and the agent goes on.
+    /// The last pending interrupt was answered, and the agent continues.
     RunResumed(Nothing) = "run.resumed";
-    /// Somebody asked the run to stop.
+    /// Cancellation of the run was requested.
     RunCancelling(RunCancelling) = "run.cancelling" {
-        /// Why, as a stable code, where there is more to say than that somebody asked.
+        /// The reason as a stable code, if it is more specific than a request to cancel.
         reason?: String,
     }
-    /// The agent's answer as a value.
+    /// The agent's result value.
     RunResult(RunResult) = "run.result" {
         /// The value.
         value: Json,
     }
     /// The run ended. The last event of a run.
     RunEnded(RunEnded) = "run.ended" {
-        /// How.
+        /// The outcome of the run.
         outcome: Outcome,
     }
     /// A message begins.
     MessageStarted(MessageStarted) = "message.started" {
-        /// The message.
+        /// The id of the message.
         message_id: String,
-        /// Who sends it: `user`, `agent` or `agent/NAME`.
+        /// The author: `user`, `agent` or `agent/NAME`.
         role: String,
     }
-    /// Text that continues the message's open text part, or opens one.
+    /// Text that continues the message's open text part, or begins one.
     MessageDelta(MessageDelta) = "message.delta" {
-        /// The message.
+        /// The id of the message.
         message_id: String,
         /// The text.
         text: String,
     }
     /// A whole part.
     MessagePart(MessagePart) = "message.part" {
-        /// The message.
+        /// The id of the message.
         message_id: String,
         /// The part.
         part: Part,
     }
     /// The message is complete.
     MessageCompleted(MessageCompleted) = "message.completed" {
-        /// The message.
+        /// The id of the message.
         message_id: String,
     }
-    /// Reasoning that is shown but is no part of any message.
+    /// Reasoning that is shown but belongs to no message.
     MessageThought(ThoughtText) = "message.thought" {
-        /// The thought's id: all its pieces have it. Absent in what older versions logged.
+        /// The id of the thought. All its pieces share it. Absent in logs of older versions.
         message_id?: String,
         /// The text.
         text: String,
@@ -118,50 +118,50 @@ bodies! {
         call_id: String,
         /// The tool's name.
         tool: String,
-        /// What a person reads.
+        /// The title for people.
         title: String,
-        /// What the tool is given.
+        /// The input of the tool.
         #[serde(deserialize_with = "crate::json::present")]
         input?: Json,
-        /// The message that triggered it: the agent's own before it in the same run, else the user's. Absent where that is not known.
+        /// The message that triggered the call: the agent's previous message in the same run, otherwise the user's. Absent if unknown.
         message_id?: String,
     }
-    /// Something new about a tool call that goes on.
+    /// A tool call has new content.
     ToolUpdated(ToolUpdated) = "tool.updated" {
-        /// The call.
+        /// The id of the call.
         call_id: String,
-        /// Content that it has produced.
+        /// The content that the call has produced.
         content: Vec<Part>,
     }
     /// A tool call has ended.
     ToolEnded(ToolEnded) = "tool.ended" {
-        /// The call.
+        /// The id of the call.
         call_id: String,
         /// `completed` or `failed`.
         status: String,
-        /// What the tool gave back.
+        /// The output of the tool.
         #[serde(deserialize_with = "crate::json::present")]
         output?: Json,
     }
     /// The run waits.
     InterruptRaised(InterruptRaised) = "interrupt.raised" {
-        /// What is asked.
+        /// The question.
         interrupt: Interrupt,
     }
-    /// The wait is over.
+    /// The interrupt was resolved.
     InterruptResolved(InterruptResolved) = "interrupt.resolved" {
-        /// The interrupt.
+        /// The id of the interrupt.
         interrupt_id: String,
         /// How it ended.
         resolution: Resolution,
     }
-    /// A permission rule decided before anybody was asked.
+    /// A permission rule decided, so no question was asked.
     InterruptRuleApplied(RuleApplied) = "interrupt.rule_applied" {
         /// The rule's name.
         rule: String,
-        /// Whether it allowed.
+        /// Whether the rule allowed the action.
         allowed: bool,
-        /// Whose rule it is: `settings` for the agent's settings, `run` for the request of the run.
+        /// The owner of the rule: `settings` for the agent's settings, `run` for the request of the run.
         origin?: String,
     }
     /// The thread's state as the agent sets it.
@@ -169,80 +169,80 @@ bodies! {
         /// The state.
         values: Json,
     }
-    /// The agent's output so far, whole.
+    /// The agent's output so far, as a whole.
     StateOutput(StateOutput) = "state.output" {
-        /// The output so far; the next one and finally the run's result replace it.
+        /// The output so far. The next one replaces it, and finally the run's result.
         output: Json,
     }
-    /// The agent's plan, whole.
+    /// The agent's whole plan.
     StatePlan(StatePlan) = "state.plan" {
         /// The entries.
         entries: Vec<PlanEntry>,
     }
-    /// The agent's own update.
+    /// An update of the agent's own kind.
     StateCustom(StateCustom) = "state.custom" {
-        /// Its kind.
+        /// The kind of the update.
         kind: String,
-        /// Its data.
+        /// The data of the update.
         data: Json,
     }
     /// The thread was created.
     ThreadCreated(ThreadCreated) = "thread.created" {
-        /// Its id.
+        /// The id of the thread.
         thread_id: String,
-        /// Its metadata.
+        /// The metadata of the thread.
         metadata: Json,
-        /// The thread it was copied from.
+        /// The thread that it was copied from.
         copied_from?: String,
     }
     /// The thread's metadata changed.
     ThreadMetadata(ThreadMetadata) = "thread.metadata" {
-        /// All of it.
+        /// The whole metadata.
         metadata: Json,
     }
     /// The thread's head moved.
     ThreadHeadMoved(ThreadHeadMoved) = "thread.head_moved" {
         /// The new head.
         checkpoint_id: String,
-        /// Why: `completion`, `patch`, `rollback`, `copy` or `replacement`.
+        /// The cause: `completion`, `patch`, `rollback`, `copy` or `replacement`.
         by: String,
     }
-    /// A run was removed with all its events; the log has a gap.
+    /// A run was removed with all its events. The log has a gap.
     ThreadRunRemoved(ThreadRunRemoved) = "thread.run_removed" {
         /// The run that was removed.
         removed_run_id: String,
-        /// Why: `deleted`, `rolled_back`, `retention` or `erased`.
+        /// The cause: `deleted`, `rolled_back`, `retention` or `erased`.
         reason: String,
     }
-    /// A peer's event that our vocabulary has no word for: only `original` says what it is.
+    /// A peer's event that this API has no type for. Only `original` has its content.
     Opaque(Nothing) = "opaque";
 }
 
 record! {
-    /// Who asked for a run.
+    /// Who requested a run.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct RunAudit {
-        /// In whose name it runs.
+        /// The principal for which the run acts.
         principal: String,
-        /// The thread on which it runs.
+        /// The thread of the run.
         thread_id: String,
-        /// The id of the token that was used. Absent where none is needed.
+        /// The id of the token of the request. Absent if no token is needed.
         token_id?: String,
-        /// What sent the request: `network`, `local_socket`, or `agent` for an agent or a program of one.
+        /// The sender of the request: `network`, `local_socket`, or `agent` for an agent or one of its programs.
         source: String,
-        /// Whether its creator could answer its questions. Only then its settings may keep the agent from asking.
+        /// Whether the creator could answer the run's questions. Only then may the run's settings keep the agent from asking.
         can_answer: bool,
     }
 }
 
-/// Nothing beyond the head.
+/// No members beyond the head.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Nothing {}
 
 /// One entry of a plan.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PlanEntry {
-    /// What is to be done.
+    /// The task.
     pub content: String,
     /// `pending`, `in_progress` or `completed`.
     pub status: String,

@@ -3,35 +3,35 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 record! {
-    /// What becomes of one concept in one protocol.
+    /// How one protocol carries one concept.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct FidelityRow {
-        /// The protocol; `native` is this face. Of a direction the protocol where it begins.
+        /// The protocol; `native` is this API. For a direction, the protocol where it begins.
         protocol: String,
-        /// The protocol where a direction ends; absent in the table of each protocol by itself.
+        /// The protocol where a direction ends. Absent in the table of single protocols.
         to?: String,
         /// The concept.
         concept: String,
-        /// What becomes of it.
+        /// How the concept is carried.
         verdict: FidelityVerdict,
-        /// Where it travels in `protocol`; absent when that loses it.
+        /// The carrier in `protocol`. Absent if the protocol loses the concept.
         carrier?: String,
-        /// Where it travels in `to`; absent when that loses it, and without `to`.
+        /// The carrier in `to`. Absent if that protocol loses the concept, and without `to`.
         to_carrier?: String,
-        /// Why it is lost, of a direction with the protocols that lose it; absent when it is not.
+        /// Why the concept is lost; for a direction, with the protocols that lose it. Absent if it is not lost.
         because?: String,
     }
 }
 
-/// What becomes of a concept.
+/// How a concept is carried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FidelityVerdict {
     /// The protocol has a place for it.
     Carried,
-    /// It travels in a place that the protocol leaves free.
+    /// It is carried in a place that the protocol leaves free.
     Extension,
-    /// It does not come through.
+    /// It is not carried.
     Lost,
 }
 

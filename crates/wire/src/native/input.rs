@@ -5,10 +5,10 @@ use super::{ContentEncoding, Json, PartMetadata};
 use crate::json::record::record;
 use crate::json::schema::schema;
 
-/// A run's input: a string is one message of the user, an array is messages, anything else is one JSON value.
+/// A run's input. A string is one user message, an array contains messages, and any other value is one JSON value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RunInput {
-    /// One message of the user, in plain text.
+    /// One user message in plain text.
     Text(String),
     /// Messages, oldest first.
     Messages(Vec<InputMessage>),
@@ -17,35 +17,35 @@ pub enum RunInput {
 }
 
 record! {
-    /// A message that a client sends.
+    /// A message from a client.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
     pub struct InputMessage {
-        /// Its id, unique in the tenant; made by the server when absent.
+        /// The id of the message, unique in the tenant. The server makes one by default.
         id?: String,
-        /// Who sent it: `user`, `agent` or `agent/NAME`; `user` when absent.
+        /// The author: `user`, `agent` or `agent/NAME`. The default is `user`.
         role?: String,
-        /// Its parts, in the order in which they are shown.
+        /// The parts of the message, in the order in which they are shown.
         parts: Vec<InputPart>,
     }
 
-    /// A part that a client sends. A part with a name is an artifact.
+    /// A part from a client. A part with a name is an artifact.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
     pub struct InputPart {
-        /// The MIME type; `text/plain` when absent.
+        /// The MIME type. The default is `text/plain`.
         content_type?: String,
-        /// The content, in the form that `content_encoding` says. Not together with `content_url`.
+        /// The content, in the form of `content_encoding`. Excludes `content_url`.
         content?: String,
-        /// How `content` is written; `plain` when absent.
+        /// The encoding of `content`. The default is `plain`.
         content_encoding?: ContentEncoding,
-        /// A reference to the content. It is passed on and not fetched.
+        /// A reference to the content. The server passes it on and does not fetch it.
         content_url?: String,
         /// The artifact's name.
         name?: String,
-        /// What the part means beyond its content.
+        /// The meaning of the part beyond its content.
         metadata?: PartMetadata,
-        /// Members that our vocabulary has no word for, as one object.
+        /// Members that this API does not define, as one object.
         extra?: Json,
     }
 }
@@ -71,7 +71,7 @@ impl Serialize for RunInput {
 }
 
 impl<'de> Deserialize<'de> for RunInput {
-    /// Chooses by the first character, so that an error names what is wrong in the form that was chosen.
+    /// Chooses the form by the first character, so that an error describes the problem in that form.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let json = Json::deserialize(from)?;
         match json.as_str().as_bytes().first() {

@@ -5,52 +5,52 @@ use super::{AnswerGiven, Json, Part};
 use crate::json::record::record;
 
 record! {
-    /// What a run waits for, and how the wait ended.
+    /// A question that a run waits for, and its resolution.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Interrupt {
-        /// Its id; an answer names it.
+        /// The id of the interrupt. Use it in an answer.
         id: String,
-        /// The run that waits. Absent inside an event, whose own `run_id` says it.
+        /// The run that waits. Absent inside an event, which has its own `run_id`.
         run_id?: String,
         /// The run's thread. Absent inside an event.
         thread_id?: String,
         /// The run's agent. Absent inside an event.
         agent?: String,
-        /// When it was raised. Absent inside an event, whose own `at` says it.
+        /// When the interrupt was raised. Absent inside an event, which has its own `at`.
         raised_at?: String,
-        /// What kind of answer it wants: `permission`, `message`, `form`, `url`, or the agent's own kind.
+        /// The kind of answer: `permission`, `message`, `form`, `url`, or the agent's own kind.
         kind: String,
-        /// The question in words and media; may be empty.
+        /// The question for people, as text and media. May be empty.
         #[serde(default)]
         prompt: Vec<Part>,
-        /// The question as data; `null` where there is none.
+        /// The question as data; `null` if it has none.
         payload: Json,
-        /// The choices of a permission, in the order in which they are shown.
+        /// The options of a permission, in the order in which they are shown.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         options: Vec<PermissionOption>,
         /// The JSON Schema of the answer.
         schema?: Json,
-        /// What it outlives.
+        /// Whether the interrupt survives a restart.
         survives: Survives,
-        /// How long it waits while nobody who may answer is connected, in milliseconds; without end when absent.
+        /// How long the interrupt waits while no client that may answer is connected, in milliseconds. Without a limit if absent.
         patience_ms?: u64,
-        /// How it ended; absent while it is pending.
+        /// How the interrupt ended. Absent while it is pending.
         resolution?: Resolution,
-        /// When it ended.
+        /// When the interrupt ended.
         resolved_at?: String,
     }
 }
 
-/// One choice of a permission.
+/// One option of a permission.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PermissionOption {
-    /// The id that an answer names.
+    /// The id that an answer uses.
     pub id: String,
-    /// What the user reads.
+    /// The name for people.
     pub name: String,
-    /// Whether choosing it allows or rejects.
+    /// Whether the option allows or rejects.
     pub effect: Effect,
-    /// Whether the choice holds for later calls too.
+    /// Whether the decision also holds for later calls.
     #[serde(default)]
     pub always: bool,
 }
@@ -59,19 +59,19 @@ pub struct PermissionOption {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// The agent may go on.
+    /// The agent may do it.
     Allow,
-    /// The agent may not.
+    /// The agent may not do it.
     Reject,
 }
 
-/// What an interrupt outlives.
+/// How long an interrupt survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Survives {
-    /// Only as long as the agent's process or task waits.
+    /// As long as the agent's process or task waits.
     Process,
-    /// A restart of the server.
+    /// Across a restart of the server.
     Restart,
 }
 
@@ -79,31 +79,31 @@ record! {
     /// How an interrupt ended.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Resolution {
-        /// How.
+        /// The kind of the resolution.
         kind: ResolutionKind,
         /// Who answered. With `answered`.
         by?: String,
-        /// What was answered. With `answered`.
+        /// The answer. With `answered`.
         answer?: AnswerGiven,
-        /// SHA-256 of the payload that was shown, in hexadecimal. With `answered`.
+        /// The SHA-256 of the payload that was shown, in hexadecimal. With `answered`.
         digest?: String,
         /// The permission's option that was taken. With `timed_out`.
         option?: String,
-        /// Why, as a stable code. With `withdrawn`.
+        /// The reason, as a stable code. With `withdrawn`.
         reason?: String,
     }
 }
 
-/// How an interrupt ended, in one word.
+/// The kind of a resolution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResolutionKind {
-    /// Somebody answered.
+    /// The interrupt was answered.
     Answered,
-    /// Nobody answered in time; for a permission the reject option was taken.
+    /// The interrupt got no answer in time. For a permission, the reject option was taken.
     TimedOut,
     /// The run was cancelled.
     Cancelled,
-    /// It went with what raised it.
+    /// The interrupt ended together with its agent.
     Withdrawn,
 }

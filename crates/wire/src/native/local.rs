@@ -1,8 +1,8 @@
-//! The door of the server on the same machine: what is said first, and the lines between messages.
+//! The protocol of the server's local socket: the handshake, and the control lines between messages.
 //!
-//! A program connects to the server's socket, sends one [`Hello`] as a line and gets one [`Welcome`]. From then on the two speak the
-//! Agent Client Protocol, one message a line. Where the hello asked for numbers, the server writes a [`Control`] line behind every batch of
-//! messages: messages behind which none has come yet may come again on the next connection, and are not to be passed on.
+//! A program connects to the server's socket, sends one [`Hello`] as a line and gets one [`Welcome`]. Then both sides speak the
+//! Agent Client Protocol, one message a line. If the hello requests numbers, the server writes a [`Control`] line after every batch of
+//! messages. Messages without a control line after them may arrive again on the next connection and must not be passed on.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,111 +14,111 @@ use super::Problem;
 use crate::agent_client::splice;
 use crate::json::record::record;
 
-/// The version of this door.
+/// The version of this protocol.
 pub const VERSION: u32 = 1;
-/// The longest first line, in bytes.
+/// The maximum length of the first line, in bytes.
 pub const MAX_HELLO_BYTES: usize = 1024 * 1024;
-/// The request by which a numbered connection follows a session from where another has left: [`AttachParams`], answered with `{}`.
+/// The request with which a numbered connection continues a session of an earlier connection. Its params are [`AttachParams`], its result is `{}`.
 pub const ATTACH_METHOD: &str = "_trilogue/attach";
 
-/// The first line of whoever connects.
+/// The first line of a connection.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Hello {
     /// [`VERSION`].
     pub trilogue: u32,
-    /// Which agent is spoken to.
+    /// The requested agent.
     #[serde(flatten)]
     pub wish: Wish,
-    /// Whether control lines are wanted.
+    /// Whether the client requests control lines.
     #[serde(default)]
     pub numbered: bool,
-    /// Names the client across connections, where it comes back after one has broken: what it prompted before is then not told to it as another's. A UUID.
+    /// The id of the client across connections, a UUID. With it, the server does not show a reconnected client its own prompts as those of another client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
 }
 
-/// Which agent is spoken to.
+/// The requested agent.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wish {
-    /// One that the server has.
+    /// An agent of the server.
     Attach(Attach),
-    /// One that a command is, which the server keeps from now on.
+    /// A command that is an agent. The server adds it to its agents.
     Wrap(WrapCommand),
 }
 
-/// An agent that the server has.
+/// An agent of the server.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Attach {
-    /// Its name.
+    /// The name of the agent.
     pub agent: String,
-    /// Where whoever speaks to it works, as far as that is known before a session says so: an absolute path. A hosted agent may be started there.
+    /// The client's working directory, if it is known before a session names one: an absolute path. A hosted agent may be started there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
 }
 
-/// A command that is an agent, and what it is started with.
+/// A command that is an agent, and its settings.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct WrapCommand {
-    /// What the agent shall be called; the server makes a name where there is none.
+    /// The name of the agent. Without one, the server makes a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Where it is started: an absolute path.
+    /// The working directory: an absolute path.
     pub cwd: String,
-    /// Its environment, whole.
+    /// The whole environment.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// The known agent that it is: a name that the server makes begins with it.
+    /// The known agent that the command runs. A name from the server begins with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known: Option<String>,
-    /// The authentication method to use when it asks for one.
+    /// The authentication method to use if the agent requires one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth_method: Option<String>,
-    /// The mode that its sessions begin with: the first of these that it offers.
+    /// The initial mode of its sessions: the first of these modes that the agent offers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mode: Vec<String>,
-    /// How long it may take to start, in milliseconds, where that is longer than usual.
+    /// How long the agent may take to start, in milliseconds, if it needs longer than usual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_timeout_ms: Option<u64>,
 }
 
-/// The answer to the first line.
+/// The response to the first line.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Welcome {
-    /// The agent is there; messages follow.
+    /// The connection is open; messages follow.
     Open(Opened),
-    /// It is not; the connection ends.
+    /// The connection is refused and ends.
     Refused(Refused),
 }
 
 record! {
-    /// The agent is there.
+    /// The response of an open connection.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
     pub struct Opened {
         /// [`VERSION`].
         trilogue: u32,
-        /// The agent's name in the server.
+        /// The agent's name on the server.
         agent: String,
         /// The server's version.
         version: String,
-        /// Names this life of the server: another one means that it was started anew in between.
+        /// The id of this server process. Another id means that the server has restarted.
         life: String,
-        /// The longest line that it takes, in bytes without its end.
+        /// The maximum length of a line that the server accepts, in bytes without its end.
         max_line?: usize,
-        /// The longest line that it means to send, in the same way.
+        /// The maximum length of a line that the server sends, in bytes without its end.
         max_sent?: usize,
     }
 }
 
-/// The agent is not there.
+/// The response of a refused connection.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Refused {
     /// [`VERSION`].
     pub trilogue: u32,
-    /// Why.
+    /// The reason.
     pub error: LocalError,
 }
 
@@ -127,33 +127,33 @@ pub struct Refused {
 pub struct LocalError {
     /// The stable code.
     pub code: String,
-    /// What happened, naming the subject.
+    /// The message, which names its subject.
     pub message: String,
     /// What to do next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
-/// A line between messages, which is for the other program and never for its client.
+/// A line between messages for the connected program. It must not reach that program's client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Control<'a> {
-    /// `#P SESSION NUMBER`: everything before it belongs to the session up to this number of its thread.
+    /// `#P SESSION NUMBER`: everything before this line belongs to the session, up to this number of its thread.
     Position {
         /// The session.
         session: Cow<'a, str>,
-        /// The thread number of the last event that the client has now.
+        /// The thread number of the last event that the client now has.
         number: u64,
     },
-    /// `#.`: what came before it may be passed on; no position changes.
+    /// `#.`: everything before this line may be passed on; no position changes.
     Boundary,
-    /// `#I REQUEST INTERRUPT`: the request that follows asks for the answer to this interrupt.
+    /// `#I REQUEST INTERRUPT`: the next request asks for the answer to this interrupt.
     Question {
         /// The request's id, as JSON.
         request: Cow<'a, str>,
         /// The interrupt's id.
         interrupt: Cow<'a, str>,
     },
-    /// `#A REQUEST`: the prompt of this id has begun a turn, which goes on whatever becomes of the connection.
+    /// `#A REQUEST`: the prompt with this id has begun a turn, which continues even if the connection breaks.
     Accepted {
         /// The request's id, as JSON.
         request: Cow<'a, str>,
@@ -161,25 +161,25 @@ pub enum Control<'a> {
 }
 
 record! {
-    /// What only a numbered connection may say beside the protocol, in the `_meta` of what it sends: `{"trilogue": {…}}`.
+    /// The additional members that only a numbered connection may send, in the `_meta` of its messages: `{"trilogue": {…}}`.
     ///
-    /// It is cut out before anything reads or keeps the message.
+    /// They are removed before the message is read or stored.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
     pub struct Extras {
-        /// On `session/prompt`: names the prompt, so that one that is sent again is not run again.
+        /// On `session/prompt`: the key of the prompt. A prompt that is sent again with the same key does not run again.
         key?: String,
-        /// On `session/new`: the id of the session to begin, or to find where it was begun before. A UUID.
+        /// On `session/new`: the id of the session to begin, or of the session that was begun before. A UUID.
         session?: String,
-        /// On `session/load`: only what is behind this number of the thread is told.
+        /// On `session/load`: only events after this number of the thread are sent.
         after?: u64,
     }
 }
 
-/// What [`ATTACH_METHOD`] carries, beside what the session was opened with, as it was given then.
+/// The params of [`ATTACH_METHOD`], in addition to the params that opened the session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AttachParams {
-    /// The session.
+    /// The id of the session.
     pub session_id: String,
     /// The thread number of the last event that the client has.
     #[serde(default)]
@@ -210,7 +210,7 @@ impl Welcome {
 // === impl Control ===
 
 impl<'a> Control<'a> {
-    /// Reads a line without its end; `None` where it is no control line, or one that a later version added.
+    /// Parses a line without its end. Returns `None` for a line that is not a control line, or that a later version added.
     pub fn parse(line: &'a str) -> Option<Self> {
         let line = line.strip_prefix('#')?;
         if line == "." {
@@ -228,7 +228,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Whether a line is for the other program and never for its client.
+    /// Returns `true` if a line is for the connected program and must not reach its client.
     pub fn is_one(line: &[u8]) -> bool {
         line.first() == Some(&b'#')
     }
@@ -255,7 +255,7 @@ impl Extras {
         *self == Self::default()
     }
 
-    /// What is carried, with these extras. The text has to be a JSON object; whatever else its `_meta` has stays.
+    /// Returns the params with these extras. The text must be a JSON object. Other members of its `_meta` stay.
     pub fn put<'a>(&self, params: &'a str) -> Cow<'a, str> {
         let Ok(extras) = serde_json::to_string(self) else { return Cow::Borrowed(params) };
         let set = match splice::get(params, &["_meta"]) {
@@ -265,7 +265,7 @@ impl Extras {
         set.map_or(Cow::Borrowed(params), Cow::Owned)
     }
 
-    /// What is carried, without its extras, and these. What does not fit counts as not said. A `_meta` that has nothing else is taken out too.
+    /// Returns the params without their extras, and the extras. Invalid extras count as absent. A `_meta` without other members is removed too.
     pub fn take(params: &str) -> (Cow<'_, str>, Self) {
         let Some(found) = splice::get(params, &Self::MEMBER) else {
             return (Cow::Borrowed(params), Self::default());

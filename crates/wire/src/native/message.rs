@@ -8,61 +8,61 @@ record! {
     /// An ordered, multi-modal message.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Message {
-        /// Its id.
+        /// The id of the message.
         id: String,
-        /// Who sent it: `user`, `agent` or `agent/NAME`.
+        /// The author: `user`, `agent` or `agent/NAME`.
         role: String,
-        /// Its parts, in the order in which they are shown.
+        /// The parts of the message, in the order in which they are shown.
         parts: Vec<Part>,
-        /// The run it belongs to.
+        /// The run that the message belongs to.
         run_id?: String,
-        /// When it began; absent where its sender said that nobody knows.
+        /// When the message began. Absent if its sender stated that the time is unknown.
         created_at?: String,
-        /// When it was complete; absent while it grows, or when its run ended before it was.
+        /// When the message was complete. Absent while it grows, or if its run ended before.
         completed_at?: String,
     }
 
     /// One part of a message. A part with a name is an artifact.
-    /// At most one of `content`, `content_url` and `blob` is there; none when the part carries only metadata.
+    /// Contains at most one of `content`, `content_url` and `blob`; a part without them carries only metadata.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     pub struct Part {
         /// The MIME type, as the sender wrote it.
         content_type: String,
-        /// The content, in the form that `content_encoding` says.
+        /// The content, in the form of `content_encoding`.
         content?: String,
-        /// How `content` is written; `plain` when absent.
+        /// The encoding of `content`. The default is `plain`.
         content_encoding?: ContentEncoding,
-        /// A reference to the content elsewhere.
+        /// A reference to content elsewhere.
         content_url?: String,
-        /// Large content, to be fetched from this server.
+        /// Large content to fetch from this server.
         blob?: BlobLink,
         /// The artifact's name.
         name?: String,
-        /// What the part means beyond its content.
+        /// The meaning of the part beyond its content.
         metadata?: PartMetadata,
-        /// Members that our vocabulary has no word for, as one object.
+        /// Members that this API does not define, as one object.
         extra?: Json,
     }
 }
 
-/// How content is written.
+/// The encoding of content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ContentEncoding {
-    /// As text.
+    /// Text.
     Plain,
-    /// As base64 (RFC 4648 §4) of the bytes.
+    /// The bytes in base64 (RFC 4648 §4).
     Base64,
 }
 
-/// Where large content is.
+/// The location of large content.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct BlobLink {
-    /// The path on this server that answers with the bytes.
+    /// The path on this server that returns the bytes.
     pub url: String,
-    /// SHA-256 of the bytes in hexadecimal.
+    /// The SHA-256 of the bytes in hexadecimal.
     pub sha256: String,
-    /// Length in bytes.
+    /// The length in bytes.
     pub length: u64,
     /// Whether the content is text; otherwise it is bytes.
     pub is_text: bool,
@@ -71,7 +71,7 @@ pub struct BlobLink {
 // === impl Part ===
 
 impl Part {
-    /// The text of an inline `text/*` part that is no artifact.
+    /// Returns the text of an inline `text/*` part that is not an artifact.
     pub fn as_text(&self) -> Option<&str> {
         let plain = self.content_encoding != Some(ContentEncoding::Base64);
         (plain && self.name.is_none() && self.content_type.starts_with("text/"))
@@ -83,7 +83,7 @@ impl Part {
 // === impl Message ===
 
 impl Message {
-    /// The text of all inline `text/*` parts that are no artifacts, joined.
+    /// Returns the joined text of all inline `text/*` parts that are not artifacts.
     pub fn text(&self) -> String {
         self.parts.iter().filter_map(Part::as_text).collect()
     }

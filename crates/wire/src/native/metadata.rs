@@ -4,15 +4,15 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use super::Json;
 use crate::json::record::record;
 
-/// What a part means beyond its content, told apart by `kind`.
+/// The meaning of a part beyond its content. `kind` selects the variant.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum PartMetadata {
-    /// Where a statement comes from.
+    /// The source of a statement.
     Citation(Citation),
-    /// How the agent got there.
+    /// A step of the agent on the way to its answer.
     Trajectory(Trajectory),
-    /// Anything else.
+    /// Other metadata.
     Other(OtherMetadata),
 }
 
@@ -20,40 +20,40 @@ record! {
     /// Attributes a range of the message's text to a source. Indexes count characters.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
     pub struct Citation {
-        /// First character of the range.
+        /// The first character of the range.
         start_index?: i64,
-        /// First character after the range.
+        /// The first character after the range.
         end_index?: i64,
-        /// The source's address.
+        /// The source's URL.
         url?: String,
         /// The source's title.
         title?: String,
-        /// A description or snippet.
+        /// A description or snippet of the source.
         description?: String,
     }
 
     /// One step of the agent: a thought, or a tool with its input and output.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
     pub struct Trajectory {
-        /// Reasoning in words.
+        /// Reasoning as text.
         message?: String,
         /// The tool's name.
         tool_name?: String,
-        /// What the tool was given.
+        /// The input of the tool.
         tool_input?: Json,
-        /// What the tool gave back.
+        /// The output of the tool.
         tool_output?: Json,
     }
 }
 
-/// Metadata that our vocabulary has no word for.
+/// Metadata that this API does not define.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct OtherMetadata {
-    /// The metadata as it came.
+    /// The unchanged metadata.
     pub value: Json,
 }
 
-/// The members of every kind, as they are read.
+/// The members of all kinds, for reading.
 /// One flat object instead of a tagged one keeps JSON members as they were written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,7 +1,7 @@
-//! Our own face `/api/v1` as data.
+//! The native API, `/api/v1`, as data.
 //!
-//! What clients send is strict: an unknown member is an error.
-//! What we send leaves out members that have nothing to say; times are RFC 3339 in UTC with microseconds.
+//! Requests are strict: an unknown member is an error.
+//! Responses leave out empty members; times are RFC 3339 in UTC with microseconds.
 
 mod agent;
 mod agent_form;

@@ -8,71 +8,71 @@ record! {
     /// One execution of an agent.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Run {
-        /// Its id.
+        /// The id of the run.
         id: String,
-        /// The thread it runs on.
+        /// The thread of the run.
         thread_id: String,
         /// The agent.
         agent: String,
-        /// Where it is.
+        /// The status of the run.
         status: RunStatus,
-        /// When it was accepted.
+        /// When the run was accepted.
         created_at: String,
-        /// The principal in whose name it was begun.
+        /// The principal that created the run.
         created_by?: String,
-        /// When its agent was first started.
+        /// When the agent was first started.
         started_at?: String,
-        /// When it ended.
+        /// When the run ended.
         ended_at?: String,
-        /// Not before this time.
+        /// The earliest time at which the run starts.
         not_before?: String,
-        /// How it ended; absent while it has not.
+        /// How the run ended. Absent while it has not.
         outcome?: Outcome,
-        /// Its metadata: an object.
+        /// The metadata of the run: an object.
         metadata: Json,
-        /// The configuration it was given.
+        /// The configuration of the run.
         config?: Json,
-        /// The run whose agent called this one's. This run ends with that one's turn at the latest.
+        /// The run whose agent called this run's agent. This run ends with the turn of that run at the latest.
         parent?: ParentRun,
-        /// What the agent said, oldest first. Only where one run is waited for or asked for.
+        /// The agent's messages, oldest first. Only in responses about a single run.
         output?: Vec<Message>,
-        /// The agent's answer as a value, where it gave one. Only where one run is waited for or asked for.
+        /// The agent's result value, if it gave one. Only in responses about a single run.
         result?: Json,
-        /// The interrupts that are pending, oldest first. Only where one run is waited for or asked for.
+        /// The pending interrupts, oldest first. Only in responses about a single run.
         interrupts?: Vec<Interrupt>,
     }
 }
 
 record! {
-    /// The run whose agent called another agent.
+    /// A run whose agent called another agent.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct ParentRun {
-        /// The run.
+        /// The id of the run.
         run_id: String,
-        /// Its thread.
+        /// The id of its thread.
         thread_id: String,
     }
 }
 
-/// Where a run is.
+/// The status of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
-    /// It waits for its turn or its time.
+    /// The run waits for its turn or its time.
     Queued,
-    /// The agent works.
+    /// The agent is running.
     Running,
-    /// It waits for the answer to an interrupt.
+    /// The run waits for the answer to an interrupt.
     Interrupted,
-    /// It was asked to stop and has not yet.
+    /// Cancellation was requested, and the run has not ended yet.
     Cancelling,
     /// The agent finished.
     Completed,
     /// The agent or the server failed.
     Failed,
-    /// It was cancelled.
+    /// The run was cancelled.
     Cancelled,
-    /// Nobody answered in time.
+    /// A question got no answer in time.
     TimedOut,
 }
 
@@ -82,9 +82,9 @@ record! {
     pub struct Outcome {
         /// `completed`, `failed`, `cancelled` or `timed_out`.
         status: RunStatus,
-        /// Why it was cancelled or timed out, as a stable code.
+        /// Why the run was cancelled or timed out, as a stable code.
         reason?: String,
-        /// Why it failed.
+        /// Why the run failed.
         error?: RunError,
     }
 }
@@ -92,7 +92,7 @@ record! {
 /// Why a run failed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RunError {
-    /// A stable code: one of ours, or the agent's own.
+    /// A stable code: one of the server's, or the agent's own.
     pub code: String,
     /// What happened.
     pub message: String,
@@ -109,81 +109,81 @@ record! {
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
     pub struct RunCreate {
-        /// The agent.
+        /// The agent to run.
         agent: String,
-        /// What the agent is given.
+        /// The input of the run.
         input: RunInput,
-        /// The thread to run on. Without one and without `create_thread` the run gets a thread of its own that is not listed.
+        /// The thread of the run. Without this and without `create_thread`, the run gets a new thread that is not listed.
         thread_id?: String,
-        /// Whether to create the thread when there is none; with an id of the server's where `thread_id` is absent.
+        /// Whether to create the thread if it does not exist. Without `thread_id`, the server makes the id.
         #[serde(default)]
         create_thread: bool,
-        /// Metadata of a thread that is created.
+        /// The metadata of a created thread.
         thread_metadata?: Json,
-        /// The run's id, unique in the tenant; made by the server when absent.
+        /// The id of the run, unique in the tenant. The server makes one by default.
         id?: String,
-        /// Settings of the agent for this run.
+        /// The agent's configuration for this run.
         config?: Json,
-        /// Metadata of the run: an object.
+        /// The metadata of the run: an object.
         metadata?: Json,
-        /// How to be told; `wait` when absent.
+        /// How the response is sent. The default is `wait`.
         #[serde(default)]
         mode: RunMode,
-        /// What to do when another run has the thread's turn.
-        /// When absent the run waits for its turn, but is refused with `thread_waiting` where the other waits for an answer and keeps the turn.
+        /// What to do if another run has the turn of the thread.
+        /// By default the run waits for its turn. If the other run waits for an answer and keeps the turn, the request fails with `thread_waiting`.
         strategy?: Strategy,
-        /// What to do when another run waits for an answer and has given up the turn; `start` when absent.
+        /// What to do if another run waits for an answer and has given up its turn. The default is `start`.
         #[serde(default)]
         when_waiting: WhenWaiting,
-        /// Do not start before this time (RFC 3339).
+        /// The earliest time at which the run may start (RFC 3339).
         not_before?: String,
     }
 }
 
-/// How the caller of a new run is told.
+/// How the response to a new run is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunMode {
-    /// The response comes when the run has ended or waits for an answer.
+    /// The response is sent when the run has ended or waits for an answer.
     #[default]
     Wait,
-    /// The response comes at once, with status 202.
+    /// The response is sent at once, with status 202.
     Async,
     /// The response is the run's event stream.
     Stream,
 }
 
-/// What a new run does when another has the thread's turn.
+/// What a new run does if another run has the turn of the thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
     /// Refuse the new run.
     Reject,
-    /// Cancel the run that has the turn and keep what it did.
+    /// Cancel the run that has the turn, and keep its results.
     Interrupt,
-    /// Cancel the run that has the turn and remove what it did.
+    /// Cancel the run that has the turn, and remove its results.
     Rollback,
     /// Wait for the turn.
     Enqueue,
 }
 
-/// What a new run does when another waits for an answer and has given up the turn.
+/// What a new run does if another run waits for an answer and has given up its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenWaiting {
-    /// It starts; the waiting run stays and can be answered.
+    /// Start the new run. The waiting run stays and can be answered.
     #[default]
     Start,
-    /// It starts; the waiting run is cancelled with the reason `run_superseded`.
+    /// Start the new run. The waiting run is cancelled with the reason `run_superseded`.
     Supersede,
-    /// It is refused with `thread_waiting`.
+    /// Refuse the new run with `thread_waiting`.
     Refuse,
 }
 
 // === impl RunCreate ===
 
 impl RunCreate {
-    /// A run of this agent with this input, and everything else as it is by default.
+    /// Returns a request to run this agent with this input and default values.
     pub fn new(agent: impl Into<String>, input: RunInput) -> Self {
         Self {
             agent: agent.into(),

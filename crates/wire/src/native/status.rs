@@ -1,81 +1,81 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the server is and does.
+/// The status of the server.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// The server's version.
     pub version: String,
-    /// Its process id.
+    /// The process id of the server.
     #[serde(default)]
     pub pid: u32,
-    /// When it started.
+    /// When the server started.
     pub started_at: String,
-    /// How durable an acknowledged event is: `fsync`, `buffered` or `memory`.
+    /// The durability of an acknowledged event: `fsync`, `buffered` or `memory`.
     pub durability: String,
-    /// Why the store takes no writes, where it does not.
+    /// Why the store takes no writes. Absent if it takes writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store_problem: Option<String>,
-    /// The store in numbers.
+    /// The statistics of the store.
     pub store: StoreState,
-    /// The runtime in numbers.
+    /// The statistics of the runtime.
     pub runtime: RuntimeState,
     /// The processes of hosted agents.
     pub agents: AgentState,
-    /// The servers that share the store, by name; none where one process holds it.
+    /// The servers that share the store, by name. Empty if only one process uses it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<Node>,
-    /// The agents that only some of the live servers have, or that they describe differently, by name.
+    /// The agents that only some of the live servers have, or that the servers describe differently, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agent_differences: Vec<AgentDifference>,
-    /// Open connections over HTTP.
+    /// The number of open HTTP connections.
     pub connections: u64,
-    /// The editors and other programs on this machine that are connected through the server's socket.
+    /// The editors and other programs on this machine that are connected through the server's local socket.
     #[serde(default)]
     pub clients: Vec<ConnectedClient>,
-    /// Open event streams.
+    /// The number of open event streams.
     pub streams: u64,
-    /// Protections that were switched off, by the name of the option that did.
+    /// The protections that are switched off, by the name of their option.
     pub dangerously: Vec<String>,
 }
 
-/// A server among those that share a store.
+/// One of the servers that share a store.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Node {
-    /// Its name, from its configuration.
+    /// The server's name from its configuration.
     pub name: String,
-    /// Where the others reach it.
+    /// The address at which the other servers reach it.
     pub address: String,
-    /// Its version.
+    /// The server's version.
     pub version: String,
-    /// Whether it gives signs of life: the threads of one that does not are taken over.
+    /// Whether the server sends heartbeats. The threads of a server that does not are taken over.
     pub alive: bool,
-    /// Whether it hands its threads over and takes no others.
+    /// Whether the server hands its threads over and takes no others.
     #[serde(default)]
     pub draining: bool,
-    /// Whether it is the server that says this.
+    /// Whether this is the server that sent this response.
     pub this: bool,
-    /// The time since its last sign of life, by the database's clock, in milliseconds.
+    /// The time since its last heartbeat, by the database's clock, in milliseconds.
     pub silent_ms: u64,
-    /// How many threads with an open run it owns.
+    /// The number of threads with an open run that it owns.
     pub open_threads: u64,
-    /// The names of its agents; none where it does not tell them.
+    /// The names of its agents. Empty if it does not report them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<String>,
 }
 
-/// An agent about which the servers that share a store do not agree.
+/// An agent for which the servers that share a store differ.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AgentDifference {
-    /// Its name.
+    /// The name of the agent.
     pub agent: String,
-    /// The names of the servers that have it. Those that describe it in the same way are together: more than one group means that they describe it differently.
+    /// The names of the servers that have the agent, in groups. Servers in one group describe it in the same way, so more than one group means a difference.
     pub variants: Vec<Vec<String>>,
-    /// The names of the servers that do not have it. They send requests for it to the others.
+    /// The names of the servers that do not have the agent. They forward its requests to the others.
     pub missing_on: Vec<String>,
 }
 
-/// A wish to have a thread on another server.
+/// A request to move a thread to another server.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ThreadHandOver {
@@ -83,65 +83,65 @@ pub struct ThreadHandOver {
     pub node: String,
 }
 
-/// A program on this machine that is connected through the server's socket, such as an editor.
+/// A program on this machine that is connected through the server's local socket, such as an editor.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ConnectedClient {
-    /// The agent that it is connected to.
+    /// The agent of the connection.
     pub agent: String,
-    /// The client's name, as it says itself.
+    /// The client's name, as it reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The client's version, as it says itself.
+    /// The client's version, as it reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Its working directory, if it is known.
+    /// The client's working directory, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// The id of the process that holds the connection, such as that of `trilogue connect`.
+    /// The id of the process that holds the connection, such as the process of `trilogue connect`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// Since when it is connected.
+    /// When the client connected.
     pub since: String,
 }
 
-/// The store in numbers.
+/// The statistics of the store.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct StoreState {
-    /// Its URL, such as `sqlite:/home/ada/.local/state/trilogue/trilogue.db`.
+    /// The URL of the store, such as `sqlite:/home/ada/.local/state/trilogue/trilogue.db`.
     #[serde(default)]
     pub url: String,
-    /// Threads.
+    /// The number of threads.
     pub threads: u64,
-    /// Runs.
+    /// The number of runs.
     pub runs: u64,
-    /// Bytes on disk, or held in memory.
+    /// The number of bytes on disk, or in memory.
     pub bytes: u64,
-    /// Bytes of the tail cache.
+    /// The number of bytes in the tail cache.
     pub cache_bytes: u64,
-    /// Threads whose stored data is damaged.
+    /// The number of threads whose stored data is damaged.
     pub quarantined: u64,
-    /// Acknowledged changes that the store's write-ahead log has lost, because it was damaged. Zero again when the threads that it damaged are erased, or when a backup is restored.
+    /// The number of acknowledged changes that were lost because the store's write-ahead log was damaged. It becomes zero when the damaged threads are erased, or when a backup is restored.
     #[serde(default)]
     pub lost_commits: u64,
-    /// When a start last found such a loss.
+    /// When a start of the server last found such a loss.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_at: Option<String>,
-    /// Commits since the start.
+    /// The number of commits since the start.
     pub commits: u64,
-    /// Frames appended since the start.
+    /// The number of frames that were appended since the start.
     pub frames: u64,
-    /// Version of the store's schema.
+    /// The version of the store's schema.
     pub schema_version: u32,
 }
 
-/// The processes of hosted agents in numbers.
+/// The statistics of hosted agents' processes.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AgentState {
-    /// Processes that run.
+    /// The number of processes that run.
     pub processes: u64,
-    /// Those that no run uses.
+    /// The number of processes without a run.
     pub idle: u64,
-    /// What each of them uses.
+    /// The processes with their resources.
     #[serde(default)]
     pub list: Vec<AgentProcess>,
 }
@@ -149,33 +149,33 @@ pub struct AgentState {
 /// A process of a hosted agent.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AgentProcess {
-    /// The name of its agent.
+    /// The name of the agent.
     pub agent: String,
-    /// Its process id.
+    /// The process id.
     pub pid: u32,
-    /// The memory of the process and what it started, in bytes; zero where the system does not say.
+    /// The memory of the process and its child processes, in bytes. Zero if the system does not report it.
     pub memory_bytes: u64,
-    /// Whether no run uses it.
+    /// Whether no run uses the process.
     pub idle: bool,
 }
 
-/// What a process of a hosted agent wrote to its standard error.
+/// The standard error of a hosted agent's process.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessStderr {
-    /// The name of its agent.
+    /// The name of the agent.
     pub agent: String,
-    /// Its process id.
+    /// The process id.
     pub pid: u32,
-    /// The end of it, at most 64 KiB: whole lines, without control characters and without the values of the agent's own variables.
+    /// The end of the output, at most 64 KiB: whole lines, without control characters and without the values of the agent's own variables.
     pub text: String,
 }
 
-/// The runtime in numbers.
+/// The statistics of the runtime.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RuntimeState {
-    /// Runs whose agents are at work.
+    /// The number of runs whose agents are running.
     pub running: u64,
-    /// Thread owners in memory.
+    /// The number of thread owners in memory.
     pub owners: u64,
     /// Whether the server is shutting down.
     pub draining: bool,

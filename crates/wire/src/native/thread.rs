@@ -8,26 +8,26 @@ record! {
     /// A conversation with one log.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Thread {
-        /// Its id.
+        /// The id of the thread.
         id: String,
-        /// Its metadata: an object.
+        /// The metadata of the thread: an object.
         metadata: Json,
-        /// When it was created.
+        /// When the thread was created.
         created_at: String,
-        /// When something but its log changed last.
+        /// When the thread last changed, except for its log.
         updated_at: String,
-        /// Whether it exists for one run only and is not listed.
+        /// Whether the thread exists for one run only and is not listed.
         #[serde(default)]
         ephemeral: bool,
-        /// Its title: the one that somebody gave it, else its agent's, else the first line of its first user message.
+        /// The title of the thread: the user's, otherwise the agent's, otherwise the first line of the first user message.
         title?: String,
-        /// The name of the server that owns it, where several share the store and it is alive.
+        /// The name of the live server that owns the thread, if several servers share the store.
         node?: String,
-        /// Why it is closed, where its stored data is damaged. Such a thread can only be erased.
+        /// Why the thread is closed, if its stored data is damaged. Such a thread can only be erased.
         damage?: String,
-        /// The checkpoint that its history leads to. Only where one thread is asked for.
+        /// The checkpoint at the end of the history. Only in responses about a single thread.
         head?: String,
-        /// Its state at the head, where agents keep one. Only where one thread is asked for.
+        /// The state at the head, if the agents keep one. Only in responses about a single thread.
         values?: Json,
     }
 
@@ -35,9 +35,9 @@ record! {
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
     pub struct ThreadCreate {
-        /// Its id, unique in the tenant; made by the server when absent.
+        /// The id of the thread, unique in the tenant. The server makes one by default.
         id?: String,
-        /// Its metadata: an object.
+        /// The metadata of the thread: an object.
         metadata?: Json,
     }
 
@@ -45,7 +45,7 @@ record! {
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
     pub struct ThreadPatch {
-        /// Members to set in the metadata; `null` removes one.
+        /// Members to set in the metadata. `null` removes a member.
         metadata?: Json,
         /// The new state, as a new checkpoint.
         #[serde(
@@ -54,20 +54,20 @@ record! {
             deserialize_with = "crate::json::present"
         )]
         values: Option<Json>,
-        /// The checkpoint that the new one follows; the head when absent.
+        /// The checkpoint that the new one follows. The default is the head.
         from?: String,
     }
 
-    /// A thread as of one of its events.
+    /// A thread at one of its events.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct ThreadState {
-        /// The number of the last event that counts; 0 when the log is empty.
+        /// The number of the last event that is included; 0 if the log is empty.
         number: u64,
-        /// Its metadata then.
+        /// The metadata at that event.
         metadata?: Json,
-        /// Its state then, where agents keep one.
+        /// The state at that event, if the agents keep one.
         values?: Json,
-        /// The run that had set `values` and had not ended: they become the thread's when it completes.
+        /// The run that had set `values` and had not ended. The thread takes the values over when the run completes.
         run_id?: String,
     }
 
@@ -75,13 +75,13 @@ record! {
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
     pub struct ThreadCopy {
-        /// The copy's id; made by the server when absent.
+        /// The id of the copy. The server makes one by default.
         id?: String,
-        /// The copy's metadata; that of the thread when absent.
+        /// The metadata of the copy. The default is the metadata of the thread.
         metadata?: Json,
-        /// The message that the copy ends with; the whole history when absent.
+        /// The last message of the copy. By default the whole history is copied.
         until_message?: String,
-        /// The number of an event: the copy ends with the last message that was complete then. Excludes `until_message`.
+        /// The number of an event. The copy ends with the last message that was complete at this event. Excludes `until_message`.
         until_event?: u64,
     }
 }

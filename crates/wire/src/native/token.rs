@@ -5,22 +5,22 @@ use serde::{Deserialize, Serialize};
 /// A token, without its secret.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Token {
-    /// Its id.
+    /// The id of the token.
     pub id: String,
-    /// What people call it.
+    /// The name of the token, for people.
     pub label: String,
-    /// Who acts with it.
+    /// The principal that uses the token.
     pub principal: String,
-    /// What it may do.
+    /// The rights of the token.
     pub rights: Vec<RightName>,
-    /// Whether it sees and answers only what its principal created.
+    /// Whether the token sees and answers only resources that its principal created.
     pub own: bool,
-    /// When it was made.
+    /// When the token was created.
     pub created_at: String,
-    /// When it stops to work.
+    /// When the token expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
-    /// The token that a browser signed in with, where this one is of its session: revoking that one ends the session.
+    /// The token that signed a browser in, if this token belongs to the browser's session. Revoking that token ends the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_of: Option<String>,
 }
@@ -35,27 +35,27 @@ pub enum RightName {
     Run,
     /// Answer interrupts.
     Answer,
-    /// Make and revoke tokens, erase threads and redeliver callbacks, in one tenant.
+    /// Create and revoke tokens, erase threads and redeliver callbacks, in one tenant.
     Admin,
     /// Back up the store of all tenants, and see the server's settings.
     Server,
 }
 
 record! {
-    /// A token to make.
+    /// A token to create.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
     pub struct TokenCreate {
-        /// What people call it.
+        /// The name of the token, for people.
         label: String,
-        /// Who acts with it; the caller when absent. Tokens of one principal see the same own things.
+        /// The principal that uses the token. The default is the caller. Tokens of one principal share its resources.
         principal?: String,
-        /// What it may do; `read`, `run` and `answer` when absent. The caller needs each of these rights.
+        /// The rights of the token. The default is `read`, `run` and `answer`. The caller needs each of these rights.
         rights?: Vec<RightName>,
-        /// Whether it sees and answers only what its principal created. Excludes the right `server`.
+        /// Whether the token sees and answers only resources that its principal created. Excludes the right `server`.
         #[serde(default)]
         own: bool,
-        /// When it stops to work (RFC 3339).
+        /// When the token expires (RFC 3339).
         expires_at?: String,
     }
 }
@@ -63,9 +63,9 @@ record! {
 /// A link that signs a browser in.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SignInLink {
-    /// What a browser opens. It works once. Where nobody shows a token, it is the plain address of the inspector.
+    /// The URL to open in a browser. It works once. If the server requires no token, it is the plain address of the inspector.
     pub url: String,
-    /// When it stops to work, where it does.
+    /// When the link expires. Absent if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
 }
@@ -75,12 +75,12 @@ record! {
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
     pub struct SignIn {
-        /// What the link says behind `sign-in=`.
+        /// The part of the link after `sign-in=`.
         code: String,
     }
 }
 
-/// In whose name a link signs in.
+/// The principal as which a link signs in.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SignInOwner {
     /// The tenant of the link's token.
@@ -92,31 +92,31 @@ pub struct SignInOwner {
 /// A browser's session, for the page that signed in.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PageSession {
-    /// What the page sends in `trilogue-page` with every request. It is worth nothing without the cookie, and the cookie nothing without it.
+    /// The value that the page sends in `trilogue-page` with every request. The session needs both this value and the cookie.
     pub page_secret: String,
 }
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Caller {
-    /// The caller's tenant.
+    /// The tenant of the caller.
     pub tenant: String,
-    /// Who the caller is.
+    /// The principal of the caller.
     pub principal: String,
-    /// What it may do.
+    /// The rights of the caller.
     pub rights: Vec<RightName>,
-    /// Whether it sees and answers only what its principal created.
+    /// Whether the caller sees and answers only resources that its principal created.
     pub own: bool,
-    /// When the session of a signed-in browser ends.
+    /// When the session of a signed-in browser expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_expires_at: Option<String>,
 }
 
-/// A token that was made. The secret is shown this once.
+/// A created token. This response is the only place where its secret is shown.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TokenCreated {
     /// The token.
     pub token: Token,
-    /// What the client sends as `Authorization: Bearer …` or `x-api-key: …`.
+    /// The value that the client sends as `Authorization: Bearer …` or `x-api-key: …`.
     pub secret: String,
 }
