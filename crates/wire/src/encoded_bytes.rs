@@ -1,17 +1,17 @@
-//! Bytes as peers write them: base64 in the standard form, and the variants that decoders elsewhere take.
+//! Decodes bytes that peers send as base64: the standard form, and the variants that other decoders accept.
 
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, STANDARD};
 use base64::engine::{DecodePaddingMode, GeneralPurposeConfig};
 
-/// Padding can be missing; the last bits of the last character are zero.
+/// Padding may be missing. The unused bits of the last character must be zero.
 const UNPADDED: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 const WITH_PLUS: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, UNPADDED);
 const WITH_MINUS: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, UNPADDED);
 
-/// The bytes of base64 (RFC 4648 §4), of its URL-safe alphabet (§5), each with or without padding, and with line breaks in it (RFC 2045 §6.8). `None` if the text is none of these.
+/// Decodes base64 (RFC 4648 §4) and its URL-safe alphabet (§5), each with or without padding, and with line breaks (RFC 2045 §6.8). Returns `None` for other text.
 #[must_use]
 pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
     if let Ok(bytes) = STANDARD.decode(text) {

@@ -1,7 +1,7 @@
-//! The protocols as data: wire types and codecs, no IO.
+//! The protocols as data: wire types and codecs, without I/O.
 //!
 //! # Invariants
-//! - Nothing here does IO or needs an async runtime.
+//! - Nothing here performs I/O or needs an async runtime.
 //! - No type of this crate reaches the runtime or the store: conversions are written by hand in `trilogue-mapping`.
 
 pub mod agent_client;

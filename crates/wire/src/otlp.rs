@@ -1,12 +1,12 @@
-//! Traces as the OpenTelemetry Protocol carries them over HTTP, in the binary form of Protocol Buffers: `ExportTraceServiceRequest`, version 1.
+//! Traces in the OpenTelemetry Protocol over HTTP, in the binary form of Protocol Buffers: `ExportTraceServiceRequest`, version 1.
 //!
-//! Only what this server sends, and what it reads of an answer.
+//! Contains only the messages that this server sends, and the members of a response that it reads.
 
 use prost::{Message, Oneof};
 
-/// The media type of requests and answers.
+/// The media type of requests and responses.
 pub const CONTENT_TYPE: &str = "application/x-protobuf";
-/// The path of traces behind the address of a collector.
+/// The path of traces, after the address of a collector.
 pub const TRACES_PATH: &str = "/v1/traces";
 
 /// `ExportTraceServiceRequest`.
@@ -25,7 +25,7 @@ pub struct ResourceTraces {
     pub scopes: Vec<ScopeTraces>,
 }
 
-/// `Resource`: what the spans come from.
+/// `Resource`: the source of the spans.
 #[derive(Clone, PartialEq, Message)]
 pub struct TraceResource {
     #[prost(message, repeated, tag = "1")]
@@ -41,7 +41,7 @@ pub struct ScopeTraces {
     pub spans: Vec<TraceSpan>,
 }
 
-/// `InstrumentationScope`: who made the spans.
+/// `InstrumentationScope`: the library that made the spans.
 #[derive(Clone, PartialEq, Message)]
 pub struct TraceScope {
     #[prost(string, tag = "1")]
@@ -57,7 +57,7 @@ pub struct TraceSpan {
     pub trace: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
     pub span: Vec<u8>,
-    /// Empty where the trace begins with the span.
+    /// Empty if the trace begins with this span.
     #[prost(bytes = "vec", tag = "4")]
     pub parent: Vec<u8>,
     #[prost(string, tag = "5")]
@@ -74,7 +74,7 @@ pub struct TraceSpan {
     pub attributes: Vec<TraceAttribute>,
     #[prost(message, optional, tag = "15")]
     pub status: Option<SpanStatus>,
-    /// The flags of the trace context in bits 0 to 7; bit 8 says that bit 9 is set where the parent is of another process.
+    /// The flags of the trace context in bits 0 to 7. Bit 8 is set if bit 9 is valid; bit 9 is set if the parent is in another process.
     #[prost(fixed32, tag = "16")]
     pub flags: u32,
 }
@@ -104,7 +104,7 @@ pub struct AnyValue {
     pub value: Option<AttributeValue>,
 }
 
-/// The kinds of values that this server sends.
+/// The value types that this server sends.
 #[derive(Clone, PartialEq, Eq, Oneof)]
 pub enum AttributeValue {
     #[prost(string, tag = "1")]
@@ -153,7 +153,7 @@ pub struct PartialExport {
 // === impl TraceExport ===
 
 impl TraceExport {
-    /// As a request's body.
+    /// Returns the body of a request.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         self.encode_to_vec()
@@ -163,7 +163,7 @@ impl TraceExport {
 // === impl TraceExportReply ===
 
 impl TraceExportReply {
-    /// Reads an answer's body; `None` for one that is malformed.
+    /// Reads the body of a response; `None` if it is malformed.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         Self::decode(bytes).ok()
@@ -173,19 +173,19 @@ impl TraceExportReply {
 // === impl TraceAttribute ===
 
 impl TraceAttribute {
-    /// A text.
+    /// Returns a text attribute.
     #[must_use]
     pub fn text(key: &str, value: impl Into<String>) -> Self {
         Self::of(key, AttributeValue::Text(value.into()))
     }
 
-    /// A number; the largest one where it does not fit.
+    /// Returns a number attribute. Clamps to the largest number of the protocol.
     #[must_use]
     pub fn number(key: &str, value: u64) -> Self {
         Self::of(key, AttributeValue::Int(i64::try_from(value).unwrap_or(i64::MAX)))
     }
 
-    /// Yes or no.
+    /// Returns a boolean attribute.
     #[must_use]
     pub fn flag(key: &str, value: bool) -> Self {
         Self::of(key, AttributeValue::Bool(value))

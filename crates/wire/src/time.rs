@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::json::schema::schema;
 
-/// Unix numbers beyond this count milliseconds, not seconds; in seconds it lies in the year 2603.
+/// Unix numbers above this limit count milliseconds, not seconds. As seconds, the limit is in the year 2603.
 const MILLISECONDS_BEYOND: f64 = 20_000_000_000.0;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
@@ -18,18 +18,18 @@ const MICROS_PER_SECOND: i64 = 1_000_000;
 /// 0001-01-01T00:00:00Z in microseconds.
 const MIN_MICROS: i64 = -62_135_596_800 * MICROS_PER_SECOND;
 
-/// 9999-12-30T22:00:00Z in microseconds: the last moment that every offset can show, and that the printer takes.
+/// 9999-12-30T22:00:00Z in microseconds: the last moment that every offset can express, and that the printer accepts.
 const MAX_MICROS: i64 = 253_402_207_200 * MICROS_PER_SECOND;
 
 /// Microseconds since 1970-01-01 UTC, from the year 1 to the year 9999.
-/// Written as RFC 3339 in UTC with `Z` and six digits of a second; read with any offset, or with none, which means UTC.
+/// Written as RFC 3339 in UTC with `Z` and six digits of a second. Read with any offset; no offset means UTC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Time(i64);
 
 // === impl Time ===
 
 impl Time {
-    /// The moment so many microseconds after 1970-01-01 UTC; the nearest one in range where it is out of range.
+    /// Returns the moment this many microseconds after 1970-01-01 UTC. Clamps to the range.
     pub fn from_micros(micros: i64) -> Self {
         Self(micros.clamp(MIN_MICROS, MAX_MICROS))
     }
@@ -38,7 +38,7 @@ impl Time {
         self.0
     }
 
-    /// Reads RFC 3339, or the same without an offset. Digits below a microsecond are cut off.
+    /// Parses RFC 3339, with or without an offset. Digits below a microsecond are cut off.
     pub fn parse(text: &str) -> Option<Self> {
         let pieces = DateTimeParser::new().parse_pieces(text).ok()?;
         if pieces.time_zone_annotation().is_some() {
@@ -50,7 +50,7 @@ impl Time {
         Self::in_range(at.as_nanosecond().div_euclid(1_000))
     }
 
-    /// As [`Self::parse`], or a unix time as a number.
+    /// Parses like [`Self::parse`], or a Unix time as a number.
     pub(crate) fn parse_or_unix(text: &str) -> Option<Self> {
         let text = text.trim();
         if let Ok(seconds) = text.parse::<i64>() {
@@ -62,7 +62,7 @@ impl Time {
         Self::parse(text)
     }
 
-    /// A unix time in seconds, or in milliseconds where the number is too large for seconds.
+    /// Returns a Unix time in seconds, or in milliseconds if the number is too large for seconds.
     pub(crate) fn from_unix(number: f64) -> Option<Self> {
         let factor = if number.abs() > MILLISECONDS_BEYOND { 1e3 } else { 1e6 };
         let micros = (number * factor).round();
@@ -84,7 +84,7 @@ impl Time {
         (MIN_MICROS..=MAX_MICROS).contains(&micros).then_some(Self(micros))
     }
 
-    /// Appends RFC 3339 with six digits of a second, or with none where they are all zero.
+    /// Appends RFC 3339 with six digits of a second, or without them if all are zero.
     pub(crate) fn write_short(self, out: &mut Vec<u8>) {
         self.write(out, if self.0 % MICROS_PER_SECOND == 0 { 0 } else { 6 });
     }

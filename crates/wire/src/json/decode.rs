@@ -1,4 +1,4 @@
-//! Streaming JSON into derived types.
+//! Decodes JSON into derived types as a stream.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,7 +13,7 @@ use super::Violation;
 use super::wording::plain;
 
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Violation> {
-    // The reader of a structure takes an array of its members too.
+    // A derived reader of a structure would also accept an array of its members.
     if bytes.trim_ascii_start().starts_with(b"[") {
         decode_any::<IgnoredAny>(bytes)?;
         return Err(Violation::new("", "must be an object, not an array"));
@@ -25,7 +25,7 @@ pub fn decode_list<T: DeserializeOwned>(bytes: &[u8]) -> Result<Vec<T>, Violatio
     decode_any(bytes)
 }
 
-/// As [`decode`]; an empty text is `{}`.
+/// Decodes like [`decode`]. An empty text counts as `{}`.
 pub fn decode_or_empty<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Violation> {
     decode(if bytes.trim_ascii().is_empty() { b"{}" } else { bytes })
 }
@@ -44,14 +44,14 @@ fn decode_any<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Violation> {
 }
 
 fn violation(error: &serde_json::Error, path: String, bytes: &[u8]) -> Violation {
-    // Serde calls a number where a word is expected malformed; it is a misfit.
+    // Serde reports a number in the place of a word as malformed JSON, but the JSON is well formed.
     let is_malformed =
         error.classify() != Category::Data && serde_json::from_slice::<IgnoredAny>(bytes).is_err();
     if is_malformed {
         return Violation::malformed(error);
     }
     let text = error.to_string();
-    // A line and a column help only where the text cannot be read.
+    // The line and column help only if the text is malformed.
     let message = text.rsplit_once(" at line ").map_or(&*text, |(message, _)| message);
     Violation::new(path, plain(message))
 }
@@ -72,7 +72,7 @@ fn pointer(path: &serde_path_to_error::Path) -> String {
     pointer
 }
 
-/// The offset of an escaped half of a surrogate pair without its other half. Such text is no Unicode, and a carried member would take it to readers that fail on it.
+/// Returns the offset of an unpaired escaped surrogate. Such text is not valid Unicode, and readers of a carried member would fail on it.
 pub(super) fn lone_surrogate(bytes: &[u8]) -> Option<usize> {
     let escaped = |at: usize| {
         let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
@@ -93,7 +93,7 @@ pub(super) fn lone_surrogate(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// Reads a member that has a default: `null` counts as absent.
+/// Reads a member that has a default. `null` counts as absent.
 pub(crate) fn or_default<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -102,7 +102,7 @@ where
     Option::deserialize(from).map(Option::unwrap_or_default)
 }
 
-/// Reads an object. Left to itself, the reader of a structure takes an array of its members too.
+/// Reads an object. A derived reader of a structure would also accept an array of its members.
 pub(crate) fn object_only<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,9 +1,9 @@
 use memchr::memchr2_iter;
 
-/// Whether arrays and objects lie more than this many levels deep in each other. The text is JSON.
+/// Returns `true` if arrays and objects are nested more than this many levels. The text must be JSON.
 pub(crate) fn is_deeper(json: &str, max: usize) -> bool {
     let bytes = json.as_bytes();
-    // Most messages have fewer brackets than the limit has levels, and counting them is much cheaper than following them.
+    // Most messages have fewer brackets than the limit has levels, and counting brackets is much cheaper than tracking the depth.
     if memchr2_iter(b'{', b'[', bytes).nth(max).is_none() {
         return false;
     }

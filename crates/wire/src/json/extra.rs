@@ -3,7 +3,7 @@ use serde::{Serialize, Serializer};
 
 use super::Json;
 
-/// Undeclared members, in the order in which they came.
+/// Undeclared members, in the order in which they arrived.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Extra(pub Vec<(String, Json)>);
 
@@ -22,7 +22,7 @@ impl Extra {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
-    /// Sets a member, in its place where it is there, else at the end.
+    /// Sets a member. Replaces an existing one; adds a new one at the end.
     pub fn set(&mut self, name: impl Into<String>, value: Json) {
         let name = name.into();
         match self.0.iter_mut().find(|(key, _)| *key == name) {

@@ -65,7 +65,7 @@ impl<T: Read> Read for Box<T> {
     }
 }
 
-/// The text of a string, borrowed where it can be.
+/// Returns the text of a string. Borrows it if possible.
 pub(crate) fn text_of<'j>(json: &'j str, at: &Path<'_>) -> Result<Cow<'j, str>, Violation> {
     match text::decode(json) {
         None => Err(refusal("a string", json, at)),
@@ -76,13 +76,13 @@ pub(crate) fn text_of<'j>(json: &'j str, at: &Path<'_>) -> Result<Cow<'j, str>, 
     }
 }
 
-/// The whole number that JSON has, also where it is written with a fraction of zero or an exponent.
+/// Returns the whole number, even if it has a fraction of zero or an exponent.
 fn whole(json: &str) -> Option<i128> {
     if let Ok(whole) = json.parse() {
         return Some(whole);
     }
     let number: f64 = serde_json::from_str(json).ok()?;
-    // Larger numbers are no longer exact.
+    // Larger numbers are not exact.
     let is_exact = number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0;
     is_exact.then(|| format!("{number:.0}").parse().ok())?
 }

@@ -1,11 +1,11 @@
-//! Modes of members: which misfits are tolerated. The names follow the flags in the Agent Client Protocol's schema.
+//! Modes of members: how each handles absent, `null` and invalid values. The names follow the flags in the Agent Client Protocol's schema.
 
 use std::borrow::Cow;
 
 use super::scan::items;
 use super::{Path, Read, Violation};
 
-/// It has to be there and fit.
+/// Reads a member that must be present and valid.
 pub(crate) fn required<T: Read>(json: Option<&str>, at: &Path<'_>) -> Result<T, Violation> {
     match json {
         None => Err(at.violation("is missing")),
@@ -14,7 +14,7 @@ pub(crate) fn required<T: Read>(json: Option<&str>, at: &Path<'_>) -> Result<T, 
     }
 }
 
-/// It may be absent or `null`; another value has to fit.
+/// Reads a member that may be absent or `null`. Another value must be valid.
 pub(crate) fn optional<T: Read + Default>(
     json: Option<&str>,
     at: &Path<'_>,
@@ -25,7 +25,7 @@ pub(crate) fn optional<T: Read + Default>(
     }
 }
 
-/// It may be absent, but `null` only from a peer; another value has to fit.
+/// Reads a member that may be absent. Only a peer may send `null`. Another value must be valid.
 pub(crate) fn absent_or<T: Read>(
     json: Option<&str>,
     at: &Path<'_>,
@@ -39,7 +39,7 @@ pub(crate) fn absent_or<T: Read>(
     }
 }
 
-/// As [`absent_or`] with the type's default.
+/// Reads like [`absent_or`], with the type's default.
 pub(crate) fn defaulted<T: Read + Default>(
     json: Option<&str>,
     at: &Path<'_>,
@@ -47,7 +47,7 @@ pub(crate) fn defaulted<T: Read + Default>(
     absent_or(json, at, T::default)
 }
 
-/// As [`optional`], but a misfit from a peer stays among the unknown members.
+/// Reads like [`optional`], but keeps a peer's invalid value among the unknown members.
 pub(crate) fn kept<'j, T: Read + Default>(
     json: Option<&'j str>,
     object: &Path<'_>,
@@ -63,7 +63,7 @@ pub(crate) fn kept<'j, T: Read + Default>(
     }
 }
 
-/// A misfit counts as absent.
+/// Reads a member whose invalid value counts as absent.
 pub(crate) fn lenient<T: Read + Default>(
     json: Option<&str>,
     at: &Path<'_>,
@@ -71,7 +71,7 @@ pub(crate) fn lenient<T: Read + Default>(
     Ok(optional(json, at).unwrap_or_default())
 }
 
-/// A list that may be absent or `null`, except under strict rules. All items have to fit.
+/// Reads a list that may be absent or `null`, except under strict rules. All items must be valid.
 pub(crate) fn list_there<T: Read>(json: Option<&str>, at: &Path<'_>) -> Result<Vec<T>, Violation> {
     match json {
         None if at.is_strict() => Err(at.violation("is missing")),
@@ -79,13 +79,13 @@ pub(crate) fn list_there<T: Read>(json: Option<&str>, at: &Path<'_>) -> Result<V
     }
 }
 
-/// A list without the items that do not fit. Anything but an array is an empty one.
+/// Reads a list without its invalid items. Any value that is not an array counts as an empty list.
 pub(crate) fn fitting<T: Read>(json: Option<&str>, at: &Path<'_>) -> Result<Vec<T>, Violation> {
     let all = items(json.unwrap_or_default()).enumerate();
     Ok(all.filter_map(|(index, item)| T::read(item, &at.index(index)).ok()).collect())
 }
 
-/// As [`fitting`], but it has to be there.
+/// Reads like [`fitting`], but the member must be present.
 pub(crate) fn fitting_there<T: Read>(
     json: Option<&str>,
     at: &Path<'_>,
@@ -96,7 +96,7 @@ pub(crate) fn fitting_there<T: Read>(
     fitting(json, at)
 }
 
-/// As [`fitting`], but an absent list, or anything but an array, is not an empty one.
+/// Reads like [`fitting`], but returns `None` for an absent member or a value that is not an array.
 pub(crate) fn optional_fitting<T: Read>(
     json: Option<&str>,
     at: &Path<'_>,

@@ -1,7 +1,7 @@
-//! JSON as every protocol reads it: one reader that knows the path, one violation, one way to carry JSON as it came.
+//! The JSON reader of every protocol: it tracks the path, reports violations in one form, and carries JSON unchanged.
 //!
-//! - [`read`] walks over checked text and copies only what it keeps. [`Rules`] say how much is taken.
-//! - [`decode`] streams into derived types and words serde's errors for people who send JSON.
+//! - [`read`] walks over checked text and copies only the values that it keeps. [`Rules`] decide how much it accepts.
+//! - [`decode`] decodes into derived types as a stream, and rewords serde's errors for people who send JSON.
 
 mod decode;
 mod depth;

@@ -5,7 +5,7 @@ use std::hash::Hash;
 use super::scan::{Members, members};
 use super::{Extra, Json, Path, Read, Violation, refusal};
 
-/// Puts the values of an object's members into variables; `else` gets each member that has none.
+/// Assigns the values of an object's members to variables. The `else` arm gets each member without a variable.
 macro_rules! find_members {
     ($json:expr, $at:expr, { $($var:ident = $key:pat,)* } else $member:ident => $other:expr) => {
         $( let mut $var: Option<&str> = None; )*
@@ -23,7 +23,7 @@ pub(crate) fn members_of<'j>(json: &'j str, at: &Path<'_>) -> Result<Members<'j>
     if json.starts_with('{') { Ok(members(json)) } else { Err(refusal("an object", json, at)) }
 }
 
-/// Carries the members that the protocol does not declare.
+/// Keeps the members that the protocol does not declare.
 pub(crate) fn unknown(
     members: Vec<(Cow<'_, str>, &str)>,
     at: &Path<'_>,
@@ -44,7 +44,7 @@ pub(crate) fn unknown(
     Ok(Extra(extra))
 }
 
-/// The members without those that come again later.
+/// Keeps the last of several members with the same name.
 pub(crate) fn last_of_each<K: Eq + Hash, V>(members: Vec<(K, V)>) -> Vec<(K, V)> {
     if members.len() < 2 {
         return members;

@@ -5,7 +5,7 @@ use super::{Rules, Violation, ViolationKind};
 
 pub const MAX_QUOTED_BYTES: usize = 64;
 
-/// The reader's position and the rules that hold there. It lives on the stack; its text is only made for a violation.
+/// The reader's position and its rules. It is on the stack; its text is made only for a violation.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<'a> {
     parent: Option<&'a Path<'a>>,
@@ -21,13 +21,13 @@ enum Step<'a> {
     Index(usize),
 }
 
-/// How protocols differ in reading the same JSON.
+/// How a protocol reads JSON.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Style {
-    /// Paths are JSON Pointers. The last of several members with one name counts; half a surrogate pair reads as U+FFFD.
+    /// Paths are JSON Pointers. The last of several members with one name counts. An unpaired surrogate becomes U+FFFD.
     Tolerant,
-    /// Paths look like `input[0].role`. A repeated member or half a surrogate pair is a violation, carried JSON has
-    /// no white space and at most [`super::MAX_DEPTH`] levels.
+    /// Paths look like `input[0].role`. A repeated member or an unpaired surrogate is a violation. Carried JSON loses
+    /// its white space and has at most [`super::MAX_DEPTH`] levels.
     Exact,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Path<'a> {
         Violation { path, message: message.into(), kind: ViolationKind::Unfit, root }
     }
 
-    /// Notes a member's value where it is looked for.
+    /// Stores the value of a member in its slot. In the exact style, a second value is a violation.
     pub(crate) fn note<'j>(
         &self,
         slot: &mut Option<&'j str>,
@@ -111,19 +111,19 @@ impl<'a> Path<'a> {
     }
 }
 
-/// Whether a name can stand in a path as it is. A sender's names can have any length and hold anything.
+/// Returns `true` if a path can contain the name without quotes. Names from a sender can have any length and any characters.
 fn is_word(key: &str) -> bool {
     (1..=MAX_QUOTED_BYTES).contains(&key.len())
         && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
-/// Puts one path of the form `input[0].role` below another.
+/// Joins two paths of the form `input[0].role`.
 pub fn joined(outer: &str, inner: &str) -> String {
     let dot = if outer.is_empty() || inner.is_empty() || inner.starts_with('[') { "" } else { "." };
     [outer, dot, inner].concat()
 }
 
-/// A sender's text, escaped, and cut where it is longer than [`MAX_QUOTED_BYTES`].
+/// Quotes a sender's text. Escapes it, and cuts it after [`MAX_QUOTED_BYTES`].
 pub(crate) fn quoted(text: &str) -> impl fmt::Display {
     let end = text.floor_char_boundary(MAX_QUOTED_BYTES);
     let head = text.get(..end).unwrap_or_default();

@@ -2,22 +2,22 @@ use serde_json::value::RawValue;
 
 use super::{Json, Path, Style, Violation};
 
-/// How deeply arrays and objects may lie in each other in JSON that the Agent Communication Protocol carries.
+/// The maximum nesting of JSON that the Agent Communication Protocol carries.
 pub const MAX_DEPTH: usize = 100;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Rules {
-    /// Everything that can be understood: what a client takes from servers and agents.
+    /// Everything that can be understood. Clients use this for servers and agents.
     #[default]
     Lenient,
-    /// What the protocol's documents say, where the official clients keep to it.
+    /// The protocol's documents, except where the official clients differ from them.
     Compatible,
-    /// Exactly what the protocol's documents say.
+    /// Exactly the protocol's documents.
     Strict,
 }
 
 pub trait Read: Sized {
-    /// Reads JSON that was checked before.
+    /// Reads checked JSON.
     #[doc(hidden)]
     fn read(json: &str, at: &Path<'_>) -> Result<Self, Violation>;
 }
@@ -44,7 +44,7 @@ pub(crate) fn read_styled<T: Read>(
     }
 }
 
-/// Reads one value from JSON text that was checked before. Text that is not JSON gives nonsense or a violation, never more.
+/// Reads one value from checked JSON text. For text that is not JSON, the result is a violation or an arbitrary value; it never panics.
 pub fn read_checked<T: Read>(json: &str, rules: Rules) -> Result<T, Violation> {
     T::read(json, &Path::root(rules, Style::Tolerant))
 }
@@ -53,12 +53,12 @@ pub fn read_json<T: Read>(json: &Json, rules: Rules) -> Result<T, Violation> {
     read_checked(json.as_str(), rules)
 }
 
-/// Reads the params of a request or a notification. Absent params are `{}`.
+/// Reads the params of a request or a notification. Absent params count as `{}`.
 pub fn read_params<T: Read>(params: Option<&RawValue>, rules: Rules) -> Result<T, Violation> {
     read_checked(params.map_or("{}", RawValue::get), rules)
 }
 
-/// Reads the result of a response. `null` is `{}`, which is enough where no member is required.
+/// Reads the result of a response. `null` counts as `{}`, which is valid if no member is required.
 pub fn read_result<T: Read>(result: &RawValue, rules: Rules) -> Result<T, Violation> {
     let json = match result.get() {
         "null" => "{}",

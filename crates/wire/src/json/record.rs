@@ -1,4 +1,4 @@
-/// Declares structures of public members. One with `?` may be absent or `null`, and is left out where it is `None`.
+/// Declares structures with public members. A member with `?` may be absent or `null`, and is not written if it is `None`.
 macro_rules! record {
     ($(
         $(#[$attr:meta])*

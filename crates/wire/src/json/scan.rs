@@ -1,6 +1,6 @@
-//! Walking over JSON that was checked before, without reading it.
+//! Walks over checked JSON without parsing its values.
 //!
-//! Text that is not JSON makes a walk end early or give nonsense, never fail or go on for ever.
+//! For text that is not JSON, a walk ends early or returns arbitrary parts. It never fails and always ends.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -9,26 +9,26 @@ use memchr::memchr2;
 
 use super::text;
 
-/// How far a string's end is looked for byte by byte.
+/// How many bytes are searched one by one for the end of a string.
 const NEAR_BYTES: usize = 16;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member<'a> {
     pub key: Cow<'a, str>,
     pub value: &'a str,
-    /// Where its name begins: at the quote.
+    /// The offset of the name's quote.
     pub start: usize,
     pub span: Range<usize>,
 }
 
-/// The members of an object, in order. None where the text is no object.
+/// Returns the members of an object, in order. Empty if the text is not an object.
 pub fn members(json: &str) -> Members<'_> {
     let at = skip_space(json, 0);
     let is_object = json.as_bytes().get(at) == Some(&b'{');
     Members { json, at: if is_object { at + 1 } else { json.len() } }
 }
 
-/// The items of an array, in order. None where the text is no array.
+/// Returns the items of an array, in order. Empty if the text is not an array.
 pub fn items(json: &str) -> Items<'_> {
     let at = skip_space(json, 0);
     let is_array = json.as_bytes().get(at) == Some(&b'[');
@@ -106,7 +106,7 @@ fn skip_separator(json: &str, from: usize) -> usize {
     if json.as_bytes().get(at) == Some(&b',') { skip_space(json, at + 1) } else { at }
 }
 
-/// Where the value that begins here ends; `None` where it is cut off or none begins.
+/// Returns the end of the value that begins here; `None` if it is cut off or if no value begins here.
 fn value_end(bytes: &[u8], from: usize) -> Option<usize> {
     match bytes.get(from)? {
         b'"' => string_end(bytes, from),
@@ -117,18 +117,18 @@ fn value_end(bytes: &[u8], from: usize) -> Option<usize> {
             let end = rest.iter().position(|byte| {
                 matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r' | b':' | b'"')
             });
-            // A number that ends with the text is whole in checked text, and cut off in a head.
+            // A number at the end of the text is whole in checked text, and may be cut off in the head of a line.
             Some(from + end.unwrap_or(rest.len()))
         }
     }
 }
 
-/// Where the string that begins here ends, behind its quote.
+/// Returns the end of the string that begins here, after its quote.
 fn string_end(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from + 1;
     loop {
         let rest = bytes.get(at..)?;
-        // Names and ids end soon; a search that is made for long strings costs more than looking at their bytes.
+        // Names and ids are short. For them a search that is made for long strings costs more than checking each byte.
         let near = rest.iter().take(NEAR_BYTES).position(|byte| matches!(byte, b'"' | b'\\'));
         let step = match near {
             Some(step) => step,
@@ -142,7 +142,7 @@ fn string_end(bytes: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// Where the array or object that begins here ends, behind its bracket.
+/// Returns the end of the array or object that begins here, after its bracket.
 fn nest_end(bytes: &[u8], from: usize) -> Option<usize> {
     let (mut at, mut depth) = (from, 0_usize);
     loop {

@@ -1,4 +1,4 @@
-/// Implements `JsonSchema` for a type that serde does not derive; an `inline` one has no definition of its own.
+/// Implements `JsonSchema` for a type without serde's derive. An `inline` type gets no separate definition.
 macro_rules! schema {
     (inline $type:ty = $name:literal, |$generator:pat_param| $schema:expr) => {
         $crate::json::schema::schema!(@implement $type, $name, true, $generator, $schema);

@@ -3,12 +3,12 @@ use std::fmt;
 
 use serde::de::{Deserializer, Error, Visitor};
 
-/// The text of a JSON string, borrowed where nothing in it is escaped; `None` for any other JSON.
-/// Half of a surrogate pair, which no text can hold, becomes U+FFFD.
+/// Returns the text of a JSON string; `None` for any other JSON. Borrows the text if it has no escapes.
+/// An unpaired surrogate becomes U+FFFD, because text cannot contain it.
 pub fn decode(json: &str) -> Option<Cow<'_, str>> {
     let inner = json.strip_prefix('"')?.strip_suffix('"')?;
     let is_plain = match inner.len() {
-        // For a name a search that is made for long strings costs more than looking at its bytes.
+        // For a short name, a search that is made for long strings costs more than checking each byte.
         0..=16 => !inner.bytes().any(|byte| byte == b'\\'),
         _ => memchr::memchr(b'\\', inner.as_bytes()).is_none(),
     };
@@ -19,7 +19,7 @@ pub fn decode(json: &str) -> Option<Cow<'_, str>> {
     (&mut from).deserialize_bytes(Bytes).ok().map(Cow::Owned)
 }
 
-/// Takes a string's bytes, in which half a surrogate pair is written like any other code point.
+/// Reads a string's bytes. Unpaired surrogates are encoded like any other code point.
 struct Bytes;
 
 impl Visitor<'_> for Bytes {
@@ -37,7 +37,7 @@ impl Visitor<'_> for Bytes {
     }
 }
 
-/// Such a half is three bytes, of which the first is 0xED and the second at least 0xA0.
+/// Replaces unpaired surrogates. Each is encoded in three bytes: the first is 0xED and the second at least 0xA0.
 fn without_halves(bytes: &[u8]) -> String {
     let mut whole = Vec::with_capacity(bytes.len());
     let mut rest = bytes;

@@ -1,25 +1,25 @@
-//! How much memory JSON takes as a tree, before anything reads it.
+//! Estimates the memory of parsed JSON before it is parsed.
 
 use memchr::memchr2;
 
-/// An object with members: the room of a map's first node, for eleven members.
+/// An object with members: the first node of a map, which has room for eleven members.
 const OBJECT_BYTES: usize = 640;
 /// An array with items: room for four.
 const ARRAY_BYTES: usize = 128;
-/// A member, as nodes of a map are filled by half.
+/// A member of an object. Nodes of a map are half full.
 const MEMBER_BYTES: usize = 48;
 /// A further item or member.
 const ITEM_BYTES: usize = 32;
-/// A string beside its characters: the least that an allocator gives.
+/// A string without its characters: the smallest allocation.
 const STRING_BYTES: usize = 32;
 
-/// What a tree may take beside the text, in multiples of the text.
+/// The allowed memory of a tree, in multiples of the text.
 pub const MAX_TREE_FACTOR: usize = 6;
-/// What the tree of any text may take, in bytes.
+/// The memory that the tree of any text may use, in bytes.
 pub const DEFAULT_MAX_TREE_BYTES: usize = 16 * 1024 * 1024;
 
-/// About how many bytes JSON takes as a tree of values, beside its text: 28 MB of small objects become gigabytes.
-/// Text that is not JSON gives some number.
+/// Estimates how many bytes JSON needs as a tree of values, in addition to its text. 28 MB of small objects become gigabytes.
+/// For text that is not JSON, the result is an arbitrary number.
 pub fn tree_bytes(json: &[u8]) -> usize {
     let mut bytes = 0;
     let mut rest = json.iter();
@@ -39,9 +39,9 @@ pub fn tree_bytes(json: &[u8]) -> usize {
     bytes
 }
 
-/// Whether a tree may be made of a text: it takes at most `max_tree_bytes`, or a small multiple of the text.
+/// Returns `true` if the tree of a text would need more than `max_tree_bytes` and more than a small multiple of the text.
 pub fn is_too_complex(json: &[u8], max_tree_bytes: usize) -> bool {
-    // No byte takes more than an object does.
+    // No byte of the text needs more memory than an object.
     json.len() > max_tree_bytes / OBJECT_BYTES
         && tree_bytes(json) > max_tree_bytes.max(json.len().saturating_mul(MAX_TREE_FACTOR))
 }
@@ -50,7 +50,7 @@ fn begins_with(json: &[u8], byte: u8) -> bool {
     json.iter().find(|it| !it.is_ascii_whitespace()) == Some(&byte)
 }
 
-/// What follows a string, from behind its first quote.
+/// Returns the text after a string. `json` begins after the string's first quote.
 fn behind_string(mut json: &[u8]) -> &[u8] {
     while let Some(at) = memchr2(b'"', b'\\', json) {
         let is_end = json.get(at) == Some(&b'"');

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::json::schema::schema;
 
-/// One JSON value, carried as it was written: member order and the spelling of numbers are kept.
+/// One JSON value, kept as it was written, including member order and number spelling.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Json(Box<RawValue>);
@@ -60,7 +60,7 @@ impl fmt::Debug for Json {
 
 schema!(inline Json = "Json", |_| Schema::default());
 
-/// Reads a member that is there, so that `null` is a value and not an absence.
+/// Reads a member that is present, so that `null` is a value and does not count as absent.
 pub(crate) fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Json>, D::Error> {
     Json::deserialize(from).map(Some)
 }

@@ -2,15 +2,15 @@ use std::fmt;
 
 use super::joined;
 
-/// What does not fit, and where. It repeats little of what was sent.
+/// An invalid value and its place. The message repeats little of the sent value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// A JSON Pointer, or a path like `input[0].role` in the Agent Communication Protocol; empty for the whole.
+    /// A JSON Pointer, or a path like `input[0].role` in the Agent Communication Protocol; empty for the whole value.
     pub path: String,
-    /// The predicate of a sentence whose subject is the path.
+    /// The predicate of a sentence. The path is its subject.
     pub message: String,
     pub kind: ViolationKind,
-    /// The subject of the sentence where the path is empty.
+    /// The subject of the sentence if the path is empty.
     pub(super) root: &'static str,
 }
 
@@ -37,7 +37,7 @@ impl Violation {
         self.kind == ViolationKind::Malformed
     }
 
-    /// Puts the path below the one of the field whose text was read.
+    /// Puts the path below the path of the field that contained this text.
     #[must_use]
     pub fn under(mut self, path: &str) -> Self {
         self.path = joined(path, &self.path);

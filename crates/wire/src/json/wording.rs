@@ -1,9 +1,9 @@
-//! Rewords serde's messages: in terms of the protocol, without Rust's names.
+//! Rewords serde's messages in terms of the protocol, without the names of Rust types.
 
-/// The most characters of what a client sent that a message shows again.
+/// The maximum number of characters of a client's value that a message repeats.
 const MAX_SHOWN_CHARS: usize = 64;
 
-/// Serde's message, reworded for a client's author; it follows the path of the value.
+/// Returns serde's message, reworded for the author of a client. It follows the path of the value.
 pub(super) fn plain(message: &str) -> String {
     let kinds = ["invalid type: ", "invalid value: "];
     if let Some(rest) = kinds.iter().find_map(|kind| message.strip_prefix(kind))
@@ -28,7 +28,7 @@ pub(super) fn plain(message: &str) -> String {
         return format!("has the member {name} twice");
     }
     match message {
-        // The reader looks for a word and finds another kind of value.
+        // The reader expects a word and finds another kind of value.
         "expected value" => "must be a string".to_owned(),
         other => other.to_owned(),
     }

@@ -1,6 +1,6 @@
 use super::{Path, Violation, quoted, text_of};
 
-/// Declares enums of words. The member that holds a word says what any other word means; an `open` list keeps it.
+/// Declares enums of words. For a closed list, the member that contains the word decides how to handle an unknown word. An `open` list keeps it.
 macro_rules! words {
     ($(
         $(#[$attr:meta])*
@@ -50,7 +50,7 @@ macro_rules! words {
             }
         }
 
-        // A derived reader would also take an object whose only member is the word.
+        // A derived reader would also accept an object whose only member is the word.
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                 let word = <std::borrow::Cow<'de, str> as serde::Deserialize>::deserialize(from)?;
@@ -69,7 +69,7 @@ macro_rules! words {
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         pub enum $name {
             $( $(#[$vattr])* $variant, )*
-            /// A word that the protocol does not have, as it came.
+            /// A word that the protocol does not define, unchanged.
             Other(String),
         }
 

@@ -15,7 +15,7 @@ impl Code {
     pub const AUTH_REQUIRED: Self = Self(-32000);
     pub const RESOURCE_NOT_FOUND: Self = Self(-32002);
 
-    /// What the code means, as the text that an error has when nobody says more.
+    /// Returns the meaning of the code, which is the default message of an error.
     pub const fn text(self) -> &'static str {
         match self {
             Self::PARSE_ERROR => "Parse error",

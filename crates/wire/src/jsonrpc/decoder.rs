@@ -3,14 +3,14 @@ use memchr::memchr;
 
 use super::Oversize;
 
-/// The longest line by default, in bytes without its end.
+/// The default maximum length of a line, in bytes without its end.
 pub const DEFAULT_MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Frame {
     /// A line that may be a message, without its end.
     Line(Bytes),
-    /// A line that begins no object and no array. Programs write such lines beside their messages.
+    /// A line that begins neither an object nor an array. Programs print such lines between their messages.
     Noise(Bytes),
     Oversize(Oversize),
 }
@@ -21,21 +21,21 @@ pub struct Counts {
     pub blank: u64,
     pub noise: u64,
     pub oversize: u64,
-    /// Bytes of the lines that were too long, with their ends.
+    /// The bytes of the lines that were too long, including their ends.
     pub skipped_bytes: u64,
 }
 
-/// Finds lines in pieces that are split anywhere.
+/// Finds lines in chunks of any size.
 ///
-/// It takes `\n` and `\r\n` as line ends, leaves out blank lines and byte order marks in front of lines, and holds one line
-/// at most: one that is longer than the limit is reported at once and skipped up to its end. It never fails and never stops.
+/// It accepts `\n` and `\r\n` as line ends. It skips blank lines, and byte order marks at the start of lines. It holds at most one
+/// line: a line above the limit is reported at once and skipped up to its end. It never fails and never stops.
 #[derive(Debug)]
 pub struct Decoder {
     max_line_bytes: usize,
     buffer: BytesMut,
-    /// So many bytes of the buffer are known to hold no newline.
+    /// The number of bytes at the start of the buffer that contain no newline.
     searched: usize,
-    /// The line that is read was too long; what comes is let go by up to its end.
+    /// Whether the current line was too long. Its rest is dropped up to its end.
     is_skipping: bool,
     counts: Counts,
 }
@@ -49,7 +49,7 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// A decoder that takes lines of at most this many bytes, without their end.
+    /// Returns a decoder for lines of at most this many bytes, without their end.
     pub fn new(max_line_bytes: usize) -> Self {
         Self {
             max_line_bytes,
@@ -60,7 +60,7 @@ impl Decoder {
         }
     }
 
-    /// Takes lines of at most this many bytes from here on, without their end.
+    /// Sets the maximum length of the following lines, in bytes without their end.
     pub const fn set_max_line_bytes(&mut self, max_line_bytes: usize) {
         self.max_line_bytes = max_line_bytes;
     }
@@ -69,23 +69,23 @@ impl Decoder {
         self.counts
     }
 
-    /// How many bytes are held of a line that is not complete, or of lines that were not taken.
+    /// Returns the number of buffered bytes: of an incomplete line, or of lines that were not taken yet.
     pub fn held_bytes(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Takes the next piece. Take all lines out of it with [`Decoder::next`] before the next one: that keeps the limit.
+    /// Adds the next chunk. Take all lines with [`Decoder::next`] before the next chunk, so that the limit holds.
     pub fn push(&mut self, piece: &[u8]) {
         self.buffer.extend_from_slice(piece);
     }
 
-    /// Where to read the next piece into, at the end, without copying it. As with [`Decoder::push`], take all lines out before the next.
+    /// Returns the buffer, to read the next chunk into its end without a copy. As with [`Decoder::push`], take all lines before the next chunk.
     pub fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
 
-    /// As [`Decoder::buffer`], with room for a piece of at most this many bytes. What is left of the room of the last piece is used up
-    /// first, down to a half: a short line does not cost new room.
+    /// Returns the buffer like [`Decoder::buffer`], with room for a chunk of up to this many bytes. Reuses the room of the previous chunk
+    /// while at least half of a chunk fits, so that a short line needs no allocation.
     pub fn buffer_for(&mut self, piece_bytes: usize) -> &mut BytesMut {
         if self.buffer.capacity() - self.buffer.len() < piece_bytes / 2 {
             self.buffer.reserve(piece_bytes);
@@ -93,7 +93,7 @@ impl Decoder {
         &mut self.buffer
     }
 
-    /// The next line of what came; `None` when more has to come first.
+    /// Returns the next line; `None` if it needs more chunks.
     #[expect(clippy::should_implement_trait, reason = "`None` is no end: pushing more goes on")]
     pub fn next(&mut self) -> Option<Frame> {
         loop {
@@ -110,7 +110,7 @@ impl Decoder {
         }
     }
 
-    /// The line that the end of the stream cuts off, if there is one. What comes afterwards is a new stream.
+    /// Returns the last line if the stream ended without a line end. Later chunks count as a new stream.
     pub fn finish(&mut self) -> Option<Frame> {
         let line = std::mem::take(&mut self.buffer);
         self.searched = 0;
@@ -135,7 +135,7 @@ impl Decoder {
 
     fn skip(&mut self) {
         self.counts.skipped_bytes += self.buffer.len() as u64;
-        // The room of a line that was too long is given back, that of a piece is used again.
+        // Frees the buffer of a long line; keeps the buffer of a chunk.
         if self.buffer.capacity() > super::HEAD_BYTES {
             self.buffer = BytesMut::new();
         } else {

@@ -1,6 +1,6 @@
 use super::{ErrorObject, Id, Payload};
 
-/// Appends a request, without a line end. Nothing in it breaks the line.
+/// Appends a request, without a line end. It contains no line break.
 pub fn write_request<P: Payload + ?Sized>(
     out: &mut Vec<u8>,
     id: &Id<'_>,
@@ -20,7 +20,7 @@ pub fn write_notification<P: Payload + ?Sized>(out: &mut Vec<u8>, method: &str, 
     });
 }
 
-/// Appends a response with a result, without a line end. Nothing in it breaks the line. A result that is absent is `{}`.
+/// Appends a response with a result, without a line end. It contains no line break. An absent result is written as `{}`.
 pub fn write_response<P: Payload + ?Sized>(out: &mut Vec<u8>, id: &Id<'_>, result: &P) {
     whole(out, |out| {
         head(out, Some(id));
@@ -62,8 +62,8 @@ fn call<P: Payload + ?Sized>(out: &mut Vec<u8>, method: &str, params: &P) {
     out.push(b'}');
 }
 
-/// Writes a message and replaces the line breaks in it. Strings cannot hold any, so what is replaced is white space between tokens of
-/// JSON that is carried as it came.
+/// Writes a message and replaces its line breaks. JSON strings contain none, so only white space between tokens of carried JSON is
+/// replaced.
 fn whole(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     write(out);
@@ -105,7 +105,7 @@ impl Encoder {
         self.line(|out| write_error(out, id, error))
     }
 
-    /// Adds a message that is rendered already, as it is but for line breaks between its tokens. Returns its length in bytes, without
+    /// Adds a rendered message. Only line breaks between its tokens are replaced. Returns its length in bytes, without
     /// the line end.
     pub fn message(&mut self, json: &[u8]) -> usize {
         self.line(|out| whole(out, |out| out.extend_from_slice(json)))
@@ -119,17 +119,17 @@ impl Encoder {
         self.lines.is_empty()
     }
 
-    /// How many bytes they are together. With [`Encoder::truncate`] a line that turns out too long is taken back.
+    /// Returns the length of all lines in bytes. To remove a line that is too long, pass an earlier length to [`Encoder::truncate`].
     pub fn len(&self) -> usize {
         self.lines.len()
     }
 
-    /// Takes back what was added since the lines were this many bytes together.
+    /// Removes everything that was added after the lines had this length in bytes.
     pub fn truncate(&mut self, len: usize) {
         self.lines.truncate(len);
     }
 
-    /// Forgets the lines, and keeps the room for the next ones.
+    /// Removes the lines and keeps the buffer.
     pub fn clear(&mut self) {
         self.lines.clear();
     }

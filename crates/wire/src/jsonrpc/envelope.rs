@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The members of a message that mean something, as they were written. Of several with one name the last counts.
+/// The known members of a message, as they were written. The last of several members with one name counts.
 #[derive(Debug, Default)]
 pub(super) struct Envelope<'a> {
     pub(super) jsonrpc: Option<&'a RawValue>,

@@ -35,8 +35,8 @@ impl ErrorObject {
         Self::of(Code::METHOD_NOT_FOUND).data(Json::from_value(&data))
     }
 
-    /// Reads what a peer sent as an error, whatever it is: an error that cannot be understood is still one.
-    /// A code that is no whole number becomes [`Code::INTERNAL_ERROR`], a message that is no text the code's.
+    /// Reads a peer's error in any form: an error that cannot be understood is still an error.
+    /// A code that is not a whole number becomes [`Code::INTERNAL_ERROR`]; a message that is not text becomes the code's text.
     pub fn read(json: &str) -> Self {
         let (mut code, mut message, mut data) = (None, None, None);
         for member in members(json) {

@@ -8,12 +8,12 @@ use serde_json::value::RawValue;
 use crate::json::schema::schema;
 use crate::json::{Path, Read, Violation, refusal};
 
-/// The longest id that is taken, in bytes of its JSON.
+/// The maximum length of an id, in bytes of its JSON.
 pub const MAX_ID_BYTES: usize = 1024;
 
 /// A request's id, byte for byte as it was written: a number, a string or `null`.
 ///
-/// Two ids are the same when they are written the same, so `1` is neither `"1"` nor `1.0`.
+/// Two ids are equal if they are written the same, so `1` is neither `"1"` nor `1.0`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id<'a>(Cow<'a, str>);
 
@@ -28,17 +28,17 @@ impl Read for Id<'static> {
 }
 
 impl<'a> Id<'a> {
-    /// The id of a reply to something whose id is not known.
+    /// The id of a reply to a message whose id is unknown.
     pub const NULL: Id<'static> = Id(Cow::Borrowed("null"));
 
-    /// Takes an id from JSON text. `None` where it is no number, string or `null`, or longer than [`MAX_ID_BYTES`].
+    /// Parses an id. Returns `None` if the JSON is not a number, a string or `null`, or is longer than [`MAX_ID_BYTES`].
     pub fn of(json: &'a str) -> Option<Self> {
         let is_kind = match json.as_bytes() {
             [b'"', .., b'"'] | [b'0'..=b'9' | b'-', ..] => true,
             text => text == b"null",
         };
         let fits = is_kind && json.len() <= MAX_ID_BYTES;
-        // Only JSON is echoed, whoever calls.
+        // Only valid JSON may be echoed, so it is checked here for every caller.
         (fits && serde_json::from_str::<&RawValue>(json).is_ok_and(|raw| raw.get() == json))
             .then_some(Self(Cow::Borrowed(json)))
     }
@@ -55,7 +55,7 @@ impl<'a> Id<'a> {
         &self.0
     }
 
-    /// The number, where it is one that [`Id::number`] makes.
+    /// Returns the number, if the id has the form that [`Id::number`] makes.
     pub fn as_number(&self) -> Option<u64> {
         self.0.parse().ok().filter(|_| !self.0.starts_with('+'))
     }

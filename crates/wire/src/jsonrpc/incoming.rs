@@ -6,10 +6,10 @@ use super::envelope::Envelope;
 use super::{About, ErrorObject, Id, Invalid, Reason};
 use crate::json::{DEFAULT_MAX_TREE_BYTES, is_deeper, is_too_complex, text};
 
-/// How deeply arrays and objects may lie in each other by default.
+/// The default maximum nesting of arrays and objects.
 pub const DEFAULT_MAX_DEPTH: usize = 128;
 
-/// A parsed line. Everything in it is borrowed from the line, as it was written.
+/// A parsed line. It borrows everything from the line, as it was written.
 #[derive(Clone, Debug)]
 pub enum Incoming<'a> {
     Request(Request<'a>),
@@ -34,17 +34,17 @@ pub struct Notification<'a> {
 
 #[derive(Clone, Debug)]
 pub struct Response<'a> {
-    /// The id of the request; `null` where the peer could not read it.
+    /// The id of the request; `null` if the peer could not read it.
     pub id: Id<'a>,
     pub outcome: Result<&'a RawValue, ErrorObject>,
 }
 
-/// Parses a line, nested at most [`DEFAULT_MAX_DEPTH`] levels deep. The error holds the reply.
+/// Parses a line, nested at most [`DEFAULT_MAX_DEPTH`] levels deep. The error contains the reply.
 pub fn parse(line: &[u8]) -> Result<Incoming<'_>, Invalid<'_>> {
     parse_within(line, DEFAULT_MAX_DEPTH)
 }
 
-/// Parses a line, nested at most `max_depth` levels deep. A pass-through that reads nothing needs no limit: `usize::MAX`.
+/// Parses a line, nested at most `max_depth` levels deep. A pass-through that parses no values needs no limit: `usize::MAX`.
 pub fn parse_within(line: &[u8], max_depth: usize) -> Result<Incoming<'_>, Invalid<'_>> {
     let text = std::str::from_utf8(line).map_err(|_| Invalid::nameless(Reason::NotUtf8))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).trim_ascii();
@@ -75,7 +75,7 @@ fn envelope(text: &str) -> Result<Envelope<'_>, Reason> {
     })
 }
 
-/// What an invalid message would have been.
+/// Returns the kind and id of an invalid message.
 fn about<'a>(envelope: &Envelope<'a>) -> About<'a> {
     let id = envelope.id.and_then(|raw| Id::of(raw.get()));
     let answers = envelope.result.is_some() || envelope.error.is_some();
@@ -88,7 +88,7 @@ fn about<'a>(envelope: &Envelope<'a>) -> About<'a> {
     }
 }
 
-/// A response is taken with or without `jsonrpc`: refusing it would leave its request open for ever.
+/// Parses a response with or without `jsonrpc`: if it were refused, its request would stay open for ever.
 fn response<'a>(envelope: &Envelope<'a>) -> Result<Incoming<'a>, Reason> {
     let id = match envelope.id {
         Some(raw) => Id::of(raw.get()).ok_or(Reason::BadId)?,
@@ -98,7 +98,7 @@ fn response<'a>(envelope: &Envelope<'a>) -> Result<Incoming<'a>, Reason> {
     let outcome = match (envelope.result, error) {
         (_, None) => Ok(envelope.result.unwrap_or(RawValue::NULL)),
         (None, Some(error)) => Err(ErrorObject::read(error.get())),
-        // Some peers write `result: null` beside an error.
+        // Some peers write `result: null` next to an error.
         (Some(result), Some(error)) if result.get() == "null" => {
             Err(ErrorObject::read(error.get()))
         }
@@ -128,7 +128,7 @@ fn call<'a>(envelope: &Envelope<'a>) -> Result<Incoming<'a>, Invalid<'a>> {
     Err(Invalid::nameless(reason))
 }
 
-/// A message with an id that is neither a call nor a response, or is both.
+/// Returns the error for a message with an id that is neither a call nor a response, or is both.
 fn unclear<'a>(envelope: &Envelope<'a>, reason: Reason) -> Invalid<'a> {
     let id = envelope.id.and_then(|raw| Id::of(raw.get()));
     Invalid { reason, about: id.map_or(About::Nothing, About::Unclear) }

@@ -8,14 +8,14 @@ pub struct Invalid<'a> {
     pub about: About<'a>,
 }
 
-/// What an invalid line would have been.
+/// The kind of message that an invalid line would have been.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum About<'a> {
     Request(Id<'a>),
     Notification,
-    /// The response to this request of ours, which gets no other.
+    /// The response to this request of ours. No other response follows.
     Response(Id<'a>),
-    /// It has this id, but may be a request or a response.
+    /// A message with this id that may be a request or a response.
     Unclear(Id<'a>),
     Nothing,
 }
@@ -28,13 +28,13 @@ pub enum Reason {
     NotUtf8,
     #[error("the line is not JSON")]
     NotJson,
-    /// Its arrays and objects lie more than this many levels deep in each other.
+    /// Arrays and objects are nested more than this many levels.
     #[error("the message is nested more than {0} levels deep")]
     TooDeep(usize),
-    /// As a tree of values it takes far more memory than its text.
+    /// The parsed JSON would need far more memory than its text.
     #[error("the message has too many JSON values for its length")]
     TooComplex,
-    /// It is longer than this many bytes.
+    /// The message is longer than this many bytes.
     #[error("the message is longer than {0} bytes")]
     TooLong(usize),
     #[error("the message is not an object")]
@@ -43,7 +43,7 @@ pub enum Reason {
     Batch,
     #[error("jsonrpc must be \"2.0\"")]
     BadVersion,
-    /// Its `id` is no number, string or `null`, or too long.
+    /// The `id` is not a number, string or `null`, or is too long.
     #[error("id must be a number, a string or null, of at most 1024 bytes")]
     BadId,
     #[error("method is missing")]
@@ -82,7 +82,7 @@ impl<'a> Invalid<'a> {
         ErrorObject::new(code, format!("{}: {}", code.text(), self.reason))
     }
 
-    /// What to send back: the id and the error. `None` where nothing may be sent: for blank lines, notifications and responses.
+    /// Returns the id and the error to send back. `None` if no reply is allowed: for blank lines, notifications and responses.
     pub fn reply(&self) -> Option<(Id<'a>, ErrorObject)> {
         let id = match &self.about {
             About::Request(id) => id.clone(),
@@ -93,7 +93,7 @@ impl<'a> Invalid<'a> {
         Some((id, self.error()))
     }
 
-    /// The request of ours that this invalid response ends: no other answer follows.
+    /// Returns our request that this invalid response ends. No other response follows.
     pub const fn answers(&self) -> Option<&Id<'a>> {
         match &self.about {
             About::Response(id) => Some(id),
@@ -101,7 +101,7 @@ impl<'a> Invalid<'a> {
         }
     }
 
-    /// The request of ours that may get no other answer; its caller must check.
+    /// Returns our request that may get no other response. The caller must check it.
     pub const fn may_answer(&self) -> Option<&Id<'a>> {
         match &self.about {
             About::Response(id) | About::Unclear(id) => Some(id),

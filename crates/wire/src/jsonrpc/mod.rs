@@ -1,9 +1,9 @@
-//! JSON-RPC 2.0 as data: what a line is, the replies that a broken one gets, and bounded framing by newlines.
+//! JSON-RPC 2.0 as data: parsing of lines, the replies to invalid ones, and bounded framing by newlines.
 //!
 //! # Invariants
-//! - Ids, params and results are carried as they were written; nothing of them is read here.
-//! - No input makes anything here panic, recurse without bound, or hold more than the line limit.
-//! - A response never gets a reply, however broken it is: two peers would answer each other's errors for ever.
+//! - Ids, params and results are kept as they were written; this module does not parse them.
+//! - No input makes this module panic, recurse without a limit, or hold more than the line limit.
+//! - A response never gets a reply, even if it is invalid: otherwise two peers would answer each other's errors for ever.
 
 mod code;
 mod decoder;

@@ -1,19 +1,19 @@
 use super::{About, Id, Invalid, Reason};
 use crate::json::{scan::members, text};
 
-/// How much of the beginning of a line that is too long is looked at, in bytes.
+/// How much of the beginning of a too long line is examined, in bytes.
 pub const HEAD_BYTES: usize = 64 * 1024;
 
-/// A line that is too long. It was skipped; reading continues behind it.
+/// A line that is too long. It was skipped; reading continues after it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the message is longer than {limit} bytes")]
 pub struct Oversize {
     pub limit: usize,
-    /// The method, where the head of the line has it.
+    /// The method, if the head of the line contains it.
     pub method: Option<String>,
-    /// The session that its params name, where the head has it.
+    /// The session in the params, if the head contains it.
     pub session: Option<String>,
-    /// What it was, as far as its beginning tells.
+    /// The kind of message, according to its head.
     pub about: About<'static>,
 }
 
@@ -32,7 +32,7 @@ impl Oversize {
         let head = head.strip_prefix('\u{feff}').unwrap_or(head);
         let (mut id, mut method, mut session, mut answers, mut end) = (None, None, None, false, 0);
         for member in members(head) {
-            // A value that ends with the head may go on behind it.
+            // A value that ends with the head may be cut off.
             if member.span.end == head.len() {
                 break;
             }
@@ -52,7 +52,7 @@ impl Oversize {
         }
         let asks = method.is_some() || cut == Some("params");
         answers |= matches!(cut, Some("result" | "error"));
-        // An answer to a request of ours must never be taken for a request: the peer has ids of its own.
+        // A response to a request of ours must never count as a request, because the peer has its own ids.
         let about = match id {
             Some(id) if answers && !asks => About::Response(id),
             Some(id) if asks && !answers => About::Request(id),
@@ -61,26 +61,26 @@ impl Oversize {
         Self { limit, method, session, about }
     }
 
-    /// The same as any other line that is no message: the error, the reply, and the request of ours that it would have answered.
+    /// Returns the invalid message for this line: its error, its reply, and our request that it would have answered.
     pub fn invalid(&self) -> Invalid<'static> {
         Invalid { reason: Reason::TooLong(self.limit), about: self.about.clone() }
     }
 }
 
-/// The name of the member that is cut off here.
+/// Returns the name of the member that is cut off here.
 fn cut_key(rest: &str) -> Option<&str> {
     let name = rest.trim_start_matches([' ', '\t', '\r', ',', '{']).strip_prefix('"')?;
     name.split_once('"').map(|(name, _)| name)
 }
 
-/// What there is of the value whose member is cut off here.
+/// Returns the available part of the value whose member is cut off here.
 fn cut_value(rest: &str) -> &str {
     let value = rest.trim_start_matches([' ', '\t', '\r', ',', '{']).get(1..).unwrap_or_default();
     let value = value.split_once('"').map_or("", |(_, value)| value);
     value.trim_start_matches([' ', '\t', '\r', ':'])
 }
 
-/// The session that params name, which may be cut off.
+/// Returns the session in the params, which may be cut off.
 fn session_in(params: &str) -> Option<String> {
     let mut whole = members(params).filter(|member| member.span.end < params.len());
     let named = whole.find(|member| member.key == "sessionId")?;

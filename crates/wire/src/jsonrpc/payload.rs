@@ -4,14 +4,14 @@ use serde_json::value::RawValue;
 
 use crate::json::Json;
 
-/// What can stand in a message as params, result or data: a value whose writing as JSON cannot fail.
+/// A value for the params, result or data of a message. Writing it as JSON must not fail.
 pub trait Payload: Serialize {
     fn is_absent(&self) -> bool {
         false
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        // Writing to memory cannot fail, and what implements this has string keys only.
+        // Writing to memory cannot fail, and all implementers have only string keys.
         let _ = serde_json::to_writer(out, self);
     }
 }

@@ -9,20 +9,20 @@ pub struct Limits {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Item {
     Event {
-        /// The last id that the stream named, with this event or before; empty when it named none.
+        /// The last id of the stream up to this event; empty if the stream sent none.
         id: String,
-        /// The event's name; `message` when it has none.
+        /// The event's name; `message` if it has no name.
         event: String,
         /// The data, lines joined with `\n`.
         data: String,
     },
     /// How long to wait before reconnecting, in milliseconds.
     Retry(u64),
-    /// A comment: a sign of life.
+    /// A comment, which is a heartbeat.
     Comment(String),
 }
 
-/// Why a stream cannot be read on. The decoder gives nothing more after it.
+/// Why the stream cannot be read further. The decoder returns no more items after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
     #[error("a line of the event stream is longer than {0} bytes")]
@@ -33,16 +33,16 @@ pub enum Error {
     NotUtf8,
 }
 
-/// Reads server-sent events from pieces that are split anywhere.
+/// Reads server-sent events from chunks of any size.
 ///
-/// An event that the stream's end cuts off is not given, as the specification wants.
+/// An event that is cut off by the end of the stream is dropped, as the specification requires.
 #[derive(Debug)]
 pub struct Decoder {
     limits: Limits,
     line: Vec<u8>,
-    /// The piece before ended in CR, so an LF at the start of the next belongs to that line end.
+    /// Whether the previous chunk ended in CR. An LF at the start of the next chunk then belongs to that line end.
     after_cr: bool,
-    /// Nothing was read yet, so a byte order mark may come.
+    /// Whether nothing was read yet. A byte order mark may come.
     at_start: bool,
     id: String,
     event: String,
@@ -55,7 +55,7 @@ pub struct Decoder {
 // === impl Limits ===
 
 impl Default for Limits {
-    /// Lines and events of 32 MiB: an event holds what fits a line of another protocol.
+    /// Returns limits of 32 MiB for lines and events, because an event can hold a line of another protocol.
     fn default() -> Self {
         Self { max_line_bytes: 32 * 1024 * 1024, max_event_bytes: 32 * 1024 * 1024 }
     }
@@ -85,7 +85,7 @@ impl Decoder {
         }
     }
 
-    /// Takes the next piece of the stream; what it completes is given by [`Decoder::next`].
+    /// Adds the next chunk of the stream. [`Decoder::next`] returns the items that it completes.
     pub fn push(&mut self, mut piece: &[u8]) {
         while self.failed.is_none() && !piece.is_empty() {
             if std::mem::take(&mut self.after_cr)
@@ -105,7 +105,7 @@ impl Decoder {
             piece = rest;
             let line = std::mem::take(&mut self.line);
             self.take_line(&line);
-            // The buffer's room is used again, unless a long line made it large.
+            // Reuses the buffer, unless a long line made it large.
             if line.capacity() <= 64 * 1024 {
                 self.line = line;
                 self.line.clear();
@@ -113,7 +113,7 @@ impl Decoder {
         }
     }
 
-    /// The next item of what was pushed; `None` when more must be pushed first.
+    /// Returns the next item; `None` if it needs more chunks.
     #[expect(clippy::should_implement_trait, reason = "`None` is no end: pushing more goes on")]
     pub fn next(&mut self) -> Result<Option<Item>, Error> {
         match (self.ready.pop_front(), self.failed) {

@@ -1,4 +1,4 @@
-/// Writes one event. `data` may hold line breaks; `id` and `event` must not, and lose them if they do.
+/// Writes one event. `data` may contain line breaks. Line breaks in `id` and `event` are removed.
 pub fn encode(out: &mut Vec<u8>, id: Option<&str>, event: Option<&str>, data: &[u8]) {
     if let Some(id) = id {
         field(out, b"id: ", id);

@@ -1,4 +1,4 @@
-//! Server-sent events: an encoder, and an incremental decoder without IO.
+//! Server-sent events: an encoder, and an incremental decoder without I/O.
 
 mod decoder;
 mod encoder;
