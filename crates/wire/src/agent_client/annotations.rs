@@ -5,7 +5,7 @@ use crate::json::words::words;
 
 object! {
     pub struct Annotations may {
-        /// Absent for everybody.
+        /// Absent means every audience.
         audience: Option<Vec<Role>> = "audience" as kept;
         /// From 0 to 1.
         priority: Option<Number> = "priority" as kept;

@@ -10,7 +10,7 @@ tagged! {
         /// The client runs the agent in a terminal and does not call `authenticate`. Only for clients with `auth.terminal`.
         Terminal(AuthMethodTerminal) = "terminal";
     } plain {
-        /// By the agent itself, when the client calls `authenticate`.
+        /// The agent authenticates itself when the client calls `authenticate`.
         Agent(AuthMethodAgent);
     } read by untagged
 }
@@ -35,7 +35,7 @@ object! {
     }
 
     pub struct AuthenticateRequest {
-        /// One of the methods of `initialize`, but none in a terminal.
+        /// One of the methods of `initialize`, but not a terminal method.
         method_id: String = "methodId";
     }
 
@@ -58,7 +58,7 @@ impl AuthMethod {
     }
 }
 
-/// A method without a kind is the agent's own. An unknown kind stays as it came: calling `authenticate` for it
+/// Reads a method without a kind as the agent's own. An unknown kind is kept unchanged, because calling `authenticate` for it
 /// would be a guess.
 fn untagged(
     json: &str,

@@ -1,4 +1,4 @@
-//! What the two sides can do. What is absent cannot be done; an object that is there, even an empty one, can.
+//! The capabilities of both sides. An absent capability is not supported; an object means support, even an empty one.
 
 use super::object::object;
 
@@ -52,7 +52,7 @@ object! {
         embedded_context: bool = "embeddedContext";
     }
 
-    /// Servers that the agent starts need no capability.
+    /// Servers that the agent starts itself need no capability.
     pub struct McpCapabilities may {
         http: bool = "http";
         sse: bool = "sse";

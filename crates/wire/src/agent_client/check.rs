@@ -1,4 +1,4 @@
-//! Checks of messages against the other side's capabilities.
+//! Checks messages against the other side's capabilities.
 
 use super::{
     ClientCapabilities, ContentBlock, McpCapabilities, McpServer, PromptCapabilities,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::encoded_bytes::decode_base64;
 
-/// Checks that the agent takes every block of a prompt, and that bytes in it are base64 in one of its forms. Every agent takes text and links to resources.
+/// Checks that the agent supports every block of a prompt, and that bytes are base64 in one of its forms. Every agent supports text and links to resources.
 pub fn check_prompt(
     prompt: &[ContentBlock],
     agent: Option<&PromptCapabilities>,
@@ -42,7 +42,7 @@ pub fn check_prompt(
     Ok(())
 }
 
-/// The member of a block that is base64, and its path.
+/// Returns the base64 member of a block, with its path.
 fn encoded_bytes(block: &ContentBlock) -> Option<(&'static str, &str)> {
     match block {
         ContentBlock::Image(image) => Some(("data", &image.data)),
@@ -55,14 +55,14 @@ fn encoded_bytes(block: &ContentBlock) -> Option<(&'static str, &str)> {
     }
 }
 
-/// Whether a text is base64 that was cut, as in the examples of the protocol's documents.
+/// Returns `true` if the text is shortened base64, as in the examples of the protocol's documents.
 fn is_cut_example(text: &str) -> bool {
     let is_of_alphabet = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     text.strip_suffix("...")
         .is_some_and(|begin| !begin.is_empty() && begin.bytes().all(is_of_alphabet))
 }
 
-/// Checks that the agent takes every tool server. Every agent can start programs.
+/// Checks that the agent supports every MCP server. Every agent can start programs.
 pub fn check_mcp_servers(
     servers: &[McpServer],
     agent: Option<&McpCapabilities>,
@@ -86,7 +86,7 @@ pub fn check_mcp_servers(
     Ok(())
 }
 
-/// Whether a path is absolute, on whatever system the other side runs.
+/// Returns `true` if a path is absolute on any operating system, because that of the other side is unknown.
 pub fn is_absolute(path: &str) -> bool {
     match path.as_bytes() {
         [b'/', ..] | [b'\\', b'\\', ..] => true,

@@ -13,7 +13,7 @@ object! {
         input: Option<CommandInput> = "input";
     }
 
-    /// All text behind the command's name.
+    /// All text after the command's name.
     pub struct CommandInput {
         /// Shown while the input is empty.
         hint: String = "hint";

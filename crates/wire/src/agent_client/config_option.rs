@@ -39,7 +39,7 @@ object! {
 }
 
 words! {
-    /// Words that begin with `_` are free for everybody.
+    /// Implementations may define words that begin with `_`.
     pub open enum SessionConfigOptionCategory {
         Mode = "mode";
         Model = "model";
@@ -79,7 +79,7 @@ object! {
         config_id: String = "configId";
         value: SessionConfigValue = "value";
     } may {
-        /// `boolean` where the value is one.
+        /// `boolean` for a boolean value.
         kind: Option<String> = "type";
     }
     check kind_fits;
@@ -94,7 +94,7 @@ pub enum SessionConfigValue {
 
 object! {
     pub struct SetSessionConfigOptionResponse {
-        /// All options of the session: one may change others.
+        /// All options of the session, because one may change others.
         config_options: Vec<SessionConfigOption> = "configOptions" as fitting_there;
     }
 }

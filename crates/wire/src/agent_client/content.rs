@@ -67,7 +67,7 @@ object! {
     }
 }
 
-/// What a resource holds. Where there is text and bytes, the text counts.
+/// The content of a resource. If both text and bytes are present, the text counts.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(untagged)]
 pub enum ResourceContents {
@@ -164,7 +164,7 @@ schema!(ResourceContents = "ResourceContents", |generator| {
     schemars::json_schema!({ "anyOf": [text, blob] })
 });
 
-/// Text that is not base64 is carried as it came; only strict rules refuse it.
+/// Keeps text that is not base64 unchanged; only strict rules refuse it.
 fn base64(content: &str, key: &str, at: &Path<'_>) -> Result<(), Violation> {
     if at.is_strict() && STANDARD.decode(content).is_err() {
         return Err(at.key(key).violation("must be base64"));

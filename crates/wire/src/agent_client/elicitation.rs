@@ -17,27 +17,27 @@ tagged! {
 }
 
 object! {
-    /// A form. It never asks for secrets.
+    /// A form. It must not ask for secrets.
     pub struct ElicitationForm {
         message: String = "message";
         requested_schema: ElicitationSchema = "requestedSchema";
     } may {
         session_id: Option<String> = "sessionId" as optional;
         tool_call_id: Option<String> = "toolCallId";
-        /// The client's request that it belongs to, where it belongs to no session.
+        /// The client's request that the form belongs to, if it belongs to no session.
         request_id: Option<Id<'static>> = "requestId" as optional;
     }
     check form_has_scope;
 
     pub struct ElicitationUrl {
         message: String = "message";
-        /// `elicitation/complete` names this id.
+        /// `elicitation/complete` uses this id.
         elicitation_id: String = "elicitationId";
         url: String = "url";
     } may {
         session_id: Option<String> = "sessionId" as optional;
         tool_call_id: Option<String> = "toolCallId";
-        /// The client's request that it belongs to, where it belongs to no session.
+        /// The client's request that the URL belongs to, if it belongs to no session.
         request_id: Option<Id<'static>> = "requestId" as optional;
     }
     check url_has_scope;
@@ -72,7 +72,7 @@ pub enum ElicitationValue {
 }
 
 object! {
-    /// The user is done at an address. Unknown ids have no effect.
+    /// The user has finished at a URL. Unknown ids have no effect.
     pub struct CompleteElicitationNotification {
         elicitation_id: String = "elicitationId";
     }

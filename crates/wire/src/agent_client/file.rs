@@ -15,7 +15,7 @@ object! {
         content: String = "content";
     }
 
-    /// Creates the file where it does not exist.
+    /// Creates the file if it does not exist.
     pub struct WriteTextFileRequest {
         session_id: String = "sessionId";
         /// An absolute path.

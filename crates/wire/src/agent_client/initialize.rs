@@ -5,7 +5,7 @@ pub const PROTOCOL_VERSION: u16 = 1;
 
 object! {
     pub struct InitializeRequest {
-        /// The highest version that the client knows.
+        /// The highest version that the client supports.
         protocol_version: u16 = "protocolVersion";
     } may {
         client_capabilities: Option<ClientCapabilities> = "clientCapabilities";

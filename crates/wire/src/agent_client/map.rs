@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use crate::json::object::{last_of_each, members_of};
 use crate::json::{Path, Read, Violation};
 
-/// Values by name, in the order in which they came.
+/// Values by name, in the order in which they arrived.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Map<T>(pub Vec<(String, T)>);
 

@@ -43,7 +43,7 @@ object! {
     }
 }
 
-/// A server without a known kind counts as a program where its members fit; its `type` is kept.
+/// Reads a server without a known kind as a program if its members are valid. Keeps its `type`.
 fn untagged(json: &str, kind: Option<Cow<'_, str>>, at: &Path<'_>) -> Result<McpServer, Violation> {
     match (McpServerStdio::read(json, at), kind) {
         (Ok(server), _) => Ok(McpServer::Stdio(server)),

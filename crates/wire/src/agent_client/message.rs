@@ -28,7 +28,7 @@ pub trait NotificationParams: Read + Payload {
     const METHOD: &'static str;
 }
 
-/// A method that the protocol has no word for, with what it carries as it came.
+/// A method that the protocol does not define, with unchanged params.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Extension {
     pub method: String,
@@ -37,7 +37,7 @@ pub struct Extension {
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// The method is not for this side, or not for this kind of call.
+    /// The method does not exist for this side, or for this kind of call.
     #[error("the method '{}' is not answered here", .0.escape_debug())]
     NoSuchMethod(String),
     #[error("{0}")]
@@ -205,7 +205,7 @@ impl Extension {
 // === impl Refusal ===
 
 impl Refusal {
-    /// The error that answers a request. A notification gets no answer.
+    /// Returns the error response to a request. A notification gets no response.
     pub fn error(&self) -> ErrorObject {
         match self {
             Self::NoSuchMethod(method) => ErrorObject::method_not_found(method),

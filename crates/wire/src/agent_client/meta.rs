@@ -8,11 +8,11 @@ use crate::json::schema::schema;
 use crate::json::{Extra, Json, Path, Read, Violation};
 use crate::json::{scan::members, text};
 
-/// The member `_meta`: data that implementations attach to an object. No reader may rely on it.
+/// The member `_meta`: data that implementations attach to an object. A reader must not rely on it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Meta(pub Extra);
 
-/// Parameter names of Python handlers: a Python library passes attached members as arguments beside the declared ones, so a client could set a handler's own parameter. Ordinary words that clients attach are not in the list.
+/// Parameter names of Python handlers. A Python library passes attached members as arguments next to the declared ones, so a client could set a handler's own parameter. Ordinary words that clients attach are not in the list.
 const PARAMETERS: [&str; 15] = [
     "session_id",
     "message_id",
@@ -31,7 +31,7 @@ const PARAMETERS: [&str; 15] = [
     "terminal_id",
 ];
 
-/// Params without attached members that have the name of a handler's parameter. All other bytes stay.
+/// Removes attached members that have the name of a handler's parameter. All other bytes stay.
 pub fn without_parameters(params: &str) -> Cow<'_, str> {
     let is_one = |name: &str| PARAMETERS.contains(&name);
     let (mut out, mut from) = (String::new(), 0);

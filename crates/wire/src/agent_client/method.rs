@@ -24,11 +24,11 @@ pub enum Kind {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Gate {
     Open,
-    /// A way to authenticate that is not in a terminal.
+    /// An authentication method that is not a terminal method.
     AuthMethods,
-    /// Modes, in the answer that opened the session.
+    /// Modes, in the response that opened the session.
     Modes,
-    /// Options, in the answer that opened the session.
+    /// Options, in the response that opened the session.
     ConfigOptions,
     Agent(AgentGate),
     Client(ClientGate),
@@ -49,7 +49,7 @@ pub enum ClientGate {
     ReadTextFile,
     WriteTextFile,
     Terminal,
-    /// `elicitation.form` or `elicitation.url`, as the mode is.
+    /// `elicitation.form` or `elicitation.url`, according to the mode.
     Elicitation,
     ElicitationUrl,
 }
@@ -101,7 +101,7 @@ pub fn method(name: &str) -> Option<&'static Method> {
 // === impl Gate ===
 
 impl Gate {
-    /// Whether the capabilities of the two sides allow the method. Gates of the session's state are the session's to check.
+    /// Returns `true` if the capabilities of both sides allow the method. The session checks the gates of its own state.
     pub fn is_open(self, agent: &AgentCapabilities, client: &ClientCapabilities) -> bool {
         match self {
             Self::Open | Self::AuthMethods | Self::Modes | Self::ConfigOptions => true,

@@ -1,11 +1,11 @@
 //! The Agent Client Protocol, version 1, as data.
 //!
 //! # Invariants
-//! - What comes from outside is read by [`read()`] and its kin with the tolerance that the protocol's schema asks for: what may be absent
-//!   and does not fit counts as absent, items that do not fit are left out where the schema says so, and everything else is a
-//!   [`Violation`] that says where.
-//! - What is written keeps the schema: members that have nothing to say are left out, and `null` stands only where it means something.
-//! - Unknown members come back as they were sent, after the declared ones; unknown variants are an [`Opaque`], as they came.
+//! - Input is read by [`read()`] and its relatives with the tolerance that the protocol's schema requires. An invalid value of an optional
+//!   member counts as absent, and invalid items are left out if the schema allows it. Every other invalid value is a
+//!   [`Violation`] with its path.
+//! - Output follows the schema. Empty members are left out, and `null` is written only if it has a meaning.
+//! - Unknown members are written back unchanged, after the declared ones. Unknown variants are kept as an [`Opaque`].
 
 mod object;
 mod tagged;

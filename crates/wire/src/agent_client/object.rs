@@ -1,4 +1,4 @@
-//! Declares an object once; its type, reading, writing and schema follow from that.
+//! Declares an object once; its type, reading, writing and schema follow from the declaration.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
@@ -8,13 +8,13 @@ use serde_json::{Map as JsonMap, Value, json};
 use super::Patch;
 use crate::json::{Path, Violation};
 
-/// Modes of members: how much of a misfit is tolerated.
+/// Modes of members: how each handles an invalid value.
 pub(super) mod member {
     pub(in super::super) use super::super::patch::patch;
     pub(in super::super) use crate::json::member::*;
 }
 
-/// An object whose members can be read and written beside the member that names its kind.
+/// An object whose members can be read and written next to the member that names its kind.
 pub(super) trait Object: Sized {
     /// Reads the object; skips the member `tag`, which names the kind.
     fn read_members(json: &str, tag: &str, at: &Path<'_>) -> Result<Self, Violation>;
@@ -28,8 +28,8 @@ pub(super) trait Member {
     fn schema(generator: &mut SchemaGenerator) -> Schema;
 }
 
-/// Declares objects: of each first the required members, then the optional ones. A member's mode says which misfits it tolerates;
-/// the default modes are `required` and `lenient`. Every object also has `_meta`, and keeps undeclared members.
+/// Declares objects, each with its required members first and its optional ones after. The mode of a member decides how an invalid value
+/// is handled; the default modes are `required` and `lenient`. Every object also has `_meta`, and keeps undeclared members.
 macro_rules! object {
     (@mode $default:ident) => { $default };
     (@mode $default:ident $mode:ident) => { $mode };

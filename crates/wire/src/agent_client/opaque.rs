@@ -2,7 +2,7 @@ use serde::{Serialize, Serializer};
 
 use super::Json;
 
-/// An unknown variant, carried as it came.
+/// An unknown variant, kept unchanged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Opaque {
     pub kind: String,

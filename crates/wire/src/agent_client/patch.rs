@@ -12,7 +12,7 @@ pub enum Patch<T> {
     Set(T),
 }
 
-/// Reads a member; a misfit counts as unchanged.
+/// Reads a member. An invalid value counts as unchanged.
 pub(super) fn patch<T: Read>(json: Option<&str>, at: &Path<'_>) -> Result<Patch<T>, Violation> {
     Ok(match json {
         None => Patch::Unchanged,

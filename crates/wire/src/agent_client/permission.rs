@@ -8,7 +8,7 @@ object! {
         session_id: String = "sessionId";
         /// The tool call may be new.
         tool_call: ToolCallUpdate = "toolCall";
-        /// Their kinds say what they mean; their order and their ids do not.
+        /// The kind of an option is its meaning; its order and id have none.
         options: Vec<PermissionOption> = "options";
     }
 
@@ -38,7 +38,7 @@ object! {
 tagged! {
     /// An unknown kind allows nothing.
     pub enum RequestPermissionOutcome by "outcome" {
-        /// The turn was cancelled before anybody decided.
+        /// The turn was cancelled before a decision.
         Cancelled(CancelledPermission) = "cancelled";
         Selected(SelectedPermission) = "selected";
     }
@@ -67,7 +67,7 @@ impl RequestPermissionRequest {
         self.options.iter().find(|option| option.kind == kind)
     }
 
-    /// The option that an answer chooses. `None` where it chooses none that was offered, which allows nothing.
+    /// Returns the option that an answer chooses. `None` if the answer chooses no offered option, which allows nothing.
     pub fn chosen(&self, answer: &RequestPermissionResponse) -> Option<&PermissionOption> {
         match &answer.outcome {
             RequestPermissionOutcome::Selected(selected) => {

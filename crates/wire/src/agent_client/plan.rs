@@ -2,7 +2,7 @@ use super::object::object;
 use crate::json::words::words;
 
 object! {
-    /// The whole plan: it replaces the one before.
+    /// The whole plan. It replaces the previous one.
     pub struct Plan {
         entries: Vec<PlanEntry> = "entries" as fitting_there;
     }

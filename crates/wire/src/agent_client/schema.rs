@@ -3,13 +3,13 @@ use serde_json::{Map, Value, json};
 
 use super::{ContentChunk, PromptRequest, PromptResponse};
 
-/// The JSON Schema of the members by which messages are told apart, as a document.
+/// Returns the JSON Schema of the members that identify messages, as a document.
 pub fn message_id_schema() -> String {
     let mut kinds = Map::new();
     kinds.insert("ContentChunk".to_owned(), only::<ContentChunk>("messageId"));
     kinds.insert("PromptRequest".to_owned(), only::<PromptRequest>("messageId"));
     kinds.insert("PromptResponse".to_owned(), only::<PromptResponse>("userMessageId"));
-    // In the order of the alphabet everywhere, so that the text is the same whether objects keep their order or not.
+    // All names are in alphabetical order, so that the text is the same even if objects keep another order.
     let document = json!({
         "$defs": kinds,
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -12,7 +12,7 @@ object! {
     }
 
     pub struct NewSessionResponse {
-        /// The agent chooses it.
+        /// The agent chooses the id.
         session_id: String = "sessionId";
     } may {
         modes: Option<SessionModeState> = "modes";
@@ -54,7 +54,7 @@ object! {
     pub struct ListSessionsRequest may {
         /// Only sessions in this directory.
         cwd: Option<String> = "cwd" as optional;
-        /// `next_cursor` of the page before.
+        /// The `next_cursor` of the previous page.
         cursor: Option<String> = "cursor" as optional;
     }
 

@@ -1,7 +1,7 @@
-//! Ids in JSON that is carried as it came: found, set and taken out without touching any other byte.
+//! Finds, sets and removes ids in carried JSON without changing any other byte.
 //!
-//! The text has to be JSON. Where a name comes more than once, the last one counts when it is looked for, and all are set or taken out,
-//! so that no reader can find another.
+//! The text must be JSON. If a name occurs more than once, a lookup returns the last one. All of them are set or removed,
+//! so that no reader can find another value.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -18,19 +18,19 @@ pub use crate::json::text::decode;
 /// The updates that carry a message id.
 const CHUNKS: [&str; 3] = ["agent_message_chunk", "agent_thought_chunk", "user_message_chunk"];
 
-/// The value at the end of a path of names, as it was written.
+/// Returns the value at a path of names, as it was written.
 pub fn get<'a>(json: &'a str, path: &[&str]) -> Option<&'a str> {
     path.iter().try_fold(json, |json, key| scan::member(json, key).map(|member| member.value))
 }
 
-/// The text at the end of a path of names. `None` where there is no string.
+/// Returns the text at a path of names. `None` if the value is missing or not a string.
 pub fn get_text<'a>(json: &'a str, path: &[&str]) -> Option<Cow<'a, str>> {
     get(json, path).and_then(text::decode)
 }
 
-/// Sets the member at the end of a path of names to this JSON. Where it is absent it comes last in its object.
+/// Sets the member at a path of names to this JSON. Adds a missing member at the end of its object.
 ///
-/// `None` where the objects on the way are not there.
+/// Returns `None` if an object on the path is missing.
 pub fn set(json: &str, path: &[&str], value: &str) -> Option<String> {
     let (key, within) = enclosing(json, path)?;
     let object = json.get(within.clone())?;
@@ -59,14 +59,14 @@ pub fn set(json: &str, path: &[&str], value: &str) -> Option<String> {
     Some(out)
 }
 
-/// Sets the member at the end of a path of names to this text. Where it is absent it comes last in its object.
+/// Sets the member at a path of names to this text. Adds a missing member at the end of its object.
 ///
-/// `None` where the objects on the way are not there.
+/// Returns `None` if an object on the path is missing.
 pub fn set_text(json: &str, path: &[&str], value: &str) -> Option<String> {
     set(json, path, &serde_json::Value::from(value).to_string())
 }
 
-/// Takes the member at the end of a path of names out, with one of its commas. What has no such member stays as it is.
+/// Removes the member at a path of names, with one of its commas. Returns the text unchanged if the member is missing.
 pub fn remove<'a>(json: &'a str, path: &[&str]) -> Cow<'a, str> {
     match enclosing(json, path).and_then(|(key, within)| without(json, key, within)) {
         Some(out) => Cow::Owned(out),
@@ -74,15 +74,15 @@ pub fn remove<'a>(json: &'a str, path: &[&str]) -> Cow<'a, str> {
     }
 }
 
-/// Where the id of a session lies, its quotes included, in params that begin with it and have no other: as nearly all are written.
-/// `None` where nobody can tell without walking over them.
+/// Returns the range of the session id, including its quotes, in params that begin with it and contain no other. Nearly all params
+/// have this form. Returns `None` if the params need a full walk.
 pub fn leading_session(params: &str) -> Option<Range<usize>> {
     const HEAD: &str = "{\"sessionId\":\"";
     static NAME: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"sessionId\""));
     let text = params.strip_prefix(HEAD)?.as_bytes();
     let length = memchr2(b'"', b'\\', text).filter(|at| text.get(*at) == Some(&b'"'))?;
     let rest = text.get(length + 1..)?;
-    // A name that means the same can only be written with code points.
+    // A name with the same meaning needs escaped code points.
     let is_code_point = |at: usize| rest.get(at + 1) == Some(&b'u');
     if NAME.find(rest).is_some() || memchr_iter(b'\\', rest).any(is_code_point) {
         return None;
@@ -90,12 +90,12 @@ pub fn leading_session(params: &str) -> Option<Range<usize>> {
     Some(HEAD.len() - 1..HEAD.len() + length + 1)
 }
 
-/// What a notification or request carries, with its session's id left empty, and that id.
-/// `None` where there is no string `sessionId`.
+/// Returns the params of a notification or request with an empty session id, and the id.
+/// Returns `None` if the params have no string `sessionId`.
 pub fn cut_session(params: &str) -> Option<(String, Cow<'_, str>)> {
     if let Some(place) = leading_session(params) {
         let (head, rest) = (params.get(..=place.start)?, params.get(place.end - 1..)?);
-        // Not a byte more: what is kept as it is here needs no other memory.
+        // Allocates the exact size, so that the params can be stored without another allocation.
         let mut cut = String::with_capacity(head.len() + rest.len());
         cut.push_str(head);
         cut.push_str(rest);
@@ -110,18 +110,18 @@ pub fn put_session(params: &str, session: &str) -> Option<String> {
     set_text(params, &["sessionId"], session)
 }
 
-/// The id of the message that a `session/update` carries a piece of. `None` where it carries no piece, or the piece names no message.
+/// Returns the message id in the chunk of a `session/update`. `None` if the update carries no chunk, or if the chunk has no message id.
 pub fn message_id(params: &str) -> Option<Cow<'_, str>> {
     let update = get(params, &["update"])?;
     is_chunk(update).then(|| get_text(update, &["messageId"]))?
 }
 
-/// Whether a `session/update` carries a piece of a message, which may have an id.
+/// Returns `true` if a `session/update` carries a message chunk. The chunk may have no id.
 pub fn is_message_chunk(params: &str) -> bool {
     get(params, &["update"]).is_some_and(is_chunk)
 }
 
-/// Gives the piece of a message that a `session/update` carries the id of its message. `None` where it carries no piece.
+/// Sets the message id in the chunk of a `session/update`. Returns `None` if the update carries no chunk.
 pub fn put_message_id(params: &str, id: &str) -> Option<String> {
     is_message_chunk(params).then(|| set_text(params, &["update", "messageId"], id))?
 }
@@ -130,7 +130,7 @@ fn is_chunk(update: &str) -> bool {
     get_text(update, &["sessionUpdate"]).is_some_and(|kind| CHUNKS.contains(&&*kind))
 }
 
-/// The last name of a path, and where the object lies that it belongs to.
+/// Returns the last name of a path, and the range of its object.
 fn enclosing<'a>(json: &str, path: &[&'a str]) -> Option<(&'a str, Range<usize>)> {
     let (key, way) = path.split_last()?;
     let mut within = 0..json.len();
@@ -150,7 +150,7 @@ fn without(json: &str, key: &str, within: Range<usize>) -> Option<String> {
     }
     let mut out = String::with_capacity(json.len());
     out.push_str(json.get(..within.start)?);
-    // Up to the first member that stays, then each with what stands in front of it.
+    // Copies up to the first member that stays, then each further member with the text before it.
     let open = object.find('{')? + 1;
     out.push_str(object.get(..open)?);
     let (mut end, mut is_first) = (open, true);

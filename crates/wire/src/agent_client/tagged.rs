@@ -1,4 +1,4 @@
-//! Declares enums of objects whose variant a member names.
+//! Declares enums of objects in which one member names the variant.
 
 use std::borrow::Cow;
 
@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use crate::json::{Path, Violation, refusal};
 use crate::json::{scan, text};
 
-/// Declares an enum of objects whose variant the member `by` names. An unknown variant is kept as it came.
+/// Declares an enum of objects in which the member `by` names the variant. An unknown variant is kept unchanged.
 ///
-/// Variants after `plain` have no such member; `read by` names the function that reads an object of no known variant.
+/// Variants after `plain` have no such member. `read by` names the function that reads an object without a known variant.
 macro_rules! tagged {
     (
         $(#[$attr:meta])*

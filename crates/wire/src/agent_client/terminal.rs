@@ -6,11 +6,11 @@ object! {
         command: String = "command";
     } may {
         args: Vec<String> = "args" as optional;
-        /// In addition to the terminal's own.
+        /// Added to the terminal's own environment.
         env: Vec<EnvVariable> = "env" as optional;
         /// An absolute path.
         cwd: Option<String> = "cwd" as optional;
-        /// How much of the output is kept, in bytes; the oldest goes first.
+        /// The limit of the kept output, in bytes. The oldest output is dropped first.
         output_byte_limit: Option<u64> = "outputByteLimit" as optional;
     }
 
@@ -30,7 +30,7 @@ object! {
 
     pub struct TerminalOutputResponse {
         output: String = "output";
-        /// Whether the beginning of the output is gone.
+        /// Whether the beginning of the output was dropped.
         truncated: bool = "truncated";
     } may {
         /// Absent while the command runs.

@@ -4,7 +4,7 @@ use super::{ContentBlock, Json};
 use crate::json::words::words;
 
 object! {
-    /// A tool call that is sent again replaces what was known of it.
+    /// A tool call that is sent again replaces the earlier one.
     pub struct ToolCall {
         /// Unique in the session.
         tool_call_id: String = "toolCallId";
@@ -12,9 +12,9 @@ object! {
         title: String = "title";
     } may {
         name: Option<String> = "name";
-        /// Absent for [`ToolKind::Other`].
+        /// Absent means [`ToolKind::Other`].
         kind: Option<ToolKind> = "kind";
-        /// Absent for [`ToolCallStatus::Pending`].
+        /// Absent means [`ToolCallStatus::Pending`].
         status: Option<ToolCallStatus> = "status";
         content: Vec<ToolCallContent> = "content" as fitting;
         locations: Vec<ToolCallLocation> = "locations" as fitting;
@@ -22,9 +22,9 @@ object! {
         raw_output: Option<Json> = "rawOutput";
     }
 
-    /// A change of a tool call. Absent members stay as they were; lists are replaced as a whole.
+    /// A change of a tool call. Absent members stay unchanged; lists are replaced as a whole.
     pub struct ToolCallUpdate {
-        /// An unknown id is a new tool call.
+        /// An unknown id begins a new tool call.
         tool_call_id: String = "toolCallId";
     } may {
         /// For people.
@@ -54,7 +54,7 @@ words! {
     }
 
     pub enum ToolCallStatus {
-        /// Its input streams in, or somebody has to allow it.
+        /// The input is still streaming, or the call waits for a permission.
         Pending = "pending";
         InProgress = "in_progress";
         Completed = "completed";

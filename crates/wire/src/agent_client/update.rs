@@ -38,7 +38,7 @@ object! {
     pub struct ContentChunk {
         content: ContentBlock = "content";
     } may {
-        /// All chunks of a message have the same id; another id is another message.
+        /// All chunks of a message have the same id. Another id begins another message.
         message_id: Option<String> = "messageId";
     }
 

@@ -1,4 +1,4 @@
-//! Rules for values of fields, beyond their shape.
+//! Rules for the values of fields, beyond their shape.
 
 use std::cell::Cell;
 use std::io;
@@ -11,7 +11,7 @@ use url::{SyntaxViolation, Url};
 use crate::encoded_bytes::decode_base64;
 use crate::json::{Path, Violation, quoted};
 
-/// The content type of a part that names none.
+/// The content type of a part without one.
 pub(super) const DEFAULT_CONTENT_TYPE: &str = "text/plain";
 
 pub(super) fn content_type(text: &str, at: &Path<'_>) -> Result<(), Violation> {
@@ -26,7 +26,7 @@ pub(super) fn content_type(text: &str, at: &Path<'_>) -> Result<(), Violation> {
     Err(at.violation(format!("must be a MIME type like \"text/plain\", not {}", quoted(text))))
 }
 
-/// Base64 in the standard form, for the strict rules; else also in the variants that decoders elsewhere take.
+/// Checks base64: under the strict rules in the standard form only, otherwise also in the variants that other decoders accept.
 pub(super) fn base64(content: &str, at: &Path<'_>) -> Result<(), Violation> {
     if !at.is_strict() {
         return match decode_base64(content) {
@@ -42,7 +42,7 @@ pub(super) fn base64(content: &str, at: &Path<'_>) -> Result<(), Violation> {
     })
 }
 
-/// An absolute URL, in the standard form; as it came where a peer's is none.
+/// Returns an absolute URL in the standard form. A peer's invalid URL is kept unchanged.
 pub(super) fn any_url(text: String, at: &Path<'_>) -> Result<String, Violation> {
     match parse_url(&text, at) {
         Some(url) => Ok(url.into()),
@@ -51,7 +51,7 @@ pub(super) fn any_url(text: String, at: &Path<'_>) -> Result<String, Violation> 
     }
 }
 
-/// An absolute http or https URL, in the standard form.
+/// Returns an absolute http or https URL in the standard form.
 pub(super) fn http_url(text: &str, at: &Path<'_>) -> Result<String, Violation> {
     match parse_url(text, at) {
         Some(url) if matches!(url.scheme(), "http" | "https") => Ok(url.into()),
@@ -62,7 +62,7 @@ pub(super) fn http_url(text: &str, at: &Path<'_>) -> Result<String, Violation> {
     }
 }
 
-/// The strict rules take no URL that its parser had to put right.
+/// Parses a URL. The strict rules refuse a URL that the parser had to correct.
 fn parse_url(text: &str, at: &Path<'_>) -> Option<Url> {
     let wrong = Cell::new(false);
     let note = |violation| {

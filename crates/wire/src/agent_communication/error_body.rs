@@ -6,7 +6,7 @@ use crate::json::words::words;
 use crate::json::{Path, Violation};
 
 object! {
-    /// Why something failed: the body of a response, a failed run's `error`, or an event.
+    /// Why an operation failed: the body of a response, a failed run's `error`, or an event.
     pub struct ErrorBody {
         code: ErrorCode = known_code;
         message: String = required;
@@ -17,7 +17,7 @@ object! {
 
 words! {
     pub enum ErrorCode {
-        /// Every failure without a code of its own.
+        /// Every failure without its own code.
         ServerError = "server_error";
         InvalidInput = "invalid_input";
         NotFound = "not_found";
@@ -36,7 +36,7 @@ impl ErrorBody {
     }
 }
 
-/// Peers have codes of their own.
+/// Peers also use other codes.
 fn known_code(json: Option<&str>, at: &Path<'_>) -> Result<ErrorCode, Violation> {
     match (required(json, at), json) {
         (Err(_), Some(json)) if at.is_lenient() && json.starts_with('"') => {

@@ -7,11 +7,11 @@ use crate::json::object::find_members;
 use crate::json::words::words;
 use crate::json::{Path, Read, Violation};
 
-/// Declares the events, each with the one member that says what it is about.
+/// Declares the events, each with its one member.
 macro_rules! events {
     ($( $(#[$attr:meta])* $variant:ident { $member:ident: $type:ty } = $word:literal by $read:path; )*) => {
-        /// An event of a run, told apart by `type`. Events about the run carry it as it was then.
-        /// An event of a type that is not here is read as a generic one with all its members.
+        /// An event of a run. `type` selects the variant. Events about the run contain its state at that time.
+        /// An event of an unknown type is read as a generic one with all its members.
         #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
         #[serde(tag = "type")]
         pub enum Event {
@@ -52,7 +52,7 @@ events! {
     MessageCreated { message: Message } = "message.created" by required;
     MessagePart { part: MessagePart } = "message.part" by required;
     MessageCompleted { message: Message } = "message.completed" by required;
-    /// An event that the protocol has no type for: a JSON object.
+    /// An event that the protocol does not define: a JSON object.
     Generic { generic: Json } = "generic" by required_object;
     RunCreated { run: Box<Run> } = "run.created" by required;
     RunInProgress { run: Box<Run> } = "run.in-progress" by required;
@@ -60,14 +60,14 @@ events! {
     RunCompleted { run: Box<Run> } = "run.completed" by required;
     RunFailed { run: Box<Run> } = "run.failed" by required;
     RunCancelled { run: Box<Run> } = "run.cancelled" by required;
-    /// The stream ends here because of an error; the run may go on.
+    /// The stream ends here because of an error. The run may continue.
     Error { error: ErrorBody } = "error" by required;
 }
 
 // === impl Event ===
 
 impl Event {
-    /// The event with which a run in this status stands still; `None` while it is at work.
+    /// Returns the event for a run that has ended or awaits an answer; `None` while it is running.
     pub fn of_standing(run: Run) -> Option<Self> {
         let run = Box::new(run);
         match run.status {
@@ -107,7 +107,7 @@ impl Read for Event {
             error = "error",
         } else _member => {});
         let kind: EventKind = match required(kind, &at.key("type")) {
-            // A type that a later version of the protocol has is news all the same.
+            // An event type of a later protocol version is still an event.
             Err(_) if kind.is_some_and(|kind| kind.starts_with('"')) => {
                 return Ok(Self::Generic { generic: required_object(Some(json), at)? });
             }

@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 
 use crate::json::{Path, Read, Violation, quoted, text_of};
 
-/// The id of a run or a session. Every form of a UUID is read, of every version; the canonical one is written.
+/// The id of a run or a session. Reads every form and version of a UUID; writes the canonical form.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Uuid(uuid::Uuid);
 
@@ -46,7 +46,7 @@ impl Read for Uuid {
 impl FromStr for Uuid {
     type Err = uuid::Error;
 
-    /// Reads the hyphenated, simple, braced and URN form, in either case.
+    /// Parses the hyphenated, simple, braced and URN form, in upper or lower case.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         uuid::Uuid::parse_str(text).map(Self)
     }

@@ -14,11 +14,11 @@ object! {
         events: Vec<Event> = required;
     }
 
-    /// Our extension: a page of runs.
+    /// A page of runs. A Trilogue extension.
     #[derive(Default)]
     pub struct RunsList {
         runs: Vec<Run> = required;
-        /// Where the next page begins; `null` on the last.
+        /// The cursor of the next page; `null` on the last page.
         next: Option<String> = optional;
     }
 }

@@ -5,13 +5,13 @@ use crate::json::{Path, Violation};
 
 object! {
     pub struct AgentManifest {
-        /// It fits into a role.
+        /// Must be valid as a name in a role.
         name: String = required;
         description: String = optional;
         metadata: ManifestMetadata = defaulted;
-        /// MIME types or ranges that it takes; at least one.
+        /// The MIME types or ranges that the agent reads; at least one.
         input_content_types: Vec<String> = content_types;
-        /// MIME types or ranges that it gives; at least one.
+        /// The MIME types or ranges that the agent writes; at least one.
         output_content_types: Vec<String> = content_types;
     }
 }

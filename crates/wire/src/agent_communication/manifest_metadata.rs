@@ -5,7 +5,7 @@ use crate::json::member::{optional, required};
 use crate::json::words::words;
 
 object! {
-    /// More about an agent. Only its shape is checked.
+    /// More information about an agent. Only its shape is checked.
     #[derive(Default)]
     pub struct ManifestMetadata {
     } keep {
@@ -50,7 +50,7 @@ object! {
 words! {
     pub enum UiType {
         Chat = "chat";
-        /// One task at a time.
+        /// The agent handles one task at a time.
         HandsOff = "hands-off";
     }
 }

@@ -11,14 +11,14 @@ object! {
     #[derive(Default)]
     pub struct Message {
         role: Role = stated_role;
-        /// In the order in which they are shown; there may be none.
+        /// In the order in which they are shown; may be empty.
         parts: Vec<MessagePart> = required;
         #[serde(skip_serializing_if = "When::is_absent")]
         created_at: When = when;
         /// `null` while the message grows.
         #[serde(skip_serializing_if = "When::is_absent")]
         completed_at: When = when;
-        /// Our extension: the message's id. Others ignore it, as every member of a message that they do not know.
+        /// The message's id, a Trilogue extension. Other implementations ignore it, like every unknown member of a message.
         #[serde(skip_serializing_if = "Option::is_none")]
         extension as "x_trilogue": Option<Json> = json_object;
     }
@@ -27,7 +27,7 @@ object! {
 // === impl Message ===
 
 impl Message {
-    /// A user's message. Its times are left to the server that receives it.
+    /// Returns a user's message. The server that receives it sets its times.
     pub fn user(parts: Vec<MessagePart>) -> Self {
         Self { parts, ..Self::default() }
     }
@@ -36,7 +36,7 @@ impl Message {
         Self::user(vec![MessagePart::text(text)])
     }
 
-    /// The content of its `text/plain` parts, joined.
+    /// Returns the joined content of its `text/plain` parts.
     pub fn plain_text(&self) -> String {
         self.parts.iter().filter_map(MessagePart::plain_text).collect()
     }
@@ -63,7 +63,7 @@ impl From<MessagePart> for Message {
     }
 }
 
-/// A message that a peer stored without a role is a user's.
+/// Reads a peer's message without a role as a user's.
 fn stated_role(json: Option<&str>, at: &Path<'_>) -> Result<Role, Violation> {
     if at.is_lenient() {
         return defaulted(json, at);

@@ -6,21 +6,21 @@ use crate::json::member::optional;
 use crate::json::object::find_members;
 use crate::json::{Path, Read, Violation, quoted, text};
 
-/// What a part means beyond its content, told apart by `kind`.
+/// The meaning of a part beyond its content. `kind` selects the variant.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Metadata {
     Citation(CitationMetadata),
-    /// How the agent got there.
+    /// A step of the agent on the way to its answer.
     Trajectory(TrajectoryMetadata),
-    /// A kind that the protocol does not have, as a peer sent it.
+    /// A kind that the protocol does not define, as a peer sent it.
     Other(Json),
 }
 
 object! {
     /// Attributes content to a source.
-    /// The indexes count characters over the message's `text/*` parts, from 0; the end is not part of the range.
-    /// Further members, such as `author`, are kept: the official clients ignore them.
+    /// The indexes count characters over the message's `text/*` parts, from 0; the range excludes its end.
+    /// Unknown members, such as `author`, are kept; the official clients ignore them.
     #[derive(Default)]
     #[serde(tag = "kind", rename = "citation")]
     pub struct CitationMetadata {
@@ -34,7 +34,7 @@ object! {
     finish without_kind;
 
     /// One step of the agent: a thought, or a tool with its input and output.
-    /// Further members are kept: the official clients ignore them.
+    /// Unknown members are kept; the official clients ignore them.
     #[derive(Default)]
     #[serde(tag = "kind", rename = "trajectory")]
     pub struct TrajectoryMetadata {
@@ -70,7 +70,7 @@ impl Read for Metadata {
     }
 }
 
-/// The kind is the type's.
+/// Removes `kind`, because the type already writes it.
 fn without_kind(
     mut citation: CitationMetadata,
     _json: &str,
@@ -89,7 +89,7 @@ fn step_without_kind(
     Ok(step)
 }
 
-/// A whole number, or a string of its digits, which the official server takes too. The strict rules take a number only.
+/// Reads a whole number, or a string of its digits, which the official server also accepts. The strict rules accept only a number.
 fn whole(json: Option<&str>, at: &Path<'_>) -> Result<Option<i64>, Violation> {
     let Some(text) = json.and_then(text::decode) else { return optional(json, at) };
     if at.is_strict() {

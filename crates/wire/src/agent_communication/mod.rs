@@ -1,9 +1,9 @@
 //! The Agent Communication Protocol as data.
 //!
 //! # Invariants
-//! - What is written has every field, `null` included, in the order of the declarations, without white space.
-//! - What comes from outside is read by [`read()`] under [`Rules`]; a [`Violation`] names the field and what is allowed there.
-//! - Unknown members are dropped, except where a type has [`Extra`]: those come back as they were sent, after the declared ones.
+//! - Output has every field, including `null`, in the order of the declarations, without white space.
+//! - Input is read by [`read()`] under [`Rules`]; a [`Violation`] names the field and the allowed values.
+//! - Unknown members are dropped, unless a type has [`Extra`]. Those are written back unchanged, after the declared ones.
 
 mod check;
 mod error_body;
@@ -53,7 +53,7 @@ pub fn read<T: Read>(bytes: &[u8], rules: Rules) -> Result<T, Violation> {
     read_styled(bytes, rules, Style::Exact)
 }
 
-/// Lets a type be part of a caller's own types: it is read as what a peer sends.
+/// Lets callers use a type inside their own types. It is read like a peer's message.
 macro_rules! deserialize_from_a_peer {
     ($($type:ty),+ $(,)?) => {$(
         impl<'de> Deserialize<'de> for $type {

@@ -1,8 +1,8 @@
-//! Declares an object once; its type, reading and writing follow from that.
+//! Declares an object once; its type, reading and writing follow from the declaration.
 
-/// Declares objects. A member's mode says which misfits it tolerates; undeclared members are dropped.
+/// Declares objects. The mode of a member decides how an invalid value is handled; undeclared members are dropped.
 ///
-/// With `keep`, undeclared members are kept, and so are a peer's misfits among the members in its block.
+/// With `keep`, undeclared members are kept. So are a peer's invalid values of the members in that block.
 macro_rules! object {
     () => {};
     ($(#[$attr:meta])* pub struct $name:ident { $($m:tt)* } keep { $($k:tt)* } finish $finish:path; $($rest:tt)*) => {

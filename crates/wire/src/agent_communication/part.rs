@@ -9,10 +9,10 @@ use crate::json::{Path, Rules, Style, Violation, scan};
 
 object! {
     /// One part of a message. A part with a name is an artifact.
-    /// It has exactly one of `content` and `content_url`, or neither where it carries only metadata.
+    /// It has exactly one of `content` and `content_url`. A part with only metadata has neither.
     pub struct MessagePart {
         name: Option<String> = optional;
-        /// The MIME type of the content; `text/plain` where a peer stored none.
+        /// The MIME type of the content; `text/plain` if a peer stored none.
         content_type: String = mime_type;
         content: Option<String> = optional;
         content_encoding: ContentEncoding = optional;
@@ -94,7 +94,7 @@ impl MessagePart {
         self
     }
 
-    /// The content of a `text/plain` part that is not base64.
+    /// Returns the content of a `text/plain` part that is not base64.
     pub fn plain_text(&self) -> Option<&str> {
         let essence = self.content_type.split(';').next().unwrap_or_default().trim();
         (self.content_encoding == ContentEncoding::Plain
@@ -129,7 +129,7 @@ fn mime_type(json: Option<&str>, at: &Path<'_>) -> Result<String, Violation> {
     Ok(stated.unwrap_or_else(|| check::DEFAULT_CONTENT_TYPE.to_owned()))
 }
 
-/// Checks a part that a peer sent, and writes its URL in the standard form.
+/// Checks a part from a peer, and writes its URL in the standard form.
 fn hold(mut part: MessagePart, json: &str, at: &Path<'_>) -> Result<MessagePart, Violation> {
     let is_typed = || scan::member(json, "content_type").is_some_and(|it| it.value != "null");
     if !at.is_lenient() && !is_typed() {
@@ -162,7 +162,7 @@ fn check_shape(part: &MessagePart, at: &Path<'_>) -> Result<(), Violation> {
     if at.is_lenient() {
         return Ok(());
     }
-    // The official clients make parts of metadata alone.
+    // The official clients make parts that contain only metadata.
     let is_annotation = !at.is_strict() && part.name.is_none() && part.metadata.is_some();
     if part.content.is_none() && part.content_url.is_none() && !is_annotation {
         let what = if part.name.is_some() { "; an artifact is a part too" } else { "" };

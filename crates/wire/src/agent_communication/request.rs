@@ -9,19 +9,19 @@ use crate::json::{Path, Read, Violation, quoted};
 object! {
     pub struct RunCreateRequest {
         agent_name: String = required;
-        /// A session that the server knows or makes.
+        /// A session. The server creates it if it is unknown.
         session_id: Option<Uuid> = optional;
-        /// A session with its history, which replaces what the server knows of it.
+        /// A session with its history. It replaces the server's version.
         session: Option<Session> = optional;
         input: Vec<Message> = required;
         mode: RunMode = defaulted;
-        /// Our extension: settings of the agent for this run. Other servers ignore it, so it is left out where there are none.
+        /// The agent's configuration for this run, a Trilogue extension. An absent configuration is left out, because other servers ignore it.
         #[serde(skip_serializing_if = "Option::is_none")]
         config: Option<Json> = optional;
     }
 
     pub struct RunResumeRequest {
-        /// The run, for servers that want it in the body too. It is not read: the address names the run.
+        /// The run, for servers that require it in the body too. It is not read, because the path names the run.
         #[serde(skip_serializing_if = "Option::is_none")]
         run_id: Option<Uuid> = unread;
         await_resume: AwaitResume = required;
@@ -29,7 +29,7 @@ object! {
     }
 }
 
-/// What a run waits for: always a message, which asks.
+/// The question of a run that waits: always a message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "type", rename = "message")]
 pub struct AwaitRequest {

@@ -5,13 +5,13 @@ use serde::{Serialize, Serializer};
 
 use crate::json::{Path, Read, Violation, quoted, text_of};
 
-/// Who sent a message: `user`, `agent` or `agent/NAME`.
+/// The author of a message: `user`, `agent` or `agent/NAME`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Role {
     #[default]
     User,
     Agent,
-    /// An agent of this name: letters, digits, `_` and `-`, at least one.
+    /// The agent with this name: one or more letters, digits, `_` and `-`.
     Named(String),
 }
 
@@ -22,7 +22,7 @@ pub struct NotARole;
 // === impl Role ===
 
 impl Role {
-    /// Whether an agent can have this name in a role.
+    /// Returns `true` if an agent can have this name in a role.
     pub fn is_name(name: &str) -> bool {
         !name.is_empty()
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))

@@ -34,12 +34,12 @@ words! {
     /// How the response to a request is delivered.
     #[derive(Default)]
     pub enum RunMode {
-        /// The run, when it has ended or waits.
+        /// The run, after it has ended or waits.
         #[default]
         Sync = "sync";
-        /// The run at once.
+        /// The run, at once.
         Async = "async";
-        /// Its events as they happen.
+        /// The run's events, as they happen.
         Stream = "stream";
     }
 }

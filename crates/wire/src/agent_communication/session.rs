@@ -6,9 +6,9 @@ use crate::json::{Path, Violation};
 object! {
     /// A conversation: references to its messages and to its state.
     pub struct Session {
-        /// A session that is sent without one gets a new one.
+        /// The id. A session that is sent without an id gets a new one.
         id: Uuid = id_or_new;
-        /// Absolute http or https URLs of its messages, oldest first.
+        /// The absolute http or https URLs of its messages, oldest first.
         history: Vec<String> = http_urls;
         /// An absolute http or https URL.
         state: Option<String> = http_url;

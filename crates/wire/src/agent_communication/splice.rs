@@ -1,7 +1,7 @@
-//! Writing the protocol's objects around parts that are rendered already, so that each is rendered once.
+//! Writes the protocol's objects around rendered parts, so that each part is rendered once.
 //!
-//! Every function appends to `out`. What is handed in as bytes has to be JSON, as the `write` methods of this module's types make it;
-//! it is copied without a check.
+//! Every function appends to `out`. Bytes in arguments must be JSON, as the `write` methods of this module's types make it.
+//! They are copied without a check.
 
 use std::io;
 
@@ -54,7 +54,7 @@ pub fn message_head(out: &mut Vec<u8>, role: &Role) {
     out.extend_from_slice(br#","parts":["#);
 }
 
-/// Appends a message from the closing bracket of its parts on.
+/// Appends a message from the closing bracket of its parts to its end.
 pub fn message_tail(out: &mut Vec<u8>, created_at: Option<Time>, completed_at: Option<Time>) {
     out.extend_from_slice(br#"],"created_at":"#);
     time(out, created_at);
@@ -69,7 +69,7 @@ pub struct RunHead<'a> {
     pub agent_name: &'a str,
     pub session_id: Option<Uuid>,
     pub status: RunStatus,
-    /// The rendered message that the run awaits an answer to.
+    /// The rendered message to which the run awaits an answer.
     pub awaits: Option<&'a [u8]>,
     pub error: Option<&'a ErrorBody>,
     pub created_at: Time,
@@ -104,7 +104,7 @@ pub fn run_head(out: &mut Vec<u8>, head: &RunHead<'_>) {
     out.extend_from_slice(br#","output":["#);
 }
 
-/// Appends a run from the closing bracket of its output on.
+/// Appends a run from the closing bracket of its output to its end.
 pub fn run_tail(out: &mut Vec<u8>, head: &RunHead<'_>) {
     out.extend_from_slice(br#"],"error":"#);
     json(out, &head.error);
@@ -127,7 +127,7 @@ pub fn event(out: &mut Vec<u8>, kind: EventKind, about: &[u8]) {
     event_tail(out);
 }
 
-/// Appends an event up to the object that it is about, which follows, then [`event_tail`].
+/// Appends an event up to its object. The object follows, then [`event_tail`].
 pub fn event_head(out: &mut Vec<u8>, kind: EventKind) {
     for piece in ["{\"type\":\"", kind.as_str(), "\",\"", kind.member(), "\":"] {
         out.extend_from_slice(piece.as_bytes());
@@ -150,7 +150,7 @@ pub fn events<E: AsRef<[u8]>>(out: &mut Vec<u8>, events: impl IntoIterator<Item 
     out.extend_from_slice(b"]}");
 }
 
-/// What stands before and behind the elements of a session's history.
+/// Returns the text before and after the elements of a session's history.
 #[must_use]
 pub fn session(id: Uuid, state: Option<&str>) -> (Vec<u8>, Vec<u8>) {
     let (mut before, mut behind) = (br#"{"id":"#.to_vec(), br#"],"state":"#.to_vec());

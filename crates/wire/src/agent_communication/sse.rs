@@ -1,7 +1,7 @@
-//! What the protocol's event streams ask of JSON.
+//! JSON for the protocol's event streams.
 
-/// Makes JSON fit for one `data:` line that every client reads: line breaks between tokens become spaces,
-/// and U+0085, U+2028 and U+2029, which some clients take for line ends, are escaped.
+/// Makes JSON safe for one `data:` line that every client can read. Line breaks between tokens become spaces.
+/// U+0085, U+2028 and U+2029 are escaped, because some clients treat them as line ends.
 pub fn safe(json: &mut Vec<u8>) {
     let Some(first) = next_unsafe(json, 0) else { return };
     let mut out = Vec::with_capacity(json.len() + 64);
@@ -17,7 +17,7 @@ pub fn safe(json: &mut Vec<u8>) {
     *json = out;
 }
 
-/// The next place from `from` on that has to change: where, how many bytes, and what stands there instead.
+/// Returns the next change after `from`: its position, the number of bytes to replace, and the replacement.
 fn next_unsafe(json: &[u8], from: usize) -> Option<(usize, usize, &'static [u8])> {
     let mut from = from;
     loop {

@@ -1,4 +1,4 @@
-//! Times as the protocol writes them: six digits of a second, or none where they are all zero.
+//! Times as the protocol writes them: six digits of a second, or none if all are zero.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use crate::json::{MAX_QUOTED_BYTES, Path, Read, Violation, quoted, refusal, text
 
 const FORMS: &str = "a time like 2026-01-31T12:00:00Z, or a unix time";
 
-/// A moment as a sender stated it. An absent one is left to the receiver, `null` is not.
+/// A moment as a sender states it. The receiver may fill in an absent one, but not `null`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum When {
-    /// The field was not there, and is not written.
+    /// The field was absent, and is not written.
     #[default]
     Absent,
     Null,
@@ -68,7 +68,7 @@ impl When {
         }
     }
 
-    /// The moment, or another where the field was absent.
+    /// Returns the moment, or `absent` if the field was absent.
     pub const fn or(self, absent: Time) -> Option<Time> {
         match self {
             Self::Absent => Some(absent),

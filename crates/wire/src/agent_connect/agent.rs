@@ -5,104 +5,104 @@ use super::{InterruptSpec, Json, Limit, Offset, Streaming};
 use crate::json::or_default;
 use crate::json::record::record;
 
-/// The name of this protocol, as `/capabilities` says it.
+/// The name of this protocol in `/capabilities`.
 pub const PROTOCOL: &str = "acp-connect";
-/// The version of the published document that is followed.
+/// The version of the published specification.
 pub const SPEC_VERSION: &str = "0.2.3";
 
 /// An agent of the server.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Agent {
-    /// Its id; that of a configured instance of it, where that was asked for.
+    /// The agent's id. For a configured instance, the id of the instance.
     pub agent_id: String,
-    /// The configured instance, where it is one.
+    /// The configured instance, if the request names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configuration_id: Option<String>,
-    /// What it is.
+    /// The agent's metadata.
     pub metadata: AgentMetadata,
-    /// The same as `agent_id`, by the name that the protocol's document has for it.
+    /// The same as `agent_id`, under the name in the protocol's document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 }
 
-/// What an agent is.
+/// The metadata of an agent.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AgentMetadata {
-    /// Which one.
+    /// The name and version.
     #[serde(rename = "ref")]
     pub reference: AgentRef,
-    /// What it does, for people.
+    /// What the agent does, for people.
     #[serde(default, deserialize_with = "or_default")]
     pub description: String,
 }
 
-/// Names an agent: name and version are unique on a server.
+/// Names an agent. Name and version together are unique on a server.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AgentRef {
-    /// Its name.
+    /// The name of the agent.
     pub name: String,
-    /// Its version.
+    /// The version of the agent.
     pub version: String,
-    /// Where more can be read of it.
+    /// The URL of a page about the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
 
 record! {
-    /// Looks agents up: all members that are there have to match.
+    /// Searches agents. All given members must match.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     pub struct AgentSearchRequest {
-        /// The name, exactly.
+        /// The exact name.
         name?: String,
-        /// The version, exactly.
+        /// The exact version.
         version?: String,
-        /// The most agents of the answer; all where it is not sent.
+        /// The maximum number of agents in the response. By default all.
         limit?: Limit,
-        /// How many matches are passed over.
+        /// The number of matches to skip.
         offset?: Offset,
     }
 }
 
-/// What an agent can do on this server: what its author declares, and what the server adds.
+/// What an agent supports on this server: the properties that its author declares and those that the server adds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AgentCapabilities {
-    /// Whether it runs on threads.
+    /// Whether the agent runs on threads.
     pub threads: bool,
-    /// Whether it may interrupt its runs.
+    /// Whether the agent may interrupt its runs.
     pub interrupts: bool,
-    /// Whether a run's client may be called back.
+    /// Whether a run's client can request callbacks.
     pub callbacks: bool,
-    /// How its output is streamed.
+    /// How the output is streamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub streaming: Option<Streaming>,
     /// [`PROTOCOL`].
     pub protocol: String,
     /// [`SPEC_VERSION`].
     pub spec_version: String,
-    /// Whether configured instances of it can be made.
+    /// Whether clients can create configured instances.
     pub configurations: bool,
-    /// Whether it declares errors of its own.
+    /// Whether the agent declares its own errors.
     pub errors: bool,
 }
 
 record! {
-    /// An agent's schemas.
+    /// The schemas of an agent.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct AgentSchemas {
-        /// The agent.
+        /// The id of the agent.
         agent_id: String,
-        /// What a run is given.
+        /// The input of a run.
         input_schema: Json,
-        /// What a run answers.
+        /// The output of a run.
         output_schema: Json,
-        /// The thread state, where it is declared.
+        /// The thread state, if it is declared.
         state_schema?: Json,
         /// The configuration.
         config_schema: Json,
-        /// Its interrupts.
+        /// The interrupts of the agent.
         #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "or_default")]
         interrupts: Vec<InterruptSpec>,
-        /// Its own updates, where they are declared.
+        /// The agent's own updates, if they are declared.
         custom_streaming_update?: Json,
     }
 }

@@ -7,18 +7,18 @@ use super::Object;
 use crate::json::record::record;
 
 record! {
-    /// How a caller shows who it is.
+    /// The authentication schemes for callers.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     pub struct Authentication {
-        /// The agent; absent where the whole server is meant.
+        /// The agent. Absent for the whole server.
         agent_id?: String,
-        /// Whether a caller has to.
+        /// Whether authentication is required.
         required: bool,
-        /// The alternatives, each an OpenAPI security requirement; `{}` is a caller without credentials.
+        /// The alternatives, each as an OpenAPI security requirement. `{}` allows a caller without credentials.
         security: Vec<BTreeMap<String, Vec<String>>>,
-        /// The schemes that are named there: OpenAPI security scheme objects.
+        /// The schemes that the alternatives name: OpenAPI security scheme objects.
         schemes: BTreeMap<String, Object>,
-        /// What the credentials of this request permit; absent where it has none that are valid.
+        /// The permissions of this request's credentials. Absent without valid credentials.
         permissions?: Vec<String>,
     }
 }

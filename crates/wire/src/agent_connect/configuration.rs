@@ -8,67 +8,67 @@ record! {
     /// A configured instance of an agent.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Configuration {
-        /// Its id; stands where an agent's id may stand, too.
+        /// The id of the instance. It can be used in place of an agent's id.
         configuration_id: String,
-        /// The agent.
+        /// The id of the agent.
         agent_id: String,
-        /// The settings.
+        /// The configuration.
         #[schemars(with = "ConfigSchema")]
         config: Json,
-        /// Anything that its creator wants to find it by.
+        /// Metadata of any kind, by which the instance can be found.
         metadata: Object,
-        /// What people call it.
+        /// The name of the instance, for people.
         name?: String,
-        /// When it was created.
+        /// When the instance was created.
         created_at: Time,
-        /// When it changed last.
+        /// When the instance last changed.
         updated_at: Time,
-        /// When it stops to be there.
+        /// When the instance expires.
         expires_at?: Time,
     }
 
-    /// Asks for a configured instance. A member that is not one of these is refused: it would be a setting that is lost.
+    /// Creates a configured instance. An unknown member is refused, because it could be a setting that would be lost.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
     pub struct ConfigurationCreate {
-        /// The agent, where the path does not name it; the first one where neither does.
+        /// The agent, if the path does not name it. By default the first agent of the server.
         agent_id?: String,
-        /// The settings, alone or as `configurable`; the schema's defaults where there are none.
+        /// The configuration, directly or as `configurable`. The default is the schema's defaults.
         #[schemars(with = "Option<ConfigSchema>")]
         config?: Json,
-        /// Anything to find it by.
+        /// Metadata of any kind, by which the instance can be found.
         metadata?: Object,
-        /// What people call it.
+        /// The name of the instance, for people.
         name?: String,
-        /// After how many seconds it stops to be there; never where it is absent.
+        /// After how many seconds the instance expires. By default never.
         ttl_seconds?: TtlSeconds,
-        /// Its id; made by the server where it is absent.
+        /// The id of the instance. The server makes one by default.
         configuration_id?: String,
-        /// What happens when the id is taken.
+        /// What to do if the id exists.
         if_exists?: IfExists,
     }
 
-    /// Changes a configured instance. Runs that were created before keep what they were given. A member that is not one of these is refused.
+    /// Changes a configured instance. Existing runs keep their configuration. An unknown member is refused.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
     pub struct ConfigurationPatch {
-        /// The new settings, whole; alone or as `configurable`.
+        /// The whole new configuration, directly or as `configurable`.
         #[schemars(with = "Option<ConfigSchema>")]
         config?: Json,
-        /// Members to set; `null` removes one.
+        /// Members to set. `null` removes a member.
         metadata?: Object,
-        /// What people call it.
+        /// The name of the instance, for people.
         name?: String,
     }
 
-    /// Looks configured instances up.
+    /// Searches configured instances.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     pub struct ConfigurationSearchRequest {
-        /// Members that its metadata has.
+        /// Members that the metadata must have.
         metadata?: Object,
-        /// The most instances of the answer; 10 where it is absent.
+        /// The maximum number of instances in the response. The default is 10.
         limit?: Limit,
-        /// How many matches are passed over.
+        /// The number of matches to skip.
         offset?: Offset,
     }
 }

@@ -9,49 +9,49 @@ use crate::json::record::record;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "AgentACPDescriptor")]
 pub struct Descriptor {
-    /// What the agent is.
+    /// The agent's metadata.
     pub metadata: AgentMetadata,
-    /// What it can do and which data it takes and gives.
+    /// The agent's capabilities and data.
     pub specs: Specs,
 }
 
 record! {
-    /// What an agent can do and which data it takes and gives. Schemas are JSON Schema 2020-12.
+    /// The capabilities and data of an agent. Schemas are JSON Schema 2020-12.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     #[schemars(rename = "AgentACPSpec")]
     pub struct Specs {
-        /// What it can do.
+        /// The capabilities of the agent.
         capabilities: Capabilities,
-        /// What a run is given.
+        /// The input of a run.
         input: Json,
-        /// What a run answers.
+        /// The output of a run.
         output: Json,
         /// The configuration.
         config: Json,
-        /// Its own updates; needs `capabilities.streaming.custom`.
+        /// The agent's own updates; requires `capabilities.streaming.custom`.
         custom_streaming_update?: Json,
-        /// The thread state; needs `capabilities.threads`.
+        /// The thread state; requires `capabilities.threads`.
         thread_state?: Json,
-        /// Its interrupts; need `capabilities.interrupts`.
+        /// The interrupts of the agent; require `capabilities.interrupts`.
         interrupts?: Vec<InterruptSpec>,
-        /// The errors of its own: an addition of ours.
+        /// The agent's own errors. A Trilogue extension.
         errors?: Vec<ErrorDefinition>,
     }
 }
 
-/// What an agent can do.
+/// The capabilities of an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Capabilities {
-    /// Whether it runs on threads.
+    /// Whether the agent runs on threads.
     #[serde(default, deserialize_with = "or_default")]
     pub threads: bool,
-    /// Whether it may interrupt its runs.
+    /// Whether the agent may interrupt its runs.
     #[serde(default, deserialize_with = "or_default")]
     pub interrupts: bool,
-    /// Whether a run's client may be called back.
+    /// Whether a run's client can request callbacks.
     #[serde(default, deserialize_with = "or_default")]
     pub callbacks: bool,
-    /// How its output is streamed; absent where nothing is said.
+    /// How the output is streamed. Absent if the author does not declare it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub streaming: Option<Streaming>,
 }
@@ -60,20 +60,20 @@ record! {
     /// How output is streamed.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     pub struct Streaming {
-        /// As a whole that grows.
+        /// As a growing whole.
         values?: bool,
         /// As the agent's own updates.
         custom?: bool,
     }
 }
 
-/// An interrupt that an agent may raise.
+/// An interrupt that an agent can raise.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct InterruptSpec {
-    /// Its name; unique within the agent.
+    /// The name of the interrupt; unique within the agent.
     pub interrupt_type: String,
-    /// What is asked.
+    /// The question.
     pub interrupt_payload: Json,
-    /// What is answered.
+    /// The answer.
     pub resume_payload: Json,
 }

@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use super::{Descriptor, Json, Violation};
 
-/// The smallest number of an error of an agent's own.
+/// The smallest number of an agent's own error.
 const FIRST_AGENT_ERROR: u32 = 10_000;
 
 // === impl Descriptor ===
 
 impl Descriptor {
-    /// What is wrong with it; nothing where it keeps the rules.
+    /// Returns the violations of the rules; empty for a valid descriptor.
     pub fn check(&self) -> Vec<Violation> {
         let mut found = Found(Vec::new());
         self.check_names(&mut found);
@@ -38,7 +38,7 @@ impl Descriptor {
         for (path, text) in [
             ("/metadata/ref/name", &self.metadata.reference.name),
             ("/metadata/ref/version", &self.metadata.reference.version),
-            // Clients of the protocol refuse an agent without one.
+            // Clients of the protocol refuse an agent without a description.
             ("/metadata/description", &self.metadata.description),
         ] {
             if text.trim().is_empty() {
@@ -131,7 +131,7 @@ impl Found {
         self.0.push(Violation::new(path, message));
     }
 
-    /// A schema is an object or a truth value, and refers to nothing outside itself: nothing is ever fetched.
+    /// Checks that a schema is an object or a boolean, and that it refers only to itself: nothing is ever fetched.
     fn schema(&mut self, path: &str, schema: &Json) {
         let value = schema.to_value();
         if !value.is_object() && !value.is_boolean() {

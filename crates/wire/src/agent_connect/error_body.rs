@@ -16,24 +16,24 @@ pub struct ErrorBody {
     pub description: String,
     /// Whether the same request may succeed later.
     pub transient: bool,
-    /// Details, by the schema that the code's definition names.
+    /// Details. The definition of the code names their schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Json>,
-    /// The same text as `description`, where other servers have it.
+    /// The same text as `description`, under the name that other servers use.
     #[serde(default, deserialize_with = "or_default")]
     pub detail: String,
-    /// The same text as `description`, where other servers have it.
+    /// The same text as `description`, under the name that other servers use.
     #[serde(default, deserialize_with = "or_default")]
     pub message: String,
 }
 
 record! {
-    /// What is known of an error before it happens.
+    /// The definition of an error.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct ErrorDefinition {
         /// The stable code.
         code: String,
-        /// Its number, which no other error has. Those of agents begin at 10000.
+        /// The unique number of the error. Numbers of agents begin at 10000.
         errcode: u32,
         /// The condition, for people.
         #[serde(default, deserialize_with = "or_default")]
@@ -41,18 +41,18 @@ record! {
         /// Whether the same request may succeed later.
         #[serde(default, deserialize_with = "or_default")]
         transient: bool,
-        /// The status of an answer that carries it.
+        /// The HTTP status of a response with this error.
         http_status?: u16,
-        /// The JSON Schema of its details.
+        /// The JSON Schema of the details.
         schema?: Json,
     }
 }
 
-/// The errors of an agent's own.
+/// An agent's own errors.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AgentErrors {
-    /// The agent.
+    /// The id of the agent.
     pub agent_id: String,
-    /// Its errors.
+    /// The errors of the agent.
     pub errors: Vec<ErrorDefinition>,
 }

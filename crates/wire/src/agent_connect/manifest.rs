@@ -4,22 +4,22 @@ use serde_json::Value;
 use super::{AgentMetadata, AgentRef, Descriptor, Json};
 use crate::json::{Violation, decode};
 
-/// The names of the extension of an agent record that holds the specs, the newer first.
+/// The names of the extension of an agent record that contains the specs, the newer one first.
 const EXTENSIONS: [&str; 2] = [
     "schema.oasf.agntcy.org/features/runtime/manifest",
     "oasf.agntcy.org/feature/runtime/manifest",
 ];
 
-/// What a file says of an agent: a descriptor, a manifest around one, or an agent record with the manifest as an extension.
+/// A file that describes an agent: a descriptor, a manifest around one, or an agent record with the manifest as an extension.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Manifest {
     /// The descriptor as its author wrote it.
     pub written: Json,
-    /// The descriptor, read.
+    /// The parsed descriptor.
     pub descriptor: Descriptor,
 }
 
-/// The members by which the forms are told apart.
+/// The members that distinguish the three forms.
 #[derive(Deserialize)]
 struct Forms {
     #[serde(default)]
@@ -50,7 +50,7 @@ struct Runtime {
     acp: Option<Json>,
 }
 
-/// An agent record, as far as a descriptor needs it.
+/// The members of an agent record that a descriptor needs.
 #[derive(Deserialize)]
 struct Record {
     name: String,
@@ -70,8 +70,8 @@ struct Locator {
 // === impl Manifest ===
 
 impl Manifest {
-    /// Reads a file. The descriptor's rules are not checked: [`Descriptor::check`] does that.
-    /// Fails when the file has none of the three forms, or is of a wrong shape.
+    /// Reads a file. Does not check the descriptor's rules: [`Descriptor::check`] does that.
+    /// Fails if the file has none of the three forms, or has a wrong shape.
     pub fn read(file: &[u8]) -> Result<Self, Violation> {
         let forms: Forms = decode(file)?;
         let Some(specs) = forms.specs else {

@@ -11,42 +11,42 @@ use crate::json::record::record;
 use crate::json::schema::schema;
 
 record! {
-    /// What somebody said.
+    /// A message.
     #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
     pub struct Message {
-        /// Who said it, such as `user` or `assistant`.
+        /// The author, such as `user` or `assistant`.
         role: String,
-        /// What.
+        /// The content.
         content: MessageContent,
-        /// Its id.
+        /// The id of the message.
         id?: String,
-        /// Anything else.
+        /// Metadata of any kind.
         metadata?: Map<String, Value>,
     }
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(untagged)]
 pub enum MessageContent {
     /// One text.
     Text(String),
-    /// Pieces, in the order in which they are shown.
+    /// Blocks, in the order in which they are shown.
     Blocks(Vec<Block>),
 }
 
 record! {
-    /// A piece of a message.
+    /// A block of a message.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     pub struct Block {
-        /// What it is; `text` has `text`.
+        /// The type of the block. A block of type `text` has `text`.
         #[serde(rename = "type")]
         kind: String,
         /// The text.
         text?: String,
-        /// Anything else.
+        /// Metadata of any kind.
         metadata?: Map<String, Value>,
-        /// Members that the protocol has no word for.
+        /// Members that the protocol does not define.
         #[serde(flatten)]
         extra: Map<String, Value>,
     }
@@ -85,7 +85,7 @@ impl<'de> Deserialize<'de> for Message {
 // === impl MessageContent ===
 
 impl MessageContent {
-    /// Its text: the whole, or that of its blocks.
+    /// Returns the text, or the joined text of the blocks.
     pub fn to_text(&self) -> Cow<'_, str> {
         match self {
             Self::Text(text) => Cow::Borrowed(text),

@@ -1,8 +1,8 @@
-//! The Agent Connect Protocol as data: OpenAPI 0.2.3, and what the protocol's document asks for beyond it.
+//! The Agent Connect Protocol as data: OpenAPI 0.2.3, and the additional requirements of the protocol's document.
 //!
 //! # Invariants
-//! - Members that have nothing to say are not written; a member that is `null` counts as absent when it is read.
-//! - Unknown members are ignored, save where they would be settings that are lost: in a configured instance. An unknown word where the protocol lists its words is a [`Violation`] that says where.
+//! - Empty members are not written; a member that is `null` counts as absent when it is read.
+//! - Unknown members are ignored, except in a configured instance, because they could be settings that would be lost. An unknown word in a list of the protocol's words is a [`Violation`] with its path.
 //! - Times are written as RFC 3339 in UTC with `Z` and six digits; a time without an offset is read as UTC.
 
 mod agent;

@@ -56,12 +56,12 @@ macro_rules! bounded {
 }
 
 bounded! {
-    /// The most rows of an answer: 1 to 1,000.
+    /// The maximum number of rows in a response: 1 to 1,000.
     Limit = 1..=1_000;
-    /// How many matches are passed over: up to a million.
+    /// The number of matches to skip: up to a million.
     Offset = 0..=1_000_000;
-    /// How many seconds later a run starts: up to a year.
+    /// The delay before a run starts, in seconds: up to a year.
     AfterSeconds = 0..=31_536_000;
-    /// How many seconds something stays: up to a year.
+    /// The lifetime, in seconds: up to a year.
     TtlSeconds = 1..=31_536_000;
 }

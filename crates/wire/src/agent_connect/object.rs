@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use super::Json;
 use crate::json::schema::schema;
 
-/// A JSON object, carried as it was written.
+/// A JSON object, kept as it was written.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(transparent)]
 pub struct Object(Json);

@@ -5,53 +5,53 @@ use super::{InterruptPayloadSchema, Json, Message, OutputSchema};
 use crate::json::or_default;
 use crate::json::record::record;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum RunOutput {
-    /// It ended well.
+    /// The run ended well.
     Result(RunResult),
-    /// It waits for an answer.
+    /// The run waits for an answer.
     Interrupt(RunInterrupt),
-    /// It failed, was cancelled, or its time was over.
+    /// The run failed, was cancelled, or timed out.
     Error(RunError),
 }
 
 record! {
-    /// What an agent answered.
+    /// The output of an agent.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     pub struct RunResult {
         /// The output.
         #[schemars(with = "Option<OutputSchema>")]
         values?: Json,
-        /// What the agent said.
+        /// The agent's messages.
         messages?: Vec<Message>,
-        /// The same as `values`, by the name that the protocol's document has for it.
+        /// The same as `values`, under the name in the protocol's document.
         result?: Json,
     }
 
-    /// What a run asks.
+    /// The question of a run.
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct RunInterrupt {
-        /// The payload under the name of the interrupt's type.
+        /// The payload, as a member named after the interrupt's type.
         #[schemars(with = "InterruptPayloadSchema")]
         interrupt: Json,
-        /// The interrupt's type.
+        /// The type of the interrupt.
         interrupt_type?: String,
         /// The payload alone.
         interrupt_payload?: Json,
-        /// The interrupt's id: an answer that names it cannot meet another one.
+        /// The id of the interrupt. An answer with this id applies to no other interrupt.
         interrupt_id?: String,
-        /// The JSON Schema of the answer, where there is one.
+        /// The JSON Schema of the answer, if any.
         resume_schema?: Json,
     }
 
     /// Why a run failed.
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct RunError {
-        /// The run.
+        /// The id of the run.
         run_id: String,
-        /// The number of the kind of error.
+        /// The number of the error.
         errcode: i64,
         /// What happened, for people.
         description: String,
@@ -60,7 +60,7 @@ record! {
         /// Whether the same request may succeed later.
         #[serde(default, deserialize_with = "or_default")]
         transient: bool,
-        /// Details, by the schema that the code's definition names.
+        /// Details. The definition of the code names their schema.
         data?: Json,
     }
 }
@@ -83,7 +83,7 @@ impl<'de> Deserialize<'de> for RunOutput {
     }
 }
 
-/// What tells variants apart. Their members hold JSON as it was written, which a tagged enum's own reader cannot keep.
+/// The type of a variant. A variant can contain JSON that must stay as it was written, which the reader of a tagged enum cannot do.
 #[derive(Deserialize)]
 pub(super) struct Kind {
     #[serde(rename = "type")]

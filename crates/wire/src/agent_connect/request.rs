@@ -8,55 +8,55 @@ use super::{
 use crate::json::record::record;
 
 record! {
-    /// Asks for a run, on a thread or without one.
+    /// Creates a run, on a thread or without one.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     pub struct RunCreate {
-        /// The agent, or a configured instance of one; the server's first agent where it is absent.
+        /// The agent, or a configured instance of one. By default the server's first agent.
         agent_id?: String,
-        /// What the run is given.
+        /// The input of the run.
         #[schemars(with = "Option<InputSchema>")]
         input?: Json,
-        /// In place of `input`: the same as `{"message": …}` there.
+        /// An alternative to `input`: the same as `{"message": …}` there.
         message?: Json,
-        /// Anything to find the run by.
+        /// Metadata of any kind, by which the run can be found.
         metadata?: Object,
         /// The configuration of this run: an object of `tags`, `recursion_limit` and `configurable`, or the configuration itself.
         #[schemars(with = "Option<ConfigSchema>")]
         config?: Json,
         /// The configured instance to run.
         configuration_id?: String,
-        /// Where to call when the run has ended or waits.
+        /// The address to call when the run has ended or waits.
         webhook?: String,
-        /// Where to call, and of what.
+        /// The address to call, and the events to call for.
         callback?: CallbackTo,
-        /// How output is streamed.
+        /// How the output is streamed.
         stream_mode?: StreamModes,
-        /// Whether nested agents are streamed too; has no effect.
+        /// Whether to stream nested agents too. Has no effect.
         stream_subgraphs?: bool,
-        /// What happens when this request's connection ends before its answer.
+        /// What to do if the connection of this request ends before its response.
         on_disconnect?: OnDisconnect,
-        /// What happens when the thread is busy.
+        /// What to do if the thread is busy.
         multitask_strategy?: MultitaskStrategy,
-        /// How many seconds later it starts.
+        /// The delay before the run starts, in seconds.
         after_seconds?: AfterSeconds,
-        /// What happens to the thread of a stateless run.
+        /// What to do with the thread of a stateless run after its end.
         on_completion?: OnCompletion,
-        /// What happens when the thread of a thread run is not there.
+        /// What to do if the thread of a thread run does not exist.
         if_not_exists?: IfNotExists,
     }
 
-    /// Looks runs up: all members that are there have to match.
+    /// Searches runs. All given members must match.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     pub struct RunSearchRequest {
         /// The agent.
         agent_id?: String,
-        /// Where the run stands.
+        /// The status of the run.
         status?: RunStatus,
-        /// Members that its metadata has.
+        /// Members that the metadata must have.
         metadata?: Object,
-        /// The most runs of the answer; 10 where it is absent.
+        /// The maximum number of runs in the response. The default is 10.
         limit?: Limit,
-        /// How many matches are passed over.
+        /// The number of matches to skip.
         offset?: Offset,
     }
 }

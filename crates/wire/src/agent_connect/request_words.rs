@@ -15,100 +15,100 @@ words! {
     /// How output is streamed.
     #[derive(Default)]
     pub enum StreamMode {
-        /// As a whole that grows: each event replaces the one before.
+        /// As a growing whole: each event replaces the previous one.
         #[default]
         Values = "values";
         /// As the agent's own updates.
         Custom = "custom";
     }
 
-    /// What happens to a run whose creator hangs up while it waits or reads.
+    /// What happens to a run if its creator disconnects while it waits or reads.
     #[derive(Default)]
     pub enum OnDisconnect {
-        /// It is cancelled.
+        /// The run is cancelled.
         #[default]
         Cancel = "cancel";
-        /// It goes on.
+        /// The run continues.
         Continue = "continue";
     }
 
-    /// What happens to the thread that was made for a stateless run.
+    /// What happens to the thread of a stateless run after its end.
     #[derive(Default)]
     pub enum OnCompletion {
-        /// It goes.
+        /// The thread is deleted.
         #[default]
         Delete = "delete";
-        /// It stays and is a thread like others.
+        /// The thread stays as an ordinary thread.
         Keep = "keep";
     }
 
-    /// What happens when the thread of a run is not there.
+    /// What happens if the thread of a run does not exist.
     #[derive(Default)]
     pub enum IfNotExists {
-        /// It is made.
+        /// The thread is created.
         Create = "create";
         /// The run is refused.
         #[default]
         Reject = "reject";
     }
 
-    /// What happens when the id of something new is taken.
+    /// What happens if the id of a new resource exists.
     #[derive(Default)]
     pub enum IfExists {
         /// The request is refused.
         #[default]
         Raise = "raise";
-        /// What is there is answered, unchanged.
+        /// The existing resource is returned unchanged.
         DoNothing = "do_nothing";
     }
 
-    /// What a new run does when its thread is busy.
+    /// What a new run does if its thread is busy.
     #[derive(Default)]
     pub enum MultitaskStrategy {
-        /// It is refused.
+        /// The new run is refused.
         #[default]
         Reject = "reject";
-        /// The others are cancelled and removed.
+        /// The other runs are cancelled and removed.
         Rollback = "rollback";
-        /// The others are cancelled.
+        /// The other runs are cancelled.
         Interrupt = "interrupt";
-        /// It waits for its turn.
+        /// The new run waits for the other runs.
         Enqueue = "enqueue";
     }
 
     /// How a run is cancelled.
     #[derive(Default)]
     pub enum CancelAction {
-        /// It stops; what it did stays.
+        /// The run stops. Its results stay.
         #[default]
         Interrupt = "interrupt";
-        /// It stops and goes, with what it did.
+        /// The run stops and is removed with its results.
         Rollback = "rollback";
     }
 
-    /// Of what a run's client is called back.
+    /// The events of a callback.
     #[derive(Default)]
     pub enum CallbackEvent {
         /// The run has ended or waits.
         #[default]
         Status = "status";
-        /// Its output has grown.
+        /// The output has grown.
         Values = "values";
-        /// One of the agent's own updates.
+        /// An update of the agent's own kind.
         Custom = "custom";
     }
 }
 
-/// The modes that are asked for, each once and in that order; none leaves the choice to the server.
+/// The requested modes, without duplicates and in order. If empty, the server chooses.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct StreamModes(Vec<StreamMode>);
 
-/// Where and of what a run's client is called back: an address, or an object with `url` and `events`.
+/// The callback of a run: an address, or an object with `url` and `events`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct CallbackTo {
     /// The address.
     pub url: String,
-    /// Of what; [`CallbackEvent::Status`] where it is absent.
+    /// The events to call for. The default is [`CallbackEvent::Status`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<CallbackEvent>>,
 }
@@ -116,7 +116,7 @@ pub struct CallbackTo {
 // === impl StreamModes ===
 
 impl StreamModes {
-    /// These modes, each once.
+    /// Returns these modes without duplicates.
     pub fn new(modes: impl IntoIterator<Item = StreamMode>) -> Self {
         let mut all = Vec::with_capacity(2);
         for mode in modes {
@@ -196,7 +196,7 @@ struct CallbackVisitor;
 struct CallbackMembers {
     /// The address.
     url: String,
-    /// Of what; `["status"]` where it is absent.
+    /// The events to call for. The default is `["status"]`.
     #[serde(default)]
     events: Option<Vec<CallbackEvent>>,
 }

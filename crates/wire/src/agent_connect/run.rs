@@ -7,56 +7,56 @@ use crate::json::record::record;
 use crate::json::words::words;
 
 record! {
-    /// One execution of an agent, as it stands.
+    /// One execution of an agent, in its current state.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Run {
-        /// Its id.
+        /// The id of the run.
         run_id: String,
-        /// The thread that it runs on.
+        /// The thread of the run.
         thread_id?: String,
         /// The agent.
         agent_id: String,
-        /// The configured instance that runs.
+        /// The configured instance of the run.
         configuration_id?: String,
-        /// When it was created.
+        /// When the run was created.
         created_at: Time,
-        /// When it changed last.
+        /// When the run last changed.
         updated_at: Time,
-        /// Where it stands.
+        /// The status of the run.
         status: RunStatus,
-        /// Where it stands, in our finer words.
+        /// The status in the more precise words of Trilogue.
         phase?: String,
-        /// The request that created it.
+        /// The request that created the run.
         #[serde(default, deserialize_with = "or_default")]
         creation: Object,
     }
 }
 
 words! {
-    /// Where a run stands.
+    /// The status of a run.
     pub enum RunStatus {
-        /// It waits for its turn or its time, or the agent works.
+        /// The run waits for its turn or its time, or the agent is running.
         Pending = "pending";
-        /// It failed or was cancelled.
+        /// The run failed or was cancelled.
         Error = "error";
-        /// It ended well.
+        /// The run ended well.
         Success = "success";
-        /// Its time was over.
+        /// The run timed out.
         Timeout = "timeout";
-        /// It waits for an answer.
+        /// The run waits for an answer.
         Interrupted = "interrupted";
     }
 }
 
 record! {
-    /// What a wait answers.
+    /// The response to a wait.
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct RunWaitResponse {
         /// The run.
         run?: Run,
-        /// What came of it.
+        /// The result of the run.
         output?: RunOutput,
-        /// The output's `type`. It and the members below are at the top in the protocol's document.
+        /// The output's `type`. In the protocol's document, this and the next members are at the top level.
         #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
         kind: Option<String>,
         /// The output's `result`.

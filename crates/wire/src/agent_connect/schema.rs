@@ -1,4 +1,4 @@
-//! The names under which an agent's own schemas stand in an OpenAPI document.
+//! The names of an agent's own schemas in an OpenAPI document.
 
 use std::borrow::Cow;
 
@@ -23,18 +23,18 @@ macro_rules! named {
 }
 
 named! {
-    /// What a run is given.
+    /// The input of a run.
     InputSchema = { "description": "What a run is given: any JSON that fits the agent's input schema." };
-    /// What a run answers.
+    /// The output of a run.
     OutputSchema = { "description": "What a run answers: any JSON that fits the agent's output schema." };
-    /// How an agent is configured.
+    /// The configuration of an agent.
     ConfigSchema = { "description": "How an agent is configured: any JSON that fits the agent's config schema." };
-    /// A thread's state.
+    /// The state of a thread.
     ThreadStateSchema = { "description": "The state of a thread: any JSON that fits the agent's thread state schema." };
-    /// What an interrupt asks: the payload under the name of the interrupt's type.
+    /// The payload of an interrupt, as a member named after the interrupt's type.
     InterruptPayloadSchema = { "description": "What is asked: the interrupt's payload under the name of its type." };
-    /// What an interrupt is answered.
+    /// The answer to an interrupt.
     ResumePayloadSchema = { "description": "The answer to an interrupt: the payload itself, the payload under the name of the interrupt's type, or an object with `interrupt_type` and `resume_payload`." };
-    /// An agent's own update.
+    /// An update of the agent's own kind.
     StreamUpdateSchema = { "type": "object", "description": "An update that fits the agent's custom streaming update schema." };
 }

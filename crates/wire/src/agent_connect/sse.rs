@@ -1,15 +1,15 @@
-//! Server-sent events as the protocol's clients read them: one `data:` line of ASCII, LF, and no event name but one, save on mounts that answer as the document has it.
+//! Server-sent events as the protocol's clients read them: one `data:` line of ASCII, LF, and only one event name. Mounts that follow the document exactly also send [`RUN`].
 
 /// The name of every event.
 pub const EVENT: &str = "agent_event";
 
-/// The name of the event with which a stream begins on mounts that answer as the document has it: the run.
+/// The name of the first event of a stream, which contains the run. Only for mounts that follow the document exactly.
 pub const RUN: &str = "run";
 
-/// A sign of life: a comment line. An empty line behind it would make the official client fail.
+/// A heartbeat: a comment line. An empty line after it would make the official client fail.
 pub const PING: &[u8] = b": ping\n";
 
-/// One event. `id` must not hold a line break, and loses it if it does; `data` is JSON.
+/// Renders one event. Line breaks in `id` are removed; `data` must be JSON.
 pub fn event(id: &str, data: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(data.len() + id.len() + 40);
     out.extend_from_slice(b"id: ");
@@ -20,14 +20,14 @@ pub fn event(id: &str, data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The run with which a stream begins. It has no id, so that a client's place stays.
+/// Renders the run with which a stream begins. It has no id, so that the client's cursor does not change.
 pub fn run(data: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(data.len() + 32);
     crate::sse::encode(&mut out, None, Some(RUN), &ascii(data));
     out
 }
 
-/// JSON in one line of ASCII: what is beyond ASCII is escaped, line breaks between tokens become spaces.
+/// Renders JSON in one line of ASCII. Other characters are escaped, and line breaks between tokens become spaces.
 pub fn ascii(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len());
     write_ascii(json, &mut out);
@@ -49,7 +49,7 @@ fn write_ascii(json: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
-/// Control characters stand only between tokens; DEL is the one that may stand in a string.
+/// Control characters occur only between tokens, except DEL, which may be in a string.
 fn write_sign(sign: char, out: &mut Vec<u8>) {
     match sign {
         ' '..='~' => out.push(u8::try_from(sign).unwrap_or(b' ')),

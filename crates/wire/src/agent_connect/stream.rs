@@ -10,21 +10,21 @@ use crate::json::record::record;
 /// One event of a stream.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RunOutputStream {
-    /// Its id: unique in the run, and growing.
+    /// The id of the event: unique in the run, and increasing.
     pub id: String,
     /// Always `agent_event`.
     pub event: String,
-    /// What it says.
+    /// The content of the event.
     pub data: StreamPayload,
 }
 
-/// What an event of a stream says.
+/// The content of an event.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum StreamPayload {
-    /// The output so far, which replaces the one before.
+    /// The output so far. It replaces the previous one.
     Values(ValuesUpdate),
-    /// An update of the agent's own.
+    /// An update of the agent's own kind.
     Custom(CustomUpdate),
     /// The run waits for an answer.
     Interrupt(InterruptUpdate),
@@ -33,35 +33,35 @@ pub enum StreamPayload {
 }
 
 record! {
-    /// The output so far, which replaces the one before.
+    /// The output so far. It replaces the previous one.
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     #[schemars(rename = "ValueRunResultUpdate")]
     pub struct ValuesUpdate {
-        /// The run.
+        /// The id of the run.
         run_id: String,
-        /// `pending`, and `success` with the last one.
+        /// `pending`, and `success` for the last one.
         status: RunStatus,
         /// The output.
         #[schemars(with = "OutputSchema")]
         values: Json,
-        /// What the agent has said.
+        /// The agent's messages so far.
         messages?: Vec<Message>,
-        /// The same as `values`, by the name that the protocol's document has for it.
+        /// The same as `values`, under the name in the protocol's document.
         result?: Json,
     }
 
-    /// An update of the agent's own.
+    /// An update of the agent's own kind.
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     #[schemars(rename = "CustomRunResultUpdate")]
     pub struct CustomUpdate {
-        /// The run.
+        /// The id of the run.
         run_id?: String,
         /// `pending`.
         status: RunStatus,
         /// The update.
         #[schemars(with = "StreamUpdateSchema")]
         update: Object,
-        /// Its kind, where the agent has named one.
+        /// The kind of the update, if the agent names one.
         kind?: String,
     }
 }
@@ -70,11 +70,11 @@ record! {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ValueRunInterruptUpdate")]
 pub struct InterruptUpdate {
-    /// The run.
+    /// The id of the run.
     pub run_id: String,
     /// `interrupted`.
     pub status: RunStatus,
-    /// What it asks.
+    /// The question.
     #[serde(flatten)]
     pub asked: RunInterrupt,
 }
@@ -85,7 +85,7 @@ pub struct InterruptUpdate {
 pub struct ErrorUpdate {
     /// `error` or `timeout`.
     pub status: RunStatus,
-    /// Why.
+    /// The error.
     #[serde(flatten)]
     pub error: RunError,
 }
@@ -130,7 +130,7 @@ struct Status {
 }
 
 impl StreamPayload {
-    /// Where the run stands by this event.
+    /// Returns the status of the run at this event.
     pub fn status(&self) -> RunStatus {
         match self {
             Self::Values(update) => update.status,

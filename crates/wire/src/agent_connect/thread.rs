@@ -10,35 +10,35 @@ record! {
     /// A conversation.
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct Thread {
-        /// Its id.
+        /// The id of the thread.
         thread_id: String,
-        /// When it was created.
+        /// When the thread was created.
         created_at: Time,
-        /// When it changed last.
+        /// When the thread last changed.
         updated_at: Time,
-        /// Anything to find it by.
+        /// Metadata of any kind, by which the thread can be found.
         #[serde(default, deserialize_with = "or_default")]
         metadata: Object,
-        /// Where it stands.
+        /// The status of the thread.
         status: ThreadStatus,
-        /// Its state; absent where it has none yet, or none that is shown.
+        /// The state of the thread. Absent if it has no state, or if the state is not shown.
         #[schemars(with = "Option<ThreadStateSchema>")]
         values?: Json,
-        /// What was said on it.
+        /// The messages of the thread.
         messages?: Vec<Message>,
     }
 }
 
 words! {
-    /// Where a thread stands.
+    /// The status of a thread.
     pub enum ThreadStatus {
-        /// Nothing runs on it.
+        /// No run is pending.
         Idle = "idle";
         /// A run is pending.
         Busy = "busy";
-        /// Its newest run waits for an answer.
+        /// The newest run waits for an answer.
         Interrupted = "interrupted";
-        /// Its newest run failed.
+        /// The newest run failed.
         Error = "error";
     }
 }
@@ -47,63 +47,63 @@ record! {
     /// A state of a thread.
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct ThreadState {
-        /// Which one.
+        /// The id of the state.
         checkpoint: ThreadCheckpoint,
         /// The state.
         #[schemars(with = "ThreadStateSchema")]
         values: Json,
-        /// What was said up to it.
+        /// The messages up to this state.
         messages?: Vec<Message>,
-        /// How it came to be.
+        /// How the state was made.
         metadata?: Object,
     }
 }
 
-/// Names a state of a thread.
+/// The id of a state of a thread.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct ThreadCheckpoint {
-    /// Its id.
+    /// The checkpoint id.
     pub checkpoint_id: String,
 }
 
 record! {
-    /// Asks for a thread.
+    /// Creates a thread.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     pub struct ThreadCreate {
-        /// Its id; made by the server where it is absent.
+        /// The id of the thread. The server makes one by default.
         thread_id?: String,
-        /// Anything to find it by.
+        /// Metadata of any kind, by which the thread can be found.
         metadata?: Object,
-        /// What happens when the id is taken.
+        /// What to do if the id exists.
         if_exists?: IfExists,
     }
 
     /// Changes a thread.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     pub struct ThreadPatch {
-        /// The state that the new one follows; the newest where it is absent.
+        /// The state that the new one follows. The default is the newest.
         checkpoint?: ThreadCheckpoint,
-        /// Members to set; `null` removes one.
+        /// Members to set. `null` removes a member.
         metadata?: Object,
-        /// The new state, whole.
+        /// The whole new state.
         #[schemars(with = "Option<ThreadStateSchema>")]
         values?: Json,
         /// The messages of the new state.
         messages?: Vec<Message>,
     }
 
-    /// Looks threads up: all members that are there have to match.
+    /// Searches threads. All given members must match.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     pub struct ThreadSearchRequest {
-        /// Members that its metadata has.
+        /// Members that the metadata must have.
         metadata?: Object,
-        /// Members that its state has.
+        /// Members that the state must have.
         values?: Object,
-        /// Where it stands.
+        /// The status of the thread.
         status?: ThreadStatus,
-        /// The most threads of the answer; 10 where it is absent.
+        /// The maximum number of threads in the response. The default is 10.
         limit?: Limit,
-        /// How many matches are passed over.
+        /// The number of matches to skip.
         offset?: Offset,
     }
 }
