@@ -1,4 +1,4 @@
-//! Ids spliced into bytes and out of them.
+//! Setting and removing ids in JSON bytes.
 
 use trilogue_wire::agent_client::splice::{
     cut_session, get, get_text, is_message_chunk, message_id, put_message_id, put_session, remove,
@@ -29,7 +29,7 @@ fn a_message_id_is_put_into_pieces_of_messages_only() {
     let expected = ODD.replace("\"nor me\"} }", "\"nor me\"},\"messageId\":\"m\" }");
     assert_eq!((with.as_str(), message_id(&with).as_deref()), (expected.as_str(), Some("m")));
     assert_eq!(remove(&with, &["update", "messageId"]), ODD);
-    // What is there and is no id is replaced in its place.
+    // A value that is not an id is replaced in its place.
     for old in ["null", "7", "\"old\"", "{\"a\":1}"] {
         let update = |id: &str| {
             format!(r#"{{"update":{{"messageId" : {id} ,"sessionUpdate":"user_message_chunk"}}}}"#)
@@ -49,7 +49,7 @@ fn members_are_set_and_taken_out_wherever_they_stand() {
     assert_eq!(set("{ }", &["a"], "1").unwrap(), r#"{"a":1 }"#);
     assert_eq!(set(r#"{"b":{}}"#, &["b", "a"], "1").unwrap(), r#"{"b":{"a":1}}"#);
     assert_eq!(set(r#"{"b":"}"}"#, &["a\""], "1").unwrap(), r#"{"b":"}","a\"":1}"#);
-    // No reader can find another one, whichever of several it takes.
+    // All members with the name are set, so that no reader can find another value.
     assert_eq!(
         set(r#"{"a":1,"b":2,"\u0061":3}"#, &["a"], "0").unwrap(),
         r#"{"a":0,"b":2,"\u0061":0}"#

@@ -1,4 +1,4 @@
-//! What a side may be sent, by what it can do.
+//! The messages that each side may receive, according to its capabilities.
 
 use serde_json::json;
 use trilogue_wire::agent_client::*;

@@ -14,7 +14,7 @@ use trilogue_wire::jsonrpc::{Incoming, parse};
 use super::agent_client_samples::{Sample, all};
 use super::agent_client_schema::{definition, official};
 
-/// Optional members of content. Misfits of theirs are passed on as they came, except under the strict rules.
+/// Optional members of content. Their invalid values are passed on unchanged, except under the strict rules.
 const KEPT: [&str; 6] = ["annotations", "size", "mimeType", "title", "description", "uri"];
 
 static SAMPLES: LazyLock<Vec<Sample>> = LazyLock::new(all);
@@ -23,7 +23,7 @@ static SCHEMAS: LazyLock<Option<HashMap<&str, Validator>>> = LazyLock::new(|| {
     Some(SAMPLES.iter().map(|sample| (sample.name, definition(&official, sample.name))).collect())
 });
 
-/// Any JSON, in the words of the protocol more often than not.
+/// Generates any JSON, often with words of the protocol.
 fn any_json() -> impl Strategy<Value = Value> {
     let word = prop_oneof![
         "[a-z]{0,4}",
@@ -77,12 +77,12 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Whether an object has members that the protocol names, so that others are unknown ones.
+/// Returns `true` if the protocol names the members of an object, so that others are unknown members.
 fn is_named(pointer: &str, parent: Option<&Value>) -> bool {
     let last = pointer.rsplit('/').next().unwrap_or_default();
     let free = ["_meta", "rawInput", "rawOutput", "properties"];
     let is_free = pointer.split('/').any(|step| free[..3].contains(&step)) || last == free[3];
-    // What was filled into a form, and variables by name.
+    // The content of a filled form, and variables by name.
     let is_map = parent.is_some_and(|parent| {
         (last == "content" && parent.get("action").is_some())
             || (last == "env" && parent.get("env").is_some_and(Value::is_object))
@@ -135,7 +135,7 @@ proptest! {
         *json.pointer_mut(pointer).unwrap() = value;
         for rules in [Rules::Lenient, Rules::Strict] {
             let Ok((written, shown)) = (sample.pass)(json.to_string().as_bytes(), rules) else { continue };
-            // What nobody knows is passed on as it came, and an address or an id is whatever the sender says.
+            // Unknown values are passed on unchanged, and addresses and ids can have any value.
             let is_fraction = written.get("requestId").is_some_and(Value::is_f64);
             if shown.contains("Other(") || written.get("url").is_some() || is_fraction {
                 continue;
@@ -145,7 +145,7 @@ proptest! {
                 let kept = schemas[sample.name].validate(&written);
                 prop_assert!(kept.is_ok(), "{}: {:?} in {}", sample.name, kept, written);
             }
-            // And it is understood in the same way again.
+            // Reading the output again gives the same value.
             let (again, _) = (sample.pass)(written.to_string().as_bytes(), rules).unwrap();
             prop_assert_eq!(again, written);
         }

@@ -1,4 +1,4 @@
-//! One of every question to the user and every answer, with every member set.
+//! A sample of every question to the user and of every answer, with every member set.
 
 use trilogue_wire::agent_client::*;
 

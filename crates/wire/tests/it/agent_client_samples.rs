@@ -1,4 +1,4 @@
-//! One of everything that the Agent Client Protocol can say, with every member set.
+//! A sample of every message of the Agent Client Protocol, with every member set.
 
 use std::fmt::Debug;
 
@@ -8,16 +8,16 @@ use trilogue_wire::jsonrpc::Payload;
 
 use super::agent_client_questions::questions;
 
-/// Reads text and writes what was understood of it, with that as Rust shows it.
+/// Reads text and writes the parsed value again. Also returns its debug form.
 type Pass = fn(&[u8], Rules) -> Result<(Value, String), Violation>;
 
 pub(crate) struct Sample {
-    /// The name that the official schema has for it.
+    /// The name of the type in the official schema.
     pub(crate) name: &'static str,
     pub(crate) json: Value,
-    /// Reads text and writes what was understood of it, with that as Rust shows it.
+    /// Reads text and writes the parsed value again. Also returns its debug form.
     pub(crate) pass: Pass,
-    /// Whether the text is read as the value that was written.
+    /// Whether reading the output gives the original value.
     pub(crate) comes_back: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What we write, held to the official schema; and what the schema says of methods, held to our table.
+//! Checks our output against the official schema, and our table of methods against the schema's methods.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub(crate) fn official() -> Option<Value> {
     Some(serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap())
 }
 
-/// One of a document's definitions. The document itself accepts anything.
+/// Returns a validator for one of a document's definitions. The document itself accepts any value.
 pub(crate) fn definition(document: &Value, name: &str) -> Validator {
     assert!(document["$defs"][name].is_object(), "no definition {name}");
     let root = json!({ "$ref": format!("#/$defs/{name}"), "$defs": document["$defs"] });
@@ -73,7 +73,7 @@ fn every_method_of_the_schema_is_in_the_table_and_has_samples() {
     assert_eq!(answered, requests.map(|method| method.name).collect());
 }
 
-/// Writes a call as a line, takes the line apart again, and reads it by its method.
+/// Writes a call as a line, parses the line, and reads the call by its method.
 fn through_a_line(method: &'static str, params: &Value) -> Result<(String, Value), Refusal> {
     let mut lines = Encoder::new();
     match trilogue_wire::agent_client::method(method).unwrap().kind {
@@ -171,7 +171,7 @@ fn what_carries_a_message_id_keeps_the_schema_of_the_message_ids() {
     }
 }
 
-/// The table of methods in the documentation: the name of each, and who gets it.
+/// Returns the documented methods: the name of each, and the side that receives it.
 fn documented_methods() -> BTreeSet<(String, Side)> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/client-differences.md");
     let page = std::fs::read_to_string(page).unwrap();
@@ -183,7 +183,7 @@ fn documented_methods() -> BTreeSet<(String, Side)> {
             "agent" => Side::Agent,
             "client" => Side::Client,
             "both" => Side::Both,
-            // The row is missing then, and the comparison says so.
+            // The row is then missing, and the comparison fails.
             _ => return None,
         };
         Some((name, side))

@@ -1,11 +1,11 @@
-//! How wrong a message may be, and what is understood of it then.
+//! The tolerance for invalid messages, and their parsed values.
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use trilogue_wire::agent_client::*;
 use trilogue_wire::jsonrpc::Payload;
 
-/// What is understood of a text, written again.
+/// Parses a text and writes the value again.
 fn understood<T: Read + Payload>(value: &Value) -> Result<Value, String> {
     let read = read::<T>(value.to_string().as_bytes(), Rules::Lenient);
     read.map(|read| serde_json::to_value(read).unwrap()).map_err(|violation| violation.to_string())
@@ -90,7 +90,7 @@ fn optional_members_of_content_that_do_not_fit_are_kept_as_they_came_and_strict_
     }
     let absent = json!({ "type": "resource_link", "uri": "file:///a", "name": "a" });
     becomes::<ContentBlock>(&link("annotations", json!(null)), absent);
-    // An audience that is not understood hides nothing.
+    // An unknown audience hides nothing.
     let robot = json!({ "audience": ["robot"] }).to_string();
     let annotations: Annotations = read(robot.as_bytes(), Rules::Lenient).unwrap();
     assert!(annotations.is_for(Role::User) && annotations.is_for(Role::Assistant));
@@ -109,7 +109,7 @@ fn items_that_do_not_fit_are_left_out_where_the_schema_says_so() {
     becomes::<SessionUpdate>(
         &json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "locations": [7, { "path": "/a", "line": -1 }],
             "content": [{ "type": "text", "text": "bare" }, { "type": "diff", "path": "/a" }, "x", { "type": "terminal", "terminalId": "t" }] }),
-        // A kind that nobody knows is kept, a known one that does not fit is not.
+        // An unknown kind is kept; an invalid value of a known kind is not.
         json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "locations": [{ "path": "/a" }],
             "content": [{ "type": "text", "text": "bare" }, { "type": "terminal", "terminalId": "t" }] }),
     );
@@ -329,7 +329,7 @@ fn content_is_read_as_the_document_says() {
     }
     let half: ContentBlock = read(br#"{"type":"text","text":"a\ud800\n"}"#, Rules::Strict).unwrap();
     assert_eq!(half, ContentBlock::text("a\u{fffd}\n"));
-    // Of several members with one name the last counts, known or not.
+    // The last of several members with one name counts, known or not.
     let twice: ContentBlock =
         read(br#"{"type":"x","text":"a","y":1,"text":"b","y":2,"type":"text"}"#, Rules::Strict)
             .unwrap();
@@ -377,7 +377,7 @@ fn calls_are_read_by_their_method_and_refused_with_the_documented_errors() {
         (-32602, "Invalid params: /sessionId is missing")
     );
     assert_eq!(error.data.unwrap().as_str(), r#"{"path":"/sessionId","reason":"is missing"}"#);
-    // Notifications with an id, and what is asked of the other side.
+    // Notifications with an id, and requests for the other side.
     for method in ["session/cancel", "$/cancel_request", "fs/read_text_file", "session/update"] {
         let error = ask(method, Some("{}")).unwrap_err();
         assert_eq!(error.code.0, -32601);

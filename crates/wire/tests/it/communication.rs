@@ -1,23 +1,23 @@
-//! What the tests of the Agent Communication Protocol share.
+//! Shared code for the tests of the Agent Communication Protocol.
 
 use serde_json::Value;
 use trilogue_wire::agent_communication::{Message, Read, Rules, RunCreateRequest, Violation, read};
 
-/// The rules that a server has a choice of.
+/// The rules that a server can choose.
 pub(crate) const SERVER_RULES: [Rules; 2] = [Rules::Compatible, Rules::Strict];
 
 pub(crate) fn read_value<T: Read>(value: &Value, rules: Rules) -> Result<T, Violation> {
     read(value.to_string().as_bytes(), rules)
 }
 
-/// A request for a run with this one input message, as the server reads it.
+/// Reads a request for a run with this one input message, as the server does.
 pub(crate) fn request(message: &Value, rules: Rules) -> Result<Message, Violation> {
     let body = serde_json::json!({"agent_name": "echo", "input": [message]});
     let request: RunCreateRequest = read_value(&body, rules)?;
     Ok(request.input.into_iter().next().unwrap())
 }
 
-/// A request for a run whose message has this one part.
+/// Reads a request for a run whose message has this one part.
 pub(crate) fn request_part(part: &Value, rules: Rules) -> Result<Message, Violation> {
     request(&serde_json::json!({"role": "user", "parts": [part]}), rules)
 }

@@ -1,4 +1,4 @@
-//! The bytes that are written: field order, nulls, and rendered parts put together.
+//! The written bytes: field order, nulls, and objects made from rendered parts.
 
 use trilogue_wire::agent_communication::{
     AgentManifest, AgentsList, Annotations, AwaitRequest, Capability, CitationMetadata, Dependency,

@@ -1,4 +1,4 @@
-//! What a server answers to bodies that official clients send, and to those that they do not.
+//! The server's responses to bodies that official clients send, and to bodies that they do not send.
 
 use serde_json::{Value, json};
 use trilogue_wire::agent_communication::{

@@ -1,4 +1,4 @@
-//! What a client reads from servers: whatever can be understood.
+//! A client reads everything from servers that can be understood.
 
 use serde_json::{Value, json};
 use trilogue_wire::agent_communication::{

@@ -1,4 +1,4 @@
-//! What is written is read back, whatever it holds; and nothing that comes in makes the reader fall over.
+//! Written values can be read again, with any content, and no input makes the reader panic.
 
 use proptest::collection::vec;
 use proptest::option::of;

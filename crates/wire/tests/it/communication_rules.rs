@@ -1,4 +1,4 @@
-//! Every rule of the documents "Message Structure" and "Message Metadata", by its words, as a server holds clients to it
+//! Every rule of the documents "Message Structure" and "Message Metadata", with its words, as a server applies it to clients
 //! in the compatible and in the strict mode.
 
 use serde_json::{Value, json};

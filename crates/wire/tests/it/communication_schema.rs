@@ -1,4 +1,4 @@
-//! What we write, held to the schemas of the published document, and every known departure from it.
+//! Checks our output against the schemas of the published document, and lists every known difference.
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ fn published() -> Option<Value> {
     Some(serde_saphyr::from_str(&text).unwrap())
 }
 
-/// One of the document's schemas, with the others where its references look for them.
+/// Returns a validator for one of the document's schemas, with the others at the paths of its references.
 fn schema(document: &Value, name: &str) -> Validator {
     let root = json!({
         "$ref": format!("#/components/schemas/{name}"),
@@ -26,8 +26,8 @@ fn schema(document: &Value, name: &str) -> Validator {
     jsonschema::options().should_validate_formats(true).build(&root).unwrap()
 }
 
-/// The document marks optional fields `nullable`, a word that its version of the schema language does not have;
-/// we write every field, and `null` where there is nothing. Leaving those out makes the two comparable.
+/// The document marks optional fields as `nullable`, which its version of the schema language does not define.
+/// We write every field, with `null` for an absent value. Without the nulls the two can be compared.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(members) => members
@@ -181,8 +181,8 @@ fn the_schemas_can_refuse() {
     assert!(keeps(&document, "Event", json!({"type": "run.paused"})).is_err());
 }
 
-/// Where official clients and servers do something else than the document, we do as they do.
-/// Each departure stands here with the proof that the document does not have it.
+/// If official clients and servers differ from the document, we do the same as they do.
+/// Each difference is listed here, with a proof that the document does not allow it.
 #[test]
 fn every_departure_from_the_document_is_known() {
     let Some(document) = published() else { return };
@@ -194,34 +194,34 @@ fn every_departure_from_the_document_is_known() {
     };
     let kept = |name: &str, sample: Value| keeps(&document, name, &sample).unwrap();
 
-    // Every field is written, `null` where there is nothing; the schemas have no null.
+    // Every field is written, with `null` for an absent value; the schemas allow no null.
     let nulls = serde_json::to_value(MessagePart::text("x")).unwrap();
     assert!(nulls["name"].is_null() && !schema(&document, "MessagePart").is_valid(&nulls));
-    // A message may have no parts: it has none when it begins, and official clients send such ones.
+    // A message may have no parts: it has none when it begins, and official clients send such messages.
     departs("Message", json!({"role": "user", "parts": []}));
     // A run may have no input.
     departs("RunCreateRequest", json!({"agent_name": "echo", "input": []}));
-    // An agent's name is what fits into a role: `_` and capitals too, of any length.
+    // An agent's name only has to be valid in a role: with `_` and capitals too, of any length.
     for name in ["slow_echo", "Echo", "-x", "e".repeat(64).as_str()] {
         departs(
             "AgentManifest",
             json!({"name": name, "description": "", "input_content_types": ["*/*"], "output_content_types": ["*/*"]}),
         );
     }
-    // The role and the content type may be left out, as in the compatible mode.
+    // The role and the content type may be absent, as in the compatible mode.
     departs("Message", json!({"parts": [{"content_type": "text/plain"}]}));
     departs("MessagePart", json!({"content": "x"}));
-    // The run to resume is named by the address alone, and the mode may be left out.
+    // Only the path names the run to resume, and the mode may be absent.
     departs("RunResumeRequest", json!({"await_resume": {}, "mode": "sync"}));
     departs("RunResumeRequest", json!({"run_id": Uuid::generate(), "await_resume": {}}));
-    // A session that is brought may leave its id and its history to the server.
+    // A session in a request may leave its id and its history to the server.
     departs("Session", json!({"history": []}));
     departs("Session", json!({"id": Uuid::generate()}));
 
-    // Narrower than the document: what is awaited is a message, and history and state are http or https URLs.
+    // Stricter than the document: a run awaits only messages, and history and state are http or https URLs.
     kept("AwaitRequest", json!({"anything": 1}));
     kept("Session", json!({"id": Uuid::generate(), "history": ["ftp://example.com/x"]}));
-    // The strict mode is narrower too: the document allows a part with neither content nor URL, any text as a type, and base64 that is none.
+    // The strict mode is stricter too: the document allows a part with neither content nor URL, any text as a type, and invalid base64.
     kept("MessagePart", json!({"content_type": "text/plain"}));
     kept(
         "MessagePart",

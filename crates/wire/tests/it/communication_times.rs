@@ -1,4 +1,4 @@
-//! Times and ids in every form in which they are read, and the one in which they are written.
+//! Times and ids in every form that is read, and in the one form that is written.
 
 use serde_json::{Value, json};
 use trilogue_wire::agent_communication::{Message, Rules, Run, Time, Uuid, When};

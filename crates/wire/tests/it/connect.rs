@@ -1,4 +1,4 @@
-//! Where the published documents of the Agent Connect Protocol lie, and how JSON is held to them.
+//! Finds the published documents of the Agent Connect Protocol, and checks JSON against them.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ pub(crate) fn published(name: &str) -> Option<Value> {
     Some(serde_json::from_slice(&text).unwrap())
 }
 
-/// Holds a value to one of the document's schemas, with the others where its references look for them.
+/// Checks a value against one of the document's schemas, with the others at the paths of its references.
 pub(crate) fn keeps(document: &Value, name: &str, sample: &Value) -> Result<(), String> {
     let root = json!({
         "$ref": format!("#/components/schemas/{name}"),

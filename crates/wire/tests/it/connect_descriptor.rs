@@ -1,4 +1,4 @@
-//! The rules for descriptors, and the files in which they come.
+//! The rules for descriptors, and the files that contain them.
 
 use serde_json::{Value, json};
 use trilogue_wire::agent_connect::{Descriptor, Manifest, decode};
@@ -19,7 +19,7 @@ fn sample() -> Value {
     })
 }
 
-/// What is wrong with the sample after a change: places and messages.
+/// Changes the sample and returns its violations: paths and messages.
 fn broken(change: impl FnOnce(&mut Value)) -> Vec<(String, String)> {
     let mut value = sample();
     change(&mut value);
@@ -36,7 +36,7 @@ fn only(change: impl FnOnce(&mut Value)) -> (String, String) {
 #[test]
 fn a_descriptor_that_keeps_the_rules_passes() {
     assert_eq!(broken(|_| {}), []);
-    // A word that nobody knows, and a whole number as input.
+    // An unknown word, and a whole number as input.
     assert_eq!(broken(|it| it["specs"]["capabilities"]["streaming"]["result"] = json!(true)), []);
 }
 

@@ -1,4 +1,4 @@
-//! What is understood of what clients and servers send, and how the rest is refused.
+//! The parsed values of messages from clients and servers, and the errors for invalid ones.
 
 use serde_json::json;
 use trilogue_wire::agent_connect::{

@@ -1,6 +1,6 @@
-//! What we write, held to the schemas of the published document.
+//! Checks our output against the schemas of the published document.
 //!
-//! The document allows whole numbers as input and output, but its choice between `integer` and `number` fits none of them: these samples have fractions.
+//! The document allows whole numbers as input and output, but its choice between `integer` and `number` accepts no whole number: these samples have fractions.
 
 use serde_json::{Value, json};
 use trilogue_wire::agent_connect::{

@@ -105,18 +105,18 @@ fn the_id_of_a_line_that_is_too_long_is_known_where_it_stands_early_enough() {
         (About::Request(id("7")), Some("7".into()))
     );
     assert_eq!(about(r#"{"id":7,"params":""#), (About::Request(id("7")), Some("7".into())));
-    // Our own request fails instead of waiting for ever, and nothing is sent for it.
+    // Our own request fails instead of waiting for ever, and no reply is sent.
     assert_eq!(about(r#"{"jsonrpc":"2.0","id":7,"result":""#), (About::Response(id("7")), None));
     assert_eq!(
         about(r#"{"id":"7","error":{"code":1},"x":""#),
         (About::Response(id("\"7\"")), None)
     );
-    // Whose id it is cannot be seen, so it is not used.
+    // The id may belong to a request or a response, so it is not used.
     assert_eq!(about(r#"{"id":7,"x":""#), (About::Nothing, null()));
     assert_eq!(about(r#"{"params":""#), (About::Nothing, null()));
     assert_eq!(about(r#"{"id":true,"method":"a","params":""#), (About::Nothing, null()));
     assert_eq!(about("noise "), (About::Nothing, null()));
-    // A number that the head cuts off may go on.
+    // A number at the end of the head may be cut off.
     let digits = "1".repeat(300);
     let found = frames(
         &mut Decoder::new(100),

@@ -1,4 +1,4 @@
-//! What a line is, and what a broken one is answered with.
+//! The kinds of lines, and the replies to invalid ones.
 
 use trilogue_wire::jsonrpc::{
     Code, ErrorObject, Id, Incoming, MAX_ID_BYTES, Reason, Response, parse, parse_within,
@@ -9,7 +9,7 @@ type Reply = Option<(String, i32)>;
 fn reply(line: &[u8]) -> Reply {
     let invalid = parse(line).unwrap_err();
     let (id, error) = invalid.reply()?;
-    // Nothing of the line is repeated.
+    // The error repeats nothing of the line.
     assert_eq!(error.data, None);
     Some((id.to_string(), error.code.0))
 }
@@ -73,7 +73,7 @@ fn every_broken_line_gets_the_documented_reply() {
             Some(("1.50".to_owned(), -32602)),
         ),
         (br#"{"jsonrpc":"2.0","id":1,"method":"a","params":"x"}"#, Some(("1".to_owned(), -32602))),
-        // Nobody waits for an answer to these, or it would be answered in turn.
+        // No caller waits for a reply to these; otherwise a reply would get a reply in turn.
         (br#"{"jsonrpc":"2.0","method":"a","params":7}"#, None),
         (br#"{"jsonrpc":"2.0","id":1,"result":1,"error":{"code":1,"message":"x"}}"#, None),
         (deep.as_bytes(), None),
@@ -148,7 +148,7 @@ fn what_is_odd_but_clear_is_taken() {
     };
     let a = |params: Option<&str>| ("a".to_owned(), params.map(str::to_owned));
     assert_eq!(method("\u{feff} {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\"}\r"), a(None));
-    // Of several members with one name the last counts.
+    // The last of several members with one name counts.
     assert_eq!(
         method(
             r#"{"method":"b","x":[{}],"jsonrpc":"1","params":{"y":1},"method":"a","params":[],"jsonrpc":"2.0"}"#
@@ -183,7 +183,7 @@ fn depth_is_bounded_but_a_pass_through_may_have_any() {
     let deepest = nested(1_000_000);
     assert!(parse_within(deepest.as_bytes(), usize::MAX).is_ok());
     assert!(parse(deepest.as_bytes()).is_err());
-    // A response that is too deep answers its request all the same: with an error.
+    // A response that is nested too deep still ends its request, with an error.
     let answer = format!(r#"{{"jsonrpc":"2.0","id":9,"result":{}}}"#, nested(200));
     let invalid = parse(answer.as_bytes()).unwrap_err();
     assert_eq!((invalid.answers().unwrap().as_str(), invalid.reply()), ("9", None));

@@ -1,4 +1,4 @@
-//! The wire types and codecs, through their public face.
+//! Tests of the wire types and codecs through their public API.
 
 #![expect(clippy::unwrap_used, reason = "a failed expectation ends the test")]
 
