@@ -3,24 +3,24 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::cidr::Cidr;
 
-/// Why an address is not a public one.
+/// Why an address is not public.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AddressClass {
     /// This machine.
     Loopback,
     /// A private network.
     Private,
-    /// The shared space of a carrier's address translation.
+    /// The shared address space of a carrier's network address translation.
     SharedCarrier,
-    /// The local link, where cloud metadata services live too.
+    /// The local link, which also has cloud metadata services.
     LinkLocal,
-    /// A cloud provider's metadata service outside the link.
+    /// A cloud provider's metadata service outside of the local link.
     CloudMetadata,
-    /// No address, or "this network".
+    /// The unspecified address, or "this network".
     Unspecified,
-    /// Many receivers.
+    /// A multicast address.
     Multicast,
-    /// Reserved: documentation, benchmarking, protocol assignments, future use.
+    /// Reserved addresses: documentation, benchmarking, protocol assignments, future use.
     Reserved,
 }
 
@@ -28,7 +28,7 @@ use AddressClass::{
     CloudMetadata, LinkLocal, Loopback, Multicast, Private, Reserved, SharedCarrier, Unspecified,
 };
 
-/// The blocks of version 4 that are not public; the first that holds an address wins.
+/// The IPv4 blocks that are not public. The first block that contains an address decides.
 const V4: &[(Cidr, AddressClass)] = &[
     (Cidr::v4(0, 0, 0, 0, 8), Unspecified),
     (Cidr::v4(10, 0, 0, 0, 8), Private),
@@ -48,7 +48,7 @@ const V4: &[(Cidr, AddressClass)] = &[
     (Cidr::v4(240, 0, 0, 0, 4), Reserved),
 ];
 
-/// The blocks of version 6 that are not public, without those that carry a version 4 address.
+/// The IPv6 blocks that are not public, except those that contain an IPv4 address.
 const V6: &[(Cidr, AddressClass)] = &[
     (Cidr::v6(0, 0, 0, 8), Reserved),
     (Cidr::v6(0x100, 0, 0, 64), Reserved),
@@ -73,7 +73,7 @@ impl AddressClass {
     }
 }
 
-/// The version 4 address that a version 6 address leads to: mapped, NAT64 or 6to4.
+/// Returns the IPv4 address that an IPv6 address leads to: mapped, NAT64 or 6to4. Otherwise returns the address itself.
 pub(crate) fn inner(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address.to_canonical() else { return address.to_canonical() };
     let [a, b, c, d, e, f, g, h] = v6.segments();
@@ -95,7 +95,7 @@ fn of_v6(address: Ipv6Addr) -> Option<AddressClass> {
     if address == Ipv6Addr::LOCALHOST {
         return Some(Loopback);
     }
-    // The deprecated version-4-compatible form, `::` included.
+    // The deprecated IPv4-compatible form, including `::`.
     if address.segments().starts_with(&[0, 0, 0, 0, 0, 0]) {
         return Some(Unspecified);
     }

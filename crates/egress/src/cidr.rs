@@ -9,7 +9,7 @@ pub struct Cidr {
     bits: u8,
 }
 
-/// A text that is no block of addresses.
+/// The text is not an address block.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("'{0}' is not an address block such as 10.0.0.0/8 or fd00::/8")]
 pub struct BadCidr(String);
@@ -20,7 +20,7 @@ impl Cidr {
     pub(crate) const LOOPBACK_V6: Self =
         Self { network: IpAddr::V6(Ipv6Addr::LOCALHOST), bits: 128 };
 
-    /// Whether the block holds this address. A v4 address in a v6 mapping counts as the v4 address.
+    /// Returns `true` if the block contains this address. An IPv4-mapped IPv6 address counts as the IPv4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.network, address.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(address)) => {
@@ -35,7 +35,7 @@ impl Cidr {
         }
     }
 
-    /// Whether it holds more than any one network: it names everybody rather than somebody.
+    /// Returns `true` if the block is larger than any single network, so that it does not identify one.
     #[must_use]
     pub fn is_wide(&self) -> bool {
         self.bits < if self.network.is_ipv4() { 8 } else { 16 }

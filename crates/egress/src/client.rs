@@ -11,19 +11,19 @@ use crate::resolver::CheckedResolver;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long connecting may take, name look-up and TLS included.
+    /// How long connecting may take, including the name look-up and TLS.
     pub connect_timeout: Duration,
-    /// How long a peer may send nothing.
+    /// How long a peer may be silent.
     pub idle_timeout: Duration,
-    /// How long a whole exchange may take; `None` for streams without end.
+    /// How long a whole exchange may take; `None` for streams without an end.
     pub total_timeout: Option<Duration>,
-    /// The largest response body, in bytes.
+    /// The maximum size of a response body, in bytes.
     pub max_response_bytes: u64,
-    /// What we call ourselves.
+    /// The `User-Agent` of requests.
     pub user_agent: String,
 }
 
-/// Sends requests to where the policy allows. Cheap to clone; clones share connections.
+/// Sends requests to addresses that the policy allows. Cheap to clone; clones share connections.
 #[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
@@ -57,12 +57,12 @@ impl Default for Options {
 // === impl Client ===
 
 impl Client {
-    /// A client under this policy. Installs the process's TLS provider if there is none.
+    /// Makes a client with this policy. Installs the process's TLS provider if none is installed.
     ///
     /// # Errors
-    /// [`Error::Failed`] when the TLS roots cannot be loaded.
+    /// [`Error::Failed`] if the TLS roots cannot be loaded.
     pub fn new(policy: Policy, options: Options) -> Result<Self, Error> {
-        // Somebody else may have installed one: then that one is used.
+        // Fails if another provider is installed; then that provider is used.
         drop(rustls::crypto::ring::default_provider().install_default());
         let http = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
@@ -81,16 +81,16 @@ impl Client {
         Ok(Self { http, policy, options: Arc::new(options) })
     }
 
-    /// Checks that an address may be reached now, without sending anything: each address that its host stands for. What is sent there later is checked again.
+    /// Checks that a URL is allowed now, without sending a request. Checks each address of its host. Later requests are checked again.
     ///
     /// # Errors
-    /// See [`Error`]; [`Error::RefusedName`] for a name that stands for nothing.
+    /// See [`Error`]; [`Error::RefusedName`] if the name has no address.
     pub async fn check(&self, url: &str) -> Result<(), Error> {
         let url = Url::parse(url)
             .map_err(|error| Error::BadUrl(format!("the address is malformed: {error}")))?;
         self.policy.check_url(&url)?;
         let Some(Host::Domain(host)) = url.host() else { return Ok(()) };
-        // The same for a name that is unknown and one that is internal: which names there are is nobody's business.
+        // Unknown and internal names give the same error, so that a caller cannot find out which names exist.
         let unknown = || Error::RefusedName { host: host.to_owned() };
         let limit = self.options.connect_timeout;
         let looking_up = tokio::net::lookup_host((host, 0));
@@ -111,8 +111,8 @@ impl Client {
         self.policy.check_name(host, &found)
     }
 
-    /// Sends a request and returns the head of the response; the body is read from [`ResponseBody`].
-    /// A redirect is a response like any other.
+    /// Sends a request and returns the head of the response. Read the body from [`ResponseBody`].
+    /// A redirect is returned like any other response.
     pub async fn send(
         &self,
         request: http::Request<Bytes>,
@@ -138,7 +138,7 @@ impl Client {
 // === impl ResponseBody ===
 
 impl ResponseBody {
-    /// The next piece; `None` at the end.
+    /// Returns the next chunk; `None` at the end.
     ///
     /// # Errors
     /// [`Error::TooLarge`], [`Error::TimedOut`] or [`Error::Failed`].
@@ -153,7 +153,7 @@ impl ResponseBody {
         Ok(piece)
     }
 
-    /// The whole body.
+    /// Reads the whole body.
     pub async fn collect(mut self) -> Result<Bytes, Error> {
         let mut whole = Vec::new();
         while let Some(piece) = self.next().await? {
@@ -163,7 +163,7 @@ impl ResponseBody {
     }
 }
 
-/// Waits for a step of an exchange until the exchange's deadline.
+/// Runs a step of an exchange, until the exchange's deadline.
 async fn within<T>(
     deadline: Option<Instant>,
     options: &Options,
@@ -185,7 +185,7 @@ async fn within<T>(
     }
 }
 
-/// Finds our own refusal inside the client's error.
+/// Converts the error. Finds our own refusal inside the HTTP client's error.
 fn told(error: &reqwest::Error, host: &str, options: &Options) -> Error {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(inner) = source {
@@ -203,7 +203,7 @@ fn told(error: &reqwest::Error, host: &str, options: &Options) -> Error {
     Error::Failed { host, reason: chain(error), is_unreached: error.is_connect() }
 }
 
-/// The innermost cause: the outer ones only repeat the address.
+/// Returns the innermost cause. The outer errors only repeat the address.
 fn chain(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {

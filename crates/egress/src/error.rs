@@ -8,46 +8,46 @@ use crate::address::AddressClass;
 pub enum Error {
     #[error("'{host}' is a {class} address, which may not be reached")]
     Refused {
-        /// What was asked for.
+        /// The requested host.
         host: String,
         address: IpAddr,
         class: AddressClass,
     },
-    /// The name stands for no address that may be reached. Which ones it stands for is only logged: it would tell a caller how the server's network is made.
+    /// The name has an address that is not allowed, or no address. The addresses are only logged, because they would show a caller the structure of the server's network.
     #[error("'{host}' stands for no address that may be reached")]
     RefusedName {
         /// The name.
         host: String,
     },
-    /// The name cannot be resolved. To a caller this must look like [`Error::RefusedName`]: see [`Error::concealed`].
+    /// The name cannot be resolved. A caller must not be able to distinguish this from [`Error::RefusedName`]: see [`Error::concealed`].
     #[error("'{host}' could not be reached: {reason}")]
     UnknownName { host: String, reason: String },
-    /// The address is not one that this client takes.
+    /// The client does not accept this URL.
     #[error("{0}")]
     BadUrl(String),
     /// The response is larger than allowed.
     #[error("the response of '{host}' is larger than {limit} bytes")]
     TooLarge {
-        /// Who answered.
+        /// The host of the response.
         host: String,
         limit: u64,
     },
-    /// No response in time.
+    /// The response did not arrive in time.
     #[error("'{host}' did not answer within {limit:?}")]
     TimedOut {
-        /// Who was asked.
+        /// The host of the request.
         host: String,
         limit: Duration,
-        /// Whether it was not even connected, so that it has got nothing of the request.
+        /// Whether the connection failed, so that the peer has received nothing of the request.
         is_unreached: bool,
     },
     /// The peer could not be reached, or broke the protocol.
     #[error("'{host}' could not be reached: {reason}")]
     Failed {
-        /// Who was asked.
+        /// The host of the request.
         host: String,
         reason: String,
-        /// Whether it was not even connected, so that it has got nothing of the request.
+        /// Whether the connection failed, so that the peer has received nothing of the request.
         is_unreached: bool,
     },
 }
@@ -65,7 +65,7 @@ impl Error {
         }
     }
 
-    /// The error for somebody who may not learn which names the server's network has: a name that is unknown looks like one that is refused.
+    /// Returns the error for a caller that must not learn which names the server's network has. An unknown name becomes a refused one.
     #[must_use]
     pub fn concealed(self) -> Self {
         match self {
@@ -74,13 +74,13 @@ impl Error {
         }
     }
 
-    /// Whether the policy refused it: trying again does not help.
+    /// Returns `true` if the policy refused the request. A retry does not help.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Refused { .. } | Self::RefusedName { .. } | Self::BadUrl(_))
     }
 
-    /// Whether the peer has got nothing of the request: it can be sent again without being taken twice.
+    /// Returns `true` if the peer has received nothing of the request. Then it can be sent again safely.
     #[must_use]
     pub fn is_unreached(&self) -> bool {
         match self {
@@ -95,7 +95,7 @@ impl Error {
         }
     }
 
-    /// What an operator can do about it.
+    /// Returns what an operator can do about the error.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Refused { address, .. } => {

@@ -1,8 +1,8 @@
-//! The one outbound HTTP client, which connects to the address it checked.
+//! The workspace's one outbound HTTP client. It connects only to addresses that it has checked.
 //!
 //! # Invariants
-//! - Every address that a name resolves to is checked, and the connection goes to one of the checked addresses: nothing is resolved twice.
-//! - Redirects are not followed, and no proxy is taken from the environment.
+//! - Every address of a name is checked, and the connection uses one of the checked addresses: no name is resolved twice.
+//! - The client follows no redirects and uses no proxy from the environment.
 //! - Every response has a time and a size limit.
 
 mod address;

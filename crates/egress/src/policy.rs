@@ -1,4 +1,4 @@
-//! Which addresses may be reached.
+//! The policy for outbound addresses.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,31 +8,31 @@ use crate::address::{AddressClass, inner};
 use crate::cidr::Cidr;
 use crate::error::Error;
 
-/// Which addresses may be reached: public ones, and what the operator allows beside them.
+/// The allowed addresses: public ones, and those that the operator adds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Policy {
-    /// Blocks that may be reached although they are not public. Loopback is not among them by default.
+    /// Allowed blocks of addresses that are not public. By default loopback is not allowed.
     pub allow: Vec<Cidr>,
 }
 
 // === impl Policy ===
 
 impl Policy {
-    /// For a client whose addresses the operator chose: none is refused.
+    /// Returns a policy that allows every address, for a client whose addresses the operator chose.
     pub fn anywhere() -> Self {
         let all = ["0.0.0.0/0", "::/0"].iter().filter_map(|block| block.parse().ok());
         Self { allow: all.collect() }
     }
 
-    /// For a client that talks to a server of its own user on this machine: loopback is allowed too.
+    /// Returns a policy that also allows loopback, for a client of the user's own server on this machine.
     pub fn local() -> Self {
         Self { allow: vec![Cidr::v4(127, 0, 0, 0, 8), Cidr::LOOPBACK_V6] }
     }
 
-    /// Checks an address that `host` is.
+    /// Checks the address of `host`.
     ///
     /// # Errors
-    /// [`Error::Refused`], naming the address.
+    /// [`Error::Refused`] with the address.
     pub fn check(&self, host: &str, address: IpAddr) -> Result<(), Error> {
         match self.refusal(address) {
             None => Ok(()),
@@ -40,10 +40,10 @@ impl Policy {
         }
     }
 
-    /// Checks the addresses that a name stands for.
+    /// Checks the addresses of a name.
     ///
     /// # Errors
-    /// [`Error::RefusedName`] when one of them may not be reached, which the log names.
+    /// [`Error::RefusedName`] if one of them is not allowed. The log names that address.
     pub(crate) fn check_name(&self, host: &str, found: &[SocketAddr]) -> Result<(), Error> {
         let refused = found.iter().find_map(|it| Some((it.ip(), self.refusal(it.ip())?)));
         let Some((address, class)) = refused else { return Ok(()) };
@@ -51,13 +51,13 @@ impl Policy {
         Err(Error::RefusedName { host: host.to_owned() })
     }
 
-    /// Why an address may not be reached.
+    /// Returns why an address is not allowed; `None` if it is allowed.
     fn refusal(&self, address: IpAddr) -> Option<AddressClass> {
         let allowed = |block: &Cidr| block.contains(address) || block.contains(inner(address));
         AddressClass::of(address).filter(|_| !self.allow.iter().any(allowed))
     }
 
-    /// Checks what can be checked of an address before a name is resolved: scheme, absence of credentials, and a host that is an address.
+    /// Checks everything that needs no name resolution: the scheme, the absence of credentials, and a host that is an address.
     ///
     /// # Errors
     /// [`Error::BadUrl`] or [`Error::Refused`].

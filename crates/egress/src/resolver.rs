@@ -1,4 +1,4 @@
-//! Names to checked addresses.
+//! Resolves names to checked addresses.
 
 use std::net::SocketAddr;
 
@@ -7,8 +7,8 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use crate::error::Error;
 use crate::policy::Policy;
 
-/// Resolves a name and gives its addresses only if the policy allows every one of them.
-/// The connection goes to what is given here, so nothing can be swapped in between.
+/// Resolves a name and returns its addresses only if the policy allows all of them.
+/// The connection uses these addresses, so an attacker cannot replace them in between.
 #[derive(Debug)]
 pub(crate) struct CheckedResolver {
     pub(crate) policy: Policy,

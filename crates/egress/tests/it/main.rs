@@ -1,4 +1,4 @@
-//! The outbound client against real sockets.
+//! Tests of the outbound client with real sockets.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed expectation ends the test")]
 
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use trilogue_egress::{AddressClass, Client, Error, Options, Policy};
 
-/// Answers every connection with these bytes, piece by piece, and leaves it open.
+/// Sends these bytes to every connection, chunk by chunk, and keeps it open.
 async fn serve(pieces: &'static [&'static str]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -33,7 +33,7 @@ async fn answer(mut stream: TcpStream, pieces: &'static [&'static str]) {
     std::future::pending::<()>().await;
 }
 
-/// Limits that no peer of these tests reaches, but for the size.
+/// Returns limits that no peer of these tests reaches, except the size.
 fn small() -> Options {
     Options {
         connect_timeout: Duration::from_secs(60),
@@ -192,10 +192,10 @@ async fn a_refused_name_tells_nothing_of_the_servers_network() {
             assert!(!said.contains(told), "{said}");
         }
     }
-    // An internal name and one that nobody has look alike.
+    // An internal name and an unknown name give the same error.
     assert_eq!(unknown.to_string().replace("nothing.invalid", "localhost"), refused.to_string());
     assert_eq!((unknown.code(), unknown.hint()), (refused.code(), refused.hint()));
-    // The operator learns what is wrong with a name that is sent to, and a caller does not.
+    // The operator learns the problem of a name in a request; a caller does not.
     let missing =
         fetch(Policy::default(), small(), "http://nothing.invalid:9/x").await.unwrap_err();
     assert_eq!(missing.code(), "peer_unavailable");
@@ -224,7 +224,7 @@ async fn an_address_is_checked_without_being_called() {
         assert!(!error.to_string().contains("pass"), "{error}");
     }
     local.check(&format!("http://localhost:{port}/x")).await.unwrap();
-    // Nobody has been called: whoever connects now is the first.
+    // The check has opened no connection: this connection is the first.
     let first = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     assert_eq!(listener.accept().await.unwrap().1, first.local_addr().unwrap());
 }
