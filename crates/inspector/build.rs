@@ -1,4 +1,4 @@
-//! Puts the files of the page into the library, each as it is and compressed, under one name that changes with any of them.
+//! Adds the files of the page to the library, each plain and compressed. The name of the edition changes with every file.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 
 const PAGE: &str = "src/page";
-/// As many digits of the hash as tell two editions of the page apart.
+/// The number of hash digits that distinguishes two editions of the page.
 const EDITION_DIGITS: usize = 16;
 
 fn main() -> io::Result<()> {
@@ -46,7 +46,7 @@ fn main() -> io::Result<()> {
     fs::write(out.join("files.rs"), table + &edition)
 }
 
-/// The files below a folder, by their names from the root, with `/` between segments.
+/// Adds the files below a folder to `files`. Names are relative to the root, with `/` between segments.
 fn collect(root: &Path, folder: &Path, files: &mut Vec<String>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

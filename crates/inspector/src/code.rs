@@ -1,12 +1,12 @@
-//! A run's request as code that people paste: a command for a shell, programs on the official Python clients, and lines for a pipe.
+//! Renders a run's request as code to paste: a shell command, programs for the official Python clients, and lines for a pipe.
 //!
-//! Whatever the request holds, the code sends it and does nothing else: values are quoted for their language, and characters that nobody sees are written as escapes. The token is read from `TRILOGUE_TOKEN`, so that no code holds one.
+//! The code only sends the request, even if an agent or a user wrote its content: values are quoted for their language, and invisible characters are escaped. The code reads the token from `TRILOGUE_TOKEN`, so it contains no token.
 
 use serde_json::{Value, json};
 
 use crate::draw::is_unseen;
 
-/// A request to the server's own interface, with `curl`.
+/// Returns a request to the server's native API, with `curl`.
 #[must_use]
 pub fn curl(url: &str, body: &Value) -> String {
     format!(
@@ -16,7 +16,7 @@ pub fn curl(url: &str, body: &Value) -> String {
     )
 }
 
-/// A run at a server of the Agent Communication Protocol, with `acp-sdk`.
+/// Returns a run on a server of the Agent Communication Protocol, with `acp-sdk`.
 #[must_use]
 pub fn acp_sdk(url: &str, agent: &str, input: &Value) -> String {
     let (url, agent) = (in_python(&json!(url)), in_python(&json!(agent)));
@@ -44,7 +44,7 @@ asyncio.run(main())
     )
 }
 
-/// A run without a thread at a server of the Agent Connect Protocol, with `agntcy-acp`. The body has the members of its `RunCreateStateless`.
+/// Returns a run without a thread on a server of the Agent Connect Protocol, with `agntcy-acp`. The body has the members of its `RunCreateStateless`.
 #[must_use]
 pub fn agntcy_acp(url: &str, body: &Value) -> String {
     let (url, body) = (in_python(&json!(url)), in_python(body));
@@ -64,7 +64,7 @@ with ACPClient(configuration=configuration) as client:
     )
 }
 
-/// The requests of an editor, one a line: the next follows when the one before is answered.
+/// Returns the requests of an editor, one per line. Send each request after the response to the previous one.
 #[must_use]
 pub fn json_rpc(session: &str, prompt: &Value) -> String {
     let line = |id: u32, method: &str, params: Value| {
@@ -78,7 +78,7 @@ pub fn json_rpc(session: &str, prompt: &Value) -> String {
     .concat()
 }
 
-/// One word of a shell.
+/// Quotes one word for a shell.
 fn in_shell(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
@@ -91,14 +91,14 @@ fn in_json(value: &Value) -> String {
     })
 }
 
-/// A literal of Python.
+/// Returns a Python literal.
 fn in_python(value: &Value) -> String {
     match value {
         Value::Null => "None".to_owned(),
         Value::Bool(true) => "True".to_owned(),
         Value::Bool(false) => "False".to_owned(),
         Value::Number(number) => number.to_string(),
-        // JSON's escapes are Python's as well; those of characters beyond 16 bits differ.
+        // JSON's escapes are also valid in Python, except for characters above 16 bits.
         Value::String(_) => seen(&value.to_string(), |letter, out| {
             out.push_str(&format!("\\U{:08x}", u32::from(letter)));
         }),
@@ -114,7 +114,7 @@ fn in_python(value: &Value) -> String {
     }
 }
 
-/// The text with an escape for each character that nobody sees.
+/// Escapes each invisible character.
 fn seen(text: &str, escape: impl Fn(char, &mut String)) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -5,35 +5,35 @@ use std::borrow::Cow;
 /// A file of the page.
 #[derive(Clone, Copy, Debug)]
 pub struct File {
-    /// Its name below the folder of the page, with `/` between segments.
+    /// The name below the page's folder, with `/` between segments.
     pub name: &'static str,
     pub plain: &'static [u8],
-    /// The same, compressed.
+    /// The compressed file.
     pub gzip: &'static [u8],
 }
 
 include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
-/// The document that a browser loads first. It names its files below [`edition`], and stands for nothing that changes from server to server.
+/// The document that a browser loads first. It names its files below [`edition`], and is the same on every server.
 const DOCUMENT: &str = "index.html";
-/// What stands in the document for the place of the page's files.
+/// The placeholder in the document for the path of the page's files.
 const ASSETS: &str = "{assets}";
-/// What stands in the document for links to all modules, so that a browser does not find them one import after the other.
+/// The placeholder in the document for links to all modules, so that a browser does not find them one import after the other.
 const MODULES: &str = "{modules}";
 
-/// What all files together are called: it changes whenever one of them does, so that browsers may keep them for ever.
+/// Returns the name of this edition of all files. It changes with every file, so that browsers may keep the files for ever.
 #[must_use]
 pub fn edition() -> &'static str {
     EDITION
 }
 
-/// A file of this edition; the document is none of them.
+/// Returns a file of this edition. The document is not one of them.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static File> {
     FILES.iter().find(|file| file.name == name && name != DOCUMENT)
 }
 
-/// The document, for a page whose files are below this path.
+/// Returns the document for a page whose files are below this path.
 #[must_use]
 pub fn document(assets: &str) -> String {
     let file = FILES.iter().find(|file| file.name == DOCUMENT);
@@ -48,7 +48,7 @@ pub fn document(assets: &str) -> String {
 // === impl File ===
 
 impl File {
-    /// Its media type; `None` for a file that no browser asks for.
+    /// Returns the media type; `None` for a file that browsers do not request.
     #[must_use]
     pub fn content_type(&self) -> Option<&'static str> {
         let (_, ending) = self.name.rsplit_once('.')?;
@@ -87,7 +87,7 @@ mod tests {
         assert!(!document.contains(ASSETS) && !document.contains(MODULES));
     }
 
-    /// The promise of the page: it is small on its way to the browser.
+    /// The page must stay small on its way to the browser.
     #[test]
     fn the_compressed_scripts_stay_below_90_kib() {
         let scripts = FILES.iter().filter(|file| file.name.ends_with(".js"));

@@ -1,4 +1,4 @@
-//! The limits of drawing: how deep, how much, how long.
+//! The limits of rendering: nesting, size and time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,26 +7,26 @@ use std::time::{Duration, Instant};
 
 use pulldown_cmark::{Event, Options, Parser};
 
-/// The deepest nesting of quotes, lists, links and emphasis that is drawn, in levels. Of what is deeper, only the text is.
+/// The maximum nesting of quotes, lists, links and emphasis that is rendered, in levels. Deeper elements become plain text.
 pub const MAX_NESTING: usize = 32;
-/// The deepest indent of a list's item or a quote, in columns.
+/// The maximum indent of a list item or a quote, in columns.
 const MAX_INDENT_COLUMNS: usize = 4 * MAX_NESTING;
 const TAB_COLUMNS: usize = 4;
-/// The most steps that the parser may need for titles of links. A million take about a fifth of a millisecond.
+/// The maximum number of steps that the parser may need for titles of links. A million take about a fifth of a millisecond.
 const MAX_TITLE_STEPS: usize = 200_000_000;
 
-/// How long a drawing may take, and whether its client still waits for it.
+/// The time limit of a rendering, and whether its client still waits.
 #[derive(Clone, Debug)]
 pub struct WorkLimit {
     end: Instant,
     is_cancelled: Arc<AtomicBool>,
 }
 
-/// Ends the work when it is dropped.
+/// Cancels the work when it is dropped.
 #[derive(Debug)]
 pub struct WorkGuard(Arc<AtomicBool>);
 
-/// The events of Markdown with their place in the text, without the tags of what is nested too deep.
+/// The events of Markdown with their place in the text, without the tags above the nesting limit.
 #[derive(Debug)]
 pub struct BoundedEvents<'text> {
     parser: pulldown_cmark::OffsetIter<'text>,
@@ -36,31 +36,31 @@ pub struct BoundedEvents<'text> {
 // === impl WorkLimit ===
 
 impl WorkLimit {
-    /// Work that has this time from now on.
+    /// Returns a limit that begins now.
     #[must_use]
     pub fn new(time: Duration) -> Self {
         Self { end: Instant::now() + time, is_cancelled: Arc::default() }
     }
 
-    /// What ends the work when its caller is gone.
+    /// Returns a guard that cancels the work when its caller drops it.
     #[must_use]
     pub fn cancel_on_drop(&self) -> WorkGuard {
         WorkGuard(Arc::clone(&self.is_cancelled))
     }
 
-    /// Whether the work is to end: its time is over, or its client has left.
+    /// Returns `true` if the work must end: its time has elapsed, or its client has left.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_cancelled() || Instant::now() >= self.end
     }
 
-    /// Whether the client of the work has left.
+    /// Returns `true` if the client has left.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.is_cancelled.load(Ordering::Relaxed)
     }
 
-    /// When the work has to end.
+    /// Returns the deadline.
     pub(super) fn end(&self) -> Instant {
         self.end
     }
@@ -75,7 +75,7 @@ impl Drop for WorkGuard {
 // === impl BoundedEvents ===
 
 impl<'text> BoundedEvents<'text> {
-    /// `None` if the parser would need far more time than in proportion to the text: if a line opens many quotes and lists, or a long paragraph has many links.
+    /// Returns `None` if the parser would need much more time than is proportional to the text: if a line opens many quotes and lists, or a long paragraph has many links.
     #[must_use]
     pub fn of(text: &'text str, options: Options) -> Option<Self> {
         if !text.lines().all(has_few_markers) || title_steps(text) > MAX_TITLE_STEPS {
@@ -84,7 +84,7 @@ impl<'text> BoundedEvents<'text> {
         Some(Self { parser: Parser::new_ext(text, options).into_offset_iter(), depth: 0 })
     }
 
-    /// How many elements are open behind the event before.
+    /// Returns the number of open elements after the previous event.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.depth
@@ -115,7 +115,7 @@ impl<'text> Iterator for BoundedEvents<'text> {
     }
 }
 
-/// Whether the marks of quotes and lists with which a line begins are few, and their indent is small.
+/// Returns `true` if a line begins with few marks of quotes and lists, and with a small indent.
 fn has_few_markers(line: &str) -> bool {
     let (mut markers, mut columns, mut indent) = (0_usize, 0_usize, 0_usize);
     let mut bytes = line.bytes().peekable();
@@ -132,15 +132,15 @@ fn has_few_markers(line: &str) -> bool {
             _ => break,
         }
         if markers > MAX_NESTING {
-            // A rule of many signs opens nothing.
+            // A rule of many signs opens no element.
             return is_rule(line);
         }
     }
     indent <= MAX_INDENT_COLUMNS
 }
 
-/// How many steps the parser may need for titles of links. For each link whose title stays open, it looks for the title's end in
-/// every line of the paragraph, and for each line it begins at the paragraph's first.
+/// Returns the number of steps that the parser may need for titles of links. For each link with an open title, the parser searches every
+/// line of the paragraph for the end of the title. For each of these lines it begins at the first line of the paragraph.
 fn title_steps(text: &str) -> usize {
     let (mut steps, mut lines, mut links) = (0_usize, 0_usize, 0_usize);
     for line in text.lines() {
@@ -154,7 +154,7 @@ fn title_steps(text: &str) -> usize {
     steps.saturating_add(links.saturating_mul(lines * lines))
 }
 
-/// Whether a line is blank or begins a list's item or a heading, for certain: with more spaces it could continue a paragraph.
+/// Returns `true` if a line is blank, or certainly begins a list item or a heading. With more spaces it could continue a paragraph.
 fn ends_paragraph(line: &str) -> bool {
     if line.trim_ascii().is_empty() {
         return true;
@@ -179,7 +179,7 @@ fn ends_paragraph(line: &str) -> bool {
     marked.strip_prefix(' ').is_some_and(|item| !item.trim_ascii().is_empty())
 }
 
-/// Whether a line is a rule across the text, an underline or a table's delimiter: signs of one kind.
+/// Returns `true` if a line is a horizontal rule, an underline or a table's delimiter: signs of one kind.
 fn is_rule(line: &str) -> bool {
     let mut signs = line.bytes().filter(|byte| !matches!(byte, b' ' | b'\t'));
     let first = signs.next();

@@ -1,4 +1,4 @@
-//! What a reader cannot see, and what no page of ours holds.
+//! Removes characters that a reader cannot see, and HTML that the page does not allow.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use ammonia::{Builder, UrlRelative};
 
-/// What remains of HTML: elements of text, and links that a reader must click.
+/// The allowed HTML: elements of text, and links that a reader must click.
 static BUILDER: LazyLock<Builder<'static>> = LazyLock::new(|| {
     let tags = [
         "p",
@@ -64,12 +64,12 @@ static BUILDER: LazyLock<Builder<'static>> = LazyLock::new(|| {
     builder
 });
 
-/// Takes out of HTML whatever is not on the list above.
+/// Removes all HTML that is not on the list above.
 pub(super) fn clean(html: &str) -> String {
     BUILDER.clean(html).to_string()
 }
 
-/// Whether a character is a control character, is invisible, or turns the direction of its neighbours.
+/// Returns `true` if a character is a control character, is invisible, or changes the direction of its neighbours.
 pub(crate) fn is_unseen(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
@@ -77,12 +77,12 @@ pub(crate) fn is_unseen(letter: char) -> bool {
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// How an unseen character is shown.
+/// Returns the name of an invisible character.
 pub(super) fn name(letter: char) -> String {
     format!("U+{:04X}", u32::from(letter))
 }
 
-/// The text with its unseen characters named, for where no element can be.
+/// Replaces invisible characters with their names, for places without elements.
 pub(super) fn named(text: &str) -> Cow<'_, str> {
     let stays = |letter: char| matches!(letter, '\n' | '\t') || !is_unseen(letter);
     if text.chars().all(stays) {

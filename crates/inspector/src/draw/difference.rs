@@ -1,4 +1,4 @@
-//! Differences of two texts.
+//! Renders the difference between two texts.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -7,14 +7,14 @@ use similar::{ChangeTag, TextDiff};
 
 use super::bounds::WorkLimit;
 
-/// How long a search for the smallest difference may take; after it, a larger one is shown.
+/// The time limit of the search for the smallest difference. Then a larger one is shown.
 const MAX_SEARCH: Duration = Duration::from_millis(200);
-/// Unchanged lines around a change.
+/// The number of unchanged lines around a change.
 const CONTEXT_LINES: usize = 3;
-/// The most lines of a difference that are shown; each becomes a row of about 100 bytes and its text.
+/// The maximum number of lines in a difference. Each becomes a row of about 100 bytes plus its text.
 const MAX_LINES: usize = 4_000;
 
-/// What changed between two texts, as a table of lines: the number before, the number after, the line. Long unchanged stretches are left out, and lines beyond the limit are counted.
+/// Renders the difference between two texts as a table of lines: the old number, the new number, the line. Long unchanged parts are left out, and lines above the limit are counted.
 #[must_use]
 pub fn difference(before: &str, after: &str, limit: &WorkLimit) -> String {
     let mut config = TextDiff::configure();

@@ -1,20 +1,20 @@
-//! Markdown.
+//! Renders Markdown.
 
 use pulldown_cmark::{CodeBlockKind, CowStr, Event, Options, Tag, TagEnd, html};
 
 use super::bounds::{BoundedEvents, WorkLimit};
 use super::clean;
 
-/// The most HTML that one block becomes, in bytes. A larger one is shown as it is written.
+/// The maximum HTML of one block, in bytes. A larger block is shown as plain text.
 const MAX_BLOCK_HTML_BYTES: usize = 128 * 1024;
-/// The most events of one block; the same.
+/// The maximum number of events of one block. A larger block is shown as plain text.
 const MAX_BLOCK_EVENTS: usize = 32 * 1024;
-/// How much HTML is cleaned at once, in bytes. It is little, so that a cancelled drawing ends soon.
+/// The size of HTML that is cleaned at once, in bytes. It is small, so that a cancelled rendering ends soon.
 const CLEANED_BYTES: usize = 16 * 1024;
 
-/// The Markdown of a message as HTML. HTML in it is shown as text; an image is a link with its description, so that nothing is loaded that nobody asked for.
+/// Renders the Markdown of a message as HTML. HTML in it is shown as text. An image becomes a link with its description, so that the browser loads nothing without a click.
 ///
-/// The work is in proportion to the text. What is nested too deep, becomes too large or is not drawn when the time is over is shown as it is written.
+/// The work is proportional to the text. Blocks that are nested too deep, become too large, or remain when the time has elapsed are shown as plain text.
 #[must_use]
 pub fn markdown(text: &str, limit: &WorkLimit) -> String {
     let text = clean::named(text);
@@ -22,7 +22,7 @@ pub fn markdown(text: &str, limit: &WorkLimit) -> String {
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let Some(mut events) = BoundedEvents::of(&text, options) else { return plain(&text) };
     let (mut drawn, mut html) = (String::with_capacity(text.len() * 3 / 2), String::new());
-    // The events of the open block, as far as there is room for them, and where it begins.
+    // The events of the open block, up to the limits, and where the block begins.
     let (mut block, mut is_large, mut begin) = (Vec::new(), false, 0);
     while let Some((event, place)) = events.next() {
         if block.is_empty() {
@@ -57,7 +57,7 @@ pub fn markdown(text: &str, limit: &WorkLimit) -> String {
     drawn
 }
 
-/// Text as it is written.
+/// Renders plain text.
 fn plain(text: &str) -> String {
     format!("<p class=\"plain\">{}</p>", super::text(text))
 }
@@ -69,7 +69,7 @@ fn shown(event: Event<'_>) -> Event<'_> {
             Event::Start(Tag::Link { link_type, dest_url, title, id })
         }
         Event::End(TagEnd::Image) => Event::End(TagEnd::Link),
-        // Of a language's name, only what can be one.
+        // Keeps only the start of a language's name that can be one.
         Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))) => {
             let name: String = language
                 .chars()

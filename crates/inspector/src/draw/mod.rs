@@ -1,4 +1,4 @@
-//! Safe HTML of what agents and people wrote.
+//! Safe HTML of texts from agents and people.
 
 mod bounds;
 mod clean;
@@ -10,7 +10,7 @@ pub(crate) use clean::is_unseen;
 pub use difference::difference;
 pub use markdown::markdown;
 
-/// Text as HTML that shows it letter by letter. Characters that nobody sees, or that turn the direction of others, are shown as what they are.
+/// Renders text as HTML that shows each character. Invisible characters, and characters that change the direction of others, are shown by their names.
 #[must_use]
 pub fn text(text: &str) -> String {
     let mut html = String::with_capacity(text.len() + text.len() / 8);

@@ -1,5 +1,5 @@
 // @ts-check
-// The page begins here: signing in, the frame around every section, and the keys.
+// The start of the page: sign-in, the frame around every section, and the keys.
 
 import { h, fill } from "./base/dom.js";
 import { Problem, get, session } from "./base/api.js";
@@ -40,13 +40,13 @@ async function start() {
       document.body.append(signInCard(isSigningIn ? error : undefined));
       return;
     }
-    // Anything else is shown by the section that meets it.
+    // The section that causes any other error shows it.
   }
   session.addEventListener("signed-out", () => location.reload(), { once: true });
   build();
 }
 
-/** Removes what the document paints before any script is there. */
+/** Removes the frame that the document shows before its scripts run. */
 const removeFrame = () => document.querySelector("body > .frame")?.remove();
 
 /** @type {Map<string, HTMLElement>} */

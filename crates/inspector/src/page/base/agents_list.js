@@ -1,5 +1,5 @@
 // @ts-check
-// The agents of the server, fetched once and again when somebody asks.
+// The agents of the server. Fetched once, and again on request.
 
 import { get } from "./api.js";
 
@@ -8,7 +8,7 @@ import { get } from "./api.js";
 /** @type {Promise<Agent[]> | undefined} */
 let agents;
 
-/** Every page of a list, up to a number of items. @param {string} path @param {number} most */
+/** Fetches all pages of a list, up to a number of items. @param {string} path @param {number} most */
 export async function allPages(path, most) {
   const items = [];
   let after = "";

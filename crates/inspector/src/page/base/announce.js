@@ -1,5 +1,5 @@
 // @ts-check
-// Says things to those who listen to the page instead of looking at it.
+// Announces messages to screen readers.
 
 import { h } from "./dom.js";
 import { visible } from "./visible.js";
@@ -9,7 +9,7 @@ document.body.append(region);
 
 /** @param {string} text */
 export function announce(text) {
-  // The same text twice is no change, and would be silent.
+  // Screen readers do not read an unchanged text again, so a repeated message gets a full stop.
   const said = visible(text);
   region.textContent = region.textContent === said ? `${said}.` : said;
 }

@@ -1,7 +1,7 @@
 // @ts-check
-// Requests to the server that served the page. A session has two halves: a cookie that scripts cannot
+// Requests to the server of this page. A session has two halves: a cookie that scripts cannot
 // read, and a secret that the browser keeps for this origin. Browsers send the cookie to every port of
-// a host; without the secret it is worth nothing there.
+// a host; without the secret it has no effect there.
 
 /**
  * @typedef {object} ProblemBody
@@ -14,13 +14,13 @@
 
 export const ROOT = "/api/v1";
 const PAGE_SECRET = "trilogue-page";
-/** Tells that the server answered 401: `signed-out`. */
+/** Dispatches `signed-out` when the server answers 401. */
 export const session = new EventTarget();
 
-/** What the server refused, or why it could not be reached. */
+/** An error response of the server, or the reason why no response arrived. */
 export class Problem extends Error {
   /**
-   * @param {number} status 0 if there was no response.
+   * @param {number} status 0 if no response arrived.
    * @param {ProblemBody} body
    */
   constructor(status, body) {
@@ -38,13 +38,13 @@ export const isAbort = (error) => error instanceof DOMException && error.name ==
 /** @typedef {{ method?: string, body?: unknown, headers?: Record<string, string>, signal?: AbortSignal }} Options */
 
 /**
- * Sends a request; throws a {@link Problem} if no response comes.
- * @param {string} path below `/api/v1`, or an absolute path of this server
+ * Sends a request. Throws a {@link Problem} if no response arrives.
+ * @param {string} path relative to `/api/v1`, or an absolute path of this server
  * @param {Options} [options]
  * @returns {Promise<Response>}
  */
 export async function send(path, { method = "GET", body, headers = {}, signal } = {}) {
-  // Before a sign-in the secret is missing: the header then only shows that our page asks.
+  // Before the sign-in the secret is missing. The header then only shows that the request comes from our page.
   const all = /** @type {Record<string, string>} */ ({ ...headers, "trilogue-page": localStorage.getItem(PAGE_SECRET) ?? "1" });
   if (body !== undefined) all["content-type"] = "application/json";
   try {
@@ -62,7 +62,7 @@ export async function send(path, { method = "GET", body, headers = {}, signal } 
 }
 
 /**
- * The same; throws a {@link Problem} unless it succeeds.
+ * Sends a request. Throws a {@link Problem} unless it succeeds.
  * @param {string} path
  * @param {Options} [options]
  */
@@ -94,16 +94,16 @@ export async function post(path, body, options) {
   return response.status === 204 ? undefined : response.json();
 }
 
-/** Keeps the page's half of a session, or forgets it. @param {string | undefined} secret */
+/** Stores the page's half of a session, or removes it. @param {string | undefined} secret */
 export function keepSecret(secret) {
   if (secret === undefined) localStorage.removeItem(PAGE_SECRET);
   else localStorage.setItem(PAGE_SECRET, secret);
 }
 
-/** Whether the browser has the page's half of a session. */
+/** Returns whether the browser has the page's half of a session. */
 export const hasSecret = () => localStorage.getItem(PAGE_SECRET) !== null;
 
-/** An unguessable key, also on pages without a secure context. */
+/** Returns an unguessable key. Also works on pages without a secure context. */
 export function newKey() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");

@@ -1,6 +1,6 @@
 // @ts-check
-// Builds elements. Strings become text with unseen characters made visible, and only addresses
-// that are safe to click become links: nothing that an agent says gets around this module.
+// Builds elements. In strings, invisible characters become visible, and only addresses that are
+// safe to click become links. All output of agents goes through this module.
 
 import { visible, hasUnseen, unseenPieces } from "./visible.js";
 
@@ -11,8 +11,8 @@ const SVG = "http://www.w3.org/2000/svg";
 const SAFE_ADDRESS = /^(?:https?:\/\/|mailto:|blob:|#)/i;
 
 /**
- * An element: `h("button.quiet", { type: "button", on: { click } }, "Send")`.
- * `on` has listeners; `set` has properties; other members are attributes, left out when false or null.
+ * Builds an element: `h("button.quiet", { type: "button", on: { click } }, "Send")`.
+ * `on` contains listeners and `set` contains properties. Other members are attributes, left out if false or null.
  * @template {keyof HTMLElementTagNameMap} T
  * @param {T | `${T}.${string}`} name
  * @param {Attributes | null} [attributes]
@@ -29,7 +29,7 @@ export function h(name, attributes, ...children) {
 }
 
 /**
- * An SVG element.
+ * Builds an SVG element.
  * @param {string} tag
  * @param {Attributes} [attributes]
  * @param {...Child} children
@@ -72,7 +72,7 @@ export function append(parent, children) {
 }
 
 /**
- * Text, letter by letter; an unseen character is an element that names it.
+ * Appends text. An invisible character becomes an element with its name.
  * @param {Node} parent
  * @param {string} text
  */
@@ -88,7 +88,7 @@ function appendText(parent, text) {
 }
 
 /**
- * Replaces what an element has.
+ * Replaces the content of an element.
  * @param {Element} element
  * @param {...Child} children
  */
@@ -98,7 +98,7 @@ export function fill(element, ...children) {
 }
 
 /**
- * Whether clicking this address runs nothing on this page.
+ * Returns whether a click on this address runs no code on this page.
  * @param {string} address
  */
 export function isSafeAddress(address) {
@@ -106,7 +106,7 @@ export function isSafeAddress(address) {
 }
 
 /**
- * A link to a place elsewhere, shown as its text and address; only text if it is not safe to click.
+ * Builds a link to another site, with its text and address. Becomes plain text if a click is not safe.
  * @param {string} address
  * @param {Child} [label]
  */
@@ -116,5 +116,5 @@ export function link(address, label) {
 }
 
 let ids = 0;
-/** An id for an element that another one names. */
+/** Returns an id for an element that another element refers to. */
 export const newId = () => `e${++ids}`;

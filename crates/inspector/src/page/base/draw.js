@@ -1,6 +1,6 @@
 // @ts-check
-// Asks the server for safe HTML of Markdown and differences: many texts in one request, and
-// what was drawn once is kept.
+// Requests safe HTML of Markdown and differences from the server: many texts in one request.
+// Caches the results.
 
 import { post } from "./api.js";
 import { drawnHtml } from "./trusted.js";
@@ -8,7 +8,7 @@ import { drawnHtml } from "./trusted.js";
 /** @typedef {{ markdown: string } | { before: string, after: string }} Drawing */
 
 const MAX_ITEMS = 100;
-/** Below the server's 256 KiB, in UTF-16 units that take at most three bytes each. */
+/** Below the server's 256 KiB, in UTF-16 units of at most three bytes each. */
 const MAX_CHARACTERS = 80 * 1024;
 const GATHER_MS = 15;
 const MAX_KEPT = 200;
@@ -27,7 +27,7 @@ let timer = 0;
 const length = (item) => Object.values(item).reduce((sum, text) => sum + text.length, 0);
 
 /**
- * What the server draws of this; `undefined` if it cannot, and the text is to be shown as it is.
+ * Returns the server's rendering; `undefined` if the server cannot render the text and it must be shown as it is.
  * @param {Drawing} item
  * @returns {Promise<DocumentFragment | undefined>}
  */

@@ -1,13 +1,13 @@
 // @ts-check
-// Tells that something on the server changed, by its stream of changes.
+// Reports changes on the server, from its stream of changes.
 
 import { ROOT } from "./api.js";
 import { Stream } from "./sse.js";
 
-/** Changes that follow each other closely are told once. */
+/** Changes within this time are reported together. */
 const GATHER_MS = 60;
 
-/** The shortest time from one refresh to the next. */
+/** The minimum time between two refreshes. */
 const MIN_REFRESH_MS = 300;
 
 /** @typedef {{ kind: "thread" | "thread_removed" | "run" | "interrupt" | "any", thread_id?: string, run_id?: string, interrupt_id?: string, status?: string }} Change */
@@ -32,11 +32,11 @@ function tell(change) {
   }, GATHER_MS);
 }
 
-/** Begins to listen; again after signing in. */
+/** Begins to listen. Called again after a sign-in. */
 export function startFeed() {
   stream?.close();
   stream = new Stream(`${ROOT}/changes`, {
-    // The stream has no positions: whatever changed before it was open is in the lists.
+    // The stream has no positions: the lists already contain all earlier changes.
     lastId: () => undefined,
     onState: (state) => {
       if (state === "open") tell({ kind: "any" });
@@ -49,7 +49,7 @@ export function startFeed() {
 }
 
 /**
- * Calls back after changes, until the signal ends; and when the page is seen again.
+ * Calls back after changes and when the page becomes visible, until the signal ends.
  * @param {AbortSignal} signal
  * @param {(changes: Change[]) => void} watcher
  */
@@ -59,14 +59,14 @@ export function watch(signal, watcher) {
   document.addEventListener("visibilitychange", () => document.hidden || tell({ kind: "any" }), { signal });
 }
 
-/** Tells the watchers what this page itself did. */
+/** Reports a change that this page made. */
 export const changed = () => tell({ kind: "any" });
 
 /**
- * Runs a refresh now and after every change, one at a time and not too often.
+ * Runs a refresh now and after every change: one at a time, and not too often.
  * @param {AbortSignal} signal
  * @param {() => Promise<unknown>} refresh
- * @param {(change: Change) => boolean} [concerns] whether a change is a reason to refresh
+ * @param {(change: Change) => boolean} [concerns] whether a change requires a refresh
  */
 export function keepFresh(signal, refresh, concerns = () => true) {
   let isBusy = false;

@@ -1,5 +1,5 @@
 // @ts-check
-// Keys of the whole page. Letters mean nothing while somebody writes.
+// Keyboard shortcuts of the whole page. Letters have no effect in a text field.
 
 import { h } from "./dom.js";
 
@@ -59,7 +59,7 @@ export function showKeys() {
 }
 
 /**
- * Moves the focus to the next or previous of some elements, as `j` and `k` do.
+ * Moves the focus to the next or previous matching element, for `j` and `k`.
  * @param {string} selector
  * @param {number} by
  */

@@ -1,5 +1,5 @@
 // @ts-check
-// Places of the page as fragments: `#/threads/ID?view=timeline`. A section stays while one moves inside it.
+// Places of the page as URL fragments: `#/threads/ID?view=timeline`. A section stays open while the reader moves inside it.
 
 /** @typedef {{ path: string[], query: URLSearchParams }} Place */
 /** @typedef {{ show(place: Place): void }} Section */
@@ -31,7 +31,7 @@ export function placeOf(path, query = {}) {
 }
 
 /**
- * Goes to a place; with `replace`, without a step in the history.
+ * Goes to a place. With `replace`, adds no entry to the history.
  * @param {string} place
  * @param {{ replace?: boolean }} [options]
  */
@@ -44,7 +44,7 @@ export function go(place, { replace = false } = {}) {
   }
 }
 
-/** Changes members of the query where the page is. @param {Record<string, string | number | undefined>} changes */
+/** Changes members of the current query. @param {Record<string, string | number | undefined>} changes */
 export function setQuery(changes) {
   const { path, query } = here();
   go(placeOf(path, { ...Object.fromEntries(query), ...changes }), { replace: true });

@@ -1,22 +1,22 @@
 // @ts-check
-// Signing in with the one-time code that `trilogue ui` puts into the address.
+// Signs in with the one-time code that `trilogue ui` puts into the address.
 //
-// An attacker can send a link of their own. It signs in at once only where this browser asked for it, or
-// is signed in as the same person already. Otherwise the user is asked: the owner of the link would see
-// everything that the user writes.
+// An attacker can send a link of their own. A link signs in at once only if this browser requested it, or
+// is already signed in as the same person. Otherwise the page asks the user: the owner of the link would
+// see everything that the user writes.
 
 import { h } from "./dom.js";
 import { get, hasSecret, keepSecret, newKey, post } from "./api.js";
 import { problemView } from "./problem_view.js";
 
 const FRAGMENT = /^#sign-in=([^&]+)(?:&browser=([0-9a-f]+))?$/;
-/** Where the browser keeps the key with which it asks for a link. */
+/** The storage key for the key with which this browser requests a link. */
 const BROWSER_KEY = "trilogue-sign-in";
 
 /** @typedef {{ code: string, isRequested: boolean }} Link */
 /** @typedef {{ tenant: string, principal: string }} Owner */
 
-/** Takes the code out of the address, before anything else can see it. @returns {Link | undefined} */
+/** Removes the code from the address, before other code can see it. @returns {Link | undefined} */
 export function takeCode() {
   const found = FRAGMENT.exec(location.hash);
   if (found === null) return undefined;
@@ -26,7 +26,7 @@ export function takeCode() {
 }
 
 /**
- * Signs in, unless the user has to be asked first and declines.
+ * Signs in. May ask the user first, and does nothing if the user declines.
  * @param {Link} link
  */
 export async function signIn(link) {
@@ -45,7 +45,7 @@ export async function signIn(link) {
 }
 
 /**
- * Asks whether to sign in as this person.
+ * Asks the user whether to sign in as this person.
  * @param {Owner} owner
  * @param {Owner | undefined} signedIn
  * @returns {Promise<boolean>}
@@ -67,7 +67,7 @@ function isAllowed(owner, signedIn) {
   });
 }
 
-/** The key with which this browser asks for a link. */
+/** Returns the key with which this browser requests a link. */
 function browserKey() {
   const known = localStorage.getItem(BROWSER_KEY);
   if (known !== null) return known;
@@ -76,10 +76,10 @@ function browserKey() {
   return key;
 }
 
-/** Ends the session, here and in every other page of this browser. */
+/** Ends the session, here and on all other pages of this browser. */
 export const signOut = () => post("sign-out", undefined).finally(() => (keepSecret(undefined), location.reload()));
 
-/** What is shown instead of the page while nobody is signed in. @param {unknown} [error] */
+/** Shown instead of the page while the browser is signed out. @param {unknown} [error] */
 export function signInCard(error) {
   const retry = h("button.primary", { type: "button", on: { click: () => location.reload() } }, "Try again");
   return h("main.sign-in", null, h("section.card", { "aria-labelledby": "sign-in-title" },

@@ -1,5 +1,5 @@
 // @ts-check
-// Server-sent events over fetch, which can resume, be refused with a reason, and be stopped.
+// Server-sent events over fetch. Unlike an EventSource, a stream reports why it is refused, resumes, and can be stopped.
 
 import { Problem, isAbort, request } from "./api.js";
 
@@ -7,14 +7,14 @@ import { Problem, isAbort, request } from "./api.js";
 
 const FIRST_PAUSE_MS = 200;
 const MAX_PAUSE_MS = 10_000;
-/** Longer than the server's heartbeat of 15 seconds: silence means that the connection is dead. */
+/** Longer than the server's heartbeat of 15 seconds: a longer silence means that the connection is dead. */
 const MAX_SILENCE_MS = 40_000;
 
 /**
- * The messages of one response, until it ends.
+ * Reads the messages of one response until it ends.
  * @param {Response} response
  * @param {(message: Message) => void} onMessage
- * @param {AbortController} abort ended after too much silence
+ * @param {AbortController} abort aborted after too much silence
  */
 async function read(response, onMessage, abort) {
   if (!response.body) return;
@@ -59,10 +59,10 @@ async function read(response, onMessage, abort) {
  * @typedef {object} Follower
  * @property {(message: Message) => void} onMessage
  * @property {(state: "connecting" | "open" | "waiting" | "refused", problem?: Problem) => void} onState
- * @property {() => string | undefined} lastId The last id that was handled.
+ * @property {() => string | undefined} lastId The id of the last handled message.
  */
 
-/** A stream that comes back after every break, until it is closed. */
+/** A stream that reconnects after every break, until it is closed. */
 export class Stream {
   /**
    * @param {string} path
@@ -108,7 +108,7 @@ export class Stream {
     }
   }
 
-  /** Waits before the next attempt: longer each time, by chance, and not while the page is hidden offline. */
+  /** Waits before the next attempt. The delay grows and is random. */
   pause() {
     const most = Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** this.attempt++);
     return new Promise((/** @type {(value: void) => void} */ done) => {
@@ -120,18 +120,18 @@ export class Stream {
     });
   }
 
-  /** Breaks the connection, as a network does. It comes back by itself. */
+  /** Breaks the connection, like a network failure. The stream reconnects by itself. */
   break() {
     this.abort?.abort();
   }
 
-  /** Gives its connection back, until it is hurried. */
+  /** Closes the connection until `hurry` is called. */
   rest() {
     this.isResting = true;
     this.abort?.abort();
   }
 
-  /** Tries again at once, if it waits. */
+  /** Retries at once if the stream is waiting. */
   hurry() {
     this.isResting = false;
     this.attempt = 0;

@@ -1,5 +1,5 @@
 // @ts-check
-// Times, lengths and sizes as people say them.
+// Times, durations and sizes in readable form.
 
 /** @param {number} ms */
 export function duration(ms) {
@@ -23,7 +23,7 @@ export function ago(at) {
   return new Date(at).toLocaleDateString();
 }
 
-/** Milliseconds since 1970 with their fraction, from a time of the server with microseconds. @param {string} at */
+/** Returns milliseconds since 1970 with a fraction, from a server time with microseconds. @param {string} at */
 export function milliseconds(at) {
   const fraction = /\.\d{3}(\d{1,3})/.exec(at);
   return Date.parse(at) + (fraction ? Number(`0.${fraction[1]}`) : 0);
@@ -44,7 +44,7 @@ export function size(bytes) {
   return `${(bytes / 1024 ** 3).toFixed(1)} GiB`;
 }
 
-/** The part of an id that tells it from others. @param {string} id */
+/** Returns the part of an id that distinguishes it. @param {string} id */
 export function shortId(id) {
   return /^[0-9a-f]{8}-/.test(id) ? id.slice(-8) : id.length > 24 ? `${id.slice(0, 24)}…` : id;
 }

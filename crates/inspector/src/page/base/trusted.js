@@ -1,6 +1,6 @@
 // @ts-check
-// The one place where text becomes HTML. Both kinds are safe by what happens around them: the
-// server cleaned the one, and the other has neither scripts nor an origin.
+// The only place where text becomes HTML. Both kinds are safe for another reason: the
+// server cleans the first, and the second has neither scripts nor an origin.
 
 import { visible } from "./visible.js";
 
@@ -11,7 +11,7 @@ const policy = /** @type {any} */ (globalThis).trustedTypes?.createPolicy("inspe
   ?? { createHTML: (text) => text };
 
 /**
- * HTML that this server drew (`POST /api/v1/draw`).
+ * Converts HTML that this server rendered (`POST /api/v1/draw`).
  * @param {string} html
  * @returns {DocumentFragment}
  */
@@ -22,7 +22,7 @@ export function drawnHtml(html) {
 }
 
 /**
- * A document of an agent, in a frame without scripts, forms, links to this page, an origin, or anything to load.
+ * Shows an agent's document in a frame without scripts, forms, links to this page, an origin, and external resources.
  * @param {string} html
  * @param {string} title
  */
@@ -38,13 +38,13 @@ export function sandboxed(html, title) {
 
 const XHTML = "http://www.w3.org/1999/xhtml";
 const ELEMENTS = new Set("a abbr address article aside b bdi bdo blockquote body br caption cite code col colgroup data dd del details dfn div dl dt em figcaption figure footer h1 h2 h3 h4 h5 h6 head header hr html i img ins kbd li main mark nav ol p pre q rp rt ruby s samp section small span strong sub summary sup table tbody td tfoot th thead time tr u ul var wbr".split(" "));
-/** Elements whose content a reader does not read. */
+/** Elements whose content is not text for a reader. */
 const WITHOUT_TEXT = new Set("embed frame frameset iframe link meta base noembed noframes noscript object script style template title".split(" "));
 const ATTRIBUTES = new Set("align alt colspan datetime dir height href lang open rowspan scope span src start title value width".split(" "));
 
 /**
- * What is on the lists, and nothing else: a policy keeps a browser neither from loading a frame in a
- * frame nor from connecting to a place that a document recommends.
+ * Keeps only listed elements and attributes. A policy is not enough: browsers still load a frame
+ * inside a frame, and connect to hosts that a document recommends.
  * @param {string} html
  */
 function listedOnly(html) {

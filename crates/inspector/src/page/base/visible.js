@@ -1,9 +1,9 @@
 // @ts-check
-// Characters that a reader cannot see, or that turn the direction of their neighbours.
+// Characters that a reader cannot see, or that change the direction of their neighbours.
 
-// The list of the server's own drawing: controls but line feed and tab, invisible and bidirectional marks, tags.
+// The same list as in the server's rendering: controls except line feed and tab, invisible and bidirectional marks, tags.
 const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|\udb40[\udc00-\udc7f]/g;
-/** The longest name of a file that is offered for download, in characters. */
+/** The maximum length of a file name for download, in characters. */
 const MAX_FILE_NAME = 100;
 
 /** @param {string} text */
@@ -15,7 +15,7 @@ function name(letter) {
 }
 
 /**
- * The text with unseen characters named, for places that hold no elements.
+ * Replaces invisible characters with their names, for places without elements.
  * @param {string} text
  */
 export function visible(text) {
@@ -29,7 +29,7 @@ export function visible(text) {
 export function unseenPieces(text) {
   const pieces = [];
   let from = 0;
-  // A carriage return before a line feed is half of a line's end.
+  // A carriage return before a line feed is part of a line end.
   for (const match of text.matchAll(UNSEEN)) {
     if (match.index > from) pieces.push({ text: text.slice(from, match.index), unseen: false });
     from = match.index + match[0].length;
@@ -40,7 +40,7 @@ export function unseenPieces(text) {
 }
 
 /**
- * The text of a terminal without its colours and cursor movements, which are no part of what it says.
+ * Removes colours and cursor movements from the text of a terminal.
  * @param {string} text
  */
 export function withoutEscapes(text) {
@@ -48,7 +48,7 @@ export function withoutEscapes(text) {
 }
 
 /**
- * A name that is safe for a file: no folders, no unseen characters, not hidden.
+ * Returns a name that is safe for a file: no folders, no invisible characters, not hidden.
  * @param {string | null | undefined} text
  * @param {string} otherwise
  */

@@ -1,12 +1,12 @@
 // @ts-check
-// Files that go with a message: chosen, dropped or pasted, and held until it is sent.
+// The files of a message: chosen, dropped or pasted, and kept until the message is sent.
 
 import { h, fill } from "../base/dom.js";
 import { announce } from "../base/announce.js";
 import { fileName } from "../base/visible.js";
 import { size } from "../base/time.js";
 
-/** All files of one message: the server takes 32 MiB, and base64 makes four bytes of three. */
+/** The maximum size of all files of one message: the server accepts 32 MiB, and base64 makes four bytes from three. */
 export const MAX_ATTACHMENT_BYTES = 20 * 1024 * 1024;
 
 export class Attachments {
@@ -55,13 +55,13 @@ export class Attachments {
     this.show();
   }
 
-  /** The files as parts of a message. */
+  /** Returns the files as parts of a message. */
   parts() {
     return Promise.all(this.files.map(async (file) => ({
       content_type: file.type || "application/octet-stream",
       content_encoding: "base64",
       content: await base64(file),
-      // An image in a message is shown in it; anything else is a file with a name.
+      // An image is shown inside the message; any other file has a name.
       ...(file.type.startsWith("image/") ? {} : { name: fileName(file.name, "file") }),
     })));
   }

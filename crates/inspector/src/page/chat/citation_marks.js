@@ -1,26 +1,26 @@
 // @ts-check
-// Puts the places of citations into Markdown before it is drawn, and finds them again in what was drawn.
+// Inserts the positions of citations into Markdown before it is rendered, and finds them in the result.
 //
-// A place travels as ⸨x⸩, where x is a character of a private range: punctuation around it, so that
-// it does not change what is bold. Characters of that range that an agent wrote are named first.
+// A position becomes ⸨x⸩, where x is a character of a private range. It has punctuation around it, so that
+// it does not change emphasis. Characters of that range from an agent are replaced with their names first.
 
 import { h } from "../base/dom.js";
 
 /** @typedef {import("../log/conversation.js").Cited} Cited */
 /** @typedef {{ number: number, cited: Cited }} Numbered */
-/** From the beginning of one text to the end of another. @typedef {{ start: Text, end: Text }} Passage */
+/** A range from the beginning of one text to the end of another. @typedef {{ start: Text, end: Text }} Passage */
 
 const START = 0xe100;
 const END = 0xe500;
-/** The most citations of one message that have marks in its text. */
+/** The maximum number of citations of one message with marks in its text. */
 export const MAX_MARKS = 0x400;
 const PRIVATE = /[\ue100-\ue8ff]/g;
 const MARK = /⸨([\ue100-\ue8ff])⸩/g;
-/** What begins a line of Markdown or a word in it, before which no mark may be. */
+/** Characters that begin a line or a word of Markdown. No mark may be before them. */
 const OPENING = /[\s#>*_`~|+\-\d.)([]/;
 
 /**
- * Citations with numbers: one source has one number.
+ * Numbers citations. Citations of one source have the same number.
  * @param {Cited[]} citations
  * @returns {Numbered[]}
  */
@@ -37,8 +37,8 @@ export function numbered(citations) {
 
 /**
  * @param {string} text
- * @param {Cited[]} citations positions count characters of the whole message
- * @param {number} offset where this text begins in the message
+ * @param {Cited[]} citations positions in characters of the whole message
+ * @param {number} offset the position of this text in the message
  */
 export function withMarks(text, citations, offset) {
   const named = (/** @type {string} */ piece) => piece.replace(PRIVATE, (it) => `⟨U+${it.charCodeAt(0).toString(16).toUpperCase()}⟩`);
@@ -50,7 +50,7 @@ export function withMarks(text, citations, offset) {
   citations.slice(0, MAX_MARKS).forEach((cited, place) => {
     let start = cited.start - offset;
     const end = cited.end - offset;
-    // The end of one text is the beginning of the next: the mark belongs to the one that it follows.
+    // The end of one text is also the start of the next. The mark belongs to the text before it.
     if (cited.end < 0 || end > letters.length || (end <= 0 && offset > 0)) return;
     if (start >= 0 && start < end) {
       while (start < end && OPENING.test(letters[start])) start++;
@@ -73,7 +73,7 @@ export function withMarks(text, citations, offset) {
 }
 
 /**
- * Takes the marks out of what was drawn: a button for each end, a range for each passage.
+ * Removes the marks from the rendered HTML: adds a button at each end, and returns a range for each passage.
  * @param {DocumentFragment} root
  * @param {Numbered[]} citations
  * @param {(place: number, button: HTMLElement) => void} onOpen
@@ -98,7 +98,7 @@ export function takeMarks(root, citations, onOpen) {
 }
 
 /**
- * The number of a source, which opens its card.
+ * Builds the number of a source, which opens its card.
  * @param {Numbered} numbered
  * @param {(button: HTMLElement) => void} onOpen
  */

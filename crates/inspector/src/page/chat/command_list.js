@@ -1,5 +1,5 @@
 // @ts-check
-// The agent's own commands, while somebody writes `/` at the beginning of a message.
+// The list of the agent's commands. Shown while the reader writes `/` at the beginning of a message.
 
 import { h, fill, newId } from "../base/dom.js";
 import { announce } from "../base/announce.js";
@@ -34,7 +34,7 @@ export class CommandList {
       this.hide();
       return;
     }
-    // A hosted agent tells its commands when a session begins: they are asked for anew each time.
+    // A hosted agent reports its commands when a session begins, so they are fetched each time.
     if (typed === "") this.commands = (await get(`agents/${segment(this.agent())}`).catch(() => ({}))).commands ?? [];
     const now = BEGINNING.exec(this.text.value)?.[1];
     if (now === undefined) return;
@@ -71,7 +71,7 @@ export class CommandList {
     this.text.focus();
   }
 
-  /** Whether a key was for the list. @param {KeyboardEvent} event */
+  /** Handles a key. Returns whether it was for the list. @param {KeyboardEvent} event */
   takesKey(event) {
     if (this.element.hidden || event.isComposing || event.shiftKey) return false;
     const by = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;

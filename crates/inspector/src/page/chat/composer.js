@@ -1,5 +1,5 @@
 // @ts-check
-// Where one writes: the agent, its settings, the message, files, and the buttons to send and to stop.
+// The form for a message: the agent, its configuration, the text, files, and the buttons to send and to stop.
 
 import { h, fill } from "../base/dom.js";
 import { Problem, newKey, post } from "../base/api.js";
@@ -14,7 +14,7 @@ import { schemaForm } from "./schema_form.js";
 /** @typedef {any} Agent */
 /** @typedef {{ agents: Agent[], agent?: string, threadId?: string, onSent: (run: any) => void, onStop?: () => void }} ComposerOptions */
 
-/** The one text that an agent's schema wants, if it wants just one. @param {Agent} agent */
+/** Returns the single text member of an agent's schema, if it is the only member. @param {Agent} agent */
 function textMember(agent) {
   const properties = agent?.input?.schema?.properties;
   const names = Object.keys(properties ?? {});
@@ -26,7 +26,7 @@ export class Composer {
   constructor(options) {
     this.options = options;
     this.isSending = false;
-    /** The same key for the same message, so that sending it again makes no second run. */
+    /** A message that is sent again has the same key, so that it starts no second run. */
     this.key = newKey();
     this.error = h("div", { role: "alert" });
     this.attachments = new Attachments((problem) => fill(this.error, h("p.failure", null, problem)));
@@ -109,12 +109,12 @@ export class Composer {
     if (!this.settings.hidden) /** @type {HTMLElement | null} */ (this.settings.querySelector("input, select, textarea"))?.focus();
   }
 
-  /** Whether a run is open, which one can stop. @param {boolean} isBusy */
+  /** Shows the stop button if a run is open. @param {boolean} isBusy */
   setBusy(isBusy) {
     this.stop.hidden = !isBusy;
   }
 
-  /** What the agent is given; `undefined` if there is nothing to send. */
+  /** Returns the input for the agent; `undefined` if there is nothing to send. */
   async input() {
     const text = this.text.value;
     if (this.inputForm) return this.inputForm.read()?.value;
@@ -136,7 +136,7 @@ export class Composer {
       const input = config && (await this.input());
       if (config && input !== undefined) await this.start(input, config.value);
     } catch (error) {
-      // A refused request is another one when it is sent again; one that got no answer is the same.
+      // After a refusal, the next attempt is a new request. Without a response, it is the same request.
       if (error instanceof Problem && error.status > 0) this.key = newKey();
       fill(this.error, problemView(error));
     } finally {

@@ -1,6 +1,6 @@
 // @ts-check
-// A conversation as a column of items. Only what changed is drawn again, only the last items are
-// in the page until one asks for more, and the column follows its end while the reader is there.
+// A conversation as a column of items. Only changed items are drawn again. Only the last items are in
+// the page until the reader requests more. The column follows its end while the reader is there.
 
 import { h } from "../base/dom.js";
 import { itemView } from "./item_view.js";
@@ -8,11 +8,11 @@ import { plural } from "../base/time.js";
 
 const FIRST_ITEMS = 120;
 const MORE_ITEMS = 200;
-/** This close to the end counts as at the end, in pixels. */
+/** The distance to the end that counts as at the end, in pixels. */
 const NEAR_END = 80;
 
 /**
- * The view of an item. An item that cannot be drawn is one line, and takes no other with it.
+ * Returns the view of an item. An item that cannot be drawn becomes one line and does not affect the others.
  * @param {import("../log/conversation.js").Item} item
  * @param {() => import("./item_view.js").View} draw
  * @returns {import("./item_view.js").View}
@@ -43,11 +43,11 @@ export class ConversationView {
     this.element.addEventListener("scroll", () => {
       const { scrollTop, scrollHeight, clientHeight } = this.element;
       const isNear = scrollHeight - scrollTop - clientHeight < NEAR_END;
-      // Only a reader scrolls up: content that grew meanwhile does not end the following.
+      // Only the reader scrolls up. If content has grown meanwhile, the column still follows its end.
       if (isNear || scrollTop < this.top) this.follows = isNear;
       this.top = scrollTop;
     }, { passive: true });
-    // Content that comes late, such as images, must not lose the end.
+    // Late content, such as images, must not move the end out of view.
     new ResizeObserver(() => this.follow()).observe(this.list);
   }
 
@@ -64,13 +64,13 @@ export class ConversationView {
       view.element.remove();
       this.shown.delete(key);
     }
-    /** Where the next item belongs: behind the one before. @type {Element | null} */
+    /** The previous item. The next one belongs after it. @type {Element | null} */
     let before = null;
     for (const item of items) {
       const shown = this.shown.get(item.key);
       let view = shown?.view;
       if (!view || !shown || item.rev < shown.rev) {
-        // An older state of a message may have fewer segments: it is drawn anew.
+        // An older state of a message may have fewer segments, so the message is drawn again.
         shown?.view.element.remove();
         view = guarded(item, () => itemView(item));
       } else if (item.rev !== shown.rev) {

@@ -4,7 +4,7 @@ import { h } from "../base/dom.js";
 import { announce } from "../base/announce.js";
 
 /**
- * A button that copies a text.
+ * Builds a button that copies a text.
  * @param {() => string} text
  * @param {string} label
  */

@@ -1,5 +1,5 @@
 // @ts-check
-// What two threads, or two runs of them, say differently. The server draws the difference.
+// Shows the difference between two threads, or between two runs. The server renders it.
 
 import { h, fill } from "../base/dom.js";
 import { get, segment } from "../base/api.js";
@@ -12,7 +12,7 @@ import { differenceView } from "./tool_view.js";
 const PAUSE_MS = 200;
 const NAMES = ["Left", "Right"];
 
-/** What a reader compares of an item: what was said and done, without ids and times. @param {import("../log/conversation.js").Item} item */
+/** Returns the text of an item to compare: messages and actions, without ids and times. @param {import("../log/conversation.js").Item} item */
 function textOf({ kind, data }) {
   if (kind === "message") {
     const parts = data.segments.map((/** @type {any} */ it) => it.text ?? `[${it.part.name ?? it.part.content_type}]\n${it.part.content_encoding === "base64" ? "" : it.part.content ?? it.part.content_url ?? ""}`);
@@ -26,7 +26,7 @@ function textOf({ kind, data }) {
 
 export class DifferenceView {
   /**
-   * @param {ThreadLog[]} logs the thread on the left and the one on the right
+   * @param {ThreadLog[]} logs the left and the right thread
    * @param {AbortSignal} signal
    * @param {() => void} onClose
    */
@@ -35,16 +35,16 @@ export class DifferenceView {
     this.timer = 0;
     /** The titles of threads. @type {Map<string, string>} */
     this.titles = new Map();
-    /** What the choices list. */
+    /** The options of the choices. */
     this.listed = "";
-    /** The texts that are shown. */
+    /** The shown texts. */
     this.shown = "";
     this.choices = NAMES.map((name) => h("select", { "aria-label": name, on: { change: () => this.show() } }));
     this.body = h("div", { "aria-live": "polite" });
     const close = h("button.quiet", { type: "button", on: { click: onClose } }, "Show the threads");
     this.element = h("section.differences.scrolls", { "aria-label": "Difference" }, h("header", null, h("h2", null, "Difference"), this.choices, close), this.body);
     for (const log of logs) {
-      // Without its title a thread has its id.
+      // Until its title is known, a thread is shown with its id.
       get(`threads/${segment(log.id)}`, { signal }).then(({ title }) => (this.titles.set(log.id, title), this.show()), () => undefined);
       log.addEventListener("change", () => {
         this.timer ||= setTimeout(() => this.show(), PAUSE_MS);
@@ -54,7 +54,7 @@ export class DifferenceView {
     this.show();
   }
 
-  /** Both sides list the runs of both threads. */
+  /** Lists the runs of both threads on both sides. */
   list() {
     const sides = this.logs[0].id === this.logs[1].id ? this.logs.slice(1) : this.logs;
     const options = sides.flatMap((log) => [
@@ -65,7 +65,7 @@ export class DifferenceView {
     if (key === this.listed) return;
     this.listed = key;
     this.choices.forEach((select, place) => {
-      // Of one thread, its last two runs.
+      // For a single thread, its last two runs.
       const usual = sides.length === 1 ? options.slice(1).at(place - 2)?.[0] : undefined;
       const chosen = select.value || usual || this.logs[place].id;
       fill(select, options.map(([value, label]) => h("option", { value }, label)));

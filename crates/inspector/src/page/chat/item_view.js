@@ -1,5 +1,5 @@
 // @ts-check
-// Each kind of item of a conversation as elements.
+// Renders each kind of conversation item as elements.
 
 import { h, fill } from "../base/dom.js";
 import { duration, milliseconds } from "../base/time.js";
@@ -11,7 +11,7 @@ import { step, toolView } from "./tool_view.js";
 /** @typedef {import("../log/conversation.js").Item} Item */
 /** @typedef {{ element: HTMLElement, update(item: Item): void }} View */
 
-/** A view that is made anew on every change, and stays open where it was open. */
+/** A view that is built again on every change. It stays open if it was open. */
 class RemadeView {
   /**
    * @param {Item} item
@@ -31,7 +31,7 @@ class RemadeView {
   }
 }
 
-/** A thought grows by small pieces: only its text changes. */
+/** The view of a thought. Thoughts grow in small pieces, so only the text changes. */
 class ThoughtView {
   /** @param {Item} item */
   constructor(item) {

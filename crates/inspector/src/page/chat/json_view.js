@@ -1,5 +1,5 @@
 // @ts-check
-// JSON and plain values, shortened to what a person can read, with the whole of it a click away.
+// JSON and plain values, shortened for people. A click shows the whole value.
 
 import { h } from "../base/dom.js";
 import { copyButton } from "./copy.js";
@@ -14,7 +14,7 @@ export function pretty(value) {
 }
 
 /**
- * A block of text. Of a long one, the middle is hidden until a click shows it.
+ * Builds a block of text. In a long text, the middle is hidden until a click.
  * @param {string} text
  * @param {string} label
  * @param {string} [className]
@@ -25,7 +25,7 @@ export function textBlock(text, label, className = "block") {
   const hidden = text.length - HEAD_CHARACTERS - TAIL_CHARACTERS;
   if (hidden <= 0) return block(text);
   const box = block(text.slice(0, HEAD_CHARACTERS), h("span.omission", null, `… ${plural(hidden, "character")} are hidden …`), text.slice(-TAIL_CHARACTERS));
-  // `data-hidden` keeps a question from being answered: see question.js.
+  // `data-hidden` prevents answers to a question: see question.js.
   const more = h("button.quiet", { type: "button", "data-hidden": true }, `Show all ${plural(text.length, "character")}`);
   more.addEventListener("click", () => box.replaceWith(block(text)));
   box.append(more);
@@ -33,7 +33,7 @@ export function textBlock(text, label, className = "block") {
 }
 
 /**
- * A value with a heading above it; nothing where there is none.
+ * Builds a value with a heading above it. Returns nothing without a value.
  * @param {string} label
  * @param {unknown} value
  */

@@ -1,5 +1,5 @@
 // @ts-check
-// A message: its texts and parts in order, and the sources of what it says.
+// A message: its texts and parts in order, and its sources.
 
 import { h, link, fill } from "../base/dom.js";
 import { ago } from "../base/time.js";
@@ -37,7 +37,7 @@ export class MessageView {
   update(item) {
     const { segments, citations, length, done } = item.data;
     const hasNewSources = citations.length !== this.citations.length;
-    // A place that is still ahead waits; after the end there is nothing to wait for.
+    // A citation of later text waits for the text. After the end of the message it waits no longer.
     if (hasNewSources || done) this.citations = numbered(done ? citations.map((/** @type {Cited} */ cited) => within(cited, length)) : citations);
     if (hasNewSources) this.drawSources();
     let offset = 0;
@@ -68,9 +68,9 @@ export class MessageView {
   }
 
   /**
-   * The sources of a part that is not running text stand below it.
+   * Shows the sources of a part that is not text below the part.
    * @param {number} place
-   * @param {number} before the characters of the message before it
+   * @param {number} before the number of characters of the message before the part
    * @param {number} after
    */
   markPart(place, before, after) {
@@ -129,13 +129,13 @@ export class MessageView {
   }
 }
 
-/** The citation with its passage inside a message of this length. @param {Cited} cited @param {number} length @returns {Cited} */
+/** Limits the passage of a citation to a message of this length. @param {Cited} cited @param {number} length @returns {Cited} */
 const within = (cited, length) => (cited.end <= length ? cited : { ...cited, start: Math.min(cited.start, length), end: length });
 
-/** Where a link leads, which its text may not say. @param {string | undefined} address */
+/** Returns the host of a link, because its text may not show it. @param {string | undefined} address */
 const hostOf = (address) => (address && URL.canParse(address) ? new URL(address).host : "");
 
-/** Puts a card below its button, inside the window. @param {HTMLElement} card @param {HTMLElement} button */
+/** Places a card below its button, inside the window. @param {HTMLElement} card @param {HTMLElement} button */
 function placeBelow(card, button) {
   const at = button.getBoundingClientRect();
   const left = Math.max(8, Math.min(at.left, innerWidth - card.offsetWidth - 8));
@@ -144,7 +144,7 @@ function placeBelow(card, button) {
   card.style.top = `${below + card.offsetHeight > innerHeight ? Math.max(8, at.top - card.offsetHeight - 6) : below}px`;
 }
 
-/** Marks the quoted passage without touching the text. @param {Range | undefined} range */
+/** Highlights the quoted passage without changing the text. @param {Range | undefined} range */
 function highlight(range) {
   if (!("highlights" in CSS)) return;
   if (range) CSS.highlights.set(CITED, new Highlight(range));

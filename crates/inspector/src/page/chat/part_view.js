@@ -1,5 +1,5 @@
 // @ts-check
-// A part of a message that is not running text: images, sound, documents, artifacts, links.
+// A part of a message that is not text: images, sound, documents, artifacts, links.
 
 import { h, link } from "../base/dom.js";
 import { draw } from "../base/draw.js";
@@ -10,15 +10,15 @@ import { size } from "../base/time.js";
 import { textBlock } from "./json_view.js";
 import { decorate } from "./text_view.js";
 
-/** Content above this size is fetched only when somebody asks for it. */
+/** Content above this size is fetched only after a click. */
 const MAX_UNASKED_BYTES = 8 * 1024 * 1024;
-/** The largest text that is shown in the page; larger ones are for download. */
+/** The maximum size of text in the page. Larger texts can be downloaded. */
 const MAX_SHOWN_CHARACTERS = 200_000;
 const IMAGE = /^image\/(?:png|jpeg|gif|webp|avif|bmp|svg\+xml|x-icon)$/;
 const AUDIO = /^audio\//;
 const VIDEO = /^video\//;
 const TEXT = /^text\/|[/+]json$|[/+]xml$|\/(?:javascript|yaml|toml|x-sh)$/;
-/** Types that a browser may open as a file; every other one is downloaded as bytes. */
+/** Types that a browser may open as a file. All others are downloaded as bytes. */
 const SAFE_FILE = /^(?:image\/(?:png|jpeg|gif|webp)|audio\/[\w.+-]+|video\/[\w.+-]+|application\/pdf|text\/(?:plain|markdown|csv))$/;
 const ENDINGS = /** @type {Record<string, string>} */ ({ "application/pdf": "pdf", "text/html": "html", "text/markdown": "md", "text/plain": "txt", "application/json": "json", "image/png": "png", "image/jpeg": "jpg", "image/svg+xml": "svg", "audio/wav": "wav", "audio/mpeg": "mp3" });
 
@@ -33,7 +33,7 @@ function byteLength(part) {
 }
 
 /**
- * The bytes of a part, from the event or from this server.
+ * Returns the bytes of a part, from the event or from this server.
  * @param {any} part
  * @returns {Promise<Blob>}
  */
@@ -137,7 +137,7 @@ async function textPreview(text, type, name) {
 }
 
 /**
- * A place that fills itself when it comes into view; large content waits for a click.
+ * Builds a placeholder that loads its content when it becomes visible. Large content waits for a click.
  * @param {any} part
  * @param {(blob: Blob) => Promise<HTMLElement>} show
  */

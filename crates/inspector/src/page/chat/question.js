@@ -1,5 +1,5 @@
 // @ts-check
-// A question of an agent and its answer: the same card in a conversation and in the inbox.
+// An agent's question and its answer: the same card in a conversation and in the inbox.
 
 import { h, fill, isSafeAddress } from "../base/dom.js";
 import { Problem, get, post, segment } from "../base/api.js";
@@ -11,7 +11,7 @@ import { labelled, pretty, textBlock } from "./json_view.js";
 import { schemaForm } from "./schema_form.js";
 import { contentViews } from "./tool_view.js";
 
-/** A longer text of a question hides its middle. */
+/** A question with a longer text hides its middle. */
 const MAX_PLAIN_CHARACTERS = 4_000;
 const ELSEWHERE = new Set(["interrupt_resolved", "interrupt_mismatch"]);
 
@@ -21,23 +21,23 @@ const textOf = (part) => (part.content_encoding === "base64" ? "" : part.content
 export class QuestionView {
   /**
    * @param {any} interrupt
-   * @param {{ where?: Node }} [options] `where`: what else to say of its place
+   * @param {{ where?: Node }} [options] `where`: more information about its place
    */
   constructor(interrupt, { where } = {}) {
     this.interrupt = interrupt;
     this.isSending = false;
     this.isMine = false;
-    /** What the fields had when the answer was sent. */
+    /** The text in the fields when the answer was sent. */
     this.sentText = "";
-    /** Whether it shows a text that was not sent. */
+    /** Whether the card shows a text that was not sent. */
     this.hasDraft = false;
-    /** Removes it from its list, if the list lets go of answered questions. @type {(() => void) | undefined} */
+    /** Removes the card from its list, if the list removes answered questions. @type {(() => void) | undefined} */
     this.onDismiss = undefined;
-    /** The timer that removes it from the inbox. @type {number | undefined} */
+    /** The timer that removes the card from the inbox. @type {number | undefined} */
     this.leaves = undefined;
     this.body = h("div.question-body", null, about(interrupt));
     this.answerPlace = h("div.answer");
-    /** Says why answers wait. */
+    /** Explains why answers are disabled. */
     this.withheld = h("p.muted", { role: "status" });
     this.error = h("div", { role: "alert" });
     this.element = h("section.question", { "aria-label": "Question", "data-id": interrupt.id },
@@ -51,12 +51,12 @@ export class QuestionView {
     this.showAnswer();
   }
 
-  /** Whether something that the question is about is not on the page. */
+  /** Returns whether a part of the question is hidden. */
   hasHidden() {
     return this.body.querySelector("[data-hidden]") !== null;
   }
 
-  /** Only rejecting is possible until the page shows all of the question. */
+  /** Disables all answers except a rejection until the page shows the whole question. */
   withhold() {
     const waits = !this.interrupt.resolution && this.hasHidden();
     const buttons = /** @type {NodeListOf<HTMLButtonElement>} */ (this.answerPlace.querySelectorAll(".options button:not([data-effect=reject]), button[type=submit]"));
@@ -74,13 +74,13 @@ export class QuestionView {
     const wasOpen = !this.interrupt.resolution;
     this.interrupt = { ...this.interrupt, ...interrupt };
     if (!wasOpen || !this.interrupt.resolution) return;
-    // The news of the reader's own answer can come before the response: then it is not elsewhere.
+    // The event of the reader's own answer can arrive before the response. It is then not another client's answer.
     const draft = this.isMine || this.isSending ? "" : this.typedText();
     this.showAnswer();
     if (draft !== "") this.keepDraft(draft);
   }
 
-  /** The texts in the fields, which another answer must not take from the reader. */
+  /** Returns the texts in the fields. Another client's answer must not delete them. */
   typedText() {
     const fields = /** @type {NodeListOf<HTMLInputElement | HTMLTextAreaElement>} */ (this.answerPlace.querySelectorAll("textarea, input:not([type=checkbox], [type=radio], [type=password])"));
     return [...fields].map((field) => field.value).filter((text) => text.trim() !== "").join("\n");
@@ -140,7 +140,7 @@ export class QuestionView {
     return h("form", { on: { submit } }, text, h("button.primary", { type: "submit" }, "Send answer"));
   }
 
-  /** An address is opened only by a click, and shown whole before. @param {any} payload */
+  /** Builds the form for a URL. The URL is shown completely, and opens only after a click. @param {any} payload */
   addressForm(payload) {
     const address = String(payload?.url ?? "");
     const isWeb = /^https?:/i.test(address) && isSafeAddress(address);
@@ -200,13 +200,13 @@ function title(interrupt) {
   return interrupt.schema?.title ?? String(interrupt.kind).replaceAll("_", " ");
 }
 
-/** All that a question is about: its words, part by part, and the tool call or other data. @param {any} interrupt */
+/** Builds everything that a question is about: its prompt, part by part, and the tool call or other data. @param {any} interrupt */
 function about(interrupt) {
   const { kind, prompt = [], payload } = interrupt;
   const call = payload?.toolCall ?? payload?.tool_call;
   const parts = prompt.map(textOf).filter(Boolean).map((/** @type {string} */ text) => (text.length > MAX_PLAIN_CHARACTERS ? textBlock(text, "Question") : h("p.plain", null, text)));
   if (!call) {
-    // What an elicitation of the Agent Client Protocol holds is asked for below.
+    // The form or URL below already shows the content of an elicitation of the Agent Client Protocol.
     const isAskedFor = typeof payload?.mode === "string" && (kind === "form" || kind === "url");
     return [parts, payload != null && !isAskedFor && textBlock(pretty(payload), "Question")];
   }

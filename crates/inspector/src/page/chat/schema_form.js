@@ -1,8 +1,8 @@
 // @ts-check
-// A form from a JSON Schema: text, numbers, yes or no, choices, lists of choices, objects in
+// A form from a JSON Schema: text, numbers, yes or no, choices, lists of choices, and nested
 // objects. A value without a field for its type is written as JSON.
 //
-// A form that answers a question begins empty: a default of its schema is a suggestion that one can
+// The form of an answer begins empty. The schema's defaults are suggestions that the reader can
 // take, because a value that the reader never touched is not the reader's answer.
 
 import { h, newId } from "../base/dom.js";
@@ -16,7 +16,7 @@ const LONG_TEXT = 120;
 const INPUT_TYPES = /** @type {Record<string, string>} */ ({ email: "email", uri: "url", date: "date", "date-time": "datetime-local", time: "time", password: "password" });
 
 /**
- * The choices of a schema, from `enum`, `oneOf` or `anyOf` with constants.
+ * Returns the choices of a schema, from `enum`, `oneOf` or `anyOf` with constants.
  * @param {Schema} schema
  * @returns {{ value: unknown, label: string, description?: string }[] | undefined}
  */
@@ -34,7 +34,7 @@ function kind(schema) {
 }
 
 /**
- * The field of one value, with its default or, in an answer, with a suggestion.
+ * Builds the field of one value, with its default or, in an answer, with a suggestion.
  * @param {Schema} schema
  * @param {string} name
  * @param {FieldOptions} options
@@ -114,7 +114,7 @@ function inputField(schema, label, isRequired) {
   const control = isLong
     ? h("textarea", { ...shared, rows: 4 })
     : h("input", { ...shared, type: isText ? INPUT_TYPES[schema.format] ?? "text" : "number", min: schema.minimum ?? schema.exclusiveMinimum, max: schema.maximum ?? schema.exclusiveMaximum, step: type === "integer" ? 1 : isText ? null : "any", autocomplete: "off" });
-  /** Whether the empty text was taken from the schema. */
+  /** Whether the empty text came from the schema. */
   let isEmptyText = false;
   return {
     element: row(schema, label, control, isRequired),
@@ -150,7 +150,7 @@ function numberProblem(schema, value) {
 }
 
 /**
- * Yes, no, or not answered.
+ * Builds a choice of yes, no, or no answer.
  * @param {Schema} schema
  * @param {string} label
  * @param {boolean} isRequired
@@ -174,7 +174,7 @@ function switchField(schema, label, isRequired) {
 }
 
 /**
- * A field of several controls.
+ * Builds a field with several controls.
  * @param {Schema} schema
  * @param {string} label
  * @param {boolean} isRequired
@@ -233,7 +233,7 @@ function listField(schema, label, options, isRequired) {
   };
 }
 
-/** A list of texts, one a line. @param {Schema} schema @param {string} label @param {boolean} isRequired @returns {Field} */
+/** Builds a list of texts, one per line. @param {Schema} schema @param {string} label @param {boolean} isRequired @returns {Field} */
 function linesField(schema, label, isRequired) {
   const control = h("textarea", { rows: 3, placeholder: "One per line" });
   return {
@@ -285,7 +285,7 @@ function objectField(schema, label, isAnswer) {
         if ("problem" in read) first ??= read;
         else if ("value" in read) members.push([name, read.value]);
       }
-      // Not by assignment: a member may be called `__proto__`.
+      // `fromEntries`, not an assignment: a member may be named `__proto__`.
       return first ?? { value: Object.fromEntries(members) };
     },
   };
@@ -298,15 +298,15 @@ function showProblem(field, problem) {
 }
 
 /**
- * The form of a whole value.
+ * Builds the form of a whole value.
  * @param {Schema} schema
- * @param {{ isAnswer?: boolean }} [options] `isAnswer`: it answers a question, and begins empty
+ * @param {{ isAnswer?: boolean }} [options] `isAnswer`: the form answers a question and begins empty
  */
 export function schemaForm(schema, { isAnswer = false } = {}) {
   const field = fieldOf({ ...schema, title: kind(schema) === "object" ? "" : schema?.title }, "Answer", { isRequired: true, isAnswer });
   return {
     element: field.element,
-    /** The value; `undefined` after showing what is wrong and going there. @returns {{ value: unknown } | undefined} */
+    /** Returns the value. If it is invalid, shows the problem, moves the focus there and returns `undefined`. @returns {{ value: unknown } | undefined} */
     read() {
       const read = field.read();
       if ("problem" in read) {

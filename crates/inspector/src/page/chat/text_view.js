@@ -1,5 +1,5 @@
 // @ts-check
-// A text of a message: plain at once, Markdown as soon as the server has drawn it.
+// A text of a message: plain at first, Markdown after the server has rendered it.
 
 import { h, fill } from "../base/dom.js";
 import { draw } from "../base/draw.js";
@@ -7,7 +7,7 @@ import { takeMarks, withMarks } from "./citation_marks.js";
 import { visible } from "../base/visible.js";
 import { copyButton } from "./copy.js";
 
-/** At most one drawing at a time, and this long from one to the next while the text grows. */
+/** The minimum time between two renderings while the text grows. Only one rendering runs at a time. */
 const MIN_PAUSE_MS = 100;
 
 export class TextView {
@@ -28,7 +28,7 @@ export class TextView {
   /**
    * @param {string} text
    * @param {import("./citation_marks.js").Numbered[]} citations
-   * @param {number} offset where the text begins in its message, in characters
+   * @param {number} offset the position of the text in its message, in characters
    */
   update(text, citations, offset) {
     const marked = withMarks(text, citations.map((it) => it.cited), offset);
@@ -63,7 +63,7 @@ export class TextView {
 }
 
 /**
- * Blocks of code get a button that copies them, tables room to scroll, links their address.
+ * Adds a copy button to blocks of code, makes tables scroll, and shows the address of links.
  * @param {ParentNode} root
  */
 export function decorate(root) {
@@ -75,7 +75,7 @@ export function decorate(root) {
     pre.replaceWith(box);
     box.append(pre);
   }
-  // Where a link leads, which its text may not say.
+  // Shows the target of a link, because its text may not show it.
   for (const anchor of root.querySelectorAll("a[href]")) anchor.setAttribute("title", visible(anchor.getAttribute("href") ?? ""));
   for (const table of root.querySelectorAll("table")) {
     const box = h("div.scroll", { tabindex: 0, role: "region", "aria-label": "Table" });

@@ -1,5 +1,5 @@
 // @ts-check
-// One thread: its head, its conversation, a place to write, and on request its timeline.
+// One thread: its header, its conversation, a form for messages, and optionally its timeline.
 
 import { h, fill } from "../base/dom.js";
 import { get, post, segment } from "../base/api.js";
@@ -29,12 +29,12 @@ export class ThreadPane {
     this.life = new AbortController();
     this.log = openLog(id, this.life.signal);
     this.conversation = new ConversationView();
-    /** The event as of which the conversation is shown; `undefined` is now. @type {number | undefined} */
+    /** The event at which the conversation is shown; `undefined` for now. @type {number | undefined} */
     this.asOf = undefined;
     this.travels = new AbortController();
     /** @type {string | undefined} */
     this.saidState = undefined;
-    /** The server that owns it, where there are several. @type {string | undefined} */
+    /** The server that owns the thread, if there are several. @type {string | undefined} */
     this.node = undefined;
     this.agentIsChosen = false;
     /** @type {TimelinePane | undefined} */
@@ -121,7 +121,7 @@ export class ThreadPane {
     setQuery(this.timeline ? { view: undefined, event: undefined } : { view: "timeline" });
   }
 
-  /** Shows or hides the timeline as the address says. @param {URLSearchParams} query */
+  /** Shows or hides the timeline, according to the address. @param {URLSearchParams} query */
   setQuery(query) {
     const isWanted = query.get("view") === "timeline";
     this.timelineButton.setAttribute("aria-pressed", String(isWanted));
@@ -142,7 +142,7 @@ export class ThreadPane {
     }
   }
 
-  /** Shows the conversation as of an event. @param {number | undefined} number */
+  /** Shows the conversation at an event. @param {number | undefined} number */
   async travel(number) {
     this.travels.abort();
     this.asOf = number;

@@ -1,5 +1,5 @@
 // @ts-check
-// The list of threads, and beside it one thread, two, or a new one.
+// The list of threads, next to one thread, two threads, or a new one.
 
 import { h, fill } from "../base/dom.js";
 import { listAgents } from "../base/agents_list.js";
@@ -85,7 +85,7 @@ class ThreadsSection {
     }
   }
 
-  /** Shows how the two threads differ in place of them. @param {boolean} isWanted */
+  /** Shows the difference between the two threads instead of the threads. @param {boolean} isWanted */
   compare(isWanted) {
     if (isWanted === (this.difference !== undefined)) return;
     this.content.toggleAttribute("data-difference", isWanted);

@@ -1,5 +1,5 @@
 // @ts-check
-// A tool call: what went in, what came out, what it changed, and how long it took.
+// A tool call: its input, its output, its changes, and its duration.
 
 import { h, fill } from "../base/dom.js";
 import { draw } from "../base/draw.js";
@@ -11,11 +11,11 @@ import { partView } from "./part_view.js";
 const STATES = /** @type {Record<string, string>} */ ({ completed: "done", failed: "failed", unfinished: "not finished" });
 
 /**
- * A collapsible step with a mark of its state.
+ * Builds a collapsible step with a mark for its state.
  * @param {string} state `busy`, `done`, `failed` or `quiet`
  * @param {string} label
  * @param {string} aside
- * @param {() => (Node | null)[]} body built when it is opened first
+ * @param {() => (Node | null)[]} body built when the step is first opened
  */
 export function step(state, label, aside, body) {
   const inside = h("div.step-body");
@@ -33,7 +33,7 @@ export function toolView(item) {
   const took = item.until ? duration(milliseconds(item.until) - milliseconds(item.at)) : "running";
   const aside = [data.tool !== data.title && data.tool, STATES[data.status] !== "done" && STATES[data.status], took].filter(Boolean).join(" · ");
   const details = step(state, data.title || data.tool || "Tool call", aside, () => toolBody(data));
-  // A change of a file is what people want to see without a click.
+  // A changed file is shown without a click.
   if (data.content.some(isDifference)) details.open = true;
   return details;
 }
@@ -59,7 +59,7 @@ function commandLine(input) {
 }
 
 /**
- * What a tool call shows of itself.
+ * Renders the content of a tool call.
  * @param {any[]} content
  * @param {boolean} isTerminal
  */
@@ -84,7 +84,7 @@ function contentPart(part, isTerminal) {
 }
 
 /**
- * A content block of the Agent Client Protocol.
+ * Renders a content block of the Agent Client Protocol.
  * @param {any} block
  * @param {boolean} isTerminal
  */
@@ -116,7 +116,7 @@ export function differenceView(path, before, after) {
 }
 
 /**
- * Every line before, then every line after: for servers that draw none.
+ * Shows every old line, then every new line, if the server cannot render the difference.
  * @param {string} before
  * @param {string} after
  */

@@ -1,5 +1,5 @@
 // @ts-check
-// What the timeline knows of every event, in as few bytes as possible: 13 per event.
+// The timeline's data of every event, in as few bytes as possible: 13 per event.
 
 import { milliseconds } from "../base/time.js";
 
@@ -11,11 +11,11 @@ export class Columns {
     this.types = new Uint8Array(this.capacity);
     this.runs = new Uint32Array(this.capacity);
     this.times = new Float64Array(this.capacity);
-    /** The highest number. */
+    /** The highest event number. */
     this.last = 0;
-    /** 0 is an event that was removed. */
+    /** 0 means a removed event. */
     this.typeNames = [""];
-    /** 0 is no run. */
+    /** 0 means that the event belongs to no run. */
     this.runIds = [""];
     /** @type {Map<string, number>} */
     this.runPlaces = new Map([["", 0]]);
@@ -41,7 +41,7 @@ export class Columns {
   place(places, names, name) {
     let place = places.get(name);
     if (place === undefined) {
-      // Types are few; a type beyond the column's range would only lose its filter.
+      // There are few types. A type beyond the column's range only loses its filter.
       place = Math.min(names.length, names === this.typeNames ? 255 : Number.MAX_SAFE_INTEGER);
       names[place] = name;
       places.set(name, place);
@@ -61,7 +61,7 @@ export class Columns {
     Object.assign(this, { types, runs, times });
   }
 
-  /** The time from the event before to this one, in milliseconds. @param {number} number */
+  /** Returns the time between the previous event and this one, in milliseconds. @param {number} number */
   gap(number) {
     let before = number - 1;
     while (before > 0 && this.types[before] === 0) before--;
@@ -69,7 +69,7 @@ export class Columns {
   }
 
   /**
-   * The numbers of the events of a type and a run; `undefined` if that is every event.
+   * Returns the numbers of the events of a type and a run; `undefined` for all events.
    * @param {string} type
    * @param {string} run
    */

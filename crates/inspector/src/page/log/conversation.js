@@ -1,7 +1,7 @@
 // @ts-check
-// The conversation as of an event: the one reducer behind the chat and behind time travel.
+// The conversation at an event: the same reducer serves the chat and time travel.
 //
-// Items are copied on the first change after a snapshot, so a snapshot costs one list and not one conversation.
+// An item is copied on its first change after a snapshot. A snapshot therefore costs one list, not a whole conversation.
 
 /** @typedef {any} Event One event of `/api/v1/threads/{id}/events`. */
 /** @typedef {{ kind: "text", text: string } | { kind: "part", part: any }} Segment */
@@ -10,8 +10,8 @@
  * @typedef {object} Item
  * @property {string} key
  * @property {"message" | "thought" | "step" | "tool" | "plan" | "question" | "end" | "note" | "output"} kind
- * @property {number} rev The number of the last event that changed it.
- * @property {number} first The number of its first event.
+ * @property {number} rev The number of the last event that changed the item.
+ * @property {number} first The number of the item's first event.
  * @property {number} generation
  * @property {string} [runId]
  * @property {string} at
@@ -21,22 +21,22 @@
 /** @typedef {{ agent: string, status: string, createdAt: string, endedAt?: string, outcome?: any }} RunView */
 /** @typedef {{ items: Item[], runs: Map<string, RunView>, roles: Map<string, string>, upTo: number }} Snapshot */
 
-/** Whether annotations address the reader; unknown audiences hide nothing. @param {any} annotations */
+/** Returns whether annotations address the reader. An unknown audience hides nothing. @param {any} annotations */
 function isForUser(annotations) {
   const audience = annotations?.audience;
   return !Array.isArray(audience) || audience.includes("user") || !audience.includes("assistant");
 }
 
-/** Whether its characters count for the positions of citations. @param {any} part */
+/** Returns whether the part's characters count for the positions of citations. @param {any} part */
 export const isText = (part) => part.content != null && (part.content_encoding ?? "plain") === "plain" && /^text\//.test(part.content_type ?? "text/plain");
 
-/** Positions count characters; a text without surrogates has as many as units. @param {string} text */
+/** Counts characters. A text without surrogates has one UTF-16 unit per character. @param {string} text */
 export const countCharacters = (text) => (/[\ud800-\udbff]/.test(text) ? [...text].length : text.length);
 
 /**
- * The passage of a citation: its range, its only index, the content of its part, or else where the message is.
+ * Returns the passage of a citation: its range, its only index, the content of its part, or otherwise the end of the message so far.
  * @param {any} meta
- * @param {{ length: number, segments: Segment[] }} message before the part
+ * @param {{ length: number, segments: Segment[] }} message the message before the part
  * @param {any} part
  * @param {boolean} hasContent
  * @returns {{ start: number, end: number, part?: number }}
@@ -60,7 +60,7 @@ export class Conversation {
     this.places = new Map();
     /** @type {Map<string, RunView>} */
     this.runs = new Map();
-    /** Roles of messages that have begun and have no content yet. @type {Map<string, string>} */
+    /** The roles of messages that have begun and have no content yet. @type {Map<string, string>} */
     this.roles = new Map();
     this.upTo = 0;
     this.generation = 0;
@@ -81,12 +81,12 @@ export class Conversation {
     it.runs = new Map([...snapshot.runs].map(([id, run]) => [id, { ...run }]));
     it.roles = new Map(snapshot.roles);
     it.upTo = snapshot.upTo;
-    // Nothing of the snapshot belongs to this one.
+    // A higher generation than every item, so that all items of the snapshot are copied before a change.
     it.generation = Number.MAX_SAFE_INTEGER;
     return it;
   }
 
-  /** The run that is at work or waits, the newest first. */
+  /** Returns the newest open run. */
   openRun() {
     for (const [id, run] of [...this.runs].reverse()) if (OPEN.has(run.status)) return { id, ...run };
     return undefined;
@@ -103,7 +103,7 @@ export class Conversation {
   }
 
   /**
-   * The item with this key, to be changed by this event; made if there is none.
+   * Returns the item with this key for a change by this event. Makes a missing item.
    * @param {string} key
    * @param {Item["kind"]} kind
    * @param {Event} event
@@ -168,7 +168,7 @@ export class Conversation {
     }
   }
 
-  /** What its run left open has ended with it. @param {Event} event */
+  /** Ends the items that the run left open. @param {Event} event */
   endOpenItems(event) {
     for (let place = this.items.length - 1; place >= 0; place--) {
       const item = this.items[place];
@@ -212,7 +212,7 @@ export class Conversation {
   applyMessage(event) {
     if (event.type === "message.started") {
       this.roles.set(event.message_id, event.role);
-      // The message that a run's input was made of says the same.
+      // The message that a run's input became contains the same text.
       const input = `i:${event.run_id}`;
       if (event.role === "user" && this.places.has(input)) this.remove((item) => item.key === input);
     } else if (event.type === "message.delta") {
@@ -231,7 +231,7 @@ export class Conversation {
     }
   }
 
-  /** Pieces that follow each other are one thought, unless their ids differ. @param {Event} event */
+  /** Consecutive pieces form one thought, unless their ids differ. @param {Event} event */
   applyThought(event) {
     const update = event.original?.value?.update;
     if (!isForUser(update?.content?.annotations)) return;
@@ -269,7 +269,7 @@ export class Conversation {
   /** @param {Event} event */
   applyTool(event) {
     const key = `t:${event.run_id}:${event.call_id}`;
-    // What a coding agent shows of a call, differences among it, is only in its own form.
+    // Only the original contains the content of a coding agent's call, including differences.
     const update = event.original?.value?.update;
     const item = this.change(key, "tool", event, () => ({ tool: event.tool ?? "", title: event.title ?? event.call_id, content: [] }));
     const data = item.data;

@@ -1,5 +1,5 @@
 // @ts-check
-// Events around where the reader looks: aligned pages, fetched by cursor, few of them kept.
+// Events around the reader's position: aligned pages, fetched by cursor. Only a few are kept.
 
 import { get, segment } from "../base/api.js";
 
@@ -13,7 +13,7 @@ export class Pages {
   /** @param {string} threadId */
   constructor(threadId) {
     this.threadId = threadId;
-    /** The least recently used first. @type {Map<number, Page>} */
+    /** In order of their last use, the oldest first. @type {Map<number, Page>} */
     this.pages = new Map();
     /** @type {Map<number, Promise<Page>>} */
     this.fetches = new Map();
@@ -21,7 +21,7 @@ export class Pages {
   }
 
   /**
-   * Keeps an event that came on the stream, if it continues what is kept or begins a page.
+   * Keeps an event from the stream, if it continues a kept page or begins a page.
    * @param {any} event
    * @param {number} characters
    */
@@ -49,7 +49,7 @@ export class Pages {
     }
   }
 
-  /** The event with this number, if it is here. @param {number} number */
+  /** Returns the event with this number, if its page is kept. @param {number} number */
   find(number) {
     const place = Math.floor((number - 1) / PAGE_EVENTS);
     const page = this.pages.get(place);
@@ -78,7 +78,7 @@ export class Pages {
   }
 
   /**
-   * Makes sure that the page of this number is here; one request per page at a time.
+   * Fetches the page of this number unless it is kept. Sends one request per page at a time.
    * @param {number} number
    * @returns {Promise<Page>}
    */

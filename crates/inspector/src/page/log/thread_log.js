@@ -1,5 +1,5 @@
 // @ts-check
-// One thread's log as this page knows it: one stream, shared by everything that shows the thread.
+// The log of one thread in this page: one stream, shared by all views of the thread.
 
 import { ROOT, segment } from "../base/api.js";
 import { Stream } from "../base/sse.js";
@@ -7,14 +7,14 @@ import { Columns } from "./columns.js";
 import { Conversation } from "./conversation.js";
 import { Pages } from "./pages.js";
 
-/** Events between two snapshots, the most that time travel replays. */
+/** The number of events between two snapshots, which is the most that time travel replays. */
 const SNAPSHOT_EVERY = 500;
-/** How long a log without readers stays connected, for when a reader comes right back. */
+/** How long a log without readers stays connected, in case a reader returns soon. */
 const LINGER_MS = 5_000;
-/** How long a hidden page stays connected: a browser opens only few connections to a server, for all its pages together. */
+/** How long a hidden page stays connected. A browser opens only a few connections to a server, for all its pages together. */
 const HIDDEN_MS = 60_000;
 
-/** Tells `change` at most once per frame, when anything below it changed. */
+/** Dispatches `change` at most once per frame, after any change of the log. */
 export class ThreadLog extends EventTarget {
   /** @param {string} id */
   constructor(id) {
@@ -29,7 +29,7 @@ export class ThreadLog extends EventTarget {
     this.state = "connecting";
     /** @type {import("../base/api.js").Problem | undefined} */
     this.problem = undefined;
-    /** What came over the wire, to show that a break loses nothing. */
+    /** The counters of received events, which show that a break loses nothing. */
     this.counts = { events: 0, doubles: 0, missing: 0, breaks: 0, connections: 0 };
     this.readers = 0;
     this.isTold = false;
@@ -54,7 +54,7 @@ export class ThreadLog extends EventTarget {
       this.counts.doubles++;
       return;
     }
-    // Numbers have no gaps, except where a run was removed.
+    // Numbers have no gaps, except for removed runs.
     this.counts.missing += event.number - this.columns.last - 1;
     if (this.conversation.upTo - this.snapshots[this.snapshots.length - 1].upTo >= SNAPSHOT_EVERY) {
       this.snapshots.push(this.conversation.snapshot());
@@ -64,7 +64,7 @@ export class ThreadLog extends EventTarget {
     try {
       this.conversation.apply(event);
     } catch (error) {
-      // An event that cannot be read is left out of the conversation, and stays in the timeline.
+      // An unreadable event is left out of the conversation, but stays in the timeline.
       console.error(error);
     }
     this.tell();
@@ -73,7 +73,7 @@ export class ThreadLog extends EventTarget {
   tell() {
     if (this.isTold) return;
     this.isTold = true;
-    // A hidden page draws no frames, and still wants to know.
+    // A hidden page draws no frames, but its listeners still need the change.
     const tell = () => {
       this.isTold = false;
       this.dispatchEvent(new Event("change"));
@@ -83,7 +83,7 @@ export class ThreadLog extends EventTarget {
   }
 
   /**
-   * The conversation as of an event.
+   * Returns the conversation at an event.
    * @param {number} number
    * @param {AbortSignal} [signal]
    */
@@ -118,7 +118,7 @@ export class ThreadLog extends EventTarget {
 const open = new Map();
 
 /**
- * The log of a thread, until the signal ends.
+ * Returns the log of a thread, until the signal ends.
  * @param {string} id
  * @param {AbortSignal} signal
  */
@@ -142,7 +142,7 @@ export function openLog(id, signal) {
   return shared;
 }
 
-/** Tries every broken connection again at once. */
+/** Retries all broken connections at once. */
 export function hurryAll() {
   for (const log of open.values()) log.stream.hurry();
 }

@@ -1,5 +1,5 @@
 // @ts-check
-// The agents: what each says of itself, its schemas, and a form to try it.
+// The agents: their declared properties, their schemas, and a form to try each.
 
 import { h, fill } from "../base/dom.js";
 import { listAgents } from "../base/agents_list.js";
@@ -61,14 +61,14 @@ function agentCard(agent) {
   );
 }
 
-/** The agent's own processes, where the caller may see them. @param {string} name */
+/** Shows the agent's own processes, if the caller may see them. @param {string} name */
 function processesOf(name) {
   const place = h("div");
   get("status").then((status) => fill(place, processTable((status.agents.list ?? []).filter((/** @type {any} */ it) => it.agent === name))), () => undefined);
   return place;
 }
 
-/** The agent as each protocol's clients get it, fetched when somebody looks. @param {string} name */
+/** Shows the agent in the form of each protocol. Fetched when the reader opens it. @param {string} name */
 function formsView(name) {
   const body = h("div");
   const load = async () => {
@@ -83,7 +83,7 @@ function formsView(name) {
   return h("details", { on: { toggle: load } }, h("summary", null, "As each protocol shows it"), body);
 }
 
-/** Runs the agent once, on a thread of its own. @param {any} agent */
+/** Runs the agent once, on a new thread. @param {any} agent */
 function tryForm(agent) {
   const isSchema = agent.input?.kind === "schema";
   const form = schemaForm(isSchema ? agent.input.schema ?? {} : { type: "object", properties: { message: { type: "string", title: "Message", maxLength: 20_000 } }, required: ["message"] });

@@ -1,5 +1,5 @@
 // @ts-check
-// Every route of the server, from its own OpenAPI document: read what it takes and gives, and try it.
+// Every route of the server, from its OpenAPI document: its parameters, its responses, and a form to try it.
 
 import { h, fill } from "../base/dom.js";
 import { get, send } from "../base/api.js";
@@ -10,7 +10,7 @@ import { duration } from "../base/time.js";
 import { pretty, textBlock } from "../chat/json_view.js";
 import { schemaForm } from "../chat/schema_form.js";
 
-/** What is shown of a response; streams end there. */
+/** The maximum number of shown characters of a response. A stream is stopped there. */
 const MAX_CHARACTERS = 200_000;
 const MAX_DEPTH = 6;
 
@@ -29,7 +29,7 @@ function routesOf(document) {
   })));
 }
 
-/** A schema with what it names by reference, so deep that people read it. @param {any} schema @param {number} depth @returns {any} */
+/** Resolves the references of a schema, up to a readable depth. @param {any} schema @param {number} depth @returns {any} */
 function whole(schema, depth = 0) {
   if (Array.isArray(schema)) return schema.map((it) => whole(it, depth));
   if (schema === null || typeof schema !== "object") return schema;
@@ -38,7 +38,7 @@ function whole(schema, depth = 0) {
   return Object.fromEntries(Object.entries(schema).map(([name, part]) => [name, whole(part, depth)]));
 }
 
-/** A value to begin with: what is required. @param {any} schema @returns {any} */
+/** Returns an initial value with the required members. @param {any} schema @returns {any} */
 function example(schema) {
   if (schema?.default !== undefined) return schema.default;
   if (schema?.const !== undefined) return schema.const;
@@ -50,7 +50,7 @@ function example(schema) {
   return /** @type {Record<string, unknown>} */ ({ string: "", array: [], integer: 0, number: 0, boolean: false })[type] ?? null;
 }
 
-/** A description without the marks of its code. @param {string} text */
+/** Returns a description without its code marks. @param {string} text */
 const plain = (text) => text.replaceAll("`", "");
 
 /** @type {import("../base/router.js").OpenSection} */

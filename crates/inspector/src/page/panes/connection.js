@@ -1,5 +1,5 @@
 // @ts-check
-// The state of a thread's stream, and a button that breaks it, to see that nothing is lost.
+// The state of a thread's stream, and a button that breaks it, to show that nothing is lost.
 
 import { h, fill } from "../base/dom.js";
 import { plural } from "../base/time.js";

@@ -1,10 +1,10 @@
 // @ts-check
-// A table with a heading, which scrolls by itself where it is too wide.
+// A table with a heading. A wide table scrolls by itself.
 
 import { h } from "../base/dom.js";
 
 /**
- * Nothing where there are no rows.
+ * Returns nothing without rows.
  * @param {string} title
  * @param {string[]} columns
  * @param {any[][]} rows

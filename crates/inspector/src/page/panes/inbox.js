@@ -1,5 +1,5 @@
 // @ts-check
-// Every question that waits, of every thread; and who answered the last ones.
+// The pending questions of all threads, and the last answers.
 
 import { h, fill } from "../base/dom.js";
 import { get, segment } from "../base/api.js";
@@ -11,7 +11,7 @@ import { ago, plural } from "../base/time.js";
 import { QuestionView } from "../chat/question.js";
 
 const MAX_NEWEST = 30;
-/** How long a question that was answered here or elsewhere stays, to be seen. */
+/** How long an answered question stays visible. */
 const STAYS_MS = 2_500;
 
 /** @type {import("../base/router.js").OpenSection} */
@@ -51,7 +51,7 @@ class Inbox {
     }
   }
 
-  /** The questions with an unsent text that are in neither list. @param {any[]} listed */
+  /** Returns the resolved questions with an unsent text that are not in `listed`. @param {any[]} listed */
   async closedDrafts(listed) {
     const ids = new Set(listed.map((it) => it.id));
     const views = [...this.views.values()].filter((view) => !ids.has(view.interrupt.id) && view.typedText() !== "");
@@ -70,10 +70,10 @@ class Inbox {
       const now = answered.find((it) => it.id === id);
       if (now) view.resolve(now);
       if (now && !view.isMine) announce("A question was answered elsewhere");
-      // An unsent text stays until the reader has copied it.
+      // An unsent text stays until the reader dismisses it.
       if (!view.hasDraft) view.leaves = setTimeout(() => this.remove(id), view.isMine || view.error.hasChildNodes() || now ? STAYS_MS : 0);
     }
-    // The oldest first: the longest wait is at the top, and new ones move nothing.
+    // The oldest first: the longest wait is at the top, and new questions move nothing.
     for (const interrupt of [...pending].reverse()) {
       if (this.views.has(interrupt.id)) continue;
       const view = new QuestionView(interrupt, { where: where(interrupt) });

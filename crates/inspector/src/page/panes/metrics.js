@@ -1,5 +1,5 @@
 // @ts-check
-// The server's metrics in the text format of Prometheus, as far as the page draws them.
+// Parses the server's metrics in the text format of Prometheus, as far as the page draws them.
 
 /** @typedef {{ name: string, labels: Record<string, string>, value: number }} Sample */
 /** @typedef {{ name: string, labels: string, buckets: { most: number, count: number }[], count: number, sum: number }} Histogram */
@@ -19,7 +19,7 @@ export function samplesOf(text) {
   return samples;
 }
 
-/** The histograms with at least one observation. @param {Sample[]} samples @returns {Histogram[]} */
+/** Returns the histograms with at least one observation. @param {Sample[]} samples @returns {Histogram[]} */
 export function histogramsOf(samples) {
   /** @type {Map<string, Histogram>} */
   const found = new Map();
@@ -41,7 +41,7 @@ export function histogramsOf(samples) {
   return histograms;
 }
 
-/** The upper end of the bucket that has this share of the observations. @param {Histogram} histogram @param {number} share */
+/** Returns the upper bound of the bucket that reaches this share of the observations. @param {Histogram} histogram @param {number} share */
 export function quantile(histogram, share) {
   return histogram.buckets.find((bucket) => bucket.count >= share * histogram.count)?.most ?? Infinity;
 }

@@ -1,5 +1,5 @@
 // @ts-check
-// The processes of hosted agents: what they use, and what they wrote to their standard error.
+// The processes of hosted agents: their resources and their standard error.
 
 import { h, fill } from "../base/dom.js";
 import { get } from "../base/api.js";

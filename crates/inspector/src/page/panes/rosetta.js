@@ -1,5 +1,5 @@
 // @ts-check
-// One event in every language: what this server keeps, what each protocol sends, and what is lost on the way.
+// One event in every protocol: the stored event, the form that each protocol sends, and the concepts that are lost.
 
 import { h, fill } from "../base/dom.js";
 import { get, segment } from "../base/api.js";
@@ -48,7 +48,7 @@ export class RosettaView {
   }
 }
 
-/** The run's request as code, fetched when somebody looks. @param {string} run */
+/** Shows the run's request as code. Fetched when the reader opens it. @param {string} run */
 function requestsView(run) {
   const body = h("div");
   const load = async () => {

@@ -1,5 +1,5 @@
 // @ts-check
-// A thread's state and metadata as of an event, read when somebody looks.
+// A thread's state and metadata at an event. Fetched when the reader opens it.
 
 import { h, fill } from "../base/dom.js";
 import { get, segment } from "../base/api.js";
@@ -7,11 +7,11 @@ import { problemView } from "../base/problem_view.js";
 import { shortId } from "../base/time.js";
 import { labelled } from "../chat/json_view.js";
 
-/** The slider moves through many events on its way. */
+/** The slider passes many events, so only the one where it rests is fetched. */
 const READ_PAUSE_MS = 150;
 
 export class StateView {
-  /** @param {string} id the thread's */
+  /** @param {string} id the id of the thread */
   constructor(id) {
     this.id = id;
     this.number = 0;
@@ -21,7 +21,7 @@ export class StateView {
     this.element = h("details.state-as-of", { on: { toggle: () => this.show(this.number) } }, h("summary", null, "State"), this.body);
   }
 
-  /** @param {number} number the event; the state is read once it stays */
+  /** @param {number} number the event; its state is fetched after a pause */
   show(number) {
     this.number = number;
     clearTimeout(this.timer);

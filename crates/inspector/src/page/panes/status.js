@@ -1,5 +1,5 @@
 // @ts-check
-// What the server is and does: its numbers, its processes, its open runs, its latencies, its last errors.
+// The status of the server: its numbers, processes, open runs, latencies and last errors.
 
 import { h, fill, svg } from "../base/dom.js";
 import { Problem, get, request } from "../base/api.js";
@@ -46,7 +46,7 @@ export function openStatus(root, signal) {
   return { show() {} };
 }
 
-/** What the caller may not see is left out. @param {unknown} error @returns {undefined} */
+/** Leaves out data that the caller may not see. @param {unknown} error @returns {undefined} */
 function refused(error) {
   if (error instanceof Problem && (error.status === 403 || error.status === 404)) return undefined;
   throw error;
@@ -57,7 +57,7 @@ async function openRuns() {
   return lists.flatMap((list) => list.items);
 }
 
-/** How many of the open runs are in a state; the list of them ends somewhere. @param {any[]} runs @param {string} state */
+/** Returns the number of open runs with a status. The list of runs has a limit. @param {any[]} runs @param {string} state */
 function countOf(runs, state) {
   const count = runs.filter((run) => run.status === state).length;
   return count < MAX_ROWS ? count : `${MAX_ROWS} or more`;

@@ -2,7 +2,7 @@
 
 const MOST = 160;
 
-/** One line about an event. @param {any} event @returns {string} */
+/** Returns one line about an event. @param {any} event @returns {string} */
 export function summaryOf(event) {
   const text = words(event);
   return text.length > MOST ? `${text.slice(0, MOST)}…` : text;

@@ -1,5 +1,5 @@
 // @ts-check
-// Every thread with what it does, found by text, agent and state.
+// All threads with their activity. Can be filtered by text, agent and status.
 
 import { h, fill } from "../base/dom.js";
 import { allPages } from "../base/agents_list.js";
@@ -10,7 +10,7 @@ import { placeOf } from "../base/router.js";
 import { problemView } from "../base/problem_view.js";
 import { ago, duration, milliseconds, shortId } from "../base/time.js";
 
-/** The newest threads and runs that the list knows. */
+/** The maximum number of threads and runs in the list, newest first. */
 const MAX_THREADS = 1_000;
 const MAX_RUNS = 1_000;
 const FIRST_ROWS = 100;
@@ -141,7 +141,7 @@ export class ThreadsList {
   }
 }
 
-/** What a thread has cost, where its agents say so. @param {any} thread @param {any[]} runs */
+/** Returns the cost of a thread, if its agents report it. @param {any} thread @param {any[]} runs */
 function costOf(thread, runs) {
   const of = (/** @type {any} */ metadata) => metadata?.usage?.cost ?? metadata?.cost;
   const costs = [of(thread.metadata), ...runs.map((run) => of(run.metadata))].filter((cost) => cost !== undefined && cost !== null);
@@ -151,7 +151,7 @@ function costOf(thread, runs) {
   return `${amount.toFixed(amount < 1 ? 4 : 2)} ${currency}`.trim();
 }
 
-/** How many questions wait. */
+/** Returns the pending questions. */
 export async function pendingQuestions() {
   return (await get("interrupts?pending=true&limit=200")).items;
 }

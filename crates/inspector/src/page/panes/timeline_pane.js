@@ -1,6 +1,6 @@
 // @ts-check
-// Every event of a thread: filtered, live or paused, with a slider that takes the conversation
-// back to any of them, and the forms of the chosen one.
+// Every event of a thread: filtered, live or paused, with a slider that shows the conversation
+// at any event, and the forms of the chosen event.
 
 import { h, fill, newId } from "../base/dom.js";
 import { Problem, post, segment } from "../base/api.js";
@@ -13,7 +13,7 @@ import { StateView } from "./state_view.js";
 import { summaryOf } from "./summary.js";
 import { VirtualRows } from "./virtual_rows.js";
 
-/** A gap as long as this fills its bar; shorter ones on a logarithmic scale. */
+/** The gap that fills its bar. Shorter gaps use a logarithmic scale. */
 const LONGEST_GAP_MS = 60_000;
 const FETCH_PAUSE_MS = 40;
 
@@ -21,17 +21,17 @@ export class TimelinePane {
   /**
    * @param {import("../log/thread_log.js").ThreadLog} log
    * @param {AbortSignal} signal
-   * @param {(number: number | undefined) => void} travel shows the conversation as of an event, or now
+   * @param {(number: number | undefined) => void} travel shows the conversation at an event, or now
    */
   constructor(log, signal, travel) {
     this.log = log;
     this.travel = travel;
     this.isLive = true;
-    /** What the filters list. */
+    /** The options of the filters. */
     this.listed = "";
     /** @type {number | undefined} */
     this.timer = undefined;
-    /** The numbers that are listed; `undefined` is all. @type {number[] | undefined} */
+    /** The listed numbers; `undefined` for all. @type {number[] | undefined} */
     this.numbers = undefined;
     this.paused = 0;
     this.rows = new VirtualRows("Events", (element, place) => this.drawRow(element, place), (place) => this.chooseRow(place));
@@ -132,7 +132,7 @@ export class TimelinePane {
     fill(element, h("span.number", null, String(number)), h("span.type", null, type || "removed"), h("span.summary", null, event ? summaryOf(event) : type ? "…" : ""), bar, h("time", null, columns.times[number] ? clock(columns.times[number]) : ""), h("span.run", null, run ? shortId(run) : ""));
   }
 
-  /** Fetches what is visible, once the reader has stopped for a moment. */
+  /** Fetches the visible events after the reader has stopped for a moment. */
   fetchSoon() {
     if (this.timer) return;
     this.timer = setTimeout(async () => {
@@ -142,7 +142,7 @@ export class TimelinePane {
         const number = this.numberAt(place);
         if (this.log.columns.types[number] !== 0 && !this.log.pages.find(number)) missing.push(number);
       }
-      // A failed page is asked for again by the next movement.
+      // The next movement retries a failed page.
       await Promise.all(missing.map((number) => this.log.pages.need(number))).catch(() => undefined);
       this.timer = undefined;
       if (missing.length > 0) this.rows.draw(true);
@@ -160,7 +160,7 @@ export class TimelinePane {
   choose(number) {
     const wanted = Math.max(1, Math.floor(number));
     if (wanted > this.log.columns.last) {
-      // The log may still be on its way.
+      // The log may still be loading.
       const wait = () => {
         if (this.log.columns.last < wanted) return;
         this.log.removeEventListener("change", wait);

@@ -1,11 +1,11 @@
 // @ts-check
-// A long list of rows of one height, of which only the visible ones are in the page.
+// A long list of rows with the same height. Only the visible rows are in the page.
 
 import { h } from "../base/dom.js";
 
 export const ROW_HEIGHT = 28;
 const EXTRA_ROWS = 8;
-/** Browsers lose precision in taller elements: beyond it, positions are scaled. */
+/** Browsers lose precision in taller elements. Above this height, positions are scaled. */
 const MAX_HEIGHT = 8_000_000;
 
 /** @typedef {{ element: HTMLElement, place: number }} RowSlot */
@@ -31,7 +31,7 @@ export class VirtualRows {
       const row = /** @type {HTMLElement} */ (event.target).closest("[data-place]");
       if (row) this.choose(Number(/** @type {HTMLElement} */ (row).dataset.place));
     });
-    // The chosen row stays visible when the list gets smaller.
+    // Keeps the chosen row visible when the list becomes smaller.
     new ResizeObserver(() => this.reveal()).observe(this.element);
   }
 
@@ -60,7 +60,7 @@ export class VirtualRows {
     this.draw(true);
   }
 
-  /** @param {boolean} [again] whether rows that are there are drawn again */
+  /** @param {boolean} [again] whether existing rows are drawn again */
   draw(again = false) {
     const top = this.firstVisible;
     const first = Math.max(0, Math.floor(top) - EXTRA_ROWS);
