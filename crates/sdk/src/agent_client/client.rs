@@ -259,6 +259,7 @@ impl Client {
             ..ResumeSessionRequest::new(session, options.cwd)
         };
         let updates = self.updates(options.user_messages);
+        // The queue is opened before the request, because the agent may send updates before its response.
         self.shared.router.open(session, &updates);
         let resumed = self.ask(&request, Some(session)).await;
         if resumed.is_err() {

@@ -107,6 +107,7 @@ impl Session {
             client.options().sends_message_ids.then(|| uuid::Uuid::new_v4().to_string())
         });
         let permit = self.take_turn().await?;
+        // The queue has a reader before the prompt is sent, so that the first updates count as updates of the turn.
         let token = self.shared.updates.begin_turn();
         let request = PromptRequest {
             message_id: message_id.clone(),

@@ -74,6 +74,7 @@ impl SessionRouter {
         let mut state = self.state();
         state.sessions.insert(session.to_owned(), Arc::downgrade(updates));
         let early = std::mem::take(&mut state.early);
+        // The lock is held meanwhile, so that later updates come after the held ones.
         for (said, original) in early {
             if said.session_id == session {
                 updates.push(said.update, original);

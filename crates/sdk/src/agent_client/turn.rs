@@ -102,6 +102,7 @@ impl PromptTurn {
             let deadline = self.deadline;
             tokio::select! {
                 biased;
+                // Updates come before the response, so that none is left when the turn ends.
                 () = self.session.updates().filled() => {}
                 answer = call => {
                     self.call = None;

@@ -153,6 +153,7 @@ impl StdioPorts {
 
     /// Converts an event to updates and sends them in order.
     fn show(&self, body: &Body) -> Result<(), CallFailure> {
+        // The lock is held until all updates are pushed, so that events keep their order.
         let mut output = self.output();
         output.last += 1;
         let event = Event {

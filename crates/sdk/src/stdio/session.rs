@@ -157,6 +157,7 @@ impl StdioSession {
         interrupt: Interrupt,
     ) -> oneshot::Receiver<Resolution> {
         let (answer, receiver) = oneshot::channel();
+        // The question is set before the response, so that the next prompt finds it.
         self.state().question = Some(OpenQuestion { run, interrupt, answer });
         self.answer_prompt(run, &RunOutcome::Completed);
         receiver
@@ -206,6 +207,7 @@ impl StdioSession {
                 (state.turn, state.question) = (None, None);
             }
         }
+        // The response comes last, because the editor may send the next prompt as soon as it has it.
         self.answer_prompt(number, &outcome);
     }
 

@@ -168,6 +168,7 @@ impl Peer {
         self.0.outbox.room().await?;
         let id = self.0.last_id.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
+        // The call is registered before it is sent, so that its response finds a receiver.
         match &mut *lock(&self.0.calls) {
             None => return Err(CallFailure::Closed),
             Some(calls) if calls.len() >= self.0.options.max_calls => {
@@ -175,6 +176,7 @@ impl Peer {
             }
             Some(calls) => calls.insert(id, sender),
         };
+        // Made before the push: if the push fails, dropping the call removes its registration.
         let call = Call::new(self.clone(), id, answer);
         self.0.outbox.push_at_once(|lines| lines.request(&Id::number(id), method, params))?;
         Ok(call)

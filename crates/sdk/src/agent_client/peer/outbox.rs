@@ -63,6 +63,7 @@ impl Outbox {
 
     pub(super) async fn room(&self) -> Result<(), CallFailure> {
         loop {
+            // Subscribe before the check, so that no wakeup is missed.
             let drained = self.drained.notified();
             if self.has_room()? {
                 return Ok(());

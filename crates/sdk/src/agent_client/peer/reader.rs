@@ -107,6 +107,7 @@ async fn one<'a>(peer: &Peer, line: &'a Bytes, handler: &dyn Handler) -> Result<
                 .await;
         }
         Incoming::Response(response) => {
+            // The handler takes everything before the response first; only then the caller gets it.
             handler.on_response().ready().await;
             answered(peer, line, response);
         }
