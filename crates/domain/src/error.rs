@@ -110,7 +110,7 @@ codes! {
     StateIncompatible = "thread_state_incompatible", Unprocessable;
     /// The values do not fit the schema of the thread's state.
     StateInvalid = "thread_state_schema_violation", Unprocessable;
-    /// The agent does not run on threads that last.
+    /// The agent does not run on lasting threads.
     ThreadsNotSupported = "threads_not_supported", Unprocessable;
     /// The agent does not stream in this way.
     StreamModeNotSupported = "stream_mode_not_supported", Unprocessable;

@@ -108,7 +108,7 @@ pub enum RequestSource {
     Network,
     /// A program of the server's own user on the same machine that does not belong to an agent.
     LocalSocket,
-    /// An agent: that of another run, or a program of an agent that the server hosts.
+    /// An agent: the agent of another run, or a program of an agent that the server hosts.
     Agent,
 }
 

@@ -230,7 +230,7 @@ mod tests {
         // No width, tags that hide text, C1 that begins no sequence.
         ("pay\u{200b}pal\u{feff}\u{e0041}", r"pay\u{200b}pal\u{feff}\u{e0041}"),
         ("next\u{85}line", r"next\u{85}line"),
-        // A string that another sequence ends instead of its own terminator.
+        // A string that ends with another sequence, not with its terminator.
         ("\u{1b}]0;title\u{1b}[31mred", "red"),
         ("\u{1b}Pq\u{18}text", "text"),
         // A sequence without an end.

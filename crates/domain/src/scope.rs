@@ -46,7 +46,7 @@ pub enum Right {
     Run,
     /// Answer interrupts.
     Answer,
-    /// Make and revoke tokens, erase threads and redeliver callbacks, in one tenant.
+    /// Create and revoke tokens, erase threads and redeliver callbacks, in one tenant.
     Admin,
     /// Back up the store of all tenants, and see the server's settings. A principal that is limited to its own resources never has it.
     Server,

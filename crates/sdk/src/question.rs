@@ -9,7 +9,7 @@ use trilogue_domain::{Interrupt, InterruptKind, Part};
 use crate::error::AgentError;
 use crate::typed::{IntoSchema, to_json};
 
-/// Builds an [`Interrupt`] for [`Context::ask`](crate::Context::ask) or [`Outcome::suspended`](crate::Outcome::suspended). Those two decide whether it survives a restart.
+/// Builds an [`Interrupt`] for [`Context::ask`](crate::Context::ask) or [`Outcome::suspended`](crate::Outcome::suspended). The function decides whether the question survives a restart.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Question {
     interrupt: Interrupt,

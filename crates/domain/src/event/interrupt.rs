@@ -6,7 +6,7 @@ use crate::interrupt::{Interrupt, Resolution, RuleOrigin};
 pub enum InterruptEvent {
     /// The run waits.
     Raised(Box<Interrupt>),
-    /// The wait is over.
+    /// The interrupt was resolved.
     Resolved {
         /// The id of the interrupt.
         interrupt: InterruptId,

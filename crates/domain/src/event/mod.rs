@@ -67,7 +67,7 @@ pub struct Original {
     pub dialect: Arc<str>,
     /// The dialect's version.
     pub version: u32,
-    /// The smallest object that carries the event, with connection-bound ids cut out.
+    /// The smallest object that carries the event, without ids that are only valid on the connection.
     pub bytes: Bytes,
 }
 

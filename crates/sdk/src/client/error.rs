@@ -33,7 +33,7 @@ pub enum ClientError {
 pub struct Refusal {
     /// The HTTP status; `None` if a stream ended with the error.
     pub status: Option<u16>,
-    /// The error as the server wrote it. If it was not in the protocol's form, an error that says so.
+    /// The error as the server wrote it, or an error of this client if the response was not in the protocol's form.
     pub body: ErrorBody,
     detail: Detail,
     is_foreign: bool,

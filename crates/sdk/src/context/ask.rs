@@ -56,7 +56,7 @@ impl Context {
         Ok(Decision { allowed: allows && by.is_some(), option, by })
     }
 
-    /// Asks for a message and returns its parts, of which there may be none. With an empty prompt the question shows nothing.
+    /// Asks for a message and returns its parts; the list may be empty. With an empty prompt the question shows nothing.
     ///
     /// # Errors
     /// Like [`Context::ask`]; also if the question got no answer.

@@ -86,7 +86,7 @@ pub fn check_mcp_servers(
     Ok(())
 }
 
-/// Returns `true` if a path is absolute on any operating system, because that of the other side is unknown.
+/// Returns `true` if a path is absolute on any operating system. The other side's system is unknown.
 pub fn is_absolute(path: &str) -> bool {
     match path.as_bytes() {
         [b'/', ..] | [b'\\', b'\\', ..] => true,

@@ -24,7 +24,7 @@ record! {
         updated_at: Time,
         /// The status of the run.
         status: RunStatus,
-        /// The status in the more precise words of Trilogue.
+        /// The status in Trilogue's more precise terms.
         phase?: String,
         /// The request that created the run.
         #[serde(default, deserialize_with = "or_default")]

@@ -13,7 +13,7 @@ pub struct Invalid<'a> {
 pub enum About<'a> {
     Request(Id<'a>),
     Notification,
-    /// The response to this request of ours. No other response follows.
+    /// The response to this request that we sent. No other response follows.
     Response(Id<'a>),
     /// A message with this id that may be a request or a response.
     Unclear(Id<'a>),

@@ -52,7 +52,7 @@ impl Oversize {
         }
         let asks = method.is_some() || cut == Some("params");
         answers |= matches!(cut, Some("result" | "error"));
-        // A response to a request of ours must never count as a request, because the peer has its own ids.
+        // A response to our request must never count as a request, because the peer has its own ids.
         let about = match id {
             Some(id) if answers && !asks => About::Response(id),
             Some(id) if asks && !answers => About::Request(id),

@@ -1,7 +1,7 @@
 // @ts-check
 // Signs in with the one-time code that `trilogue ui` puts into the address.
 //
-// An attacker can send a link of their own. A link signs in at once only if this browser requested it, or
+// An attacker can send their own link. A link signs in at once only if this browser requested it, or
 // is already signed in as the same person. Otherwise the page asks the user: the owner of the link would
 // see everything that the user writes.
 
