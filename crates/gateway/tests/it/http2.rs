@@ -110,7 +110,6 @@ async fn responses_without_a_token_that_are_not_taken_are_few_and_end_with_their
         while let Ok(response) = closed.get("/connect/openapi.json").await {
             held.push(response);
             asked += 1;
-            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     timeout(LIMIT, asking).await.expect("the server takes no more requests there");
@@ -147,8 +146,11 @@ async fn event_streams_that_take_nothing_are_let_go_and_disturb_no_other_request
     assert_eq!(status(&rig, "streams").await, 3);
     let let_go = async || (status(&rig, "streams").await == 0).then_some(());
     until("the streams to be let go", LIMIT, let_go).await.unwrap();
-    // More than the grace of a connection that takes no more requests.
-    tokio::time::sleep(hasty().connection_grace * 3).await;
+    // A connection that holds only such a stream ends, so its grace has passed. The first one lives.
+    let (other, ends) = Requests::open(&rig).await;
+    let response = other.as_alice(Method::GET, "/api/v1/threads/t/events", None).await;
+    ends.ended().await;
+    drop(response);
     let runs = rig.alice().get("/api/v1/runs?thread_id=s").await.unwrap().ok().unwrap();
     let path = format!("/api/v1/runs/{}/cancel", text(&runs, "/items/0/id"));
     rig.alice().post(&path, &json!({})).await.unwrap().ok().unwrap();
