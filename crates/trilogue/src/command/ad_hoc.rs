@@ -314,6 +314,20 @@ pub(crate) fn known_command(name: &str, known: &KnownAgent, cwd: String) -> Resu
         ));
     }
     set_or_remove(&mut command.env, "PATH", outer.path);
+    let mut removed = Vec::new();
+    command.env.retain(|name, value| {
+        let is_loaded = checkout.is_loaded_from(name, value);
+        if is_loaded {
+            removed.push(safe::visible(name));
+        }
+        !is_loaded
+    });
+    if !removed.is_empty() {
+        print::note(&format!(
+            "left out of the agent's environment because they load files of the working folder: {}",
+            removed.join(", ")
+        ));
+    }
     command.command = start.words;
     if let Some(first) = command.command.first_mut() {
         program.clone_into(first);

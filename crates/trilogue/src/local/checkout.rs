@@ -1,8 +1,35 @@
 //! The files around a working folder, which may come from a stranger: no program is started by name from there.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use trilogue_backends::child::{find_program, join_folders, search_folders};
+
+/// The beginnings of the names of variables from which programs, interpreters and package runners load code or settings, in capitals.
+const LOADERS: [&str; 20] = [
+    "BASH_ENV",
+    "BUN_",
+    "DENO_",
+    "DYLD_",
+    "GIT_",
+    "JAVA_TOOL_OPTIONS",
+    "LD_",
+    "MISE_",
+    "NODE_",
+    "NPM_CONFIG_",
+    "NVM_",
+    "PERL5",
+    "PIP_",
+    "PYTHON",
+    "RUBY",
+    "UV_",
+    "VOLTA_",
+    "XDG_CONFIG_",
+    "XDG_DATA_",
+    "ZDOTDIR",
+];
+/// What can be before and after a path in the value of a variable.
+const SEPARATORS: [char; 7] = [':', '=', ',', ';', ' ', '"', '\''];
 
 /// A working folder, or the whole repository that it is part of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,6 +95,26 @@ impl Checkout {
         })
     }
 
+    /// Whether programs that get this variable load code or settings from the checkout.
+    #[must_use]
+    pub fn is_loaded_from(&self, name: &str, value: &str) -> bool {
+        let name = name.to_ascii_uppercase();
+        let is_inside = |path: &str| {
+            let is_relative = path == "." || path.starts_with("./") || path.starts_with("../");
+            is_relative || (path.starts_with('/') && self.has(Path::new(path)))
+        };
+        self.root.is_some()
+            && LOADERS.iter().any(|loader| name.starts_with(loader))
+            && value.split(SEPARATORS).any(is_inside)
+    }
+
+    /// The names of the variables of this process from which programs load code or settings of the checkout.
+    pub fn loaded_of_process(&self) -> impl Iterator<Item = OsString> {
+        std::env::vars_os().filter_map(|(name, value)| {
+            self.is_loaded_from(&name.to_string_lossy(), &value.to_string_lossy()).then_some(name)
+        })
+    }
+
     /// The search path of this process, without the folders of the checkout.
     #[must_use]
     pub fn outer_path_of_process(&self) -> Option<String> {
@@ -115,6 +162,31 @@ mod tests {
         fs::remove_file(at("home/bin/agent")).unwrap();
         fs::write(at("home/bin/agent"), "").unwrap();
         assert_eq!(checkout.find_outside("agent", &path), Some(at("home/bin/agent")));
+    }
+
+    #[test]
+    fn variables_that_load_files_of_a_checkout_are_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        fs::create_dir_all(at("checkout/.git")).unwrap();
+        let checkout = Checkout::outside_home(Path::new(&at("checkout")), None);
+        let (inside, outside) = (at("checkout/x"), at("x"));
+        for (name, value) in [
+            ("NODE_OPTIONS", format!("--trace-warnings --require={inside}")),
+            ("NODE_OPTIONS", format!("--import \"file://{inside}\"")),
+            ("NODE_PATH", format!("{outside}:{inside}")),
+            ("npm_config_script_shell", inside.clone()),
+            ("LD_PRELOAD", "./x.so".to_owned()),
+        ] {
+            assert!(checkout.is_loaded_from(name, &value), "{name} {value}");
+        }
+        for (name, value) in [
+            ("NODE_OPTIONS", format!("--require={outside} --max-old-space-size=4096")),
+            ("VIRTUAL_ENV", inside),
+            ("NODE_ENV", "production".to_owned()),
+        ] {
+            assert!(!checkout.is_loaded_from(name, &value), "{name} {value}");
+        }
     }
 
     #[test]

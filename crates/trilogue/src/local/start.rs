@@ -168,8 +168,12 @@ fn spawn(dir: &UserServerDir, starter: &Starter, log: &LogFile) -> io::Result<Ch
     let mut command = Command::new(&starter.program);
     command.args(&starter.arguments).env_clear().envs(environment).env_remove("PATH");
     // The server outlives the work in this folder, and starts agents by name.
-    if let Some(path) = Checkout::around_here().outer_path_of_process() {
+    let checkout = Checkout::around_here();
+    if let Some(path) = checkout.outer_path_of_process() {
         command.env("PATH", path);
+    }
+    for name in checkout.loaded_of_process() {
+        command.env_remove(name);
     }
     command
         // The current folder may be removed later.

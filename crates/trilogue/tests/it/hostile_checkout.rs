@@ -57,7 +57,7 @@ impl Trap {
         let record = trap.record().display().to_string();
         // Everything that a file can decide is recorded: who reads it, from where.
         let script = format!(
-            "#!/bin/sh\n{{ printf 'program=%s\\n' \"$0\"; printf 'cwd=%s\\n' \"$(pwd)\"; printf 'pwd=%s\\n' \"$PWD\"; printf 'path=%s\\n' \"$PATH\"; printf 'arg=%s\\n' \"$@\"; }} >> '{record}'\n"
+            "#!/bin/sh\n{{ printf 'program=%s\\n' \"$0\"; printf 'cwd=%s\\n' \"$(pwd)\"; printf 'pwd=%s\\n' \"$PWD\"; printf 'path=%s\\n' \"$PATH\"; printf 'loads=%s\\n' \"$NODE_OPTIONS$npm_config_script_shell\"; printf 'arg=%s\\n' \"$@\"; }} >> '{record}'\n"
         );
         write_program(&stand_ins.join("interpreter"), &format!("{script}. \"$@\"\n"));
         let look_up = look_up(&record, trap.program());
@@ -131,6 +131,8 @@ impl Trap {
             root.display()
         );
         command.env("PATH", path).env("PWD", self.home.work().join(folder));
+        command.env("NODE_OPTIONS", format!("--require={checkout}/trap.js"));
+        command.env("npm_config_script_shell", format!("{checkout}/sh"));
         command.current_dir(self.home.work().join(folder)).args(arguments);
         command
     }
@@ -148,6 +150,8 @@ impl Trap {
         let checkout = self.home.work().canonicalize().unwrap();
         let foreign = read.iter().find(|line| line.contains(checkout.to_str().unwrap()));
         assert_eq!(foreign, None, "{case}: settings of the checkout were read");
+        let loads = values(&record, "loads");
+        assert!(loads.iter().all(|load| load.is_empty()), "{case}: {loads:?}");
         record
     }
 }

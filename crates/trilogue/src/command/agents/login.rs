@@ -227,6 +227,9 @@ impl LocalAgent {
         if let Some(path) = checkout.outer_path(&path).path {
             command.env("PATH", path);
         }
+        for name in checkout.loaded_of_process() {
+            command.env_remove(name);
+        }
         if self.is_apart {
             let failed = |error| {
                 CliError::failed(format!(

@@ -78,8 +78,12 @@ async fn printed_version(program: &Path) -> PrintedVersion {
     // Some programs read settings of the folder in which they start before they say anything.
     let Ok(folder) = start_folder::prepare() else { return PrintedVersion::default() };
     command.current_dir(folder).env_remove("PATH");
-    if let Some(path) = Checkout::around_here().outer_path_of_process() {
+    let checkout = Checkout::around_here();
+    if let Some(path) = checkout.outer_path_of_process() {
         command.env("PATH", path);
+    }
+    for name in checkout.loaded_of_process() {
+        command.env_remove(name);
     }
     let Ok(mut child) = command.kill_on_drop(true).spawn() else {
         return PrintedVersion::default();
