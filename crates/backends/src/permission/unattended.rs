@@ -10,7 +10,7 @@ use super::{RULES_MEMBER, Rules};
 /// Modes of known agents in which they ask nothing, as whole words.
 const MODES: [&str; 5] = ["auto", "autonomous", "autopilot", "never", "agentfullaccess"];
 /// What names a mode, an option or a value with which agents do not ask: without spaces, `-` and `_`, in lower case.
-const WORDS: [&str; 24] = [
+const WORDS: [&str; 25] = [
     "acceptedits",
     "allowall",
     "allowalways",
@@ -32,6 +32,7 @@ const WORDS: [&str; 24] = [
     "noconfirm",
     "skipapproval",
     "skippermission",
+    "smartapprove",
     "unattended",
     "withoutask",
     "yolo",
@@ -156,6 +157,7 @@ mod tests {
             ("mode", "auto"),
             ("mode", "full-access"),
             ("mode", "danger-full-access"),
+            ("mode", "smart_approve"),
             ("yolo", "true"),
             ("approval_policy", "on-failure"),
             ("permissionMode", "x"),

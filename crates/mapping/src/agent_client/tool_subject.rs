@@ -33,8 +33,19 @@ const PATH_NAMES: [&str; 14] = [
     "destination",
 ];
 /// Likewise of those that hold a command.
-const COMMAND_NAMES: [&str; 6] = ["command", "commands", "cmd", "cmds", "script", "argv"];
-/// Likewise of those that hold the arguments of a command, or of anything else.
+const COMMAND_NAMES: [&str; 10] = [
+    "command",
+    "commands",
+    "commandline",
+    "cmd",
+    "cmds",
+    "script",
+    "argv",
+    "exec",
+    "shell",
+    "code",
+];
+/// Likewise of those that hold the arguments of a command, or of anything else: of a command if they are texts.
 const ARGUMENT_NAMES: [&str; 1] = ["args"];
 /// Likewise of those that hold a command's working directory.
 const FOLDER_NAMES: [&str; 3] = ["cwd", "workdir", "workingdirectory"];
@@ -120,7 +131,9 @@ pub fn subject_of_method(method: &str, params: &str) -> Option<ToolSubject> {
 impl ToolSubject {
     fn add_input(&mut self, input: &Value) {
         let mut folders = Vec::new();
-        self.walk(input, Meaning::Other, &mut folders);
+        // An input without member names can be a command.
+        let meaning = if input.is_object() { Meaning::Other } else { Meaning::Command };
+        self.walk(input, meaning, &mut folders);
         if !self.runs_command {
             return;
         }
@@ -145,7 +158,10 @@ impl ToolSubject {
                     if let (true, Value::String(folder)) = (is_named(name, &FOLDER_NAMES), value) {
                         folders.push(folder.clone());
                     }
-                    let own = Meaning::of(name);
+                    let own = match Meaning::of(name) {
+                        Meaning::Arguments if !value.is_object() => Meaning::Command,
+                        own => own,
+                    };
                     self.walk(value, if own == Meaning::Other { meaning } else { own }, folders);
                 }
             }
@@ -254,6 +270,29 @@ mod tests {
         assert!(of(&encoded).is_partial);
         assert!(of(&serde_json::json!({ "path": "x".repeat(MAX_PATH_BYTES + 1) })).is_partial);
         assert!(of(&serde_json::json!({ "text": "/a line\nof /two" })).paths.is_empty());
+    }
+
+    #[test]
+    fn a_command_is_known_by_its_member_or_by_having_none() {
+        for input in [
+            serde_json::json!("rm -rf ~"),
+            serde_json::json!(["rm", "-rf", "/"]),
+            serde_json::json!({ "commandLine": "rm" }),
+            serde_json::json!({ "args": ["rm"] }),
+            serde_json::json!({ "exec": "rm" }),
+            serde_json::json!({ "code": "rm" }),
+            serde_json::json!({ "shell": { "text": "rm" } }),
+        ] {
+            assert!(of(&input).runs_command, "{input}");
+        }
+        for input in [
+            serde_json::json!({ "path": "a" }),
+            serde_json::json!({ "args": { "query": "a" } }),
+            serde_json::json!(null),
+            serde_json::json!({}),
+        ] {
+            assert!(!of(&input).runs_command, "{input}");
+        }
     }
 
     #[test]

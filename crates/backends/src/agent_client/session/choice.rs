@@ -92,13 +92,14 @@ pub(crate) fn setting(
     if value.is_boolean() {
         params["type"] = "boolean".into();
     }
-    let names = texts([&option["id"], &option["name"]]);
+    // The category says that an option is a mode, under any name.
+    let names = texts([&option["id"], &option["name"], &option["category"]]);
     let is_unattended =
         is_unattended(&names, &texts([&choice["value"], &choice["name"]]), unattended);
     Ok(Some(SessionSetting { method: "session/set_config_option", params, is_unattended }))
 }
 
-fn texts(values: [&Value; 2]) -> Vec<&str> {
+fn texts<const N: usize>(values: [&Value; N]) -> Vec<&str> {
     values.into_iter().filter_map(Value::as_str).collect()
 }
 
