@@ -7,6 +7,10 @@ use serde_json::Value;
 use super::file_change::FileChange;
 use super::safe;
 
+/// The members of a tool call that have lines of their own, or that only the protocol needs.
+const KNOWN_MEMBERS: [&str; 8] =
+    ["toolCallId", "status", "name", "title", "kind", "locations", "rawInput", "content"];
+
 /// The lines of a request, with nothing left out; `None` for a question of another protocol.
 pub(super) fn lines(payload: &Value) -> Option<Vec<String>> {
     let call = payload.get("toolCall")?.as_object()?;
@@ -24,12 +28,30 @@ pub(super) fn lines(payload: &Value) -> Option<Vec<String>> {
     if let Some(input) = call.get("rawInput").filter(|input| !input.is_null()) {
         lines.push(format!("input: {}", safe::visible(&input.to_string())));
     }
-    for change in content(call).filter(|item| kind_of(item) == Some("diff")) {
-        let FileChange { title, lines: changed } = FileChange::whole(change);
-        lines.push(title);
-        lines.extend(changed.into_iter().map(|line| line.text));
+    for item in content(call) {
+        match kind_of(item) {
+            Some("diff") => {
+                let FileChange { title, lines: changed } = FileChange::whole(item);
+                lines.push(title);
+                lines.extend(changed.into_iter().map(|line| line.text));
+            }
+            _ => lines.push(format!("content: {}", safe::visible(&text_or_json(item)))),
+        }
+    }
+    let others = call.iter().filter(|(name, _)| !KNOWN_MEMBERS.contains(&name.as_str()));
+    let meta = payload.get("_meta").map(|meta| ("_meta", meta));
+    let others = others.map(|(name, value)| (name.as_str(), value)).chain(meta);
+    for (name, value) in others.filter(|(_, value)| !value.is_null()) {
+        lines.push(format!("{}: {}", safe::visible(name), safe::visible(&value.to_string())));
     }
     Some(lines)
+}
+
+/// The text of a content item, or the whole item if it is not a text.
+fn text_or_json(item: &Value) -> String {
+    let block = item.get("content").filter(|block| kind_of(block) == Some("text"));
+    let text = block.and_then(|block| block.get("text")?.as_str());
+    text.map_or_else(|| item.to_string(), str::to_owned)
 }
 
 /// The files of the call, each once.
@@ -77,8 +99,10 @@ mod tests {
                 { "type": "content", "content": { "type": "text", "text": "no change" } },
                 { "type": "diff", "path": "/c", "oldText": "one\ntwo\nthree\n", "newText": "one\r\ntwo\n\u{1b}]0;x\u{7}\n" },
                 { "type": "diff", "path": "/new", "newText": "all" },
+                { "type": "terminal", "terminalId": "t" },
             ],
-        }});
+            "_meta": { "y": 2 }, "sandbox\u{1b}": false,
+        }, "_meta": { "z": 3 } });
         let lines = lines(&asked).unwrap();
         assert_eq!(
             lines,
@@ -90,6 +114,7 @@ mod tests {
                 "file: /c",
                 "file: /new",
                 "input: {\"x\":1}",
+                "content: no change",
                 "changes /c",
                 "| - one",
                 "| + one\\r",
@@ -98,6 +123,10 @@ mod tests {
                 "| + \\u{1b}]0;x\\u{7}",
                 "creates /new",
                 "| + all",
+                "content: {\"terminalId\":\"t\",\"type\":\"terminal\"}",
+                "_meta: {\"y\":2}",
+                "sandbox\\u{1b}: false",
+                "_meta: {\"z\":3}",
             ]
         );
         assert_eq!(super::lines(&json!({ "tool": "x" })), None);

@@ -218,7 +218,9 @@ function about(interrupt) {
   if (isCommand) parts.push(textBlock(`$ ${[command].concat(args).join(" ")}`, "Command", "terminal"));
   parts.push(...contentViews([].concat(call.content ?? []).map((/** @type {any} */ block) => ({ form: "block", block })), call.kind === "execute"));
   const isAllCommand = isCommand && Object.keys(others).length === 0 && [].concat(args).every((it) => typeof it === "string");
-  return [parts, !isAllCommand && labelled("Input", call.rawInput)];
+  const { toolCallId, status, title: _, name, kind: __, locations, rawInput, content, ...rest } = call;
+  if (payload._meta != null) rest["request _meta"] = payload._meta;
+  return [parts, !isAllCommand && labelled("Input", rawInput), Object.keys(rest).length > 0 && textBlock(pretty(rest), "More")];
 }
 
 /** @param {any} resolution */
