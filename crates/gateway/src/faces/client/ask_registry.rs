@@ -11,14 +11,14 @@ use trilogue_domain::{InterruptId, ThreadKey};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AskRegistry(Arc<Mutex<HashMap<Subject, AskCount>>>);
 
-/// An interrupt: other threads may use the same id.
+/// An interrupt. The thread is part of it because other threads can use the same id.
 type Subject = (ThreadKey, InterruptId);
 
 #[derive(Debug, Default)]
 struct AskCount {
     /// How many clients may still answer.
     open: usize,
-    /// Whether a client has declined whose own prompt waits for the answer.
+    /// Whether a client has declined that waits for the answer to its own prompt.
     has_declined: bool,
 }
 
@@ -56,13 +56,13 @@ impl AskTicket {
         self.subject.0
     }
 
-    /// The client declines. Returns `true` if no other client is being asked, and one of those that declined waits for the turn: then that is
-    /// the answer. Without one, the question is open to whoever began the run.
+    /// Counts the client as declined. Returns `true` if no other client is being asked and a declined one waits for the turn: then the interrupt is
+    /// declined. Otherwise the question stays open for the client that began the run.
     pub(crate) fn decline(&self, waits_for_turn: bool) -> bool {
         self.put_back(waits_for_turn)
     }
 
-    /// The client is gone. Returns `true` as [`Self::decline`] does.
+    /// Counts the client as gone. Returns `true` like [`Self::decline`].
     pub(crate) fn leave(&self) -> bool {
         self.put_back(false)
     }

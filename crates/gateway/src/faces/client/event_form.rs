@@ -1,4 +1,4 @@
-//! An event as a client without special capabilities gets it.
+//! Events in the form for clients without special capabilities.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use trilogue_wire::native::Gap;
 
 use crate::stream::view::{EventPlace, Fold, Out, View};
 
-/// A thread's log as notifications, of which every client gets those that it can take.
+/// Renders a thread's log as notifications that every client can take.
 #[derive(Clone, Debug)]
 pub(crate) struct EventForm(pub(crate) ThreadId);
 
@@ -20,7 +20,7 @@ struct NotificationFold(Updates);
 
 // === impl EventForm ===
 
-/// No stream has this view: it is asked event by event.
+/// No stream uses this view: callers render each event separately.
 impl View for EventForm {
     fn name(&self) -> Cow<'static, str> {
         Cow::Borrowed("client notifications")
@@ -57,7 +57,7 @@ impl Fold for NotificationFold {
     fn push(&mut self, event: &Event, place: &EventPlace<'_>, out: &mut Out) {
         let mut updates = Vec::new();
         self.0.push(event, place.run_id, &mut updates);
-        // What a hosted agent sent is relayed as it is.
+        // Updates from a hosted agent are relayed unchanged.
         let mut relayed = Vec::new();
         let is_relayed = event.original.as_ref().is_some_and(|original| {
             let relay = self.0.relay();
@@ -68,7 +68,7 @@ impl Fold for NotificationFold {
             out.push(relayed);
             return;
         }
-        // The other form of a notice is for clients that cannot take it.
+        // A notice has a second form for clients that cannot take it; omit the first.
         for update in updates.iter().filter(|update| update.gate != Gate::NoNotices) {
             let mut line = Vec::new();
             update.push_line_into(&mut line);

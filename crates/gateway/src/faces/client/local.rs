@@ -1,4 +1,4 @@
-//! Connections of programs on the same machine: each begins with a line that says what it is for.
+//! Connections of programs on the same machine: the first line of each states its purpose.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -125,7 +125,7 @@ impl State {
     }
 }
 
-/// Reads the first line. What came after it stays in `read`.
+/// Reads the first line. Later bytes stay in `read`.
 async fn first_line(stream: &mut LocalReader, read: &mut BytesMut) -> Result<BytesMut> {
     let broken = |what: &str| Error::new(Code::InvalidRequest, format!("the first line {what}"));
     loop {

@@ -1,14 +1,17 @@
 //! The Agent Client Protocol, on streams of lines.
 //!
-//! A session is a thread. Everything a client sees of a session comes from the thread's log, through one pump per open session.
+//! A session is a thread. A client receives a session only from the thread's log, through one pump per open session.
 //! Responses to the client's own requests go into the same outbox.
 //!
-//! Each room uses only the rooms above it in this list:
+//! Module map. Each of the first five uses only those above it in this list:
 //! - `wire`: lines, the outbox, the local socket.
-//! - `connection`: one client's requests in flight, its session queues, its open sessions, the replies it owes.
+//! - `connection`: one client's requests in flight, its session queues, its open sessions, its pending replies.
 //! - `asking`: requests to the client, for interrupts and for agents.
 //! - `session`: the pump that renders a log as lines.
-//! - `methods`: what each method of the protocol does.
+//! - `methods`: the methods of the protocol.
+//! - `local`, `serve`: accept a program's connection; read its lines and dispatch each message.
+//! - `state`, `ask_registry`, `open_sessions`: what all connections share and count together.
+//! - `options`, `thread_metadata`, `event_form`, `wrap`: settings, metadata keys, events for other faces, `trilogue wrap`.
 //!
 //! # Invariants
 //! - The requests of one session are processed in the order in which they arrived.

@@ -5,11 +5,11 @@ use std::time::Duration;
 /// Options for clients of the Agent Client Protocol.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientOptions {
-    /// When responses to prompts have the id of the message.
+    /// Whether responses to prompts contain the id of the message.
     pub user_message_id: UserMessageId,
     /// Which message ids are accepted and sent.
     pub message_id_format: MessageIdFormat,
-    /// Whether a prompt with the id and content of an earlier one joins that turn. Holds for 24 hours.
+    /// Whether a prompt with the id and content of an earlier one joins that turn, for 24 hours.
     pub dedupe: bool,
     /// Whether requests are checked strictly: required lists must be present, and base64 must be valid.
     pub strict: bool,
@@ -17,7 +17,7 @@ pub struct ClientOptions {
     pub when_busy: WhenBusy,
     /// The longest line that is accepted, in bytes without its line end.
     pub max_line_bytes: usize,
-    /// The longest line that clients should expect, in bytes without its line end. Longer lines are sent nevertheless.
+    /// The longest line that clients should expect, in bytes without its line end. Longer lines are sent too.
     pub max_sent_bytes: usize,
     /// The most messages that wait to be written to one client.
     pub max_outbox_messages: usize,
@@ -50,7 +50,7 @@ pub enum UserMessageId {
 pub enum MessageIdFormat {
     /// Any text.
     Any,
-    /// UUIDs, as the proposal on message ids has it: other ids of clients are not stored, and other ids of agents are sent as UUIDs that are derived from them.
+    /// UUIDs, as the proposal on message ids defines: other ids of clients are not stored, and other ids of agents are sent as UUIDs derived from them.
     #[default]
     Uuid,
 }

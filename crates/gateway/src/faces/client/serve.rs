@@ -1,4 +1,4 @@
-//! Reads a client's lines and hands each message on.
+//! Reads a client's lines and dispatches each message.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use super::methods::backlog::Backlog;
 use super::methods::dispatch;
 use super::methods::request::IncomingRequest;
 
-/// How much is read from the connection at once, in bytes.
+/// How much one read takes from the connection, in bytes.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Serves a client until it disconnects or the server stops. `received` has the bytes that were read before.
+/// Serves a client until it disconnects or the server stops. `received` contains the bytes that were already read.
 pub(super) async fn serve<R, W>(
     connection: Arc<ClientConnection>,
     mut reader: R,
@@ -57,7 +57,7 @@ pub(super) async fn serve<R, W>(
     }
     drop(questions);
     if stopped {
-        // The pumps render what the shutdown itself logged, and end.
+        // The pumps render the events that the shutdown itself logged, and end.
         connection.tasks.close();
         drop(
             tokio::time::timeout(connection.state.connection_grace / 2, connection.tasks.wait())
@@ -75,7 +75,7 @@ pub(super) async fn serve<R, W>(
     );
 }
 
-/// Counts the client out of the questions that it was asked.
+/// Removes the client from the questions that it was asked.
 async fn leave(connection: &ClientConnection, questions: &[Arc<PendingQuestion>]) {
     for question in questions {
         question::leave(connection, question).await;
@@ -119,7 +119,7 @@ async fn read<R: AsyncRead + Unpin>(
 async fn take_frame(connection: &Arc<ClientConnection>, backlog: &mut Backlog, frame: Frame) {
     match frame {
         Frame::Line(line) => take_message(connection, backlog, line).await,
-        // A scalar is JSON but no message; anything else is not JSON.
+        // A scalar is JSON but not a message; other noise is not JSON.
         Frame::Noise(line) => {
             if let Err(invalid) = parse(&line) {
                 refuse(connection, &invalid).await;
@@ -133,7 +133,7 @@ async fn take_frame(connection: &Arc<ClientConnection>, backlog: &mut Backlog, f
 }
 
 async fn take_message(connection: &Arc<ClientConnection>, backlog: &mut Backlog, line: Bytes) {
-    // Its questions wait from now on: a client that shows them and sends nothing does not hold them.
+    // This starts the waiting time of its questions: a client that shows them and sends nothing does not keep them open.
     connection.queues.open_sessions().iter().for_each(|session| session.touch());
     match parse(&line) {
         Ok(Incoming::Request(request)) => {
@@ -191,7 +191,7 @@ async fn take_notification(
     dispatch::on_notification(connection, &it.method, params);
 }
 
-/// Hands a response of the client to who waits for it.
+/// Passes a client's response to its receiver.
 fn take_response(
     connection: &Arc<ClientConnection>,
     id: &Id<'_>,

@@ -1,4 +1,4 @@
-//! What every connection of this face shares.
+//! The state that all connections of this face share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,30 +22,30 @@ use crate::core::opened_folders::OpenedFolders;
 use crate::face::Services;
 use crate::http::node_client::NodeClient;
 
-/// What every connection of this face shares: the ports that it needs, and what is counted over all connections.
+/// The state that all connections of this face share: the ports that it needs, and the counts over all connections.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(super) options: ClientOptions,
     wrap: Option<Arc<dyn Wrap>>,
     /// How long connections have to end when the server stops.
     pub(super) connection_grace: Duration,
-    /// How long a client may accept nothing of what is sent to it.
+    /// How long a client may accept no bytes.
     pub(super) write_timeout: Duration,
     pub(super) runtime: Runtime,
     pub(super) read: Arc<dyn Read>,
-    /// Asks the nodes that own other threads.
+    /// Sends requests to the nodes that own other threads.
     pub(super) node_client: Option<Arc<NodeClient>>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) open_sessions: OpenSessions,
     pub(super) asks: AskRegistry,
     pub(super) connected_clients: ConnectedClients,
     pub(super) opened_folders: OpenedFolders,
-    /// Names this start of the server.
+    /// Identifies this start of the server.
     pub(super) life: String,
     pub(super) panics: Counter,
     pub(super) repeated_ids: Counter,
     lifecycle: Arc<Lifecycle>,
-    /// Cancelled when sessions are not shown any more.
+    /// Cancelled when streams of sessions end.
     pub(super) streams_end: CancellationToken,
 }
 
@@ -75,7 +75,7 @@ impl State {
         }
     }
 
-    /// Errors: `invalid_request` where commands are not wrapped.
+    /// Returns the port that wraps commands. Errors: `invalid_request` if the server has no such port.
     pub(super) fn wrap(&self) -> Result<&dyn Wrap> {
         let refused = || Error::new(Code::InvalidRequest, "this server wraps no commands");
         self.wrap.as_deref().ok_or_else(refused)

@@ -1,4 +1,4 @@
-//! Where a session's properties stand in its thread's metadata.
+//! The keys of a session's properties in its thread's metadata.
 
 use trilogue_domain::Json;
 use trilogue_store::rows::ThreadRow;
@@ -14,12 +14,12 @@ pub(super) const CONFIG: &str = "trilogue.config";
 /// In a run's metadata: the client that prompted it, if the client can reconnect.
 pub(super) const CLIENT: &str = "trilogue.client";
 
-/// The configuration of the thread's runs.
+/// Returns the configuration of the thread's runs.
 pub(super) fn config_of(thread: &ThreadRow) -> Option<Json> {
     config_in(&thread.metadata)
 }
 
-/// The configuration in this thread metadata.
+/// Returns the configuration in this thread metadata.
 pub(super) fn config_in(metadata: &Json) -> Option<Json> {
     let metadata = metadata.to_value();
     let config = metadata.get(CONFIG).filter(|config| config.is_object());

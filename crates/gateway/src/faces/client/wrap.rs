@@ -10,7 +10,7 @@ pub use trilogue_wire::native::local::WrapCommand;
 /// Registers commands as agents.
 #[async_trait]
 pub trait Wrap: Send + Sync + fmt::Debug {
-    /// The agent of a command: a new one, or the one that was registered for the same command before. Its environment is the one of this command.
+    /// Returns the agent of a command: a new one, or the one registered earlier for the same command. The agent gets the environment of this command.
     ///
     /// # Errors
     /// `invalid_request` if the command is invalid, `already_exists` if another agent has its name, `overloaded` if there are too many.

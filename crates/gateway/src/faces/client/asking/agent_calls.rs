@@ -60,7 +60,7 @@ impl AgentCalls {
         }
     }
 
-    /// For calls that the agent makes while it processes a request of the client.
+    /// Creates the calls that the agent makes while it processes a request of the client.
     pub(crate) fn of_request(
         connection: &Arc<ClientConnection>,
         handshake: &Handshake,
@@ -83,7 +83,7 @@ impl AgentCalls {
         Arc::new(Self { connection, session, folder, request, principal, profile, capabilities })
     }
 
-    /// The parameters with the id of our session or of the client's request in place of the agent's.
+    /// Returns the parameters with our session id or the client's request id instead of the agent's.
     fn params(&self, params: &Json) -> Option<trilogue_wire::native::Json> {
         if !params.is_object() {
             return Some(json(params));
@@ -108,7 +108,7 @@ impl AgentCalls {
         })
     }
 
-    /// Whether this asks for a form that the client lacks. Agents are told that every form exists, so such a question counts as cancelled.
+    /// Whether this asks for a form that the client lacks. The server announces every form to agents, so such a question counts as cancelled.
     fn lacks_form(&self, method: &str, params: &Json) -> bool {
         let forms = self.capabilities.elicitation.as_ref();
         method == "elicitation/create"
@@ -136,7 +136,7 @@ impl Client for AgentCalls {
 
     async fn call(&self, method: &str, params: Json) -> Result<Json, CallError> {
         let connection = self.connection.upgrade().ok_or_else(CallError::gone)?;
-        // Before the handshake nothing is read from the client, so it cannot reply.
+        // Before the handshake the server reads nothing from the client, so it cannot reply.
         let is_ready = connection.handshake().is_some();
         if self.lacks_form(method, &params) || method == "elicitation/create" && !is_ready {
             return Ok(Json::from_value(&serde_json::json!({ "action": "cancel" })));
@@ -206,13 +206,13 @@ impl Drop for CallGuard {
     }
 }
 
-/// A client's error, for the agent.
+/// Converts a client's error for the agent.
 pub(crate) fn call_error(error: &ErrorObject) -> CallError {
     let data = error.data.as_ref().and_then(|data| Json::parse(data.as_str().to_owned()).ok());
     CallError { code: error.code.0, message: error.message.clone(), data }
 }
 
-/// An agent's error, for the client.
+/// Converts an agent's error for the client.
 pub(crate) fn error_object(error: &CallError) -> ErrorObject {
     ErrorObject {
         code: trilogue_wire::jsonrpc::Code(error.code),

@@ -90,12 +90,12 @@ pub(crate) fn withdraw(
 /// The client's reply to a question.
 enum EditorReply {
     Answer(Answer, Option<Json>),
-    /// The client chooses nothing. What its agent gets if nobody else can answer.
+    /// The client chooses nothing. Contains the agent's answer for the case that no other client can answer.
     Dismissal(Option<Answer>, Option<Json>),
 }
 
-/// Processes the client's reply to a question. A reply that chooses nothing, or does not fit, is an answer only if no other client is being
-/// asked, and the turn is one that was asked for here: others may have begun the run, and answer it elsewhere.
+/// Processes the client's reply to a question. A reply that chooses nothing, or is invalid, is an answer only if no other client is being
+/// asked and a client prompted the turn here: others may have begun the run, and answer it elsewhere.
 pub(crate) async fn take_reply(
     connection: &ClientConnection,
     question: &PendingQuestion,
@@ -128,7 +128,7 @@ pub(crate) async fn take_reply(
     }
 }
 
-/// Whether the client has prompted the run that asks, and waits for its end.
+/// Whether the client has prompted the run that asks and waits for its end.
 fn waits_for_turn(connection: &ClientConnection, question: &PendingQuestion) -> bool {
     let queue = connection.queues.get(&question.session);
     let session = queue.and_then(|queue| queue.session());
@@ -138,7 +138,7 @@ fn waits_for_turn(connection: &ClientConnection, question: &PendingQuestion) -> 
     })
 }
 
-/// Whether the agent accepts an answer. An invalid one counts as declined, like an error.
+/// Whether the agent accepts an answer. An invalid answer counts as declined, like an error.
 fn is_valid(connection: &ClientConnection, interrupt: &Interrupt, answer: &Answer) -> bool {
     let agent = |backend: &Arc<dyn Backend>| backend.check_answer(interrupt, answer);
     let checked = interrupt.check(answer).and_then(|()| connection.backend().and_then(agent));
@@ -148,7 +148,7 @@ fn is_valid(connection: &ClientConnection, interrupt: &Interrupt, answer: &Answe
     checked.is_ok()
 }
 
-/// The answer in a client's result, with its further members for a hosted agent. `None` if the result is invalid.
+/// Reads the answer from a client's result, with its further members for a hosted agent. Returns `None` if the result is invalid.
 fn read_reply(question: &PendingQuestion, raw: &RawValue) -> Option<EditorReply> {
     let interrupt = &question.interrupt;
     let (answer, extra, is_chosen) = match question.form {
@@ -174,7 +174,7 @@ fn read_reply(question: &PendingQuestion, raw: &RawValue) -> Option<EditorReply>
     })
 }
 
-/// The client is no longer asked. If all others that were asked have declined, that is the answer.
+/// Removes the client from those being asked. If all others have declined, declines the interrupt.
 pub(crate) async fn leave(connection: &ClientConnection, question: &PendingQuestion) {
     let has_others = connection.state.open_sessions.count(question.ticket.thread()) > 1;
     if question.ticket.leave() && has_others {
@@ -198,7 +198,7 @@ pub(crate) async fn leave_text(connection: &ClientConnection, session: &ClientSe
     }
 }
 
-/// Every client that was asked has declined.
+/// Resolves an interrupt that every client has declined.
 async fn resolve_declined(
     connection: &ClientConnection,
     interrupt: &Interrupt,
@@ -228,7 +228,7 @@ async fn resolve(
         None => cancel_run(connection, interrupt).await,
     };
     if let Err(error) = resolved {
-        // Another client was faster, or the run is gone.
+        // Another client was faster, or the run no longer exists.
         tracing::debug!(interrupt = %interrupt.id, %error, "answer not accepted");
         if error.code() == Code::AnswerInvalid
             && let Err(error) = cancel_run(connection, interrupt).await
@@ -256,21 +256,21 @@ async fn send_answer(
     answered.map(|row| audit_local(connection, row))
 }
 
-/// Another node writes a line of the answers that it is sent.
+/// Writes the audit line, unless another node owns the thread: that node writes it.
 fn audit_local(connection: &ClientConnection, row: Option<InterruptRow>) {
     if let Some(row) = row {
         audit_answer(&connection.principal, &row);
     }
 }
 
-/// Writes an audit line of a question that was answered over a connection, which has no token.
+/// Writes an audit line of an answer over a connection, which has no token.
 pub(crate) fn audit_answer(by: &Principal, row: &InterruptRow) {
     let actor = AuditActor::new(by, None);
     let subject = row.interrupt.id.as_str();
     audit(AuditEvent::QuestionAnswered, Some(actor), subject, &answer_detail(row));
 }
 
-/// Ends the turn of a question that the user does not answer, when no answer of the protocol can say so.
+/// Ends the turn of an unanswered question if no answer of the protocol can express that.
 async fn cancel_run(connection: &ClientConnection, interrupt: &Interrupt) -> Result<()> {
     let scope = connection.principal.scope();
     let row = connection.read().interrupt(&scope, &interrupt.id).await?;

@@ -1,4 +1,4 @@
-//! Which question a client knew when its prompt arrived: a prompt answers only a question that came before it.
+//! Records which question a client knew when its prompt arrived: a prompt answers only a question that came before it.
 
 use trilogue_domain::{InterruptId, ThreadId, Timestamp};
 use trilogue_store::rows::InterruptRow;

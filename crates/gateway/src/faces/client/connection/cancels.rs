@@ -1,4 +1,4 @@
-//! How often a session was cancelled, so that a prompt knows whether a cancellation came after it.
+//! Counts how often a session was cancelled, so that a prompt knows whether a cancellation came after it.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ impl SessionCancels {
         must_run
     }
 
-    /// The runs that cancellation `count` concerns have been cancelled. Returns `false` if there was another cancellation meanwhile, which the caller must serve too.
+    /// Marks the runs of cancellation `count` as cancelled. Returns `false` if another cancellation arrived meanwhile, which the caller must serve too.
     pub(crate) fn finish(&self, count: u64) -> bool {
         let mut is_last = false;
         self.0.send_modify(|counts| {
@@ -60,7 +60,7 @@ impl SessionCancels {
         is_last
     }
 
-    /// Waits until the runs that cancellation `count` concerns have been cancelled.
+    /// Waits until the runs of cancellation `count` are cancelled.
     pub(crate) async fn finished(&self, count: u64) {
         let mut changes = self.0.subscribe();
         drop(changes.wait_for(|now| now.finished >= count).await);
@@ -76,7 +76,7 @@ impl SessionCancels {
 // === impl CancelMark ===
 
 impl CancelMark {
-    /// Whether the client has cancelled the prompt or its session since.
+    /// Whether the client has cancelled the prompt or its session since this mark.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.token.is_cancelled() || self.cancels.count() != self.count
     }

@@ -14,7 +14,7 @@ pub(crate) enum PumpCommand {
     Flush(oneshot::Sender<()>),
 }
 
-/// Where the pump begins, and what it does once the client has the log up to `until`.
+/// Where the pump begins, and what it does once the client has received the log up to `until`.
 #[derive(Debug)]
 pub(crate) struct ReplayStart {
     /// The number of the last event that the client has; `None` if it has everything up to now.
@@ -25,7 +25,7 @@ pub(crate) struct ReplayStart {
     pub(crate) is_replay: bool,
     /// Whether the client knows the questions that were raised before.
     pub(crate) knows_questions: bool,
-    /// The request to respond to then.
+    /// The request to respond to at that point.
     pub(crate) request: Option<(Id<'static>, OpenResponse)>,
 }
 

@@ -1,4 +1,4 @@
-//! Threads that another node owns. A prompt has the thread brought here, where the editor and its files are; what concerns a run at work is sent to its owner.
+//! Threads that another node owns. A prompt moves its thread to this node, which has the editor and its files; requests about an active run go to the run's owner.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::http::node_client::NodeClient;
 // === impl ClientConnection ===
 
 impl ClientConnection {
-    /// Makes this node the owner of a thread. While the thread is at work on another node, waits until its run has ended; where that node is gone, until the thread can be taken over.
-    /// Errors: as the thread's owner refuses, and as loading the thread.
+    /// Makes this node the owner of a thread. If the thread is active on another node, waits for the end of its run; if that node has failed, waits until the thread can be taken over.
+    /// Errors: those of the thread's owner, and of loading the thread.
     pub(crate) async fn bring(&self, thread: &ThreadRow) -> Result<()> {
         let Some(nodes) = &self.state.node_client else { return Ok(()) };
         let mut wait = TakeOverWait::begin();
@@ -32,16 +32,16 @@ impl ClientConnection {
                 Ok(true) => {}
                 Ok(false) if wait.pause().await => {}
                 Ok(false) => return Err(forward::unreachable(address, forward::OWNS_THREAD)),
-                // It has waited for the run for some time already.
+                // The handover has already waited for the run once.
                 Err(error) if error.code() == Code::ThreadBusy => wait = TakeOverWait::begin(),
-                // Its owner has changed meanwhile.
+                // The owner has changed meanwhile.
                 Err(error) if error.code() == Code::ThreadElsewhere && wait.pause().await => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Cancels a run, wherever it is at work. Fails as [`trilogue_runtime::Runtime::cancel`].
+    /// Cancels a run on the node that owns its thread. Errors: as [`trilogue_runtime::Runtime::cancel`].
     pub(crate) async fn cancel_run(&self, run: &RunId) -> Result<()> {
         let by = &self.principal;
         let here = || self.runtime().cancel(by, run);
@@ -51,7 +51,7 @@ impl ClientConnection {
         self.anywhere(here, there).await.map(drop)
     }
 
-    /// Answers an interrupt, wherever its run waits. Returns its row where that is here. Fails as [`trilogue_runtime::Runtime::answer_with`].
+    /// Answers an interrupt on the node that owns its thread. Returns its row if that is this node. Errors: as [`trilogue_runtime::Runtime::answer_with`].
     pub(crate) async fn answer(
         &self,
         id: &InterruptId,
@@ -63,7 +63,7 @@ impl ClientConnection {
         self.anywhere(here, self.answering(id, answer, extra.as_ref())).await
     }
 
-    /// Answers an interrupt with a message of the session. Another node gets the answer alone. Fails as [`trilogue_runtime::Runtime::answer_with_message`].
+    /// Answers an interrupt with a message of the session. Another node gets only the answer. Errors: as [`trilogue_runtime::Runtime::answer_with_message`].
     pub(crate) async fn answer_with_message(
         &self,
         id: &InterruptId,
@@ -79,7 +79,7 @@ impl ClientConnection {
         self.anywhere(here, self.answering(id, answer, None)).await.map(drop)
     }
 
-    /// Changes the metadata of a thread, wherever it is. Fails as [`trilogue_runtime::Runtime::patch_thread`].
+    /// Changes a thread's metadata on the node that owns it. Errors: as [`trilogue_runtime::Runtime::patch_thread`].
     pub(crate) async fn patch_metadata(&self, thread: &ThreadId, metadata: Json) -> Result<()> {
         let by = &self.principal;
         let here = || {
@@ -96,7 +96,7 @@ impl ClientConnection {
         self.anywhere(here, there).await.map(drop)
     }
 
-    /// Erases a thread, wherever it is. Fails as [`trilogue_runtime::Runtime::erase_thread`].
+    /// Erases a thread on the node that owns it. Errors: as [`trilogue_runtime::Runtime::erase_thread`].
     pub(crate) async fn erase_thread(&self, thread: &ThreadId) -> Result<()> {
         let by = &self.principal;
         let here = || self.runtime().erase_thread(by, thread);
@@ -106,7 +106,7 @@ impl ClientConnection {
         self.anywhere(here, there).await.map(drop)
     }
 
-    /// Does a change here, or has the node do it that owns the thread: then the result is `None`. Where that node is gone, waits until the thread is taken over.
+    /// Makes a change here, or sends it to the thread's owner: then the result is `None`. If that node has failed, waits until the thread is taken over.
     async fn anywhere<T, H, E>(
         &self,
         here: impl Fn() -> H,

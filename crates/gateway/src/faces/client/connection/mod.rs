@@ -1,4 +1,4 @@
-//! One client's connection: what everything that serves the client shares.
+//! One client's connection: the state that all code serving this client shares.
 
 pub(crate) mod cancels;
 pub(crate) mod command;
@@ -65,7 +65,7 @@ pub(crate) struct ClientConnection {
     pub(crate) tasks: TaskTracker,
 }
 
-/// What both sides said in `initialize`.
+/// What both sides declared in `initialize`.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     pub(crate) profile: ClientProfile,
@@ -127,7 +127,7 @@ impl ClientConnection {
         }
     }
 
-    /// Errors: `agent_not_found`.
+    /// Returns the agent's backend. Errors: `agent_not_found`.
     pub(crate) fn backend(&self) -> Result<&Arc<dyn Backend>> {
         self.runtime().backend(&self.agent)
     }
@@ -137,7 +137,7 @@ impl ClientConnection {
         self.backend().is_ok_and(|backend| backend.sessions().is_some())
     }
 
-    /// `None` before `initialize`.
+    /// Returns the handshake, or `None` before `initialize`.
     pub(crate) fn handshake(&self) -> Option<Arc<Handshake>> {
         lock(&self.handshake).clone()
     }
@@ -146,7 +146,7 @@ impl ClientConnection {
         *lock(&self.handshake) = Some(Arc::new(handshake));
     }
 
-    /// The thread that a session id names, if the client may see it.
+    /// Returns the thread of a session id if the client can see it.
     /// Errors: `thread_not_found`.
     pub(crate) async fn thread(&self, session: &str) -> Result<ThreadRow> {
         let Ok(id) = ThreadId::parse(session) else { return Err(no_thread(session)) };
@@ -154,7 +154,7 @@ impl ClientConnection {
         found.filter(|row| !row.ephemeral).ok_or_else(|| no_thread(session))
     }
 
-    /// The number of the last committed event of a thread. Fails as reading the store.
+    /// Returns the number of the last committed event of a thread. Fails if the store cannot be read.
     pub(crate) async fn last_event(&self, thread: &ThreadRow) -> Result<u64> {
         self.read().last_number(thread.key).await
     }
@@ -187,7 +187,7 @@ impl ClientConnection {
         self.send(lines, Control::Boundary).await;
     }
 
-    /// Tells the proxy that a prompt's turn is stored and outlives the connection.
+    /// Tells the proxy that a prompt's turn is stored, so the turn survives a disconnect.
     pub(crate) async fn confirm_prompt(&self, prompt: &Id<'static>) {
         if self.numbered {
             let mut lines = OutgoingLines::default();
@@ -197,7 +197,7 @@ impl ClientConnection {
         }
     }
 
-    /// Sends lines, and after them the position that the proxy has reached with them.
+    /// Sends lines, followed by the position that the proxy has reached with them.
     pub(crate) async fn send(&self, mut lines: OutgoingLines, position: Control<'_>) {
         if self.numbered {
             lines.control(&position);

@@ -11,10 +11,10 @@ use trilogue_runtime::CallError;
 
 use super::super::ask_registry::AskTicket;
 
-/// How many requests to one client may be unanswered. Further ones are refused.
+/// The most unanswered requests to one client. Further ones are refused.
 const MAX_PENDING: usize = 4_096;
 
-/// Who waits for the client's replies, by the number that each request has as its id.
+/// The receivers of the client's replies, by the number that each request has as its id.
 #[derive(Debug, Default)]
 pub(crate) struct PendingReplies {
     last: AtomicU64,
@@ -27,7 +27,7 @@ struct PendingTable {
     is_closed: bool,
 }
 
-/// Who waits for a reply.
+/// The receiver of a reply.
 #[derive(Debug)]
 pub(crate) enum PendingReply {
     /// An agent.
@@ -55,11 +55,11 @@ pub(crate) struct PendingQuestion {
     pub(crate) run: RunKey,
     /// Counts the client among those that are being asked.
     pub(crate) ticket: AskTicket,
-    /// Set when the client has cancelled the turn: later replies are ignored.
+    /// Set when the client cancels the turn: later replies are ignored.
     is_over: AtomicBool,
 }
 
-/// Which request asks the client.
+/// The request that asks the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum QuestionForm {
     Permission,
@@ -69,12 +69,12 @@ pub(crate) enum QuestionForm {
 // === impl PendingReplies ===
 
 impl PendingReplies {
-    /// A number that no request has had.
+    /// Returns an unused request number.
     pub(crate) fn next(&self) -> u64 {
         self.last.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Registers who waits for the reply to this request.
+    /// Registers the receiver of the reply to this request.
     pub(crate) fn add(&self, number: u64, reply: PendingReply) -> Result<(), AskRefusal> {
         let mut table = self.lock();
         if table.is_closed {
@@ -87,7 +87,7 @@ impl PendingReplies {
         Ok(())
     }
 
-    /// Takes who waits for the reply to this request.
+    /// Removes and returns the receiver of the reply to this request.
     pub(crate) fn take(&self, number: u64) -> Option<PendingReply> {
         self.lock().replies.remove(&number)
     }
@@ -105,7 +105,7 @@ impl PendingReplies {
         Some(number)
     }
 
-    /// Ignores the replies to these questions: a client that cancels a turn must reply to its questions, and does not choose anything by that.
+    /// Ignores the replies to these questions: a client that cancels a turn must reply to its questions, but such a reply chooses nothing.
     pub(crate) fn ignore(&self, is_meant: impl Fn(&PendingQuestion) -> bool) {
         for reply in self.lock().replies.values() {
             if let PendingReply::Question(question) = reply
@@ -116,7 +116,7 @@ impl PendingReplies {
         }
     }
 
-    /// Takes the questions of a session.
+    /// Removes and returns the questions of a session.
     pub(crate) fn take_session(&self, session: &ThreadId) -> Vec<(u64, Arc<PendingQuestion>)> {
         let mut taken = Vec::new();
         self.lock().replies.retain(|number, reply| match reply {
@@ -129,7 +129,7 @@ impl PendingReplies {
         taken
     }
 
-    /// Refuses further requests, because the client is gone. Returns its questions.
+    /// Refuses further requests because the client is gone. Returns its questions.
     pub(crate) fn close(&self) -> Vec<Arc<PendingQuestion>> {
         let mut table = self.lock();
         table.is_closed = true;

@@ -1,4 +1,4 @@
-//! The work of each session, in order.
+//! Queues the work of each session in order.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -98,7 +98,7 @@ impl SessionQueues {
         }
     }
 
-    /// Takes the next work. Removes a queue that has none and whose session is not open.
+    /// Takes the next work. Removes an empty queue whose session is not open.
     fn next(&self, queue: &Arc<SessionQueue>) -> Option<Work> {
         let mut queues = lock(&self.by_session);
         let mut pending = lock(&queue.queue);
@@ -114,7 +114,7 @@ impl SessionQueues {
         None
     }
 
-    /// The queue of a session, if it has work or is open.
+    /// Returns the queue of a session if it has work or is open.
     pub(crate) fn get(&self, session: &ThreadId) -> Option<Arc<SessionQueue>> {
         lock(&self.by_session).get(session).cloned()
     }
@@ -140,7 +140,7 @@ impl SessionQueue {
         }
     }
 
-    /// The session, if the client has it open.
+    /// Returns the session if the client has it open.
     pub(crate) fn session(&self) -> Option<Arc<ClientSession>> {
         lock(&self.session).clone()
     }
@@ -153,7 +153,7 @@ impl SessionQueue {
         std::mem::replace(&mut *lock(&self.session), session)
     }
 
-    /// Marks the arrival of a prompt that `token` cancels.
+    /// Returns a mark of the arrival of a prompt that `token` cancels.
     pub(crate) fn mark(&self, token: CancellationToken) -> CancelMark {
         CancelMark { cancels: Arc::clone(&self.cancels), count: self.cancels.count(), token }
     }

@@ -10,7 +10,7 @@ use trilogue_wire::jsonrpc::Id;
 
 use super::queue::SessionQueue;
 
-/// How many lines of the greatest length the open requests may hold together.
+/// The open requests may hold this many lines of the greatest length together.
 const MAX_REQUEST_LINES: usize = 8;
 
 #[derive(Debug)]

@@ -44,7 +44,7 @@ pub(crate) struct ClientSession {
 pub(crate) struct SessionState {
     /// The prompts that wait for the end of a run.
     pub(crate) prompts: Vec<OpenPrompt>,
-    /// How many prompts are between lookup and [`Self::prompts`]. While there are some, ends of runs are remembered for them.
+    /// How many prompts are between lookup and [`Self::prompts`]. While there are any, the session remembers run ends for them.
     pub(crate) accepting: usize,
     pub(crate) ended: HashMap<RunKey, RunEnd>,
     pub(crate) removed: HashSet<RunId>,
@@ -58,7 +58,7 @@ pub(crate) struct SessionState {
     pub(crate) knows_questions: bool,
     /// Counts this client among those that may answer `question`.
     pub(crate) ticket: Option<AskTicket>,
-    /// Settings that this client changed and whose log events have not arrived: only other clients need them.
+    /// Settings that this client changed and whose log events have not arrived: only other clients receive them.
     pub(crate) own_settings: Vec<serde_json::Value>,
     /// The parameters with which the agent's session has to be opened before its next use.
     pub(crate) open_params: Option<Json>,
@@ -73,7 +73,7 @@ pub(crate) struct OpenPrompt {
     /// The message id for the response.
     pub(crate) user_message_id: Option<String>,
     pub(crate) message: Option<MessageId>,
-    /// For a run that ended before: the event up to which the client must have read first, and the end.
+    /// For a run that has already ended: the event that the client must have read first, and the end.
     pub(crate) ended_at: Option<(u64, RunEnd)>,
     pub(crate) mark: CancelMark,
 }
@@ -113,7 +113,7 @@ impl ClientSession {
         lock(&self.state)
     }
 
-    /// Notes that the client has sent something: it can still answer.
+    /// Marks the client as active: it can still answer.
     pub(crate) fn touch(&self) {
         self.presence.touch();
     }
@@ -122,22 +122,22 @@ impl ClientSession {
         self.thread.id.as_str()
     }
 
-    /// The scope for rows of a thread that was looked up: the whole tenant.
+    /// Returns the scope for rows of a thread that a lookup found: the whole tenant.
     pub(crate) fn scope(&self) -> Scope {
         scope_of(&self.thread)
     }
 
-    /// The id of one of its runs; `None` when it is gone.
+    /// Returns the id of one of its runs, or `None` if the run was removed.
     pub(crate) async fn run_id(&self, read: &Arc<dyn Read>, key: RunKey) -> Result<Option<RunId>> {
         run_id(read, &LogRef::from(&self.thread), key).await
     }
 
-    /// Returns `true` once: that caller tells the pump where to begin.
+    /// Returns `true` on the first call: that caller gives the pump its start.
     pub(crate) fn begin(&self) -> bool {
         !self.has_begun.swap(true, Ordering::AcqRel)
     }
 
-    /// Sends the agent's calls to this client from now on.
+    /// Routes the agent's calls to this client.
     pub(crate) fn take_control(&self) {
         self.attached.take_control();
     }
@@ -148,7 +148,7 @@ impl ClientSession {
     }
 }
 
-/// The scope for rows of a thread that was looked up: the whole tenant.
+/// Returns the scope for rows of a thread that a lookup found: the whole tenant.
 pub(crate) fn scope_of(thread: &ThreadRow) -> Scope {
     Scope::of_tenant(&thread.tenant)
 }
@@ -156,7 +156,7 @@ pub(crate) fn scope_of(thread: &ThreadRow) -> Scope {
 // === impl OpenPrompt ===
 
 impl OpenPrompt {
-    /// The response. A client that cancelled the turn learns that it was cancelled, even if the run failed.
+    /// Returns the response. A client that cancelled the turn gets `cancelled`, even if the run failed.
     pub(crate) fn result(&self, end: &RunEnd, user_message_id: Option<&str>) -> MethodResult {
         match &end.outcome {
             Outcome::Failed(_) if self.mark.is_cancelled() => {
@@ -171,12 +171,12 @@ impl OpenPrompt {
 // === impl RunEnd ===
 
 impl RunEnd {
-    /// The end of a run that was removed together with its outcome.
+    /// Returns the end of a run that was removed together with its outcome.
     pub(crate) const fn removed() -> Self {
         Self { outcome: Outcome::Cancelled { reason: None }, result: None }
     }
 
-    /// The end of a turn whose agent asks a question as text.
+    /// Returns the end of a turn whose agent asks a question as text.
     pub(crate) const fn asked() -> Self {
         Self { outcome: Outcome::Completed, result: None }
     }
@@ -185,18 +185,18 @@ impl RunEnd {
 // === impl SessionState ===
 
 impl SessionState {
-    /// Removes a setting of this client. Returns whether it was there.
+    /// Removes a setting of this client. Returns whether it existed.
     pub(crate) fn take_own_setting(&mut self, setting: &serde_json::Value) -> bool {
         let index = self.own_settings.iter().position(|own| own == setting);
         index.map(|index| self.own_settings.remove(index)).is_some()
     }
 
-    /// Takes the prompts that wait for this run.
+    /// Removes and returns the prompts that wait for this run.
     pub(crate) fn take_prompts(&mut self, run: RunKey) -> Vec<OpenPrompt> {
         self.prompts.extract_if(.., |prompt| prompt.run == run).collect()
     }
 
-    /// Takes the prompts that wait for a run that has ended. If there are none, remembers the end for prompts that are being accepted.
+    /// Removes and returns the prompts that wait for a run that has ended. If no prompt waits, remembers the end for prompts that are being accepted.
     pub(crate) fn end_run(&mut self, run: RunKey, end: &RunEnd) -> Vec<OpenPrompt> {
         let prompts = self.take_prompts(run);
         if prompts.is_empty() && self.accepting > 0 {
@@ -205,7 +205,7 @@ impl SessionState {
         prompts
     }
 
-    /// Like [`Self::end_run`] for a run that was removed. Its messages are gone too, so their ids are not acknowledged.
+    /// Like [`Self::end_run`] for a run that was removed. Its messages are gone too, so the response acknowledges no ids.
     pub(crate) fn remove_run(&mut self, run: &RunId) -> Vec<OpenPrompt> {
         let mut prompts: Vec<_> =
             self.prompts.extract_if(.., |prompt| prompt.run_id == *run).collect();
@@ -216,14 +216,14 @@ impl SessionState {
         prompts
     }
 
-    /// How the run of a prompt that is being accepted has ended, if it has.
+    /// Returns the end of the run of a prompt that is being accepted, if the run has ended.
     pub(crate) fn run_end(&self, prompt: &OpenPrompt) -> Option<RunEnd> {
         let known = self.ended.get(&prompt.run).cloned();
         let is_removed = self.is_over || self.removed.contains(&prompt.run_id);
         known.or_else(|| is_removed.then(RunEnd::removed))
     }
 
-    /// Takes the prompts whose runs had ended at or before event `number`.
+    /// Removes and returns the prompts whose runs ended at or before event `number`.
     pub(crate) fn take_ended(&mut self, number: u64) -> Vec<(OpenPrompt, RunEnd)> {
         let mut taken = Vec::new();
         self.prompts.retain(|prompt| match &prompt.ended_at {

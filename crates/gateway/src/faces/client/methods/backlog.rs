@@ -1,6 +1,6 @@
 //! Requests that wait because too many are being processed.
 //!
-//! Everything else that the client sends is read meanwhile: a turn may need a reply that comes after the waiting requests.
+//! The server reads all other messages meanwhile: a turn may need a reply that follows the waiting requests.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::dispatch::dispatch;
 use super::prompt::cancelled_result;
 use super::request::{IncomingRequest, session_in};
 
-/// The memory that a waiting request uses beside its line, in bytes, at most.
+/// The most memory that a waiting request uses in addition to its line, in bytes.
 const OVERHEAD_BYTES: usize = 512;
 
 /// Requests that wait until fewer are being processed, oldest first.
@@ -33,7 +33,7 @@ impl Backlog {
         self.waiting.is_empty()
     }
 
-    /// Takes a request and processes it after those that wait. Refuses it if those already use as much as a line of the greatest length.
+    /// Takes a request and processes it after the waiting ones. Refuses it if those already use as much as a line of the greatest length.
     pub(crate) async fn take(
         &mut self,
         connection: &Arc<ClientConnection>,
@@ -76,7 +76,7 @@ impl Backlog {
         }
     }
 
-    /// Sees each notification first: waiting requests that it cancels never begin.
+    /// Checks each notification first, so that a waiting request that it cancels never begins.
     pub(crate) async fn on_notification(
         &mut self,
         connection: &Arc<ClientConnection>,
@@ -118,7 +118,7 @@ impl Backlog {
             };
             connection.respond_unadmitted(&request.id, result).await;
         }
-        // Requests behind the cancelled ones may be admissible now.
+        // Requests after the cancelled ones may fit now.
         self.admit(connection).await;
     }
 }

@@ -14,9 +14,9 @@ use super::super::connection::queue::SessionQueue;
 use super::super::connection::session::scope_of;
 use super::super::session::OPEN_STATUSES;
 
-/// Cancels everything that a session does.
+/// Cancels all work of a session.
 pub(super) fn cancel_session(connection: &Arc<ClientConnection>, session: &ThreadId) {
-    // At once: the client's next lines may be replies that count no longer.
+    // Do this at once: the client's next lines may be replies that no longer count.
     connection.pending.ignore(|question| question.session == *session);
     if let Some(queue) = connection.queues.get(session) {
         return cancel_queue(connection, &queue);
@@ -31,7 +31,7 @@ pub(super) fn cancel_session(connection: &Arc<ClientConnection>, session: &Threa
     });
 }
 
-/// Cancels what has arrived for a session so far. One task serves all cancellations of a session.
+/// Cancels the work that has arrived for a session. One task serves all cancellations of a session.
 fn cancel_queue(connection: &Arc<ClientConnection>, queue: &Arc<SessionQueue>) {
     if !queue.cancels.request() {
         return;
@@ -47,7 +47,7 @@ fn cancel_queue(connection: &Arc<ClientConnection>, queue: &Arc<SessionQueue>) {
     });
 }
 
-/// Cancels one prompt: its run, or the prompt itself if it has no run yet. The session's other work goes on.
+/// Cancels one prompt: its run, or the prompt itself if it has no run yet. The session's other work continues.
 pub(super) fn cancel_prompt(
     connection: &Arc<ClientConnection>,
     queue: &Arc<SessionQueue>,
@@ -57,7 +57,7 @@ pub(super) fn cancel_prompt(
     if token.is_cancelled() {
         return;
     }
-    // First, so that a prompt that is just creating its run sees it.
+    // First, so that a prompt that is just creating its run sees the cancellation.
     token.cancel();
     let Some(session) = queue.session() else { return };
     let found = {
@@ -81,7 +81,7 @@ async fn cancel_all_runs(connection: &ClientConnection, session: &ThreadId) {
     }
 }
 
-/// Cancels open runs of a thread, newest first, so that none starts because another has ended.
+/// Cancels open runs of a thread, newest first, so that ending one run does not start the next.
 pub(super) async fn cancel_runs(
     connection: &ClientConnection,
     thread: &ThreadRow,
@@ -95,7 +95,7 @@ pub(super) async fn cancel_runs(
     Ok(())
 }
 
-/// The open runs of a thread, newest first, without those that are scheduled for later.
+/// Returns the open runs of a thread, newest first, without those that are scheduled for later.
 pub(super) async fn open_runs(
     connection: &ClientConnection,
     thread: &ThreadRow,

@@ -1,4 +1,4 @@
-//! Closing sessions, and deleting them.
+//! Closes and deletes sessions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::core::audit::{AuditActor, AuditEvent, audit};
 /// How long closing a session waits for its turns to end.
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Ends this client's turns and closes the session. Turns of other clients go on, and the agent's session stays open for them.
+/// Ends this client's turns and closes the session. Turns of other clients continue, and the agent's session stays open for them.
 pub(super) async fn close(
     connection: &Arc<ClientConnection>,
     queue: &Arc<SessionQueue>,
@@ -41,14 +41,14 @@ pub(super) async fn close(
     settle(&session).await;
     withdraw_questions(connection, &session).await;
     queue.set_session(None);
-    // Turns that did not end in time are answered as cancelled.
+    // Answer turns that did not end in time as cancelled.
     answer_cancelled(connection, &session).await;
     session.stop.cancel();
     // Other clients may have opened it while the turns ended.
     let is_last = connection.state.open_sessions.count(thread.key) <= 1;
     drop(session);
     if is_last {
-        // In a task of its own, so that it is finished even if the client stops waiting.
+        // A separate task finishes even if the client stops waiting.
         drop(tokio::spawn(close_agent_session(Arc::clone(connection), thread)).await);
     }
     Ok(b"{}".to_vec())
@@ -118,7 +118,7 @@ async fn close_agent_session(connection: Arc<ClientConnection>, thread: ThreadRo
     }
 }
 
-/// Deletes a session with its thread. Succeeds if there is none.
+/// Deletes a session with its thread. Succeeds if the session does not exist.
 pub(super) async fn delete(
     connection: &Arc<ClientConnection>,
     queue: &Arc<SessionQueue>,
@@ -134,7 +134,7 @@ pub(super) async fn delete(
         Err(error) => return Err(session_error(&error, &queue.id)),
     }
     if let Some(session) = queue.set_session(None) {
-        // The ids of its messages are gone with the thread.
+        // The ids of its messages were erased with the thread.
         session.state().prompts.iter_mut().for_each(|open| open.user_message_id = None);
         answer_cancelled(connection, &session).await;
         session.stop.cancel();

@@ -1,4 +1,4 @@
-//! Requests and notifications of a client, by method.
+//! Dispatches a client's requests and notifications by method.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) async fn dispatch(
     request: IncomingRequest,
 ) -> Option<IncomingRequest> {
     if request.method == "initialize" {
-        // Nothing else is read before the response.
+        // The client's next line is read only after the response.
         let work = initialize::initialize(connection, &request.params);
         let result = on_behalf_of(request.id.clone(), work).await;
         connection.respond_unadmitted(&request.id, result).await;
@@ -141,7 +141,7 @@ async fn outside_sessions(
         name @ ("authenticate" | "logout") => {
             extension::authentication(connection, handshake, name, params).await
         }
-        // The session id of these is missing or invalid.
+        // The session id of these requests is missing or invalid.
         "session/prompt" => no_session::<wire::PromptRequest>(connection, params),
         "session/load" => no_session::<wire::LoadSessionRequest>(connection, params),
         "session/resume" => no_session::<wire::ResumeSessionRequest>(connection, params),

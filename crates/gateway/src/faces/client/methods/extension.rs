@@ -1,4 +1,4 @@
-//! Methods outside of the protocol, and authentication: forwarded to agents that speak the protocol themselves.
+//! Authentication and methods outside of the protocol: forwarded to agents that speak the protocol themselves.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::request::{
     session_in, to_json,
 };
 
-/// Methods that would give the client sessions of the agent's own; the client knows ours only.
+/// Methods that would expose the agent's own sessions to the client, which knows only ours.
 const NOT_FORWARDED: &[&str] = &[
     "session/fork",
     "session/archive",
@@ -33,7 +33,7 @@ const NOT_FORWARDED: &[&str] = &[
     "proxy/successor",
 ];
 
-/// Forwards a request in the order of its session. The next request waits only until the agent has this one, because the response may depend on it.
+/// Forwards a request in the order of its session. The next request waits only until the agent has this one, because the response may depend on the next.
 pub(super) fn enqueue(
     connection: &Arc<ClientConnection>,
     handshake: Arc<Handshake>,
@@ -59,7 +59,7 @@ pub(super) fn enqueue(
                     () = closed.cancelled() => {}
                 }
             });
-            // Whether the agent has it or it was refused.
+            // Continue when the agent has the request or it was refused.
             drop(was_sent.await);
         }
     });
@@ -74,7 +74,7 @@ pub(super) async fn call(
     params: &str,
     sent: Option<oneshot::Sender<()>>,
 ) -> MethodResult {
-    // A method of the protocol that reaches this place belongs to the other side.
+    // A protocol method that reaches this point belongs to the other direction.
     if !connection.is_hosted()
         || method(name).is_some()
         || name.starts_with("$/")
@@ -126,14 +126,14 @@ pub(super) async fn forward(
     result.map(|result| result.as_bytes().to_vec()).map_err(|error| error_object(&error))
 }
 
-/// The parameters without the id of our session.
+/// Returns the parameters without our session id.
 fn without_session(params: &str, session: Option<&ClientSession>) -> Result<Json, ErrorObject> {
     let params = without_parameters(params);
     let cut = session.and_then(|_| splice::cut_session(&params)).map(|(cut, _)| cut);
     to_json(cut.as_deref().unwrap_or(&params))
 }
 
-/// `authenticate` and `logout`.
+/// Processes `authenticate` and `logout`.
 pub(super) async fn authentication(
     connection: &Arc<ClientConnection>,
     handshake: &Handshake,

@@ -12,7 +12,7 @@ use super::super::wire::lines::MethodResult;
 use super::request::{invalid_params, read};
 use crate::faces::common::thread_title::thread_title;
 
-/// The agent's sessions, newest first: those that clients opened, and all other threads in which it ran.
+/// Returns the agent's sessions, newest first: those that clients opened, and all other threads in which it ran.
 pub(super) async fn list(connection: &ClientConnection, params: &str) -> MethodResult {
     let request: ListSessionsRequest = read(connection, params)?;
     let after = match &request.cursor {
@@ -24,7 +24,7 @@ pub(super) async fn list(connection: &ClientConnection, params: &str) -> MethodR
         ),
     };
     let default_cwd = default_cwd();
-    // Threads without a directory use the default one, and no index has them.
+    // Threads without a directory use the default one, and no index contains them.
     let indexed = request.cwd.as_deref().filter(|cwd| *cwd != default_cwd);
     let filter = ThreadFilter {
         metadata: indexed.map(|cwd| equals(CWD, cwd)).into_iter().collect(),
@@ -48,7 +48,7 @@ pub(super) async fn list(connection: &ClientConnection, params: &str) -> MethodR
     Ok(serde_json::to_vec(&response).unwrap_or_default())
 }
 
-/// The working directory of threads that name none: this server's.
+/// Returns the working directory of threads without one: this server's.
 fn default_cwd() -> String {
     let cwd = std::env::current_dir().ok().and_then(|cwd| cwd.into_os_string().into_string().ok());
     cwd.unwrap_or_else(|| "/".to_owned())

@@ -1,4 +1,4 @@
-//! What each method of the protocol does.
+//! The methods of the protocol.
 
 pub(crate) mod backlog;
 mod cancel;

@@ -1,4 +1,4 @@
-//! Opening sessions: new ones, and existing ones.
+//! Opens new and existing sessions.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use super::super::wire::lines::DeferredResult;
 use super::request::{IncomingRequest, backend_of, invalid_params, read, session_error, to_json};
 use crate::core::not_found::no_thread;
 
-/// `session/new`: first the response, then the events of the session.
+/// `session/new`: first the response, then the session's events.
 pub(super) async fn new(
     connection: &Arc<ClientConnection>,
     handshake: &Handshake,
@@ -92,11 +92,11 @@ impl Drop for UncommittedSession<'_> {
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         if self.is_named && self.connection.closed.is_cancelled() {
-            // The client reconnects and asks for this session again.
+            // The client reconnects and requests this session again.
             return;
         }
         let connection = Arc::clone(self.connection);
-        // Not in the connection's tasks: it must finish even if the client is gone. A stopping server erases nothing.
+        // Not one of the connection's tasks: the erasure must finish even if the client is gone. A stopping server erases nothing.
         if let Ok(handle) = Handle::try_current() {
             handle.spawn(async move { erase(&connection, &thread).await });
         }
@@ -132,7 +132,7 @@ async fn create_thread(
     }
 }
 
-/// The result of `session/new`: a hosted agent's own, with our session id.
+/// Returns the result of `session/new`: a hosted agent's own, with our session id.
 async fn open_new(
     connection: &Arc<ClientConnection>,
     handshake: &Handshake,
@@ -191,7 +191,7 @@ pub(super) async fn load(
     reopen(connection, handshake, queue, incoming, Some(open), mode).await
 }
 
-/// `session/resume`: the response, then events from now on.
+/// `session/resume`: the response, then events from that point on.
 pub(super) async fn resume(
     connection: &Arc<ClientConnection>,
     handshake: &Handshake,
@@ -203,7 +203,7 @@ pub(super) async fn resume(
     reopen(connection, handshake, queue, incoming, Some(open), OpenMode::Resume).await
 }
 
-/// Our proxy's request after a reconnect: the events since it left. It repeats the parameters with which its client opened the session.
+/// Our proxy's request after a reconnect: sends the events since it left. The request repeats the parameters with which its client opened the session.
 pub(super) async fn attach(
     connection: &Arc<ClientConnection>,
     handshake: &Handshake,
@@ -246,7 +246,7 @@ struct OpenParams<'a> {
 // === impl OpenParams ===
 
 impl<'a> OpenParams<'a> {
-    /// Reads them from a request that has them as these members.
+    /// Reads the parameters from a request that contains them as these members.
     fn read<T: Read>(
         connection: &ClientConnection,
         params: &'a str,
@@ -275,7 +275,7 @@ impl<'a> OpenParams<'a> {
         checked.map_err(|violation| violation.error())
     }
 
-    /// The directories, as thread metadata.
+    /// Returns the directories as thread metadata.
     fn metadata(&self) -> Map<String, Value> {
         let mut metadata = Map::new();
         metadata.insert(CWD.to_owned(), self.cwd.as_str().into());
@@ -349,7 +349,7 @@ async fn reopen(
     Err(session_error(&no_thread(session.id()), &queue.id))
 }
 
-/// The session of a queue. Opens it if it is not open.
+/// Returns the session of a queue. Opens it if it is not open.
 pub(super) async fn open(
     connection: &Arc<ClientConnection>,
     handshake: &Handshake,
@@ -370,16 +370,16 @@ pub(super) async fn open(
     Ok(session)
 }
 
-/// Renders a session from now on, if its pump has not begun.
+/// Starts rendering at the present end of the log, if the session's pump has not begun.
 pub(super) async fn begin_live(connection: &ClientConnection, session: &Arc<ClientSession>) {
     if session.begin() {
-        // A log that cannot be read is met by the pump, which says so.
+        // If the log cannot be read, the pump meets and reports the error.
         let last = connection.last_event(&session.thread).await.unwrap_or(0);
         session.command(PumpCommand::Replay(ReplayStart::live(last, last))).await;
     }
 }
 
-/// Opens a hosted agent's session, if that was put off until its use.
+/// Opens a hosted agent's session if opening was deferred until its use.
 pub(super) async fn open_agent_session_if_needed(
     connection: &Arc<ClientConnection>,
     handshake: &Handshake,

@@ -1,4 +1,4 @@
-//! Modes and options of a session.
+//! Sets modes and options of a session.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ pub(super) async fn set_config_option(
     Ok(agent_session::for_client(connection, std::str::from_utf8(&result).unwrap_or("{}")))
 }
 
-/// Sets an option of a native agent: it becomes the configuration of the thread's runs.
+/// Sets an option of a native agent, in the configuration of the thread's runs.
 async fn set_native_option(
     connection: &ClientConnection,
     session: &ClientSession,
@@ -86,7 +86,7 @@ async fn set_native_option(
     Ok(json!({ "configOptions": options }).to_string().into_bytes())
 }
 
-/// Logs a setting, so that other clients receive it. `chosen` is the option that the client chose, with the request's parameters.
+/// Logs a setting, so that other clients receive it. `chosen` contains the option that the client chose, with the request's parameters.
 async fn store_setting(
     connection: &ClientConnection,
     session: &ClientSession,

@@ -1,4 +1,4 @@
-//! One request of a client: reading its parameters, and responding to it.
+//! One request of a client: reads its parameters and responds to it.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -27,13 +27,13 @@ pub(crate) struct IncomingRequest {
     pub(crate) extras: Extras,
     /// The length of its line, in bytes.
     pub(crate) bytes: usize,
-    /// The question that its client knew when it arrived, if it had to wait in the backlog.
+    /// The question that the client knew when the request arrived, if it had to wait in the backlog.
     pub(crate) snapshot: Option<QuestionSnapshot>,
 }
 
-/// Does the work for a request and responds to it, also if the work panics.
+/// Processes a request and responds to it, even if the work panics.
 ///
-/// The work is boxed first: a future that is passed on by value takes its size once more in each caller.
+/// The work is boxed first: passing a future by value costs its size again in each caller.
 pub(crate) fn respond_when_done<'a>(
     connection: &'a Arc<ClientConnection>,
     id: Id<'static>,
@@ -60,7 +60,7 @@ pub(crate) fn backend_of(connection: &ClientConnection) -> Result<&Arc<dyn Backe
     connection.backend().map_err(|error| mapping::error_object(&error))
 }
 
-/// The session that the parameters name, if its id is valid.
+/// Returns the session that the parameters name, if its id is valid.
 pub(crate) fn session_in(params: &str) -> Option<ThreadId> {
     splice::get_text(params, &["sessionId"]).and_then(|id| ThreadId::parse(&id).ok())
 }

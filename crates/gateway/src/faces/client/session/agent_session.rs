@@ -1,4 +1,4 @@
-//! A hosted agent's own session, as the log has it.
+//! A hosted agent's own session, as the log describes it.
 
 use serde_json::{Value, json};
 use trilogue_domain::error::Result;
@@ -44,7 +44,7 @@ pub(super) struct AgentSession {
 pub(super) enum Visibility {
     Visible,
     Hidden,
-    /// This update about a setting, if `is_news`: if the agent has not sent it itself.
+    /// This update about a setting, but only if `is_news`: the agent has not sent the update itself.
     Setting {
         update: Value,
         is_news: bool,
@@ -54,7 +54,7 @@ pub(super) enum Visibility {
 // === impl AgentSession ===
 
 impl AgentSession {
-    /// Takes the next event.
+    /// Folds the next event.
     pub(super) fn push(&mut self, event: &Event) -> Visibility {
         let Body::State(StateEvent::Custom { kind, data }) = &event.body else {
             return Visibility::Visible;
@@ -85,7 +85,7 @@ impl AgentSession {
         Visibility::Visible
     }
 
-    /// What earlier events say, continued by what later ones say.
+    /// Combines this state of earlier events with the state of later ones.
     pub(super) fn continued_by(self, later: Self) -> Self {
         let commands = later.commands.or(self.commands);
         if later.result.is_some() {
@@ -95,7 +95,7 @@ impl AgentSession {
         Self { result: self.result, mode, options, commands }
     }
 
-    /// Whether earlier events cannot change it.
+    /// Whether earlier events cannot change the state.
     pub(super) fn is_whole(&self) -> bool {
         self.result.is_some() && self.commands.is_some()
     }
@@ -111,7 +111,7 @@ impl AgentSession {
         Visibility::Setting { update, is_news }
     }
 
-    /// The response to a client that opens the session. `config` is the configuration of the thread's runs.
+    /// Returns the response to a client that opens the session. `config` is the configuration of the thread's runs.
     pub(super) fn response(
         &self,
         connection: &ClientConnection,
@@ -138,7 +138,7 @@ impl AgentSession {
     }
 }
 
-/// An agent's response, with the options that this client can display.
+/// Returns an agent's response with only the options that this client can display.
 pub(crate) fn for_client(connection: &ClientConnection, result: &str) -> Vec<u8> {
     let takes_booleans = connection
         .handshake()
@@ -162,7 +162,7 @@ pub(crate) async fn store_opened(context: &ThreadContext, result: &Json) -> Resu
     context.note(Body::State(event), None).await
 }
 
-/// Logs a client's setting as an update, because agents need not send one. `chosen` has the options that the client chose itself: another process that takes over the session sets them again, and the others follow from them.
+/// Logs a client's setting as an update, because agents need not send one. `chosen` contains the options that the client chose itself: a process that takes over the session sets only these again, because the other options follow from them.
 pub(crate) async fn store_setting(
     context: &ThreadContext,
     update: &Value,
@@ -179,7 +179,7 @@ pub(crate) async fn store_setting(
         .await
 }
 
-/// The options of an agent's configuration that this client can display.
+/// Returns the options of an agent's configuration that this client can display.
 pub(crate) fn options_of(
     connection: &ClientConnection,
     card: &trilogue_domain::AgentCard,
@@ -192,7 +192,7 @@ pub(crate) fn options_of(
     }
 }
 
-/// The result of opening a session of a native agent.
+/// Returns the result of opening a session of a native agent.
 pub(crate) fn native_result(options: &[SessionConfigOption]) -> Vec<u8> {
     if options.is_empty() {
         return b"{}".to_vec();
@@ -204,7 +204,7 @@ pub(crate) fn native_result(options: &[SessionConfigOption]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// An event of an agent, or one of ours, whose kind has this data.
+    /// Returns an event of the agent, or one of ours, of this kind and with this data.
     fn event(kind: &str, data: &Value) -> Event {
         let data = Json::from_value(data);
         Event {

@@ -1,4 +1,4 @@
-//! Prompts whose runs have not started: clients receive them when the run starts, so that a conversation reads one turn after the other.
+//! Prompts whose runs have not started: clients receive them when the run starts, so that a conversation shows one turn after the other.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ pub(super) struct DeferredPrompts {
 pub(super) struct DeferredEvent {
     pub(super) event: Event,
     pub(super) run: Option<RunId>,
-    /// Whether the client receives it: it did not send it itself, or replays the history.
+    /// Whether the client receives it: another client sent it, or this client replays the history.
     pub(super) is_sent: bool,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct DeferredEvent {
 pub(super) enum Deferral {
     /// When its run starts.
     Deferred,
-    /// Now, followed by these.
+    /// Now, followed by these events.
     Now(Vec<DeferredEvent>),
 }
 
@@ -50,14 +50,14 @@ impl DeferredPrompts {
                 self.ids.insert(key, id.clone());
                 let value = input.iter().map(|_| deferred()).collect();
                 self.waiting.insert(key, value);
-                // Nothing but its input is rendered.
+                // Only its input is rendered.
                 Deferral::Deferred
             }
             Body::Message(_) => {
                 let Some(waiting) = self.waiting.get_mut(&key) else {
                     return Deferral::Now(Vec::new());
                 };
-                // Messages take the place of the value that was made of them.
+                // Messages replace the value that was made of them.
                 waiting.retain(|earlier| matches!(earlier.event.body, Body::Message(_)));
                 waiting.push(deferred());
                 Deferral::Deferred
@@ -82,12 +82,12 @@ impl DeferredPrompts {
         self.waiting.get(&run).is_some_and(|prompt| prompt.iter().any(|it| it.is_sent))
     }
 
-    /// A run has ended. Returns what is rendered after it.
+    /// Ends a run. Returns the events to render after its end.
     fn ended(&mut self, key: RunKey) -> Vec<DeferredEvent> {
         self.ids.remove(&key);
         let before = self.active.len();
         self.active.retain(|run| *run != key);
-        // Late prompts must not break up another turn. A run that waits for an answer may be active at the same time.
+        // Late prompts must not interrupt another turn. A run that waits for an answer may be active at the same time.
         let had_started = self.active.len() < before;
         match had_started || self.active.is_empty() {
             true => std::mem::take(&mut self.late),
@@ -95,7 +95,7 @@ impl DeferredPrompts {
         }
     }
 
-    /// A run was removed with all its messages and its end. Returns what is rendered after it.
+    /// Removes a run with all its messages and its end. Returns the events to render after it.
     fn removed(&mut self, run: &RunId) -> Vec<DeferredEvent> {
         self.late.retain(|deferred| deferred.run.as_ref() != Some(run));
         let found = self.ids.iter().find(|(_, id)| *id == run).map(|(key, _)| *key);
@@ -125,7 +125,7 @@ mod tests {
         push_body(prompts, Some(run), Body::Run(body))
     }
 
-    /// The runs whose prompts are rendered with this event.
+    /// Returns the runs whose prompts are rendered with this event.
     fn push_body(prompts: &mut DeferredPrompts, run: Option<i64>, body: Body) -> Vec<String> {
         let at = Timestamp::from_micros(0);
         let key = run.map(RunKey);
@@ -175,7 +175,7 @@ mod tests {
         for run in 2..=4 {
             push(&mut prompts, run, created(run));
         }
-        // One has ended before, another one not.
+        // One run has ended before, the other has not.
         for run in [2, 4] {
             assert!(push(&mut prompts, run, ended()).is_empty());
         }

@@ -1,4 +1,4 @@
-//! What a client receives of a session: the thread's log, rendered by a pump.
+//! The client's copy of a session: the thread's log, rendered by a pump.
 
 pub(crate) mod agent_session;
 mod deferred;
@@ -41,7 +41,7 @@ pub(crate) fn attach_session(
     session
 }
 
-/// The idempotency key of a client's prompt: it names the client if that can reconnect, so that it recognises its own messages later.
+/// Returns the idempotency key of a client's prompt: it names a client that can reconnect, so that the client recognises its own messages later.
 pub(crate) fn own_key(client: Option<&str>, key: &str) -> String {
     match client {
         Some(client) => format!("{client}/{key}"),

@@ -25,7 +25,7 @@ use crate::stream::inline::inlined;
 
 const UPDATE_METHOD: &str = "session/update";
 
-/// Renders events as lines for one client, and omits what is not for it.
+/// Renders events as lines for one client, without those that the client must not receive.
 #[derive(Debug)]
 pub(super) struct LineRenderer {
     updates: Updates,
@@ -41,7 +41,7 @@ pub(super) struct LineRenderer {
     text_questions: HashSet<InterruptId>,
     /// The user's message that is being rendered.
     open_message: Option<MessageId>,
-    /// The run whose last event completed a user's message: an interrupt that is resolved next was answered with it.
+    /// The run whose last event completed a user's message: if an interrupt is resolved next, this message answered it.
     answered_in: Option<RunKey>,
     deferred: DeferredPrompts,
     rendered: Vec<Update>,
@@ -84,7 +84,7 @@ impl LineRenderer {
         }
     }
 
-    /// Takes an event that the client has, or receives when its run starts.
+    /// Takes an event without rendering it: the client has it, or receives it when its run starts.
     pub(super) fn skip(&mut self, event: &Event, run: Option<&RunId>) {
         let is_sent = self.is_open(Gate::UserMessage);
         let Deferral::Now(prompts) = self.deferred.push(event, run, is_sent) else { return };
@@ -105,7 +105,7 @@ impl LineRenderer {
         self.deferred.shows_prompt(run)
     }
 
-    /// Says who began the turns that are rendered next; `None` where that is not said.
+    /// Sets who began the turns that are rendered next; `None` if the origin is not shown.
     pub(super) fn set_turn_origin(&mut self, run: Option<&RunRow>) {
         let client = run.and_then(|run| {
             let client = run.metadata.to_value().get(CLIENT)?.as_str()?.to_owned();
@@ -114,14 +114,14 @@ impl LineRenderer {
         self.updates.set_turn_origin(run.map(|run| (&run.principal, client.as_deref())));
     }
 
-    /// Renders an event again whose updates depend on no other event.
+    /// Renders an event again. Its updates must not depend on other events.
     pub(super) fn repeat(&self, event: &Event, lines: &mut OutgoingLines) {
         let (mut updates, mut rendered) = (self.updates.clone(), Vec::new());
         updates.push(event, None, &mut rendered);
         rendered.iter().for_each(|update| self.write(update, lines));
     }
 
-    /// Relays an update of a hosted agent unchanged. Returns `false` if it has to be rendered.
+    /// Relays an update of a hosted agent unchanged. Returns `false` if it must be rendered instead.
     pub(super) fn relay(
         &mut self,
         original: &RawOriginal<'_>,
@@ -140,7 +140,7 @@ impl LineRenderer {
         let Some(gate) = relay.push_line_into(dialect, bytes, &mut lines.bytes) else {
             return false;
         };
-        // An agent's own rendering of a user's message is relayed whoever prompted.
+        // An agent's own rendering of a user's message is relayed to every client, also to the one that prompted.
         if gate == Gate::UserMessage || self.is_open(gate) {
             lines.messages += 1;
             return true;
@@ -154,10 +154,10 @@ impl LineRenderer {
         true
     }
 
-    /// Notes whether the client sent the next event itself.
+    /// Records whether the client sent the next event itself.
     pub(super) fn note_own(&mut self, event: &Event, state: &SessionState) {
         if matches!(event.body, Body::Run(RunEvent::Started)) {
-            // Later messages of the run may come from others.
+            // Later messages of the run may come from other clients.
             self.own_run.take_if(|run| event.run == Some(*run));
         }
         let is_own_message = match &event.body {
@@ -230,7 +230,7 @@ impl LineRenderer {
             }
             Body::Interrupt(InterruptEvent::Resolved { interrupt, resolution }) => {
                 let was_asked = self.text_questions.remove(interrupt);
-                // An answer that is a message was rendered as one.
+                // An answer that is a message was already rendered as one.
                 if let Resolution::Answered { answer, .. } = resolution
                     && was_asked
                     && !has_message
@@ -243,7 +243,7 @@ impl LineRenderer {
         Ok(())
     }
 
-    /// Whether this was asked as text.
+    /// Whether this interrupt was asked as text.
     pub(super) fn has_asked(&self, interrupt: &InterruptId) -> bool {
         self.text_questions.contains(interrupt)
     }
@@ -261,7 +261,7 @@ impl LineRenderer {
         self.chunk("agent_message_chunk", &block, &id, lines);
     }
 
-    /// Renders an answer that is no message as a message of the user.
+    /// Renders an answer without a message as a message of the user.
     fn answer(&self, interrupt: &InterruptId, answer: &Answer, lines: &mut OutgoingLines) {
         if !self.is_open(Gate::UserMessage) {
             return;
@@ -319,7 +319,7 @@ fn write_update(lines: &mut OutgoingLines, params: &[u8]) {
     }
 }
 
-/// The id of a message that renders an interrupt: the same each time.
+/// Returns the id of a message that renders an interrupt: the same each time.
 fn derived_id(interrupt: &InterruptId, name: &str) -> String {
     let namespace = Uuid::new_v5(&Uuid::NAMESPACE_OID, interrupt.as_str().as_bytes());
     Uuid::new_v5(&namespace, name.as_bytes()).to_string()

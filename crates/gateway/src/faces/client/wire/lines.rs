@@ -11,7 +11,7 @@ use trilogue_wire::native::local::Control;
 /// The response to a request: the JSON of its result, or an error.
 pub(crate) type MethodResult = Result<Vec<u8>, ErrorObject>;
 
-/// The same for a request that the pump responds to later: then there is no result yet.
+/// The same for a request that the pump may respond to later: then the result is `None`.
 pub(crate) type DeferredResult = Result<Option<Vec<u8>>, ErrorObject>;
 
 /// Lines that are sent together, each with its line end.
@@ -52,7 +52,7 @@ impl OutgoingLines {
         self.notification("$/cancel_request", &params);
     }
 
-    /// Adds a control line, which the proxy keeps from the editor.
+    /// Adds a control line, which the proxy does not pass on to the editor.
     pub(crate) fn control(&mut self, control: &Control<'_>) {
         // Writing to memory cannot fail.
         let _ = writeln!(self.bytes, "{control}");

@@ -1,4 +1,4 @@
-//! Lines, what waits to be written, and the local socket.
+//! Lines, the queue of what waits to be written, and the local socket.
 
 pub(crate) mod lines;
 pub(crate) mod outbox;

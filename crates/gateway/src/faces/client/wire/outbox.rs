@@ -12,7 +12,7 @@ use trilogue_domain::lock;
 
 /// Batches are joined until one write has this many bytes.
 const WRITE_BYTES: usize = 64 * 1024;
-/// How long a lazy batch waits for the next batch, at most.
+/// The longest time that a lazy batch waits for the next batch.
 const LINGER: Duration = Duration::from_millis(50);
 
 /// Batches of whole lines that wait to be written, in order.
@@ -35,7 +35,7 @@ struct OutboxState {
     messages: usize,
     bytes: usize,
     is_closed: bool,
-    /// Whether the batches are to be written now.
+    /// Whether the batches must be written now.
     is_due: bool,
     /// Whether the writer's timer for lazy batches is running.
     is_timed: bool,
@@ -51,7 +51,7 @@ enum WriterStep {
     End,
 }
 
-/// Whole lines that are written joined.
+/// Whole lines that one write can join with others.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     /// The lines, each with its line end.
@@ -73,7 +73,7 @@ impl Outbox {
         }
     }
 
-    /// Adds a batch when there is room. A batch that is larger than the outbox waits until that is empty. After `close`, batches are dropped.
+    /// Adds a batch when there is room. A batch that is larger than the outbox waits until the outbox is empty. After `close`, batches are dropped.
     pub(crate) async fn push(&self, batch: Batch) {
         self.add(batch, true).await;
     }
@@ -91,7 +91,7 @@ impl Outbox {
         loop {
             let taken = self.taken.notified();
             tokio::pin!(taken);
-            // Before the check, so that no notification is missed.
+            // Register before the check, so that no notification is missed.
             taken.as_mut().enable();
             if self.try_push(&mut batch, is_due) {
                 return;
@@ -186,7 +186,7 @@ impl Outbox {
         WriterStep::Write(batches)
     }
 
-    /// The timer runs on while batches come often, so that it is set a few times a second and not for each of them.
+    /// The timer keeps running while batches come often, so that it is set a few times a second and not for each batch.
     fn timer_fired(&self) {
         let mut state = self.lock();
         state.is_timed = false;
@@ -198,7 +198,7 @@ impl Outbox {
     }
 }
 
-/// Writes large batches as they are, and joins small ones.
+/// Writes large batches directly, and joins small ones.
 async fn write_all<W: AsyncWrite + Unpin>(
     to: &mut W,
     batches: &[Batch],

@@ -35,10 +35,10 @@ enum WriteMode {
 /// Splits a local socket.
 ///
 /// # Errors
-/// Where the process or the system has no more file descriptors.
+/// If the process or the system has no free file descriptor.
 pub fn split_local(stream: tokio::net::UnixStream) -> io::Result<(LocalReader, LocalWriter)> {
     let socket = stream.into_std()?;
-    // Tokio's pipe receiver watches for readability alone, and reads any stream.
+    // Tokio's pipe receiver watches only for readability, and reads any stream.
     let reader = pipe::Receiver::from_owned_fd_unchecked(socket.try_clone()?.into())?;
     Ok((LocalReader(reader), LocalWriter(WriteMode::Unwatched(socket))))
 }
@@ -134,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    /// How long anything may take.
+    /// The time limit of each step.
     const LIMIT: Duration = Duration::from_secs(60);
 
     fn pair() -> ((LocalReader, LocalWriter), (LocalReader, LocalWriter)) {

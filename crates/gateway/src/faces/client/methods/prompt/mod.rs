@@ -1,6 +1,6 @@
 //! Prompts: each creates a run, or answers the question with which the last turn ended. The response follows the run's last event.
 //!
-//! A prompt that a client sends again joins the run of the first one: the idempotency row of its key names the run and the message, whether the message created the run or answered its question.
+//! If a client sends a prompt again, it joins the run of the first one: the idempotency row of its key names the run and the message, whether the message created the run or answered its question.
 
 mod text_answer;
 
@@ -36,7 +36,7 @@ use super::request::{IncomingRequest, read, respond_when_done, session_error};
 use super::{cancel, open};
 use crate::stream::log_reader::LogReader;
 
-/// How often a prompt has its thread brought here.
+/// How often a prompt moves its thread to this node before it fails.
 const MAX_TRIES: usize = 4;
 
 /// A prompt that becomes a run or an answer.
@@ -48,7 +48,7 @@ struct Prompt<'a> {
     request: PromptRequest,
     /// The key of the idempotency row.
     key: Option<String>,
-    /// SHA-256 of the session and the content: what must be equal for a repeated prompt.
+    /// SHA-256 of the session and the content: a repeated prompt must have the same.
     digest: [u8; 32],
     /// Members beyond the message, for agents that speak this protocol.
     extra: Option<Json>,
@@ -104,7 +104,7 @@ async fn prompt(
     open::begin_live(connection, &session).await;
     session.take_control();
     let opening = async {
-        // An answer goes to where its question is.
+        // An answer goes to the node of its question, so only a new turn moves the thread here.
         if session.state().question.is_none() {
             let brought = connection.bring(&session.thread).await;
             brought.map_err(|error| session_error(&error, &queue.id))?;
@@ -116,9 +116,9 @@ async fn prompt(
         () = mark.cancels.requested_after(mark.count) => None,
         () = mark.token.cancelled() => None,
     };
-    // Its turn may exist nevertheless, from an earlier connection.
+    // Its turn may still exist from an earlier connection.
     let was_cancelled = opened.is_none();
-    // Earlier cancellations finish first, so that they cannot cancel this prompt's run.
+    // Let earlier cancellations finish first, so that they cannot cancel this prompt's run.
     mark.cancels.finished(mark.count).await;
     opened.transpose()?;
     let prompt = Prompt {
@@ -140,12 +140,12 @@ async fn prompt(
     }
 }
 
-/// The response to a prompt that was cancelled before its run was created. Nothing of it is stored.
+/// Returns the response to a prompt that was cancelled before its run was created. Nothing of it is stored.
 pub(super) fn cancelled_result() -> MethodResult {
     mapping::prompt_result(&Outcome::Cancelled { reason: None }, None, None)
 }
 
-/// The key of a prompt's idempotency row. Without a key of the client, a prompt that can be recognised by its message id gets a random one.
+/// Returns the key of a prompt's idempotency row. Without a key from the client, a prompt that can be recognised by its message id gets a random one.
 fn key_of(
     connection: &ClientConnection,
     incoming: &IncomingRequest,
@@ -170,8 +170,9 @@ fn digest_of(session: &ThreadId, request: &PromptRequest) -> [u8; 32] {
 impl Prompt<'_> {
     async fn process(&self) -> Result<Option<MethodResult>> {
         let mut new = self.new_run().await?;
+        // Begin before the run exists: it can end before `accept` registers the prompt.
         let _guard = AcceptGuard::begin(&self.session);
-        // A repeated prompt joins its run, whatever question is open by now.
+        // A repeated prompt joins its run, even if another question is open now.
         if let Some((run, message)) = self.repeated(&new).await? {
             return Box::pin(self.join(run, message)).await.map(|()| None);
         }
@@ -188,7 +189,7 @@ impl Prompt<'_> {
             }
         }
         let chosen = match is_late {
-            // Its own id was chosen for the answer.
+            // The id was chosen for the answer, so the new message gets another one.
             true => ChosenMessageId { message: MessageId::generate(), acknowledged: None },
             false => self.choose_id().await?,
         };
@@ -197,6 +198,7 @@ impl Prompt<'_> {
         }
         let message = self.message(chosen.message.clone());
         new.input = Input::Messages(vec![message]);
+        // Before the submission, because the pump can reach the message before it returns.
         self.session.state().own_messages.insert(chosen.message.clone());
         let submitted = self.submit(new).await;
         if !submitted.as_ref().is_ok_and(|submitted| submitted.created) {
@@ -207,12 +209,12 @@ impl Prompt<'_> {
                 self.accept(submitted.run.key, &submitted.run.id, chosen).await;
                 Ok(None)
             }
-            // The same prompt came on another connection meanwhile.
+            // The same prompt arrived on another connection meanwhile.
             known => Box::pin(self.join(known.run, known.message)).await.map(|()| None),
         }
     }
 
-    /// Another node may have asked for the thread since it was brought here.
+    /// Submits the run. Retries because another node may have requested the thread since it moved here.
     async fn submit(&self, new: RunRequest) -> Result<Submitted> {
         let (connection, mut tries) = (self.connection, 0);
         loop {
@@ -265,7 +267,7 @@ impl Prompt<'_> {
         })
     }
 
-    /// The run and the message of the same prompt, if the client has sent it before.
+    /// Returns the run and the message of the same prompt, if the client has sent it before.
     async fn repeated(&self, new: &RunRequest) -> Result<Option<(RunRow, Option<MessageId>)>> {
         let (connection, thread) = (self.connection, &self.session.thread);
         if self.incoming.extras.key.is_some()
@@ -327,7 +329,7 @@ impl Prompt<'_> {
         Ok(found.is_some())
     }
 
-    /// The prompt is stored: the end of the run answers it.
+    /// Registers a stored prompt: the end of its run answers it.
     async fn accept(&self, key: RunKey, run: &RunId, chosen: ChosenMessageId) {
         tracing::debug!(
             %run,
@@ -349,7 +351,7 @@ impl Prompt<'_> {
         self.confirm(run).await;
     }
 
-    /// Joins the run of the same prompt: its end answers this one too.
+    /// Joins the run of the same prompt: its end answers this prompt too.
     async fn join(&self, run: RunRow, message: Option<MessageId>) -> Result<()> {
         let (thread, options) = (&self.session.thread, self.connection.options());
         let given = self.request.message_id.as_deref();
@@ -389,7 +391,7 @@ impl Prompt<'_> {
         Ok(())
     }
 
-    /// Cancels the run if the client has cancelled the prompt meanwhile, and tells the proxy that the prompt is stored.
+    /// Cancels the run if the client has cancelled the prompt meanwhile. Tells the proxy that the prompt is stored.
     async fn confirm(&self, run: &RunId) {
         if self.mark.is_cancelled() {
             cancel::cancel_run(self.connection, run).await;
@@ -397,7 +399,7 @@ impl Prompt<'_> {
         self.connection.confirm_prompt(&self.incoming.id).await;
     }
 
-    /// Leaves the response to the pump. Responds here if the pump has passed the end already.
+    /// Leaves the response to the pump. Responds here if the pump has already passed the end.
     async fn wait_for_end(&self, open: OpenPrompt) {
         let ended = {
             let mut state = self.session.state();
@@ -408,15 +410,15 @@ impl Prompt<'_> {
             ended.map(|ended| (ended, state.is_over))
         };
         if let Some((ended, is_over)) = ended {
-            // The id of a message whose thread is gone is not acknowledged.
+            // Do not acknowledge the id of a message whose thread was removed.
             let id = open.user_message_id.as_deref().filter(|_| !is_over);
             self.connection.respond(&open.request, open.result(&ended, id)).await;
         }
     }
 
-    /// A hosted agent's own response to the prompt of a run that has ended.
+    /// Returns a hosted agent's own response to the prompt of a run that has ended.
     async fn agent_result(&self, run: &RunRow) -> Result<Option<String>> {
-        /// The response is among this many events at the end of a run.
+        /// The response is one of this many events at the end of a run.
         const LAST_EVENTS: u64 = 16;
         let after = run.last_run_number.saturating_sub(LAST_EVENTS);
         let read = self.connection.read().as_ref();
@@ -442,7 +444,7 @@ impl Prompt<'_> {
     }
 }
 
-/// While it exists, ends of runs are remembered for the prompt that is being accepted.
+/// While it exists, the session remembers run ends for the prompt that is being accepted.
 struct AcceptGuard(Arc<ClientSession>);
 
 // === impl AcceptGuard ===

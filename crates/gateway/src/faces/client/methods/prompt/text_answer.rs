@@ -11,9 +11,9 @@ use super::super::super::wire::lines::MethodResult;
 use super::super::request::invalid_params;
 use super::{Prompt, cancelled_result};
 
-/// What became of a prompt that may answer a question.
+/// The outcome of a prompt that may answer a question.
 pub(super) enum TextAnswer {
-    /// It is the answer, or was refused as one.
+    /// The prompt is the answer, or was refused as one.
     Done(Option<MethodResult>),
     /// Another answer was faster.
     TooLate,
@@ -72,7 +72,7 @@ impl Prompt<'_> {
         self.session.state().own_messages.remove(&id);
         match error.code() {
             Code::InterruptResolved | Code::InterruptNotFound | Code::AlreadyExists => {
-                // The same prompt may have come on another connection meanwhile.
+                // The same prompt may have arrived on another connection meanwhile.
                 match self.repeated(new).await? {
                     Some((run, message)) => {
                         self.join(run, message).await.map(|()| TextAnswer::Done(None))

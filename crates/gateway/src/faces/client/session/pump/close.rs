@@ -1,4 +1,4 @@
-//! The end of a pump: responses to everything that waits for it.
+//! The end of a pump: responds to every request that waits for it.
 
 use std::sync::Arc;
 
@@ -21,6 +21,7 @@ impl Pump {
             Some(error) => mapping::session_error(error, self.session.id()),
             None => ErrorObject::of(jsonrpc::Code::REQUEST_CANCELLED),
         };
+        // Under one lock: a prompt that is accepted later sees `is_over` and responds itself.
         let prompts = {
             let mut state = self.session.state();
             state.is_over = true;
@@ -29,7 +30,7 @@ impl Pump {
         let mut lines = OutgoingLines::default();
         for prompt in prompts {
             let cancelled = Outcome::Cancelled { reason: None };
-            // The ids of messages are gone with the thread.
+            // The ids of messages were erased with the thread.
             let id = prompt.user_message_id.as_deref().filter(|_| !was_removed);
             let result = match is_gone {
                 true => mapping::prompt_result(&cancelled, None, id),

@@ -105,6 +105,7 @@ impl Pump {
     pub(super) async fn run(mut self, mut commands: mpsc::Receiver<PumpCommand>) {
         let (stop, closed) = (self.session.stop.clone(), self.connection.closed.clone());
         let pumped = tokio::select! {
+            // A closed connection cannot take responses, so nothing is left to do.
             () = closed.cancelled() => return,
             () = stop.cancelled() => Ok(()),
             pumped = self.pump(&mut commands) => pumped,
@@ -117,7 +118,7 @@ impl Pump {
                 Some(error)
             }
         };
-        // Replays that were requested still need responses.
+        // Replays that were requested still need responses. Close first, so that no command is accepted and then lost.
         commands.close();
         while let Ok(command) = commands.try_recv() {
             if let PumpCommand::Replay(start) = command {
@@ -128,13 +129,14 @@ impl Pump {
     }
 
     async fn pump(&mut self, commands: &mut mpsc::Receiver<PumpCommand>) -> Result<()> {
-        // The tail of a thread that was removed before it was attached never ends.
+        // The tail of a thread that was removed before the client attached never ends, so check that the thread still exists.
         let thread = self.connection.thread(self.session.id()).await?;
         if thread.key != self.session.thread.key {
             return Err(no_thread(self.session.id()));
         }
         loop {
             while self.is_started && self.step().await? {
+                // Between steps, so that a long replay does not delay commands.
                 while let Ok(command) = commands.try_recv() {
                     self.execute(command).await?;
                 }
@@ -149,7 +151,7 @@ impl Pump {
                 PumpWake::Command(None) => return Ok(()),
                 PumpWake::ThreadRemoved => return Err(no_thread(self.session.id())),
                 PumpWake::Stopping => {
-                    // Render what the shutdown itself logged.
+                    // Render the events that the shutdown itself logged.
                     while self.is_started && self.step().await? {}
                     return Ok(());
                 }
@@ -193,14 +195,14 @@ impl Pump {
         let mut log = self.log(None).after(self.cursor);
         let Some(LogPage { frames, .. }) = log.next().await? else { return Ok(false) };
         let mut lines = OutgoingLines::default();
-        // Relayed updates are copied once, so the buffer must not grow.
+        // A relayed update is copied once; reserve enough, so that the buffer does not grow.
         let stored: usize = frames.iter().map(|frame| frame.bytes().len()).sum();
         lines.bytes.reserve(stored + stored / 2);
         for frame in &frames {
             self.render_frame(frame, &mut lines).await?;
             if self.replay.as_ref().is_some_and(|start| self.cursor >= start.until) {
                 self.finish_replay(&mut lines).await?;
-                // A batch ends with the response.
+                // A batch ends with the response, so that nothing overtakes it.
                 self.flush(&mut lines).await;
             }
             if lines.bytes.len() >= READ_BYTES {
@@ -212,7 +214,7 @@ impl Pump {
         Ok(true)
     }
 
-    /// Reads the thread's log, or a run's.
+    /// Returns a reader of the thread's log, or of a run's.
     fn log(&self, run: Option<RunKey>) -> LogReader<'_> {
         let read = self.connection.read().as_ref();
         LogReader::new(read, self.session.thread.key, run).pages_of(READ_BYTES)
@@ -227,7 +229,7 @@ impl Pump {
             }
             self.cursor = record.number;
             match record.original.as_ref() {
-                // Relayed without decoding.
+                // Relay the update without decoding it.
                 Some(original) if self.renderer.relay(original, frame.run(), lines) => {
                     if self.replay.is_some() || is_setting(&original.bytes) {
                         let _ = self.agent_session.push(&record.event()?);
@@ -247,7 +249,7 @@ impl Pump {
                         && let Some(Ok(next)) = records.peek()
                         && starts_user_message(&next.event()?)
                     {
-                        // The message takes the place of the value that was made of it.
+                        // The message replaces the value that was made of it.
                         *input = None;
                     }
                     self.render_event(&event, lines).await?;
@@ -304,7 +306,7 @@ impl Pump {
                 }
             }
             Body::Interrupt(InterruptEvent::Raised(interrupt)) => {
-                // After a replay the client is asked what is still open then.
+                // During a replay, do not ask: its end asks about the questions that are still open then.
                 if let Some(key) = event.run.filter(|_| self.replay.is_none()) {
                     let asking = mapping::asking(interrupt, self.session.id(), &self.client);
                     self.ask(key, interrupt, asking, lines);
@@ -398,6 +400,7 @@ impl Pump {
             self.only_new_runs = false;
         }
         for (run, end) in std::mem::take(&mut self.unclaimed_ends) {
+            // Only now, after the batch: a response must follow its run's last event.
             let prompts = self.session.state().end_run(run, &end);
             self.send_answers(prompts, &end).await;
         }
@@ -417,7 +420,7 @@ impl Pump {
 
     /// Whether a position without lines can wait for the next lines: this client has prompted, so there will be some.
     ///
-    /// A client that reconnects meanwhile begins at the position before, and recognises its own prompt by its run.
+    /// A client that reconnects meanwhile resumes at the earlier position, and recognises its own prompt by its run.
     fn may_delay_position(&self) -> bool {
         let state = self.session.state();
         let is_prompting = state.prompts.len() + state.accepting == 1;
@@ -428,7 +431,7 @@ impl Pump {
     }
 
     async fn send(&self, lines: OutgoingLines) {
-        // A replay that breaks off begins anew, so it moves no position until its response.
+        // A broken replay starts again, so the position moves only with its response.
         let position = match self.renderer.is_replay {
             true => Control::Boundary,
             false => Control::Position { session: self.session.id().into(), number: self.cursor },
@@ -438,7 +441,7 @@ impl Pump {
         }
     }
 
-    /// The id of an event's run.
+    /// Returns the id of an event's run.
     async fn run_id(&mut self, key: RunKey, event: &Event) -> Result<Option<RunId>> {
         if let Some(known) = self.run_ids.get(&key) {
             return Ok(Some(known.clone()));

@@ -17,9 +17,9 @@ use super::super::{OPEN_STATUSES, own_key};
 use super::{OutgoingLines, Pump, READ_BYTES, ReplayStart};
 use crate::stream::log_reader::LogReader;
 
-/// How many events are folded at once into the agent's session, the newest first.
+/// How many events one step folds into the agent's session, newest first.
 const FOLDED_EVENTS: u64 = 1_024;
-/// How much of a log is read for it, in bytes.
+/// The most bytes of a log that this folding reads.
 const MAX_FOLDED_BYTES: usize = 64 * 1024 * 1024;
 
 // === impl Pump ===
@@ -38,7 +38,7 @@ impl Pump {
     }
 
     async fn start_replay(&mut self, start: ReplayStart) -> Result<()> {
-        // A client that receives the session already continues where it is.
+        // A client that already receives the session continues at its position.
         let from = start.from.unwrap_or(if self.is_started { self.cursor } else { start.until });
         let until = start.until;
         let (thread, ids) = (&self.session.thread.id, self.connection.id_format());
@@ -49,7 +49,7 @@ impl Pump {
         self.config = None;
         (self.cursor, self.sent_position) = (from, u64::MAX);
         let needs_agent_session = matches!(&start.request, Some((_, OpenResponse::FromLog)));
-        // Before anything can fail, so that its request gets a response.
+        // Set it before anything can fail, so that its request gets a response.
         self.replay = Some(start);
         self.session.state().knows_questions = false;
         if from > 0 {
@@ -67,10 +67,10 @@ impl Pump {
         Ok(())
     }
 
-    /// Takes the events before the cursor of every run that has events after it: how a run continues depends on them.
+    /// Skips the events before the cursor of every run that has events after it: the rendering of later events depends on them.
     async fn skip_to_cursor(&mut self) -> Result<()> {
         let mut keys = self.open_runs().await?;
-        // Up to the end of the log: a run may also have ended since the client asked.
+        // Read to the end of the log: a run may have ended since the client sent its request.
         let mut log = self.log(None).after(self.cursor);
         while let Some(page) = log.next().await? {
             for key in page.runs() {
@@ -83,7 +83,7 @@ impl Pump {
         for key in &keys {
             first = first.min(self.skip_run(*key).await?);
         }
-        // Runs that ended before they started are rendered after the active one.
+        // Prompts of runs that ended before they started are rendered after the active run.
         if self.renderer.has_active_run() {
             self.skip_ended_runs(first, keys).await?;
         }
@@ -91,7 +91,7 @@ impl Pump {
         Ok(())
     }
 
-    /// The open runs of the thread, oldest first.
+    /// Returns the open runs of the thread, oldest first.
     async fn open_runs(&self) -> Result<Vec<RunKey>> {
         let filter = RunFilter {
             thread: Some(self.session.thread.id.clone()),
@@ -112,7 +112,7 @@ impl Pump {
         }
     }
 
-    /// Takes the runs that have events after this number and are not among `known`.
+    /// Skips the runs that have events after this number and are not in `known`.
     async fn skip_ended_runs(&mut self, after: u64, known: Vec<RunKey>) -> Result<()> {
         let mut ended = Vec::new();
         let mut log = self.log(None).after(after).until(self.cursor);
@@ -129,7 +129,7 @@ impl Pump {
         Ok(())
     }
 
-    /// Takes a run's events up to the cursor. Returns the number of its first event.
+    /// Skips a run's events up to the cursor. Returns the number of its first event.
     async fn skip_run(&mut self, run: RunKey) -> Result<u64> {
         let id = self.session.run_id(self.connection.read(), run).await?;
         if let Some(id) = &id
@@ -159,7 +159,7 @@ impl Pump {
         Ok(first)
     }
 
-    /// Folds the agent's session up to the cursor, from the newest 64 MiB of the log: from its end back to where nothing earlier counts.
+    /// Folds the agent's session up to the cursor from the newest 64 MiB of the log, backwards until earlier events cannot change it.
     async fn fold_agent_session(&mut self) -> Result<()> {
         let finders: Vec<_> = KINDS.iter().map(memchr::memmem::Finder::new).collect();
         let is_about = |frame: &Frame| finders.iter().any(|it| it.find(frame.bytes()).is_some());
@@ -170,7 +170,7 @@ impl Pump {
             let mut log = self.log(None).after(from).until(until).pages_of(4 * READ_BYTES);
             while let Some(page) = log.next().await? {
                 for frame in page.frames.iter().filter(|frame| is_about(frame)) {
-                    // The response has what they say.
+                    // The response contains what these events report.
                     page.events_of(frame)?.for_each(|event| drop(earlier.push(event)));
                 }
             }
@@ -193,7 +193,7 @@ impl Pump {
             && event.run != self.renderer.own_run
             && let Some((client, run)) = self.reconnected_client().zip(run)
         {
-            // A message of a run that has started answers a question. Its key names the client.
+            // A message of a run that has started answers a question. The client is part of its key.
             let keys = self.connection.runtime().keys_of(self.session.thread.key, run).await?;
             let prefix = own_key(Some(client), "");
             let is_own = keys.iter().any(|key| {
@@ -215,17 +215,17 @@ impl Pump {
         Ok(metadata.is_some_and(|it| it.get(CLIENT).is_some_and(|it| it == client)))
     }
 
-    /// The client's name, while it receives what happened between its connections.
+    /// Returns the client's id while it receives the events between its connections.
     fn reconnected_client(&self) -> Option<&str> {
         let is_reconnect = self.replay.is_some() && !self.renderer.is_replay;
         self.connection.client.as_deref().filter(|_| is_reconnect)
     }
 
-    /// The client has received everything up to its request: responds, and asks what is open.
+    /// Ends a replay once the client has received everything up to its request: responds, and asks the open questions.
     pub(super) async fn finish_replay(&mut self, lines: &mut OutgoingLines) -> Result<()> {
         // Everything that can fail comes before the request is taken.
         if self.config.is_none() || self.is_in_response() {
-            // The response has the configuration, so a change up to now is no news.
+            // The response contains the configuration, so earlier changes are not sent again.
             self.config = Some(config_of(&self.connection.thread(self.session.id()).await?));
         }
         let config = self.config.clone().flatten();
@@ -242,7 +242,7 @@ impl Pump {
                 }
             };
             self.connection.write_response(lines, &request, &result);
-            // The agent's commands are neither in the history nor in the response.
+            // Neither the history nor the response contains the agent's commands.
             if let Some(commands) = self.agent_session.commands.take().filter(|_| is_resumed) {
                 self.renderer.repeat(&commands, lines);
             }
@@ -261,7 +261,7 @@ impl Pump {
         Ok(())
     }
 
-    /// The session's pending interrupts, newest first.
+    /// Returns the session's pending interrupts, newest first.
     async fn pending_interrupts(&self) -> Result<Vec<InterruptRow>> {
         let filter = InterruptFilter {
             thread: Some(self.session.thread.id.clone()),
@@ -272,7 +272,7 @@ impl Pump {
         let mut page = Page { limit: limits::MAX_PAGE_ROWS, ..Page::default() };
         let mut pending = Vec::new();
         loop {
-            // Large interrupts end a page early.
+            // Large interrupts end a page early, so read until the last page.
             let listing = self.connection.read().interrupts(&scope, &filter, &page).await?;
             pending.extend(listing.rows);
             page.after = listing.next;

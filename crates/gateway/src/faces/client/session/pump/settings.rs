@@ -1,4 +1,4 @@
-//! Modes and options that one client sets, sent to the others.
+//! Sends the modes and options that one client sets to the others.
 
 use serde_json::{Value, json};
 use trilogue_domain::Json;
@@ -14,7 +14,7 @@ const HEAD_BYTES: usize = 160;
 // === impl Pump ===
 
 impl Pump {
-    /// A client has set a mode or options of the agent's session. `is_news`: the agent has not sent an update itself.
+    /// Renders a mode or options that a client has set in the agent's session. `is_news`: the agent has not sent an update itself.
     pub(super) fn agent_setting(
         &mut self,
         update: &Value,
@@ -27,7 +27,7 @@ impl Pump {
         }
     }
 
-    /// The thread's metadata may have a new configuration for a native agent.
+    /// Renders the configuration of a native agent if the thread's metadata has a new one.
     pub(super) fn native_setting(&mut self, metadata: &Json, lines: &mut OutgoingLines) {
         let now = config_in(metadata);
         let setting = now.as_ref().map_or(Value::Null, Json::to_value);
@@ -49,7 +49,7 @@ impl Pump {
         }
     }
 
-    /// Whether a response that is still to come has the current settings.
+    /// Whether a response that is still to be sent contains the current settings.
     pub(super) fn is_in_response(&self) -> bool {
         let request = self.replay.as_ref().and_then(|start| start.request.as_ref());
         matches!(request, Some((_, OpenResponse::FromLog)))
