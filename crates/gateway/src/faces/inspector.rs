@@ -1,4 +1,4 @@
-//! The inspector's page. All that it shows comes from `/api/v1`: here are its files only.
+//! Serves the files of the inspector's page. The page reads all its data from `/api/v1`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::route::{
     self, Access, Endpoint, Operation, Parameter, ResponseContent, RouteResponse, bind,
 };
 
-/// What the page may do: run its own files, and talk to its own server.
+/// What the page is allowed to do: run its own files, and talk to its own server.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; \
      media-src 'self' blob:; connect-src 'self'; frame-src 'self'; manifest-src 'self'; \
@@ -29,9 +29,9 @@ const FRAME_OPTIONS: HeaderName = HeaderName::from_static("x-frame-options");
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
-/// A file's name changes with its content.
+/// A file's name changes with its content, so it can be cached for ever.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
-/// The path of the page's files, before their edition.
+/// The path of the page's files, before the edition.
 const ASSETS: &str = "/assets";
 
 type InspectorCall = route::Call<State>;
@@ -41,7 +41,7 @@ const BASE: InspectorRoute =
     InspectorRoute::base(|call| Box::pin(async move { Ok(document(&call)) }))
         .access(Access::Open)
         .path("/");
-/// A page's address may carry what others put there.
+/// The page's address can contain parameters from others.
 const ANYTHING: Parameter = Parameter { name: "*", about: "Not looked at." };
 
 const ROUTES: &[InspectorRoute] = &[
@@ -131,7 +131,7 @@ fn asset(call: &InspectorCall) -> Result<Reply> {
     })
 }
 
-/// Whether a client says that it takes gzip, and does not weigh it with nothing.
+/// Whether a client accepts gzip with a weight other than zero.
 fn takes_gzip(header: &str) -> bool {
     header.split(',').any(|coding| {
         let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));

@@ -1,4 +1,4 @@
-//! One folder for each face: its routes, its state, its views and the form of its errors. A face imports no other face; [`common`] has what they share.
+//! One folder for each face: routes, state, views and errors. A face imports no other face; [`common`] has what they share.
 
 pub(crate) mod client;
 mod common;

@@ -1,4 +1,4 @@
-//! Which interrupt an answer is for, whatever protocol brings it.
+//! Finds the interrupt that an answer is for, the same for every protocol.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Interrupt, InterruptId, InterruptKind};
@@ -9,19 +9,19 @@ use trilogue_store::rows::{InterruptFilter, Page, RunRow};
 
 use crate::http::request::Request;
 
-/// How a protocol says what was missed, and what it asks for.
+/// The words of a protocol's error messages.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::faces) struct Hints {
-    /// What a run without a pending interrupt has none of.
+    /// What the run lacks if no interrupt is pending.
     pub(in crate::faces) question: &'static str,
-    /// Where an answer names its interrupt.
+    /// How an answer can name its interrupt.
     pub(in crate::faces) naming: &'static str,
 }
 
-/// The pending interrupt that an answer is for, among those that [`pending`] gave: the one that it names, else the one that the caller was last shown, else the only one that the run ever had.
+/// Returns the interrupt that an answer is for, from the pending ones of [`pending`]: the named one, otherwise the one last shown to the caller, otherwise the only one that the run ever had.
 ///
 /// With `must_name`, an answer to a permission must name it.
-/// Errors: `run_ended`, `interrupt_resolved` and `interrupt_mismatch`; the latter two name what is pending instead.
+/// Errors: `run_ended`, `interrupt_resolved` and `interrupt_mismatch`; the latter two name the pending interrupt instead.
 pub(in crate::faces) fn target(
     runtime: &Runtime,
     request: &Request,
@@ -65,7 +65,7 @@ pub(in crate::faces) fn target(
     Ok(interrupt)
 }
 
-/// What a run waits for, oldest first.
+/// Returns the interrupts that a run waits for, oldest first.
 pub(in crate::faces) async fn pending(
     read: &dyn Read,
     request: &Request,

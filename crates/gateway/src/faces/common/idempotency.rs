@@ -1,4 +1,4 @@
-//! Requests that create a run once, however often they come.
+//! Idempotency keys: repeated requests create a run only once.
 
 use http::HeaderName;
 use sha2::{Digest, Sha256};
@@ -8,15 +8,15 @@ use trilogue_domain::{Code, Error, limits};
 use crate::http::request::Request;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Says that the run was created by an earlier request under the same key.
+/// Set if an earlier request with the same key created the run.
 pub(in crate::faces) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replay");
 
-/// The idempotency key of a request, with the hash of its body.
-/// Errors: `invalid_request` where the key is none.
+/// Returns the idempotency key of a request, with the hash of its body.
+/// Errors: `invalid_request` if the key is invalid.
 pub(in crate::faces) fn idempotency(request: &Request) -> Result<Option<(String, [u8; 32])>> {
     let Some(key) = request.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     if request.caller.is_anonymous() {
-        // They share one name: whoever guesses the key of another would be given that one's run.
+        // Callers without a token share one name: a caller who guesses another's key would get that caller's run.
         return Err(Error::new(
             Code::InvalidRequest,
             "an Idempotency-Key is only taken from callers with a token",

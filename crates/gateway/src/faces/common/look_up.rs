@@ -1,4 +1,4 @@
-//! What ids name, as far as the caller may see it. An id that cannot be one names nothing.
+//! Looks up ids within the caller's scope. An invalid id is not found.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{InterruptId, RunId, ThreadId};
@@ -8,7 +8,7 @@ use trilogue_store::rows::{InterruptRow, RunRow, ThreadRow};
 use crate::core::not_found::{no_interrupt, no_run, no_thread};
 use crate::http::request::Request;
 
-/// Errors: `thread_not_found`.
+/// Returns the thread of this id. Errors: `thread_not_found`.
 pub(in crate::faces) async fn thread(
     read: &dyn Read,
     request: &Request,
@@ -18,7 +18,7 @@ pub(in crate::faces) async fn thread(
     read.thread(&request.scope(), &id).await?.ok_or_else(|| no_thread(text))
 }
 
-/// Errors: `run_not_found`.
+/// Returns the run of this id. Errors: `run_not_found`.
 pub(in crate::faces) async fn run(
     read: &dyn Read,
     request: &Request,
@@ -28,7 +28,7 @@ pub(in crate::faces) async fn run(
     read.run(&request.scope(), &id).await?.ok_or_else(|| no_run(text))
 }
 
-/// Errors: `interrupt_not_found`.
+/// Returns the interrupt of this id. Errors: `interrupt_not_found`.
 pub(in crate::faces) async fn interrupt(
     read: &dyn Read,
     request: &Request,

@@ -1,4 +1,4 @@
-//! What faces share.
+//! Code that several faces share.
 
 pub(super) mod answer_target;
 pub(super) mod cursors;

@@ -1,4 +1,4 @@
-//! What clients accept.
+//! Content negotiation.
 
 use http::header;
 

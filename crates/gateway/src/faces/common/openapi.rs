@@ -7,7 +7,7 @@ use trilogue_domain::Code;
 
 use crate::route::{Access, Parameter, ResponseContent, Route, RouteResponse};
 
-/// What can go wrong on every route that needs a caller.
+/// The errors of every route that needs a caller.
 const EVERYWHERE: &[Code] = &[
     Code::InvalidRequest,
     Code::Unauthenticated,
@@ -23,16 +23,16 @@ const EVERYWHERE: &[Code] = &[
     Code::Internal,
 ];
 
-/// How a face says that a request failed.
+/// The form of a face's errors.
 pub(in crate::faces) struct Failures {
     pub(in crate::faces) schema: schemars::Schema,
     pub(in crate::faces) kind: &'static str,
     pub(in crate::faces) status: fn(Code) -> u16,
-    /// What the body calls it.
+    /// The name of an error's code in the body.
     pub(in crate::faces) code: fn(Code) -> &'static str,
 }
 
-/// Makes schemas that stand among a document's components.
+/// Creates a generator of schemas for a document's components.
 pub(in crate::faces) fn generator() -> SchemaGenerator {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();

@@ -9,11 +9,11 @@ use trilogue_store::{PathReader, Read};
 #[derive(Debug, Default)]
 pub(crate) struct PathPage {
     pub(crate) rows: Vec<CheckpointRow>,
-    /// The checkpoint behind the page.
+    /// The first checkpoint after the page.
     pub(crate) next: Option<CheckpointRow>,
 }
 
-/// At most `limit` checkpoints, from this one or from the head; the page ends behind the one with which their states pass [`limits::MAX_PAGE_BYTES`].
+/// Returns at most `limit` checkpoints, from this one or from the head; the page ends after the checkpoint whose state takes it over [`limits::MAX_PAGE_BYTES`].
 pub(crate) async fn page(
     read: &dyn Read,
     scope: &Scope,

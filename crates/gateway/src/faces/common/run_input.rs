@@ -1,4 +1,4 @@
-//! What a run was given.
+//! The input of a run.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use trilogue_store::rows::RunRow;
 use crate::stream::inline::inlined;
 use crate::stream::log_reader::LogReader;
 
-/// What a run was given, as its log has it, with large content in its place; `None` where that is nothing.
+/// Returns the input of a run from its log, with large content inlined; `None` if the run has no input.
 pub(crate) async fn read(read: &Arc<dyn Read>, run: &RunRow) -> Result<Option<Input>> {
     let mut transcript = Transcript::default();
     let mut log = LogReader::new(read.as_ref(), run.thread, Some(run.key));

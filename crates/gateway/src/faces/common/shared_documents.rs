@@ -1,4 +1,4 @@
-//! Documents that everybody may read: responses with the same one share its bytes.
+//! Documents that all callers can read: equal responses share their bytes.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -6,18 +6,18 @@ use std::sync::Mutex;
 use bytes::Bytes;
 use trilogue_domain::lock;
 
-/// Documents differ by the host name that a client reaches the server with, and by agent.
+/// Documents differ by the host name in the request, and by agent.
 const MAX_DOCUMENTS: usize = 32;
 const MAX_DOCUMENT_BYTES: usize = 1024 * 1024;
 
-/// The documents that were read last.
+/// The most recently read documents.
 #[derive(Debug, Default)]
 pub(crate) struct SharedDocuments(Mutex<VecDeque<Bytes>>);
 
 // === impl SharedDocuments ===
 
 impl SharedDocuments {
-    /// This document, in the same memory as the last one that is equal to it.
+    /// Returns this document, in the same memory as the last equal one.
     pub(crate) fn share(&self, document: Vec<u8>) -> Bytes {
         if document.len() > MAX_DOCUMENT_BYTES {
             return document.into();

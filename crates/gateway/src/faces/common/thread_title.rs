@@ -10,14 +10,14 @@ use trilogue_store::{Range, Read};
 /// How much of the beginning of a log is read for a title, in bytes.
 const MAX_READ_BYTES: usize = 64 * 1024;
 
-/// The title that somebody gave the thread, else the one that its agent gave it.
+/// Returns the title that a client gave the thread, otherwise the one from its agent.
 pub(in crate::faces) fn given_title(thread: &ThreadRow) -> Option<String> {
     let metadata = thread.metadata.to_value();
     let text = |member: &str| metadata.get(member)?.as_str().map(str::to_owned);
     text(TITLE_MEMBER).or_else(|| text(AGENT_TITLE_MEMBER))
 }
 
-/// As [`given_title`], else the first line of the first user message that is left in the log.
+/// Like [`given_title`]; otherwise returns the first line of the first remaining user message in the log.
 pub(in crate::faces) async fn thread_title(read: &dyn Read, thread: &ThreadRow) -> Option<String> {
     match given_title(thread) {
         Some(given) => Some(given),
@@ -27,7 +27,7 @@ pub(in crate::faces) async fn thread_title(read: &dyn Read, thread: &ThreadRow) 
 
 async fn first_line(read: &dyn Read, thread: &ThreadRow) -> Option<String> {
     let range = Range { run: None, after: 0, max_bytes: MAX_READ_BYTES };
-    // A list shows a thread whose log cannot be read too.
+    // A list also shows a thread whose log cannot be read.
     let frames = read.frames(thread.key, range).await.ok()?;
     let (mut asked, mut text) = (None, String::new());
     for frame in &frames {

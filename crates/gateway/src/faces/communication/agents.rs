@@ -1,4 +1,4 @@
-//! Whether the server is there, and its agents.
+//! Ping, and the list of agents.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, AgentName, Code, Error};
@@ -41,11 +41,11 @@ fn get(call: &CommunicationCall) -> Result<Reply> {
     Ok(Reply::ok(&mapping::agent(&call.state.runtime.shown_card(card))))
 }
 
-/// The agent that has this name on this face.
+/// Returns the agent that has this name on this face.
 /// Errors: `agent_not_found`.
 pub(super) fn agent<'a>(call: &'a CommunicationCall, name: &str) -> Result<&'a AgentCard> {
     let runtime = &call.state.runtime;
-    // A name of this face has no dot; where the configured one has none either, they are the same.
+    // Names on this face contain no dot. If the configured name contains none either, the two are equal.
     if !name.contains('.') {
         let same = AgentName::parse(name).ok().and_then(|name| runtime.agent(&name).ok());
         let other =
@@ -59,8 +59,8 @@ pub(super) fn agent<'a>(call: &'a CommunicationCall, name: &str) -> Result<&'a A
         .without_agent(name))
 }
 
-/// A number of the query, where it is sent.
-/// Errors: `invalid_request` where it is none, or none of these.
+/// Returns a number from the query, if it is present.
+/// Errors: `invalid_request` if it is not a number, or not one of these.
 pub(super) fn number(
     call: &CommunicationCall,
     name: &str,

@@ -1,4 +1,4 @@
-//! Which interrupt an answer is for.
+//! Finds the interrupt that an answer is for.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Interrupt};
@@ -15,8 +15,8 @@ const HINTS: Hints = Hints {
     naming: "in the header 'Interrupt-Id', or as 'x_trilogue.interrupt_id' in the first part",
 };
 
-/// The interrupt that an answer names, in its first part or in a header.
-/// Errors: `invalid_request` where it names two.
+/// Returns the interrupt that an answer names, in its first part or in a header.
+/// Errors: `invalid_request` if it names two.
 pub(super) fn named(call: &CommunicationCall, answer: &Message) -> Result<Option<String>> {
     let header = call.header(&INTERRUPT_ID).filter(|id| !id.is_empty());
     match (mapping::named_interrupt(answer), header) {
@@ -29,7 +29,7 @@ pub(super) fn named(call: &CommunicationCall, answer: &Message) -> Result<Option
     }
 }
 
-/// The pending interrupt that an answer is for.
+/// Returns the pending interrupt that an answer is for.
 pub(super) async fn target(
     call: &CommunicationCall,
     run: &RunRow,

@@ -1,4 +1,4 @@
-//! Asking a run to stop.
+//! Cancels runs.
 
 use http::StatusCode;
 use trilogue_domain::error::Result;
@@ -29,7 +29,7 @@ async fn cancel(call: CommunicationCall) -> Result<Reply> {
         _ => error,
     })?;
     let mut projection = log::fold(&call, &row, Until::End).await?;
-    // A run that nobody works on ends in the same step, without ever having been in between; the answer says what was asked.
+    // A run without active work ends in the same step and never logs this event; show the run as cancelling all the same, because the client requested that.
     let asked = Event {
         number: 0,
         run: Some(row.key),

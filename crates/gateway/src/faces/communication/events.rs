@@ -1,4 +1,4 @@
-//! What a run's stream has had, as a list; or the stream itself, from any position on.
+//! The events of a run's stream: as a list, or as the stream itself from any position.
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -36,7 +36,7 @@ async fn list(call: CommunicationCall) -> Result<Reply> {
     let (projection, events) = log::events(&call, &row).await?;
     log::note_shown(&call, &row.id, &projection);
     drop(projection);
-    // One body of all events would hold them twice.
+    // Render one event at a time: a single body would hold all events twice.
     let events = events.into_iter().enumerate().flat_map(|(place, event)| {
         let comma = if place > 0 { &b","[..] } else { b"" };
         [Bytes::from_static(comma), event]
@@ -46,7 +46,7 @@ async fn list(call: CommunicationCall) -> Result<Reply> {
     Reply::json_pieces(StatusCode::OK, stream::iter(pieces.map(Ok))).await
 }
 
-/// A run's events behind a position.
+/// Returns the stream of a run's events after a position.
 pub(super) async fn stream(
     call: &CommunicationCall,
     row: &RunRow,

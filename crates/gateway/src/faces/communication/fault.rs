@@ -1,4 +1,4 @@
-//! Errors as the Agent Communication Protocol says them: three codes, a message, and our own detail as data.
+//! Errors in the form of the Agent Communication Protocol: three codes, a message, and our own detail as data.
 
 use http::StatusCode;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use trilogue_wire::native::Problem;
 use crate::http::problem;
 use crate::http::reply::Reply;
 
-/// What programs may branch on beyond the protocol's three codes: the error's `data`.
+/// The error's `data`: what programs can branch on beyond the protocol's three codes.
 #[derive(Serialize)]
 struct Data {
     reason: String,
@@ -26,7 +26,7 @@ struct Data {
 pub(crate) fn status(code: Code) -> StatusCode {
     match code.class() {
         _ if code == Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-        // A session whose run waits takes no further one: what the sender asked cannot be.
+        // A session whose run waits accepts no further run, so the request is invalid.
         _ if code == Code::ThreadWaiting => StatusCode::BAD_REQUEST,
         Class::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
         Class::Conflict => StatusCode::FORBIDDEN,
@@ -34,7 +34,7 @@ pub(crate) fn status(code: Code) -> StatusCode {
     }
 }
 
-/// The error as an object, for a response with this status.
+/// Returns the error as an object, for a response with this status.
 pub(crate) fn describe(error: &Error, status: StatusCode, request_id: Option<&str>) -> ErrorBody {
     let Problem { code: reason, detail, hint, interrupt_id, transient, request_id, .. } =
         problem::describe(error, request_id);

@@ -1,4 +1,4 @@
-//! Reading what a brought history refers to on other servers.
+//! Fetches the messages and states that a client's history refers to on other servers.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use trilogue_wire::json::{DEFAULT_MAX_TREE_BYTES, is_too_complex};
 
 const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 const MAX_STATE_BYTES: usize = 16 * 1024 * 1024;
-/// How long reading one address may take.
+/// The time limit for one address.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// Reads messages and states as servers of the Agent Communication Protocol keep them, where the client may go.
+/// Fetches messages and states from servers of the Agent Communication Protocol, if the client may reach them.
 #[derive(Clone, Debug)]
 pub struct HistoryFetch {
     client: Client,
@@ -72,7 +72,7 @@ impl Fetch for HistoryFetch {
             if is_too_complex(&bytes, DEFAULT_MAX_TREE_BYTES) {
                 return Err(too_complex(address));
             }
-            // What the peer sent is not repeated: it may be anybody's.
+            // Do not repeat the peer's response: it may contain others' data.
             let no_message = |_| unreadable(&host_of(address), "sends what is no message");
             mapping::read_message(read(&bytes, Rules::Lenient).map_err(no_message)?)
                 .map_err(|_| unreadable(&host_of(address), "sends what is no message"))
@@ -107,7 +107,7 @@ fn unreadable(host: &str, why: &str) -> Error {
     Error::new(Code::PeerUnavailable, format!("'{host}' {why}"))
 }
 
-/// The error for the client, who must not learn which names the server's network has.
+/// Returns the error for the client, which must not learn the names in the server's network.
 fn peer_error(error: EgressError) -> Error {
     let error = error.concealed();
     let code = Code::from_text(error.code()).unwrap_or(Code::PeerUnavailable);

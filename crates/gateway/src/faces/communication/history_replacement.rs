@@ -1,4 +1,4 @@
-//! A history that a client brings along with its request.
+//! Replaces a session's history with the one in a request.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use uuid::Uuid;
 use super::CommunicationCall;
 use super::resources;
 
-/// Tells our own addresses from those of other servers.
+/// Distinguishes our addresses from those of other servers.
 #[derive(Debug)]
 struct Own {
-    /// What an address of ours begins with: a host, and the path down to the mount.
+    /// The beginnings of our addresses: a host, and the path up to the mount.
     bases: Vec<(String, String)>,
 }
 
-/// Makes the session, which is this thread, what the client brought; returns the thread's id.
-/// Errors: `too_many_parts`, `invalid_input` for what is not there, and as replacing a history.
+/// Replaces the history of the session, which is this thread, with the client's. Returns the thread's id.
+/// Errors: `too_many_parts`, `invalid_input` if something does not exist, and the errors of replacing a history.
 pub(super) async fn replace(
     call: &CommunicationCall,
     thread: &ThreadId,
@@ -61,7 +61,7 @@ async fn entry(call: &CommunicationCall, own: &Own, address: &str) -> Result<Ref
     let Some(path) = own.path(address).and_then(|path| path.strip_prefix("/resources/")) else {
         return Ok(elsewhere());
     };
-    // What is not there is refused where the history is replaced, by its place.
+    // A missing item is refused when the history is replaced: the error then names its index.
     Ok(match path.split_once('/') {
         Some((thread, id)) => {
             let (thread, id) = (decoded(thread), decoded(id));
@@ -98,10 +98,10 @@ async fn value(
     })
 }
 
-/// The session and the checkpoint of the path of a state.
+/// Returns the session and the checkpoint in the path of a state.
 fn state_ids(path: &str) -> Option<(ThreadId, CheckpointId)> {
     let (session, checkpoint) = path.strip_prefix("/sessions/")?.split_once("/state/")?;
-    // The thread's id is in the address as it is.
+    // The address contains the thread's id unchanged.
     let session = ThreadId::parse(&decoded(session)).ok()?;
     let checkpoint = Uuid::parse_str(&decoded(checkpoint)).ok()?;
     Some((session, CheckpointId::from_uuid(checkpoint)))
@@ -114,7 +114,7 @@ fn decoded(text: &str) -> Cow<'_, str> {
 // === impl Own ===
 
 impl Own {
-    /// What this client, and everybody, reaches the mount by.
+    /// Collects the addresses by which this client, or any client, reaches the mount.
     fn of(call: &CommunicationCall) -> Self {
         let place = &call.state.place;
         Self::new([place.base_for(call), place.base.to_string()])
@@ -128,7 +128,7 @@ impl Own {
         Self { bases: addresses.into_iter().filter_map(owned).collect() }
     }
 
-    /// The path below the mount, where the address is one of ours.
+    /// Returns the path below the mount if the address is ours.
     fn path<'a>(&self, address: &'a str) -> Option<&'a str> {
         let (host, path) = host_and_path(address)?;
         let below = self.bases.iter().find_map(|(known, prefix)| {
@@ -139,7 +139,7 @@ impl Own {
     }
 }
 
-/// The host, without a port that goes without saying, and what follows it.
+/// Returns the host, without a default port, and the rest of the address.
 fn host_and_path(address: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = address.split_once("://")?;
     let port = match scheme {

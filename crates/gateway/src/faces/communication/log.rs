@@ -1,4 +1,4 @@
-//! A run's log, folded into what this protocol shows of it.
+//! Folds a run's log into this protocol's view of it.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::stream::log_reader::LogReader;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Until {
-    /// Everything that is there.
+    /// Up to the present end of the log.
     Now,
     /// Up to the event of this number.
     Number(u64),
-    /// Up to where the run goes on for the first time behind this number.
+    /// Up to the first event after this number that resumes the run.
     Resumed(u64),
-    /// Everything but the event that ends the run.
+    /// Up to the event that ends the run, exclusively.
     End,
 }
 
@@ -33,7 +33,7 @@ pub(super) enum Until {
 pub(super) struct Log {
     pub(super) thread: LogRef,
     pub(super) run: RunKey,
-    /// The run's last number, where it has ended.
+    /// The run's last number, if it has ended.
     pub(super) last: Option<u64>,
 }
 
@@ -42,9 +42,9 @@ struct ProjectionFold<'a> {
     call: &'a CommunicationCall,
     log: Log,
     projection: Projection,
-    /// Whether the agent has started: what came before is input and not shown.
+    /// Whether the agent has started: earlier events are input and not shown.
     begun: bool,
-    /// What was read of what is shown, in bytes.
+    /// The size of the shown events read so far, in bytes.
     size: usize,
 }
 
@@ -53,7 +53,7 @@ enum Next {
     Done,
 }
 
-/// How this protocol shows runs to the client of this call.
+/// Returns how this protocol shows runs to the client of this call.
 fn show(call: &CommunicationCall, input: bool) -> ProjectionOptions {
     ProjectionOptions {
         input,
@@ -63,8 +63,8 @@ fn show(call: &CommunicationCall, input: bool) -> ProjectionOptions {
     }
 }
 
-/// A run that the caller has looked up.
-/// Errors: When the log cannot be read, or holds more than fits one response.
+/// Folds the log of a run that the caller has looked up.
+/// Errors: if the log cannot be read, or holds more than fits one response.
 pub(super) async fn fold(
     call: &CommunicationCall,
     run: &RunRow,
@@ -75,14 +75,14 @@ pub(super) async fn fold(
     Ok(fold.projection)
 }
 
-/// Everything that was said in a run, its input included.
+/// Returns all messages of a run, with its input.
 pub(super) async fn messages(call: &CommunicationCall, log: Log) -> Result<Vec<RunMessage>> {
     let mut fold = ProjectionFold::new(call, log, true);
     fold.read(Until::Now, |_| Ok(())).await?;
     Ok(fold.projection.messages())
 }
 
-/// The same, with the wire events that the run's stream has had.
+/// Like [`fold`], with the wire events of the run's stream.
 pub(super) async fn events(
     call: &CommunicationCall,
     run: &RunRow,
@@ -99,7 +99,7 @@ pub(super) async fn events(
     Ok((fold.projection, events))
 }
 
-/// The same from the run's whole log.
+/// Like [`fold`], from the run's whole log.
 pub(super) async fn of_frames(
     call: &CommunicationCall,
     run: &RunRow,
@@ -114,7 +114,7 @@ pub(super) async fn of_frames(
     Ok(fold.projection)
 }
 
-/// Answers with the run as it was folded. A question in it counts as shown to the caller.
+/// Responds with the folded run. A question in it counts as shown to the caller.
 pub(super) fn answer(
     call: &CommunicationCall,
     status: StatusCode,
@@ -128,7 +128,7 @@ pub(super) fn answer(
     }
 }
 
-/// Notes the question that a run was shown with, and gives its id.
+/// Records the question that a run was shown with. Returns the question's id.
 pub(super) fn note_shown<'a>(
     call: &CommunicationCall,
     run: &RunId,

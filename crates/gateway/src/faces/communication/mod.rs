@@ -1,6 +1,6 @@
-//! The Agent Communication Protocol: its handlers, one file a noun or method, each with its rows of the route table.
+//! The Agent Communication Protocol: its handlers, one file for each noun or method, with the rows of its routes.
 //!
-//! Paths stand without the mount's prefix, which the router has cut off.
+//! Paths do not include the mount's prefix, which the router has removed.
 
 mod agents;
 mod answer_target;
@@ -38,10 +38,10 @@ use crate::stream::Streams;
 type CommunicationCall = route::Call<State>;
 type CommunicationRoute = route::Route<State>;
 
-/// How a mount speaks the Agent Communication Protocol.
+/// The options of a mount of the Agent Communication Protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CommunicationOptions {
-    /// Whether the protocol's documents are enforced literally, on input and on what agents say.
+    /// Whether the protocol's documents are enforced literally, for input and for the output of agents.
     pub strict: bool,
     /// Whether an answer to a permission must name its interrupt.
     pub require_interrupt_id: bool,
@@ -62,11 +62,11 @@ pub(crate) struct State {
 
 #[derive(Debug, Default)]
 struct CommonState {
-    /// Keeps requests that bring a session in order.
+    /// Serialises requests that replace a session's history.
     session_turns: Turns,
 }
 
-/// Clients of this protocol send parameters that a server need not know.
+/// Clients of this protocol send parameters that the server does not know.
 const ANYTHING: Parameter = Parameter { name: "*", about: "Others are ignored." };
 
 const BASE: CommunicationRoute =

@@ -1,4 +1,4 @@
-//! Sessions by their names. Clients of this protocol know a thread by a UUID; the id of a thread that others named is any text.
+//! Finds sessions by name. Clients of this protocol know a thread by a UUID, but a thread that another client named can have any text as its id.
 
 use tokio::sync::Semaphore;
 use trilogue_domain::ThreadId;
@@ -11,18 +11,18 @@ use super::CommunicationCall;
 use super::request::read_uuid;
 use crate::core::not_found::no_thread;
 
-/// How many of the newest threads are searched for one whose id is not a UUID.
+/// How many of the newest threads a search for a non-UUID id covers.
 const MAX_SEARCHED: usize = 10_000;
-/// How many threads are read at once.
+/// How many threads one read returns.
 const PAGE: usize = 500;
-/// How many requests search at once: a search costs more than other look-ups.
+/// Limits concurrent searches, because a search costs more than other lookups.
 static SEARCHES: Semaphore = Semaphore::const_new(2);
 
 // === impl CommunicationCall ===
 
 impl CommunicationCall {
-    /// The session of this name: the thread's own id, or the UUID that clients of this protocol know it by, in any of its forms.
-    /// Errors: `invalid_id`, naming `what` it is; `thread_not_found`.
+    /// Returns the session of this name: the thread's own id, or the UUID that clients of this protocol know it by, in any spelling.
+    /// Errors: `invalid_id`, naming the parameter `what`; `thread_not_found`.
     pub(super) async fn session(&self, text: &str, what: &str) -> Result<ThreadRow> {
         if let Ok(id) = ThreadId::parse(text)
             && let Some(row) = self.state.read.thread(&self.scope(), &id).await?
@@ -36,14 +36,14 @@ impl CommunicationCall {
         self.thread_shown_as(id).await?.ok_or_else(|| no_thread(&id.to_string()))
     }
 
-    /// The id of the thread that clients of this protocol know by this UUID; a thread that does not exist yet has the UUID as its id.
+    /// Returns the id of the thread that clients of this protocol know by this UUID. For a thread that does not exist yet, that is the UUID itself.
     pub(super) async fn session_id(&self, id: Uuid) -> Result<ThreadId> {
         Ok(self.thread_shown_as(id).await?.map_or_else(|| ThreadId::from_uuid(id), |row| row.id))
     }
 
-    /// The thread whose id is not a UUID, and that is shown with this one in its place.
+    /// Finds the thread with a non-UUID id that is shown as this UUID.
     async fn thread_shown_as(&self, id: Uuid) -> Result<Option<ThreadRow>> {
-        // Such a UUID is derived from the thread's id. All others are found by themselves.
+        // A UUID that stands for a thread's id is derived from it and has version 5. All others are found directly.
         if id.get_version_num() != 5 {
             return Ok(None);
         }
@@ -51,7 +51,7 @@ impl CommunicationCall {
         if let Some(row) = read.thread(&scope, &ThreadId::from_uuid(id)).await? {
             return Ok(Some(row));
         }
-        // It is never closed.
+        // The semaphore is never closed.
         let _search = SEARCHES.acquire().await;
         let mut page = Page { limit: PAGE, ..Page::default() };
         for _ in 0..MAX_SEARCHED / PAGE {

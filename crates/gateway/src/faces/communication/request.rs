@@ -1,4 +1,4 @@
-//! What a request says: its ids, its body, and where it came in.
+//! Reads requests: ids, body and content type.
 
 use http::{HeaderName, header};
 use trilogue_domain::error::Result;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::CommunicationCall;
 use crate::faces::common::look_up;
 
-/// Names the run that a request created or went on with.
+/// Names the run that a request created or resumed.
 pub(super) const RUN_ID: HeaderName = HeaderName::from_static("run-id");
 
 // === impl CommunicationCall ===
@@ -33,7 +33,7 @@ impl CommunicationCall {
             .map_err(|violation| Error::new(Code::InvalidRequest, violation.to_string()))
     }
 
-    /// JSON comes under its own type, under one that is built on it, or without any: the official client names none.
+    /// Accepts JSON under its own type, a type built on it, or without a type, because the official client sends none.
     fn check_content_type(&self) -> Result<()> {
         let Some(value) = self.headers.get(header::CONTENT_TYPE) else { return Ok(()) };
         let text = value.to_str().unwrap_or("?");
@@ -50,13 +50,13 @@ impl CommunicationCall {
         .hint("send application/json"))
     }
 
-    /// A UUID of the path, in any of its forms.
+    /// Returns a UUID of the path, in any spelling.
     /// Errors: `invalid_id`, naming the parameter.
     pub(super) fn uuid(&self, name: &'static str) -> Result<Uuid> {
         read_uuid(self.param(name), &format!("the path parameter '{name}'"))
     }
 
-    /// The run that the path names: by the id that a client of another face chose, else by a UUID in any of its forms.
+    /// Returns the run that the path names: by the id that a client of another face chose, otherwise by a UUID in any spelling.
     /// Errors: `invalid_id` and `run_not_found`.
     pub(super) async fn named_run(&self) -> Result<RunRow> {
         if let Ok(id) = RunId::parse(self.param("run_id"))
@@ -68,14 +68,14 @@ impl CommunicationCall {
         look_up::run(self.state.read.as_ref(), self, id.as_str()).await
     }
 
-    /// The session that the path names.
+    /// Returns the session that the path names.
     /// Errors: `invalid_id` and `thread_not_found`.
     pub(super) async fn named_session(&self) -> Result<ThreadRow> {
         self.session(self.param("session_id"), "the path parameter 'session_id'").await
     }
 }
 
-/// Errors: `invalid_id`, naming what it is.
+/// Reads a UUID. Errors: `invalid_id`, naming the parameter.
 pub(super) fn read_uuid(text: &str, what: &str) -> Result<Uuid> {
     Uuid::parse_str(text).map_err(|_| no_uuid(text, what))
 }

@@ -1,4 +1,4 @@
-//! What lies behind an address of a session's history: a message of a thread, or what a run answered with a value.
+//! Serves the addresses in a session's history: messages of a thread, and values that runs returned.
 
 use http::StatusCode;
 use trilogue_domain::error::Result;
@@ -57,7 +57,7 @@ async fn resource(
     Ok(message.map(|message| Reply::json_bytes(StatusCode::OK, message.json)))
 }
 
-/// The message of a thread that the ids name, and the thread's id. It is visible to callers who see its run, even if the thread belongs to another principal.
+/// Finds the message and the thread's id by the ids. Callers who see the run see its message, even if the thread belongs to another principal.
 pub(super) async fn find_message(
     call: &CommunicationCall,
     thread: &str,
@@ -73,7 +73,7 @@ pub(super) async fn find_message(
     Ok(None)
 }
 
-/// The run whose result the id names.
+/// Finds the run whose result has this id.
 pub(super) async fn find_result(call: &CommunicationCall, id: &str) -> Result<Option<RunRow>> {
     for id in spellings(id).filter_map(|id| RunId::parse(&id).ok()) {
         if let Some(row) = call.state.read.run(&call.scope(), &id).await? {
@@ -83,7 +83,7 @@ pub(super) async fn find_result(call: &CommunicationCall, id: &str) -> Result<Op
     Ok(None)
 }
 
-/// The texts that an id can be: as it is spelled, because clients of other faces choose ids, else a UUID in its usual form.
+/// Returns the possible spellings of an id: as given, because clients of other faces choose ids, then as a UUID in its usual form.
 fn spellings(text: &str) -> impl Iterator<Item = String> {
     let canonical = Uuid::parse_str(text).ok().map(|id| id.as_hyphenated().to_string());
     let other = canonical.filter(|canonical| *canonical != text);

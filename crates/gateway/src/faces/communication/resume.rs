@@ -1,4 +1,4 @@
-//! Giving a run what it waits for.
+//! Resumes a run with the answer that it waits for.
 
 use http::StatusCode;
 use trilogue_domain::error::Result;
@@ -42,7 +42,7 @@ async fn resume(call: CommunicationCall) -> Result<Reply> {
     call.reach(&row.agent)?;
     let interrupt = answer_target::target(&call, &row, named.as_deref()).await?;
     let (_, answer) = mapping::answer(&interrupt, message)?;
-    // Keeps what follows in memory until it was read below.
+    // The tail keeps the next events in memory until they are read below.
     let _tail = call.state.read.tail(row.thread);
     let to = AnswerTo::Interrupt(interrupt.id);
     let answered = call.state.runtime.answer(call.principal(), to, answer).await?;
@@ -50,12 +50,12 @@ async fn resume(call: CommunicationCall) -> Result<Reply> {
     let reply = match mode {
         RunMode::Sync => wait(&call, &row).await?,
         RunMode::Async => {
-            // As it goes on, whatever it has done since; or as it waits for the next answer.
+            // Show the run as resumed, even if it has done more since; or as waiting for its next answer.
             let until = Until::Resumed(row.last_run_number);
             let projection = log::fold(&call, &row, until).await?;
             log::answer(&call, StatusCode::ACCEPTED, &row.id, &projection)
         }
-        // What the caller was shown ends with the question.
+        // The caller has seen everything up to the question.
         RunMode::Stream => events::stream(&call, &row, Cursor::after(row.last_run_number)).await?,
     };
     Ok(reply.header_text(RUN_ID, row.id.as_str()))

@@ -51,14 +51,14 @@ async fn create(call: CommunicationCall) -> Result<Reply> {
         let tenant = &call.principal().tenant;
         let id = Box::pin(call.session_id(session.id.get())).await?;
         turn = Some(call.state.common.session_turns.turn(tenant, id.as_str()).await);
-        // Whatever can be refused is refused before the history is touched, and a repeated request does not touch it again.
+        // Check everything that can be refused before touching the history. A repeated request does not touch it again.
         runtime.admit(call.principal(), &new).await?;
         if let Some(known) = Box::pin(runtime.known(call.principal(), &new)).await? {
-            // Its run may take as long as it likes: nobody waits behind it.
+            // End the turn here: the run can take long, and other requests must not wait for it.
             drop(turn);
             return reply(&call, mode, known).await;
         }
-        // Boxed, as what else is seldom done here: the future of every request would have room for it.
+        // Boxed, because it is rare: otherwise the future of every request would reserve room for it.
         let thread = Box::pin(history_replacement::replace(&call, &id, session)).await?;
         new.thread = ThreadChoice::Existing(thread);
     }
@@ -108,7 +108,7 @@ async fn wait(call: &CommunicationCall, submitted: Submitted) -> Result<Reply> {
         let projection = log::of_frames(call, &row, &log).await?;
         return Ok(log::answer(call, StatusCode::OK, &row.id, &projection));
     }
-    // Keeps the end of the log in memory until it was read below.
+    // The tail keeps the end of the log in memory until it is read below.
     let _tail = call.state.read.tail(submitted.run.thread);
     let row = call.while_admitted(submitted.settled.wait()).await?;
     let until = Until::Number(row.last_run_number);

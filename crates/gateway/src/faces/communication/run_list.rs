@@ -1,4 +1,4 @@
-//! Runs, newest first. The protocol has no such list; its members are its runs.
+//! Lists runs, newest first. The protocol has no such list; its items are the protocol's runs.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -14,7 +14,7 @@ use super::{ANYTHING, BASE, CommunicationCall, CommunicationRoute};
 use crate::http::reply::Reply;
 use crate::route::Parameter;
 
-/// How many runs a page has where the client does not say, and the most it may ask for: they are whole.
+/// The default page size, which is also the largest: runs are sent whole.
 const DEFAULT_LIMIT: usize = 20;
 const MAX_LIMIT: usize = 100;
 
@@ -50,7 +50,7 @@ async fn list(call: CommunicationCall) -> Result<Reply> {
     page(&call, listing).await
 }
 
-/// The runs, whole. Where they are too large together, the page ends earlier.
+/// Returns a page of whole runs. The page ends early if they are too large together.
 async fn page(call: &CommunicationCall, listing: Listing<RunRow>) -> Result<Reply> {
     let (mut runs, mut size, mut next) = (Vec::new(), 0, listing.next);
     let mut left = listing.rows.iter().peekable();

@@ -1,4 +1,4 @@
-//! Sessions: references to what was said and to the state, and what lies behind the latter.
+//! Sessions: references to messages and to the state, and the content of the state.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ use trilogue_wire::agent_communication::splice;
 use super::{BASE, CommunicationCall, CommunicationRoute};
 use crate::http::reply::Reply;
 
-/// The addresses of a session's messages on their way to a client: memory holds those of one run.
+/// Streams the addresses of a session's messages: memory holds those of one run.
 struct HistoryPieces {
     references: ReferenceReader,
     base: String,
@@ -62,7 +62,7 @@ async fn get(call: CommunicationCall) -> Result<Reply> {
     Reply::json_pieces(StatusCode::OK, pieces).await
 }
 
-/// Where a message lies for a client.
+/// Returns the address of a message.
 fn address(base: &str, reference: &Reference) -> String {
     let (thread, id) = match reference {
         Reference::Message { thread, id } => (thread.as_ref(), id.as_str()),
@@ -74,7 +74,7 @@ fn address(base: &str, reference: &Reference) -> String {
     address.push_str("/resources");
     for segment in thread.map(ThreadId::as_str).into_iter().chain([id]) {
         let segment = percent_encoding::utf8_percent_encode(segment, PATH_SEGMENT);
-        // Nothing fails to be written to a string.
+        // Writing to a string cannot fail.
         let _ = write!(address, "/{segment}");
     }
     address

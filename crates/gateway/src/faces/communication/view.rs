@@ -1,4 +1,4 @@
-//! A run as a stream of this protocol's events.
+//! Renders a run as a stream of this protocol's events.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::{CommunicationCall, fault};
 use crate::face::MountPoint;
 use crate::stream::view::{EventPlace, Fold, Out, View};
 
-/// How a mount shows runs on streams. What it renders is shared between readers, so it names no host of one request.
+/// A mount's view of runs on streams. Readers share its output, so it must not contain the host of one request.
 #[derive(Clone, Debug)]
 pub(crate) struct CommunicationView {
     strict: bool,
@@ -64,7 +64,7 @@ impl View for CommunicationView {
         HeaderValue::from_static("text/event-stream; charset=utf-8")
     }
 
-    /// Without a blank line behind it: after an event with an id, official clients take one for an event.
+    /// Has no blank line at its end: after an event with an id, official clients would take one for an event.
     fn heartbeat(&self) -> Bytes {
         Bytes::from_static(b": keep-alive\n")
     }
@@ -81,7 +81,7 @@ impl View for CommunicationView {
     }
 }
 
-/// An event without an id, so that a client's place stays.
+/// Renders an event without an id, so that a client keeps its position.
 fn line(event: &wire::Event) -> Vec<u8> {
     let mut data = Vec::new();
     event.write(&mut data);
@@ -105,7 +105,7 @@ impl Fold for Folding {
         for data in self.0.push(event, place.thread) {
             out.push(data);
         }
-        // Another question than before stands in the event that says so: `run.awaiting`.
+        // A new question is part of the event that reports it: `run.awaiting`.
         if let Some(asked) = self.asked()
             && before.as_ref() != Some(&asked)
         {

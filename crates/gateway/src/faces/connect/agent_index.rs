@@ -1,4 +1,4 @@
-//! The agents as this protocol names them: found by any of their names, and made ready for showing once.
+//! The agents as this protocol shows them: indexed by all their names and rendered once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -9,7 +9,7 @@ use trilogue_runtime::Runtime;
 
 use super::view;
 
-/// The agents, read when they are first asked for, and again when one has joined.
+/// The agents, loaded on first use and again after an agent has joined.
 #[derive(Debug, Default)]
 pub(super) struct AgentIndex(RwLock<Arc<AgentTable>>);
 
@@ -17,11 +17,11 @@ pub(super) struct AgentIndex(RwLock<Arc<AgentTable>>);
 struct AgentTable {
     count: usize,
     by_name: HashMap<AgentName, IndexedAgent>,
-    /// By everything that an `agent_id` of a request may be, ids in lower case.
+    /// By every text that can be an `agent_id` of a request, ids in lower case.
     by_text: HashMap<String, AgentName>,
 }
 
-/// An agent, made ready for showing.
+/// An agent with its rendered form.
 #[derive(Clone, Debug)]
 pub(super) struct IndexedAgent {
     pub(super) card: Arc<AgentCard>,
@@ -38,13 +38,13 @@ impl AgentIndex {
         known.by_name.get(name).cloned()
     }
 
-    /// The agent of a run; next to nothing is known of one that is not served any more.
+    /// Returns the agent of a run. For an agent that is not served any more, only its name is known.
     pub(super) fn of_run(&self, runtime: &Runtime, name: &AgentName) -> IndexedAgent {
         let served = self.current(runtime).by_name.get(name).cloned();
         served.unwrap_or_else(|| IndexedAgent::of(view::card_of(runtime, name)))
     }
 
-    /// The agents that there are now. None ever leaves, so that their number says whether these are all.
+    /// Returns the present agents. Agents never leave, so an equal number means that the table is current.
     fn current(&self, runtime: &Runtime) -> Arc<AgentTable> {
         let cards = runtime.registered();
         let known = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner));
@@ -63,7 +63,7 @@ impl AgentTable {
     fn of(cards: &[&AgentCard]) -> Self {
         let (mut by_name, mut by_text) = (HashMap::new(), HashMap::new());
         let agents: Vec<_> = cards.iter().map(|card| IndexedAgent::of((*card).clone())).collect();
-        // Of two agents that one text names, the name under which one is served counts most, then an id; else the first.
+        // If one text names two agents, the name under which one is served comes first, then an id; otherwise the first agent wins.
         for agent in &agents {
             let title = mapping::name(&agent.card).to_owned();
             by_text.entry(title).or_insert_with(|| agent.card.name.clone());

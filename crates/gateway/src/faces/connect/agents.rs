@@ -1,4 +1,4 @@
-//! Agents: who they are, what they can do, and which data they take and give.
+//! Agents: their identities, capabilities, inputs and outputs.
 
 use std::borrow::Cow;
 
@@ -77,7 +77,7 @@ fn search(call: &ConnectCall) -> Result<Reply> {
     Ok(Reply::ok(&page.map(|card| mapping::agent(&card)).collect::<Vec<_>>()))
 }
 
-/// A configured instance is shown as an agent with the instance's id: a client that runs what it is shown runs the instance.
+/// Shows a configured instance as an agent with the instance's id: a client that runs the shown agent runs the instance.
 async fn get(call: ConnectCall) -> Result<Reply> {
     let target = look_up::target(&call, Some(call.param("agent_id")), None).await?;
     let card = call.state.runtime.shown_card(target.card);

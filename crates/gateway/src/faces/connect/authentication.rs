@@ -1,4 +1,4 @@
-//! How callers show who they are: said to everybody.
+//! Tells callers how to authenticate; no token is needed.
 
 use serde_json::{Map, Value, json};
 use trilogue_domain::error::Result;
@@ -34,8 +34,8 @@ fn of_server(call: &ConnectCall) -> Reply {
     authentication_of(call, call.authenticator.own_schemes(), None)
 }
 
-/// What an agent accepts is told to everybody: a caller has to know it before it has a token.
-/// Without a valid token, an id that no agent has gets what most agents accept, so that the response does not say which ids agents have.
+/// Returns an agent's schemes to every caller, because a caller needs them before it has a token.
+/// Without a valid token, an unknown id gets the schemes of most agents, so that the response does not reveal which ids exist.
 async fn of_agent(call: ConnectCall) -> Result<Reply> {
     let card = match look_up::agent(&call, call.param("agent_id")).await {
         Ok(card) => card,
@@ -62,7 +62,7 @@ fn authentication_of(call: &ConnectCall, schemes: &[Scheme], card: Option<&Agent
     })
 }
 
-/// What the credentials that came along permit: nothing at an agent that does not take them in this way.
+/// Returns the permissions of the request's credentials; none if the agent does not accept this scheme.
 fn permissions(call: &ConnectCall, card: Option<&AgentCard>) -> Option<Vec<String>> {
     if !call.caller.is_known() {
         return None;
@@ -78,7 +78,7 @@ pub(super) fn schemes_of<'a>(call: &'a ConnectCall, card: &AgentCard) -> &'a [Sc
     call.authenticator.schemes_of(&card.name)
 }
 
-/// The alternatives as a security requirement.
+/// Returns the schemes as alternative security requirements.
 pub(super) fn security(schemes: &[Scheme]) -> Vec<Value> {
     let alternative = |scheme: &Scheme| match name(*scheme) {
         None => json!({}),

@@ -1,4 +1,4 @@
-//! Asking a run to stop, and removing it.
+//! Cancels runs, and removes them.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{ANYTHING, BASE, ConnectCall, ConnectRoute, look_up, request};
 use crate::http::reply::Reply;
 use crate::route::{Access, Parameter};
 
-/// How long a rollback that the client does not wait for is waited for all the same: its agent is told by then.
+/// How long the server waits for a rollback even if the client does not: by then the agent has the cancellation.
 const ROLLBACK_PATIENCE: Duration = Duration::from_secs(1);
 
 const CANCEL: ConnectRoute = BASE
@@ -82,7 +82,7 @@ async fn stop(call: &ConnectCall, row: &RunRow, wait: bool) -> Result<()> {
     }
 }
 
-/// Goes on when the client does not wait any more. Says whether the run goes: one that has ended in between stays.
+/// Removes the run; continues even if the client stops waiting. Returns whether the run is removed: a run that has ended meanwhile stays.
 async fn roll_back(call: &ConnectCall, row: &RunRow, wait: bool) -> Result<bool> {
     let (runtime, by, id) = (call.state.runtime.clone(), call.principal().clone(), row.id.clone());
     let removing = tokio::spawn(async move { runtime.roll_back(&by, &id).await });
@@ -101,7 +101,7 @@ async fn roll_back(call: &ConnectCall, row: &RunRow, wait: bool) -> Result<bool>
     }
 }
 
-/// A run that has ended in between is as stopped as can be.
+/// Succeeds if the run has ended meanwhile.
 fn has_ended(error: Error) -> Result<()> {
     match error.code() {
         Code::RunEnded => Ok(()),
@@ -109,7 +109,7 @@ fn has_ended(error: Error) -> Result<()> {
     }
 }
 
-/// A run that was removed in between has stopped.
+/// Succeeds if the run was removed meanwhile.
 fn gone_is_stopped(settled: Result<()>) -> Result<()> {
     match settled {
         Err(error) if error.code() == Code::RunNotFound => Ok(()),
@@ -119,7 +119,7 @@ fn gone_is_stopped(settled: Result<()>) -> Result<()> {
 
 async fn delete(call: ConnectCall) -> Result<Reply> {
     let row = look_up::run(&call).await?;
-    // Who waits for a run that goes on is told that it is removed.
+    // Clients that wait for the active run learn that it is removed.
     if !row.status.is_terminal() && roll_back(&call, &row, true).await? {
         return Ok(Reply::no_content());
     }

@@ -1,4 +1,4 @@
-//! Configured instances: settings of an agent under an id that runs can name.
+//! Configured instances: stored settings of an agent under an id that runs can name.
 
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ async fn get(call: ConnectCall) -> Result<Reply> {
 
 async fn patch(call: ConnectCall) -> Result<Reply> {
     let body: wire::ConfigurationPatch = request::body_or_empty(&call)?;
-    // Two changes at once would each take the instance as it was before the other.
+    // Serialise changes; otherwise two changes would both start from the same old instance.
     let instance = call.param("configuration_id");
     let _turn = call.state.common.config_turns.turn(&call.principal().tenant, instance).await;
     let (card, mut row) = named(&call).await?;
@@ -142,7 +142,7 @@ async fn search(call: ConnectCall) -> Result<Reply> {
     Ok(Reply::ok(&found.rows.iter().map(|row| configuration(card, row)).collect::<Vec<_>>()))
 }
 
-/// The instance that the path names, and its agent.
+/// Returns the instance that the path names, and its agent.
 /// Errors: `agent_not_found`, `configuration_not_found`, `unauthenticated`.
 async fn named(call: &ConnectCall) -> Result<(&AgentCard, ConfigurationRow)> {
     let card = look_up::reached_agent(call).await?;
@@ -183,7 +183,7 @@ fn new_row(
     })
 }
 
-/// Settings that fit the agent, in either of the forms that a run takes.
+/// Returns settings that the agent accepts, in either form that a run takes.
 /// Errors: `config_schema_violation`, `body_too_large`.
 fn checked(
     call: &ConnectCall,

@@ -100,7 +100,7 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
 ];
 
 async fn create(call: ConnectCall, mode: ReplyMode) -> Result<Reply> {
-    // What cannot be understood is refused before there is a run.
+    // Refuse an invalid request before there is a run.
     let (patience, misplaced) = match mode {
         ReplyMode::Wait => (request::patience(&call)?, request::misplaced_patience(&call)?),
         ReplyMode::Later | ReplyMode::Streaming => (None, None),
@@ -149,9 +149,9 @@ async fn streamed(
     join::stream(call, &submitted.run, modes, Since::Beginning, by).await
 }
 
-/// A run that is being accepted. A client that is gone before it hears of its run may still end it.
+/// A run that is being accepted. If its client disconnects before it gets the run's id, the run may still be cancelled.
 struct Submitting {
-    /// `None` when it is done.
+    /// `None` when the submission is complete.
     submission: Option<Submission>,
     state: Arc<State>,
     by: Arc<trilogue_domain::Principal>,

@@ -1,4 +1,4 @@
-//! Callbacks of this protocol: rendered from the log, signed and sent.
+//! Sends this protocol's callbacks: rendered from the log and signed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -30,10 +30,10 @@ use crate::core::ports::Ports;
 use crate::stream::inline::inlined;
 use crate::stream::log_reader::LogReader;
 
-/// The most folds that are kept between two callbacks of a run; together they hold no more than one response may.
+/// The most folds to keep between two callbacks of a run; together they hold at most as much as one response.
 const MAX_KEPT_FOLDS: usize = 1_024;
 
-/// Delivers what runs have to tell to the addresses that their clients named.
+/// Delivers the events of runs to the callback addresses of their clients.
 pub struct CallbackDelivery {
     runtime: Runtime,
     read: Arc<dyn Read>,
@@ -41,25 +41,25 @@ pub struct CallbackDelivery {
     sender: Sender,
     mounts: CallbackMounts,
     max_output_bytes: usize,
-    /// Folds of runs whose output is told of while it grows: the next callback goes on from there.
+    /// Folds of runs whose growing output is sent: the next callback continues from there.
     folds: Mutex<Folds>,
 }
 
-/// Where links to large content lead: to the mount that created the run.
+/// The bases of links to large content: of the mount that created the run.
 struct CallbackMounts {
-    /// The base of links of each mount of this protocol, by the mount's prefix.
+    /// The base of links, by the prefix of each mount of this protocol.
     bases: HashMap<String, Arc<str>>,
-    /// The base for runs whose mount is not known or not served any more.
+    /// The base for runs whose mount is unknown or not served any more.
     first: Arc<str>,
 }
 
-/// Folds that are kept, the one that waits longest first to go.
+/// Kept folds; the oldest is dropped first.
 #[derive(Default)]
 struct Folds {
-    /// Each with when it was kept.
+    /// The folds, each with the sequence number of when it was kept.
     kept: HashMap<RunKey, (u64, RunFold)>,
     by_age: BTreeMap<u64, RunKey>,
-    /// How much they hold together, in bytes of the log.
+    /// Their total size, in bytes of the log.
     size: usize,
     next: u64,
 }
@@ -82,14 +82,14 @@ enum DeliveryKind {
 
 struct RunFold {
     values: Values,
-    /// How much of the log was folded, in bytes.
+    /// The size of the folded part of the log, in bytes.
     size: usize,
     number: u64,
     at: Timestamp,
     status: RunStatus,
 }
 
-/// A callback that was rendered, and the question in it.
+/// A rendered callback, and the question in it.
 struct Rendered {
     callback: Callback,
     asks: Option<InterruptId>,
@@ -98,7 +98,7 @@ struct Rendered {
 // === impl CallbackDelivery ===
 
 impl CallbackDelivery {
-    /// Delivers through this sender what runs of a server with these options and addresses have to tell. `prefixes` are those of the mounts of this protocol.
+    /// Creates the delivery for a server with these options and addresses, through this sender. `prefixes` are those of the mounts of this protocol.
     pub fn new(
         options: &Options,
         addresses: &[SocketAddr],
@@ -149,7 +149,7 @@ impl CallbackDelivery {
         let url = callback.map(|callback| callback.url.as_ref().to_owned());
         let url = url.ok_or_else(|| Error::new(Code::NotFound, "the run has no callback"))?;
         let card = card_of(&self.runtime, &row.agent);
-        // The queue gives a newer state of the output another id: receivers that drop repetitions must not drop it.
+        // Use the queue's id: it changes with each newer state of the output, so that receivers that drop repetitions do not drop a new state.
         let id = &delivery.id;
         let nothing = || Error::new(Code::NotFound, "there is nothing to tell any more");
         let mut asks = None;
@@ -181,7 +181,7 @@ impl CallbackDelivery {
         Ok(Rendered { callback, asks })
     }
 
-    /// The run as it stood at an event.
+    /// Renders the run in its state at an event.
     fn shown(&self, card: &AgentCard, row: &RunRow, status: RunStatus, at: Timestamp) -> Vec<u8> {
         #[derive(Deserialize, Default)]
         struct KeptRequest {
@@ -251,7 +251,7 @@ impl CallbackDelivery {
         lock(&self.folds)
     }
 
-    /// One update, with its time; only its own frame is read.
+    /// Renders one update with its time; reads only the update's own frame.
     async fn update(
         &self,
         card: &AgentCard,
@@ -266,7 +266,7 @@ impl CallbackDelivery {
             && let Some(event) = page.events()?.first().copied()
         {
             let mut updates = Updates::new(card, &row.id, &row.thread_id);
-            // The agent has started long since, or there would be nothing to tell.
+            // The agent has started; without a start there would be no update.
             let started = Event { body: Body::Run(RunEvent::Started), ..event.clone() };
             updates.push(&started);
             let event = inlined(&self.read, row.thread, event, |_| true).await?;
@@ -275,7 +275,7 @@ impl CallbackDelivery {
         Ok(None)
     }
 
-    /// The receiver has read a question: an answer without a name is for it from now on, while it is pending.
+    /// Records that the receiver has read a question: while it is pending, an answer without a name is for it.
     async fn note_shown(&self, row: &RunRow, interrupt: &InterruptId) {
         let scope = Scope::of_tenant(&row.tenant);
         if let Ok(Some(found)) = self.read.interrupt(&scope, interrupt).await
@@ -328,7 +328,7 @@ impl Folds {
         Some(fold)
     }
 
-    /// Keeps a fold; the oldest go as far as all of them would hold more than this many bytes.
+    /// Keeps a fold. Drops the oldest folds while all together exceed this many bytes.
     fn keep(&mut self, run: RunKey, fold: RunFold, max_bytes: usize) {
         drop(self.take(run));
         self.size += fold.size;

@@ -1,4 +1,4 @@
-//! What happens when a client is gone before it has its answer.
+//! Handles clients that disconnect before they have their response.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use trilogue_domain::{Code, Principal, RunId};
 
 use super::State;
 
-/// Cancels a run when it is dropped, unless it was disarmed or the server is stopping: our ending a connection is no disconnect of the client's.
+/// Cancels a run when dropped, unless it was disarmed or the server is stopping: the server's own end of a connection is not a client's disconnect.
 #[derive(Debug)]
 pub(super) struct CancelOnDrop(Option<Armed>);
 
@@ -24,7 +24,7 @@ impl CancelOnDrop {
         Self(Some(Armed { state: Arc::clone(state), by: Arc::clone(by), run: run.clone() }))
     }
 
-    /// The client has what it waits for: the run is left alone from now on.
+    /// Disarms the guard: the client has its response, so the run continues.
     pub(super) fn disarm(&mut self) {
         self.0 = None;
     }
@@ -36,7 +36,7 @@ impl Drop for CancelOnDrop {
         if state.lifecycle.is_draining() || state.lifecycle.has_ended_streams() {
             return;
         }
-        // Outside a runtime nothing runs that could be cancelled.
+        // Without a Tokio runtime, no run is active.
         let Ok(tasks) = tokio::runtime::Handle::try_current() else { return };
         tasks.spawn(async move {
             match state.runtime.cancel(&by, &run).await {

@@ -56,7 +56,7 @@ fn shared(call: &ConnectCall, document: &Value) -> Reply {
     Reply::json_bytes(StatusCode::OK, call.state.common.documents.share(document))
 }
 
-/// The document with the address by which this client reaches the mount.
+/// Returns the document with the address by which this client reaches the mount.
 fn placed(call: &ConnectCall) -> Value {
     static BASE: OnceLock<Value> = OnceLock::new();
     let mut document = BASE.get_or_init(base).clone();
@@ -64,7 +64,7 @@ fn placed(call: &ConnectCall) -> Value {
     document
 }
 
-/// What of the document depends on nothing but the route table.
+/// Returns the part of the document that depends only on the route table.
 fn base() -> Value {
     let mut generator = openapi::generator();
     let failures = Failures {
@@ -73,7 +73,7 @@ fn base() -> Value {
         status: |code| mapping::of_code(code).http_status,
         code: |code| mapping::of_code(code).code,
     };
-    // What streams carry is named by no response of its own.
+    // No response names the schemas of streams, so add them here.
     let _streams = generator.subschema_for::<wire::RunOutputStream>();
     let paths = openapi::paths(&super::routes(), &mut generator, &failures);
     json!({

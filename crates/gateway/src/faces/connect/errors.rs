@@ -1,4 +1,4 @@
-//! What can go wrong: the protocol's errors and the agents' own.
+//! The errors of the protocol, and of agents.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Right};

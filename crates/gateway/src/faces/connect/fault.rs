@@ -1,4 +1,4 @@
-//! Errors as the Agent Connect Protocol says them: one shape, or the description alone where a mount says so.
+//! Errors in the form of the Agent Connect Protocol: an object, or the description alone if the mount is set so.
 
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use trilogue_domain::{Code, Error};
@@ -15,7 +15,7 @@ const ERROR_CODE: HeaderName = HeaderName::from_static("x-acp-error-code");
 /// Whether the same request may succeed later.
 const ERROR_TRANSIENT: HeaderName = HeaderName::from_static("x-acp-error-transient");
 
-/// The error as a response. The request's id stands in a header of every answer.
+/// Returns the error as a response. Every response has the request's id in a header.
 pub(super) fn respond(state: &State, error: &Error, request_id: Option<&str>) -> Reply {
     let known = of_code(error.code());
     answer(status(known, error.code()), known, state, &published(error, request_id))
@@ -25,7 +25,7 @@ pub(super) fn respond_with(status: StatusCode, call: &ConnectCall, error: &Error
     answer(status, of_code(error.code()), &call.state, &published(error, None))
 }
 
-/// The error as a response under a code of the protocol that says it better than its own.
+/// Returns the error as a response under a more precise code of the protocol.
 pub(super) fn respond_as(code: &str, call: &ConnectCall, error: &Error) -> Reply {
     let known = definition(code);
     answer(status(known, error.code()), known, &call.state, &published(error, None))
@@ -50,13 +50,13 @@ fn answer(status: StatusCode, known: &Definition, state: &State, error: &Error) 
 
 fn status(known: &Definition, code: Code) -> StatusCode {
     match known.http_status {
-        // It comes with a run's output, and by itself only where something else has met it.
+        // This error belongs to a run's output; as a response it appears only if other code reports it.
         200 => problem::status(code),
         status => StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
     }
 }
 
-/// The text of a fault of ours stays in the server's log.
+/// Returns the error for the client. The text of a server error stays in the server's log.
 fn published(error: &Error, request_id: Option<&str>) -> Error {
     if error.code() != Code::Internal {
         return error.clone();
@@ -69,7 +69,7 @@ fn published(error: &Error, request_id: Option<&str>) -> Error {
     }
 }
 
-/// What the server takes where no agent has a say.
+/// Adds the schemes that the server accepts if the agent has no own setting.
 fn challenged(reply: Reply, state: &State) -> Reply {
     let ways = Scheme::DEFAULT.iter().filter_map(|scheme| scheme.challenge());
     let reply = ways.fold(reply.without(&header::WWW_AUTHENTICATE), |reply, way| {

@@ -1,4 +1,4 @@
-//! A run's log, folded into its output.
+//! Folds a run's log into its output.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use super::{ConnectCall, look_up};
 use crate::stream::inline::inlined;
 use crate::stream::log_reader::LogReader;
 
-/// What came of a run by the time at which its row stood so.
-/// Errors: When the log cannot be read, or holds more than fits one response.
+/// Returns the run's output up to the state of this row.
+/// Errors: if the log cannot be read, or holds more than fits one response.
 pub(super) async fn of_log(call: &ConnectCall, run: &RunRow) -> Result<Values> {
     let mut values = begun(call, run);
     let most = call.state.max_output_bytes;
@@ -34,7 +34,7 @@ pub(super) async fn of_log(call: &ConnectCall, run: &RunRow) -> Result<Values> {
     Ok(values)
 }
 
-/// The same from the run's whole log.
+/// Like [`of_log`], from the run's whole log.
 pub(super) async fn of_frames(
     call: &ConnectCall,
     run: &RunRow,

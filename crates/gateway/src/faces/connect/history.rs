@@ -1,4 +1,4 @@
-//! How a thread's state came to be.
+//! The history of a thread's state.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointKey, Code, Error, Right};
@@ -12,7 +12,7 @@ use crate::faces::common::path::{self, PathPage};
 use crate::http::reply::Reply;
 use crate::route::{Access, Parameter, ResponseContent, RouteResponse, json_response, of};
 
-/// Of one thread, whose id nobody guesses.
+/// Access by agent is enough: a thread's id cannot be guessed.
 const THREAD: ConnectRoute = BASE.access(Access::Agent(Right::Read));
 
 pub(crate) const ROUTES: &[ConnectRoute] = &[
@@ -96,7 +96,7 @@ async fn bare(call: &ConnectCall, row: &ThreadRow, at: CheckpointKey) -> Result<
     thread_show::bare(call, row, at).await
 }
 
-/// Content of any thread that the caller may see, those of single runs included.
+/// Returns content of any thread that the caller can see, including threads of single runs.
 async fn blob(call: ConnectCall) -> Result<Reply> {
     let id = call.param("thread_id");
     let row = common::look_up::thread(call.state.read.as_ref(), &call, id).await?;

@@ -1,4 +1,4 @@
-//! Streams of runs that exist.
+//! Streams existing runs.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Json, Right};
@@ -42,7 +42,7 @@ pub(crate) const ROUTES: &[ConnectRoute] = &[
         ]),
 ];
 
-/// What of a request that made a run says how it is streamed.
+/// The stream modes in the request that created the run.
 #[derive(serde::Deserialize)]
 struct KeptModes {
     #[serde(default)]
@@ -53,13 +53,13 @@ async fn join(call: ConnectCall) -> Result<Reply> {
     let row = look_up::run(&call).await?;
     let modes = match call.state.runtime.agent(&row.agent) {
         Ok(card) => mapping::modes(card, modes_of(row.request.as_ref()).as_ref())?.0,
-        // An agent that is not served any more still has left its output.
+        // An agent that is not served any more still has its output in the log.
         Err(_) => Modes { values: true, updates: false },
     };
     stream(&call, &row, modes, Since::Now, OpenedBy::Join).await
 }
 
-/// Streams a run, which the answer's head names.
+/// Streams a run. The response head names the run.
 pub(super) async fn stream(
     call: &ConnectCall,
     row: &RunRow,

@@ -1,4 +1,4 @@
-//! What a request's path names, as far as the caller may see it.
+//! Looks up what a request's path names, within the caller's scope.
 
 use std::borrow::Cow;
 
@@ -16,11 +16,11 @@ use crate::faces::common::look_up;
 #[derive(Debug)]
 pub(super) struct Target<'a> {
     pub(super) card: &'a AgentCard,
-    /// The configured instance that was named in the agent's place.
+    /// The configured instance, if one was named instead of the agent.
     pub(super) instance: Option<ConfigurationRow>,
 }
 
-/// The thread that the path names. One that was made for a single run is nobody's to look at.
+/// Returns the thread that the path names. A thread that was created for a single run is hidden.
 /// Errors: `thread_not_found`.
 pub(super) async fn thread(call: &ConnectCall) -> Result<ThreadRow> {
     thread_of(call, call.param("thread_id")).await
@@ -31,8 +31,8 @@ async fn thread_of(call: &ConnectCall, text: &str) -> Result<ThreadRow> {
     if row.ephemeral { Err(no_thread(text)) } else { Ok(row) }
 }
 
-/// The run that the path names; where it names a thread too, the run is one of that thread.
-/// Who is not let in to the run's agent is told so.
+/// Returns the run that the path names; if the path also names a thread, the run must belong to it.
+/// A caller without access to the run's agent gets `unauthenticated`.
 /// Errors: `run_not_found`, `thread_not_found`, `unauthenticated`.
 pub(super) async fn run(call: &ConnectCall) -> Result<RunRow> {
     let text = call.param("run_id");
@@ -46,8 +46,8 @@ pub(super) async fn run(call: &ConnectCall) -> Result<RunRow> {
     Ok(row)
 }
 
-/// The agent with this id: the one that this face gives it, its name here, the one in its descriptor, or the id of a configured instance of it.
-/// Errors: `agent_not_found`; to a caller without a valid token `unauthenticated`, as of a hidden agent.
+/// Returns the agent with this id: the id of this face, its name here, the name in its descriptor, or the id of one of its configured instances.
+/// Errors: `agent_not_found`; for a caller without a valid token `unauthenticated`, as for a hidden agent.
 pub(super) async fn agent<'a>(call: &'a ConnectCall, text: &str) -> Result<&'a AgentCard> {
     match known_agent(call, text) {
         Some(card) => Ok(card),
@@ -58,7 +58,7 @@ pub(super) async fn agent<'a>(call: &'a ConnectCall, text: &str) -> Result<&'a A
     }
 }
 
-/// The same for a document that everybody may read, unless the agent is hidden from the caller.
+/// Like [`agent`], for a public document, unless the agent is hidden from the caller.
 /// Errors: `agent_not_found`, `unauthenticated`.
 pub(super) async fn public_agent<'a>(call: &'a ConnectCall, text: &str) -> Result<&'a AgentCard> {
     let card = agent(call, text).await?;
@@ -68,19 +68,19 @@ pub(super) async fn public_agent<'a>(call: &'a ConnectCall, text: &str) -> Resul
     Ok(card)
 }
 
-/// The same for the path's `agent_id`, where the caller is let in to it.
+/// Like [`agent`], for the path's `agent_id`, if the caller has access to the agent.
 /// Errors: `agent_not_found`, `unauthenticated`.
 pub(super) async fn reached_agent(call: &ConnectCall) -> Result<&AgentCard> {
     Ok(target(call, Some(call.param("agent_id")), None).await?.card)
 }
 
-/// The same as clients are shown it.
+/// Like [`reached_agent`], in the form that clients are shown.
 /// Errors: `agent_not_found`, `unauthenticated`.
 pub(super) async fn shown_agent(call: &ConnectCall) -> Result<Cow<'_, AgentCard>> {
     Ok(call.state.runtime.shown_card(reached_agent(call).await?))
 }
 
-/// The agent or the configured instance that a run names; the first of the agents where it names neither.
+/// Returns the agent or the configured instance that a run names; the first agent if it names neither.
 /// Errors: `agent_not_found`, `configuration_not_found`, `unauthenticated`.
 pub(super) async fn target<'a>(
     call: &'a ConnectCall,
@@ -113,7 +113,7 @@ pub(super) async fn target<'a>(
     Ok(target)
 }
 
-/// A configured instance by its id.
+/// Returns a configured instance by its id.
 pub(super) async fn instance(call: &ConnectCall, text: &str) -> Result<Option<ConfigurationRow>> {
     let Ok(id) = ConfigurationId::parse(text) else { return Ok(None) };
     let now = call.state.clock.now();
@@ -125,19 +125,19 @@ pub(super) fn no_configuration(id: &str) -> Error {
     Error::new(Code::ConfigurationNotFound, message)
 }
 
-/// The agent with this id; `None` where there is none.
+/// Returns the agent with this id, or `None` if the id is unknown.
 pub(super) fn known_agent<'a>(call: &'a ConnectCall, text: &str) -> Option<&'a AgentCard> {
     let runtime = &call.state.runtime;
     let known = call.state.common.agents.find(runtime, text)?;
     runtime.agent(&known.card.name).ok()
 }
 
-/// The agent of a run; next to nothing is known of one that is not served any more.
+/// Returns the agent of a run. For an agent that is not served any more, only its name is known.
 pub(super) fn agent_of(call: &ConnectCall, row: &RunRow) -> IndexedAgent {
     call.state.common.agents.of_run(&call.state.runtime, &row.agent)
 }
 
-/// What is said of an id that no agent has: to a caller without a valid token the same as of a hidden agent.
+/// Returns the error for an unknown id: for a caller without a valid token the same as for a hidden agent.
 fn missing_agent(call: &ConnectCall, text: &str) -> Error {
     let hides = call.authenticator.hides(&call.caller, None);
     if hides { no_token() } else { no_agent(text) }.without_agent(text)

@@ -1,6 +1,6 @@
-//! The Agent Connect Protocol: its handlers, one file a noun or method, each with its rows of the route table.
+//! The Agent Connect Protocol: its handlers, one file for each noun or method, with the rows of its routes.
 //!
-//! Paths stand without the mount's prefix, which the router has cut off.
+//! Paths do not include the mount's prefix, which the router has removed.
 
 mod agent_index;
 mod agents;
@@ -57,24 +57,24 @@ use crate::stream::Streams;
 type ConnectCall = route::Call<State>;
 type ConnectRoute = route::Route<State>;
 
-/// How a mount speaks the Agent Connect Protocol.
+/// The options of a mount of the Agent Connect Protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConnectOptions {
-    /// Whether the mount does what the protocol's document says where an official client cannot follow: a stream begins with its run, and a thread's state is kept from clients where no agent of its runs declares one.
+    /// Whether the mount follows the protocol's document even if an official client cannot: a stream begins with its run, and a thread's state is hidden if no agent of its runs declares one.
     pub as_documented: bool,
-    /// What the body of an error is.
+    /// The form of an error's body.
     pub error_body: ErrorBody,
     /// Whether an answer to a permission must name its interrupt.
     pub require_interrupt_id: bool,
 }
 
-/// What the body of an error is.
+/// The form of an error's body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ErrorBody {
-    /// An object: code, number, description, whether trying again can help, details.
+    /// An object: code, number, description, whether a retry can help, details.
     #[default]
     Object,
-    /// The description alone, as a JSON string: what version 0.2.3 of the OpenAPI document says.
+    /// The description alone, as a JSON string, as in version 0.2.3 of the OpenAPI document.
     String,
 }
 
@@ -86,27 +86,27 @@ pub(crate) struct State {
     read: Arc<dyn Read>,
     configurations: Arc<dyn Configurations>,
     clock: Arc<dyn Clock>,
-    /// Checks where callbacks are to go.
+    /// Checks callback addresses.
     egress: trilogue_egress::Client,
     lifecycle: Arc<Lifecycle>,
     streams: Arc<Streams>,
     common: Arc<CommonState>,
     max_output_bytes: usize,
-    /// How long a wait for a run takes at most.
+    /// The longest wait for a run.
     max_wait: Duration,
 }
 
 #[derive(Debug, Default)]
 struct CommonState {
     agents: AgentIndex,
-    /// Keeps changes of a configured instance in order.
+    /// Serialises changes of a configured instance.
     config_turns: Turns,
     documents: SharedDocuments,
 }
 
 const DEFAULT_LIMIT: usize = 10;
 
-/// Clients of this protocol send parameters that a server need not know.
+/// Clients of this protocol send parameters that the server does not know.
 const ANYTHING: Parameter = Parameter { name: "*", about: "Others are ignored." };
 
 const BASE: ConnectRoute =
@@ -186,7 +186,7 @@ impl Face for State {
         refusal.header_text(header::LINK, &link)
     }
 
-    /// Doubled slashes, and one at the end, are overlooked: clients join a base address and a path as they come.
+    /// Removes doubled slashes and a trailing slash: clients join a base address and a path unchanged.
     fn tidied<'a>(&self, path: &'a str) -> Cow<'a, str> {
         let is_tidy = !path.contains("//") && (path == "/" || !path.ends_with('/'));
         if is_tidy {

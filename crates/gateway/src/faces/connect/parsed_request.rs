@@ -1,4 +1,4 @@
-//! A request for a run, as the runtime takes it.
+//! A request for a run, parsed for the runtime.
 
 use std::sync::Arc;
 
@@ -23,20 +23,20 @@ use crate::http::reply::Reply;
 pub(super) struct ParsedRequest {
     pub(super) new: RunRequest,
     pub(super) modes: Option<Modes>,
-    /// Whether the run ends with the connection that waits for it.
+    /// Whether the run ends if the waiting connection ends.
     pub(super) ends_with_connection: bool,
-    /// What of the request has no effect.
+    /// The parts of the request without effect.
     pub(super) warnings: Vec<&'static str>,
 }
 
-/// How the client learns of the run's output.
+/// How the client receives the run's output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ReplyMode {
-    /// It asks later.
+    /// By a later request.
     Later,
-    /// It waits.
+    /// By waiting for the response.
     Wait,
-    /// It reads along.
+    /// By reading a stream.
     Streaming,
 }
 
@@ -48,8 +48,8 @@ const NO_CONFIGURATION: &str =
 pub(super) const NO_RECURSION_LIMIT: &str = "'config.recursion_limit' has no effect here";
 const NO_SUBGRAPHS: &str = "'stream_subgraphs' has no effect here";
 
-/// Reads a request for a run, and checks everything that does not need its thread's owner.
-/// Errors: What is wrong with it, before anything has happened.
+/// Reads a request for a run, and checks everything that does not need the owner of its thread.
+/// Errors: those of the request, before anything has happened.
 pub(super) async fn read(call: &ConnectCall, mode: ReplyMode) -> Result<ParsedRequest> {
     let body: wire::RunCreate = request::body_or_empty(call)?;
     let (agent, configuration) = (body.agent_id.as_deref(), body.configuration_id.as_deref());
@@ -102,7 +102,7 @@ pub(super) async fn read(call: &ConnectCall, mode: ReplyMode) -> Result<ParsedRe
     Ok(ParsedRequest { new, modes, ends_with_connection, warnings })
 }
 
-/// Tells the client what of its request has no effect.
+/// Adds warnings about the parts of the request without effect.
 pub(super) fn warned(reply: Reply, warnings: &[&str]) -> Reply {
     warnings.iter().fold(reply, |reply, warning| {
         match HeaderValue::from_str(&format!("199 - \"{warning}\"")) {
@@ -143,7 +143,7 @@ fn no_threads(card: &AgentCard) -> Error {
     Error::new(Code::ThreadsNotSupported, message).hint("run it without a thread: POST /runs")
 }
 
-/// How the run is streamed: refused before it exists. A client that only asks later need not have said.
+/// Returns the stream modes; an invalid one is refused before the run exists. A client that asks later need not name any.
 fn modes(
     card: &AgentCard,
     body: &wire::RunCreate,
@@ -161,8 +161,8 @@ fn modes(
     Ok(Some(modes))
 }
 
-/// The configured instance that the request names, in one way or in two.
-/// Errors: `configuration_not_found`; `config_schema_violation` where it is one of another agent, or two are named.
+/// Returns the configured instance that the request names, in one way or in two.
+/// Errors: `configuration_not_found`; `config_schema_violation` if it belongs to another agent, or two are named.
 async fn named_instance(
     call: &ConnectCall,
     card: &AgentCard,
@@ -189,7 +189,7 @@ async fn named_instance(
     Ok(Some(found))
 }
 
-/// The run's members over those of the instance.
+/// Returns the instance's configuration, overridden by the run's members.
 fn config(
     card: &AgentCard,
     body: &wire::RunCreate,
@@ -207,8 +207,8 @@ fn config(
     Ok(mapping::merged(instance.map(|row| &row.config), configurable.as_ref()))
 }
 
-/// Where to call back, where the agent takes that.
-/// Errors: `forbidden` for a caller without credentials: it has no name that a key could be derived for; `invalid_webhook`.
+/// Returns the callback address, if the agent allows callbacks.
+/// Errors: `forbidden` for a caller without credentials, because no key can be derived without a name; `invalid_webhook`.
 async fn callback(
     call: &ConnectCall,
     card: &AgentCard,
@@ -236,7 +236,7 @@ async fn callback(
     Ok(Some(callback))
 }
 
-/// Without a thread of the client's there is nothing to be in the way of.
+/// Without a thread of the client, no other run is in the way.
 fn strategy(body: &wire::RunCreate, is_stateless: bool) -> Strategy {
     if is_stateless {
         return Strategy::Enqueue;
@@ -249,7 +249,7 @@ fn strategy(body: &wire::RunCreate, is_stateless: bool) -> Strategy {
     }
 }
 
-/// The request as it is shown with its run.
+/// Returns the request in the form that is shown with its run.
 fn kept(
     call: &ConnectCall,
     card: &AgentCard,

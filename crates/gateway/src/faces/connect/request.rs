@@ -1,4 +1,4 @@
-//! What a request says: its body, and what its query asks for.
+//! Reads requests: body and query.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -16,17 +16,17 @@ use crate::http::reply::{NEXT, Reply};
 const NO_BODY_TIMEOUT: &str = "'timeout' in the body has no effect: send it in the query";
 const NO_BODY_BLOCK_TIMEOUT: &str =
     "'block_timeout' in the body has no effect: send it in the query";
-/// The longest that a client may ask to wait.
+/// The longest wait that a client can request.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
 
-/// Reads the body, whatever its content type says; one without anything in it counts as `{}`.
-/// Errors: `invalid_json`; `invalid_request`, naming where it does not fit.
+/// Reads the body with any content type; an empty one counts as `{}`.
+/// Errors: `invalid_json`; `invalid_request`, naming the invalid member.
 pub(super) fn body_or_empty<T: DeserializeOwned>(call: &ConnectCall) -> Result<T> {
     check_text(call)?;
     wire::decode_or_empty(&call.body).map_err(violated)
 }
 
-/// Members that nobody reads are text, too.
+/// Checks that the whole body is valid text, including members that the server ignores.
 fn check_text(call: &ConnectCall) -> Result<()> {
     match std::str::from_utf8(&call.body) {
         Ok(_) => Ok(()),
@@ -34,12 +34,12 @@ fn check_text(call: &ConnectCall) -> Result<()> {
     }
 }
 
-/// Whether the mount does as the protocol's document says where an official client cannot follow.
+/// Whether the mount follows the protocol's document even if an official client cannot.
 pub(super) fn is_as_documented(call: &ConnectCall) -> bool {
     call.state.options.as_documented
 }
 
-/// A switch of the query; off where it is not sent.
+/// Returns a switch of the query; `false` if it is not sent.
 /// Errors: `invalid_request`.
 pub(super) fn flag(call: &ConnectCall, name: &str) -> Result<bool> {
     match call.query(name) {
@@ -49,7 +49,7 @@ pub(super) fn flag(call: &ConnectCall, name: &str) -> Result<bool> {
     }
 }
 
-/// How long the client waits: `timeout`, or `block_timeout` as earlier versions of the protocol had it; in seconds, with fractions.
+/// Returns how long the client waits: `timeout`, or `block_timeout` of earlier protocol versions; in seconds, with fractions.
 /// Errors: `invalid_request`.
 pub(super) fn patience(call: &ConnectCall) -> Result<Option<Duration>> {
     let sent = ["timeout", "block_timeout"]
@@ -70,15 +70,15 @@ pub(super) fn patience(call: &ConnectCall) -> Result<Option<Duration>> {
     }
 }
 
-/// A member of the body that is a parameter of the query. It would be ignored in silence.
+/// A member of the body that belongs in the query. Without this check it would be ignored silently.
 #[derive(serde::Deserialize)]
 struct Misplaced {
     timeout: Option<serde::de::IgnoredAny>,
     block_timeout: Option<serde::de::IgnoredAny>,
 }
 
-/// The name of the time to wait, if it stands in the body.
-/// Errors: `invalid_request` on a mount that does as documented.
+/// Returns the name of the wait time if the body contains it.
+/// Errors: `invalid_request` on a mount that follows the document.
 pub(super) fn misplaced_patience(call: &ConnectCall) -> Result<Option<&'static str>> {
     let Ok(body) = serde_json::from_slice::<Misplaced>(&call.body) else { return Ok(None) };
     let (name, warning) = match body {
@@ -99,7 +99,7 @@ pub(super) fn page(limit: Option<wire::Limit>, offset: Option<wire::Offset>) -> 
     Page { limit, after: None, skip: offset.map_or(0, |offset| size(offset.get())) }
 }
 
-/// Adds where the next page begins, where there is one: a page may be shorter than its limit.
+/// Adds the position of the next page, if there is one: a page can be shorter than its limit.
 pub(super) fn with_next_offset<T>(reply: Reply, skip: usize, found: &Listing<T>) -> Reply {
     match found.next {
         Some(_) => reply.header_text(NEXT, &(skip + found.rows.len()).to_string()),
@@ -107,7 +107,7 @@ pub(super) fn with_next_offset<T>(reply: Reply, skip: usize, found: &Listing<T>)
     }
 }
 
-/// Errors: `invalid_request`.
+/// Returns the page that the query requests. Errors: `invalid_request`.
 pub(super) fn queried_page(call: &ConnectCall) -> Result<Page> {
     Ok(page(bounded(call, "limit")?, bounded(call, "offset")?))
 }
@@ -124,7 +124,7 @@ pub(super) fn size(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// The conditions of a search: the members of an object, each with the canonical text of its value.
+/// Returns the conditions of a search: the members of an object, each with the canonical text of its value.
 /// Errors: `json_too_deep`.
 pub(super) fn members(object: Option<wire::Object>) -> Result<Vec<(String, String)>> {
     let Some(object) = object else { return Ok(Vec::new()) };
@@ -136,13 +136,13 @@ pub(super) fn members(object: Option<wire::Object>) -> Result<Vec<(String, Strin
     }
 }
 
-/// Metadata from the wire.
+/// Converts metadata from the wire.
 /// Errors: `body_too_large`, `json_too_deep`.
 pub(super) fn metadata(object: Option<wire::Object>) -> Result<Option<Json>> {
     read_object(object.map(wire::Object::into_json), "metadata")
 }
 
-/// Metadata with the members of another set over it.
+/// Returns metadata with the members of `patch` written over it.
 /// Errors: `body_too_large`.
 pub(super) fn merged(metadata: &Json, patch: &Json) -> Result<Json> {
     let merged = metadata.merged(patch);

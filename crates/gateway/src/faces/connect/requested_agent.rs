@@ -1,4 +1,4 @@
-//! Which agent a request is for, before anybody knows who sends it.
+//! Finds the agent of a request before its caller is authenticated.
 
 use serde::Deserialize;
 use trilogue_domain::AgentName;
@@ -6,10 +6,10 @@ use trilogue_domain::AgentName;
 use super::{ConnectRoute, State, configurations, create};
 use crate::face::UnknownCaller;
 
-/// The longest body that is read of a caller whom nobody knows, in bytes.
+/// The longest body that is read from an unauthenticated caller, in bytes.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// What of a body names an agent.
+/// The members of a body that name an agent.
 #[derive(Deserialize, Default)]
 struct NamedAgent {
     #[serde(default)]
@@ -18,7 +18,7 @@ struct NamedAgent {
     configuration_id: Option<String>,
 }
 
-/// The agent that the path or the body names, or that a run without a name is for. Instances are not looked up: who they belong to is not known yet.
+/// Returns the agent that the path or the body names, or the default agent of a run. Instances are not looked up, because their owner is not known yet.
 pub(super) async fn requested_agent(state: &State, caller: UnknownCaller<'_>) -> Option<AgentName> {
     let known = |text: &str| {
         let agent = state.common.agents.find(&state.runtime, text)?;

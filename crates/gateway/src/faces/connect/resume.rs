@@ -1,4 +1,4 @@
-//! Giving a run what it waits for.
+//! Resumes a run with the answer that it waits for.
 
 use http::StatusCode;
 use serde::de::IgnoredAny;
@@ -65,7 +65,7 @@ async fn resume(call: ConnectCall) -> Result<Reply> {
     let to = AnswerTo::Interrupt(interrupt.id);
     let answered = call.state.runtime.answer(call.principal(), to, answer).await?;
     call.audit_answer(&answered);
-    // What the run has done since is not part of the answer: it was accepted, and the run goes on.
+    // The response reports only that the answer was accepted and the run resumed, not what the run has done since.
     let status = if goes_on { RunStatus::Running } else { RunStatus::Interrupted };
     let shown = RunRow { status, outcome: None, ended_at: None, ..row };
     let changed = answered.resolved_at.unwrap_or_else(|| call.state.clock.now());
@@ -73,7 +73,7 @@ async fn resume(call: ConnectCall) -> Result<Reply> {
     Ok(run_show::named(&call, Reply::json_bytes(StatusCode::OK, bytes), &shown))
 }
 
-/// A run that a newer one has replaced says so.
+/// Returns an error if a newer run has replaced this run.
 fn superseded(row: &RunRow) -> Result<()> {
     match row.outcome {
         Some(Outcome::Cancelled { reason: Some(Code::RunSuperseded) }) => {
@@ -84,8 +84,8 @@ fn superseded(row: &RunRow) -> Result<()> {
     }
 }
 
-/// The interrupt that the answer is for, and the answer in the form that it takes.
-/// Errors: As [`answer_target::target`]; `invalid_request` where body and header name two; `answer_invalid`.
+/// Returns the interrupt that the answer is for, and the answer in its form.
+/// Errors: as [`answer_target::target`]; `invalid_request` if body and header name two; `answer_invalid`.
 fn aimed(
     call: &ConnectCall,
     row: &RunRow,
@@ -111,7 +111,7 @@ fn aimed(
     Ok((interrupt, answer))
 }
 
-/// The form of an answer that can name its interrupt.
+/// An answer that can name its interrupt.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NamedAnswer {

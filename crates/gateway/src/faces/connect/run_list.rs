@@ -1,4 +1,4 @@
-//! Runs, newest first.
+//! Lists runs, newest first.
 
 use http::StatusCode;
 use trilogue_domain::Code;
@@ -41,7 +41,7 @@ async fn search(call: ConnectCall) -> Result<Reply> {
     let agent = match body.agent_id.as_deref().map(|id| look_up::known_agent(&call, id)) {
         None => None,
         Some(Some(card)) => Some(card.name.clone()),
-        // Of an agent that is not there, there are no runs.
+        // An unknown agent has no runs.
         Some(None) => return Ok(Reply::json_bytes(StatusCode::OK, &b"[]"[..])),
     };
     let filter = RunFilter {

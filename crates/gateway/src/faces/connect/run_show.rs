@@ -1,4 +1,4 @@
-//! Runs as this protocol shows them.
+//! Renders runs for this protocol.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::http::reply::Reply;
 /// Names the run that a request created or joined.
 const RUN_ID: HeaderName = HeaderName::from_static("x-run-id");
 
-/// What of a run that has settled is shown.
+/// The part of a settled run that is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
     Whole,
@@ -41,7 +41,7 @@ struct KeptRequest<'a> {
     configuration_id: Option<Cow<'a, str>>,
 }
 
-/// Names the run in the answer's head, so that its client has the id before anything else.
+/// Names the run in the response head, so that the client has its id first.
 pub(super) fn named(call: &ConnectCall, reply: Reply, row: &RunRow) -> Reply {
     let encoded = |text| utf8_percent_encode(text, PATH_SEGMENT);
     let prefix = &call.state.place.prefix;
@@ -53,19 +53,19 @@ pub(super) fn named(call: &ConnectCall, reply: Reply, row: &RunRow) -> Reply {
     reply.header_text(header::CONTENT_LOCATION, &place).header_text(RUN_ID, row.id.as_str())
 }
 
-/// A run as it stands.
+/// Renders the present state of a run.
 pub(super) async fn run(call: &ConnectCall, row: &RunRow) -> Result<Bytes> {
     let changed = changed(call, row).await?;
     run_at(call, row, changed).await
 }
 
-/// The same with the time of its last change.
+/// Like [`run`], with the time of its last change.
 pub(super) async fn run_at(call: &ConnectCall, row: &RunRow, changed: Timestamp) -> Result<Bytes> {
     let creation = creation(call, row).await?;
     Ok(Bytes::from(rendered(call, row, changed, &creation)))
 }
 
-/// Runs in their order. Input that does not stand beside its run is not read.
+/// Renders runs in order. Input that is not stored in the run's row is not read.
 pub(super) async fn runs(call: &ConnectCall, rows: &[RunRow]) -> Result<Bytes> {
     let mut out = vec![b'['];
     for row in rows {
@@ -82,8 +82,8 @@ pub(super) async fn runs(call: &ConnectCall, rows: &[RunRow]) -> Result<Bytes> {
     Ok(Bytes::from(out))
 }
 
-/// A run that has settled, with what came of it; a question in it counts as shown to the caller.
-/// Errors: When the log cannot be read, or holds more than fits one response.
+/// Renders a settled run with its output; a question in it counts as shown to the caller.
+/// Errors: if the log cannot be read, or holds more than fits one response.
 pub(super) async fn settled(
     call: &ConnectCall,
     row: &RunRow,
@@ -105,7 +105,7 @@ pub(super) async fn settled(
     if let Some(interrupt) = &asked {
         call.state.runtime.shown(&call.principal().id, &row.id, interrupt);
     }
-    // What is gone from the log has left at least its row.
+    // If the log is gone, the row still has the outcome.
     let output = output.unwrap_or_else(|| failed(call, row, row.outcome.as_ref()));
     let bytes = match form {
         Form::Output => output,
@@ -117,8 +117,8 @@ pub(super) async fn settled(
     Ok((bytes, asked))
 }
 
-/// What follows for a run when the response's head with 200 has been sent and something fails: the error as the run's output. Without an error, the time for the wait is over: the run alone follows.
-/// A run that is gone was removed in between.
+/// Returns the body for a run after the head with status 200 was sent: an error becomes the run's output; without an error, the wait has timed out and the run alone follows.
+/// A missing run was removed meanwhile.
 pub(super) fn late(call: &ConnectCall, row: &RunRow, form: Form, error: Option<&Error>) -> Bytes {
     let (outcome, status) = match error.map(Error::code) {
         Some(Code::RunNotFound | Code::ThreadNotFound) => {
@@ -140,12 +140,12 @@ pub(super) fn late(call: &ConnectCall, row: &RunRow, form: Form, error: Option<&
     Bytes::from(mapping::waited(&run, output.as_deref()))
 }
 
-/// An error as a run's own, in the words in which it would have been answered.
+/// Returns an error as the run's own failure, with the text of the error response.
 fn failure(error: &Error) -> Failure {
     Failure::of(error.code(), &fault::describe(error).description)
 }
 
-/// Why a run has no output, from its row.
+/// Renders why a run has no output, from its row.
 fn failed(call: &ConnectCall, row: &RunRow, outcome: Option<&Outcome>) -> Bytes {
     let gone = Outcome::Cancelled { reason: Some(Code::RunRolledBack) };
     let card = look_up::agent_of(call, row).card;
@@ -172,7 +172,7 @@ fn rendered(call: &ConnectCall, row: &RunRow, changed: Timestamp, creation: &[u8
     })
 }
 
-/// The request that created the run, with its input.
+/// Renders the request that created the run, with its input.
 async fn creation(call: &ConnectCall, row: &RunRow) -> Result<Bytes> {
     let Some(request) = &row.request else {
         let input = input(call, row).await?;

@@ -1,4 +1,4 @@
-//! A run as it stands.
+//! The present state of a run.
 
 use http::StatusCode;
 use trilogue_domain::error::Result;

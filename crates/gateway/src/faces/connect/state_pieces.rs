@@ -1,4 +1,4 @@
-//! A long state on its way to a client, message by message: memory holds the messages of one run.
+//! Streams a long state message by message: memory holds the messages of one run.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use trilogue_mapping::connect::{self as mapping, Links};
 use trilogue_runtime::{ConversationReader, Runtime, StateReader};
 use trilogue_store::rows::ThreadRow;
 
-/// A piece of a response ends behind the message with which it passes this many bytes.
+/// A piece of a response ends after the message that takes it over this many bytes.
 const PIECE_BYTES: usize = 64 * 1024;
 
 #[derive(Debug)]
@@ -19,9 +19,9 @@ pub(super) struct StatePieces {
     thread: ThreadRow,
     at: Option<CheckpointKey>,
     links: Links,
-    /// JSON, between each two parts of which the messages belong.
+    /// JSON parts; the messages go between each two parts.
     parts: VecDeque<Vec<u8>>,
-    /// The messages that are being written.
+    /// The reader of the messages that are being written.
     reader: Option<ConversationReader>,
     has_written: bool,
 }
@@ -72,7 +72,7 @@ impl StatePieces {
         Ok((!out.is_empty()).then(|| Bytes::from(out)))
     }
 
-    /// `None` where a state has been set at the checkpoint in the meantime: nothing that was said is shown then.
+    /// Opens the messages. Returns `None` if a client has set a state at the checkpoint meanwhile: then the messages are not shown.
     async fn open(&self) -> Result<Option<ConversationReader>> {
         Ok(match self.runtime.read_state(&self.thread, self.at).await? {
             StateReader::Messages(reader) => Some(reader),

@@ -1,6 +1,6 @@
 //! Streams of the Agent Connect Protocol: samples of a run's output, its own updates, and one end.
 //!
-//! A sample is never sent before the updates that it folded in, and updates never overtake the sampler: ids only grow.
+//! A sample is sent only after the updates that it includes, and updates never overtake the sampler: ids only grow.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,75 +25,75 @@ use crate::stream::view::View;
 use crate::stream::{OpenStream, StreamSource, stopping, stream_reply};
 
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
-/// The longest that a stream without news is silent.
+/// The longest silence of a stream without news.
 const MAX_SILENCE: Duration = Duration::from_secs(10);
 
-/// How long a stream still waits for its run's end once the server is stopping.
+/// How long a stream waits for its run's end while the server is stopping.
 const FAREWELL: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Since {
     Beginning,
-    /// With what comes from now on, and the newest state.
+    /// From the newest state on.
     Now,
-    /// Behind the event with this number, and behind the sample of it where `sampled`.
+    /// After the event with this number, and if `sampled` also after its sample.
     After {
         number: u64,
         sampled: bool,
     },
 }
 
-/// The request that a stream answers.
+/// The request that opened a stream.
 pub(super) enum OpenedBy {
-    /// One that made the run.
+    /// It created the run.
     Create {
-        /// The first event: the run as it was accepted, where the mount shows it.
+        /// The first event: the run as it was accepted, if the mount shows it.
         run: Option<Bytes>,
         /// Ends the run with the connection.
         on_disconnect: Option<CancelOnDrop>,
     },
-    /// One for a run that exists.
+    /// It joins an existing run.
     Join,
 }
 
-/// One client's place on a stream. It pulls: there is no queue.
+/// One client's position on a stream. The client pulls pieces, so the stream needs no queue.
 struct Reader {
     open: OpenStream,
-    /// The run itself, until it was sent.
+    /// The run itself, until it is sent.
     first: Option<Bytes>,
     run: RunId,
     values: bool,
     watching: Watching,
-    /// The agent's own updates, where they are shown.
+    /// The agent's own updates, if they are shown.
     feed: Option<Arc<Feed>>,
-    /// Up to where updates were sent.
+    /// The position up to which updates were sent.
     cursor: Cursor,
     /// The frame that ends at the cursor.
     at: Option<Arc<RenderedFrame>>,
-    /// The number up to which samples and ends are known, and whether its sample is.
+    /// The number up to which the client has samples and ends, and whether it has the sample of that number.
     seen: Option<(u64, bool)>,
-    /// Whether a sample comes before the end, however soon that is.
+    /// Whether a sample must come before the end, even if the run ends at once.
     begins: bool,
-    /// How many events the run had when it was looked up, at least.
+    /// The least number of events that the run had at its lookup.
     known: u64,
     view: Arc<ConnectView>,
     done: bool,
     on_disconnect: Option<CancelOnDrop>,
 }
 
-/// What the sampler has for a reader.
+/// The sampler's next piece for a reader.
 enum NextPiece {
     Sample(Arc<Sample>),
     End(Arc<End>),
-    /// Nothing yet.
+    /// No piece yet.
     Nothing,
-    /// Nothing any more: the client has the end.
+    /// No further piece: the client has the end.
     Over,
 }
 
 enum RunWake {
     News,
-    /// The sampler is gone and said nothing.
+    /// The sampler stopped without a report.
     Broken,
     Tick,
     Stopping,
@@ -102,7 +102,7 @@ enum RunWake {
 // === impl Since ===
 
 impl Since {
-    /// The place that the header `Last-Event-ID` names, else this one. `0` and `-1` are the beginning.
+    /// Returns the position in the header `Last-Event-ID`, or this one without the header. `0` and `-1` are the beginning.
     /// Errors: `invalid_cursor`.
     pub(super) fn of(call: &ConnectCall, otherwise: Self) -> Result<Self> {
         match call.header(&LAST_EVENT_ID).map(str::trim) {
@@ -117,7 +117,7 @@ impl Since {
 }
 
 /// Opens a stream of a run that the caller has looked up.
-/// Errors: `overloaded` when there are too many, `shutting_down`, `invalid_cursor` when the place lies beyond the log.
+/// Errors: `overloaded` if there are too many, `shutting_down`, `invalid_cursor` if the position is beyond the log.
 pub(super) async fn open(
     call: &ConnectCall,
     run: &RunRow,
@@ -125,7 +125,7 @@ pub(super) async fn open(
     since: Since,
     by: OpenedBy,
 ) -> Result<Reply> {
-    // A request that makes a run can repeat one, with the place that its client has reached.
+    // A repeated create request can carry the position that its client has reached.
     let is_new = matches!(by, OpenedBy::Create { .. }) && !run.status.is_terminal();
     let (first, on_disconnect) = match by {
         OpenedBy::Create { run, on_disconnect } => {
@@ -176,10 +176,10 @@ pub(super) async fn open(
     Ok(stream_reply(EVENT_STREAM, reader))
 }
 
-/// The number of the run's last event when the stream is opened.
+/// Returns the number of the run's last event when the stream is opened.
 async fn present(watching: &mut Watching) -> u64 {
     let known = |state: &State| state.caught_up || state.end.is_some() || state.failed.is_some();
-    // A sampler that broke has said nothing: the reader finds out.
+    // The reader detects a broken sampler itself.
     watching.states.wait_for(known).await.map_or(0, |state| state.last)
 }
 
@@ -230,7 +230,7 @@ impl StreamSource for Reader {
         &mut self.open
     }
 
-    /// We end the stream: that is no disconnect of the client's.
+    /// Ends the stream from our side, which is not a client's disconnect.
     fn finish(&mut self) {
         self.done = true;
         if let Some(guard) = &mut self.on_disconnect {
@@ -244,7 +244,7 @@ impl Reader {
         let is_new = |number: u64| self.seen.is_none_or(|(seen, _)| number > seen);
         let newest = state.newest.as_ref().filter(|sample| {
             let unseen = is_new(sample.number) || self.seen == Some((sample.number, false));
-            // One that updates have overtaken on another way is old news.
+            // Skip a sample if the updates are already past it.
             let overtaken = self.feed.is_some() && sample.number < self.cursor.whole();
             self.values && unseen && !overtaken
         });
@@ -257,7 +257,7 @@ impl Reader {
                 }
             }
             (Some(end), _) if is_new(end.number) => NextPiece::End(Arc::clone(end)),
-            // A place beyond the run's end is none that a stream has given: nobody who has it knows the end.
+            // No stream hands out a position beyond the run's end, so a client with such a position has not seen the end.
             (Some(end), _)
                 if end.asks.is_none() && self.seen.is_some_and(|it| it.0 > end.number) =>
             {
@@ -269,7 +269,7 @@ impl Reader {
         }
     }
 
-    /// The next updates up to a number; `None` when there are no more. What shows nothing is passed.
+    /// Returns the next updates up to a number, or `None` if there are no more. Events without output are skipped.
     async fn updates(&mut self, until: u64) -> Result<Option<Bytes>> {
         let Some(feed) = self.feed.clone() else { return Ok(None) };
         while self.cursor.whole() < until {
@@ -297,7 +297,7 @@ impl Reader {
         end.bytes.clone()
     }
 
-    /// Waits for news; gives what is to be sent without any.
+    /// Waits for news. Returns the next piece if it must be sent without news.
     async fn wait(&mut self) -> Option<Bytes> {
         let streams = Arc::clone(&self.open.streams);
         let woken = tokio::select! {
@@ -321,7 +321,7 @@ impl Reader {
         }
     }
 
-    /// The last piece of a stream that is ended by us, unless its end has just come.
+    /// Returns the last piece of a stream that the server ends, unless the run's end has just arrived.
     fn is_over_or(&mut self, error: &Error) -> Option<Bytes> {
         let state = self.watching.states.borrow_and_update().clone();
         match self.due(&state) {
@@ -332,7 +332,7 @@ impl Reader {
         }
     }
 
-    /// A sign of life, or the end of a stream whose token is gone or whose store is broken.
+    /// Returns a heartbeat, or the end of a stream whose token was revoked or whose store has failed.
     async fn tick(&mut self) -> Option<Bytes> {
         match self.open.tick().await {
             Ok(is_silent) => is_silent.then_some(HEARTBEAT),
@@ -340,7 +340,7 @@ impl Reader {
         }
     }
 
-    /// The last piece of a stream that ends before its run does. It has no id, so that a client's place stays.
+    /// Returns the last piece of a stream that ends before its run. It has no id, so that the client keeps its position.
     fn end_with(&mut self, error: &Error) -> Bytes {
         self.finish();
         Bytes::from(self.view.error(error))

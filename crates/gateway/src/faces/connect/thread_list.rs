@@ -1,4 +1,4 @@
-//! Threads, newest first.
+//! Lists threads, newest first.
 
 use http::{HeaderValue, StatusCode, header};
 use trilogue_domain::error::Result;
@@ -16,9 +16,9 @@ const LEFT_OUT: HeaderValue = HeaderValue::from_static(
     "199 - \"the states are large: some threads are shown without theirs\"",
 );
 
-/// How many threads are looked at in one reading, where each is asked whether its state is shown.
+/// How many threads one read returns if each must be checked for a shown state.
 const LOOKED_AT_ONCE: usize = 100;
-/// How many are looked at for one answer there.
+/// The most threads to check for one response in that case.
 const MAX_LOOKED_AT: usize = 1_000;
 
 pub(crate) const ROUTES: &[ConnectRoute] = &[BASE
@@ -45,7 +45,7 @@ async fn search(call: ConnectCall) -> Result<Reply> {
     Ok(if has_left_out { reply.header(header::WARNING, LEFT_OUT) } else { reply })
 }
 
-/// The threads that match. Those whose state is kept from clients are not found by it, nor counted.
+/// Returns the threads that match. Threads whose state is hidden are neither matched by it nor counted.
 /// Errors: `filter_too_broad`.
 async fn search_rows(
     call: &ConnectCall,

@@ -1,4 +1,4 @@
-//! Threads and their states as this protocol shows them.
+//! Renders threads and their states for this protocol.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -17,22 +17,22 @@ use crate::faces::common::path::PathPage;
 use crate::http::reply::{NEXT, Reply};
 use crate::stream::feed::run_id;
 
-/// A state with more bytes than this is sent message by message.
+/// A larger state, in bytes, is sent message by message.
 const WHOLE_STATE_BYTES: usize = 512 * 1024;
-/// A list of threads shows states of at most this many bytes.
+/// The largest state that a list of threads shows, in bytes.
 const LISTED_STATE_BYTES: usize = 256 * 1024;
-/// A page of history ends before the state with which its states pass this many bytes; their messages are sent twice.
+/// A page of history ends before its states exceed this many bytes; their messages are sent twice.
 const HISTORY_BYTES: usize = limits::MAX_PAGE_BYTES / 2;
 
 /// A page of threads as JSON.
 #[derive(Debug)]
 pub(super) struct ThreadPage {
     pub(super) json: Bytes,
-    /// Whether threads are shown without their state because of its size.
+    /// Whether a thread is shown without its state because of its size.
     pub(super) has_left_out: bool,
 }
 
-/// One thread, with its state.
+/// Returns one thread with its state.
 pub(super) async fn thread(call: &ConnectCall, row: &ThreadRow) -> Result<Reply> {
     let activities = call.state.read.activities(&call.scope(), &[row.key]).await?;
     let activity = activities.first().copied().unwrap_or(ThreadActivity::Idle);
@@ -42,7 +42,7 @@ pub(super) async fn thread(call: &ConnectCall, row: &ThreadRow) -> Result<Reply>
     state_reply(call, row, row.head, |state| rendered(call, row, activity, Some(state))).await
 }
 
-/// Threads, in their order. Large states are left out, and those that do not fit into the page.
+/// Returns threads in order. Omits large states, and states that do not fit into the page.
 pub(super) async fn threads(call: &ConnectCall, rows: &[ThreadRow]) -> Result<ThreadPage> {
     let keys: Vec<_> = rows.iter().map(|row| row.key).collect();
     let activities = call.state.read.activities(&call.scope(), &keys).await?;
@@ -67,7 +67,7 @@ pub(super) async fn threads(call: &ConnectCall, rows: &[ThreadRow]) -> Result<Th
     Ok(ThreadPage { json: Bytes::from(out), has_left_out })
 }
 
-/// States of a thread at the checkpoints of a page, as many as fit into a response and at least one.
+/// Returns a thread's states at the checkpoints of a page: at least one, at most as many as fit into a response.
 pub(super) async fn states(
     call: &ConnectCall,
     thread: &ThreadRow,
@@ -118,7 +118,7 @@ fn whole_array() -> Reply {
     Reply::json_bytes(StatusCode::OK, &b"[]"[..])
 }
 
-/// A state at a checkpoint as this JSON shows it: whole, or message by message where it is large.
+/// Returns a checkpoint's state in this JSON: whole, or message by message if it is large.
 async fn state_reply(
     call: &ConnectCall,
     thread: &ThreadRow,
@@ -138,7 +138,7 @@ async fn state_reply(
     Reply::json_pieces(StatusCode::OK, pieces.into_stream()).await
 }
 
-/// How a checkpoint came to be: a run left it, or a client has set it.
+/// Returns the origin of a checkpoint: a run created it, or a client has set it.
 async fn origin(
     call: &ConnectCall,
     thread: &ThreadRow,
@@ -163,7 +163,7 @@ async fn origin(
     Ok(Value::Object(members))
 }
 
-/// A state alone.
+/// Returns a state alone.
 pub(super) async fn bare(
     call: &ConnectCall,
     thread: &ThreadRow,
@@ -197,12 +197,12 @@ fn rendered(
     mapping::thread(&of, &fold::links(call, &row.id))
 }
 
-/// Whether the mount keeps states from its clients that nobody declares.
+/// Whether the mount hides undeclared states from its clients.
 pub(super) fn hides(call: &ConnectCall) -> bool {
     request::is_as_documented(call)
 }
 
-/// Whether the mount keeps a thread's state from its clients: nobody declares it.
+/// Whether the mount hides this thread's state because no agent declares it.
 pub(super) async fn is_hidden(call: &ConnectCall, row: &ThreadRow) -> Result<bool> {
     if !hides(call) {
         return Ok(false);
@@ -211,7 +211,7 @@ pub(super) async fn is_hidden(call: &ConnectCall, row: &ThreadRow) -> Result<boo
     let newest = Page { limit: 1, ..Page::default() };
     let runs = call.state.read.runs(&call.scope(), &filter, &newest).await?;
     let Some(run) = runs.rows.first() else {
-        // What only clients have set is theirs to see; not so what a run has left that is gone.
+        // A state that only clients have set is visible to them; a state of a removed run is not.
         let of_run = on_path(call, row, |checkpoint| checkpoint.run.is_some()).await?;
         return Ok(of_run.is_some());
     };
@@ -219,7 +219,7 @@ pub(super) async fn is_hidden(call: &ConnectCall, row: &ThreadRow) -> Result<boo
     Ok(!card.is_ok_and(|card| mapping::schemas(card).state_schema.is_some()))
 }
 
-/// The newest checkpoint on the path to a thread's head that fits.
+/// Returns the newest checkpoint on the path to a thread's head that matches.
 pub(super) async fn on_path(
     call: &ConnectCall,
     row: &ThreadRow,

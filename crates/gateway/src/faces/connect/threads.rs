@@ -1,4 +1,4 @@
-//! Threads: create, look at, change, copy, remove.
+//! Creates, shows, changes, copies and removes threads.
 
 use http::StatusCode;
 use trilogue_domain::error::Result;
@@ -76,7 +76,7 @@ async fn create(call: ConnectCall) -> Result<Reply> {
             };
             match existing.filter(|row| !row.ephemeral) {
                 Some(row) => row,
-                // Where somebody else has it, or a run, the caller only learns that it is taken.
+                // If another caller or a run has the thread, this caller only learns that the id is taken.
                 None => return Ok(fault::respond_as("thread_exists", &call, &error)),
             }
         }
@@ -104,7 +104,7 @@ async fn patch(call: ConnectCall) -> Result<Reply> {
     if sets && thread_show::is_hidden(&call, &row).await? {
         return Err(hidden());
     }
-    // With nothing but metadata to change, the checkpoint has no meaning.
+    // If only metadata changes, the checkpoint has no meaning.
     let branches = values.is_some() || messages.is_some() || metadata.is_none();
     let from = match body.checkpoint.filter(|_| branches) {
         Some(checkpoint) => Some(self::checkpoint(&call, &row, &checkpoint.checkpoint_id).await?),
@@ -131,7 +131,7 @@ async fn patch(call: ConnectCall) -> Result<Reply> {
     whole(&call, &row).await
 }
 
-/// A checkpoint of a thread.
+/// Returns a checkpoint of a thread.
 /// Errors: `checkpoint_not_found`.
 pub(super) async fn checkpoint(
     call: &ConnectCall,
@@ -147,7 +147,7 @@ pub(super) async fn checkpoint(
     found.ok_or_else(missing)
 }
 
-/// The state with these messages in the place of its own; `None` where it has none.
+/// Returns the state with these messages instead of its own, or `None` if it has none.
 async fn with_messages(
     call: &ConnectCall,
     thread: &ThreadRow,
@@ -178,7 +178,7 @@ fn no_messages() -> Error {
         .hint("set the state as a whole: 'values'")
 }
 
-/// What may not be seen may not be replaced either: whether it fits would tell of it.
+/// Returns the error for a hidden state. It cannot be replaced either, because a successful check would reveal its contents.
 fn hidden() -> Error {
     Error::new(Code::InvalidRequest, "the thread's state is not shown here, and cannot be set")
         .hint("the agent declares no state; its metadata can be changed")
@@ -187,7 +187,7 @@ fn hidden() -> Error {
 async fn delete(call: ConnectCall) -> Result<Reply> {
     let id = match look_up::thread(&call).await {
         Ok(row) => row.id,
-        // A damaged thread cannot be read, and can be erased.
+        // A damaged thread cannot be read but can be erased.
         Err(error) if error.code() == Code::ThreadQuarantined => call.thread_id()?,
         Err(error) => return Err(error),
     };
@@ -196,7 +196,7 @@ async fn delete(call: ConnectCall) -> Result<Reply> {
             call.audit(AuditEvent::ThreadErased, id.as_str(), "");
             Ok(Reply::no_content())
         }
-        // The protocol has no conflict here.
+        // The protocol has no conflict status here.
         Err(error) if error.code() == Code::ThreadBusy => {
             Ok(fault::respond_with(StatusCode::UNPROCESSABLE_ENTITY, &call, &error))
         }

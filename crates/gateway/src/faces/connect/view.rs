@@ -1,4 +1,4 @@
-//! A run as streams of this protocol show it: samples of its output, its own updates, and its end.
+//! Renders a run as this protocol's streams: samples of its output, its own updates, and its end.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::face::MountPoint;
 use crate::stream::sample::{SampleFold, SampleView};
 use crate::stream::view::{EventPlace, Fold, Out, View};
 
-/// What a stream without news sends.
+/// The heartbeat of an idle stream.
 pub(super) const HEARTBEAT: Bytes = Bytes::from_static(sse::PING);
 
-/// How a mount shows one run on streams. What it renders is shared between readers, so it names no host of one request.
+/// A mount's view of one run on streams. Readers share its output, so it must not contain the host of one request.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectView {
     runtime: Runtime,
@@ -37,19 +37,19 @@ pub(crate) struct ConnectView {
 #[derive(Debug)]
 struct Sampled {
     values: Values,
-    /// The version of the output that the last snapshot has shown.
+    /// The version of the output in the last snapshot.
     shown: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Updating(Updates);
 
-/// What is known of the agent of a run; where it is not served any more, what its name says.
+/// Returns the card of a run's agent; for an agent that is not served any more, a card built from its name.
 pub(super) fn card_of(runtime: &Runtime, agent: &AgentName) -> AgentCard {
     runtime.agent(agent).cloned().unwrap_or_else(|_| unknown(agent.clone()))
 }
 
-/// An agent of which only the name is known.
+/// Returns the card of an agent of which only the name is known.
 pub(super) fn unknown(name: AgentName) -> AgentCard {
     AgentCard::new(name, InputKind::Chat)
 }
@@ -138,7 +138,7 @@ impl View for ConnectView {
         HEARTBEAT
     }
 
-    /// The run goes on, so its status is `pending`.
+    /// The run continues, so its status is `pending`.
     fn error(&self, error: &Error) -> Vec<u8> {
         let told = fault::describe(error);
         let error = wire::RunError {

@@ -1,4 +1,4 @@
-//! PendingReply until a run has ended, or waits for an answer itself.
+//! Waits until a run has ended, or itself waits for an answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,9 +63,9 @@ pub(super) struct PendingReply {
     pub(super) call: Arc<ConnectCall>,
     pub(super) run: RunRow,
     pub(super) form: Form,
-    /// What says that it has settled; asked for where it is not given.
+    /// Reports that the run has settled; requested from the runtime if missing.
     pub(super) settled: Option<Settled>,
-    /// The run's whole log, where it is known already.
+    /// The run's whole log, if it is already known.
     pub(super) log: Option<Vec<Arc<Frame>>>,
 }
 
@@ -89,16 +89,16 @@ async fn output(call: ConnectCall) -> Result<Reply> {
 // === impl PendingReply ===
 
 impl PendingReply {
-    /// Responds with the run's output; without content when the client's patience or the server's limit ends before.
-    /// The guard is disarmed when the client has its answer.
-    /// Errors: What reading can fail with; `shutting_down`.
+    /// Responds with the run's output; without content if the client's wait time or the server's limit ends first.
+    /// The guard is disarmed when the client has its response.
+    /// Errors: those of reading; `shutting_down`.
     pub(super) async fn reply(
         self,
         patience: Option<Duration>,
         mut guard: Option<CancelOnDrop>,
     ) -> Result<Reply> {
         let (call, run, form) = (Arc::clone(&self.call), self.run.clone(), self.form);
-        // What has settled is there, however short the patience.
+        // A settled run is returned even with the shortest wait time.
         let settled = has_settled(&run);
         let limit = call.state.max_wait;
         let reply = match patience {
@@ -116,7 +116,7 @@ impl PendingReply {
                 with_signs_of_life(Box::pin(making), late).await
             }
         };
-        // An error is an answer too.
+        // An error is a response too.
         guard.iter_mut().for_each(CancelOnDrop::disarm);
         let reply = run_show::named(&call, reply?, &run);
         let is_cut = patience.is_some_and(|patience| patience > limit);
@@ -152,7 +152,7 @@ impl PendingReply {
             };
             return run_show::settled(&call, &row, Some(&log), form).await;
         }
-        // Keeps the end of the log in memory until it was read below.
+        // The tail keeps the end of the log in memory until it is read below.
         let _tail = call.state.read.tail(run.thread);
         let stop = call.state.lifecycle.streams_ended();
         let row = tokio::select! {
@@ -171,12 +171,12 @@ async fn ending(call: &ConnectCall, run: &RunRow, settled: Option<Settled>) -> R
     }
 }
 
-/// Whether there is an output to be shown.
+/// Whether the run has an output to show.
 fn has_settled(run: &RunRow) -> bool {
     run.status.is_terminal() || run.status == RunStatus::Interrupted
 }
 
-/// The server stops before the answer is there.
+/// Returns the error for a server that stops before the response is ready.
 pub(super) fn stopping() -> Error {
     Error::new(Code::ShuttingDown, "the server is shutting down")
         .hint("ask for the run again when it is back")

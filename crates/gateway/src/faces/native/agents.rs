@@ -78,7 +78,7 @@ fn shown_agent(runtime: &Runtime, card: &AgentCard) -> Agent {
     Agent { takes_folder: runtime.takes_folder(&card.name), ..agent }
 }
 
-/// Errors: `agent_not_found` where the name cannot be one: it names nothing.
+/// Reads an agent's name. Errors: `agent_not_found` if the name is invalid.
 pub(crate) fn agent_name(text: &str) -> Result<AgentName> {
     AgentName::parse(text).map_err(|_| {
         Error::new(Code::AgentNotFound, format!("there is no agent '{}'", shown(text)))

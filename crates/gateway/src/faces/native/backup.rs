@@ -33,7 +33,7 @@ pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute::base(|call| Box::pin(ba
 
 async fn back_up(call: NativeCall) -> Result<Reply> {
     call.require_new_sign_in().await?;
-    // A folder of mode 0700 that goes when the response is sent or given up.
+    // The folder has mode 0700 and is removed when the response is complete or aborted.
     let folder = tempfile::Builder::new()
         .prefix("trilogue-backup-")
         .tempdir()

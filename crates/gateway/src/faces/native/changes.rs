@@ -1,4 +1,4 @@
-//! What changes in the lists that a caller sees, as it happens.
+//! Streams changes of the lists that a caller sees.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::route::{ResponseContent, RouteResponse};
 use crate::stream::view::View;
 use crate::stream::{OpenStream, StreamSource, stopping, stream_reply};
 
-/// What a client is told that fell behind.
+/// The event for a client that fell behind.
 const MISSED: &[u8] = b"event: missed\ndata: {}\n\n";
 
 const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(watch(call)))
@@ -93,7 +93,7 @@ impl StreamSource for ChangeReader {
 }
 
 impl ChangeReader {
-    /// What the caller may know of what changed.
+    /// Renders the changes that the caller can see.
     fn shown(&self, changes: &[RowChange]) -> Bytes {
         let mut bytes = Vec::new();
         for change in changes {

@@ -1,4 +1,4 @@
-//! Callbacks: what verifies them, and deliveries that were given up.
+//! Callbacks: the secrets that verify them, and dead letters.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use super::{AFTER, LIMIT, NativeCall, NativeRoute};
 use crate::http::reply::Reply;
 use crate::route::{Access, Verb, json_response, no_content, of};
 
-/// What every secret begins with, as in Standard Webhooks.
+/// The prefix of every secret, as in Standard Webhooks.
 const SECRET_PREFIX: &str = "whsec_";
 
 pub(crate) const ROUTES: &[NativeRoute] = &[

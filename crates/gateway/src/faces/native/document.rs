@@ -8,7 +8,7 @@ use super::routes;
 use crate::faces::common::openapi::{self, Failures};
 use crate::http::problem;
 
-/// The OpenAPI document of `/api/v1`, as the server shows it: pretty-printed, with a line break at its end.
+/// Returns the OpenAPI document of `/api/v1` as the server shows it: pretty-printed, with a line break at its end.
 pub fn openapi_document() -> String {
     let mut generator = openapi::generator();
     let failures = Failures {
@@ -17,7 +17,7 @@ pub fn openapi_document() -> String {
         status: |code| problem::status(code).as_u16(),
         code: Code::as_str,
     };
-    // What streams carry is named by no response of its own.
+    // No response names the schemas of streams, so add them here.
     let _streams = (
         generator.subschema_for::<Event>(),
         generator.subschema_for::<Gap>(),

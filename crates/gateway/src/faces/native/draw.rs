@@ -1,4 +1,4 @@
-//! Safe HTML of texts, for pages that show what agents write.
+//! Renders texts of agents as safe HTML for pages.
 
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZero;
@@ -21,13 +21,13 @@ use crate::route::{Verb, json_response, of};
 const MAX_DRAWINGS: usize = 100;
 /// The most bytes of all texts of one request.
 const MAX_DRAWN_BYTES: usize = 256 * 1024;
-/// How long the drawing of one request may take; what is left is shown as it is written.
+/// The time limit for the drawings of one request; the remaining texts are shown as plain text.
 const MAX_DRAWING_TIME: Duration = Duration::from_secs(1);
 /// The most requests of one principal that are drawn at once; further ones wait.
 const MAX_DRAWINGS_PER_PRINCIPAL: usize = 2;
-/// The most HTML that is kept for requests that come again, in bytes.
+/// The most HTML to cache, in bytes.
 const MAX_KEPT_BYTES: usize = 8 * 1024 * 1024;
-/// The most drawings that are kept.
+/// The most drawings to cache.
 const MAX_KEPT: usize = 4_096;
 
 const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(draw_texts(call)))
@@ -43,7 +43,7 @@ const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(draw_texts(call)))
 
 pub(crate) const ROUTES: &[NativeRoute] = &[BASE];
 
-/// What drawings of all callers share: a memory of what was drawn, and processors.
+/// What the drawings of all callers share: a cache, and a limit of processors.
 #[derive(Debug)]
 pub(crate) struct Drawings {
     shares: Arc<Shares>,
@@ -51,11 +51,11 @@ pub(crate) struct Drawings {
     kept: Mutex<KeptDrawings>,
 }
 
-/// What was drawn last, by the digest of the text. HTML depends on nothing but the text, so callers can share it.
+/// The cache of drawings, by the digest of the text. HTML depends only on the text, so callers can share it.
 #[derive(Debug, Default)]
 struct KeptDrawings {
     html: HashMap<Digest, String>,
-    /// The digests, the oldest first.
+    /// The digests, oldest first.
     order: VecDeque<Digest>,
     bytes: usize,
 }
@@ -75,11 +75,11 @@ async fn draw_texts(call: NativeCall) -> Result<Reply> {
     let share = drawings.shares.wait(&call.caller.principal).await;
     let processor = Arc::clone(&drawings.processors).acquire_owned().await;
     let limit = WorkLimit::new(MAX_DRAWING_TIME);
-    // A client that leaves drops this, and the work ends.
+    // A client that disconnects drops this, and the work ends.
     let _cancel = limit.cancel_on_drop();
-    // Drawing is work for a processor: others are served meanwhile.
+    // Drawing uses a processor: a blocking task keeps the server responsive.
     let drawn = tokio::task::spawn_blocking(move || {
-        // Held until the work ends, also if its client has left.
+        // Hold these until the work ends, even if the client has disconnected.
         let _held = (share, processor);
         items.iter().map(|item| drawings.draw(item, &limit)).collect()
     });
@@ -129,7 +129,7 @@ impl Drawings {
             Drawing::Markdown { markdown } => draw::markdown(markdown, limit),
             Drawing::Difference { before, after } => draw::difference(before, after, limit),
         };
-        // What was cut short is drawn whole the next time.
+        // Do not cache a drawing that was cut short: the next request draws it whole.
         if !limit.is_over() {
             lock(&self.kept).keep(digest, &html);
         }

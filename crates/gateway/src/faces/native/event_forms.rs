@@ -1,4 +1,4 @@
-//! One event in the forms of all protocols.
+//! Shows one event in the forms of all protocols.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Event};
@@ -56,7 +56,7 @@ fn json(frame: &Data) -> Option<Json> {
     Json::parse(text.trim_end()).ok()
 }
 
-/// The event of the thread that the path names by its number.
+/// Returns the thread's event with the number in the path.
 async fn event(call: &NativeCall, thread: &LogRef) -> Result<Event> {
     let text = call.param("number");
     let missing =

@@ -1,4 +1,4 @@
-//! Everything of a thread, as a stream of lines.
+//! Exports a whole thread as a stream of lines.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::stream::log_reader::LogReader;
 
 /// How much of the log is read at once, in bytes.
 const READ_BYTES: usize = 256 * 1024;
-/// How many checkpoints are read at once: each may hold a state.
+/// How many checkpoints are read at once: each can hold a state.
 const CHECKPOINTS_READ: usize = 32;
 
 pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute::base(|call| Box::pin(export(call)))
@@ -62,7 +62,7 @@ struct Export {
 enum Stage {
     Runs(Option<i64>),
     Interrupts(Option<i64>),
-    /// From this checkpoint on, which is the head without one.
+    /// From this checkpoint on; `None` is the head.
     Checkpoints(Option<CheckpointKey>),
     Events(u64),
     End,
@@ -101,7 +101,7 @@ fn pieces(export: Export) -> impl Stream<Item = std::io::Result<Bytes>> + Send {
             if let Err(error) = export.step().await {
                 tracing::warn!(error = %error, thread = %export.thread.id, "an export broke off");
                 export.stage = Stage::Done;
-                // Breaking the body off tells the client that the export is not whole.
+                // An aborted body tells the client that the export is incomplete.
                 return Some((Err(std::io::Error::other(error)), export));
             }
         }
@@ -161,7 +161,7 @@ impl Export {
         if from.is_none() {
             return Ok(Stage::Events(0));
         }
-        // One more, whose id is the parent of the last.
+        // Read one more: its id is the parent of the last.
         let most = CHECKPOINTS_READ + 1;
         let path = self.read.path(&self.scope, &self.thread.id, from, most).await?;
         for (place, row) in path.iter().take(CHECKPOINTS_READ).enumerate() {

@@ -89,7 +89,7 @@ async fn list(call: NativeCall) -> Result<Reply> {
     };
     let filter = InterruptFilter { thread, run, pending };
     let listing = call.state.read.interrupts(&call.scope(), &filter, &call.page()?).await?;
-    // The newest is noted last, as the one that was shown last.
+    // Record the newest last, so that it counts as the one last shown.
     listing.rows.iter().rev().for_each(|row| note_shown(&call, row));
     Ok(Reply::ok(&List {
         items: listing.rows.iter().map(rows::interrupt).collect(),

@@ -1,4 +1,4 @@
-//! Health, status, metrics, the table of fidelity and the document.
+//! Health, status, metrics, the fidelity table and the OpenAPI document.
 
 use std::sync::{Arc, OnceLock};
 
@@ -94,7 +94,7 @@ async fn stderr(call: NativeCall) -> Result<Reply> {
     Ok(Reply::ok(&found.ok().flatten().ok_or_else(missing)?))
 }
 
-/// The table, or what of it comes through from one protocol to another.
+/// Returns the fidelity table, or the part of it from one protocol to another.
 fn fidelity_rows(call: &NativeCall) -> Result<Reply> {
     let items = fidelity::rows_between(call.query("from"), call.query("to"))?;
     Ok(Reply::ok(&List { items, next: None }))
@@ -102,7 +102,7 @@ fn fidelity_rows(call: &NativeCall) -> Result<Reply> {
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// A route that answers everybody with nothing but a word.
+/// Returns a route that answers every caller with a short text.
 const fn open(path: &'static str) -> NativeRoute {
     read(path).access(Access::Open).answers(&[RouteResponse {
         status: 200,
@@ -145,7 +145,7 @@ async fn metrics_text(state: &State, caller: &Principal) -> Result<Reply> {
     }
     meters::set_open_runs(&state.runtime.open_runs());
     meters::set_processes(&state.agent_process_list().await);
-    // A store that fails is told by `trilogue_ready`.
+    // If the store fails, `trilogue_ready` reports it.
     if let Ok(stats) = state.admin.stats().await {
         meters::set_store(&stats);
     }
@@ -185,7 +185,7 @@ fn agent_difference(found: trilogue_store::AgentDifference) -> AgentDifference {
 // === impl State ===
 
 impl State {
-    /// Why the server takes no work, in a few words for everybody; paths and details are in the status.
+    /// Returns why the server accepts no work, in a few words for every caller; paths and details are in the status.
     fn unready_reason(&self) -> Option<String> {
         let is_draining = self.lifecycle.is_draining() || self.runtime.status().draining;
         match self.admin.health() {
@@ -198,12 +198,12 @@ impl State {
 
     async fn agent_process_list(&self) -> Vec<AgentProcess> {
         let agent_processes = Arc::clone(&self.agent_processes);
-        // A panic in there is a bug that must not hide everything else.
+        // A panic there is a bug that must not hide the rest of the status.
         let list = tokio::task::spawn_blocking(move || agent_processes.list()).await;
         list.unwrap_or_default()
     }
 
-    /// What the server is and does.
+    /// Returns the status of the server.
     pub(crate) async fn status(&self) -> Result<Status> {
         let (stats, runtime) = (self.admin.stats().await?, self.runtime.status());
         let (processes, idle) = self.agent_processes.counts();

@@ -1,4 +1,4 @@
-//! The face of our own, `/api/v1`: one file a noun, each with its rows of the route table.
+//! The native face, `/api/v1`: one file for each noun, with the rows of its routes.
 
 mod agents;
 mod backup;
@@ -83,7 +83,7 @@ pub(crate) struct State {
     public_url: Option<String>,
     protocol_views: Arc<dyn ProtocolViews>,
     drawings: Arc<Drawings>,
-    /// Protections that were switched off.
+    /// The disabled protections.
     dangerously: Vec<String>,
 }
 
@@ -206,7 +206,7 @@ async fn run(call: &NativeCall) -> Result<RunRow> {
     look_up::run(call.state.read.as_ref(), call, call.param("run_id")).await
 }
 
-/// Events of a thread, or of a run, after this position: a page, or a stream where the client accepts one.
+/// Returns the events of a thread, or of a run, after this position: a page, or a stream if the client accepts one.
 async fn events_after(
     call: &NativeCall,
     thread: &LogRef,

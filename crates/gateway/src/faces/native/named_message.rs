@@ -1,4 +1,4 @@
-//! A message by any id that somebody was shown for it.
+//! Finds a message by any id that a client was shown for it.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use crate::stream::log_reader::LogReader;
 
 /// How much of a log is read at once, in bytes.
 const READ_BYTES: usize = 256 * 1024;
-/// How much of a log is looked through for an id that stands nowhere in it, in bytes.
+/// How much of a log is searched for an unknown id, in bytes.
 const MAX_LOOKED_THROUGH_BYTES: usize = 256 * 1024 * 1024;
 const MAX_LOOKS: usize = 2;
 
-/// Who looks through a log: anybody can ask for an id that no message has.
+/// Limits concurrent searches: any caller can request an id that no message has.
 static LOOKS: Semaphore = Semaphore::const_new(MAX_LOOKS);
 
-/// A message of a thread: by its id, by another that its agent knows it by, or by the UUID that clients are shown in place of one of the two.
+/// Returns a message of a thread: by its id, by its agent's id for it, or by the UUID that clients are shown instead of one of these.
 ///
-/// The last costs as much as the log is long, and finds only messages that have a row: what clients alone are shown as one, as a question in words, has none.
+/// Finding it by UUID reads the whole log, and finds only messages that have a row: a question as text, for example, has none.
 pub(super) async fn message_named(
     read: &Arc<dyn Read>,
     thread: &ThreadRow,
@@ -34,12 +34,12 @@ pub(super) async fn message_named(
     if let Some(row) = read.message_in(thread.key, id).await? {
         return Ok(Some(row));
     }
-    // Such a UUID is made of the session's id and another id of the message.
+    // Such a UUID is derived from the session's id and another id of the message.
     let is_made = |id: &Uuid| id.get_version_num() == 5;
     if !Uuid::try_parse(id.as_str()).is_ok_and(|id| is_made(&id)) {
         return Ok(None);
     }
-    // It is never closed.
+    // The semaphore is never closed.
     let _look = LOOKS.acquire().await;
     match shown_as(read, thread, id.as_str()).await? {
         Some(id) => read.message_in(thread.key, &id).await,
@@ -47,7 +47,7 @@ pub(super) async fn message_named(
     }
 }
 
-/// The message that clients know by this UUID.
+/// Returns the message that clients know by this UUID.
 async fn shown_as(
     read: &Arc<dyn Read>,
     thread: &ThreadRow,
@@ -61,7 +61,7 @@ async fn shown_as(
     {
         for event in page.events()? {
             let Some(message) = message_of(event) else { continue };
-            // Most pieces belong to the message of the piece before.
+            // Most pieces belong to the same message as the piece before.
             let piece = (message.clone(), told_id(event));
             if last.as_ref() == Some(&piece) {
                 continue;
@@ -75,7 +75,7 @@ async fn shown_as(
     Ok(None)
 }
 
-/// The id by which a hosted agent told of it.
+/// Returns the id that a hosted agent gave the message.
 fn told_id(event: &Event) -> Option<String> {
     let original = event.original.as_ref().filter(|original| *original.dialect == *UPDATE)?;
     let text = std::str::from_utf8(&original.bytes).ok()?;

@@ -1,4 +1,4 @@
-//! The servers that share the store, and which of them has a thread.
+//! The nodes that share the store, and the owner of each thread.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Right};
@@ -56,7 +56,7 @@ async fn drain(call: NativeCall, is_wanted: bool) -> Result<Reply> {
             return Err(elsewhere(&found));
         }
     }
-    // Fails where one server holds the store.
+    // Fails if a single server holds the store.
     call.state.runtime.set_draining(is_wanted).await?;
     let event = if is_wanted { AuditEvent::DrainBegun } else { AuditEvent::DrainEnded };
     call.audit(event, name, "");
@@ -70,7 +70,7 @@ fn find_node(nodes: Vec<NodeRow>, name: &str) -> Result<NodeRow> {
     })
 }
 
-/// The request is another server's: it is sent on there, where that one lives.
+/// Returns the error for a request that belongs to another node; the server forwards it if that node is alive.
 fn elsewhere(node: &NodeRow) -> Error {
     let name = shown(&node.name);
     if node.is_alive {

@@ -19,8 +19,8 @@ use crate::stream::{Streams, feed};
 /// How much of the log is read at once, in bytes.
 const READ_BYTES: usize = 256 * 1024;
 
-/// A page of at most `limit` events of a thread, or of a run, that the caller has looked up: the bytes of a `List`.
-/// Errors: `invalid_cursor` when the position lies beyond the log, and as reading the store.
+/// Returns at most `limit` events of a thread, or of a run, that the caller has looked up, as the bytes of a `List`.
+/// Errors: `invalid_cursor` if the position is beyond the log, and those of reading the store.
 pub(crate) async fn page(
     streams: &Streams,
     caller: &Caller,
@@ -79,7 +79,7 @@ pub(crate) async fn page(
     Ok(bytes)
 }
 
-/// The id of the run that was asked for last: neighbouring frames are often of one run.
+/// Remembers the id of the last run: neighbouring frames often belong to one run.
 #[derive(Debug, Default)]
 pub(crate) struct RunNames {
     last: Option<(trilogue_domain::RunKey, Option<RunId>)>,

@@ -1,4 +1,4 @@
-//! Rows of the store as `/api/v1` shows them.
+//! Converts rows of the store for `/api/v1`.
 
 use trilogue_domain::{CheckpointId, RunId};
 use trilogue_mapping::native::{
@@ -9,7 +9,7 @@ use trilogue_wire::native::{Checkpoint, Interrupt, Run, Thread, Token};
 
 use crate::faces::common::thread_title::given_title;
 
-/// A thread without its head and values.
+/// Converts a thread, without its head and values.
 pub(super) fn thread(row: &ThreadRow) -> Thread {
     Thread {
         id: row.id.as_str().to_owned(),
@@ -25,7 +25,7 @@ pub(super) fn thread(row: &ThreadRow) -> Thread {
     }
 }
 
-/// A checkpoint; `parent` and `run` are what its integers stand for.
+/// Converts a checkpoint; `parent` and `run` are the ids that its integers refer to.
 pub(super) fn checkpoint(
     row: &CheckpointRow,
     parent: Option<&CheckpointId>,
@@ -41,7 +41,7 @@ pub(super) fn checkpoint(
     }
 }
 
-/// A run without its output, result and interrupts.
+/// Converts a run, without its output, result and interrupts.
 pub(super) fn run(row: &RunRow) -> Run {
     Run {
         id: row.id.as_str().to_owned(),
@@ -76,7 +76,7 @@ pub(super) fn interrupt(row: &InterruptRow) -> Interrupt {
     }
 }
 
-/// A token without its secret.
+/// Converts a token, without its secret.
 pub(super) fn token(row: &TokenRow) -> Token {
     Token {
         id: row.id.as_str().to_owned(),

@@ -1,4 +1,4 @@
-//! Creating runs.
+//! Creates runs.
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ async fn wait(call: &NativeCall, submitted: Submitted) -> Result<Reply> {
         let row = submitted.settled.wait().await?;
         return Ok(Reply::ok(&runs::whole_of(&call.state, &call.caller, &row, &log).await?));
     }
-    // Keeps the end of the log in memory until it was read below.
+    // The tail keeps the end of the log in memory until it is read below.
     let _tail = call.state.read.tail(submitted.run.thread);
     let row = call.while_admitted(submitted.settled.wait()).await?;
     let run = runs::whole(&call.state, &call.caller, &row).await?;

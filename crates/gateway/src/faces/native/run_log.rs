@@ -1,4 +1,4 @@
-//! What a run's log holds.
+//! The events of a run's log.
 
 use trilogue_domain::Code;
 use trilogue_domain::error::Result;

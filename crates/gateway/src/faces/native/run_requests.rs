@@ -1,4 +1,4 @@
-//! The request that made a run, as code for programs of each protocol.
+//! Shows the request that created a run, as code for programs of each protocol.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -16,7 +16,7 @@ use crate::faces::common::run_input;
 use crate::http::reply::Reply;
 use crate::route::{json_response, of};
 
-/// The most bytes of an input that is written as code, as JSON.
+/// The largest input that is shown as code, in bytes of JSON.
 const MAX_INPUT_BYTES: usize = 256 * 1024;
 
 const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(requests(call)))
@@ -73,14 +73,14 @@ fn curl(call: &NativeCall, place: &MountPoint, run: &RunRow, input: &Input) -> R
     Ok(item("native", "curl", about, code::curl(&url, &body.into())))
 }
 
-/// The text of an input that is one message of the user and nothing else.
+/// Returns the text of an input that consists of one user message with text only.
 fn only_text(messages: &[trilogue_domain::Message]) -> Option<&str> {
     let [message] = messages else { return None };
     let [part] = message.parts.as_slice() else { return None };
     part.as_text().filter(|text| message.role.is_user() && *part == Part::text(*text))
 }
 
-/// A message as a request has it: without what the server says of it.
+/// Returns a message in its request form, without the members that the server adds.
 fn sent_message(message: &trilogue_domain::Message, run: &RunRow) -> Value {
     let shown = mapping::message::message(message, None, &run.thread_id);
     json!({ "role": shown.role, "parts": value(&shown.parts) })
@@ -88,7 +88,7 @@ fn sent_message(message: &trilogue_domain::Message, run: &RunRow) -> Value {
 
 fn acp_sdk(call: &NativeCall, place: &MountPoint, run: &RunRow, input: &Input) -> RequestCode {
     let messages = communication::remote_input(&[], input).into_iter();
-    // Ids and times are those of the run that was.
+    // Ids and times belong to the original run.
     let bare = messages.map(|message| Message {
         extension: None,
         created_at: None.into(),
@@ -134,7 +134,7 @@ fn json_rpc(run: &RunRow, input: &Input) -> RequestCode {
     item(protocol_name::CLIENT, "JSON-RPC", about, code)
 }
 
-/// What this server writes is JSON.
+/// The wire types always serialise to JSON.
 fn value(written: &impl Serialize) -> Value {
     serde_json::to_value(written).unwrap_or_default()
 }

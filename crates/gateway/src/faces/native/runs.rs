@@ -1,4 +1,4 @@
-//! Runs: list, look at, wait for, cancel, remove.
+//! Lists, shows, awaits, cancels and removes runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::http::reply::Reply;
 use crate::route::{Access, Parameter, Verb, json_response, no_content, of};
 use crate::stream::log_reader::LogReader;
 
-/// The longest that a client may ask to wait, in seconds.
+/// The longest wait that a client can request, in seconds.
 const MAX_WAIT_SECONDS: u64 = 3_600;
 
 const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(get(call)))
@@ -122,7 +122,7 @@ async fn wait(call: NativeCall) -> Result<Reply> {
     let row = run(&call).await?;
     let seconds = call.query("timeout_seconds").map(read_seconds).transpose()?;
     let limit = Duration::from_secs(seconds.unwrap_or(MAX_WAIT_SECONDS));
-    // Keeps the end of the log in memory until it was read below.
+    // The tail keeps the end of the log in memory until it is read below.
     let _tail = call.state.read.tail(row.thread);
     let settled = call.while_admitted(call.state.runtime.settled(call.principal(), &row.id));
     let stop = call.state.lifecycle.streams_ended();
@@ -156,14 +156,14 @@ async fn remove(call: NativeCall) -> Result<Reply> {
     Ok(Reply::no_content())
 }
 
-/// A run with its output, result and pending interrupts, which count as shown to the caller.
-/// Errors: When the log cannot be read, or holds more than fits one response.
+/// Returns a run with its output, result and pending interrupts, which count as shown to the caller.
+/// Errors: if the log cannot be read, or holds more than fits one response.
 pub(crate) async fn whole(state: &State, caller: &Caller, row: &RunRow) -> Result<Run> {
     let (messages, result) = output(state, row).await?;
     with_output(state, caller, row, &messages, result.as_ref()).await
 }
 
-/// The same from the run's whole log.
+/// Like [`whole`], from the run's whole log.
 pub(crate) async fn whole_of(
     state: &State,
     caller: &Caller,
@@ -210,7 +210,7 @@ async fn with_output(
 async fn output(state: &State, run: &RunRow) -> Result<(Vec<Message>, Option<Json>)> {
     let mut output = Output::default();
     let most = state.max_output_bytes;
-    // A run that has ended ends with its last number: no need to look for more.
+    // A run that has ended ends with its last number, so no further read is needed.
     let until = if run.status.is_terminal() { run.last_run_number } else { u64::MAX };
     let mut log = LogReader::new(state.read.as_ref(), run.thread, Some(run.key)).until(until);
     while let Some(page) = log.next().await? {
@@ -226,7 +226,7 @@ async fn output(state: &State, run: &RunRow) -> Result<(Vec<Message>, Option<Jso
     Ok(output.end())
 }
 
-/// What an agent said and answered, folded from its run's log.
+/// The output and result of an agent, folded from its run's log.
 #[derive(Default)]
 struct Output {
     begun: bool,
@@ -248,7 +248,7 @@ impl Output {
 
     fn end(self) -> (Vec<Message>, Option<Json>) {
         let mut messages = self.transcript.into_messages();
-        // Answers were said in the run too.
+        // Answers are also messages of the run; leave them out.
         messages.retain(|message| !message.role.is_user());
         (messages, self.result)
     }

@@ -1,4 +1,4 @@
-//! Sessions of browsers: a link that works once, and the cookie that it becomes.
+//! Browser sessions: a link that works once, and the cookie that replaces it.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::core::options::is_encrypted;
 use crate::http::reply::Reply;
 use crate::route::{Access, json_response, no_content, of};
 
-/// What people see a session as in the list of tokens.
+/// The name of a session in the list of tokens.
 const SESSION_LABEL: &str = "browser";
 
 const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(caller(call)));
@@ -94,7 +94,7 @@ async fn link(call: NativeCall) -> Result<Reply> {
             let link =
                 SignInLinkRow { code: hash_secret(code.as_bytes()), token: token.hash, expires_at };
             call.state.tokens.put_sign_in_link(link, now).await?;
-            // What follows '#' stays in the browser: it is in no request, and in no log.
+            // The part after '#' stays in the browser: no request and no log contains it.
             let url = format!("{page}#sign-in={code}");
             SignInLink { url, expires_at: Some(expires_at.to_string()) }
         }
@@ -102,7 +102,7 @@ async fn link(call: NativeCall) -> Result<Reply> {
     Ok(Reply::json(StatusCode::CREATED, &link))
 }
 
-/// Fails with `invalid_request` where the inspector does not ask.
+/// Fails with `invalid_request` if the request does not come from the inspector.
 fn require_page(call: &NativeCall) -> Result<()> {
     if call.headers.contains_key(PAGE) {
         return Ok(());
@@ -146,7 +146,7 @@ async fn sign_in(call: NativeCall) -> Result<Reply> {
     let (id, principal) = (session.id.clone(), session.to_principal());
     let made_by = session.session_of.clone();
     tokens.put_token(session).await?;
-    // Whoever revokes a token ends its sessions afterwards: one of the two sees the other.
+    // Revoking a token ends its sessions afterwards, so either this check or the revocation sees the other.
     if tokens.token(&hash).await?.is_none() {
         tokens.revoke_token(&principal.tenant, &id).await?;
         return Err(stale_link());

@@ -1,4 +1,4 @@
-//! A thread's metadata and state as they were at any of its events.
+//! Shows a thread's metadata and state at any of its events.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, RunEvent, StateEvent, ThreadEvent};
@@ -32,21 +32,21 @@ const BASE: NativeRoute = NativeRoute::base(|call| Box::pin(state(call)))
 
 pub(crate) const ROUTES: &[NativeRoute] = &[BASE];
 
-/// What the events so far have made of a thread.
+/// The metadata and state of a thread, folded from its events.
 #[derive(Debug, Default)]
 struct StateFold {
     number: u64,
     metadata: Option<Json>,
     set: Option<StateSource>,
-    /// What runs that have not ended have set, in the order in which they did.
+    /// The values set by open runs, in order.
     open: Vec<(RunKey, Json)>,
 }
 
 #[derive(Debug)]
 enum StateSource {
-    /// A run that completed has set it.
+    /// A completed run has set this value.
     Value(Json),
-    /// The newest one on the path to this checkpoint.
+    /// The newest value on the path to this checkpoint.
     Path(CheckpointId),
 }
 
@@ -95,7 +95,7 @@ async fn values_at(
     head: &CheckpointId,
 ) -> Result<Option<Json>> {
     let (read, scope) = (call.state.read.as_ref(), call.scope());
-    // Its run may have been removed meanwhile, and the checkpoint with it.
+    // The run may have been removed meanwhile, together with the checkpoint.
     let Some(head) = read.checkpoint(&scope, &row.id, head).await? else { return Ok(None) };
     let mut path = PathReader::new(read, &scope, &row.id, Some(head.key));
     while let Some(checkpoint) = path.next().await? {

@@ -1,4 +1,4 @@
-//! What a thread's log holds: events, messages, checkpoints, blobs.
+//! The contents of a thread's log: events, messages, checkpoints, blobs.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointKey, Code, Error, Event, MessageId, RunId, Transcript, limits};
@@ -70,7 +70,7 @@ async fn list_events(call: NativeCall) -> Result<Reply> {
     events_after(&call, &LogRef::from(&row), None, cursor).await
 }
 
-/// The number of the event by which a message of the thread begins; the message is named by its id, by another that its agent knows it by, or by the UUID that clients are shown for it.
+/// Returns the number of the event that begins a message of the thread; the message is named by its id, its agent's id for it, or the UUID that clients are shown for it.
 /// Errors: `not_found`.
 async fn begin_of(call: &NativeCall, thread: &ThreadRow, text: &str) -> Result<u64> {
     let missing =
@@ -85,7 +85,7 @@ async fn begin_of(call: &NativeCall, thread: &ThreadRow, text: &str) -> Result<u
             return Ok(event.number.max(1));
         }
     }
-    // What is said outside of runs is in none's log: it stands where the row says.
+    // A message outside of runs is in no run's log; the row has its position in the thread's.
     let mut log = LogReader::new(read, thread.key, None).after(row.position.saturating_sub(1));
     for frame in log.next().await?.iter().flat_map(|page| &page.frames) {
         if let Some(event) = frame.events()?.iter().find(begins) {
@@ -119,7 +119,7 @@ async fn list_messages(call: NativeCall) -> Result<Reply> {
     Ok(Reply::ok(&List { items, next }))
 }
 
-/// The messages of the run that made a checkpoint, oldest first.
+/// Returns the messages of the run that created a checkpoint, oldest first.
 async fn messages(
     call: &NativeCall,
     thread: &ThreadRow,
@@ -165,7 +165,7 @@ async fn list_checkpoints(call: NativeCall) -> Result<Reply> {
     Ok(Reply::ok(&List { items, next }))
 }
 
-/// The path from `after` (which it begins with) or the head.
+/// Returns the path from `after` (inclusive) or from the head.
 async fn path(call: &NativeCall, row: &ThreadRow, limit: usize) -> Result<PathPage> {
     let from: Option<CheckpointKey> = match call.query("after") {
         None => None,

@@ -77,7 +77,7 @@ async fn list(call: NativeCall) -> Result<Reply> {
         for id in ids {
             let Ok(id) = ThreadId::parse(&id) else { continue };
             let found = match call.state.read.thread(&scope, &id).await {
-                // The list shows a damaged thread, so that it can be found and erased.
+                // The list shows a damaged thread, so that clients can find and erase it.
                 Err(error) if error.code() == Code::ThreadQuarantined => {
                     call.state.read.damaged_thread(&scope, &id).await?
                 }
@@ -158,7 +158,7 @@ async fn copy(call: NativeCall) -> Result<Reply> {
     Ok(Reply::json(StatusCode::CREATED, &whole(&call, &row).await?))
 }
 
-/// The last message of the thread that was complete when this event happened.
+/// Returns the last message of the thread that was complete at this event.
 async fn message_complete_at(call: &NativeCall, number: u64) -> Result<MessageId> {
     let row = thread(call).await?;
     let mut log = LogReader::new(call.state.read.as_ref(), row.key, None).until(number);
@@ -178,7 +178,7 @@ async fn message_complete_at(call: &NativeCall, number: u64) -> Result<MessageId
 
 async fn erase(call: NativeCall) -> Result<Reply> {
     let id = call.thread_id()?;
-    // A damaged thread cannot be read, and can be erased. Programs need no look-up.
+    // A damaged thread cannot be read but can be erased. Programs need no lookup.
     if call.caller.is_page {
         let row = call.state.read.thread(&call.scope(), &id).await;
         if !matches!(row, Ok(Some(row)) if row.owner == call.principal().id) {
@@ -190,7 +190,7 @@ async fn erase(call: NativeCall) -> Result<Reply> {
     Ok(Reply::no_content())
 }
 
-/// Errors: `not_found` where the id cannot be one: it names nothing.
+/// Reads a checkpoint's id. Errors: `not_found` if the id is invalid.
 pub(crate) fn checkpoint_id(text: &str) -> Result<CheckpointId> {
     CheckpointId::parse(text).map_err(|_| no_checkpoint(text))
 }
@@ -199,7 +199,7 @@ pub(crate) fn no_checkpoint(id: &str) -> Error {
     Error::new(Code::NotFound, format!("the thread has no checkpoint '{}'", shown(id)))
 }
 
-/// A thread as a list shows it, which also shows damaged ones.
+/// Returns a thread as a list shows it; lists also show damaged threads.
 async fn listed(call: &NativeCall, row: &ThreadRow) -> Thread {
     match call.state.read.damage(row.key) {
         Some(damage) => Thread { damage: Some(damage), ..rows::thread(row) },
@@ -212,7 +212,7 @@ async fn titled(call: &NativeCall, row: &ThreadRow) -> Thread {
     Thread { title, node: call.state.admin.node_name(&row.owner_node), ..rows::thread(row) }
 }
 
-/// A thread with its head and the newest state on the path to it.
+/// Returns a thread with its head and the newest state on the path to it.
 async fn whole(call: &NativeCall, row: &ThreadRow) -> Result<Thread> {
     let mut thread = titled(call, row).await;
     if row.head.is_none() {

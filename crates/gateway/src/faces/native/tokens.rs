@@ -68,7 +68,7 @@ async fn list(call: NativeCall) -> Result<Reply> {
     Ok(Reply::ok(&List { items: rows.iter().map(token).collect(), next: None }))
 }
 
-/// The tokens that the caller may see.
+/// Returns the tokens that the caller can see.
 async fn visible_tokens(call: &NativeCall) -> Result<Vec<TokenRow>> {
     let scope = call.scope();
     let mut rows = call.state.tokens.tokens(&scope.tenant).await?;
@@ -98,7 +98,7 @@ async fn create(call: NativeCall) -> Result<Reply> {
         None => [Right::Read, Right::Run, Right::Answer].into_iter().collect(),
         Some(rights) => rights.into_iter().map(read_right).collect(),
     };
-    // A caller that sees only its own things cannot make a token that sees more, or acts for others.
+    // A caller that sees only its own data cannot create a token that sees more, or acts for others.
     let own = body.own || call.principal().own;
     if call.principal().own && principal != call.principal().id {
         return Err(Error::new(
@@ -112,7 +112,7 @@ async fn create(call: NativeCall) -> Result<Reply> {
             "a token that sees only its own things cannot have the right 'server'",
         ));
     }
-    // Rights do not grow: what a leaked token can make is no more than what it can do.
+    // Rights cannot grow: a token created with a leaked one has at most its rights.
     if let Some(right) = rights.beyond(call.principal().rights).next() {
         return Err(Error::new(
             Code::Forbidden,
@@ -149,16 +149,16 @@ async fn revoke(call: NativeCall) -> Result<Reply> {
     let caller = call.principal();
     let visible = visible_tokens(&call).await?;
     let row = visible.iter().find(|row| row.id == id).ok_or_else(missing)?;
-    // Whoever runs the server is not locked out by an administrator of a tenant.
+    // An administrator of a tenant cannot lock out the operator of the server.
     if row.rights.has(Right::Server) {
         caller.require(Right::Server)?;
     }
     let row = call.state.tokens.revoke_token(&caller.tenant, &id).await?.ok_or_else(missing)?;
-    // Before the token is forgotten: it may be the caller's own.
+    // Before the token is deleted: it may be the caller's own.
     let detail = format!("of {}", row.principal);
     call.audit(AuditEvent::TokenRevoked, id.as_str(), &detail);
     call.authenticator.forget(&row.hash);
-    // One that begins meanwhile ends by itself: it looks for its token once more.
+    // A session that begins meanwhile ends by itself, because it checks its token again.
     for session in call.state.tokens.tokens(&caller.tenant).await? {
         if session.session_of.as_ref() == Some(&id) {
             call.state.tokens.revoke_token(&caller.tenant, &session.id).await?;

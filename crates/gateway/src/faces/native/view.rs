@@ -1,4 +1,4 @@
-//! Events as `/api/v1` streams them.
+//! Renders events for streams of `/api/v1`.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use trilogue_wire::sse;
 use crate::http::problem;
 use crate::stream::view::{EventPlace, Fold, Out, View};
 
-/// Our own face: each log event is one object.
+/// The view of the native face: each log event is one object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NativeView;
 
@@ -58,7 +58,7 @@ impl View for NativeView {
 impl Fold for NativeView {
     fn push(&mut self, event: &Event, place: &EventPlace<'_>, out: &mut Out) {
         let wire = mapping::event::event(event, place.number, place.run_id, place.thread);
-        // Nothing in an event can fail to be written.
+        // Serialising an event cannot fail.
         out.push(serde_json::to_vec(&wire).unwrap_or_default());
         if let Body::Interrupt(InterruptEvent::Raised(interrupt)) = &event.body {
             out.show(&interrupt.id);
