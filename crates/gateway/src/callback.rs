@@ -1,4 +1,4 @@
-//! Sending callbacks: signed as Standard Webhooks wants, through the one outbound client. When one is tried again is the queue worker's to decide.
+//! Sends callbacks, signed as Standard Webhooks requires, through the one outbound client. The queue worker decides about retries.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -23,12 +23,12 @@ const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 #[derive(Clone, Debug)]
 pub struct Callback {
-    /// The same for every attempt, so that a receiver can tell a repetition.
+    /// The same for every attempt, so that the receiver can recognise a retry.
     pub id: DeliveryId,
     pub url: String,
-    /// In whose name it is sent: the key that signs it is theirs.
+    /// The owner of the callback: its key signs the message.
     pub owner: CallbackOwner,
-    /// What: JSON.
+    /// The JSON body.
     pub body: Bytes,
 }
 
@@ -37,7 +37,7 @@ pub struct Callback {
 pub struct Undelivered {
     pub reason: String,
     pub retry: bool,
-    /// Not before this, where the receiver said so.
+    /// The least time until the next attempt, if the receiver named one.
     pub after: Option<Duration>,
 }
 
@@ -47,7 +47,7 @@ pub struct Sender {
     secrets: CallbackSecrets,
 }
 
-/// The signature of one message under one key: `v1,` and base64 of HMAC-SHA-256 over `id.timestamp.body`.
+/// Returns the signature of one message under one key: `v1,` and base64 of HMAC-SHA-256 over `id.timestamp.body`.
 #[must_use]
 pub fn sign(key: &[u8], id: &str, timestamp_seconds: i64, body: &[u8]) -> String {
     // HMAC takes keys of any length.
@@ -58,17 +58,17 @@ pub fn sign(key: &[u8], id: &str, timestamp_seconds: i64, body: &[u8]) -> String
     format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
 }
 
-/// Checks where a callback is to go: an http or https address, every address of its host one that may be reached. It is checked again when a callback is sent.
+/// Checks a callback URL: it must be http or https, and every address of its host must be allowed. Each send repeats the check.
 ///
 /// # Errors
-/// `invalid_webhook`, naming the address and the setting that would allow it.
+/// `invalid_webhook`, with the address and the setting that would allow it.
 pub async fn check_callback_url(client: &Client, url: &str) -> Result<(), trilogue_domain::Error> {
     let refused = |why: String| trilogue_domain::Error::new(Code::InvalidWebhook, why);
     if url.len() > limits::MAX_CALLBACK_URL_BYTES {
         let most = limits::MAX_CALLBACK_URL_BYTES;
         return Err(refused(format!("the callback's address has more than {most} bytes")));
     }
-    // What no request could be sent to is refused here, not when it is due.
+    // Refuse a URL that no request can be built for now, not when the callback is due.
     if url.parse::<http::Uri>().is_err() {
         return Err(refused("the callback's address is malformed".to_owned())
             .hint("write a host name in other letters in its ASCII form, and anything else percent-encoded"));
@@ -83,7 +83,7 @@ pub async fn check_callback_url(client: &Client, url: &str) -> Result<(), trilog
     })
 }
 
-/// What `attempt` comes to, for the queue.
+/// Makes one attempt and returns its outcome for the queue.
 pub(crate) fn outcome<'a>(
     attempt: impl Future<Output = Result<(), Undelivered>> + Send + 'a,
 ) -> Pin<Box<dyn Future<Output = Delivered> + Send + 'a>> {
@@ -93,7 +93,7 @@ pub(crate) fn outcome<'a>(
 // === impl Undelivered ===
 
 impl Undelivered {
-    /// A delivery that is not tried again.
+    /// Creates the failure of a delivery that must not be retried.
     pub(crate) fn refused(reason: String) -> Self {
         Self { reason, retry: false, after: None }
     }
@@ -126,7 +126,7 @@ impl Sender {
     /// Makes one attempt.
     ///
     /// # Errors
-    /// Everything but a status of success: [`Undelivered`] says whether to try again.
+    /// Any status other than success: [`Undelivered`] says whether to retry.
     pub async fn send(&self, callback: &Callback, now: Timestamp) -> Result<(), Undelivered> {
         let result = self.attempt(callback, now).await;
         let outcome = match &result {
@@ -142,14 +142,14 @@ impl Sender {
         let (status, headers, _) =
             self.client.send(self.request(callback, now)?).await.map_err(|error| Undelivered {
                 retry: !error.is_refusal(),
-                // The list of dead letters shows it to the client.
+                // The client sees the reason in the list of dead letters.
                 reason: error.concealed().to_string(),
                 after: None,
             })?;
         if status.is_success() {
             return Ok(());
         }
-        // A receiver that is gone says so; everything else may pass.
+        // Only 410 Gone is final; other failures can be temporary.
         Err(Undelivered {
             reason: format!("the receiver answered {}", status.as_u16()),
             retry: status != StatusCode::GONE,
@@ -177,7 +177,7 @@ impl Sender {
     }
 }
 
-/// How long the receiver asks to wait, where it names seconds.
+/// Returns how long the receiver asks to wait, if the header is a number of seconds.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds: u32 = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(u64::from(seconds)))

@@ -1,4 +1,4 @@
-//! What a face is, and what it is made of.
+//! The interface of faces, and the services that they use.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -33,11 +33,11 @@ use crate::stream::Streams;
 
 /// A protocol that can be mounted, with its options.
 pub trait Protocol: fmt::Debug + Send + Sync {
-    /// Its name in configuration and on the command line.
+    /// Returns its name in configuration and on the command line.
     fn name(&self) -> &'static str;
-    /// Everything that its clients can ask for by routes: nothing where it has connections of its own only.
+    /// Returns the operations of its routes; empty if the protocol serves only its own connections.
     fn operations(&self) -> Vec<Operation>;
-    /// The protocol as it is served at one place.
+    /// Opens the face of this protocol at one mount point.
     fn open(&self, services: &Services, place: MountPoint) -> Arc<dyn Face>;
 }
 
@@ -48,32 +48,32 @@ pub(crate) mod protocol_name {
     pub(crate) const CONNECT: &str = "connect";
 }
 
-/// A protocol as it is served at one place.
+/// A protocol at one mount point.
 #[async_trait]
 pub trait Face: fmt::Debug + Send + Sync {
     fn endpoints(self: Arc<Self>) -> Vec<Endpoint>;
-    /// The same for connections of a local socket, where the protocol has any.
+    /// Returns the face for connections of a local socket, if the protocol has one.
     fn local(self: Arc<Self>) -> Option<Arc<dyn LocalFace>> {
         None
     }
     fn respond(&self, error: &Error, request_id: Option<&str>) -> Reply;
-    /// Adds to the refusal of an agent where more is said of what it takes.
+    /// Adds to a refusal what the agent accepts, if the protocol describes it in more detail.
     fn challenge(&self, refusal: Reply, _: &Challenge) -> Reply {
         refusal
     }
-    /// That no route has this path.
+    /// Returns the error for a path without a route.
     fn unknown_path(&self, path: &str) -> Error {
         Error::new(Code::NotFound, format!("there is no route '{}'", shown(path)))
     }
-    /// Whether pages of ours show their session to it.
+    /// Whether the server's own pages authenticate to it with their session cookie.
     fn takes_cookies(&self) -> bool {
         false
     }
-    /// The path behind the mount's prefix as it is looked for.
+    /// Returns the path after the mount's prefix in the form that routes are matched with.
     fn tidied<'a>(&self, path: &'a str) -> Cow<'a, str> {
         Cow::Borrowed(path)
     }
-    /// The agent that a request of an unknown caller is for, where the request names one: the caller is told what that agent takes.
+    /// Returns the agent that an unauthenticated request names, if any: the refusal says which schemes that agent accepts.
     async fn requested_agent(&self, _: UnknownCaller<'_>) -> Option<AgentName> {
         None
     }
@@ -91,17 +91,17 @@ pub trait LocalFace: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub struct LocalConnection {
     pub stream: UnixStream,
-    /// In whose name the program acts.
+    /// The principal of the program.
     pub principal: Arc<Principal>,
-    /// Whether the face has as many connections as it takes: it says so and ends.
+    /// Whether the face has reached its connection limit: it refuses the connection and ends.
     pub is_full: bool,
-    /// Whether the program is of an agent that this server hosts: the face refuses it.
+    /// Whether the program belongs to an agent that this server hosts: the face refuses it.
     pub is_agent: bool,
     /// Asks the connection to end.
     pub stop: CancellationToken,
 }
 
-/// What every face is made of; each keeps what it needs.
+/// The services that faces use; each face keeps those that it needs.
 #[derive(Clone, Debug)]
 pub struct Services {
     pub ports: Ports,
@@ -111,14 +111,14 @@ pub struct Services {
     pub(crate) meters: Arc<Meters>,
     pub(crate) body_budget: Arc<BodyBudget>,
     pub(crate) streams: Arc<Streams>,
-    /// Sends requests on to other nodes, where there may be some.
+    /// Forwards requests to other nodes, if there can be any.
     pub(crate) forwarder: Option<Forwarder>,
-    /// Asks other nodes what editors of this one want.
+    /// Sends the requests of this node's editors to other nodes.
     pub(crate) node_client: Option<Arc<NodeClient>>,
     pub(crate) common_states: Arc<Mutex<Extensions>>,
 }
 
-/// A request of a caller whom nobody knows.
+/// A request without a known caller.
 #[derive(Debug)]
 pub struct UnknownCaller<'a> {
     pub operation: &'static str,
@@ -131,7 +131,7 @@ pub struct UnknownCaller<'a> {
 // === impl Services ===
 
 impl Services {
-    /// What all mounts of one face have in common: one for each server and type.
+    /// Returns the state that all mounts of one face share: one value for each server and type.
     pub fn common_state<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         let mut states = lock(&self.common_states);
         Arc::clone(states.get_or_insert_with(Arc::<T>::default))
@@ -141,7 +141,7 @@ impl Services {
 // === impl UnknownCaller ===
 
 impl UnknownCaller<'_> {
-    /// The body, where it has at most this many bytes and comes in time.
+    /// Returns the body if it has at most this many bytes and arrives in time.
     pub async fn body(self, max_bytes: usize) -> Option<Bytes> {
         let read = receive::body_up_to(max_bytes, self.body, self.options, self.budget, None).await;
         read.ok().map(|(body, _)| body)

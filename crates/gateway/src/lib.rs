@@ -5,9 +5,9 @@
 //! # Invariants
 //! - Only this crate chooses HTTP statuses, and one table does it.
 //! - Every request passes the host and origin checks before it is routed.
-//! - Every look-up takes the caller's scope: what lies outside is *not found*.
-//! - Events reach clients by the store's read port only, after their commit.
-//! - Rooms know those before them only: `core`, `access`, `http`, `stream`, `route` and `face`, `faces::common`, each of `faces`, `mounts`, `local` and `pipeline`, `tcp`, `server`. A face knows no other face.
+//! - Every lookup takes the caller's scope: objects outside of it are *not found*.
+//! - Events reach clients only through the store's read port, after their commit.
+//! - Modules use only those before them: `core`, `access`, `http`, `stream`, `route` and `face`, `faces::common`, each of `faces`, `mounts`, `local` and `pipeline`, `tcp`, `server`. A face uses no other face.
 
 mod access;
 pub mod callback;

@@ -14,13 +14,13 @@ use crate::core::log_throttle::LogThrottle;
 use crate::core::ports::AgentProcesses;
 use crate::face::{LocalConnection, LocalFace};
 
-/// The pause after a connection could not be accepted: the process may be out of file descriptors.
+/// The pause after a failed accept: the process may be out of file descriptors.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts connections of programs that run as the server's user.
 pub(crate) struct LocalAcceptor {
     pub(crate) face: Arc<dyn LocalFace>,
-    /// In whose name the programs act.
+    /// The principal of the programs.
     pub(crate) owner: Arc<Principal>,
     pub(crate) agent_processes: Arc<dyn AgentProcesses>,
     pub(crate) connections: Arc<watch::Sender<usize>>,
@@ -65,7 +65,7 @@ impl LocalAcceptor {
             let (stop, refusals) = (self.connections_end.clone(), Arc::clone(&refusals));
             let (face, dropped) = (Arc::clone(&self.face), self.drop_connections.clone());
             self.tasks.spawn(async move {
-                // It reads files of the system.
+                // The check reads system files, so it blocks.
                 let is_agent = move || peer.is_some_and(|pid| agents.has_process(pid));
                 let checked = tokio::task::spawn_blocking(is_agent);
                 let is_agent = checked.await.unwrap_or(true);

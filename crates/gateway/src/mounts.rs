@@ -1,4 +1,4 @@
-//! The registry of faces: which there are, where each is mounted, and which route a request is for.
+//! The registry of faces: the protocols, their mounts, and the route of each request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::stream::event_forms::{FormView, ProtocolPlaces, ProtocolView, Protoco
 
 const MAX_PREFIX_BYTES: usize = 256;
 
-/// Every protocol. Those that have routes are mounted by default, under their names.
+/// Returns all protocols. Those with routes are mounted by default, under their names.
 pub fn protocols() -> Vec<Arc<dyn Protocol>> {
     vec![
         Arc::new(CommunicationOptions::default()),
@@ -36,7 +36,7 @@ pub fn protocols() -> Vec<Arc<dyn Protocol>> {
     ]
 }
 
-/// These mounts, and that of the inspector where there is one.
+/// Returns these mounts, with the inspector's if it is enabled.
 pub(crate) fn with_inspector(mounts: &[Mount], options: &Options) -> Result<Vec<Mount>> {
     let mut mounts = mounts.to_vec();
     if let Some(prefix) = &options.inspector {
@@ -45,19 +45,19 @@ pub(crate) fn with_inspector(mounts: &[Mount], options: &Options) -> Result<Vec<
     Ok(mounts)
 }
 
-/// How each protocol shows a log, with its addresses where it is served.
+/// The views of all protocols, with the addresses of the served ones.
 #[derive(Debug)]
 pub(crate) struct MountedViews {
     own: MountPoint,
     communication: MountPoint,
     connect: MountPoint,
-    /// The names of those that are served.
+    /// The names of the served protocols.
     served: Vec<&'static str>,
     runtime: Runtime,
     max_inline_bytes: usize,
 }
 
-/// Where a protocol is served.
+/// A protocol and the prefix at which it is served.
 #[derive(Clone, Debug)]
 pub struct Mount {
     prefix: String,
@@ -68,7 +68,7 @@ pub struct Mount {
 #[derive(Debug)]
 pub(crate) struct Router {
     own: MountedFace,
-    /// First segments of our own paths, which no mount takes.
+    /// The first segments of our own paths, which mounts cannot use.
     reserved: Vec<&'static str>,
     /// The longest prefix first.
     mounts: Vec<MountedFace>,
@@ -98,12 +98,12 @@ pub(crate) struct Match<'a> {
 #[derive(Debug)]
 pub(crate) struct Miss {
     pub(crate) error: Error,
-    /// The methods that the path has.
+    /// The methods of the path.
     pub(crate) allow: Option<String>,
 }
 
-/// A protocol as programs on this machine reach it by a local socket.
-/// Errors: `invalid_request` where it has no such connections.
+/// Opens a protocol for programs on this machine, which connect over a local socket.
+/// Errors: `invalid_request` if the protocol has no local connections.
 pub(crate) fn open_local(
     protocol: &dyn Protocol,
     services: &Services,
@@ -116,10 +116,10 @@ pub(crate) fn open_local(
     })
 }
 
-/// Whether a server could serve these mounts together.
+/// Checks whether a server can serve these mounts together.
 ///
 /// # Errors
-/// `already_exists` when two have one prefix, `invalid_request` when one would hide the server's own routes.
+/// `already_exists` if two have one prefix, `invalid_request` if one would hide the server's own routes.
 pub fn check_mounts(mounts: &[Mount]) -> Result<()> {
     for (place, mount) in mounts.iter().enumerate() {
         let earlier = mounts.iter().take(place);
@@ -144,7 +144,7 @@ pub fn check_mounts(mounts: &[Mount]) -> Result<()> {
     Ok(())
 }
 
-/// Whether a route's path is this prefix, or begins with it; a parameter begins with anything.
+/// Whether a route's path equals this prefix, or begins with it; a parameter matches any segment.
 fn lies_below(path: &str, prefix: &str) -> bool {
     let mut segments = path.split('/');
     prefix.split('/').all(|wanted| {
@@ -155,10 +155,10 @@ fn lies_below(path: &str, prefix: &str) -> bool {
 // === impl Mount ===
 
 impl Mount {
-    /// The protocol at this prefix. `/` and nothing are the root.
+    /// Creates a mount of the protocol at this prefix. `/` and an empty prefix are the root.
     ///
     /// # Errors
-    /// `invalid_request` where the prefix cannot begin a path.
+    /// `invalid_request` if the prefix cannot begin a path.
     pub fn new(protocol: impl Protocol + 'static, prefix: &str) -> Result<Self> {
         Self::of(Arc::new(protocol), prefix)
     }
@@ -175,7 +175,7 @@ impl Mount {
         Ok(Self { prefix: prefix.to_owned(), protocol })
     }
 
-    /// Each protocol that has routes under its name, with its options at their defaults.
+    /// Returns a mount for each protocol with routes: under its name, with default options.
     pub fn defaults() -> Vec<Self> {
         let mount = |protocol: Arc<dyn Protocol>| {
             let prefix = format!("/{}", protocol.name());
@@ -185,7 +185,7 @@ impl Mount {
         protocols().into_iter().filter(has_routes).map(mount).collect()
     }
 
-    /// What every path begins with: nothing for the root, else such as `/communication`, without a slash at its end.
+    /// Returns the prefix of every path: empty for the root, otherwise such as `/communication`, without a slash at its end.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
@@ -195,7 +195,7 @@ impl Mount {
     }
 }
 
-/// As it is written on the command line.
+/// Writes the mount as on the command line.
 impl fmt::Display for Mount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let prefix = if self.prefix.is_empty() { "/" } else { &self.prefix };
@@ -273,7 +273,7 @@ impl ProtocolViews for MountedViews {
 // === impl Router ===
 
 impl Router {
-    /// Errors: As [`check_mounts`]; when two routes have paths that cannot be told apart: a mistake in a table.
+    /// Creates the router. Errors: as [`check_mounts`]; if two routes have indistinguishable paths, which is a mistake in a table.
     pub(crate) fn new(
         own: Arc<dyn Face>,
         mounts: &[Mount],
@@ -302,14 +302,14 @@ impl Router {
         path.split('/').nth(1).is_some_and(|segment| self.reserved.contains(&segment))
     }
 
-    /// The face that answers below a path.
+    /// Returns the face that is responsible for a path.
     pub(crate) fn face(&self, path: &str) -> &dyn Face {
         self.place(path).0.face.as_ref()
     }
 
     fn place<'p>(&self, path: &'p str) -> (&MountedFace, &'p str) {
         let mut below = self.mounts.iter().filter_map(|place| Some((place, place.rest(path)?)));
-        // What nobody has below our own first segments is ours to refuse, unless a mount was put there.
+        // An unknown path below our own first segments gets our error, unless a mount uses that segment.
         let is_theirs = |it: &MountedFace| !self.is_reserved(path) || self.is_reserved(&it.prefix);
         match below.next() {
             Some((place, rest)) if is_theirs(place) => (place, rest),
@@ -372,7 +372,7 @@ impl MountedFace {
     }
 }
 
-/// What follows a prefix, when the path begins with it at the border of a segment.
+/// Returns the part of the path after a prefix, if the path begins with it at a segment border.
 fn below<'p>(path: &'p str, prefix: &str) -> Option<&'p str> {
     path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -1,4 +1,4 @@
-//! Telling somebody that an agent waits for an answer.
+//! Notifies people that an agent waits for an answer.
 
 use std::fmt;
 use std::pin::Pin;
@@ -18,20 +18,20 @@ use crate::core::callback_secrets::CallbackOwner;
 use crate::core::ports::Ports;
 
 const MAX_TITLE_CHARS: usize = 200;
-/// Where in a question's data a title may stand.
+/// Where a title can be in a question's data.
 const TITLES: [&str; 4] = ["/toolCall/title", "/title", "/message", "/tool"];
 
-/// Who is told.
+/// A receiver of notifications.
 #[async_trait]
 pub trait Tell: Send + Sync + fmt::Debug {
-    /// Tells it once; `id` is the same each time. It takes less than a minute.
+    /// Sends one notification; `id` is the same for each attempt. It takes less than a minute.
     ///
     /// # Errors
-    /// [`Undelivered`], which says whether to try again.
+    /// [`Undelivered`], which says whether to retry.
     async fn tell(&self, id: &DeliveryId, notice: Bytes) -> Result<(), Undelivered>;
 }
 
-/// An address that is told, signed as callbacks are.
+/// An address that receives notifications, signed like callbacks.
 pub struct TellAddress {
     url: String,
     owner: CallbackOwner,
@@ -39,20 +39,20 @@ pub struct TellAddress {
     clock: Arc<dyn Clock>,
 }
 
-/// Tells somebody of each interrupt that is still pending.
+/// Sends a notification of each interrupt that is still pending.
 #[derive(Debug)]
 pub struct NoticeDelivery {
     read: Arc<dyn Read>,
     to: Arc<dyn Tell>,
 }
 
-/// What the queue knows of an interrupt.
+/// The queue's reference to an interrupt.
 #[derive(Deserialize)]
 struct InterruptRef {
     interrupt: String,
 }
 
-/// What is told. The members and their names are kept.
+/// The notification's body. Its members are a stable interface.
 #[derive(Serialize)]
 struct Notice<'a> {
     r#type: &'static str,
@@ -68,7 +68,7 @@ struct Notice<'a> {
 // === impl TellAddress ===
 
 impl TellAddress {
-    /// Signs with the key of this owner for the address.
+    /// Creates the receiver at an address, signing with this owner's key.
     #[must_use]
     pub fn new(url: String, owner: CallbackOwner, sender: Sender, ports: &Ports) -> Self {
         Self { url, owner, sender, clock: Arc::clone(&ports.clock) }
@@ -86,7 +86,7 @@ impl Tell for TellAddress {
 
 impl fmt::Debug for TellAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // An address may be a secret.
+        // An address can contain a secret.
         f.debug_struct("TellAddress").finish_non_exhaustive()
     }
 }
@@ -105,7 +105,7 @@ impl NoticeDelivery {
         let interrupt = InterruptId::parse(&reference.interrupt)?;
         let scope = Scope::of_tenant(&delivery.tenant);
         let row = self.read.interrupt(&scope, &interrupt).await?;
-        // Nobody waits any more where it is resolved, or gone with its thread.
+        // If the interrupt was resolved, or erased with its thread, there is nothing to send.
         let Some(row) = row.filter(|row| row.resolution.is_none()) else { return Ok(()) };
         let notice = Notice {
             r#type: "interrupt.raised",
@@ -134,7 +134,7 @@ impl Deliver for NoticeDelivery {
     }
 }
 
-/// What is asked, in one short line that shows what it holds: its words are the agent's.
+/// Returns the question in one short line. Control characters are made visible, because the text comes from the agent.
 fn title(interrupt: &Interrupt) -> String {
     let words = interrupt.prompt.iter().find_map(|part| match &part.content {
         Content::Text(text) if !text.trim().is_empty() => Some(text.to_string()),
@@ -156,7 +156,7 @@ fn title(interrupt: &Interrupt) -> String {
     }
 }
 
-/// An id as it can be typed into a shell.
+/// Returns an id in a form that can be typed into a shell.
 fn quoted(id: &str) -> String {
     if id.bytes().all(|it| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_' | b'.')) {
         return id.to_owned();

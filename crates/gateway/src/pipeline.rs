@@ -1,4 +1,4 @@
-//! What every request goes through, in order: host and origin, route, caller and right, body, handler.
+//! The steps of every request, in order: host and origin, route, caller and right, body, handler.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,7 +40,7 @@ use crate::http::{cors, receive};
 use crate::mounts::{Match, Router};
 use crate::route::{Access, Endpoint};
 
-/// The operations that take the code of a link.
+/// The operations that take a sign-in code.
 const SIGN_INS: [&str; 2] = ["sign_in", "look_up_sign_in_link"];
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub(crate) struct Pipeline {
     pub(crate) router: Router,
     pub(crate) meters: Arc<Meters>,
     pub(crate) agent_processes: Arc<dyn AgentProcesses>,
-    /// Set where an acknowledged event is less durable than an fsync makes it.
+    /// Set if an acknowledged event is less durable than with fsync.
     pub(crate) weak_durability: Option<HeaderValue>,
     pub(crate) request_ids: RequestIds,
     pub(crate) failures: FailureLimit,
@@ -60,21 +60,21 @@ pub(crate) struct Pipeline {
     pub(crate) request_refusals: FailureLimit,
     pub(crate) opened_folders: OpenedFolders,
     pub(crate) body_budget: Arc<BodyBudget>,
-    /// The requests of each principal that are at work.
+    /// The requests in progress of each principal.
     pub(crate) requests: Arc<Shares>,
-    /// Where several nodes share the store.
+    /// Set if several nodes share the store.
     pub(crate) forwarder: Option<Forwarder>,
     pub(crate) admin: Arc<dyn Admin>,
 }
 
-/// Makes request ids: random at the start, then counted.
+/// Creates request ids: a random start, then a counter.
 #[derive(Debug)]
 pub(crate) struct RequestIds {
     prefix: u32,
     count: AtomicU64,
 }
 
-/// Who sent a request, and what is needed to let it in.
+/// The sender of a request, and what the pipeline needs to admit it.
 #[derive(Clone)]
 struct IncomingCaller {
     caller: Caller,
@@ -84,14 +84,14 @@ struct IncomingCaller {
 
 struct Refusal {
     error: Error,
-    /// The methods that the path has, where it has not this one.
+    /// The methods of the path, if it does not have the request's method.
     allow: Option<String>,
 }
 
 // === impl Pipeline ===
 
 impl Pipeline {
-    /// Answers a request. Never fails: an error is an answer too.
+    /// Answers a request. It never fails: errors become responses too.
     pub(crate) async fn answer(
         &self,
         request: http::Request<Incoming>,
@@ -123,7 +123,7 @@ impl Pipeline {
                         Err(Error::new(Code::Internal, "the handler panicked"))
                     }
                 };
-                // A valid token can be refused too: by an agent that takes another scheme.
+                // A valid token can also be refused, by an agent that accepts another scheme. That is not a failed sign-in.
                 let is_failure =
                     SIGN_INS.contains(&operation) || (shows_token && !is_authenticated);
                 let reply = reply.unwrap_or_else(|error| {
@@ -174,7 +174,7 @@ impl Pipeline {
         Answer { response, is_authenticated }
     }
 
-    /// Counts a failed sign-in of a peer. Returns how long it has to wait if it had too many.
+    /// Counts a failed sign-in of a peer. Returns how long it must wait if it had too many.
     fn too_many_failures(
         &self,
         is_failure: bool,
@@ -198,7 +198,7 @@ impl Pipeline {
         found.map_err(|miss| Refusal { error: miss.error, allow: miss.allow })
     }
 
-    /// Answers what has no handler; where a browser asks for the methods of a path, that is no refusal.
+    /// Answers a request without a handler; a CORS preflight for an existing path is not refused.
     fn refuse(&self, path: &str, refusal: &Refusal, is_preflight: bool, request_id: &str) -> Reply {
         if let (true, Some(methods)) = (is_preflight, &refusal.allow) {
             return cors::preflight(methods);
@@ -272,10 +272,10 @@ impl Pipeline {
             Access::Right(_) | Access::Agent(_) => Some(self.take_share(&caller.principal)?),
         };
         let query = read_query(endpoint, head.uri.query().unwrap_or_default())?;
-        // Where authentication is off, everybody counts as somebody.
+        // If authentication is off, every caller counts as authenticated.
         *is_authenticated =
             caller.is_known() || matches!(self.options.access, options::Access::Open(_));
-        // The bytes count until the handler has answered: it may hold them that long.
+        // The bytes count until the handler has responded, because it may hold them that long.
         let (body, _held) = match endpoint.access {
             Access::Open => (Bytes::new(), None),
             _ => {
@@ -305,7 +305,7 @@ impl Pipeline {
         }
     }
 
-    /// Handles a request here, or has the node do it that owns its thread, or that has its agent. Where that cannot be reached, its threads are taken over soon.
+    /// Handles a request here, or forwards it to the node that owns its thread or has its agent. If that node cannot be reached, its threads are taken over soon.
     async fn handle_anywhere(
         &self,
         forwarder: &Forwarder,
@@ -342,8 +342,8 @@ impl Pipeline {
         }
     }
 
-    /// Counts a request among those of its principal.
-    /// Errors: `overloaded` when it has as many as it may.
+    /// Counts a request for its principal.
+    /// Errors: `overloaded` if the principal has reached its limit.
     fn take_share(&self, principal: &Principal) -> Result<HeldShare> {
         self.requests.take(principal).ok_or_else(|| {
             let most = self.requests.max_each();
@@ -354,7 +354,7 @@ impl Pipeline {
         })
     }
 
-    /// Writes an audit line of a request that its caller has no right to, whether this node or another one refused it.
+    /// Writes an audit line of a request without the necessary right, whether this node or another one refused it.
     fn audit_refusal(&self, from: &IncomingCaller, operation: &str, why: &str) {
         let is_agent = from.agent_check.was_of_agent();
         let limit = if is_agent { &self.agent_refusals } else { &self.request_refusals };
@@ -368,7 +368,7 @@ impl Pipeline {
         audit(event, Some(actor), operation, &detail);
     }
 
-    /// Tells a caller whom nobody knows what the agent takes that the request is for, where it names one. Anybody may know that.
+    /// Adds the agent's authentication schemes to a 401, if the request names an agent. The schemes are public.
     async fn refuse_unknown(
         &self,
         found: &Match<'_>,
@@ -391,7 +391,7 @@ impl Pipeline {
             return error;
         }
         let (ways, hint) = self.authenticator.challenge_of(&agent);
-        // An agent that takes everybody asks for nothing.
+        // An agent that accepts every caller has no schemes to name.
         if ways.ways.is_empty() {
             return error;
         }
@@ -400,7 +400,7 @@ impl Pipeline {
     }
 }
 
-/// A program of an agent has its user's tokens, and must not decide in the user's name.
+/// Returns the error for programs of hosted agents: they have their user's tokens, but must not decide in the user's name.
 fn refused_agent(right: Option<Right>) -> Error {
     if right == Some(Right::Answer) {
         let message = "a program of a hosted agent cannot answer questions";
@@ -425,7 +425,7 @@ impl RequestIds {
     }
 }
 
-/// The query's parameters, each of which the route must know.
+/// Reads the query's parameters. Every parameter must be one of the route's.
 fn read_query(route: &Endpoint, query: &str) -> Result<Vec<(String, String)>> {
     let read: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
         .map(|(name, value)| (name.into_owned(), value.into_owned()))

@@ -1,4 +1,4 @@
-//! Routes as data: what answers requests, the OpenAPI documents and the isolation tests are built from the same tables.
+//! Routes as data: request handling, the OpenAPI documents and the isolation tests use the same tables.
 
 use std::fmt;
 use std::ops::Deref;
@@ -13,7 +13,7 @@ use trilogue_domain::{Code, Right};
 use crate::http::reply::Reply;
 use crate::http::request::Request;
 
-/// An answer that is being made.
+/// A response in preparation.
 pub type HandlerFuture = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
 pub type Handler<S> = fn(Call<S>) -> HandlerFuture;
 pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -21,24 +21,24 @@ pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 /// One method on one path of a face with this state.
 pub struct Route<S> {
     pub verb: Verb,
-    /// The path behind the mount's prefix, with parameters in braces.
+    /// The path after the mount's prefix, with parameters in braces.
     pub path: &'static str,
     pub access: Access,
-    /// Whether it decides in a user's name, so that programs of hosted agents are refused. See [`Endpoint::is_for_people`].
+    /// Whether the route decides in a user's name, so that programs of hosted agents are refused. See [`Endpoint::is_for_people`].
     pub for_people: bool,
-    /// Names the operation in the document, in metrics and in the log.
+    /// The operation's name in the document, in metrics and in the log.
     pub operation: &'static str,
     pub summary: &'static str,
     pub query: &'static [Parameter],
     pub headers: &'static [Parameter],
     pub request: Option<SchemaOf>,
     pub answers: &'static [RouteResponse],
-    /// What can go wrong beside what can go wrong everywhere.
+    /// The errors in addition to those of every route.
     pub errors: &'static [Code],
     pub handler: Handler<S>,
 }
 
-/// A request, with the state of the face that answers it.
+/// A request, with the state of the face that handles it.
 pub struct Call<S> {
     pub state: Arc<S>,
     pub request: Request,
@@ -54,17 +54,17 @@ pub struct Endpoint {
     pub(crate) handler: Box<dyn Fn(Request) -> HandlerFuture + Send + Sync>,
 }
 
-/// Something that a protocol's clients can ask for.
+/// An operation that a protocol's clients can call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operation {
     pub method: &'static str,
-    /// The path behind the mount's prefix, with parameters in braces.
+    /// The path after the mount's prefix, with parameters in braces.
     pub path: &'static str,
-    /// Names the operation in metrics and in the log.
+    /// The operation's name in metrics and in the log.
     pub name: &'static str,
 }
 
-/// The methods that routes have; unlike [`Method`] it can stand in a constant table and be copied.
+/// The methods of routes. Unlike [`Method`], it can be part of a constant table and be copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verb {
     Get,
@@ -75,24 +75,24 @@ pub enum Verb {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// Everybody who passes the host and origin checks. Nobody looks at tokens or bodies.
+    /// All callers that pass the host and origin checks. Tokens and bodies are not read.
     Open,
-    /// The same; the handler learns whose token comes along.
+    /// Like `Open`, but the handler learns which token the request carries.
     Public,
-    /// Who has this right.
+    /// Callers with this right.
     Right(Right),
-    /// Who has this right, and whoever shows no token while some agent takes such callers: the handler asks [`Request::reach`] before it touches an agent, and lists nothing.
+    /// Callers with this right, and anonymous callers if any agent accepts them: the handler calls [`Request::reach`] before it touches an agent, and lists nothing.
     Agent(Right),
 }
 
-/// A parameter of the query, or a header. A name that ends in `*` stands for every name with that beginning; `*` alone for every name.
+/// A parameter of the query, or a header. A name that ends in `*` matches every name with that beginning; `*` alone matches every name.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
     pub name: &'static str,
     pub about: &'static str,
 }
 
-/// One way in which a route answers.
+/// One of a route's responses.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteResponse {
     pub status: u16,
@@ -104,7 +104,7 @@ pub struct RouteResponse {
 pub enum ResponseContent {
     Nothing,
     Json(SchemaOf),
-    /// Anything else, by its MIME type.
+    /// Any other type, by its MIME type.
     Other(&'static str),
 }
 
@@ -124,7 +124,7 @@ pub(crate) const fn no_content(about: &'static str) -> RouteResponse {
     RouteResponse { status: 204, about, content: ResponseContent::Nothing }
 }
 
-/// These routes, bound to the state of their face.
+/// Binds these routes to the state of their face.
 pub fn bind<S: Send + Sync + 'static>(routes: &[Route<S>], state: &Arc<S>) -> Vec<Endpoint> {
     routes.iter().map(|route| route.bind(state)).collect()
 }
@@ -141,7 +141,7 @@ pub fn operations<S>(routes: &[Route<S>]) -> Vec<Operation> {
 // === impl Route ===
 
 impl<S> Route<S> {
-    /// `GET`, with the right to read and nothing else: tables change what differs.
+    /// Returns a `GET` route with the read right and nothing more: tables change what differs.
     pub const fn base(handler: Handler<S>) -> Self {
         Self {
             verb: Verb::Get,
@@ -175,12 +175,12 @@ impl<S> Route<S> {
         self.verb(Verb::Delete).at(path, handler)
     }
 
-    /// Another path with the same method.
+    /// Returns a route at another path with the same method.
     pub const fn at(self, path: &'static str, handler: Handler<S>) -> Self {
         Self { path, handler, ..self }
     }
 
-    /// The same under another path.
+    /// Returns the same route at another path.
     pub const fn path(self, path: &'static str) -> Self {
         Self { path, ..self }
     }
@@ -202,7 +202,7 @@ impl<S> Route<S> {
         Self { for_people: true, ..self }
     }
 
-    /// The operation and what the document says of it.
+    /// Sets the operation and its summary in the document.
     pub const fn named(self, operation: &'static str, summary: &'static str) -> Self {
         Self { operation, summary, ..self }
     }
@@ -231,7 +231,7 @@ impl<S> Route<S> {
         Self { errors, ..self }
     }
 
-    /// The path's parameters, in order.
+    /// Returns the path's parameters in order.
     pub(crate) fn parameters(&self) -> impl Iterator<Item = &'static str> + use<S> {
         parameters(self.path)
     }
@@ -285,7 +285,7 @@ impl<S> fmt::Debug for Call<S> {
 // === impl Endpoint ===
 
 impl Endpoint {
-    /// Whether programs of hosted agents are refused, with any token: it answers, or changes what the rights `admin` and `server` are for, or its route says so.
+    /// Whether programs of hosted agents are refused with any token: if the route answers interrupts, changes what needs the right `admin` or `server`, or is marked so.
     pub(crate) fn is_for_people(&self) -> bool {
         match self.access {
             Access::Open | Access::Public => self.for_people,

@@ -42,9 +42,9 @@ use crate::pipeline::{Pipeline, RequestIds};
 use crate::stream::Streams;
 use crate::tcp::TcpAcceptor;
 
-/// How long a server whose threads are handed over keeps its open connections: a request may be on its way, or be answered. Longer than the proxies of our examples keep an idle one, so that they close theirs first.
+/// How long a server keeps its open connections after handing over its threads: a request may be on its way or in progress. Longer than the idle timeout of the proxies in our examples, so that they close first.
 const LAST_REQUESTS_WAIT: Duration = Duration::from_millis(1_500);
-/// How often it looks whether any connection is left.
+/// How often the server checks whether any connection is left.
 const LAST_REQUESTS_LOOK: Duration = Duration::from_millis(20);
 /// How often recorded metrics are folded together.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -57,9 +57,9 @@ pub struct Server {
     local_connections: Arc<watch::Sender<usize>>,
     tasks: TaskTracker,
     accept_end: CancellationToken,
-    /// Asks clients for no further requests on their connections.
+    /// Stops clients from sending further requests on their connections.
     last_requests: CancellationToken,
-    /// Asks connections to end.
+    /// Ends connections.
     connections_end: CancellationToken,
     drop_connections: CancellationToken,
 }
@@ -67,17 +67,17 @@ pub struct Server {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ShutdownReport {
     pub runs: DrainReport,
-    /// Connections that were still open at the end and were dropped.
+    /// Connections that were still open at the deadline and were dropped.
     pub dropped_connections: u64,
 }
 
 // === impl Server ===
 
 impl Server {
-    /// Serves these mounts beside our own face on these listeners. Needs a Tokio runtime.
+    /// Serves these mounts and the native face on these listeners. Needs a Tokio runtime.
     ///
     /// # Errors
-    /// `invalid_request` when a listener reaches further than the options allow, naming the fix; as [`crate::check_mounts`].
+    /// `invalid_request` if a listener is reachable from further away than the options allow, with the fix; as [`crate::check_mounts`].
     pub fn start(
         options: Options,
         mounts: &[Mount],
@@ -149,10 +149,10 @@ impl Server {
         Ok(server)
     }
 
-    /// Serves this protocol to programs on this machine that connect to this socket, in the name of this principal, and only to those of the user that the server runs as, without those of the agents that it hosts. May be called before anything else uses the server.
+    /// Serves this protocol on a local socket, in the name of this principal. Accepts only programs of the server's own user, and not those of the agents that it hosts. Call it before anything else uses the server.
     ///
     /// # Errors
-    /// `invalid_request` where the protocol has no local connections.
+    /// `invalid_request` if the protocol has no local connections.
     pub fn listen_local(
         &self,
         listener: UnixListener,
@@ -174,7 +174,7 @@ impl Server {
         Ok(())
     }
 
-    /// How many programs are connected that [`Server::listen_local`] serves; changes as they come and go.
+    /// Returns the number of programs that are connected through [`Server::listen_local`]; it changes as they come and go.
     pub fn local_connections(&self) -> watch::Receiver<usize> {
         self.local_connections.subscribe()
     }
@@ -183,14 +183,14 @@ impl Server {
         &self.addresses
     }
 
-    /// What the server is and does.
+    /// Returns the status of the server.
     pub async fn status(&self) -> Result<Status> {
         self.native.status().await
     }
 
-    /// Stops: is not ready any more, hands its threads over to other nodes, lets runs end until the deadline, takes no new connections, ends streams and then connections, and reports what it abandoned.
+    /// Stops the server. In order: reports not ready, hands its threads over to other nodes, lets runs end until the deadline, accepts no new connections, ends streams and then connections, and reports what it abandoned.
     ///
-    /// Handing over takes at most half of the time. Until then it serves as before, and sends on what belongs to other nodes.
+    /// Handing over takes at most half of the time. Until then the server works as before, and forwards requests that belong to other nodes.
     pub async fn shutdown(self, deadline: Duration) -> ShutdownReport {
         let began = Instant::now();
         self.services.lifecycle.drain();
@@ -215,11 +215,11 @@ impl Server {
         ShutdownReport { runs, dropped_connections }
     }
 
-    /// Waits until no connection is open, or only those of streams, of long waits and of clients that send nothing can be.
+    /// Waits until no connection is open, except those of streams, of long waits and of silent clients.
     async fn last_requests_answered(&self) {
         let closed = async {
             loop {
-                // The listeners first take the connections in their queues.
+                // The listeners first accept the connections in their queues.
                 tokio::time::sleep(LAST_REQUESTS_LOOK).await;
                 if self.services.meters.connections.get() == 0 {
                     return;
@@ -232,12 +232,12 @@ impl Server {
 
 fn connections(options: &Options) -> Arc<Connections> {
     let max_connections = descriptors::connection_cap(options.max_connections);
-    // One peer never takes every place.
+    // One peer must not take every place.
     let share = options.max_connections_per_peer.unwrap_or((max_connections * 3).div_ceil(4));
     Connections::new(max_connections, share, &options.exposure)
 }
 
-/// Whether other machines may reach a listener on this address.
+/// Whether other machines can reach a listener on this address.
 fn reaches_out(address: SocketAddr) -> bool {
     !address.ip().to_canonical().is_loopback()
 }
@@ -263,7 +263,7 @@ fn check_exposure(options: &Options, addresses: &[SocketAddr]) -> Result<()> {
     Ok(())
 }
 
-/// What the server cannot check, it does not promise.
+/// Refuses an option that the server cannot enforce.
 fn check_schemes(options: &Options) -> Result<()> {
     let wants_more = |schemes: &[Scheme]| !schemes.contains(&Scheme::None);
     let names_none = |schemes: &[Scheme]| schemes.contains(&Scheme::None);

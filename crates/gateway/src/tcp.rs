@@ -24,7 +24,7 @@ pub(crate) struct TcpAcceptor {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) server: ConnectionServer,
     pub(crate) connections: Arc<Connections>,
-    /// Where not everybody may connect.
+    /// Set if only some peers can connect.
     pub(crate) peers: Option<Arc<PeerFilter>>,
     pub(crate) tasks: TaskTracker,
     pub(crate) accept_end: CancellationToken,
@@ -70,7 +70,7 @@ impl TcpAcceptor {
         });
     }
 
-    /// The next connection, when there is room for it; `None` where it may not connect, or broke.
+    /// Returns the next connection when there is room for it; `None` if it is not allowed to connect, or broke.
     async fn accept(&self, listener: &TcpListener) -> Option<(TcpStream, ConnectionPlace)> {
         match listener.accept().await {
             Ok((stream, peer)) => self.admit(stream, peer).await,
@@ -120,7 +120,7 @@ impl TcpAcceptor {
     }
 }
 
-/// The connections in the queue of a listener, which is closed then: their clients have connected, and would otherwise be cut off.
+/// Closes a listener and returns the connections in its queue: their clients have connected and would otherwise be cut off.
 fn waiting_connections(listener: TcpListener) -> Vec<(TcpStream, SocketAddr)> {
     let Ok(listener) = listener.into_std() else { return Vec::new() };
     let accept = || {

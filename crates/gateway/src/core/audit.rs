@@ -7,12 +7,12 @@ use trilogue_domain::{Answer, Resolution, lock};
 pub use trilogue_runtime::audit::{AUDIT_TARGET, AuditActor, AuditEvent, audit};
 use trilogue_store::rows::InterruptRow;
 
-/// How many refusals of one kind are written in a while; the others are counted.
+/// How many refusals of one kind are written per interval; the others are only counted.
 const MAX_FAILURES: u32 = 20;
-/// The while after which refusals are written again.
+/// The interval.
 const FAILURES_PER: Duration = Duration::from_secs(60);
 
-/// What an audit line says of an answer: where it belongs, and the option that was chosen. Other answers are content, which is no business of this log.
+/// Returns the audit detail of an answer: where it belongs, and the chosen option. The content of other answers stays out of this log.
 pub(crate) fn answer_detail(row: &InterruptRow) -> String {
     let option = match &row.resolution {
         Some(Resolution::Answered { answer: Answer::Option(id), .. }) => format!("; option {id}"),
@@ -21,13 +21,13 @@ pub(crate) fn answer_detail(row: &InterruptRow) -> String {
     format!("agent {}; run {}{option}", row.agent, row.run_id)
 }
 
-/// Bounds how many refusals of one kind the log tells of: anybody can cause them.
+/// Limits how many refusals of one kind are logged: any caller can cause them.
 #[derive(Debug, Default)]
 pub(crate) struct FailureLimit(Mutex<FailureCount>);
 
 #[derive(Debug, Default)]
 struct FailureCount {
-    /// When the present while began.
+    /// When the current interval began.
     begun: Option<Instant>,
     written: u32,
     left_out: u64,
@@ -36,7 +36,7 @@ struct FailureCount {
 // === impl FailureLimit ===
 
 impl FailureLimit {
-    /// Counts a refusal. Returns how many were left out since the last that was written; `None` where this one is left out too.
+    /// Counts a refusal. Returns how many were omitted since the last written one, or `None` if this one is omitted too.
     pub(crate) fn count(&self) -> Option<u64> {
         self.count_at(Instant::now())
     }

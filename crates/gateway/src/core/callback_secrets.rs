@@ -1,4 +1,4 @@
-//! The keys that sign callbacks. Each is derived for one tenant, one principal and one target: a receiver cannot pass on what it got as if it were meant for another.
+//! The keys that sign callbacks. Each key is derived for one tenant, one principal and one target, so a receiver cannot pass a callback off as one for another target.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use http::Uri;
 use sha2::Sha256;
 use trilogue_domain::{Principal, PrincipalId, TenantId};
 
-/// Names this derivation, so that the server's secrets never sign anything else in the same way.
+/// The domain of this key derivation: it keeps the keys apart from everything else that uses the server's secrets.
 const CONTEXT: &[u8] = b"trilogue callback key 1";
 
-/// The server's secrets, two while one takes over from another. They sign nothing themselves.
+/// The server's secrets: two during a rotation. They sign nothing themselves.
 #[derive(Clone, Default)]
 pub struct CallbackSecrets(Arc<[Bytes]>);
 
-/// In whose name callbacks are sent.
+/// The owner of a callback.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CallbackOwner {
     pub tenant: TenantId,
     pub principal: PrincipalId,
 }
 
-/// What a key holds for in an address: scheme, host, port and path. The query is left out, so that it may differ for each run.
+/// Returns the part of an address that a key is valid for: scheme, host, port and path. The query is left out, so that it can differ for each run.
 fn callback_target(url: &str) -> Option<String> {
     let url: Uri = url.parse().ok()?;
     let scheme = url.scheme_str()?.to_ascii_lowercase();
@@ -44,7 +44,7 @@ impl CallbackSecrets {
         Self(secrets.into_iter().collect())
     }
 
-    /// The keys that sign what goes to this address in this name, one for each secret. None where the address is not a web address.
+    /// Returns the keys that sign this owner's callbacks to an address, one for each secret; none if the address is not a web address.
     #[must_use]
     pub fn keys(&self, owner: &CallbackOwner, url: &str) -> Vec<[u8; 32]> {
         let Some(target) = callback_target(url) else { return Vec::new() };
@@ -62,7 +62,7 @@ fn derived(secret: &[u8], owner: &CallbackOwner, target: &str) -> Option<[u8; 32
     // HMAC takes keys of any length.
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).ok()?;
     mac.update(CONTEXT);
-    // The lengths keep two names apart from one that looks like both.
+    // The length prefixes keep different names from concatenating to the same bytes.
     for part in [owner.tenant.as_str(), owner.principal.as_str(), target] {
         mac.update(&(part.len() as u64).to_be_bytes());
         mac.update(part.as_bytes());
@@ -70,7 +70,7 @@ fn derived(secret: &[u8], owner: &CallbackOwner, target: &str) -> Option<[u8; 32
     Some(mac.finalize().into_bytes().into())
 }
 
-/// Shows no secret.
+/// Omits the secrets.
 impl fmt::Debug for CallbackSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallbackSecrets").field("secrets", &self.0.len()).finish_non_exhaustive()

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use trilogue_domain::lock;
 use trilogue_wire::native::ConnectedClient;
 
-/// How much of a client's name and version is kept, in characters.
+/// How many characters of a client's name and version are kept.
 const MAX_NAME_CHARS: usize = 100;
 
-/// The connected clients, in the order in which they came.
+/// The connected clients, in the order in which they connected.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConnectedClients(Arc<Mutex<ClientTable>>);
 
@@ -45,7 +45,7 @@ impl ConnectedClients {
 // === impl ConnectedClientGuard ===
 
 impl ConnectedClientGuard {
-    /// Adds what the client says that it is.
+    /// Sets the name and version that the client reports.
     pub(crate) fn set_name(&self, name: &str, version: &str) {
         let cut = |text: &str| text.chars().take(MAX_NAME_CHARS).collect::<String>();
         if let Some(client) = lock(&self.clients.0).clients.get_mut(&self.id) {

@@ -1,4 +1,4 @@
-//! File descriptors: how many this process may have, and how many connections may take.
+//! File descriptors: how many this process can have, and how many connections can use.
 
 use std::fs::{File, read_dir};
 use std::io;
@@ -6,12 +6,12 @@ use std::io;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The soft limit that a server asks for. More would slow down child processes that close every descriptor up to their limit.
+/// The soft limit that a server requests. A higher limit would slow down child processes that close every descriptor up to it.
 const WANTED_DESCRIPTORS: u64 = 65_536;
 /// The descriptors that connections leave to agents, local sockets, the store and backups; at most half of the limit.
 const RESERVED_DESCRIPTORS: u64 = 1_024;
 
-/// Raises the soft limit of open files of this process, within its hard limit. Child processes inherit it.
+/// Raises the process's soft limit of open files up to its hard limit. Child processes inherit it.
 pub fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.map_or(WANTED_DESCRIPTORS, |most| most.min(WANTED_DESCRIPTORS));
@@ -24,7 +24,7 @@ pub fn raise_descriptor_limit() {
     }
 }
 
-/// How many connections the process may have at once where the configuration asks for this many.
+/// Returns how many connections the process can have at once if the configuration allows this many.
 pub(crate) fn connection_cap(configured: usize) -> usize {
     let Some(limit) = soft_limit() else { return configured };
     let cap = cap_within(limit, configured);
@@ -44,27 +44,27 @@ fn cap_within(descriptors: u64, configured: usize) -> usize {
     configured.min(usize::try_from(free).unwrap_or(usize::MAX))
 }
 
-/// How many files the process may have open; `None` where there is no limit.
+/// Returns how many files the process can have open, or `None` without a limit.
 pub(crate) fn soft_limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// How many files the process has open, as far as the system says.
+/// Returns how many files the process has open, or `None` if the system does not report it.
 pub(crate) fn open_count() -> Option<u64> {
     match read_dir("/dev/fd") {
-        // The reading takes one of them itself.
+        // Reading the folder uses one descriptor itself.
         Ok(entries) => Some((entries.count() as u64).saturating_sub(1)),
         Err(error) if is_exhausted(&error) => soft_limit(),
         Err(_) => None,
     }
 }
 
-/// Whether another file can be opened.
+/// Whether the process can open another file.
 pub(crate) fn is_one_free() -> bool {
     !File::open("/dev/null").is_err_and(|error| is_exhausted(&error))
 }
 
-/// Whether an error says that the process or the system has no descriptor left.
+/// Whether an error means that the process or the system has no free descriptor.
 pub(crate) fn is_exhausted(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     [Errno::MFILE, Errno::NFILE].iter().any(|errno| code == Some(errno.raw_os_error()))

@@ -1,20 +1,20 @@
-//! How far the listeners may reach.
+//! Who can reach the listeners.
 
 use std::net::IpAddr;
 
 use trilogue_egress::Cidr;
 
-/// How far the listeners may reach.
+/// Who can reach the listeners.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Exposure {
     Loopback,
-    /// Proxies that encrypt stand in front. On a listener beyond loopback, connections from elsewhere are closed before a request is read.
+    /// Only TLS proxies. A listener beyond loopback closes connections from other addresses before it reads a request.
     BehindProxy(Proxies),
-    /// Anybody, unencrypted; the operator said `dangerously_…`.
+    /// Everyone, unencrypted; the operator set a `dangerously_…` option.
     DangerouslyPublic,
 }
 
-/// Proxies that end TLS in front of the server.
+/// The proxies that end TLS in front of the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Proxies {
     pub blocks: Vec<Cidr>,

@@ -1,11 +1,11 @@
-//! Where the server is between its start and its end.
+//! The server's phase between start and stop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::{Code, Error, Timestamp};
 
-/// Where the server is between its start and its end.
+/// The server's phase between start and stop.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
     pub(crate) started_at: Timestamp,
@@ -20,7 +20,7 @@ impl Lifecycle {
         Self { started_at, draining: AtomicBool::new(false), streams_end: CancellationToken::new() }
     }
 
-    /// Takes no more work from now on.
+    /// Stops the server from accepting work.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
@@ -37,7 +37,7 @@ impl Lifecycle {
         self.streams_end.is_cancelled()
     }
 
-    /// Cancelled when event streams end.
+    /// Returns the token that is cancelled when event streams end.
     pub(crate) fn streams_end(&self) -> CancellationToken {
         self.streams_end.clone()
     }

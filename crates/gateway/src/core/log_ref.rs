@@ -3,7 +3,7 @@
 use trilogue_domain::{Scope, TenantId, ThreadId, ThreadKey};
 use trilogue_store::rows::{RunRow, ThreadRow};
 
-/// A thread whose log the caller may read: it was looked up in the caller's scope, or one of its runs was.
+/// A thread whose log the caller can read, because a lookup in the caller's scope found the thread or one of its runs.
 #[derive(Clone, Debug)]
 pub(crate) struct LogRef {
     pub(crate) key: ThreadKey,
@@ -14,7 +14,7 @@ pub(crate) struct LogRef {
 // === impl LogRef ===
 
 impl LogRef {
-    /// The scope for rows of this thread: the whole tenant.
+    /// Returns the scope for rows of this thread: the whole tenant.
     pub(crate) fn scope(&self) -> Scope {
         Scope::of_tenant(&self.tenant)
     }

@@ -1,4 +1,4 @@
-//! One log line a minute for what can happen thousands of times a second.
+//! Limits log lines about frequent events to one a minute.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -7,11 +7,11 @@ use trilogue_domain::lock;
 
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// Counts events, and says when the log should mention them.
+/// Counts events and decides when to log them.
 #[derive(Debug, Default)]
 pub(crate) struct LogThrottle(Mutex<Unmentioned>);
 
-/// What the log has not said yet.
+/// The events that no log line has mentioned.
 #[derive(Debug, Default)]
 struct Unmentioned {
     events: u64,
@@ -21,7 +21,7 @@ struct Unmentioned {
 // === impl LogThrottle ===
 
 impl LogThrottle {
-    /// Counts one more event. Returns how many the log has not mentioned when it is time to.
+    /// Counts one event. If a log line is due, returns how many events it must mention.
     pub(crate) fn count(&self) -> Option<u64> {
         self.count_at(Instant::now())
     }

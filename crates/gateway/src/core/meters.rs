@@ -1,4 +1,4 @@
-//! Meters, made once so that a request only adds to them.
+//! Meters, created once so that a request only adds to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use super::{descriptors, metric_names as names, process_usage};
 /// The classes of status codes, as labels.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// The process has one recorder; servers started later in the same process share it.
+/// The process has one recorder; later servers in the same process share it.
 static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(crate) struct Meters {
     pub(crate) repeated_ids: Counter,
 }
 
-/// The meters of an operation. A series exists from the first request that it counts: most routes of a server are never used.
+/// The meters of an operation. A series exists from its first request on, because most routes of a server are never used.
 #[derive(Debug)]
 pub(crate) struct OperationMeters {
     labels: [Label; 3],
@@ -46,7 +46,7 @@ pub(crate) struct OperationMeters {
     seconds: OnceLock<Histogram>,
 }
 
-/// A number of things that are there now.
+/// A gauge of the present number of things.
 #[derive(Debug)]
 pub(crate) struct Level {
     now: AtomicU64,
@@ -84,7 +84,7 @@ impl Meters {
 // === impl OperationMeters ===
 
 impl OperationMeters {
-    /// The meters of an operation of a face at this route, which is a template.
+    /// Creates the meters of a face's operation at this route template.
     pub(crate) fn new(face: &'static str, operation: &'static str, route: &str) -> Self {
         recorder();
         let labels = [
@@ -144,7 +144,7 @@ impl Drop for LevelGuard<'_> {
     }
 }
 
-/// Notes whether an agent can be used.
+/// Records whether an agent can be used.
 pub(crate) fn set_available(agent: &str, is_available: bool) {
     gauge!(names::AGENT_AVAILABLE, "agent" => agent.to_owned()).set(if is_available {
         1.0
@@ -153,12 +153,12 @@ pub(crate) fn set_available(agent: &str, is_available: bool) {
     });
 }
 
-/// Installs the recorder of the process. Meters that are made before it count nothing. Every metric gets the label `node` with this name, where servers share a store.
+/// Installs the recorder of the process. Call it first: earlier meters count nothing. If servers share a store, every metric gets this name as label `node`.
 pub fn install_recorder(node: Option<&str>) {
     RECORDER.get_or_init(|| install(node));
 }
 
-/// Notes what hosted agents use. An agent without processes keeps its rows, with zero.
+/// Records the resource use of hosted agents. An agent without processes keeps its rows, with zero.
 pub(crate) fn set_processes(processes: &[AgentProcess]) {
     static SEEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut used: BTreeMap<String, (u64, u64)> =
@@ -175,7 +175,7 @@ pub(crate) fn set_processes(processes: &[AgentProcess]) {
     lock(&SEEN).extend(used.into_keys());
 }
 
-/// Notes the runs that have not ended.
+/// Records the runs that have not ended.
 pub(crate) fn set_open_runs(open: &OpenRunCounts) {
     let oldest = open.oldest_queued.unwrap_or_default();
     gauge!(names::OLDEST_QUEUED).set(oldest.as_secs_f64());
@@ -194,7 +194,7 @@ pub(crate) fn set_open_runs(open: &OpenRunCounts) {
     }
 }
 
-/// Notes what the store holds.
+/// Records the size of the store.
 pub(crate) fn set_store(stats: &Stats) {
     counter!(names::COMMITS).absolute(stats.commits);
     for (name, count) in [
@@ -209,12 +209,12 @@ pub(crate) fn set_store(stats: &Stats) {
     }
 }
 
-/// Notes when the server started.
+/// Records when the server started.
 pub(crate) fn set_start_time(started_at: Timestamp) {
     gauge!(names::START_TIME).set(started_at.as_micros() as f64 / 1e6);
 }
 
-/// The metrics in the exposition format of Prometheus, with what is measured when somebody looks; `None` when another recorder was installed first.
+/// Returns the metrics in Prometheus' exposition format, with the values that are measured on each read. Returns `None` if another recorder was installed first.
 pub(crate) fn render(is_ready: bool, body_bytes: usize) -> Option<String> {
     gauge!(names::READY).set(if is_ready { 1.0 } else { 0.0 });
     gauge!(names::BODY_BYTES).set(body_bytes as f64);
@@ -227,13 +227,13 @@ pub(crate) fn render(is_ready: bool, body_bytes: usize) -> Option<String> {
     set(names::MAX_DESCRIPTORS, descriptors::soft_limit());
     set(names::RESIDENT_BYTES, process_usage::resident_bytes());
     if let Some(seconds) = process_usage::cpu_seconds() {
-        // The format has whole counters only.
+        // The counter takes whole seconds only.
         counter!(names::CPU_SECONDS).absolute(seconds as u64);
     }
     recorder().map(PrometheusHandle::render)
 }
 
-/// Folds recorded samples together, so that nobody has to ask for them to keep memory bounded.
+/// Folds recorded samples together, so that memory stays bounded even if no client reads the metrics.
 pub(crate) fn upkeep() {
     if let Some(recorder) = recorder() {
         recorder.run_upkeep();
@@ -259,7 +259,7 @@ fn install(node: Option<&str>) -> Option<PrometheusHandle> {
     names::describe();
     for metric in METRICS {
         if metric.kind == MetricKind::Counter && metric.labels.is_empty() {
-            // Registered, it shows zero: an alarm sees the first event.
+            // Register the metric at zero, so that an alarm sees the first event.
             drop(counter!(metric.name));
         }
     }

@@ -1,4 +1,4 @@
-//! The metrics that `/metrics` shows: names, and a table of what each one says.
+//! The metrics of `/metrics`: their names, and a table of their meanings.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use trilogue_runtime::metric_names as runtime;
 
 pub const READY: &str = "trilogue_ready";
 pub const AGENT_AVAILABLE: &str = "trilogue_agent_available";
-/// The backends count these.
+/// Counted by the backends.
 pub const UNREACHED_REMOTES: &str = "trilogue_remote_unreached_total";
 pub const REQUESTS: &str = "trilogue_http_requests_total";
 pub const REQUEST_SECONDS: &str = "trilogue_http_request_seconds";
@@ -28,18 +28,18 @@ pub const STREAM_BYTES: &str = "trilogue_event_stream_bytes_total";
 pub const FRAMES_RENDERED: &str = "trilogue_frames_rendered_total";
 pub const PANICS: &str = "trilogue_http_panics_total";
 pub const REPEATED_IDS: &str = "trilogue_client_repeated_ids_total";
-/// The backends count these.
+/// Counted by the backends.
 pub const IGNORED_LINES: &str = "trilogue_agent_ignored_lines_total";
 pub const DELIVERIES: &str = "trilogue_callback_deliveries_total";
-/// The runtime counts these.
+/// Counted by the runtime.
 pub const POSTPONED_DELIVERIES: &str = "trilogue_callback_postponed_total";
-/// The backends count these.
+/// Counted by the backends.
 pub const REFUSED_PROCESSES: &str = "trilogue_agent_processes_refused_total";
-/// The backends count these.
+/// Counted by the backends.
 pub const STOPPED_PROCESSES: &str = "trilogue_agent_processes_stopped_total";
-/// The backends count these.
+/// Counted by the backends.
 pub const PROCESS_STARTS: &str = "trilogue_agent_process_starts_total";
-/// The backends count these.
+/// Counted by the backends.
 pub const PROCESS_FAILURES: &str = "trilogue_agent_process_failures_total";
 pub const AGENT_PROCESSES: &str = "trilogue_agent_processes";
 pub const AGENT_MEMORY: &str = "trilogue_agent_memory_bytes";
@@ -72,15 +72,15 @@ pub struct Metric {
 pub enum MetricKind {
     Counter,
     Gauge,
-    /// A histogram of seconds of what the server does itself.
+    /// A histogram of seconds for the server's own work.
     Short,
-    /// A histogram of seconds of what agents and people do.
+    /// A histogram of seconds for the work of agents and people.
     Long,
     /// A histogram of numbers.
     Count,
 }
 
-/// Every metric, in the order of the reference.
+/// All metrics, in the order of the reference page.
 pub const METRICS: &[Metric] = &[
     gauge(READY, &[], "1 while the server takes work, as `/readyz` says, else 0"),
     counter(runtime::RUNS_STARTED, &["agent"], "Runs whose agent began to work"),
@@ -269,7 +269,7 @@ Look up a metric of `GET /metrics` here. The route speaks the text format of Pro
 |---|---|---|---|
 ";
 
-/// The text of `docs/reference/metrics.md`.
+/// Returns the text of `docs/reference/metrics.md`.
 #[must_use]
 pub fn page() -> String {
     let mut out = HEAD.to_owned();
@@ -308,7 +308,7 @@ impl MetricKind {
         }
     }
 
-    /// The upper bounds of a histogram's buckets.
+    /// Returns the upper bounds of a histogram's buckets.
     pub(crate) fn buckets(self) -> Option<&'static [f64]> {
         match self {
             Self::Counter | Self::Gauge => None,

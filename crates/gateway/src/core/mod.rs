@@ -1,4 +1,4 @@
-//! What everything else rests on: settings, ports, meters, log references. Nothing here knows who uses it.
+//! The base of the gateway: settings, ports, meters, log references. Nothing here depends on other modules of the gateway.
 
 pub(crate) mod audit;
 pub(crate) mod callback_secrets;

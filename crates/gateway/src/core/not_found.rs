@@ -1,4 +1,4 @@
-//! How the absence of a thing is said, the same wherever it is looked for.
+//! The "not found" errors, the same in every face.
 
 use trilogue_domain::{Code, Error};
 use trilogue_mapping::native::shown;

@@ -1,4 +1,4 @@
-//! The folders that principals have opened on this machine, by a connection over the local socket: what they ask for over the network may name these too.
+//! The folders that principals opened on this machine over the local socket: their network requests can name these folders too.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use trilogue_domain::{Principal, PrincipalId, TenantId, lock};
 
-/// The most folders that are remembered, of all principals. The oldest is forgotten first.
+/// The most folders to remember, of all principals together. The oldest is forgotten first.
 const MAX_FOLDERS: usize = 256;
 
 #[derive(Clone, Debug, Default)]
@@ -33,7 +33,7 @@ impl OpenedFolders {
         folders.push_back(opened);
     }
 
-    /// Those that a principal has opened.
+    /// Returns the folders that a principal has opened.
     pub(crate) fn of(&self, by: &Principal) -> Vec<PathBuf> {
         let folders = lock(&self.0);
         let own = folders.iter().filter(|it| it.tenant == by.tenant && it.principal == by.id);

@@ -15,81 +15,81 @@ use super::scheme::Scheme;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub access: Access,
-    /// How callers of an agent may show who they are, where it has a say of its own; see [`Scheme::DEFAULT`] for the others.
+    /// The authentication schemes of agents with their own setting; the others use [`Scheme::DEFAULT`].
     pub agent_schemes: HashMap<AgentName, Vec<Scheme>>,
-    /// Who callers without a token are, for agents that take them: needed where one does.
+    /// The principal of callers without a token, for agents that accept them: required if an agent does.
     pub anonymous: Option<Principal>,
-    /// Whether callers without a token learn which agents there are and what each takes; else only of agents that take such callers.
+    /// Whether callers without a token can list all agents and their schemes; otherwise they see only agents that accept such callers.
     pub public_agents: bool,
     pub exposure: Exposure,
-    /// The address under which clients reach the server, without a mount's prefix; where there is none, addresses that are handed out begin with the host that a request names.
+    /// The address under which clients reach the server, without a mount's prefix; without it, generated addresses begin with the host of the request.
     pub public_url: Option<String>,
-    /// Host names that this server answers for beside loopback ones, without port.
+    /// The host names that this server answers for in addition to loopback ones, without port.
     pub allowed_hosts: Vec<String>,
-    /// Origins of pages that may call, such as `https://inspector.example.com`. They are told so by CORS headers; without any there are none. A page of an allowed host's own origin may always call.
+    /// The origins of pages that may call, such as `https://inspector.example.com`. CORS headers tell browsers so; an empty list sends none. Pages from an allowed host itself may always call.
     pub allowed_origins: Vec<String>,
-    /// Where the inspector is: nothing for the root, else such as `/inspector`. `None`: nowhere.
+    /// The path of the inspector: empty for the root, otherwise such as `/inspector`. `None` disables it.
     pub inspector: Option<String>,
-    /// What the keys of callbacks are derived from; the sender of callbacks has the same.
+    /// The secrets that callback keys are derived from; the callback sender has the same.
     pub callback_secrets: CallbackSecrets,
-    /// The store's URL; shown in the status.
+    /// The store's URL, for the status.
     pub store_url: String,
-    /// Whether several nodes share the store: then a request for another's thread is sent there.
+    /// Whether several nodes share the store: then requests for another node's thread are forwarded.
     pub has_nodes: bool,
-    /// Protections that were switched off, by the name of the option that did; shown in the status.
+    /// The disabled protections, by the name of the option that disables each; for the status.
     pub dangerously: Vec<String>,
     pub max_body_bytes: usize,
-    /// The most bytes of request bodies that the server holds at once, of all clients together, each with what its JSON takes in memory. One of the largest size always fits.
+    /// The most bytes of request bodies that the server holds at once, for all clients together and including the memory of their JSON. One body of the largest size always fits.
     pub max_bodies_bytes: usize,
-    /// What the JSON of a body may take in memory as a tree of values, in bytes, where six times the body is less.
+    /// The most memory that the JSON tree of one body can take, in bytes; a body of more than a sixth of this can take six times its size.
     pub max_json_tree_bytes: usize,
-    /// The largest head of a request, address and headers together, in bytes.
+    /// The largest request head (address and headers), in bytes.
     pub max_head_bytes: usize,
     pub max_headers: usize,
-    /// The largest metadata of one part, in bytes of its JSON.
+    /// The largest metadata of one part, in bytes of JSON.
     pub max_part_metadata_bytes: usize,
-    /// The most output of a run that is given in one response, in bytes.
+    /// The most run output in one response, in bytes.
     pub max_output_bytes: usize,
-    /// The most connections at once, as far as the limit of open files allows them; further ones wait to be accepted.
+    /// The most connections at once, within the limit of open files; further ones wait to be accepted.
     pub max_connections: usize,
-    /// The most connections at once of one address. `None`: three quarters of all.
+    /// The most connections at once from one address. `None`: three quarters of all.
     pub max_connections_per_peer: Option<usize>,
     pub max_streams: usize,
     /// The most event streams of one principal. `None`: three quarters of all.
     pub max_streams_per_principal: Option<usize>,
-    /// The most requests of one principal that are at work or wait for a run at once. `None`: three quarters of `max_connections`.
+    /// The most requests of one principal that are in progress or wait for a run at once. `None`: three quarters of `max_connections`.
     pub max_requests_per_principal: Option<usize>,
     /// The most requests at once on one HTTP/2 connection.
     pub max_requests_per_connection: u32,
-    /// How long a client may take to send the head of a request, and how long a connection may idle.
+    /// How long a client may take to send a request head, and how long a connection may be idle.
     pub head_timeout: Duration,
     /// How long a client may take to send a body.
     pub body_timeout: Duration,
-    /// How long a client may accept nothing of what is sent to it, on the connection and on each stream of HTTP/2.
+    /// How long a client may accept no bytes, on a connection and on each HTTP/2 stream.
     pub write_timeout: Duration,
-    /// How long a client can wait in one request for the end of a run in the Agent Connect Protocol.
+    /// How long one request of the Agent Connect Protocol can wait for the end of a run.
     pub max_wait: Duration,
-    /// How often a stream without news says that it lives.
+    /// How often an idle stream sends a heartbeat.
     pub heartbeat: Duration,
-    /// How old what is known of a token may be: a revoked one ends its streams within twice this.
+    /// How long a token's state is cached: a revoked token's streams end within twice this.
     pub token_recheck: Duration,
-    /// The most failed sign-ins of one address in a minute, by token or link, that are answered with 401; further ones get 429. A valid token or link is always let in.
+    /// The most failed sign-ins of one address per minute, by token or link, that get 401; further ones get 429. A valid token or link always works.
     pub max_failed_sign_ins: u32,
-    /// The most rendered events that are kept for sharing between streams, in bytes.
+    /// The most rendered events that streams share, in bytes.
     pub render_cache_bytes: usize,
-    /// How long a connection has to end: when the server stops, after its runs and streams have, and when it takes no more requests.
+    /// How long a connection has to end: at shutdown, after its runs and streams have ended, and when it accepts no more requests.
     pub connection_grace: Duration,
 }
 
 #[derive(Clone, Debug)]
 pub enum Access {
-    /// Who shows a token.
+    /// Callers with a token.
     Tokens,
-    /// Everybody who reaches the listener, in the name of this principal. Only on loopback.
+    /// Everyone who reaches the listener, as this principal. Only on loopback.
     Open(Principal),
 }
 
-/// Whether browsers reach the server over TLS, as the operator says.
+/// Whether browsers reach the server over TLS, according to the public URL.
 pub(crate) fn is_encrypted(public_url: Option<&str>) -> bool {
     public_url.is_some_and(|url| url.starts_with("https:"))
 }
@@ -110,13 +110,13 @@ impl Options {
             .unwrap_or((self.max_connections - self.max_connections / 4).max(1))
     }
 
-    /// Where everybody reaches the server, without a slash at the end: what the operator says, else the first listener.
+    /// Returns the server's address for clients, without a trailing slash: the configured one, or the first listener's.
     pub(crate) fn address(&self, listeners: &[SocketAddr]) -> String {
         if let Some(url) = &self.public_url {
             return url.trim_end_matches('/').to_owned();
         }
         match listeners.first() {
-            // Nobody can connect to the address that stands for all of them.
+            // Clients cannot connect to the unspecified address, so name loopback.
             Some(address) if address.ip().is_unspecified() => {
                 format!("http://localhost:{}", address.port())
             }

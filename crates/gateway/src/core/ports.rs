@@ -1,4 +1,4 @@
-//! What the gateway needs of the rest of the server.
+//! The ports to the rest of the server.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,40 +9,41 @@ use trilogue_runtime::Runtime;
 use trilogue_store::{Admin, Configurations, Queue, Read, Tokens};
 use trilogue_wire::native::{AgentProcess, ProcessStderr};
 
-/// What the gateway needs of the rest of the server.
+/// The ports to the rest of the server.
 #[derive(Clone, Debug)]
 pub struct Ports {
     pub runtime: Runtime,
     pub read: Arc<dyn Read>,
     pub tokens: Arc<dyn Tokens>,
-    /// Tells durability, health and numbers, and backs up.
+    /// Reports durability, health and statistics, and makes backups.
     pub admin: Arc<dyn Admin>,
     pub configurations: Arc<dyn Configurations>,
-    /// Puts dead deliveries back.
+    /// Retries dead letters.
     pub queue: Arc<dyn Queue>,
     pub clock: Arc<dyn Clock>,
-    /// Reads what lies on other servers.
+    /// Reads content from other servers.
     pub egress: trilogue_egress::Client,
     pub agent_processes: Arc<dyn AgentProcesses>,
 }
 
-/// The processes of the agents that this server hosts. They run as its user, and would answer their own questions in the user's name.
+/// The processes of the agents that this server hosts. They run as the server's user, so without this check they could answer their own
+/// questions in the user's name.
 ///
-/// All but the counts block: they read files of the system.
+/// All methods but the counts block: they read system files.
 pub trait AgentProcesses: fmt::Debug + Send + Sync {
-    /// Whether a process is one of them, or may have been.
+    /// Whether a process belongs to a hosted agent, or may have.
     fn has_process(&self, pid: u32) -> bool;
-    /// Whether one of them, or a process of this user that is gone, is at the other end of a connection.
+    /// Whether the peer of a connection is such a process, or an exited process of this user.
     fn has_peer(&self, peer: SocketAddr, server: SocketAddr) -> bool;
-    /// Names this machine among those of a cluster, where that is known: processes of another one are not seen.
+    /// Returns a name of this machine within a cluster, or an empty one if unknown: processes of other machines are not visible.
     fn machine(&self) -> String {
         String::new()
     }
-    /// How many there are, and how many of them no run uses.
+    /// Returns how many processes there are, and how many of them no run uses.
     fn counts(&self) -> (usize, usize);
-    /// What each of them uses.
+    /// Returns the resource use of each process.
     fn list(&self) -> Vec<AgentProcess>;
-    /// The end of what one of them wrote to its standard error; `None` where it is none of them.
+    /// Returns the end of a process's standard error, or `None` if it belongs to no hosted agent.
     fn stderr(&self, pid: u32) -> Option<ProcessStderr>;
 }
 

@@ -1,13 +1,13 @@
-//! What this process uses, as the system says it.
+//! The resource use of this process, from the system.
 
 use std::fs;
 
-/// Clock ticks of a second in `/proc`: the same on every Linux.
+/// Clock ticks per second in `/proc`: the same on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
-/// The 14th and 15th field of `/proc/self/stat`, counted behind the name in parentheses, which can hold spaces.
+/// The position of user time (field 14) in `/proc/self/stat`, counted after the name in parentheses, which can contain spaces; system time follows.
 const TIMES_AT: usize = 11;
 
-/// The memory of this process in bytes; `None` where the system does not say.
+/// Returns the memory of this process in bytes, or `None` if the system does not report it.
 pub(crate) fn resident_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -15,7 +15,7 @@ pub(crate) fn resident_bytes() -> Option<u64> {
     Some(kibibytes.saturating_mul(1024))
 }
 
-/// The processor time of this process in seconds; `None` where the system does not say.
+/// Returns the processor time of this process in seconds, or `None` if the system does not report it.
 pub(crate) fn cpu_seconds() -> Option<f64> {
     let text = fs::read_to_string("/proc/self/stat").ok()?;
     let (_, rest) = text.rsplit_once(") ")?;

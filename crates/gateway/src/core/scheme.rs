@@ -1,14 +1,14 @@
-//! Ways in which callers show who they are.
+//! Authentication schemes.
 
 use http::HeaderValue;
 
-/// A way to show who one is.
+/// An authentication scheme.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Scheme {
-    /// None: callers without a token are taken too. They are one principal, who is kept from others' things by ids that cannot be guessed and by nothing else.
+    /// No authentication. All callers without a token are one principal: only unguessable ids separate their data.
     None,
     ApiKey,
-    /// `Authorization: Basic`: the password is the token, the user's name is not looked at.
+    /// `Authorization: Basic`: the password is the token; the user name is ignored.
     Basic,
     Bearer,
 }
@@ -16,10 +16,10 @@ pub enum Scheme {
 // === impl Scheme ===
 
 impl Scheme {
-    /// The ways of agents that have no say of their own.
+    /// The schemes of agents without their own setting.
     pub const DEFAULT: &'static [Self] = &[Self::ApiKey, Self::Bearer];
 
-    /// What the header of a refusal says of it.
+    /// Returns the `WWW-Authenticate` value of a refusal.
     pub(crate) fn challenge(self) -> Option<HeaderValue> {
         Some(HeaderValue::from_static(match self {
             Self::None => return None,
@@ -29,7 +29,7 @@ impl Scheme {
         }))
     }
 
-    /// How a caller sends it.
+    /// Describes how a caller sends its credentials.
     pub(crate) fn how(self) -> &'static str {
         match self {
             Self::None => "no token at all",

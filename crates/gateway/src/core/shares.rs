@@ -1,4 +1,4 @@
-//! What one principal may take of something that all share.
+//! Limits what one principal takes of a shared resource.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -8,14 +8,14 @@ use trilogue_domain::{Principal, PrincipalId, TenantId, lock};
 
 type Holder = (TenantId, PrincipalId);
 
-/// What each principal holds now. Principals that hold nothing take no memory.
+/// What each principal holds. Principals that hold nothing use no memory.
 #[derive(Debug)]
 pub(crate) struct Shares {
     max_each: usize,
     held: Mutex<HashMap<Holder, Arc<Semaphore>>>,
 }
 
-/// One thing that a principal holds until this is dropped.
+/// A share that a principal holds until it is dropped.
 #[derive(Debug)]
 pub(crate) struct HeldShare {
     shares: Arc<Shares>,
@@ -35,22 +35,22 @@ impl Shares {
         self.max_each
     }
 
-    /// Waits until the principal holds fewer than it may, behind its own earlier requests.
+    /// Waits until the principal is below its limit, in the order of its requests.
     pub(crate) async fn wait(self: &Arc<Self>, principal: &Principal) -> HeldShare {
         let (holder, permits) = self.permits(principal);
-        // No semaphore of ours is ever closed.
+        // The semaphore is never closed.
         let permit = permits.acquire_owned().await.ok();
         HeldShare { shares: Arc::clone(self), holder, permit }
     }
 
-    /// `None` if the principal holds as many as it may.
+    /// Takes a share, or returns `None` if the principal has reached its limit.
     pub(crate) fn take(self: &Arc<Self>, principal: &Principal) -> Option<HeldShare> {
         let (holder, permits) = self.permits(principal);
         let permit = permits.try_acquire_owned().ok()?;
         Some(HeldShare { shares: Arc::clone(self), holder, permit: Some(permit) })
     }
 
-    /// A share of nothing yet, which can grow.
+    /// Creates an empty share that can grow.
     pub(crate) fn begin(self: &Arc<Self>, principal: &Principal) -> HeldShare {
         let (holder, permits) = self.permits(principal);
         let permit = permits.try_acquire_many_owned(0).ok();
@@ -70,7 +70,7 @@ impl Shares {
 // === impl HeldShare ===
 
 impl HeldShare {
-    /// Takes this many more. Takes none and returns `false` if the principal would hold more than it may.
+    /// Grows the share by `count`. Returns `false` and takes nothing if the principal would exceed its limit.
     pub(crate) fn grow(&mut self, count: usize) -> bool {
         let Some(permit) = &mut self.permit else { return false };
         let semaphore = Arc::clone(permit.semaphore());
@@ -84,7 +84,7 @@ impl Drop for HeldShare {
     fn drop(&mut self) {
         let mut held = lock(&self.shares.held);
         drop(self.permit.take());
-        // Each holder and each waiting request has a clone.
+        // Each holder and each waiting request has a clone of the `Arc`.
         if held.get(&self.holder).is_some_and(|permits| Arc::strong_count(permits) == 1) {
             held.remove(&self.holder);
         }

@@ -1,4 +1,4 @@
-//! What a connection is doing, and whether it can end.
+//! Tracks what a connection is doing, and whether it can end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -6,39 +6,39 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-/// The most responses that a connection carries at once to callers without a token, before the first caller with one.
+/// The most concurrent responses to callers without a token on a connection, before its first caller with one.
 pub(crate) const MAX_ANONYMOUS_RESPONSES: usize = 16;
 
 /// What a connection is doing, and whether it can end.
 #[derive(Debug)]
 pub(crate) struct Activity {
     opened: Instant,
-    /// Requests and responses that are not finished.
+    /// Unfinished requests and responses.
     at_work: AtomicUsize,
-    /// Those of them whose callers showed no token.
+    /// Those among them whose callers showed no token.
     anonymous: AtomicUsize,
     is_authenticated: AtomicBool,
-    /// Whether the socket takes no more bytes at the moment.
+    /// Whether the socket accepts no bytes at the moment.
     is_write_waiting: AtomicBool,
     /// Milliseconds after `opened` at which the last response ended.
     quiet_since_ms: AtomicU64,
-    /// Cancelled when another connection needs the place.
+    /// Cancelled when another connection needs this one's place.
     give_way: CancellationToken,
 }
 
-/// Counts a request as at work until its response has been sent.
+/// Counts a request as in progress until its response has been sent.
 #[derive(Debug)]
 pub(crate) struct AtWork {
     activity: Arc<Activity>,
     is_anonymous: bool,
 }
 
-/// How well a connection can be closed for another one. The greatest is closed first.
+/// How suitable a connection is for closing in favour of another one. The greatest is closed first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Expendable {
-    /// It carries responses, and none of its callers has shown a token. The time since it was opened.
+    /// It carries responses, but no caller with a token. Contains the time since it was opened.
     Anonymous(Duration),
-    /// It carries nothing. The time since its last response.
+    /// It carries nothing. Contains the time since its last response.
     Idle(Duration),
 }
 
@@ -74,7 +74,7 @@ impl Activity {
         self.quiet_since_ms.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether nothing is at work for a caller with a token.
+    /// Whether no request of a caller with a token is in progress.
     pub(crate) fn can_end(&self) -> bool {
         self.is_idle() || self.is_anonymous()
     }
@@ -84,7 +84,7 @@ impl Activity {
             && self.at_work.load(Ordering::Relaxed) <= self.anonymous.load(Ordering::Relaxed)
     }
 
-    /// Whether the connection can be closed for another one; `None` where it serves a caller with a token, or has not been idle for this long.
+    /// Whether the connection can be closed in favour of another one; `None` if it serves a caller with a token, or has not been idle for this long.
     pub(crate) fn expendable(&self, min_idle: Duration) -> Option<Expendable> {
         if self.is_idle() {
             let quiet = self.quiet_for();
@@ -118,15 +118,15 @@ impl AtWork {
         Self { activity: Arc::clone(activity), is_anonymous: false }
     }
 
-    /// Notes that the caller showed a token that works.
+    /// Marks that the caller showed a valid token.
     pub(crate) fn authenticated(&self) {
-        // Most connections have one caller: they write this once.
+        // Check first: most connections have one caller, and need to write this only once.
         if !self.activity.is_authenticated.load(Ordering::Relaxed) {
             self.activity.is_authenticated.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Notes that the caller showed no token. Returns whether the connection may carry another response to such a caller.
+    /// Marks that the caller showed no token. Returns whether the connection can carry another response to such a caller.
     pub(crate) fn anonymous(&mut self) -> bool {
         self.is_anonymous = true;
         let before = self.activity.anonymous.fetch_add(1, Ordering::Relaxed);

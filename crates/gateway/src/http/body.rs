@@ -12,7 +12,7 @@ use http_body::{Frame, SizeHint};
 pub(crate) type BodyStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
 pub(crate) enum ReplyBody {
-    /// The whole body; `None` when it was sent.
+    /// The whole body; `None` after it was sent.
     Whole(Option<Bytes>),
     Stream(BodyStream),
 }

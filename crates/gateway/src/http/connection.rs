@@ -23,32 +23,32 @@ use crate::core::options::Options;
 
 /// The smallest buffer that the HTTP/1 reader takes, in bytes.
 const MIN_BUFFER_BYTES: usize = 8 * 1024;
-/// So many headers the HTTP/1 reader takes where nobody says how many, and then it reads them without asking for memory.
+/// hyper's default header limit for HTTP/1; with it, the reader needs no allocation.
 const MAX_HEADERS_ON_STACK: usize = 100;
-/// The most HTTP/2 streams that a peer may have reset before we have looked at them: a reset flood ends there.
+/// The most HTTP/2 streams that a peer can reset before the server has processed them: this bounds a reset flood.
 const MAX_RESET_STREAMS: usize = 32;
 
-/// The most bytes of request bodies that one HTTP/2 connection sends before somebody reads them.
+/// The most unread bytes of request bodies on one HTTP/2 connection.
 const HTTP2_WINDOW_BYTES: u32 = 256 * 1024;
 
-/// The most bytes of HTTP/2 responses to callers without a token that all connections together hold at once.
+/// The most bytes of HTTP/2 responses to callers without a token, over all connections together.
 pub(crate) const MAX_ANONYMOUS_BYTES: usize = 16 * 1024 * 1024;
 
-/// What a connection is served with.
+/// The shared settings and limits of connections.
 #[derive(Clone)]
 pub(crate) struct ConnectionServer {
     pub(crate) options: Arc<Options>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) builder: Arc<Builder<TokioExecutor>>,
-    /// What HTTP/2 responses to callers without a token hold.
+    /// The budget of HTTP/2 responses to callers without a token.
     pub(crate) anonymous_budget: Arc<BodyBudget>,
-    /// Asks clients for no further requests on the connection: the response to the next one is the last on HTTP/1.1, and HTTP/2 sends GOAWAY.
+    /// Stops clients from sending further requests on the connection: on HTTP/1.1 the next response is the last, and HTTP/2 sends GOAWAY.
     pub(crate) last_requests: CancellationToken,
     /// Asks the connection to end.
     pub(crate) stop: CancellationToken,
 }
 
-/// A response, and whether its caller showed a token that works.
+/// A response, and whether its caller showed a valid token.
 pub(crate) struct Answer {
     pub(crate) response: Response<ReplyBody>,
     pub(crate) is_authenticated: bool,
@@ -81,7 +81,7 @@ pub(crate) fn builder(options: &Options) -> Builder<TokioExecutor> {
 // === impl ConnectionServer ===
 
 impl ConnectionServer {
-    /// Serves one connection with this handler until it ends, idles too long, takes too little, must give way, or the server stops.
+    /// Serves one connection with this handler until it ends, is idle too long, accepts too little, must give way, or the server stops.
     pub(crate) async fn serve<A>(
         self,
         stream: TcpStream,
@@ -90,7 +90,7 @@ impl ConnectionServer {
     ) where
         A: Future<Output = Answer> + Send + 'static,
     {
-        // Small writes are whole events here: waiting to join them only delays them.
+        // Small writes here are whole events: Nagle's algorithm would only delay them.
         drop(stream.set_nodelay(true));
         let (idle, patience) = (self.options.head_timeout, self.options.write_timeout);
         let outgoing = Arc::new(Outgoing::new(&self.anonymous_budget));
@@ -114,7 +114,7 @@ impl ConnectionServer {
             }
         });
         let mut connection = pin!(self.builder.serve_connection(io, service));
-        // Set once the connection takes no more requests.
+        // Set once the connection accepts no more requests.
         let mut deadline: Option<Instant> = None;
         let mut has_said_goaway = false;
         let grace = self.options.connection_grace;
@@ -130,7 +130,7 @@ impl ConnectionServer {
                 () = self.stop.cancelled(), if !is_ending => {}
                 () = self.last_requests.cancelled(), if !is_ending && !has_said_goaway => {
                     has_said_goaway = true;
-                    // Its streams continue. On HTTP/1.1 this would close an idle connection to which a request is on its way.
+                    // Only HTTP/2: its streams continue. On HTTP/1.1 this would close an idle connection to which a request may be on its way.
                     if is_http2.load(Ordering::Relaxed) {
                         connection.as_mut().graceful_shutdown();
                     }
@@ -143,7 +143,7 @@ impl ConnectionServer {
                     }
                 }
                 () = reached(deadline) => {
-                    // What is at work for callers with a token ends first.
+                    // Requests of callers with a token finish first.
                     if activity.can_end() {
                         return;
                     }

@@ -1,4 +1,4 @@
-//! The open connections: how many there may be, how many of one peer, and which one gives way to a new one.
+//! The open connections: their limits, in total and for each peer, and which one gives way to a new one.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -12,20 +12,20 @@ use trilogue_domain::lock;
 use super::activity::Activity;
 use crate::core::exposure::{Exposure, Proxies};
 
-/// How long a new connection waits before it asks another one to give way to it.
+/// How long a new connection waits before it makes another one give way.
 const GIVE_WAY_PAUSE: Duration = Duration::from_millis(100);
 /// How long a connection keeps its place without a request: one may be on its way.
 const MIN_IDLE: Duration = Duration::from_secs(1);
-/// The bits of an IPv6 address that name a site. The others are its own to choose.
+/// The bits of an IPv6 address that identify a site. The site chooses the others itself.
 const SITE_BITS: u32 = 64;
 
 /// The open connections.
 #[derive(Debug)]
 pub(crate) struct Connections {
     room: Arc<Semaphore>,
-    /// `None` where one peer may have all.
+    /// `None` if one peer can have all.
     max_per_peer: Option<usize>,
-    /// Proxies carry the connections of many clients: they have no share.
+    /// Proxies carry the connections of many clients, so they have no limit.
     proxies: Option<Proxies>,
     table: Mutex<Table>,
 }
@@ -70,7 +70,7 @@ impl Connections {
         })
     }
 
-    /// A place for a connection of this peer, once there is one. `None` where the peer has its share, and needs all of it.
+    /// Waits for a place for a connection of this peer. Returns `None` if the peer has used its share and none of its connections can give way.
     pub(crate) async fn place(self: &Arc<Self>, peer: SocketAddr) -> Option<ConnectionPlace> {
         let is_proxy = self.proxies.as_ref().is_some_and(|it| it.admit(peer.ip()));
         let peer = site(peer.ip());
@@ -107,7 +107,7 @@ impl Connections {
         lock(&self.table).by_peer.get(&peer).copied().unwrap_or_default()
     }
 
-    /// Asks the connection to end that is missed least. Returns whether there is one.
+    /// Closes the most expendable connection. Returns whether there is one.
     pub(crate) fn relieve_any(&self) -> bool {
         self.relieve(|_| true, MIN_IDLE)
     }
@@ -126,7 +126,7 @@ impl Connections {
     }
 }
 
-/// What of an address counts as one peer.
+/// Returns the part of an address that identifies one peer.
 fn site(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {

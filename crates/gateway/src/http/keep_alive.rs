@@ -1,4 +1,4 @@
-//! Answers that take their time.
+//! Keeps slow responses alive.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use trilogue_domain::error::Result;
 use super::body::ReplyBody;
 use super::reply::Reply;
 
-/// How long an answer may take before its head is sent, and then between two signs of life.
+/// How long a response can take before its head is sent, and the time between keep-alive bytes after that.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Blank space before JSON is JSON.
+/// A line break: whitespace before JSON is allowed.
 const SIGN_OF_LIFE: Bytes = Bytes::from_static(b"\n");
 
-/// An answer that is being made.
+/// A response in preparation.
 pub(crate) type Making = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
 
-/// Waits for an answer in JSON. One that is not there in 10 s has its head sent, with 200, and a line break every further 10 s until its body follows, so that proxies keep the connection open. What `late` gives for an error that comes then, or for an answer without content (`None`), is the body.
-/// Errors: What making the answer fails with in time.
+/// Waits for a JSON response. After 10 s without one, sends the head with status 200, and then a line break every 10 s until the body follows, so that proxies keep the connection open. For a later error, or a response without content (`None`), `late` returns the body.
+/// Errors: those of the response, if they occur in time.
 pub(crate) async fn with_signs_of_life(
     making: Making,
     late: impl FnOnce(Option<&Error>) -> Bytes + Send + 'static,
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(refused.unwrap_err().code(), Code::RunNotFound);
     }
 
-    /// Lets an answer be made once two signs of life have come, and gives the whole body.
+    /// Completes a response after two line breaks. Returns the whole body.
     async fn made_late(answer: Result<Reply>) -> String {
         let (done, is_done) = tokio::sync::oneshot::channel();
         let making: Making = Box::pin(async { is_done.await.unwrap() });

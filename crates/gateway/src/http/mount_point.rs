@@ -19,7 +19,7 @@ pub struct MountPoint {
 // === impl MountPoint ===
 
 impl MountPoint {
-    /// `address` is the server's address for all clients, without a slash at its end.
+    /// Creates the place of a mount. `address` is the server's address for all clients, without a slash at its end.
     pub(crate) fn new(prefix: &str, address: &str, options: &Options) -> Self {
         Self {
             prefix: Arc::from(prefix),

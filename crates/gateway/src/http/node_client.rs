@@ -1,6 +1,6 @@
-//! Requests of this node's own to other nodes, for its editors: those send no web request that could be sent on.
+//! This node's own requests to other nodes on behalf of its editors, whose connections carry no HTTP request that could be forwarded.
 //!
-//! They go to `/api/v1` like those of any client, with a token that this node makes for itself in the store that all nodes share.
+//! They go to `/api/v1` like a client's, with a token that this node creates for itself in the shared store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,14 +21,14 @@ use super::forward::{self, Forwarder};
 use crate::access::secret::{hash_secret, new_secret};
 use crate::core::ports::Ports;
 
-/// How long a token of this node works.
+/// The lifetime of a node's token.
 const TOKEN_LIFE: Duration = Duration::from_secs(3_600);
-/// How long before its end a token is replaced.
+/// How long before its expiry a token is replaced.
 const TOKEN_REST: Duration = Duration::from_secs(900);
-/// What its tokens are called in the list of tokens.
+/// The label of these tokens in the list of tokens.
 const LABEL: &str = "editors of the node ";
 
-/// What this node asks of others. Each request returns `false` where the other cannot be reached, so that nothing was taken: its threads are taken over soon.
+/// Sends requests to other nodes. Each returns `false` if the other node cannot be reached, so that it has done nothing: its threads are taken over soon.
 #[derive(Debug)]
 pub(crate) struct NodeClient {
     client: Client,
@@ -59,8 +59,8 @@ impl NodeClient {
         }
     }
 
-    /// Asks the owner of a thread to give it to this node.
-    /// Errors: `thread_busy` while the thread is at work; and as the owner refuses.
+    /// Requests a thread from its owner for this node.
+    /// Errors: `thread_busy` while the thread is active; and those of the owner.
     pub(crate) async fn hand_over(
         &self,
         by: &Principal,
@@ -72,14 +72,14 @@ impl NodeClient {
         self.send(by, address, Method::POST, &path, &body).await
     }
 
-    /// Has the owner of a run's thread cancel it.
+    /// Cancels a run through the owner of its thread.
     pub(crate) async fn cancel(&self, by: &Principal, address: &str, run: &RunId) -> Result<bool> {
         let path = format!("/api/v1/runs/{run}/cancel");
         let body = serde_json::Map::new();
         self.send(by, address, Method::POST, &path, &body).await
     }
 
-    /// Has the owner of a question's thread take an answer.
+    /// Sends an answer to the owner of the question's thread.
     pub(crate) async fn answer(
         &self,
         by: &Principal,
@@ -91,7 +91,7 @@ impl NodeClient {
         self.send(by, address, Method::POST, &path, answer).await
     }
 
-    /// Has the owner of a thread change it.
+    /// Changes a thread through its owner.
     pub(crate) async fn patch(
         &self,
         by: &Principal,
@@ -103,7 +103,7 @@ impl NodeClient {
         self.send(by, address, Method::PATCH, &path, patch).await
     }
 
-    /// Has the owner of a thread erase it.
+    /// Erases a thread through its owner.
     pub(crate) async fn erase(
         &self,
         by: &Principal,
@@ -115,7 +115,7 @@ impl NodeClient {
         self.send(by, address, Method::DELETE, &path, &body).await
     }
 
-    /// Returns `false` where the node was not reached, so that nothing was taken.
+    /// Sends a request. Returns `false` if the node could not be reached, so that it has done nothing.
     async fn send(
         &self,
         by: &Principal,
@@ -150,7 +150,7 @@ impl NodeClient {
         this.map(|node| node.name).ok_or_else(missing)
     }
 
-    /// A token that works for a while, in the name of the principal.
+    /// Returns a short-lived token in the name of the principal.
     async fn authorization(&self, by: &Principal) -> Result<HeaderValue> {
         let (now, mut own) = (self.clock.now(), self.own.lock().await);
         let is_good =
@@ -190,7 +190,7 @@ impl NodeClient {
     }
 }
 
-/// The error that another node has answered with.
+/// Returns the error in another node's response.
 fn refusal(status: StatusCode, body: &[u8], address: &str) -> Error {
     let Ok(problem) = serde_json::from_slice::<Problem>(body) else {
         let message = format!("the node at {address} answered with the status {status}");

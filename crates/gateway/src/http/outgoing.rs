@@ -1,8 +1,8 @@
 //! Response bodies on their way to a client.
 //!
-//! On HTTP/1.1 the socket's writes are timed. On HTTP/2 a client can keep the window of one stream closed while the socket
-//! works well, so each body is timed: the connection hands the client's stream one piece at a time, and looks which piece was
-//! not taken.
+//! On HTTP/1.1 the socket's writes have a time limit. On HTTP/2 a client can keep the window of one stream closed while the
+//! socket works well, so each body has its own limit: the connection passes the client's stream one piece at a time, and checks
+//! which piece was not taken.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,13 +21,13 @@ use super::activity::AtWork;
 use super::body::ReplyBody;
 use super::receive::{BodyBudget, HeldBytes};
 
-/// The most bytes of a response that wait for one HTTP/2 stream's window. As large as its usual frame.
+/// The most bytes of a response that wait for one HTTP/2 stream's window: its usual frame size.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// The responses that one HTTP/2 connection carries.
+/// The responses on one HTTP/2 connection.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
-    /// What responses to callers without a token hold, on all connections.
+    /// The budget of responses to callers without a token, over all connections.
     anonymous_budget: Arc<BodyBudget>,
     next_id: AtomicU64,
     bodies: Mutex<HashMap<u64, Arc<Mutex<TimedBody>>>>,
@@ -40,22 +40,22 @@ pub(crate) enum SentBody {
     Timed(Arc<Mutex<TimedBody>>),
 }
 
-/// A body of which a client on HTTP/2 must take a piece from time to time.
+/// A body of which an HTTP/2 client must take a piece within the time limit.
 #[derive(Debug)]
 pub(crate) struct TimedBody {
-    /// `None` when the client took too little of it.
+    /// `None` after the client was too slow.
     body: Option<ReplyBody>,
-    /// What the body gave beyond the piece that waits.
+    /// The rest of the body's last chunk, after the waiting piece.
     rest: Bytes,
-    /// When the piece that waits was handed over.
+    /// When the waiting piece was passed on.
     handed_at: Option<Instant>,
-    /// Whether the last piece was handed over: the response ends when the client has taken that.
+    /// Whether the last piece was passed on: the response ends when the client has taken it.
     is_handed: bool,
-    /// `None` when the response has ended for us.
+    /// `None` after the response has ended for us.
     carried: Option<Carried>,
 }
 
-/// Removes a response from those that the connection carries.
+/// Removes a response from its connection's list when dropped.
 #[derive(Debug)]
 struct Carried {
     id: u64,
@@ -69,7 +69,7 @@ struct LastPiece {
     body: Arc<Mutex<TimedBody>>,
 }
 
-/// The response to this request as its connection carries it.
+/// Returns the response to this request as its connection carries it.
 pub(crate) fn carry(
     outgoing: &Arc<Outgoing>,
     version: Version,
@@ -94,7 +94,7 @@ fn known_bytes(body: &ReplyBody) -> usize {
     usize::try_from(body.size_hint().lower()).unwrap_or_default()
 }
 
-/// A refusal without a body: nothing of it waits for a window.
+/// Returns a refusal without a body, so that nothing waits for a window.
 fn too_many_anonymous() -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::Whole(None));
     *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
@@ -131,7 +131,7 @@ impl Outgoing {
         SentBody::Timed(timed)
     }
 
-    /// Lets go of the bodies of which the client took nothing for this long. Returns how many there were.
+    /// Releases the bodies of which the client took nothing for this long. Returns their number.
     pub(crate) fn release_stalled(&self, limit: Duration) -> usize {
         let carried: Vec<_> = lock(&self.bodies).values().map(Arc::clone).collect();
         carried.into_iter().filter(|body| lock(body).release_after(limit)).count()
@@ -176,7 +176,7 @@ impl Body for SentBody {
 }
 
 impl Drop for SentBody {
-    /// The client reset the stream, or everything was handed over.
+    /// Runs when the client has reset the stream, or everything was passed on.
     fn drop(&mut self) {
         if let Self::Timed(body) = self {
             let mut body = lock(body);
@@ -214,7 +214,7 @@ impl TimedBody {
 
     fn next_piece(&mut self) -> Bytes {
         if self.rest.len() > PIECE_BYTES {
-            // A slice would keep the whole buffer.
+            // Copy the piece: a slice would keep the whole buffer alive.
             let piece = Bytes::copy_from_slice(&self.rest[..PIECE_BYTES]);
             self.rest = self.rest.split_off(PIECE_BYTES);
             return piece;
@@ -228,7 +228,7 @@ impl TimedBody {
         self.rest.is_empty() && self.body.as_ref().is_some_and(Body::is_end_stream)
     }
 
-    /// Lets go of the body when the client has not taken a piece for this long. Returns whether it did so now.
+    /// Releases the body if the client has not taken a piece for this long. Returns whether it did so.
     fn release_after(&mut self, limit: Duration) -> bool {
         if self.handed_at.is_none_or(|at| at.elapsed() < limit) {
             return false;

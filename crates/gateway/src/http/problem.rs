@@ -30,7 +30,7 @@ pub(crate) fn status(code: Code) -> StatusCode {
     }
 }
 
-/// The error as an object. The text of a fault of ours stays in the server's log.
+/// Returns the error as an object. The text of a server error stays in the server's log.
 pub(crate) fn describe(error: &Error, request_id: Option<&str>) -> Problem {
     let code = error.code();
     let internal = code == Code::Internal;
@@ -65,7 +65,7 @@ pub(crate) fn respond(error: &Error, request_id: Option<&str>) -> Reply {
     mark(reply, error)
 }
 
-/// Adds the headers that say what to do about an error.
+/// Adds the headers that tell the client how to handle an error.
 pub(crate) fn mark(mut reply: Reply, error: &Error) -> Reply {
     let code = error.code();
     match code.class() {

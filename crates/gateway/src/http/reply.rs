@@ -11,14 +11,14 @@ use trilogue_domain::error::Result;
 
 use super::body::ReplyBody;
 
-/// Names the pending interrupt that an answer missed.
+/// The pending interrupt that an answer did not match.
 pub(crate) const INTERRUPT_ID: HeaderName = HeaderName::from_static("interrupt-id");
-/// Says that an acknowledged event is less durable than an fsync makes it.
+/// Set if an acknowledged event is less durable than with fsync.
 pub(crate) const DURABILITY: HeaderName = HeaderName::from_static("trilogue-durability");
-/// Names the request in the server's log.
+/// The request's id in the server's log.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Where the page after this one begins, for a list that is a bare array.
+/// The position of the next page, for a list that is a bare array.
 pub(crate) const NEXT: HeaderName = HeaderName::from_static("trilogue-next");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -30,9 +30,9 @@ const SANDBOX: HeaderName = HeaderName::from_static("content-security-policy");
 #[derive(Debug)]
 pub struct Reply(Response<ReplyBody>);
 
-/// A response of at most this many bytes is sent whole, with its length.
+/// The largest response that is sent whole, with its length, in bytes.
 const WHOLE_BYTES: usize = 1024 * 1024;
-/// What most answers take, in bytes: less than that is not worth growing for.
+/// The initial buffer of a response, in bytes: enough for most.
 const USUAL_BYTES: usize = 1024;
 
 // === impl Reply ===
@@ -48,7 +48,7 @@ impl Reply {
     }
 
     pub fn json(status: StatusCode, value: &impl Serialize) -> Self {
-        // Only a map with keys that are no strings can fail, and there is none in the wire types.
+        // Serialising only fails for maps with non-string keys, which the wire types do not contain.
         let mut bytes = Vec::with_capacity(USUAL_BYTES);
         if serde_json::to_writer(&mut bytes, value).is_err() {
             bytes = b"null".to_vec();
@@ -64,7 +64,7 @@ impl Reply {
         Self::new(status, ReplyBody::whole(bytes)).header(header::CONTENT_TYPE, JSON)
     }
 
-    /// JSON in pieces: whole if it is small. What fails before the first mebibyte is answered with its error; later, the body breaks off, so that the client sees that it is not whole.
+    /// Sends JSON in pieces, or whole if it is small. An error within the first mebibyte becomes the response; a later one aborts the body, so that the client sees that it is incomplete.
     pub(crate) async fn json_pieces(
         status: StatusCode,
         pieces: impl Stream<Item = Result<Bytes>> + Send + 'static,
@@ -87,7 +87,7 @@ impl Reply {
         Ok(Self::new(status, ReplyBody::pieces(body)).header(header::CONTENT_TYPE, JSON))
     }
 
-    /// Stored content as it is. What an agent made must not run as a page of this server.
+    /// Returns stored content unchanged. Content from an agent must not run as a page of this server.
     pub(crate) fn stored(is_text: bool, bytes: Bytes) -> Self {
         let kind = if is_text { "text/plain; charset=utf-8" } else { "application/octet-stream" };
         Self::new(StatusCode::OK, ReplyBody::whole(bytes))
@@ -115,7 +115,7 @@ impl Reply {
         self
     }
 
-    /// Sets a header from text; text that no header can hold is left out.
+    /// Sets a header from text; omits text that is invalid in a header.
     pub fn header_text(self, name: HeaderName, value: &str) -> Self {
         match HeaderValue::from_str(value) {
             Ok(value) => self.header(name, value),

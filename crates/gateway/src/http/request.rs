@@ -1,4 +1,4 @@
-//! A request that was let in.
+//! An admitted request.
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,18 +22,18 @@ use crate::core::audit::{AuditActor, AuditEvent, answer_detail, audit};
 use crate::core::not_found::{no_run, no_thread};
 use crate::core::opened_folders::OpenedFolders;
 
-/// A request that was let in.
+/// An admitted request.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub(crate) authenticator: Arc<Authenticator>,
     pub caller: Caller,
-    /// The host that the request's address names, where it names one.
+    /// The host in the request's address, if it names one.
     pub(crate) authority: Option<Authority>,
     pub headers: HeaderMap,
     pub(crate) params: Vec<(&'static str, String)>,
     pub(crate) query: Vec<(String, String)>,
     pub body: Bytes,
-    /// What the caller must show, once an agent has refused it.
+    /// The schemes of the agent that refused the caller, once one has.
     pub(crate) challenge: Arc<OnceLock<Challenge>>,
     pub(crate) agent_check: AgentCheck,
     pub(crate) opened_folders: OpenedFolders,
@@ -42,10 +42,10 @@ pub struct Request {
 // === impl Request ===
 
 impl Request {
-    /// Passes when this agent takes callers who show what this one does. Asked before anything of the agent is said or done.
+    /// Checks that the agent accepts the caller's scheme. Handlers call it before they reveal or do anything of the agent.
     ///
     /// # Errors
-    /// `unauthenticated`, naming what the agent takes.
+    /// `unauthenticated`, with the schemes of the agent.
     pub fn reach(&self, agent: &AgentName) -> Result<()> {
         if self.authenticator.takes(&self.caller, agent) {
             return Ok(());
@@ -54,7 +54,7 @@ impl Request {
             return Err(no_token());
         }
         let (challenge, hint) = self.authenticator.challenge_of(agent);
-        // Whoever is refused twice in one request is told of the first agent.
+        // If one request is refused twice, the response names the first agent's schemes.
         drop(self.challenge.set(challenge));
         Err(Error::new(
             Code::Unauthenticated,
@@ -63,7 +63,7 @@ impl Request {
         .hint(hint))
     }
 
-    /// Waits for something that may take as long as a run, and no longer than the caller's token works.
+    /// Waits for an operation that can take as long as a run, but at most as long as the caller's token is valid.
     ///
     /// # Errors
     /// Those of the wait; `unauthenticated`.
@@ -74,10 +74,10 @@ impl Request {
         while_admitted(&self.authenticator, &self.caller, wait).await
     }
 
-    /// The run with what is known of its caller, which decides over what its configuration may say.
+    /// Adds the caller's identity to a run request: it decides what the run's configuration can contain.
     pub(crate) async fn identified(&self, new: RunRequest) -> RunRequest {
         let new = RunRequest { token: self.caller.token.clone(), ..new };
-        // Only a configuration can ask for something that is refused, and the look at processes takes time.
+        // Only a configuration can request something that is refused, and checking processes takes time.
         if new.config.is_none() {
             return RunRequest { source: RequestSource::Network, ..new };
         }
@@ -89,13 +89,13 @@ impl Request {
         }
     }
 
-    /// Writes an audit line of what the caller did.
+    /// Writes an audit line of the caller's action.
     pub(crate) fn audit(&self, event: AuditEvent, subject: &str, detail: &str) {
         let actor = AuditActor::new(self.principal(), self.caller.token.as_ref());
         audit(event, Some(actor), subject, detail);
     }
 
-    /// Writes an audit line of the question that the caller answered.
+    /// Writes an audit line of the caller's answer.
     pub(crate) fn audit_answer(&self, row: &InterruptRow) {
         self.audit(AuditEvent::QuestionAnswered, row.interrupt.id.as_str(), &answer_detail(row));
     }
@@ -112,12 +112,12 @@ impl Request {
         self.header(&header::HOST).or(self.authority.as_ref().map(Authority::as_str))
     }
 
-    /// A parameter of the path. The router fills every one that the route's path names.
+    /// Returns a parameter of the path. The router fills all parameters of the route's path.
     pub fn param(&self, name: &str) -> &str {
         self.params.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value.as_str())
     }
 
-    /// Fails with `forbidden` if the caller is a page whose sign-in is not new.
+    /// Fails with `forbidden` if the caller is a page that has not signed in recently.
     pub(crate) async fn require_new_sign_in(&self) -> Result<()> {
         if !self.caller.is_page {
             return Ok(());
@@ -127,20 +127,20 @@ impl Request {
     }
 
     /// # Errors
-    /// `thread_not_found` where the id cannot be one: it names nothing.
+    /// `thread_not_found` if the id is invalid.
     pub fn thread_id(&self) -> Result<ThreadId> {
         let text = self.param("thread_id");
         ThreadId::parse(text).map_err(|_| no_thread(text))
     }
 
     /// # Errors
-    /// `run_not_found` where the id cannot be one: it names nothing.
+    /// `run_not_found` if the id is invalid.
     pub fn run_id(&self) -> Result<RunId> {
         let text = self.param("run_id");
         RunId::parse(text).map_err(|_| no_run(text))
     }
 
-    /// A parameter of the query; the first where it is repeated.
+    /// Returns a parameter of the query; the first if it is repeated.
     pub fn query(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -155,7 +155,7 @@ impl Request {
         super::receive::json(&self.body)
     }
 
-    /// The part of a listing that `limit` and `after` ask for.
+    /// Returns the page of a listing that `limit` and `after` request.
     ///
     /// # Errors
     /// `invalid_request` or `invalid_cursor`.
@@ -170,7 +170,7 @@ impl Request {
         Ok(Page { limit: self.limit()?, after, skip: 0 })
     }
 
-    /// How many items `limit` asks for.
+    /// Returns the number of items that `limit` requests.
     pub fn limit(&self) -> Result<usize> {
         let Some(text) = self.query("limit") else { return Ok(limits::DEFAULT_PAGE_ROWS) };
         match text.parse() {
@@ -183,7 +183,7 @@ impl Request {
         }
     }
 
-    /// The conditions `metadata.KEY=VALUE`: the value is JSON, or text where it is none.
+    /// Returns the conditions `metadata.KEY=VALUE`: the value is JSON, or text if it is not valid JSON.
     pub fn metadata_filter(&self) -> Vec<(String, String)> {
         let conditions = self.query.iter().filter_map(|(name, value)| {
             let key = name.strip_prefix("metadata.")?;

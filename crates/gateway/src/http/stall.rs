@@ -1,4 +1,4 @@
-//! A socket whose peer must take what is written to it.
+//! A socket with a time limit for writes.
 
 use std::io;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ pub(crate) struct Stall<S> {
     limit: Duration,
     /// Runs while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
-    /// Learns whether a write waits.
+    /// Records whether a write waits.
     activity: Option<Arc<Activity>>,
 }
 
@@ -29,7 +29,7 @@ impl<S> Stall<S> {
         Self { socket, limit, waiting: None, activity: None }
     }
 
-    /// The same, and this learns whether a write waits.
+    /// Also records in `activity` whether a write waits.
     pub(crate) fn noted_in(mut self, activity: &Arc<Activity>) -> Self {
         self.activity = Some(Arc::clone(activity));
         self

@@ -9,7 +9,7 @@ use super::reply::REQUEST_ID;
 pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static(provenance::TRACEPARENT);
 const MAX_REQUEST_ID_BYTES: usize = 128;
 
-/// The trace a request belongs to, when its client named a valid one.
+/// The trace of a request, if its client named a valid one.
 #[derive(Debug)]
 pub(crate) struct Trace {
     pub(crate) parent: Option<HeaderValue>,
@@ -18,15 +18,15 @@ pub(crate) struct Trace {
 // === impl Trace ===
 
 impl Trace {
-    /// Reads `traceparent`: version 00, trace id, parent id, flags; a malformed one is ignored, as the standard wants.
+    /// Reads `traceparent`: version 00, trace id, parent id, flags; ignores a malformed one, as the standard requires.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let parent = headers.get(TRACEPARENT);
         let is_valid = |value: &&HeaderValue| value.to_str().is_ok_and(provenance::is_traceparent);
         Self { parent: parent.filter(is_valid).cloned() }
     }
 
-    /// A span for the request: where the client wants to find it again, by a trace or by an id of its own, from level `info` on, else from `debug` on.
-    /// What fails by a fault of ours is logged with the request's id in either case.
+    /// Returns a span for the request: at level `info` if the client named a trace or its own request id, otherwise at `debug`.
+    /// Server errors are logged with the request's id in either case.
     pub(crate) fn span(&self, operation: &'static str, request_id: &str, is_chosen: bool) -> Span {
         if !is_chosen && self.parent.is_none() {
             return tracing::debug_span!("request", operation, request_id);
@@ -42,7 +42,7 @@ impl Trace {
     }
 }
 
-/// The id that the client chose, where it is fit for a log.
+/// Returns the id that the client chose, if it is suitable for a log.
 pub(crate) fn chosen_request_id(headers: &HeaderMap) -> Option<&str> {
     let text = headers.get(REQUEST_ID)?.to_str().ok()?;
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':');

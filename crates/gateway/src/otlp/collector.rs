@@ -1,4 +1,4 @@
-//! A collector: one request with spans, tried again where the protocol says so.
+//! Sends spans to a collector in one request, with retries as the protocol defines.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use trilogue_wire::otlp::{
 };
 
 const SCOPE: &str = "trilogue";
-/// How often a request is tried.
+/// The most attempts for a request.
 const ATTEMPTS: u32 = 4;
 /// The wait before the second attempt; it doubles with each further one.
 const BACKOFF: Duration = Duration::from_secs(1);
-/// The longest wait that a collector can ask for.
+/// The longest wait that a collector can request.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// Where spans go, and as whose.
+/// The address of the collector, and the resource that the spans belong to.
 pub struct TraceCollector {
     client: Client,
     url: String,
@@ -29,18 +29,18 @@ pub struct TraceCollector {
     resource: Vec<(String, String)>,
 }
 
-/// Why an attempt failed, and whether another one may work.
+/// Why an attempt failed, and whether a retry can succeed.
 struct FailedAttempt {
     reason: String,
     is_transient: bool,
-    /// Not before this, where the collector said so.
+    /// The least time until the next attempt, if the collector named one.
     wait: Option<Duration>,
 }
 
 // === impl TraceCollector ===
 
 impl TraceCollector {
-    /// A collector at this address. The resource's attributes say what the spans come from, such as `service.name`.
+    /// Creates a collector at this address. The attributes describe the source of the spans, such as `service.name`.
     #[must_use]
     pub fn new(
         client: Client,
@@ -51,8 +51,8 @@ impl TraceCollector {
         Self { client, url, headers, resource }
     }
 
-    /// Sends spans. Once the server stops, a failed attempt is the last one.
-    /// Errors: why the collector did not take them.
+    /// Sends spans. While the server is stopping, does not retry.
+    /// Errors: why the collector did not accept them.
     pub(super) async fn send(
         &self,
         spans: Vec<TraceSpan>,
@@ -110,7 +110,7 @@ impl TraceCollector {
     }
 }
 
-/// Headers hold secrets.
+/// Headers contain secrets.
 impl fmt::Debug for TraceCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TraceCollector").field("url", &self.url).finish_non_exhaustive()
@@ -124,7 +124,7 @@ impl FailedAttempt {
         Self { reason: reason.to_owned(), is_transient: false, wait: None }
     }
 
-    /// A refusal. (OpenTelemetry Protocol, "Retryable Response Codes".)
+    /// Creates the failure for this status. (OpenTelemetry Protocol, "Retryable Response Codes".)
     fn of(status: StatusCode, headers: &HeaderMap) -> Self {
         let is_transient = matches!(status.as_u16(), 429 | 502 | 503 | 504);
         let wait = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());

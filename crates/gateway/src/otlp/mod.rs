@@ -1,7 +1,7 @@
-//! Sends ended runs to a collector of traces, by the OpenTelemetry Protocol.
+//! Sends ended runs to a trace collector by the OpenTelemetry Protocol.
 //!
-//! A run's spans are made from its log when it has ended: an agent at work costs nothing more, and a run that outlives a restart is whole.
-//! A collector that is slow or down delays nobody: the queue is bounded, and what does not fit is counted and left out.
+//! A run's spans are built from its log after it has ended: an active agent has no extra cost, and a run that outlives a restart is complete.
+//! A slow or failed collector delays no run: the queue is bounded, and runs that do not fit are dropped and counted.
 
 mod collector;
 
@@ -24,32 +24,32 @@ use crate::core::metric_names::{OTLP_DROPPED, OTLP_EXPORTED};
 
 pub use collector::TraceCollector;
 
-/// A request is sent on when it has this many spans.
+/// A request is sent once it has this many spans.
 const MAX_SPANS_PER_REQUEST: usize = 512;
 /// How long a request waits for further runs.
 const GATHER_TIME: Duration = Duration::from_millis(500);
 /// How much of a log is read at once.
 const PAGE_BYTES: usize = 1024 * 1024;
-/// How much of a run's log is read for its spans; what comes behind is left out.
+/// How much of a run's log is read for its spans; later events are left out.
 const MAX_LOG_BYTES: usize = 64 * 1024 * 1024;
 /// How long a stop waits for the collector.
 const CLOSE_TIME: Duration = Duration::from_secs(5);
 
-/// The reasons for which runs are left out.
+/// The reasons for dropping runs.
 const QUEUE_FULL: &str = "queue_full";
 const NOT_TAKEN: &str = "collector";
 const UNREADABLE: &str = "log";
 
-/// Which runs are traced.
+/// Selects the runs to trace.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TraceOptions {
-    /// How many of the traces that begin here are sampled: from 0 to 1.
+    /// The sampled fraction of the traces that begin here: from 0 to 1.
     pub sample_ratio: f64,
     /// The most runs that wait for the collector.
     pub max_queued_runs: usize,
 }
 
-/// Gets ended runs, and sends their spans in a task of its own.
+/// Receives ended runs, and sends their spans in a separate task.
 #[derive(Debug)]
 pub struct TraceExporter {
     queue: mpsc::Sender<Box<RunRow>>,
@@ -73,7 +73,7 @@ struct ExportTask {
 // === impl TraceExporter ===
 
 impl TraceExporter {
-    /// Starts the task that sends.
+    /// Starts the sending task.
     #[must_use]
     pub fn start(
         options: TraceOptions,
@@ -82,7 +82,7 @@ impl TraceExporter {
     ) -> Arc<Self> {
         let TraceOptions { sample_ratio, max_queued_runs } = options;
         for reason in [QUEUE_FULL, NOT_TAKEN, UNREADABLE] {
-            // Shows zero until then.
+            // Register the metric at zero.
             dropped(reason, 0);
         }
         let (queue, waiting) = mpsc::channel(max_queued_runs.clamp(1, Semaphore::MAX_PERMITS));
@@ -103,10 +103,10 @@ impl TraceExporter {
         Arc::new(Self { queue, sample_ratio, overflows: LogThrottle::default(), closing, ended })
     }
 
-    /// Sends what waits, for a few seconds at most.
+    /// Sends the waiting runs, for a few seconds at most.
     pub async fn close(&self) {
         self.closing.cancel();
-        // The semaphore has no permits: it is closed at the end.
+        // The semaphore has no permits: the task closes it at its end.
         if tokio::time::timeout(CLOSE_TIME, self.ended.acquire()).await.is_err() {
             tracing::warn!("the collector of traces does not answer: the last runs are left out");
         }
@@ -164,7 +164,7 @@ impl ExportTask {
         }
     }
 
-    /// The next run; `None` when the server stops and nothing waits.
+    /// Returns the next run, or `None` if the server stops and no run waits.
     async fn next(&mut self) -> Option<Box<RunRow>> {
         tokio::select! {
             biased;
@@ -173,7 +173,7 @@ impl ExportTask {
         }
     }
 
-    /// Lets further runs come: as a rule several end together.
+    /// Waits for further runs, because several often end together.
     async fn gather(&self) {
         drop(tokio::time::timeout(GATHER_TIME, self.closing.cancelled()).await);
     }
@@ -195,18 +195,18 @@ impl ExportTask {
         }
     }
 
-    /// A run's spans, from its log.
+    /// Returns a run's spans from its log.
     async fn spans(&self, row: &RunRow) -> Result<Vec<TraceSpan>> {
         let mut spans = RunSpans::new(traced_run(row, self.sample_ratio));
         let (mut after, mut read) = (0, 0);
         while read < MAX_LOG_BYTES && after < row.last_run_number {
             let range = Range { run: Some(row.key), after, max_bytes: PAGE_BYTES };
             let frames = self.read.frames(row.thread, range).await?;
-            // It may have been removed meanwhile.
+            // The run may have been removed meanwhile.
             let Some(last) = frames.last().map(|frame| frame.last_run()) else { break };
             for frame in &frames {
                 read += frame.bytes().len();
-                // Decoded for this alone, so that the cache does not keep it.
+                // Decode the frame only here, so that the cache does not keep the result.
                 for record in frame.raw()? {
                     let record = record?;
                     if record.run_number > after {

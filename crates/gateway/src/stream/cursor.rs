@@ -21,12 +21,12 @@ pub(crate) struct Cursor {
 impl Cursor {
     pub(crate) const START: Self = Self::after(0);
 
-    /// Behind everything of this log event.
+    /// Returns the position after everything of this log event.
     pub(crate) const fn after(number: u64) -> Self {
         Self { number, sub: LAST }
     }
 
-    /// The number of the last log event of which nothing is missing.
+    /// Returns the number of the last log event that is complete at this position.
     pub(crate) fn whole(self) -> u64 {
         if self.sub == LAST { self.number } else { self.number.saturating_sub(1) }
     }
@@ -50,8 +50,8 @@ impl Cursor {
         Ok(Self { number: number.unsigned_abs(), sub })
     }
 
-    /// Passes a position in the log of a thread, or of one of its runs, that the caller has looked up. Asks the store and not a tail, which may know less than the client does: after a start, and on a server that does not write the thread.
-    /// Errors: `invalid_cursor` when the position lies beyond the log, and as reading the store.
+    /// Checks a position in the log of a thread, or of one of its runs, that the caller has looked up. Asks the store and not a tail, which can be behind the client: after a start, and on a node that does not own the thread.
+    /// Errors: `invalid_cursor` if the position is beyond the log, and those of reading the store.
     pub(crate) async fn check(
         self,
         read: &dyn Read,
@@ -68,7 +68,7 @@ impl Cursor {
         if run.status.is_terminal() {
             return Err(self.beyond(Some(run.last_run_number)));
         }
-        // The row of a run that has not ended may be older than its log. What is kept of the log here is older too, until its end is looked up.
+        // The row of an open run can be older than its log. The log's cache here is older too until its end is looked up.
         read.last_number(thread).await?;
         let range = Range { run: Some(run.key), after: self.number - 1, max_bytes: 1 };
         let frames = read.frames(thread, range).await?;
@@ -76,7 +76,7 @@ impl Cursor {
         if is_there { Ok(()) } else { Err(self.beyond(None)) }
     }
 
-    /// That the position lies behind the end of the log.
+    /// Returns the error for a position after the end of the log.
     fn beyond(self, last: Option<u64>) -> Error {
         let last = last.map(|last| format!(", {last}")).unwrap_or_default();
         let number = self.number;

@@ -1,4 +1,4 @@
-//! An event in the form that each protocol gives it: the views of the faces, asked for one event.
+//! Renders one event in the form of each protocol, with the views of the faces.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,36 +16,36 @@ use super::view::{Data, EventPlace, Fold, Out, View};
 use crate::core::log_ref::LogRef;
 use crate::http::mount_point::MountPoint;
 
-/// How a protocol shows a log.
+/// A protocol's view of a log.
 #[derive(Debug)]
 pub(crate) struct ProtocolView {
-    /// Its name, as in the table of fidelity.
+    /// The protocol's name in the fidelity table.
     pub(crate) protocol: &'static str,
-    /// What its clients get: a name for people.
+    /// The title of this form, for people.
     pub(crate) title: &'static str,
     pub(crate) view: FormView,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum FormView {
-    /// Its clients get what an event adds.
+    /// Its clients receive what an event adds.
     Events(Arc<dyn View>),
-    /// Its clients get the state of the run's output.
+    /// Its clients receive the state of the run's output.
     Samples(Arc<dyn SampleView>),
 }
 
 /// The views of all protocols.
 pub(crate) trait ProtocolViews: Send + Sync + fmt::Debug {
-    /// Those for a run of a thread, or for what is outside of runs.
+    /// Returns the views for a run of a thread, or for events outside of runs.
     fn of(&self, thread: &ThreadId, run: Option<&RunRow>) -> Vec<ProtocolView>;
-    /// Where programs reach the protocols.
+    /// Returns the addresses of the protocols.
     fn places(&self) -> ProtocolPlaces<'_>;
 }
 
-/// Where programs reach this server; `None` for a protocol that is not served.
+/// The addresses of this server's protocols; `None` for a protocol that is not served.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProtocolPlaces<'a> {
-    /// `/api/v1` is below it.
+    /// The place of `/api/v1`.
     pub(crate) own: &'a MountPoint,
     pub(crate) communication: Option<&'a MountPoint>,
     pub(crate) connect: Option<&'a MountPoint>,
@@ -58,7 +58,7 @@ enum FormFold {
     Samples(Box<dyn SampleFold>),
 }
 
-/// What the clients of each of these views get for an event: any number of wire events. Reads the event's run up to it.
+/// Returns the wire events that clients of each of these views receive for an event. Reads the event's run up to it.
 pub(crate) async fn wire_events(
     read: &Arc<dyn Read>,
     thread: &LogRef,
@@ -112,9 +112,9 @@ async fn push(
     Ok(wire)
 }
 
-/// The sample that an event changes, and the end of the stream where it brings it.
+/// Returns the sample that an event changes, and the end of the stream if the event causes it.
 fn news(fold: &mut dyn SampleFold, event: &Event) -> Vec<Data> {
-    // What is shown before is no news of this event.
+    // Earlier output is not news of this event, so take it first.
     fold.snapshot();
     let before = fold.end();
     fold.push(event);

@@ -22,11 +22,11 @@ use crate::core::log_ref::LogRef;
 
 /// How much of the log is read at once, in bytes.
 const READ_BYTES: usize = 64 * 1024;
-/// The same where there is no room to keep what is rendered, in bytes: what is read ahead would be rendered for nothing.
+/// The same if rendered frames cannot be kept, in bytes: reading ahead would render them for nothing.
 const READ_BYTES_WITHOUT_ROOM: usize = 4 * 1024;
 const MAX_NAMES: usize = 4_096;
 
-/// Every feed that has a reader.
+/// All feeds that have a reader.
 #[derive(Debug)]
 pub(crate) struct Feeds {
     open: Mutex<HashMap<FeedKey, Weak<Feed>>>,
@@ -40,14 +40,14 @@ struct FeedKey {
     view: Cow<'static, str>,
 }
 
-/// The bytes that all feeds hold together.
+/// The total bytes of all feeds.
 #[derive(Debug)]
 struct Budget {
     held: AtomicUsize,
     most: usize,
 }
 
-/// One log as one view shows it: a thread's, or a run's.
+/// One log in one view: a thread's, or a run's.
 #[derive(Debug)]
 pub(crate) struct Feed {
     pub(crate) thread: LogRef,
@@ -55,25 +55,25 @@ pub(crate) struct Feed {
     pub(crate) view: Arc<dyn View>,
     tail: Tail,
     names: Mutex<HashMap<RunKey, Option<RunId>>>,
-    /// By the last number that each holds.
+    /// Frames by their last number.
     chunks: Mutex<BTreeMap<u64, Arc<RenderedFrame>>>,
     budget: Arc<Budget>,
 }
 
 #[derive(Debug)]
 pub(crate) struct RenderedFrame {
-    /// The frame is what comes next for every position from here to `last`.
+    /// The frame comes next for every position from here to `last`.
     follows: u64,
     pub(crate) first: u64,
     pub(crate) last: u64,
     bytes: Bytes,
     marks: Vec<Mark>,
-    /// Interrupts that are shown, with their run and the position of the wire event that does.
+    /// The shown interrupts, with their run and the position of the wire event that shows each.
     pub(crate) shown: Vec<(Cursor, RunId, InterruptId)>,
     pub(crate) ends: bool,
-    /// Whether the run of the stream waits here for an answer that the view has shown the question of.
+    /// Whether the stream's run waits here for an answer, and the view has shown the question.
     pub(crate) waits: bool,
-    /// The fold behind the frame, where the view has state.
+    /// The fold after the frame, if the view has state.
     fold: Option<Box<dyn Fold>>,
 }
 
@@ -85,7 +85,7 @@ impl Feeds {
         Self { open: Mutex::default(), budget }
     }
 
-    /// The feed of a thread, or of one of its runs, that the caller has looked up.
+    /// Opens the feed of a thread, or of one of its runs, that the caller has looked up.
     pub(crate) fn open(
         &self,
         read: &Arc<dyn Read>,
@@ -126,7 +126,7 @@ impl Budget {
 // === impl Feed ===
 
 impl Feed {
-    /// Woken by every commit on the thread.
+    /// Returns a receiver that every commit on the thread wakes.
     pub(crate) fn committed(&self) -> watch::Receiver<u64> {
         self.tail.committed.clone()
     }
@@ -138,7 +138,7 @@ impl Feed {
         (chunk.follows <= whole).then(|| Arc::clone(chunk))
     }
 
-    /// What follows a position; `None` at the end of the log. `before` is the frame that ends there, where the reader has one.
+    /// Returns the frame after a position, or `None` at the end of the log. `before` is the frame that ends there, if the reader has it.
     pub(crate) async fn following(
         &self,
         streams: &Streams,
@@ -155,7 +155,7 @@ impl Feed {
         }))
     }
 
-    /// Reads and renders what follows a position; `None` at the end of the log. `before` is the frame that ends there, where the reader has one: its state need not be folded again.
+    /// Reads and renders the frame after a position; returns `None` at the end of the log. `before` is the frame that ends there, if the reader has it: then its state need not be folded again.
     pub(crate) async fn advance(
         &self,
         read: &Arc<dyn Read>,
@@ -194,7 +194,7 @@ impl Feed {
         Ok(next.map(|chunk| (chunk, rendered)))
     }
 
-    /// The first and last number of a frame, as this feed counts.
+    /// Returns the first and last number of a frame in this feed's counting.
     fn numbers(&self, frame: &Frame) -> (u64, u64) {
         match self.run {
             Some(_) => (frame.first_run().max(1), frame.last_run()),
@@ -237,7 +237,7 @@ impl Feed {
         })
     }
 
-    /// The view's state before a number: at hand behind the frame before, or folded on from the nearest earlier one, or from the beginning.
+    /// Returns the view's state before a number: from the frame before, folded on from the nearest earlier frame, or from the beginning.
     async fn fold_before(
         &self,
         read: &Arc<dyn Read>,
@@ -279,7 +279,7 @@ impl Feed {
         EventPlace { thread: &self.thread.id, run_id: run_id.map(RunId::as_str), number }
     }
 
-    /// Keeps a frame for others, and drops the oldest where too much is held.
+    /// Keeps a frame for other readers, and drops the oldest if the feeds hold too much.
     fn keep(&self, chunk: RenderedFrame) -> Arc<RenderedFrame> {
         let chunk = Arc::new(chunk);
         let mut chunks = self.chunks();
@@ -300,7 +300,7 @@ impl Feed {
         lock(&self.chunks)
     }
 
-    /// The id of a run of this thread; `None` when it is gone.
+    /// Returns the id of a run of this thread, or `None` if the run was removed.
     pub(crate) async fn name(
         &self,
         read: &Arc<dyn Read>,
@@ -358,7 +358,7 @@ impl RenderedFrame {
     }
 }
 
-/// The id of a run of this thread; `None` when it is gone.
+/// Returns the id of a run of this thread, or `None` if the run was removed.
 pub(crate) async fn run_id(
     read: &Arc<dyn Read>,
     thread: &LogRef,
@@ -367,7 +367,7 @@ pub(crate) async fn run_id(
     Ok(run_row(read, thread, key).await?.map(|run| run.id))
 }
 
-/// A run of this thread; `None` when it is gone.
+/// Returns a run of this thread, or `None` if it was removed.
 pub(crate) async fn run_row(
     read: &Arc<dyn Read>,
     thread: &LogRef,

@@ -1,4 +1,4 @@
-//! A view with state and two wire events for each log event, over a real log.
+//! Tests a view with state and two wire events for each log event, over a real log.
 
 use http::HeaderValue;
 use trilogue_domain::event::StateEvent;
@@ -12,7 +12,7 @@ use trilogue_wire::native::Gap;
 use super::*;
 use crate::faces::native::view::NativeView;
 
-/// Shows each event as its number and as how many came before it.
+/// Shows each event as its number and the count of events before it.
 #[derive(Clone, Debug, Default)]
 struct Counting {
     before: u64,
@@ -62,7 +62,7 @@ impl Fold for Counting {
     }
 }
 
-/// A thread with this many frames of three events each.
+/// Creates a thread with this many frames of three events each.
 async fn log(store: &MemoryStore, frames: u64) -> ThreadRow {
     let row = thread(store);
     for frame in 0..frames {
@@ -82,7 +82,7 @@ fn thread(store: &MemoryStore) -> ThreadRow {
     )
 }
 
-/// Appends a frame behind the number `last`.
+/// Appends a frame after the number `last`.
 async fn append(store: &MemoryStore, row: &ThreadRow, last: u64, events: usize) {
     let mut draft = Draft::default();
     for _ in 0..events {

@@ -1,4 +1,4 @@
-//! Large content, put back into the events that name it.
+//! Puts large content back into the events that refer to it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, Event, InterruptEvent, MessageEvent};
 use trilogue_store::Read;
 
-/// The event with the large content that is wanted in place of its name; what is gone stays a name.
+/// Returns the event with the wanted large content instead of its reference; a reference to removed content stays.
 pub(crate) async fn inlined<'a>(
     read: &Arc<dyn Read>,
     thread: ThreadKey,

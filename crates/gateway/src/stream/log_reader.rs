@@ -1,4 +1,4 @@
-//! Reads a log in pages: the one loop behind every fold and listing.
+//! Reads a log in pages: the one loop under every fold and listing.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(crate) struct LogReader<'a> {
 pub(crate) struct LogPage {
     pub(crate) frames: Vec<Arc<Frame>>,
     in_run: bool,
-    /// The first frame may begin, and the last may end, outside of what was asked for.
+    /// The first frame can begin before, and the last can end after, the requested range.
     after: u64,
     until: u64,
 }
@@ -40,7 +40,7 @@ impl<'a> LogReader<'a> {
         Self { after, ..self }
     }
 
-    /// Ends with this number: at the last number of a run that has ended, nobody has to look for more.
+    /// Sets the last number to read: with the last number of an ended run, the reader need not look for more.
     pub(crate) fn until(self, until: u64) -> Self {
         Self { until, ..self }
     }
@@ -53,7 +53,7 @@ impl<'a> LogReader<'a> {
         self.bytes
     }
 
-    /// The next page; `None` at the end of the log.
+    /// Returns the next page, or `None` at the end of the log.
     pub(crate) async fn next(&mut self) -> Result<Option<LogPage>> {
         if self.after >= self.until {
             return Ok(None);
@@ -78,12 +78,12 @@ impl<'a> LogReader<'a> {
 // === impl LogPage ===
 
 impl LogPage {
-    /// The runs whose frames are on the page, once for each frame.
+    /// Returns the runs of the frames on the page, once for each frame.
     pub(crate) fn runs(&self) -> impl Iterator<Item = RunKey> + '_ {
         self.frames.iter().filter_map(|frame| frame.run())
     }
 
-    /// The events that belong to the page.
+    /// Returns the events within the range.
     pub(crate) fn events(&self) -> Result<Vec<&Event>> {
         let mut events = Vec::new();
         for frame in &self.frames {
@@ -92,7 +92,7 @@ impl LogPage {
         Ok(events)
     }
 
-    /// Those of one of its frames.
+    /// Returns the events of one frame within the range.
     pub(crate) fn events_of<'f>(
         &self,
         frame: &'f Frame,

@@ -1,8 +1,8 @@
 //! Event streams: shared rendering, and readers that pull from it.
 //!
 //! # Invariants
-//! - A reader has no queue: it asks for what follows its cursor, so a slow one costs nothing but its place.
-//! - What is sent was committed: everything comes from the store's read port.
+//! - A reader has no queue: it pulls the frame after its cursor, so a slow reader costs only its position.
+//! - Everything that is sent was committed: it comes from the store's read port.
 
 pub(crate) mod cursor;
 pub(crate) mod event_forms;

@@ -1,4 +1,4 @@
-//! One client's place on a stream.
+//! One client's position on a stream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use crate::core::log_ref::LogRef;
 use crate::core::not_found::{no_run, no_thread};
 use crate::http::reply::Reply;
 
-/// The most that a stream still sends once the server is stopping, apart from its last frame, in bytes.
+/// The most that a stream still sends while the server is stopping, apart from its last frame, in bytes.
 const FAREWELL_BYTES: usize = 1024 * 1024;
 
-/// One client's place on a stream. It pulls: there is no queue.
+/// One client's position on a stream. The client pulls pieces, so the stream needs no queue.
 struct Reader {
     open: OpenStream,
     feed: Arc<Feed>,
@@ -30,12 +30,12 @@ struct Reader {
     cursor: Cursor,
     at: Option<Arc<RenderedFrame>>,
     begun: bool,
-    /// Whether it was looked whether there is anything that may still come.
+    /// Whether we have checked if more events can follow.
     looked: bool,
     done: bool,
     /// Whether this stream has shown a question.
     asked: bool,
-    /// Whether the stream's run had ended when somebody last looked.
+    /// Whether the stream's run had ended at the last check.
     run_ended: bool,
 }
 
@@ -47,7 +47,7 @@ enum LogWake {
 }
 
 /// Opens a stream of a thread, or of a run, that the caller has looked up.
-/// Errors: `overloaded` when there are too many, `shutting_down`, `invalid_cursor` when the position lies beyond the log, and as reading the store.
+/// Errors: `overloaded` if there are too many, `shutting_down`, `invalid_cursor` if the position is beyond the log, and those of reading the store.
 pub(crate) async fn open(
     streams: &Arc<Streams>,
     caller: &Caller,
@@ -59,7 +59,7 @@ pub(crate) async fn open(
     let mut open = OpenStream::begin(streams, caller, Duration::MAX)?;
     let feed = streams.feeds.open(&streams.read, thread, run, view);
     let committed = feed.committed();
-    // A tail knows its log's end later than its readers come: only the store says what lies beyond it.
+    // A tail learns its log's end later than its readers can come: only the store knows what is beyond it.
     if run.is_some() || cursor.number > *committed.borrow() {
         cursor.check(streams.read.as_ref(), feed.thread.key, run).await?;
     }
@@ -98,7 +98,7 @@ impl StreamSource for Reader {
                 }
                 Ok(None) if self.run_ended || self.is_answer_next() => return None,
                 Ok(None) if !std::mem::replace(&mut self.looked, true) => {
-                    // What was removed before its tail was attached ends no tail.
+                    // A thread that was removed before its tail was attached does not end the tail, so check that it exists.
                     if let Err(error) = self.still_there().await {
                         return Some(self.end_with(&error));
                     }
@@ -131,12 +131,12 @@ impl Reader {
         self.feed.following(&self.open.streams, self.cursor, self.at.as_ref()).await
     }
 
-    /// Whether this stream has shown a question for which the run still waits, in a view whose streams end there. One that begins behind the question goes on.
+    /// Whether this stream has shown a question for which the run still waits, in a view whose streams end there. A stream that begins after the question continues.
     fn is_answer_next(&self) -> bool {
         self.asked && self.at.as_ref().is_some_and(|chunk| chunk.waits)
     }
 
-    /// What of a frame this client has not, and notes what it is shown with it.
+    /// Returns the part of a frame that this client does not have, and records the questions in it as shown.
     fn take(&mut self, chunk: &Arc<RenderedFrame>) -> Bytes {
         let mut bytes = chunk.after(self.cursor);
         let asked = self.cursor.whole();
@@ -169,7 +169,7 @@ impl Reader {
         }
     }
 
-    /// What the shutdown itself brought, and then the reason for the end.
+    /// Returns the events of the shutdown itself, and then the reason for the end.
     async fn farewell(&mut self) -> Bytes {
         let mut bytes = Vec::new();
         while !self.done
@@ -184,7 +184,7 @@ impl Reader {
         Bytes::from(bytes)
     }
 
-    /// A sign of life, or the end of a stream whose token or log is gone.
+    /// Returns a heartbeat, or the end of a stream whose token was revoked or whose log was removed.
     async fn tick(&mut self) -> Option<Bytes> {
         let checked = match self.open.tick().await {
             Ok(false) => return None,
@@ -197,7 +197,7 @@ impl Reader {
         })
     }
 
-    /// Whether thread and run still exist; notes when the run has ended.
+    /// Checks that thread and run still exist. Records whether the run has ended.
     async fn still_there(&mut self) -> Result<()> {
         let scope = self.feed.thread.scope();
         match self.feed.run.as_ref().map(|(_, id)| id) {
@@ -221,7 +221,7 @@ impl Reader {
         }
     }
 
-    /// The last piece of a stream that ends before its log does.
+    /// Returns the last piece of a stream that ends before its log.
     fn end_with(&mut self, error: &Error) -> Bytes {
         self.done = true;
         Bytes::from(self.feed.view.error(error))

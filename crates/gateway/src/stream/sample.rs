@@ -1,6 +1,6 @@
-//! The newest state of a run's output, folded once for everybody who watches it.
+//! The newest state of a run's output, folded once for all of its watchers.
 //!
-//! A sample is no event: each replaces the one before. A sampler reads the run's log, folds it, and shows what there is at most every 50 ms; whoever comes late or reads slowly is given the newest and nothing else.
+//! A sample is not an event: each replaces the one before. A sampler reads the run's log, folds it, and publishes a sample at most every 50 ms; a late or slow watcher gets only the newest.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,53 +18,53 @@ use trilogue_store::rows::RunRow;
 
 use super::sampling::Sampling;
 
-/// How a face samples a run.
+/// A face's view of a run as samples.
 pub(crate) trait SampleView: Send + Sync + fmt::Debug {
-    /// Dialect and mode: samples are shared under this name.
+    /// Returns dialect and mode: samples are shared under this name.
     fn name(&self) -> Cow<'static, str>;
-    /// A fold at the beginning of a run.
+    /// Returns a fold at the beginning of a run.
     fn begin(&self) -> Box<dyn SampleFold>;
     fn event(&self, id: &str, data: &[u8]) -> Bytes;
-    /// The data of the last event of a run that is gone.
+    /// Returns the data of the last event of a removed run.
     fn gone(&self) -> Bytes;
 }
 
 /// The state of a run's output.
 pub(crate) trait SampleFold: Send + Sync + fmt::Debug {
     fn push(&mut self, event: &Event);
-    /// Whether large content that the next event names should stand in that event, in place of its name.
+    /// Whether large content that the next event refers to must be inlined in that event.
     fn wants(&self, blob: &BlobRef) -> bool;
-    /// Whether there is output that no snapshot has shown.
+    /// Whether there is output that no snapshot has contained.
     fn has_news(&self) -> bool;
-    /// The data of a sample: the output so far; `None` where there is nothing to show yet.
+    /// Returns the data of a sample: the output so far; `None` if there is nothing to show yet.
     fn snapshot(&mut self) -> Option<Bytes>;
-    /// The data of the stream's last event, once the run has ended or waits.
+    /// Returns the data of the stream's last event, once the run has ended or waits.
     fn end(&self) -> Option<Bytes>;
-    /// The question that the run waits with.
+    /// Returns the question that the run waits for.
     fn asked(&self) -> Option<InterruptId>;
 }
 
-/// Every sampler that is watched.
+/// All samplers with a watcher.
 #[derive(Debug, Default)]
 pub(crate) struct Samplers(Mutex<HashMap<Key, Weak<Sampler>>>);
 
 type Key = (RunKey, Cow<'static, str>);
 
-/// A run that is sampled; its sampling ends with the last who watches.
+/// A run that is being sampled; sampling ends with its last watcher.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     states: watch::Receiver<State>,
     wanted: Arc<SampleDemand>,
 }
 
-/// What those who watch a run want of it.
+/// What the watchers of a run need.
 #[derive(Debug, Default)]
 pub(crate) struct SampleDemand {
-    /// How many want samples.
+    /// How many need samples.
     samples: AtomicUsize,
-    /// How many want to know how far the log is folded.
+    /// How many need to know how far the log is folded.
     progress: AtomicUsize,
-    /// Tells the sampling of the first who wants samples.
+    /// Notified by the first watcher that needs samples.
     pub(super) more: Notify,
 }
 
@@ -78,20 +78,20 @@ pub(crate) struct Watching {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
-    /// The run number of the last event that was folded. No sample that is shown later has a smaller one.
+    /// The run number of the last folded event. No later sample has a smaller one.
     pub(crate) last: u64,
-    /// Whether the end of the log was reached once.
+    /// Whether the sampling has reached the end of the log once.
     pub(crate) caught_up: bool,
     pub(crate) newest: Option<Arc<Sample>>,
-    /// How a stream ends that has seen everything.
+    /// The end of a stream that has everything.
     pub(crate) end: Option<Arc<End>>,
-    /// Why there will be nothing more.
+    /// Why no further sample will come.
     pub(crate) failed: Option<Error>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Sample {
-    /// The last event that was folded in, as the run counts.
+    /// The run number of the last folded event.
     pub(crate) number: u64,
     /// The wire event, with its id.
     pub(crate) bytes: Bytes,
@@ -99,18 +99,18 @@ pub(crate) struct Sample {
 
 #[derive(Debug)]
 pub(crate) struct End {
-    /// The event that brought it, as the run counts.
+    /// The run number of the event that caused it.
     pub(crate) number: u64,
     /// The wire event, with its id.
     pub(crate) bytes: Bytes,
-    /// The question that it shows, where the run waits and may go on.
+    /// The question that it shows, if the run waits and can resume.
     pub(crate) asks: Option<InterruptId>,
 }
 
 // === impl Samplers ===
 
 impl Samplers {
-    /// Watches a run that the caller has looked up: its samples where `samples`, and how far the log is folded where `progress`.
+    /// Watches a run that the caller has looked up: its samples if `samples`, and how far the log is folded if `progress`.
     pub(crate) fn watch(
         &self,
         read: &Arc<dyn Read>,
@@ -122,7 +122,7 @@ impl Samplers {
         let key = (run.key, view.name());
         let mut open = lock(&self.0);
         if let Some(sampler) = open.get(&key).and_then(Weak::upgrade)
-            // One that has failed, or broke, is of no use to whoever comes later.
+            // A new watcher cannot use a failed or broken sampler.
             && sampler.is_alive()
         {
             return Watching::new(sampler, samples, progress);
@@ -144,7 +144,7 @@ impl Samplers {
 // === impl State ===
 
 impl State {
-    /// How a stream ends, as far as it can be told to somebody who looked the run up when it had this many events: a question from before may have its answer.
+    /// Returns the end of the stream for a reader that looked the run up when it had `known` events: an earlier question may already have its answer.
     pub(crate) fn end_at(&self, known: u64) -> Option<&Arc<End>> {
         self.end.as_ref().filter(|end| end.asks.is_none() || self.last >= known)
     }

@@ -1,4 +1,4 @@
-//! The work behind a sampler: reads a run's log as it grows, folds it, and shows what there is.
+//! The task of a sampler: reads a run's log as it grows, folds it, and publishes the result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +19,12 @@ use crate::core::log_ref::LogRef;
 
 /// How much of the log is read at once, in bytes.
 const READ_BYTES: usize = 256 * 1024;
-/// How long a sample stands before a newer one takes its place.
+/// The least time between two samples.
 const PAUSE: Duration = Duration::from_millis(50);
-/// A sample above this many bytes stands longer.
+/// A sample above this many bytes is kept longer.
 const LARGE_BYTES: usize = 64 * 1024;
 const LARGE_PAUSE: Duration = Duration::from_secs(1);
-/// How often at most it is asked whether a run is still there whose thread changes without it.
+/// The least time between two checks that a run still exists while its thread changes without it.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 
 pub(super) struct Sampling {
@@ -37,25 +37,25 @@ pub(super) struct Sampling {
     states: watch::Sender<State>,
     tail: Tail,
     fold: Box<dyn SampleFold>,
-    /// The last event that was folded, as the run counts.
+    /// The run number of the last folded event.
     last: u64,
     next_at: Instant,
-    /// The thread's last number when the sampling began, and when the first sample may wait no longer for that.
+    /// The thread's last number when the sampling began, and until when the first sample can wait for it.
     began_at: (u64, Instant),
-    /// Whether a sample was ever shown.
+    /// Whether a sample was ever published.
     sampled: bool,
-    /// The output right before the run's last end, where no sample had been taken until then.
+    /// The output right before the run's last end, if no sample had been taken until then.
     before_end: Option<Arc<Sample>>,
-    /// The question that the run waits with, and the event since which it does.
+    /// The question that the run waits for, and the event that raised it.
     asked: Option<(InterruptId, u64)>,
-    /// Whether everything was folded that was there at the beginning.
+    /// Whether everything that existed at the beginning was folded.
     caught_up: bool,
     ended: bool,
-    /// The thread's number up to which the run is known to have been there.
+    /// The thread's number up to which the run is known to exist.
     there_at: u64,
-    /// When it was last asked whether the run is still there.
+    /// When the run's existence was last checked.
     looked_at: Instant,
-    /// When it is asked again, once the thread has changed without the run.
+    /// When it is checked again, after the thread has changed without the run.
     in_doubt: Option<Instant>,
 }
 
@@ -103,9 +103,9 @@ impl Sampling {
         }
     }
 
-    /// Works until the run has ended, is gone, or nobody watches.
+    /// Runs until the run has ended or was removed, or no watcher is left.
     pub(super) async fn run(mut self) {
-        // A log that cannot be read is met below, which says so.
+        // If the log cannot be read, the next read fails too and reports it.
         self.began_at.0 = self.read.last_number(self.thread.key).await.unwrap_or(0);
         loop {
             // Marked as seen before the log is read, so that no commit in between is missed.
@@ -118,7 +118,7 @@ impl Sampling {
                 }
                 Ok(false) => {
                     self.show(true);
-                    // A thread that was removed before its tail was attached ends no tail.
+                    // A thread that was removed before its tail was attached does not end the tail.
                     let in_doubt = committed > self.there_at || self.last == 0;
                     self.in_doubt = in_doubt.then(|| self.looked_at + LOOK_PAUSE);
                 }
@@ -144,7 +144,7 @@ impl Sampling {
         }
     }
 
-    /// Folds a stretch of the log; whether there was any.
+    /// Folds the next page of the log. Returns whether there was one.
     async fn fold_on(&mut self) -> Result<bool> {
         let (read, run) = (self.read.as_ref(), Some(self.run));
         let log = LogReader::new(read, self.thread.key, run).after(self.last);
@@ -159,7 +159,7 @@ impl Sampling {
         let may_end = event.body.is_run_end()
             || matches!(event.body, Body::Interrupt(InterruptEvent::Raised(_)));
         if may_end && !self.sampled && self.wanted.samples() && self.fold.has_news() {
-            // Its watchers learn what the agent said before they learn how it ended.
+            // Watchers receive the agent's output before they receive the end.
             self.before_end = self.sample();
         }
         let wants = |blob: &_| self.fold.wants(blob);
@@ -186,15 +186,15 @@ impl Sampling {
         Some(Arc::new(Sample { number: self.last, bytes }))
     }
 
-    /// Shows what there is, in the middle of the log or at its end.
+    /// Publishes the present state, in the middle of the log or at its end.
     fn show(&mut self, at_end: bool) {
         let end = if at_end || self.ended { self.new_end() } else { None };
         let now = Instant::now();
-        // A question that is still to be shown comes with its number, not behind it: neither is a sample that folded in more.
+        // A question that is still to be shown comes with its own number, so no sample that includes it is published before.
         let hidden = !at_end && !self.ended && self.asked.is_some();
         let is_due = !hidden && now >= self.next_at && (at_end || now >= self.began_at.1);
         let newest = if end.as_ref().is_some_and(Option::is_some) {
-            // The end says everything; before it stands one sample at least, where there is something to say.
+            // The end contains everything; if there was output, at least one sample comes before it.
             self.before_end.take().filter(|_| !self.sampled)
         } else if is_due && self.may_sample() {
             self.before_end = None;
@@ -206,7 +206,7 @@ impl Sampling {
         self.caught_up |= at_end;
         let caught_up = self.caught_up;
         let last = if hidden { self.states.borrow().last } else { self.last };
-        // Whoever has looked up a run that waits wants to know whether it still does.
+        // A reader that looked up a waiting run needs to know whether it still waits.
         let progress = self.wanted.progress() || self.asked.is_some();
         self.states.send_if_modified(|state| {
             let mut is_news = newest.is_some() || end.is_some() || state.caught_up != caught_up;
@@ -228,7 +228,7 @@ impl Sampling {
         has_news && !self.ended && self.wanted.samples()
     }
 
-    /// How a stream ends now, where that is not what is shown: `None` when nothing changes, else the end or that there is none any more.
+    /// Returns the changed end state, or `None` if it is unchanged. `Some(None)`: the published end is not valid any more.
     fn new_end(&self) -> Option<Option<Arc<End>>> {
         let shown = self.states.borrow().end.as_ref().map(|end| (end.number, end.asks.clone()));
         let now = if self.ended {
@@ -261,7 +261,7 @@ impl Sampling {
         }
     }
 
-    /// Whether the run is still there. What cannot be asked is taken for there: whoever watches looks for himself too.
+    /// Whether the run still exists. If the read fails, assumes so: the watchers check themselves too.
     async fn is_there(&mut self) -> bool {
         self.looked_at = Instant::now();
         self.there_at = *self.tail.committed.borrow();

@@ -1,4 +1,4 @@
-//! Sampling of a real log, one step at a time.
+//! Tests the sampling of a real log, one step at a time.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use trilogue_store::{Append as _, Batch, Change, Draft};
 use super::super::sample::Samplers;
 use super::*;
 
-/// Shows how many outputs there were, and the question.
+/// Shows the number of outputs, and the question.
 #[derive(Debug, Default)]
 struct Counting {
     outputs: usize,
@@ -137,7 +137,7 @@ async fn no_sample_overtakes_the_question_that_it_folded_in() {
     let wanted = Arc::clone(watching.wanted());
     let mut sampling = Sampling::new(&read, &run, Arc::new(Shown), wanted, sender);
     assert!(sampling.fold_on().await.unwrap());
-    // A sample is due by now.
+    // A sample is due now.
     let now = Instant::now();
     (sampling.next_at, sampling.began_at.1) = (now, now);
     sampling.show(false);
@@ -145,7 +145,7 @@ async fn no_sample_overtakes_the_question_that_it_folded_in() {
     assert!(!sampling.fold_on().await.unwrap());
     sampling.show(true);
     let state = states.borrow().clone();
-    // First what the agent had said until then, and behind it the question.
+    // First the agent's output until then, and after it the question.
     assert_eq!(state.newest.unwrap().bytes, "1.v 1");
     assert_eq!(state.end.unwrap().bytes, "2 ?");
 }

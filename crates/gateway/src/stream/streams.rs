@@ -1,4 +1,4 @@
-//! What all streams of a server share.
+//! The state that all streams of a server share.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,9 +30,9 @@ pub(crate) struct Streams {
     pub(crate) runtime: Runtime,
     pub(crate) lifecycle: Arc<Lifecycle>,
     pub(crate) meters: Arc<Meters>,
-    /// How often a stream without news says that it lives.
+    /// How often an idle stream sends a heartbeat.
     pub(crate) heartbeat: Duration,
-    /// How often the token of a stream is looked at.
+    /// How often the token of a stream is checked.
     pub(crate) token_recheck: Duration,
     admin: Arc<dyn Admin>,
     authenticator: Arc<Authenticator>,
@@ -40,7 +40,7 @@ pub(crate) struct Streams {
     shares: Arc<Shares>,
 }
 
-/// One client's open stream: it is counted, lasts as long as the client's token, and gives signs of life.
+/// One client's open stream: it is counted, lasts as long as the client's token, and sends heartbeats.
 #[derive(Debug)]
 pub(crate) struct OpenStream {
     pub(crate) streams: Arc<Streams>,
@@ -80,7 +80,7 @@ impl Streams {
         }
     }
 
-    /// Errors: When nothing more will come: the client looks for the next life of the server.
+    /// Errors: if no further event can come; the client then reconnects after the server's restart.
     fn check_store(&self) -> Result<()> {
         match self.admin.health() {
             Err(error) if matches!(error.code(), Code::StoreReadOnly | Code::StoreCorrupt) => {
@@ -99,7 +99,7 @@ pub(crate) fn stopping() -> Error {
 
 impl OpenStream {
     /// Counts one more stream, which is never silent for longer than `max_silence`.
-    /// Errors: `overloaded` when there are too many, `shutting_down`.
+    /// Errors: `overloaded` if there are too many, `shutting_down`.
     pub(crate) fn begin(
         streams: &Arc<Streams>,
         caller: &Caller,
@@ -143,14 +143,14 @@ impl OpenStream {
         Ok(open)
     }
 
-    /// Notes that the client reads this thread, if it may answer.
+    /// Marks the client as a reader of this thread, if it can answer.
     pub(crate) fn attend(&mut self, thread: ThreadKey) {
         let may_answer = self.caller.principal.rights.has(Right::Answer);
         self.presence = may_answer.then(|| self.streams.runtime.present(thread));
     }
 
-    /// Looks at the token again when that is due.
-    /// Errors: When the token works no more.
+    /// Checks the token again if a check is due.
+    /// Errors: if the token is not valid any more.
     pub(crate) async fn check(&mut self) -> Result<()> {
         match self.checked_at.elapsed() >= self.streams.token_recheck {
             true => self.check_token().await,
@@ -168,8 +168,8 @@ impl OpenStream {
         self.ticks.tick().await;
     }
 
-    /// What a tick is for. Returns whether a sign of life is due.
-    /// Errors: When the token works no more, or the store is broken.
+    /// Processes a tick. Returns whether a heartbeat is due.
+    /// Errors: if the token is not valid any more, or the store has failed.
     pub(crate) async fn tick(&mut self) -> Result<bool> {
         self.check_token().await?;
         self.streams.check_store()?;
@@ -189,16 +189,16 @@ impl Drop for OpenStream {
     }
 }
 
-/// What an open stream sends.
+/// The source of an open stream.
 pub(crate) trait StreamSource: Send + 'static {
-    /// The next piece; `None` at the end.
+    /// Returns the next piece, or `None` at the end.
     fn next(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
     fn open(&mut self) -> &mut OpenStream;
     /// Called once, at the end.
     fn finish(&mut self) {}
 }
 
-/// The reply that carries the pieces of an event stream as they come.
+/// Returns the reply that carries the pieces of an event stream.
 pub(crate) fn stream_reply(content_type: HeaderValue, source: impl StreamSource) -> Reply {
     let pieces = futures_util::stream::unfold(source, |mut source| async move {
         let Some(piece) = source.next().await else {

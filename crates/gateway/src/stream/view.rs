@@ -1,4 +1,4 @@
-//! Views: how a face shows a log.
+//! Views: how a face renders a log.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,25 +13,25 @@ use trilogue_wire::sse;
 
 use super::cursor::Cursor;
 
-/// How a face shows a log: a fold that yields any number of wire events for each log event.
+/// A face's view of a log: a fold that yields any number of wire events for each log event.
 pub(crate) trait View: Send + Sync + fmt::Debug {
-    /// Dialect and mode: rendered bytes are shared under this name.
+    /// Returns dialect and mode: rendered bytes are shared under this name.
     fn name(&self) -> Cow<'static, str>;
-    /// A fold at the beginning of a run or thread.
+    /// Returns a fold at the beginning of a run or thread.
     fn begin(&self) -> Box<dyn Fold>;
-    /// Whether an event looks the same whatever came before, so that nothing needs to be folded to begin in the middle.
+    /// Whether the rendering of an event does not depend on earlier events, so that a stream can begin in the middle without folding.
     fn is_stateless(&self) -> bool;
-    /// What the wire events are called, where the protocol gives them a name.
+    /// Returns the name of the wire events, if the protocol names them.
     fn event_name(&self) -> Option<&'static str> {
         None
     }
-    /// What a stream of this view says it is.
+    /// Returns the content type of a stream of this view.
     fn content_type(&self) -> HeaderValue;
-    /// What a stream without news sends as a sign of life.
+    /// Returns the heartbeat of an idle stream.
     fn heartbeat(&self) -> Bytes;
-    /// The last bytes of a stream that ends before its log does. They carry no id, so that a client's place stays.
+    /// Returns the last bytes of a stream that ends before its log. They have no id, so that a client keeps its position.
     fn error(&self, error: &Error) -> Vec<u8>;
-    /// What says that events behind a client's place are gone; without id.
+    /// Returns the notice that events after a client's position were removed; without id.
     fn gap(&self, gap: &Gap) -> Vec<u8>;
 }
 
@@ -39,7 +39,7 @@ pub(crate) trait View: Send + Sync + fmt::Debug {
 pub(crate) trait Fold: Send + Sync + fmt::Debug {
     fn push(&mut self, event: &Event, place: &EventPlace<'_>, out: &mut Out);
     fn fork(&self) -> Box<dyn Fold>;
-    /// Whether large content that the next event names should stand in that event, in place of its name.
+    /// Whether large content that the next event refers to must be inlined in that event.
     fn wants(&self, _: &BlobRef) -> bool {
         false
     }
@@ -49,17 +49,17 @@ pub(crate) trait Fold: Send + Sync + fmt::Debug {
     }
 }
 
-/// Where an event stands.
+/// The position and run of an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EventPlace<'a> {
     pub(crate) thread: &'a ThreadId,
-    /// The event's run, when it belongs to one that still exists.
+    /// The event's run, if it belongs to one that still exists.
     pub(crate) run_id: Option<&'a str>,
     /// The event's number on the stream: run number or thread number.
     pub(crate) number: u64,
 }
 
-/// Takes the wire events of a stretch of log.
+/// Collects the wire events of a part of the log.
 #[derive(Debug, Default)]
 pub(crate) struct Out {
     name: Option<&'static str>,
@@ -68,18 +68,18 @@ pub(crate) struct Out {
     showing: Option<(InterruptId, usize)>,
     pub(crate) bytes: Vec<u8>,
     pub(crate) marks: Vec<Mark>,
-    /// Interrupts that are shown, with the position of the wire event that does.
+    /// The shown interrupts, with the position of the wire event that shows each.
     pub(crate) shown: Vec<(Cursor, InterruptId)>,
 }
 
-/// The JSON of a wire event: made for it, or shared with others.
+/// The JSON of a wire event: created for it, or shared with others.
 #[derive(Debug)]
 pub(crate) enum Data {
     Own(Vec<u8>),
     Shared(Bytes),
 }
 
-/// Where a wire event ends in the rendered bytes.
+/// The end of a wire event in the rendered bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     pub(crate) cursor: Cursor,
@@ -97,7 +97,7 @@ impl Out {
         self.open.push(data.into());
     }
 
-    /// Says that the wire events of the current log event so far show this interrupt to whoever reads them.
+    /// Marks that the wire events of the current log event so far show this interrupt to their readers.
     pub(crate) fn show(&mut self, interrupt: &InterruptId) {
         self.showing = Some((interrupt.clone(), self.open.len()));
     }
@@ -123,7 +123,7 @@ impl Out {
         }
     }
 
-    /// The wire events of the current log event, without ids.
+    /// Takes the wire events of the current log event, without ids.
     pub(crate) fn take_open(&mut self) -> Vec<Data> {
         std::mem::take(&mut self.open)
     }
