@@ -1,4 +1,4 @@
-//! The owner's step as a table: a state, commands, and the events, rows and effects they come to.
+//! Tests the owner's step as a table: a state, commands, and the resulting events, rows and effects.
 
 mod answers;
 mod in_flight;
@@ -17,7 +17,7 @@ use trilogue_store::rows::{RunRow, ThreadRow};
 
 use super::*;
 
-/// A thread and a clock that ticks once a command.
+/// A thread and a clock that ticks once for each command.
 struct Table {
     state: ThreadState,
     now: i64,
@@ -128,7 +128,7 @@ impl Table {
     }
 }
 
-/// Nothing new of the first run.
+/// Returns an empty progress of the first run.
 fn progress() -> Progress {
     Progress {
         run: RunKey(1),
@@ -170,7 +170,7 @@ fn interrupt(id: &str, kind: InterruptKind) -> Interrupt {
     }
 }
 
-/// What a step comes to, in words: events with their numbers, then effects.
+/// Describes the result of a step: events with their numbers, then effects.
 fn told(step: &Step) -> Vec<String> {
     let originals: Arc<dyn trilogue_domain::port::ReadOriginal> = Arc::new(NoOriginals);
     let mut words = Vec::new();

@@ -1,4 +1,4 @@
-//! What an update of an agent costs on its way through the log, in allocations.
+//! Measures the allocations of an agent's update on its way through the log.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use crate::fixture::{HandClock, Scripted, alice, new_run, scope};
 
 const READ_BYTES: usize = 1 << 20;
 
-/// An agent whose every event is an original, as many as the input says.
+/// An agent whose events are all originals, as many as the input says.
 #[derive(Debug)]
 struct Relay {
     inner: Scripted,
-    /// What it says, made before anything is counted.
+    /// Its output, created before the counting starts.
     body: Body,
     original: Original,
-    /// How many events the reader has seen, where it is waited for.
+    /// Receives how many events the reader has seen, if the agent waits for the reader.
     seen: Option<tokio::sync::Mutex<mpsc::Receiver<u64>>>,
 }
 
@@ -54,7 +54,7 @@ impl Backend for Relay {
     }
 }
 
-/// Sends so many events through the log to a reader; gives the allocations.
+/// Sends `count` events through the log to a reader. Returns the allocations.
 fn allocations(count: usize, one_by_one: bool) -> u64 {
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let counted = allocation_counter::measure(|| tokio.block_on(relay(count, one_by_one)));
@@ -110,14 +110,14 @@ async fn relay(count: usize, one_by_one: bool) {
             (after, read) = (frame.last_run(), frame.last());
         }
         if one_by_one && originals > 0 {
-            // The agent may be gone when it has heard of the last.
+            // The agent may be gone after it received the last number.
             let _ = tell.send(originals as u64).await;
         }
     }
     submitted.settled.wait().await.unwrap();
 }
 
-/// The allocations of one event, without what the first ones cost.
+/// Returns the allocations of one event, without the cost of the first ones.
 fn each(one_by_one: bool) -> f64 {
     const FEW: u32 = 1_000;
     const MORE: u32 = 9_000;

@@ -1,4 +1,4 @@
-//! Callbacks: tried again until accepted, given up when refused, kept over a restart.
+//! Callbacks: retried until accepted, given up if refused, kept over a restart.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use trilogue_store::{Batch, Change};
 
 use crate::fixture::{House, alice, new_run, on, scope, until};
 
-/// A receiver that answers as it was told to, and remembers what came.
+/// A receiver that gives prepared answers, and remembers the deliveries.
 #[derive(Debug, Default)]
 struct Receiver {
     answers: Mutex<Vec<Delivered>>,
@@ -134,7 +134,7 @@ fn called_back(new: RunRequest) -> RunRequest {
 }
 
 impl Receiver {
-    /// What came, as what it is of and the run number that it names.
+    /// Returns the kind and run number of each delivery.
     fn told(&self) -> Vec<(String, u64)> {
         let came = self.came.lock().unwrap();
         let told = came.iter().map(|delivery| {
@@ -150,7 +150,7 @@ impl Receiver {
     }
 }
 
-/// What of a run its client is to be told, as of what and the number of the last event of it.
+/// Returns the callbacks that the client must get about a run: kind and number of the last event of each.
 async fn to_tell(house: &House, run: &RunRow) -> Vec<(String, u64)> {
     let events = house.events(run).await;
     let told = events.iter().filter_map(|event| {
@@ -187,7 +187,7 @@ async fn a_client_is_told_in_order_what_its_run_does() {
         let others: Vec<_> = told.iter().filter(|(of, _)| of != "values").cloned().collect();
         assert_eq!(others, to_tell(&house, &ended).await);
         assert_eq!(others.iter().filter(|(of, _)| of == "status").count(), 2);
-        // The values were replaced while they waited: one before the question, and what the answer brought.
+        // The values were replaced while they waited: one delivery before the question, and one with the answer's effect.
         let values = told.iter().filter(|(of, _)| of == "values").count();
         assert!((2..=3).contains(&values), "{told:?}");
         let mut ids = receiver.ids();

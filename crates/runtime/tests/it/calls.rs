@@ -8,7 +8,7 @@ use trilogue_store::rows::{InterruptFilter, Page, RunFilter, RunRow};
 
 use crate::fixture::{House, alice, on, principal, scope, until};
 
-/// The runs that this one called, newest first.
+/// Returns the runs that this run called, newest first.
 async fn children(house: &House, parent: &RunRow) -> Vec<RunRow> {
     let listing = house.store.runs(&scope(), &RunFilter::default(), &Page::default()).await;
     let mut rows = listing.unwrap().rows;
@@ -112,7 +112,7 @@ async fn a_question_that_nobody_answers_ends_both_runs() {
 async fn a_child_ends_with_its_caller() {
     let house = House::sqlite().await;
     let parent_ended = Some(Outcome::Cancelled { reason: Some(Code::ParentEnded) });
-    // Cancelled, ended with the call in another task, suspended, failed, or with the call dropped.
+    // The caller is cancelled, ends with the call in another task, suspends, fails, or drops the call.
     for (script, cancels) in [
         ("call:child/say:x+until-cancelled", true),
         ("call:child/suspend:say:x", true),
@@ -150,7 +150,7 @@ async fn chains_and_numbers_of_calls_have_limits() {
         ("call:script/say:x", "call_refused"),
         ("call:child/call:script/say:x", "completed:call_refused"),
         ("call-again:script/say:x", "completed:x"),
-        // One run is at work at a time, and it is not the one that waits.
+        // One run is active at a time, and it is not the waiting one.
         ("call:child/call:private/say:x", "completed:completed:x"),
         ("call:child/call:private/call-again:child/say:x", "completed:completed:call_refused"),
         ("call-leave:child/until-cancelled call:private/say:x", "overloaded"),
@@ -160,7 +160,7 @@ async fn chains_and_numbers_of_calls_have_limits() {
     }
 }
 
-/// Whatever a child did when the server stopped: its caller is lost, and nobody waits for it.
+/// In every state of a child when the server stops, its caller is lost, so the child is cancelled.
 #[tokio::test]
 async fn children_do_not_outlive_a_crash() {
     let house = House::sqlite().await;

@@ -1,4 +1,4 @@
-//! Histories that clients bring: what becomes of the thread.
+//! Histories from clients, and their effect on the thread.
 
 use std::sync::atomic::Ordering;
 
@@ -28,7 +28,7 @@ fn thread_id(text: &str) -> ThreadId {
 }
 
 impl House {
-    /// Puts a message at each of these addresses: `far N`.
+    /// Stores a message at each of these addresses: `far N`.
     pub fn fill_library(&self, numbers: std::ops::Range<usize>) {
         for number in numbers {
             self.library.put(&format!("http://example.com/{number}"), format!("far {number}"));
@@ -56,14 +56,14 @@ impl House {
         self.store.path(&scope(), thread, None, 100).await.unwrap()
     }
 
-    /// What an agent is told of the thread's history.
+    /// Returns the history that an agent gets of the thread.
     pub async fn told(&self, thread: &ThreadId) -> String {
         let run = self.run("history", ThreadChoice::Existing(thread.clone())).await;
         assert_eq!(run.status, RunStatus::Completed, "{run:?}");
         self.said(&run).await
     }
 
-    /// Why the thread's head moved, as its log has it.
+    /// Returns why the thread's head moved, from its log.
     async fn moves(&self, thread: &ThreadId) -> Vec<HeadMove> {
         let row = self.store.thread(&scope(), thread).await.unwrap().unwrap();
         let range = Range { run: None, after: 0, max_bytes: 1 << 20 };
@@ -121,7 +121,7 @@ async fn a_history_that_begins_with_the_threads_own_continues_it() {
         let after = house.path(&house.main).await;
         assert_eq!((after.len(), &after[1..]), (2, &before[..]));
         assert_eq!(after[0].client_history, Some(given(vec![address(0), address(1)])));
-        // The same again says nothing new.
+        // The same history again changes nothing.
         house.replace(&house.main, longer.clone()).await;
         assert_eq!(house.path(&house.main).await, after);
         assert_eq!(house.moves(&house.main).await, [HeadMove::Replacement]);
@@ -145,7 +145,7 @@ async fn another_history_takes_the_place_of_the_threads_own() {
         assert_eq!((path.len(), path[0].parent), (1, None));
         assert_eq!(house.told(&house.main).await, r#"far 1|say:one set:{"n":1}"#);
         assert_eq!(house.state_at(&house.main).await, None, "a state belongs to its history");
-        // Shorter than what is there is a rewind too.
+        // A shorter history is a rewind too.
         house.replace(&house.main, vec![address(1)]).await;
         assert_eq!(house.told(&house.main).await, "far 1");
     }
@@ -209,7 +209,7 @@ async fn no_rewind_behind_an_agent_that_cannot_forget() {
         assert_eq!(error.code(), Code::AgentMemoryNotRewindable);
         assert!(error.message().contains("'private'"), "{error}");
         assert_eq!(house.references(&house.main).await, own);
-        // To go on it has to forget nothing.
+        // The agent need not forget anything to continue.
         house.replace(&house.main, [own, vec![address(0)]].concat()).await;
         assert_eq!(house.told(&house.main).await, "bind:s say:one|one|far 0");
     }
@@ -329,7 +329,7 @@ async fn only_what_the_caller_sees_is_replaced_read_or_referred_to() {
             assert_eq!(error.code(), Code::ThreadNotFound);
         }
         assert_eq!(house.references(&house.main).await, own);
-        // The same id of another tenant is another thread.
+        // The same id in another tenant is another thread.
         let theirs = given(vec![address(0)]);
         house.runtime.replace_history(&stranger, &house.main, theirs).await.unwrap();
         assert_eq!(house.references(&house.main).await, own);
@@ -352,7 +352,7 @@ async fn a_copy_has_the_brought_history_too() {
     }
 }
 
-/// Each look at a session asks for its history: what a run logged is read once, not each time.
+/// Each request for a session needs its history: a run's log is read once, not each time.
 #[test]
 fn a_history_that_was_read_is_not_read_again() {
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -369,9 +369,9 @@ fn a_history_that_was_read_is_not_read_again() {
         again = tokio.block_on(house.references(&house.main));
     });
     assert_eq!(again, first);
-    // Reading the events costs several allocations for each.
+    // Reading the events would cost several allocations for each.
     assert!(counted.count_total < 1_000, "{counted:?}");
-    // What is removed is not remembered.
+    // A removed run is not remembered.
     tokio.block_on(async {
         house.runtime.remove_run(&alice(), &run.id).await.unwrap();
         assert_eq!(house.references(&house.main).await, []);

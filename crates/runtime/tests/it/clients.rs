@@ -1,4 +1,4 @@
-//! Clients that take calls of agents: who is asked, and what happens when it goes.
+//! Clients that take calls of agents: which one is called, and what happens when it leaves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use crate::keeper::{furnished, keeps};
 pub(crate) struct Editor {
     profile: ClientProfile,
     calls: AtomicUsize,
-    /// A call waits for a permit of this.
+    /// Each call waits for a permit of this semaphore.
     answers: Semaphore,
     principal: Principal,
 }
@@ -33,7 +33,7 @@ impl Editor {
         Arc::new(Self { profile, principal: alice(), calls: AtomicUsize::new(0), answers })
     }
 
-    /// One that does not answer until it may.
+    /// Returns a client that does not answer until the test permits it.
     fn slow(name: &'static str) -> Arc<Self> {
         let editor = Self::named(name);
         editor.answers.forget_permits(Semaphore::MAX_PERMITS);
@@ -125,13 +125,13 @@ async fn a_call_waits_for_a_client_that_comes_back() {
     let thread = house.thread().await;
     let (one, two) = (Editor::slow("one"), Editor::named("two"));
     let first = attach(&house, &thread, &one).await;
-    // It goes in the middle of the call.
+    // The first client leaves in the middle of the call.
     let submitted = house.submit(keeps(&thread, "call:x gate call:y")).await;
     until("it was asked", || async { one.calls() == 1 }).await;
     drop(first);
     let second = attach(&house, &thread, &two).await;
     until("the next is asked", || async { two.calls() == 1 }).await;
-    // It is gone before the call.
+    // The second client leaves before the call.
     drop(second);
     keeper.gate.add_permits(1);
     let back = attach(&house, &thread, &two).await;
@@ -154,7 +154,7 @@ async fn a_client_that_says_it_is_gone_is_not_asked_again_and_again() {
     let second = attach(&house, &thread, &two).await;
     tokio::time::pause();
     second.take_control();
-    // It goes too, and nobody comes.
+    // The second client leaves too, and no other comes.
     until("the next is asked", || async { two.calls() == 1 }).await;
     drop((first, second));
     let began = tokio::time::Instant::now();

@@ -1,4 +1,4 @@
-//! A runtime over a store, an agent that does what the input says, and a hand-held clock.
+//! A runtime over a store, an agent that follows the script in its input, and a manual clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -28,19 +28,19 @@ pub struct House {
     pub store: Arc<dyn Store>,
     pub clock: Arc<HandClock>,
     pub agent: Arc<Scripted>,
-    /// What lies at other addresses.
+    /// The content at remote addresses.
     pub library: Arc<Library>,
-    /// A thread that is there from the beginning.
+    /// A thread that exists from the beginning.
     pub main: ThreadId,
     url: String,
     _folder: Option<Arc<TempDir>>,
 }
 
-/// A clock that stands still until it is moved.
+/// A clock that moves only when the test moves it.
 #[derive(Debug)]
 pub struct HandClock(AtomicI64);
 
-/// An agent that does what the text of its input says, word by word.
+/// An agent that executes the text of its input, word by word.
 #[derive(Debug)]
 pub struct Scripted {
     pub card: AgentCard,
@@ -73,7 +73,7 @@ impl House {
         Self::open("memory:".to_owned(), None, Arc::default(), options).await
     }
 
-    /// A runtime that is handed nothing after its start.
+    /// Starts a runtime without setting its external ports.
     pub async fn bare() -> Self {
         Self::start("memory:".to_owned(), None, Arc::default(), Options::default()).await
     }
@@ -89,7 +89,7 @@ impl House {
         house
     }
 
-    /// Hands in the library and the checker of the rules `plain`.
+    /// Sets the library and the checker of the rules `plain`.
     pub fn hand_in(&self) {
         self.runtime.fetch_with(self.library.clone());
         self.runtime.check_output_with(Arc::new(PlainText));
@@ -124,14 +124,14 @@ impl House {
         Self { runtime, store, clock, agent, library: Arc::default(), main, url, _folder: folder }
     }
 
-    /// Stops as a crash would, without a word to anybody, and starts again on the same store.
+    /// Stops like a crash, without a notice to clients, and starts again on the same store.
     pub async fn crash(self) -> Self {
         let house = self.crash_bare().await;
         house.hand_in();
         house
     }
 
-    /// As [`Self::crash`], with other settings.
+    /// Like [`Self::crash`], with other settings.
     pub async fn crash_with(self, options: Options) -> Self {
         let (url, folder, clock) = (self.url.clone(), self._folder.clone(), self.clock.clone());
         self.store.close().await.unwrap();
@@ -139,7 +139,7 @@ impl House {
         Self::open(url, folder, clock, options).await
     }
 
-    /// As [`Self::crash`], and nothing is handed in yet.
+    /// Like [`Self::crash`], without setting the external ports.
     pub async fn crash_bare(self) -> Self {
         let (url, folder, clock) = (self.url.clone(), self._folder.clone(), self.clock.clone());
         self.store.close().await.unwrap();
@@ -324,7 +324,7 @@ impl Scripted {
                 context.ask(question).await.map_err(refused)?;
             }
             "begin" => begin(context, rest).await,
-            // The last word counts, and nothing is a word too.
+            // The last word counts, even if it is empty.
             "title" => {
                 context.title((rest != "null").then_some(rest));
                 say(context, "titled").await;
@@ -432,12 +432,12 @@ pub async fn say(context: &RunContext, text: &str) {
         MessageEvent::Completed { message },
     ];
     for event in events {
-        // A stopped run is not heard; what becomes of it is asserted elsewhere.
+        // Events of a stopped run are dropped; other tests check what becomes of it.
         drop(context.emit(Body::Message(event), None).await);
     }
 }
 
-/// Begins a message of this id, which the agent may have another for, and does not end it.
+/// Begins a message of this id, for which the agent may have another, and does not end it.
 async fn begin(context: &RunContext, ids: &str) {
     let (id, alias) = ids.split_once('/').map_or((ids, None), |(id, alias)| (id, Some(alias)));
     let message = MessageId::parse(id).unwrap();
@@ -447,13 +447,13 @@ async fn begin(context: &RunContext, ids: &str) {
     let delta = MessageEvent::Delta { message: message.clone(), text: Arc::from("half") };
     context.emit(Body::Message(delta), None).await.unwrap();
     if let Some(alias) = alias {
-        // The owner knows of the message before it knows of its other id.
+        // The owner gets the message before it gets its other id.
         context.commit().await.unwrap();
         context.alias(&message, &MessageId::parse(alias).unwrap());
     }
 }
 
-/// Calls `AGENT/SCRIPT`, where `+` is a blank, and says what the agent said, or how its run ended.
+/// Calls `AGENT/SCRIPT`, with `+` for a space. Says the agent's output, or the run's end.
 async fn call(verb: &str, rest: &str, context: &RunContext) -> Result<(), Failure> {
     let (agent, script) = rest.split_once('/').unwrap();
     let request = CallRequest {
@@ -483,7 +483,7 @@ async fn call(verb: &str, rest: &str, context: &RunContext) -> Result<(), Failur
                 }
             }
         }
-        // The run's end finds the call in another task.
+        // The run ends while another task still has the call.
         "call-leave" => drop(tokio::spawn(async move { child.outcome().await })),
         "call-here" => {
             while let Some(event) = child.next().await.map_err(failed)? {

@@ -1,4 +1,4 @@
-//! Interrupts: asking, answering from elsewhere, deadlines.
+//! Interrupts: asking, answering from other clients, deadlines.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -53,7 +53,7 @@ async fn whoever_waits_hears_of_the_end_when_it_is_durable_and_of_nothing_before
         let thread = house.thread().await;
         let run = house.run("suspend:say:b", ThreadChoice::Existing(thread)).await;
         let id = pending(&house, &run).await;
-        // They ask again and again while the run goes on and ends.
+        // These tasks ask repeatedly while the run resumes and ends.
         let asks = (0..8).map(|_| {
             let (runtime, id) = (house.runtime.clone(), run.id.clone());
             tokio::spawn(async move {
@@ -92,7 +92,7 @@ async fn nobody_is_refused_for_the_sake_of_an_answer_that_was_not_stored() {
         let thread = house.thread().await;
         let run = house.run("suspend:say:b", ThreadChoice::Existing(thread)).await;
         let id = pending(&house, &run).await;
-        // The next append of the thread's owner fails.
+        // This makes the next append of the thread's owner fail.
         house.store.acquire(run.thread, "another node").await.unwrap();
         let bob = principal("bob");
         let answer = |text| house.runtime.answer(&bob, AnswerTo::Interrupt(id.clone()), json(text));
@@ -146,7 +146,7 @@ async fn a_question_times_out_only_while_nobody_is_connected() {
     let row = house.store.thread(&scope(), &thread).await.unwrap().unwrap();
     let presence = house.runtime.present(row.key);
     let run = house.run("ask", ThreadChoice::Existing(thread)).await;
-    // Time is the test's own here: several patiences pass while somebody is connected.
+    // The test's time is paused: several patiences pass while a client is connected.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(house.stored(&run).await.status, RunStatus::Interrupted);
     drop(presence);
@@ -222,7 +222,7 @@ async fn a_client_that_stays_silent_does_not_hold_a_suspended_run_for_ever() {
     let _presence = house.runtime.present(row.key);
     let run = house.run("suspend-for:60", ThreadChoice::Existing(thread)).await;
     house.clock.advance(minutes(2));
-    // The queue is looked at each minute of this time.
+    // The worker checks the queue every minute of this time.
     tokio::time::sleep(minutes(5)).await;
     assert_eq!(house.stored(&run).await.status, RunStatus::Interrupted, "somebody may answer");
     house.clock.advance(minutes(9));
@@ -274,7 +274,7 @@ async fn a_waiting_run_is_cancelled_at_once() {
     }
 }
 
-/// A run that waits for an answer is not at work: others start, and it goes on when there is a place again.
+/// A run that waits for an answer is not active: others start, and it resumes when a permit is free again.
 #[tokio::test]
 async fn a_waiting_run_does_not_keep_others_from_starting() {
     let house = House::with(Options { max_running: 1, ..Options::default() }).await;

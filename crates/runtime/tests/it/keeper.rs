@@ -13,19 +13,19 @@ use trilogue_runtime::{
 
 use crate::fixture::{House, Scripted, new_run, say};
 
-/// An agent that keeps sessions, forgets them when it is told to, and does what the input says.
+/// An agent that keeps sessions, forgets them on request, and executes its input.
 #[derive(Debug)]
 pub struct Keeper {
     inner: Scripted,
     pub forgotten: Mutex<Vec<ThreadId>>,
-    /// How often it was told to forget.
+    /// How often it was asked to forget.
     pub told: AtomicUsize,
-    /// Forgetting waits for a permit of this.
+    /// Forgetting waits for a permit of this semaphore.
     pub may_forget: Semaphore,
     pub gate: Semaphore,
 }
 
-/// A house with such an agent, which is named `keeper`.
+/// Adds such an agent, named `keeper`, to a house.
 pub async fn furnished(house: House) -> (House, Arc<Keeper>) {
     let keeper = Arc::new(Keeper::new(Semaphore::MAX_PERMITS));
     house.runtime.register(keeper.clone()).unwrap();

@@ -1,4 +1,4 @@
-//! What a peer sent is kept as it came, up to the size of its line.
+//! A peer's data is kept unchanged, up to the size of its line.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::fixture::{House, Scripted, alice, interrupt, new_run, scope, until};
 
 const MIB: usize = 1024 * 1024;
 
-/// An agent in a process of its own, which says and asks much: `say:` and `ask:` with a number of bytes.
+/// An agent in a separate process with large output and questions: `say:` and `ask:` with a number of bytes.
 #[derive(Debug)]
 struct Loud(Scripted);
 
@@ -107,7 +107,7 @@ async fn does(house: &House, thread: ThreadChoice, text: &str) -> RunRow {
     submitted.settled.wait().await.unwrap()
 }
 
-/// The run's events behind its beginning: their originals' sizes, or their names.
+/// Returns the run's events after its beginning: their originals' sizes, or their names.
 async fn told(house: &House, run: &RunRow) -> Vec<String> {
     let name = |event: &trilogue_domain::Event| match (&event.original, &event.body) {
         (Some(original), _) => {
@@ -135,7 +135,7 @@ async fn a_large_original_is_an_event_as_any_other_and_stays_over_a_restart() {
         assert_eq!(run.status, RunStatus::Completed);
         let expected = ["7", "10485760", "8", "10485760", "10485760", "9", "run.ended"];
         assert_eq!(told(&house, &run).await, expected);
-        // Read in small pieces, a large event is a piece of its own.
+        // Even if the log is read in small pieces, a large event comes as one piece.
         let row = house.store.thread(&scope(), &thread).await.unwrap().unwrap();
         let (mut after, mut pieces) = (0, Vec::new());
         loop {

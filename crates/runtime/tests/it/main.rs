@@ -1,4 +1,4 @@
-//! The runtime over real stores, with agents that are scripted by the test.
+//! Tests the runtime over real stores, with agents that the tests script.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

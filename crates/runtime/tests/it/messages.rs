@@ -1,4 +1,4 @@
-//! Messages that are known by their ids: words that answer, and what was not said to its end.
+//! Messages and their ids: messages that answer, and incomplete messages.
 
 use serde_json::json;
 use trilogue_domain::event::{Body, InterruptEvent, MessageEvent, RunEvent};
@@ -53,7 +53,7 @@ async fn words_that_answer_are_a_message_of_the_thread() {
         let interrupt = asked(&house, &run).await;
         answer(&house, &interrupt, words("mine", "yes it is")).await.unwrap();
         let run = house.runtime.settled(&alice(), &run.id).await.unwrap();
-        // The agent was told the answer, and nothing of this run as history.
+        // The agent got the answer, and no message of this run as history.
         assert_eq!(house.said(&run).await, "\"yes\"say:zero|zerolater");
         let events = house.events(&run).await;
         let place = |is: &dyn Fn(&Body) -> bool| events.iter().position(|it| is(&it.body)).unwrap();
@@ -68,14 +68,14 @@ async fn words_that_answer_are_a_message_of_the_thread() {
         let row = found(&house, &house.main, "mine").await.unwrap();
         assert_eq!((row.run, &row.role), (run.key, &Role::User));
         assert!(row.position <= events[began].number, "{row:?}");
-        // Who answers too late has said nothing.
+        // A late answer leaves no message.
         let late = answer(&house, &interrupt, words("late", "no")).await.unwrap_err();
         assert_eq!(late.code(), Code::InterruptResolved);
         assert_eq!(found(&house, &house.main, "late").await, None);
         let next = house.run("history", on()).await;
         let path = "say:zero|zero|suspend:history+say:later|yes it is|\"yes\"|say:zero|zero|later";
         assert_eq!(house.said(&next).await, path);
-        // A copy that ends there has it as its last message, and knows it.
+        // A copy that ends with this message has it as its last one, and finds it by id.
         let by = alice();
         let copy = house.runtime.copy_thread_until(&by, &house.main, &mine, NewThread::default());
         let copy = copy.await.unwrap();
@@ -158,7 +158,7 @@ async fn a_message_that_is_open_while_its_run_waits_is_known_when_that_is_cancel
         let choice = ThreadChoice::Existing(thread.clone());
         let run = house.run("begin:open suspend:say:x", choice).await;
         assert_eq!(run.status, RunStatus::Interrupted);
-        // Nobody has to read the run's log for it.
+        // Finding it does not read the run's log.
         let row = found(&house, &thread, "open").await.unwrap();
         assert_eq!(row.run, run.key, "{crashes}");
         if crashes {
@@ -222,7 +222,7 @@ async fn what_an_agent_calls_its_thread_stands_in_the_metadata() {
     assert_eq!(metadata(&house).await["trilogue.agent_title"], kept);
     house.run("title:null", choice()).await;
     assert_eq!(metadata(&house).await, json!({ "trilogue.title": "mine" }));
-    // Outside of runs too.
+    // The same outside of runs.
     let row = house.store.thread(&scope(), &thread).await.unwrap().unwrap();
     let agent = house.agent.card.name.clone();
     let context = house.runtime.thread_context(&row, &agent);

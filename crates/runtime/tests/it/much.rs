@@ -1,4 +1,4 @@
-//! Answers, messages and what is being said, at their limits and beyond.
+//! Answers, messages and incomplete messages, at their limits and beyond.
 
 use trilogue_domain::event::{Body, InterruptEvent, MessageEvent};
 use trilogue_domain::limits::{MAX_ANSWER_BYTES, MAX_ANSWER_EXTRA_BYTES, MAX_OPEN_MESSAGES};
@@ -89,7 +89,7 @@ async fn many_parts_that_are_small_each_are_taken_and_those_that_stay_too_large_
         let mut new = on(&house.main, "say:x");
         new.input = Input::Messages(vec![said("many", 1_000, 3 * 1024)]);
         assert_eq!(house.refused(new).await, Code::BodyTooLarge);
-        // The first of them stay in the log, and what was said is whole.
+        // The first messages stay in the log, and all content is complete.
         let row = house.store.thread(&scope(), &house.main).await.unwrap().unwrap();
         let (mut inline, mut beside) = (0, 0);
         for event in house.events(&run).await {
@@ -102,7 +102,7 @@ async fn many_parts_that_are_small_each_are_taken_and_those_that_stay_too_large_
             let bytes = house.store.blob(row.key, &blob).await.unwrap().unwrap();
             assert!(bytes.len() == 60 * 1024 && bytes.iter().all(|byte| *byte == b'x'));
         }
-        // With the script that the run was given.
+        // The counts include the script of the run.
         assert_eq!((inline, beside), (2 * 17 + 1, 2 * 58));
     }
 }

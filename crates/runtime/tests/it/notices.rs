@@ -1,4 +1,4 @@
-//! Notices: somebody is told of every new interrupt, once, while it waits.
+//! Notices: every new interrupt is notified once while it waits.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use trilogue_store::rows::{InterruptFilter, InterruptRow, Page, QueueKind, RunRo
 
 use crate::fixture::{House, alice, on, scope, until};
 
-/// Who is told, and answers as it was told to.
+/// A receiver of notices that gives a prepared answer.
 #[derive(Debug)]
 struct Bell {
     answer: Delivered,
@@ -97,7 +97,7 @@ async fn nobody_is_told_of_what_was_answered_meanwhile() {
         let answer = Answer::Json(Json::null());
         house.runtime.answer(&alice(), to, answer).await.unwrap();
         assert!(is_empty(&house).await);
-        // One that waits when the server ends is told of in its next life.
+        // An interrupt that waits when the server stops is notified after the next start.
         let waiting = interrupted(&house, "suspend:say:b").await;
         house.runtime.cancel(&alice(), &waiting.id).await.unwrap();
         assert!(is_empty(&house).await, "cancelling resolves it");

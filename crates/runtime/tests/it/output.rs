@@ -1,4 +1,4 @@
-//! Rules and limits that an agent's output is held to.
+//! The rules and limits of an agent's output.
 
 use std::sync::atomic::Ordering;
 
@@ -26,7 +26,7 @@ async fn settle(house: &House, new: RunRequest) -> RunRow {
     house.runtime.submit(&alice(), new).await.unwrap().settled.wait().await.unwrap()
 }
 
-/// The types of the parts that the run's log has, its input left out.
+/// Returns the types of the parts in the run's log, without its input.
 async fn parts(house: &House, run: &RunRow) -> Vec<String> {
     let mut transcript = trilogue_domain::Transcript::default();
     for event in house.events(run).await {
@@ -44,12 +44,12 @@ async fn what_breaks_the_rules_fails_the_run_and_is_not_logged() {
         let run = settle(&house, held("part:text/plain part:image/png", thread())).await;
         assert_eq!(failure(&run), Code::OutputInvalid);
         assert_eq!(parts(&house, &run).await, ["text/plain"]);
-        // Who ignores the refusal goes on.
+        // An agent that ignores the refusal continues.
         let ignoring = "ignore:image/png part:text/plain";
         let run = settle(&house, held(ignoring, thread())).await;
         assert_eq!(run.status, RunStatus::Completed);
         assert_eq!(parts(&house, &run).await, ["text/plain"]);
-        // Without rules anything goes.
+        // Without rules every type is accepted.
         let run = settle(&house, new_run("part:image/png", thread())).await;
         assert_eq!(parts(&house, &run).await, ["image/png"]);
         assert_eq!(run.rules, None);
@@ -97,7 +97,7 @@ async fn a_run_with_rules_that_was_queued_before_a_restart_waits_for_the_checker
     let house = house.crash_bare().await;
     let has_task = || async { house.runtime.status().running == 1 };
     until("the queued run has its task", has_task).await;
-    // Many more looks into the store than the run needs to begin.
+    // These are many more reads of the store than the run needs to begin.
     for _ in 0..50 {
         assert_eq!(house.stored(&queued).await.status, RunStatus::Running);
     }

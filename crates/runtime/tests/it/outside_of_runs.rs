@@ -1,4 +1,4 @@
-//! What is handed in after the start: a library of addresses, and a checker of rules.
+//! The external ports of the tests: a library of addresses, and a checker of rules.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -36,7 +36,7 @@ impl Library {
         self.states.lock().unwrap().insert(address.to_owned(), Json::parse(state).unwrap());
     }
 
-    /// Takes longer the earlier it was asked, so that answers come out of order.
+    /// Takes longer the earlier the request came, so that answers arrive out of order.
     async fn read<T: Clone>(
         &self,
         shelf: &Mutex<HashMap<String, T>>,

@@ -1,4 +1,4 @@
-//! After a crash: nothing is executed again in silence, nothing stays in progress.
+//! After a crash, no action is silently repeated, and no run stays active without a task.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -65,7 +65,7 @@ async fn every_run_is_accounted_for() {
     assert_eq!(house.said(&resumed).await, "5later");
 }
 
-/// A roll-back is a promise: the crash of the server while the agent takes its time does not leave the run behind.
+/// A roll-back is a promise: if the server crashes while the agent is still stopping, the run is removed all the same.
 #[tokio::test]
 async fn a_roll_back_outlives_a_crash() {
     let options = Options { local_principal: Some(alice().id), ..Options::default() };
@@ -78,7 +78,7 @@ async fn a_roll_back_outlives_a_crash() {
     let stateless = house.submit(stateless).await.run;
     let kept = house.thread().await;
     let cancelled = house.submit(on(&kept, "commit until-cancelled gate")).await.run;
-    // One that is being cancelled already is rolled back too.
+    // A run that is already being cancelled is rolled back too.
     for run in [&second, &cancelled] {
         house.runtime.cancel(&alice(), &run.id).await.unwrap();
     }
@@ -104,7 +104,7 @@ async fn a_roll_back_outlives_a_crash() {
     assert_eq!(cancelled.cancel_reason, None);
 }
 
-/// Each run in the state in which a crash meets it, and what becomes of it, its thread, its path and its deliveries.
+/// Each run in its state at the crash, and the effect on it, its thread, its path and its deliveries.
 #[tokio::test]
 async fn a_restart_keeps_runs_threads_checkpoints_and_deliveries() {
     let options = Options { local_principal: Some(alice().id), ..Options::default() };
@@ -174,7 +174,7 @@ async fn a_restart_keeps_runs_threads_checkpoints_and_deliveries() {
     let house = house.crash_with(options).await;
     let ended = house.runtime.settled(&alice(), &scheduled.id).await.unwrap();
     assert_eq!((ended.status, &*house.said(&ended).await), (RunStatus::Completed, r#"{"n":1}"#));
-    // Every one of them is told to its client, the one that waited twice.
+    // The client gets a callback for each run, and two for the one that waited.
     let mut delivered = Vec::new();
     let now = house.clock.now();
     loop {
@@ -240,7 +240,7 @@ async fn draining_lets_runs_end() {
     assert_eq!(at_work.settled.wait().await.unwrap().status, RunStatus::Completed);
 }
 
-/// Nobody answers a server that stops: a question that ends with it does not hold the stop up to its deadline.
+/// Clients cannot answer a server that stops: a question that ends with the server does not delay the stop until its deadline.
 #[tokio::test]
 async fn draining_does_not_wait_for_answers_until_its_deadline() {
     let house = House::sqlite().await;
@@ -256,7 +256,7 @@ async fn draining_does_not_wait_for_answers_until_its_deadline() {
         house.stored(&asking).await.status == RunStatus::Failed
     })
     .await;
-    // What is asked from then on is refused at once.
+    // New questions are refused at once from here on.
     house.agent.gate.add_permits(1);
     let report = draining.await.unwrap();
     assert!(begun.elapsed() < DRAIN_DEADLINE, "it took {:?}", begun.elapsed());

@@ -1,4 +1,4 @@
-//! Following references: what agents are told, and what a face shows.
+//! Follows references: what agents get, and what a face shows.
 
 use std::sync::atomic::Ordering;
 
@@ -41,10 +41,10 @@ async fn references_are_in_the_order_of_the_log() {
             ..new_run("", ThreadChoice::Existing(thread.clone()))
         };
         let run = house.runtime.submit(&alice(), new).await.unwrap().settled.wait().await.unwrap();
-        // A message that was begun and never completed has no row to refer to.
+        // An incomplete message has no row to refer to.
         let second =
             house.run(r#"bytes:10 set:{"n":1}"#, ThreadChoice::Existing(thread.clone())).await;
-        // What failed is not on the path.
+        // A failed run is not on the path.
         house.run("say:lost fail:x", ThreadChoice::Existing(thread.clone())).await;
         let entries = house.references(&thread).await;
         let id = |text: &str| message_of(&thread, text);
@@ -75,7 +75,7 @@ async fn messages_and_results_of_other_threads_are_read_from_their_logs() {
         let run = house.run(script, ThreadChoice::Existing(other.clone())).await;
         let there = house.references(&other).await;
         let thread = ThreadId::parse("t").unwrap();
-        // Out of order, one of them twice, one of them elsewhere.
+        // Out of order, with one entry twice and one at a remote address.
         let entries = vec![
             there[3].clone(),
             address(0),
@@ -93,7 +93,7 @@ async fn messages_and_results_of_other_threads_are_read_from_their_logs() {
         assert_eq!((asks.status, failure(&asks)), (RunStatus::Failed, Code::NotFound));
         let silent = house.run("say:fine", ThreadChoice::Existing(thread.clone())).await;
         assert_eq!(silent.status, RunStatus::Completed);
-        // What is known to be gone does not keep the history from going on.
+        // A reference to removed content does not keep the history from being continued.
         let longer = [house.references(&thread).await, vec![address(0)]].concat();
         house.replace(&thread, longer).await;
     }

@@ -1,4 +1,4 @@
-//! How runs and threads go: rolled back, removed, erased while idle, and by the retention of stateless runs.
+//! Removal of runs and threads: rolled back, removed, erased while idle, and by the retention of stateless runs.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn a_run_is_rolled_back_wherever_it_is() {
             let at_work = house.submit(on(&thread, script)).await;
             let queued = house.submit(on(&thread, "say:y")).await;
             if matches!(script, "ask" | "suspend:say:x") {
-                // It waits and has given up its turn.
+                // The first run waits and has given up its turn.
                 queued.settled.wait().await.unwrap();
                 let waits = house.stored(&at_work.run).await;
                 assert_eq!(waits.status, RunStatus::Interrupted);
@@ -207,7 +207,7 @@ async fn a_state_is_set_only_while_the_thread_is_idle_where_that_is_asked_for() 
     }
 }
 
-/// Stateless runs go after an hour, and retention looks for them all the time.
+/// Options that remove stateless runs after an hour, with retention running all the time.
 fn hourly() -> Options {
     Options {
         retention: RetentionPolicy {

@@ -1,4 +1,4 @@
-//! Runs: what is logged, in which order, and how they end.
+//! Runs: their logged events, the order of these, and their ends.
 
 use std::sync::atomic::Ordering;
 
@@ -177,7 +177,7 @@ async fn a_run_that_was_taken_in_between_is_joined_where_its_twin_would_be_refus
             new
         };
         let first = house.submit(keyed("key")).await;
-        // Both had asked before either was taken.
+        // Both lookups had happened before either submission.
         let twin = house.runtime.submit_unknown(&alice(), keyed("key")).await.unwrap();
         assert_eq!((&twin.run.id, twin.created), (&first.run.id, false));
         let other = house.runtime.submit_unknown(&alice(), keyed("other")).await;

@@ -1,4 +1,4 @@
-//! Work that falls due: scheduled runs and retention.
+//! Scheduled runs and retention.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn a_scheduled_run_survives_a_restart_and_is_refused_without_a_token() {
     house.clock.advance(Duration::from_secs(61));
     let house = house.crash().await;
     until("the run is decided", || async { house.stored(&run).await.status.is_terminal() }).await;
-    // Whoever created it has no token by now: the schedule does not run in their name.
+    // The run's creator has no token any more, so the schedule does not run in that name.
     let outcome = house.stored(&run).await.outcome;
     assert_eq!(outcome, Some(Outcome::Cancelled { reason: Some(Code::Forbidden) }));
 }

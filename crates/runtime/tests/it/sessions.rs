@@ -46,7 +46,7 @@ async fn a_note_belongs_to_the_thread_and_stands_behind_what_the_run_has_emitted
         until("it has spoken", || async { house.said(&submitted.run).await == "one" }).await;
         let original = Original { dialect: "d".into(), version: 1, bytes: Bytes::from("{}") };
         context.note(Body::Opaque, Some(original.clone())).await.unwrap();
-        // Durable when it returns.
+        // The note is durable when the call returns.
         let noted = log(&house, &thread).await.pop().unwrap();
         assert_eq!((noted.original, noted.run, noted.run_number), (Some(original), None, 0));
         keeper.gate.add_permits(1);
@@ -114,7 +114,7 @@ async fn a_thread_that_was_bound_outside_of_runs_is_told_everything_it_missed() 
         assert_eq!(said("standing").await, "s1 missed 2");
         assert_eq!(said("standing").await, "s1 missed 0");
         house.submit(on(&thread, "say:y")).await.settled.wait().await.unwrap();
-        // Opened again, it knows what it knew.
+        // After it is opened again, the session still knows what it knew.
         sessions.open(&context, &client, params).await.unwrap();
         assert_eq!(said("standing").await, "s1 missed 2");
         context.bind("s2", Json::empty_object()).await.unwrap();
@@ -146,7 +146,7 @@ async fn binding_a_thread_again_takes_nothing_back_of_what_its_agent_was_told() 
         context.bind("s1", Json::empty_object()).await.unwrap();
         for number in 0..20 {
             let submitted = house.submit(keeps(&thread, "standing gate say:x")).await;
-            // As the run ends, somebody opens the session once more.
+            // While the run ends, a client opens the session again.
             let bound = async {
                 for _ in 0..=number % 5 {
                     tokio::task::yield_now().await;
@@ -175,7 +175,7 @@ async fn a_session_that_a_run_bound_knows_nothing_until_a_run_of_it_has_complete
         assert_eq!(said("bind:s1 fail").await.0, RunStatus::Failed);
         assert_eq!(said("standing").await.1, "s1 missed 2");
         assert_eq!(said("standing").await.1, "s1 missed 0");
-        // The same session once more, in a run that fails too.
+        // The same session again, in a run that also fails.
         assert_eq!(said("bind:s1 fail").await.0, RunStatus::Failed);
         assert_eq!(said("standing").await.1, "s1 missed 0");
     }
@@ -215,7 +215,7 @@ async fn a_message_is_found_by_the_id_that_its_agent_knows_it_by() {
         submitted.settled.wait().await.unwrap();
         let found = found().await.unwrap();
         assert_eq!((&found.id, found.alias.as_ref()), (&prompt, Some(&theirs)));
-        // A copy that ends there knows it too.
+        // A copy that ends with this message knows both ids too.
         let by = alice();
         let copied = house.runtime.copy_thread_until(&by, &thread, &theirs, NewThread::default());
         let copy = copied.await.unwrap();

@@ -1,4 +1,4 @@
-//! Owners that take long: an agent removes what it keeps for an erased thread, and the thread's owner waits up to ten seconds for it.
+//! Slow owners: an agent removes its data of an erased thread, and the thread's owner waits up to ten seconds for it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use trilogue_store::{Batch, Change, Store};
 use crate::fixture::{HandClock, House, Scripted, alice, new_run, on, scope, until};
 use crate::keeper::{Keeper, furnished};
 
-/// Less than an owner waits for its agents.
+/// Shorter than an owner waits for its agents.
 const SOON: Duration = Duration::from_secs(8);
 
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn a_slow_owner_does_not_delay_what_is_due_on_other_threads() {
     tokio::spawn(async move { runtime.erase_thread(&alice(), &slow).await });
     until("its owner waits", || async { keeper.told.load(Ordering::SeqCst) == 1 }).await;
 
-    // The first item that falls due is for that owner, the second is not.
+    // The first due item belongs to that owner, the second does not.
     let due = house.clock.now().after(Duration::from_secs(60));
     let other = house.thread().await;
     let row = house.store.thread(&scope(), &other).await.unwrap().unwrap();
@@ -56,7 +56,7 @@ async fn a_slow_owner_does_not_delay_what_is_due_on_other_threads() {
     scheduled.not_before = Some(due.after(Duration::from_millis(1)));
     let run = house.submit(scheduled).await;
     house.clock.advance(Duration::from_secs(61));
-    // The worker sleeps by the wall clock; something new in the queue wakes it.
+    // The worker sleeps by real time; a new item in the queue wakes it.
     let mut waking = on(&house.thread().await, "say:later");
     waking.not_before = Some(house.clock.now().after(Duration::from_secs(3600)));
     house.submit(waking).await;
@@ -81,7 +81,7 @@ async fn threads_are_recovered_side_by_side() {
     };
     let store = open().await;
     let runtime = start(Arc::clone(&store), Arc::new(Keeper::new(0))).await.unwrap();
-    // A crash leaves threads that are to go with their runs.
+    // A crash leaves threads that must be removed with their runs.
     const LEFT: usize = 4;
     for _ in 0..LEFT {
         let run = new_run("commit until-cancelled forever", ThreadChoice::Stateless);

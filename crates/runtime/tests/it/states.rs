@@ -1,4 +1,4 @@
-//! A thread's state at its checkpoints, and which agents may go on with it.
+//! A thread's state at its checkpoints, and which agents can continue it.
 
 use trilogue_domain::{AgentName, CheckpointId, Code, Json, Outcome, ThreadId};
 use trilogue_runtime::{RunRequest, StateContent, StateReader, ThreadChoice, ThreadPatch};
@@ -46,7 +46,7 @@ async fn a_checkpoint_has_what_was_set_last_or_what_was_said() {
         let path = house.store.path(&scope(), &house.main, None, 99).await.unwrap();
         let expected = [
             r#"{"n":2}"#,
-            // An agent of messages went on by what was said.
+            // An agent of messages continued with the messages.
             r#"say:one|one|say:two|two|set:{"n":1}|say:three|three"#,
             r#"{"n":1}"#,
             "say:one|one|say:two|two",
@@ -169,7 +169,7 @@ async fn an_agent_goes_on_only_with_a_state_that_fits_it() {
     for house in houses().await {
         let thread = house.thread().await;
         house.run(r#"set:{"m":1}"#, ThreadChoice::Existing(thread.clone())).await;
-        // A head without a value of its own hands on the one before it.
+        // A head without a value keeps the one before it.
         house.run("say:x", ThreadChoice::Existing(thread.clone())).await;
         let new = counting(on(&thread, "state"));
         let error = house.runtime.submit(&alice(), new.clone()).await.map(|_| ()).unwrap_err();
@@ -178,14 +178,14 @@ async fn an_agent_goes_on_only_with_a_state_that_fits_it() {
         house.run(r#"set:{"n":1}"#, ThreadChoice::Existing(thread.clone())).await;
         let run = house.submit(new).await.settled.wait().await.unwrap();
         assert_eq!(house.said(&run).await, r#"{"n":1}"#);
-        // Messages are no value.
+        // Messages are not a value.
         let chat = house.thread().await;
         house.run("say:x", ThreadChoice::Existing(chat.clone())).await;
         house.submit(counting(on(&chat, "say:y"))).await.settled.wait().await.unwrap();
     }
 }
 
-/// What fits when a run is accepted need not fit when it has its turn.
+/// A state that is accepted at submission can be refused at the run's turn.
 #[tokio::test]
 async fn a_queued_run_fails_where_the_one_before_it_left_another_state() {
     for house in houses().await {

@@ -1,4 +1,4 @@
-//! What a new run does to everything that is in flight on its thread.
+//! The effect of a new run on the runs in flight on its thread.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn in_a_minute(house: &House, new: RunRequest) -> RunRequest {
     RunRequest { not_before, ..new }
 }
 
-/// A run at work, one behind it, and one whose time has not come.
+/// Submits an active run, a queued one, and a scheduled one.
 async fn in_flight(house: &House, thread: &ThreadId) -> [Submitted; 3] {
     let at_work = house.submit(on(thread, "say:work commit until-cancelled")).await;
     let queued = house.submit(on(thread, "say:queued")).await;
@@ -48,7 +48,7 @@ async fn a_run_that_refuses_to_wait_is_refused_while_anything_is_in_flight() {
         assert_eq!(house.refused(reject()).await, Code::ThreadBusy, "one is at work");
         house.agent.gate.add_permits(1);
         at_work.settled.wait().await.unwrap();
-        // What waits for an answer is not in flight.
+        // A run that waits for an answer is not in flight.
         let waiting = house.run("suspend:say:x", ThreadChoice::Existing(house.main.clone())).await;
         let run = house.submit(reject()).await.settled.wait().await.unwrap();
         assert_eq!(run.status, RunStatus::Completed);
@@ -80,7 +80,7 @@ async fn a_run_that_rolls_back_starts_from_the_state_before_everything_in_flight
         house.run(r#"set:{"n":1} say:before"#, ThreadChoice::Existing(house.main.clone())).await;
         let others = in_flight(&house, &house.main).await;
         let runs = others.each_ref().map(|other| other.run.clone());
-        // Whoever submitted it waits from its beginning; somebody who asks now may come when it is gone.
+        // Use the waiter from the submission: one that is registered now could come after the removal.
         let [at_work, ..] = others;
         let new = with(Strategy::Rollback, on(&house.main, "state history"));
         let (told, submitted) = tokio::join!(at_work.settled.wait(), house.submit(new));
@@ -108,10 +108,10 @@ async fn a_scheduled_run_applies_its_strategy_at_once_and_queues_when_it_is_due(
             assert_eq!(ended.status, RunStatus::Cancelled);
         }
         assert_eq!(house.stored(&mine.run).await.status, RunStatus::Queued);
-        // Its time comes while another is at work: it waits for its turn and cancels nobody.
+        // The run falls due while another is active: it waits for its turn and cancels none.
         let other = house.submit(on(&thread, "gate say:other")).await;
         house.clock.advance(Duration::from_secs(61));
-        // What is offered wakes the worker, whose clock is not ours.
+        // The queued item wakes the worker, which does not use the test's clock.
         let elsewhere = house.thread().await;
         let wakes = in_a_minute(&house, on(&elsewhere, "say:x"));
         let not_before = Some(house.clock.now().after(Duration::from_millis(1)));
@@ -141,7 +141,7 @@ async fn those_that_wait_for_their_time_are_bounded_with_those_that_wait_for_the
         house.refused(in_a_minute(&house, on(&house.main, "say:x"))).await,
         Code::Overloaded
     );
-    // One that starts at once waits for nothing.
+    // A run that starts at once does not count as waiting.
     let at_work = house.submit(on(&house.main, "gate")).await;
     assert_eq!(house.refused(on(&house.main, "say:x")).await, Code::Overloaded);
     house.agent.gate.add_permits(1);

@@ -172,7 +172,7 @@ async fn what_comes_with_an_erasure_is_refused_and_never_acknowledged_and_lost()
                 house.runtime.submit(&by, new_run("say:x", ThreadChoice::Existing(thread.clone()))),
             );
             erased.unwrap();
-            // Accepted before the erasure it was erased with the thread; after it, it is refused.
+            // A run accepted before the erasure was erased with the thread; a later one is refused.
             if let Err(error) = submitted {
                 assert_eq!(error.code(), Code::ThreadNotFound);
             }

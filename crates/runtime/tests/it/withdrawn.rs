@@ -1,4 +1,4 @@
-//! Questions that are given up by who asked them.
+//! Questions that their askers withdraw.
 
 use trilogue_domain::event::InterruptEvent;
 use trilogue_domain::{Answer, Body, Code, Json, Resolution, RunStatus};
@@ -21,7 +21,7 @@ async fn nobody_is_asked_any_more_what_its_task_does_not_wait_for() {
         };
         let id = pending().await.remove(0).interrupt.id;
         house.agent.gate.add_permits(1);
-        // While the run is still at work.
+        // It is withdrawn while the run is still active.
         until("it is withdrawn", || async { pending().await.is_empty() }).await;
         let row = house.store.interrupt(&scope(), &id).await.unwrap().unwrap();
         let withdrawn = Resolution::Withdrawn { reason: Code::InterruptResolved };

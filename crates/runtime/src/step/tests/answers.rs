@@ -1,4 +1,4 @@
-//! How a wait ends: answers and deadlines.
+//! Tests the ends of a wait: answers and deadlines.
 
 use super::*;
 

@@ -1,10 +1,10 @@
-//! What a run's client is called back about, and what gives way to a new run.
+//! Tests the callbacks of a run, and which runs give way to a new one.
 
 use trilogue_store::rows::QueueKind;
 
 use super::*;
 
-/// The callbacks that a step offers, as their keys.
+/// Returns the keys of the callbacks that a step queues.
 fn offered(step: &Step) -> Vec<String> {
     let items = step.changes.iter().filter_map(|change| match change {
         Change::Offer(item) if item.kind == QueueKind::Callback => Some(item.key.clone()),

@@ -1,4 +1,4 @@
-//! What becomes of a thread after a restart, while it drains, and when its state or history is set.
+//! Tests a thread after a restart, during a drain, and when its state or history is set.
 
 use super::*;
 
@@ -62,7 +62,7 @@ fn recovery_accounts_for_every_run() {
     assert!(told(&step).contains(&"start 6 from store".to_owned()));
 }
 
-/// What a run's agent needs to find it again where it is at work.
+/// Keeps what a run's agent needs to find its active work again.
 fn keep(table: &mut Table, saved: &str) {
     let progress = Progress { kept: Some(Json::parse(saved.to_owned()).unwrap()), ..progress() };
     table.step(Command::Progress(progress)).unwrap();
