@@ -1,4 +1,4 @@
-//! State shared by all owners: the store, the agents, the registry of owners, and connected clients.
+//! The state that all owners share: the store, the registry of owners, and connected clients.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -29,7 +29,7 @@ use trilogue_domain::lock;
 pub(crate) type SpawnOwner =
     dyn Fn(Arc<Services>, ThreadKey, OwnerInbox, OwnerRequests) + Send + Sync;
 
-/// Shared by every owner. It knows neither agents nor how an owner works: both are layers above it.
+/// The state that all owners share. It knows neither agents nor how an owner works: both are layers above it.
 pub(crate) struct Services {
     pub(crate) options: Options,
     pub(crate) store: Arc<dyn Store>,
@@ -42,19 +42,19 @@ pub(crate) struct Services {
     pub(crate) monitor: RunMonitor,
     pub(crate) row_changes: RowChanges,
     pub(crate) attendance: Arc<Attendance>,
-    /// Names this process as the owner of threads.
+    /// Identifies this process as the owner of threads.
     pub(crate) node: String,
     pub(crate) running: Semaphore,
     pub(crate) tasks: AtomicUsize,
     pub(crate) draining: AtomicBool,
     /// Whether every thread that a previous process left open was recovered.
     recovered: AtomicBool,
-    /// Woken when a task has ended, for a drain.
+    /// Notified when a task has ended, for a drain.
     pub(crate) task_ended: Notify,
     /// Notified when an owner has left the registry.
     owner_left: Notify,
     owners: Mutex<HashMap<ThreadKey, OwnerInbox>>,
-    /// Threads whose waiting work is looked at again later.
+    /// Threads whose waiting work is resumed later.
     woken_later: Mutex<HashSet<ThreadKey>>,
     spawn_owner: Box<SpawnOwner>,
 }
@@ -70,7 +70,7 @@ impl Services {
         spawn_owner: Box<SpawnOwner>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            // A store that several processes share knows this one by an id.
+            // A store that several processes share gives this one an id.
             node: store.node().map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned),
             running: Semaphore::new(options.max_running.min(Semaphore::MAX_PERMITS)),
             monitor: RunMonitor::new(options.ended_runs.clone()),
@@ -95,11 +95,12 @@ impl Services {
         })
     }
 
-    /// Appends a batch of this thread, where it is known, and tells those who watch rows what it changed, here and on other nodes.
+    /// Appends a batch of this thread, if the thread is known. Publishes its changes to watchers of rows, here and on other nodes.
     pub(crate) async fn append(&self, batch: Batch, thread: Option<&ThreadRow>) -> Result<()> {
         let has_peers = self.store.has_peers();
         let changes = self.row_changes.of(&batch, thread, has_peers);
         self.store.append(batch).await?;
+        // Only after the append, so that watchers never see changes that failed.
         if let Some(changes) = changes {
             if has_peers {
                 self.store.tell(Note::Rows(changes.to_vec()));
@@ -109,9 +110,9 @@ impl Services {
         Ok(())
     }
 
-    /// Sends to a thread's owner, starting one from the store where none is in memory. Fails with `shutting_down` when owners end again and again before they take the request.
+    /// Sends a request to a thread's owner. Starts one from the store if none is in memory. Fails with `shutting_down` if each owner ends before it takes the request.
     pub(crate) async fn send(self: &Arc<Self>, thread: ThreadKey, request: Envelope) -> Result<()> {
-        /// An owner may end between look-up and sending; each try meets a new one.
+        /// An owner can end between lookup and sending; each try finds a new one.
         const TRIES: usize = 16;
         let mut request = request;
         for _ in 0..TRIES {
@@ -126,14 +127,14 @@ impl Services {
         Err(Error::new(Code::ShuttingDown, "the thread's owner takes no requests"))
     }
 
-    /// Has a thread loaded here, and its open runs looked at.
+    /// Loads a thread here, so that its owner decides about its open runs.
     pub(crate) async fn load(self: &Arc<Self>, thread: ThreadKey) -> Result<()> {
         let (reply, loaded) = oneshot::channel();
         self.send(thread, Envelope::Settled { run: RunKey(0), reply }).await?;
         loaded.await.unwrap_or(Ok(None)).map(drop)
     }
 
-    /// Has the thread's next owner look at the waiting work again after a while, once however often it is asked for meanwhile.
+    /// Makes the thread's next owner resume the waiting work after a pause. Repeated calls during the pause count once.
     pub(crate) fn wake_after(self: &Arc<Self>, thread: ThreadKey, pause: Duration) {
         if !lock(&self.woken_later).insert(thread) {
             return;
@@ -162,13 +163,13 @@ impl Services {
         inbox
     }
 
-    /// Takes an owner out of the registry; the next request starts a new one.
+    /// Removes an owner from the registry; the next request starts a new one.
     pub(crate) fn retire(&self, thread: ThreadKey) {
         lock(&self.owners).remove(&thread);
         self.owner_left.notify_waiters();
     }
 
-    /// Resolves when each of these threads was without an owner here at some moment.
+    /// Resolves when each of these threads had no owner here at some moment.
     pub(crate) async fn all_left(&self, mut threads: Vec<ThreadKey>) {
         loop {
             let left = self.owner_left.notified();
@@ -184,7 +185,7 @@ impl Services {
         lock(&self.owners).contains_key(&thread)
     }
 
-    /// The epoch under which this node owns a thread that is loaded.
+    /// Returns the epoch under which this node owns a loaded thread.
     pub(crate) fn epoch(&self, thread: ThreadKey) -> Option<u64> {
         lock(&self.owners).get(&thread)?.epoch()
     }
@@ -230,7 +231,7 @@ impl Services {
         }
     }
 
-    /// When the patience of an interrupt that began at `began` ends: counted from when the last client left. While one is connected it goes on, but not for longer than [`Options::attended_deadline`]: a client that stays silent does not hold an agent for ever.
+    /// Returns when the patience of an interrupt that began at `began` ends, counted from when the last client left. It is extended while a client is connected, but at most to [`Options::attended_deadline`]: a silent client does not hold an agent for ever.
     ///
     /// [`Options::attended_deadline`]: crate::Options::attended_deadline
     pub(crate) fn patience_ends(
@@ -243,7 +244,7 @@ impl Services {
         self.attendance.patience_ends(thread, began, patience, longest)
     }
 
-    /// Notes a client that may answer, here and on the other nodes.
+    /// Counts a client that can answer, here and on the other nodes.
     pub(crate) fn present(&self, thread: ThreadKey) -> Presence {
         let (presence, is_first) = self.attendance.enter(thread);
         if is_first {
@@ -252,7 +253,7 @@ impl Services {
         presence
     }
 
-    /// Tells the other nodes that the thread has a client that may answer.
+    /// Publishes to the other nodes that the thread has a client that can answer.
     pub(crate) fn tell_present(&self, thread: ThreadKey) {
         self.store.tell(Note::Present(vec![thread]));
     }

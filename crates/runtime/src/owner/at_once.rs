@@ -1,4 +1,4 @@
-//! A synchronous run whose agent answers at once: no task, no channel, one append.
+//! Runs a synchronous agent that answers at once without a task or channel, in one append.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -15,11 +15,11 @@ use crate::step::{Command, Effect, Reply, StartTurn, Submit};
 // === impl Owner ===
 
 impl Owner {
-    /// Accepts the first run of a thread that is not stored yet, in the task of the caller, who waits.
+    /// Accepts the first run of a thread that is not stored yet, in the task of the waiting caller.
     ///
-    /// The agent is polled once. When that is its whole turn, the run is appended here and its log is returned.
-    /// Otherwise the owner continues as a task of its own, and the caller waits for `settled`.
-    /// Fails when the run is refused. Errors of storing go to `settled`.
+    /// The agent is polled once. If that completes its turn, the run is appended here and its log is returned.
+    /// Otherwise the owner continues in a separate task, and the caller waits for `settled`.
+    /// Fails if the run is refused. Errors of the store go to `settled`.
     pub(crate) async fn accept(
         mut self: Box<Self>,
         submit: Box<Submit>,
@@ -61,7 +61,7 @@ impl Owner {
         Ok((*row, Some(log)))
     }
 
-    /// Says whether what is logged from now on is read by who asked for the run.
+    /// Sets whether the caller that submitted the run reads back what is logged next.
     fn read_back(&mut self, reads_back: bool) {
         if let Some(state) = &mut self.state {
             state.reads_back = reads_back;

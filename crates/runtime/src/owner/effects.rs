@@ -1,4 +1,4 @@
-//! Effects of a durable append: tasks start, get answers and end.
+//! Carries out the effects of a durable append: tasks start, get answers and end.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl Owner {
         }
     }
 
-    /// The state that a run's task shares with this owner, and the task's future.
+    /// Creates the state that a run's task shares with this owner, and the task's future.
     pub(super) fn prepare(
         &self,
         run: RunKey,

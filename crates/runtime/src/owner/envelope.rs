@@ -16,40 +16,40 @@ pub(crate) enum Envelope {
         reply: oneshot::Sender<Result<RunRow>>,
         settled: oneshot::Sender<Result<RunRow>>,
     },
-    /// A run's draft has something in it.
+    /// A run's draft contains events.
     Progress { run: RunKey },
-    /// A run wants its draft durable.
+    /// A run needs its draft durable.
     Flush { run: RunKey, reply: Option<oneshot::Sender<Result<()>>> },
     /// A run's task raises an interrupt.
     Raise { run: RunKey, interrupt: Box<Interrupt>, reply: oneshot::Sender<Result<()>> },
     /// A run's task no longer waits for the answer.
     Withdraw { run: RunKey, interrupt: InterruptId },
-    /// A run's task is done.
+    /// A run's task has finished.
     Finish { run: RunKey, ending: Box<Result<Ending, Failure>> },
     /// Any other change.
     Change { command: Box<Command>, reply: oneshot::Sender<Result<Reply>> },
-    /// Reply when the run has ended or waits; with `None` when it is not open.
+    /// Reply when the run has ended or waits; with `None` if it is not open.
     Settled { run: RunKey, reply: oneshot::Sender<Result<Option<RunRow>>> },
     /// Load the thread, so that its waiting work continues.
     Wake,
-    /// Give the thread up as soon as it has nothing to do. A later wish counts in place of an earlier one.
+    /// Give up the thread as soon as it is idle. A later request replaces an earlier one.
     HandOver(HandOver),
-    /// End the tasks that wait for an answer, and take no question any more. The reply is their runs.
+    /// End the tasks that wait for an answer, and accept no further questions. The reply contains their runs.
     EndAsking { reply: oneshot::Sender<Vec<RunRow>> },
-    /// End every task, keep what survives, and go.
+    /// End every task, keep what survives, and leave.
     Shutdown { reply: oneshot::Sender<Vec<RunRow>> },
 }
 
-/// Who gets a thread that is given up.
+/// The next owner of a thread that is given up.
 #[derive(Debug)]
 pub(crate) enum HandOver {
-    /// The node of this name, as long as somebody waits for the reply.
+    /// The node of this name, while the sender still waits for the reply.
     To(String, oneshot::Sender<Result<()>>),
-    /// Whoever asks for it next, as long as this node drains.
+    /// The next node that requests it, while this node drains.
     ToAnybody,
 }
 
-/// A waiter for a run to end or to wait.
+/// A waiter until a run has ended or waits.
 #[derive(Debug)]
 pub(super) enum Waiter {
     Submitter(oneshot::Sender<Result<RunRow>>),
@@ -59,7 +59,7 @@ pub(super) enum Waiter {
 // === impl Envelope ===
 
 impl Envelope {
-    /// Whether a run's task sent it.
+    /// Whether a run's task sent the request.
     pub(super) fn is_of_task(&self) -> bool {
         matches!(
             self,
@@ -75,7 +75,7 @@ impl Envelope {
         matches!(self, Self::Submit { .. })
     }
 
-    /// Whether it depends on what is stored, so that everything before it must be durable.
+    /// Whether the request depends on the store, so that everything before it must be durable.
     pub(super) fn reads_store(&self) -> bool {
         let Self::Change { command, .. } = self else { return false };
         matches!(

@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use super::Envelope;
 use crate::request::Options;
 
-/// The unit in which requests take room.
+/// The unit in which requests are charged for room.
 const ROOM_BYTES: usize = 1_024;
 
 /// The sending end. Cheap to clone.
@@ -23,11 +23,11 @@ pub(crate) struct OwnerInbox {
     epoch: Arc<AtomicU64>,
 }
 
-/// A request with the room that it takes. The room is free again when this is dropped, wherever that happens.
+/// A request with its share of room. Dropping it frees the room.
 #[derive(Debug)]
 pub(crate) struct QueuedRequest {
     pub(super) request: Envelope,
-    /// `None` for one that needs none.
+    /// `None` for a request that needs no room.
     pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
@@ -48,24 +48,24 @@ impl OwnerInbox {
         self.epoch.store(epoch, Ordering::Release);
     }
 
-    /// The epoch under which the owner holds the thread; `None` until it is loaded.
+    /// Returns the epoch under which the owner holds the thread; `None` until it is loaded.
     pub(crate) fn epoch(&self) -> Option<u64> {
         Some(self.epoch.load(Ordering::Acquire)).filter(|epoch| *epoch > 0)
     }
 
-    /// Sends a request; waits while too many or too large ones wait. One that is larger than all room waits until there is no other.
-    /// Fails with the request when the owner is gone.
+    /// Sends a request. Waits while the inbox is full, by count or bytes. A request that is larger than the whole room waits until it is alone.
+    /// Fails with the request if the owner is gone.
     pub(crate) async fn send(&self, request: Envelope) -> Result<(), SendError<Envelope>> {
         let room = match self.permits(&request) {
             0 => None,
-            // It is never closed: a request that an owner leaves behind gives its room back.
+            // The semaphore is never closed: requests that an owner leaves behind return their room.
             permits => Arc::clone(&self.room).acquire_many_owned(permits).await.ok(),
         };
         let sent = self.requests.send(QueuedRequest { request, room }).await;
         sent.map_err(|SendError(queued)| SendError(queued.request))
     }
 
-    /// Sends a small request unless too many wait. Fails with the request.
+    /// Sends a small request unless the queue is full. Fails with the request.
     pub(crate) fn try_send_small(&self, request: Envelope) -> Result<(), TrySendError<Envelope>> {
         let sent = self.requests.try_send(QueuedRequest { request, room: None });
         sent.map_err(|error| match error {
@@ -116,14 +116,14 @@ mod tests {
         inbox.send(patch(ROOM / 2)).await.unwrap();
         let mut waiting = Box::pin(inbox.send(patch(2 * ROOM_BYTES)));
         assert!((&mut waiting).now_or_never().is_none());
-        // What a run's task says needs no room.
+        // Requests of a run's task need no room.
         inbox.try_send_small(Envelope::Progress { run: RunKey(1) }).unwrap();
         inbox.send(Envelope::Wake).await.unwrap();
         let taken = requests.recv().await.unwrap();
         assert!((&mut waiting).now_or_never().is_none(), "the owner is still at it");
         drop(taken);
         waiting.await.unwrap();
-        // One that is larger than all room waits until it is alone.
+        // A request that is larger than the whole room waits until it is alone.
         let mut large = Box::pin(inbox.send(patch(2 * ROOM)));
         for _ in 0..4 {
             assert!((&mut large).now_or_never().is_none());

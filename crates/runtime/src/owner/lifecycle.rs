@@ -1,4 +1,4 @@
-//! How an owner starts, recovers from a failed append, and ends.
+//! Starts an owner, recovers it from a failed append, and ends it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,6 +19,7 @@ use crate::step::{Command, is_over, lost};
 impl Owner {
     /// Loads the thread and decides about its open runs.
     pub(super) async fn load(&mut self, draining: bool, failure: &Failure) -> Result<()> {
+        // Acquire before reading: appends of another node's earlier epoch fail from then on.
         let acquired = self.services.store.acquire(self.thread, &self.services.node).await?;
         self.inbox.set_epoch(acquired.thread.epoch);
         let restarted = !self.services.is_recovered() || acquired.is_taken_over;
@@ -44,7 +45,7 @@ impl Owner {
         Ok(())
     }
 
-    /// Finds the incomplete messages of a run that ends now in its log. A waiting run had them written when it began to wait.
+    /// Finds the incomplete messages of runs that end with this load, in their logs. The messages of a waiting run were written when it began to wait.
     async fn look_for_open_messages(&self, state: &mut ThreadState) {
         let ThreadState { thread, runs, .. } = state;
         let has_ended = |run: &&mut Box<RunState>| run.row.started_at.is_some() && is_over(run);
@@ -52,7 +53,7 @@ impl Owner {
             let store = self.services.store.as_ref();
             match history::open_messages(store, thread, run.row.key).await {
                 Ok(open) => run.open = open,
-                // The run ends all the same.
+                // The run ends even if they cannot be read.
                 Err(error) => {
                     let run = &run.row.id;
                     tracing::warn!(%run, %error, "what a lost run was saying cannot be looked up");
@@ -77,12 +78,14 @@ impl Owner {
         Ok(())
     }
 
-    /// An append failed: nothing of it is stored. The tasks' events are lost, so their runs end; the owner continues from the store.
+    /// Recovers from a failed append, of which nothing is stored. The tasks' events are lost, so their runs end. Then the owner leaves, and the next one continues from the store.
     pub(super) async fn recover_from(&mut self, error: &Error) {
         let lost: Vec<RunKey> = self.tasks.keys().copied().collect();
+        // End the tasks first, so that they emit nothing more into the lost state.
         for run in lost {
             self.end_task(run);
         }
+        // These steps build on the failed append.
         self.pending = NextAppend::default();
         self.watched.clear();
         let of_run = error_of_run(error);
@@ -93,7 +96,7 @@ impl Owner {
         };
         match ownership::departure(looked) {
             Departure::WakeLater => self.wake_later(),
-            // Its caller got the reason.
+            // The caller got the reason.
             Departure::Gone => {}
             Departure::StepDown => {
                 tracing::warn!(thread = %self.thread, "the thread is another node's now");
@@ -109,12 +112,12 @@ impl Owner {
         self.gone = true;
     }
 
-    /// Has the thread's next owner look at the waiting work again.
+    /// Makes the thread's next owner resume the waiting work.
     pub(super) fn wake_later(&self) {
         self.services.wake_after(self.thread, RETRY_AFTER);
     }
 
-    /// Tells agents with sessions of their own that the thread is erased.
+    /// Notifies agents with sessions of their own that the thread is erased.
     pub(super) async fn forget(&self) {
         if let Some(state) = &self.state {
             let thread = &state.thread;
@@ -134,7 +137,7 @@ impl Owner {
         self.acknowledge(Acknowledgement::Ended(reply, abandoned));
     }
 
-    /// Ends the tasks that wait for an answer: nobody gives one while the server stops.
+    /// Ends the tasks that wait for an answer, because clients cannot answer while the server stops.
     pub(super) async fn end_asking(&mut self, reply: oneshot::Sender<Vec<RunRow>>) {
         self.takes_no_questions = true;
         let asking = self.rows_where(|run| run.has_task && run.is_waiting());
@@ -147,7 +150,7 @@ impl Owner {
         self.acknowledge(Acknowledgement::Ended(reply, asking));
     }
 
-    /// Gives the thread up where that is wanted and it has nothing to do. Its next owner looks at what waits.
+    /// Gives up the thread if that was requested and the thread is idle. Its next owner resumes the waiting work.
     pub(super) async fn hand_over_when_idle(&mut self) {
         if self.gone || !self.may_leave() || !self.pending.is_empty() {
             return;
@@ -162,7 +165,7 @@ impl Owner {
         let (key, epoch) = (self.thread, state.thread.epoch);
         let given = store.hand_over(key, epoch, to.as_deref()).await;
         if given.is_ok() {
-            // What an agent keeps for the thread here is of no use from now on.
+            // Agents need not keep the thread's sessions on this node any more.
             let named = (key, &state.thread.id, &state.thread.tenant);
             self.agents.close_sessions(&self.services, named);
             self.gone = true;
@@ -184,9 +187,9 @@ impl Owner {
         runs.filter(|run| filter(run)).map(|run| run.row.clone()).collect()
     }
 
-    /// Sends a request to the thread's next owner: this one is about to leave.
+    /// Sends a request to the thread's next owner, because this one is about to leave.
     pub(super) fn pass_on(&self, request: Envelope) {
-        // Its own tasks have ended: their late requests are dropped.
+        // The tasks of this owner have ended: drop their late requests.
         if !request.is_of_task() {
             let services = Arc::clone(&self.services);
             let thread = self.thread;
@@ -194,12 +197,13 @@ impl Owner {
         }
     }
 
-    /// Leaves the registry. Later requests are refused with the error, or sent to the thread's next owner.
+    /// Leaves the registry. Refuses later requests with the error; without one, sends them to the thread's next owner.
     pub(super) async fn leave(mut self, error: Option<&Error>) {
+        // Before closing the queue: new senders start the next owner, and the loop below serves those that came earlier.
         self.services.retire(self.thread);
         self.requests.close();
         if let Some(state) = self.state.as_ref().filter(|state| state.thread.ephemeral) {
-            // It gets no other run, so that nobody uses what an agent keeps for it.
+            // The thread gets no other run, so agents need not keep its sessions.
             let thread = &state.thread;
             let named = (thread.key, &thread.id, &thread.tenant);
             self.agents.close_sessions(&self.services, named);
@@ -219,7 +223,7 @@ impl Owner {
         while let Some(QueuedRequest { request, .. }) = self.requests.recv().await {
             match error {
                 Some(error) => request.refuse(error),
-                // Its own tasks have ended: their late requests are dropped.
+                // The tasks of this owner have ended: drop their late requests.
                 None if request.is_of_task() => {}
                 None => drop(self.services.send(self.thread, request).await),
             }
@@ -227,7 +231,7 @@ impl Owner {
     }
 }
 
-/// What a failed append means for a run of the thread: its agent was at work, so that the request must not simply be sent again.
+/// Returns what a failed append means for a run of the thread: its agent was active, so the client must not simply repeat the request.
 fn error_of_run(error: &Error) -> Error {
     if error.code() != Code::OwnershipLost {
         return error.clone();

@@ -1,7 +1,16 @@
 //! The owner of one thread: takes requests in order, turns them into steps, appends, and carries out effects.
 //!
-//! Requests that are waiting are taken together and become one append.
+//! Waiting requests are taken together and become one append.
 //! While it commits, runs fill their drafts, which become the next append.
+//!
+//! Module map:
+//! - `mod`: the loop of an owner: receive, step, commit, expire interrupts.
+//! - `envelope`, `inbox`, `request_size`: the requests, and their bounded queue.
+//! - `request`: handles each request.
+//! - `next_append`: collects steps into the next append, with its waiters.
+//! - `effects`: carries out the effects of a durable append.
+//! - `at_once`: the short path for a run whose agent answers at once.
+//! - `lifecycle`: loading, recovery from a failed append, hand-over, shutdown.
 
 mod at_once;
 mod effects;
@@ -50,32 +59,32 @@ pub(crate) struct Owner {
     committed: u64,
     requests: OwnerRequests,
     inbox: OwnerInbox,
-    /// As a rule one: an ordered map needs no hash.
+    /// Usually there is one task, so an ordered map is cheaper than a hash map.
     tasks: BTreeMap<RunKey, Task>,
     waiters: BTreeMap<RunKey, Vec<Waiter>>,
     watched: Vec<Watched>,
     pending: NextAppend,
-    /// The state before a run that may be refused for its ids.
+    /// The state before a run that may be refused because one of its ids is taken.
     undo: Option<ThreadState>,
-    /// The frames that were appended while somebody waited to read them back.
+    /// The appended frames, while a caller waits to read them back.
     log: Vec<Arc<Frame>>,
     /// A buffer for the next draft.
     spare: Vec<u8>,
-    /// Wakes an idle owner. It is set again only when it has run out, not with each request.
+    /// Wakes an idle owner. It is reset only when it has elapsed, not with each request.
     idle_timer: Option<Pin<Box<Sleep>>>,
-    /// Who gets the thread when it has nothing to do.
+    /// The next owner, once the thread is idle.
     hand_over: Option<HandOver>,
-    /// Whether the server stops, and does not wait for answers any more.
+    /// Whether the server is stopping, and does not wait for answers.
     takes_no_questions: bool,
     gone: bool,
-    /// Whether that is because the thread was removed.
+    /// Whether `gone` is set because the thread was removed.
     is_erased: bool,
 }
 
 #[derive(Debug)]
 struct Task {
     shared: Arc<SharedRun>,
-    /// `None` when it ran to its end in the task of its caller.
+    /// `None` if it completed in the task of its caller.
     handle: Option<AbortHandle>,
 }
 
@@ -87,7 +96,7 @@ struct Watched {
     patience: Duration,
 }
 
-/// How the owners of stored threads are started, with these agents.
+/// Returns the function that starts the owners of stored threads, with these agents.
 pub(crate) fn spawner(agents: Arc<AgentRegistry>) -> Box<SpawnOwner> {
     Box::new(move |services, thread, inbox, requests| {
         let owner = Owner::new(services, Arc::clone(&agents), thread, None, (inbox, requests));
@@ -151,11 +160,12 @@ impl Owner {
         }
     }
 
-    /// Runs until the thread is idle, gone, or cannot be stored.
+    /// Runs until the thread is idle, removed, or cannot be stored.
     pub(crate) async fn run(mut self: Box<Self>) {
         if self.state.is_none()
             && let Err(error) = self.load(false, &lost()).await
         {
+            // A temporary failure: the waiting work must be resumed later, without another request.
             if may_pass(error.code()) {
                 self.wake_later();
             }
@@ -163,7 +173,7 @@ impl Owner {
             return;
         }
         if self.gone {
-            // A roll-back that the previous owner did not finish ended the thread.
+            // The load completed a roll-back of the previous owner, which removed the thread.
             self.leave(None).await;
             return;
         }
@@ -176,15 +186,18 @@ impl Owner {
                 }
                 continue;
             }
+            // Each request keeps its room until its changes are in the next append, so that a slow store slows down senders.
             for QueuedRequest { request, room } in requests.drain(..) {
                 self.take(request).await;
                 self.relieve().await;
                 drop(room);
             }
             self.expire();
+            // A run that no caller knows yet waits for its first output, to share one append with it.
             if !self.pending.may_wait {
                 self.commit().await;
             }
+            // After the commit: the next owner reads the store, and appends of this owner's epoch fail from then on.
             self.hand_over_when_idle().await;
             if self.gone {
                 self.leave(None).await;
@@ -193,7 +206,7 @@ impl Owner {
         }
     }
 
-    /// `false` when the thread was idle for long enough to leave.
+    /// Receives the next requests. Returns `false` if the thread was idle long enough for the owner to leave.
     async fn receive(&mut self, requests: &mut Vec<QueuedRequest>) -> bool {
         let idle = self.is_idle();
         let ephemeral = self.state.as_ref().is_some_and(|state| state.thread.ephemeral);
@@ -219,10 +232,10 @@ impl Owner {
                 () = idle_timer.as_mut() => {}
             }
             if Instant::now() >= until {
-                // An expiry is work; idleness is not.
+                // An expiry is work to do; idleness is not.
                 return patience.is_some();
             }
-            // It was set for an earlier request.
+            // The timer was set for an earlier request.
             idle_timer.as_mut().reset(until);
         }
     }
@@ -250,14 +263,14 @@ impl Owner {
         self.pending.acknowledgements.push(acknowledgement);
     }
 
-    /// Appends what is pending when it is enough for one append.
+    /// Commits if the pending changes fill an append.
     async fn relieve(&mut self) {
         if self.pending.is_full() {
             self.commit().await;
         }
     }
 
-    /// Appends what is pending and carries out its effects.
+    /// Appends the pending changes and carries out their effects.
     async fn commit(&mut self) {
         let mut pending = std::mem::take(&mut self.pending);
         if pending.is_empty() {
@@ -275,9 +288,10 @@ impl Owner {
         let last = state.last;
         match self.append(batch, &pending.effects).await {
             Ok(()) => {
+                // Durable from here on: only now reply to callers and carry out effects.
                 self.committed = last;
                 if pending.erases {
-                    // Its tasks end first; the caller gets the reply when nothing is left.
+                    // Its tasks end first; the caller gets the reply after everything is removed.
                     self.carry_out(std::mem::take(&mut pending.effects));
                     self.forget().await;
                 }
@@ -291,6 +305,7 @@ impl Owner {
                     acknowledgement.tell(Err(error.clone()));
                 }
                 match self.undo.take() {
+                    // Nothing was stored, and only the new run's ids were taken: restore the state before it.
                     Some(before) if error.code() == Code::AlreadyExists && before.last > 0 => {
                         self.state = Some(before);
                     }
@@ -300,7 +315,7 @@ impl Owner {
         }
     }
 
-    /// Appends a batch, and lets operators see what it changed.
+    /// Appends a batch, and publishes its changes to operators.
     async fn append(&self, batch: Batch, effects: &[Effect]) -> Result<()> {
         let monitor = &self.services.monitor;
         let noted = monitor.note(&batch);

@@ -10,12 +10,12 @@ use crate::services::Services;
 use crate::state::ThreadState;
 use crate::step::{Effect, Reply, Sections, Step};
 
-/// An append is sent on when it holds this many events.
+/// An append is sent once it contains this many events.
 const MAX_APPEND_EVENTS: usize = 2_048;
-/// An append is sent on when its events have this many bytes. So what comes in last may be one event that is larger, and the append stays within [`limits::MAX_BATCH_BYTES`] beside it.
+/// An append is sent once its events have this many bytes. The last event in it can be larger, and the append still stays within [`limits::MAX_BATCH_BYTES`].
 const MAX_APPEND_BYTES: usize = limits::MAX_FRAME_BYTES;
 
-/// What the next append will hold.
+/// The contents of the next append.
 #[derive(Debug, Default)]
 pub(super) struct NextAppend {
     pub(super) sections: Sections,
@@ -23,23 +23,23 @@ pub(super) struct NextAppend {
     pub(super) effects: Vec<Effect>,
     pub(super) acknowledgements: Vec<Acknowledgement>,
     pub(super) vital: bool,
-    /// Whether new work is in it: then it waits for room, whatever else it ends.
+    /// Whether it contains new work: then it waits for free disk space, even if it also ends other work.
     pub(super) new_work: bool,
-    /// Whether the thread goes with it.
+    /// Whether it removes the thread.
     pub(super) erases: bool,
     pub(super) events: usize,
     pub(super) bytes: usize,
-    /// Whether it may wait for the run's first word: nobody was told of anything in it.
+    /// Whether it can wait for the run's first output, because no caller was notified of anything in it.
     pub(super) may_wait: bool,
 }
 
-/// Who is told when an append is durable, or why it is not.
+/// A receiver that is notified when an append is durable, or why it is not.
 #[derive(Debug)]
 pub(super) enum Acknowledgement {
     Run(oneshot::Sender<Result<RunRow>>, Box<RunRow>),
     Done(oneshot::Sender<Result<()>>),
     Reply(oneshot::Sender<Result<Reply>>, Reply),
-    /// A command that was refused. What it was refused for may be in the same append, and is not true where that fails.
+    /// A refused command. The reason of the refusal may be part of the same append, so it holds only if that succeeds.
     Refused(oneshot::Sender<Result<Reply>>, Error),
     RunRefused(oneshot::Sender<Result<RunRow>>, Error),
     Settled(oneshot::Sender<Result<Option<RunRow>>>, Option<Box<RunRow>>),
@@ -65,9 +65,9 @@ impl NextAppend {
         self.may_wait = false;
     }
 
-    /// Notes a row change. A row that is already to be written is written once, in its newest form.
+    /// Adds a row change. A row that is already in the append is written once, in its newest form.
     fn change(&mut self, change: Change) {
-        /// Rows of one run stand together; looking further back costs more than it saves.
+        /// Rows of one run are close together; looking back further costs more than it saves.
         const LOOK_BACK: usize = 8;
         let from = self.changes.len().saturating_sub(LOOK_BACK);
         for earlier in self.changes.iter_mut().skip(from).rev() {
@@ -87,7 +87,7 @@ impl NextAppend {
         self.changes.push(change);
     }
 
-    /// The append. The state's numbers are already behind it; `committed` is the last durable one. `spare` becomes a buffer that the next draft can fill.
+    /// Builds the append. The state's numbers already include it; `committed` is the last durable one. `spare` becomes a buffer that the next draft can fill.
     pub(super) fn batch(
         &mut self,
         services: &Services,
@@ -118,7 +118,7 @@ impl NextAppend {
         }
     }
 
-    /// Whether it is appended before further requests are taken.
+    /// Whether it must be appended before further requests are taken.
     pub(super) fn is_full(&self) -> bool {
         self.events >= MAX_APPEND_EVENTS || self.bytes >= MAX_APPEND_BYTES
     }
@@ -138,7 +138,7 @@ impl NextAppend {
 
 impl Acknowledgement {
     pub(super) fn tell(self, outcome: Result<()>) {
-        // A receiver that is gone gets nothing.
+        // The receiver may be gone.
         match self {
             Self::Run(reply, row) => drop(reply.send(outcome.map(|()| *row))),
             Self::Done(reply) => drop(reply.send(outcome)),

@@ -1,4 +1,4 @@
-//! What an owner does with each request.
+//! Handles each request of an owner.
 
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
@@ -14,7 +14,7 @@ use crate::step::{Command, Effect, Reply, Submit};
 impl Owner {
     /// Handles one request; its changes are appended later.
     pub(super) async fn take(&mut self, request: Envelope) {
-        // Requests that end something must not wait for room together with new work.
+        // A full disk holds back new work, so it must not delay requests that end something.
         if self.pending.vital && request.is_submit() || request.reads_store() {
             self.commit().await;
         }
@@ -38,7 +38,7 @@ impl Owner {
             }
             Envelope::Raise { run, interrupt, reply } => {
                 self.progress(run);
-                // The interrupt may be large, and so may the draft before it.
+                // The interrupt can be large, and so can the draft before it.
                 self.relieve().await;
                 if self.takes_no_questions {
                     drop(reply.send(Err(stopped())));
@@ -51,7 +51,7 @@ impl Owner {
             }
             Envelope::Withdraw { run, interrupt } => {
                 self.progress(run);
-                // An interrupt that is no longer pending was answered first.
+                // An interrupt that is not pending any more was answered first.
                 drop(self.step(Command::Withdraw { run, interrupt }));
             }
             Envelope::Finish { run, ending } => {
@@ -60,12 +60,12 @@ impl Owner {
                 self.end_task(run);
                 let keeps_path = self.state.as_ref().is_some_and(|state| !state.thread.ephemeral);
                 let checkpoint = keeps_path.then(|| self.services.new_checkpoint());
-                // A run that is no longer open has ended otherwise; its task is ignored.
+                // A run that is not open any more has ended otherwise; ignore its task.
                 drop(self.step(Command::Finish { run, ending: *ending, checkpoint }));
             }
             Envelope::Change { mut command, reply } => {
                 if let Command::Patch { checkpoint, .. } = &mut *command {
-                    // Since the command was sent a run may have made the head: within one process, keys grow along a path.
+                    // A run may have moved the head since the command was sent, and keys must grow along a path within one process.
                     *checkpoint = self.services.new_checkpoint();
                 }
                 let prepared = match &mut *command {
@@ -84,12 +84,12 @@ impl Owner {
             Envelope::Shutdown { reply } => self.shutdown(reply).await,
         }
         if self.pending.erases {
-            // What comes next must not be stored and erased in one append.
+            // Later changes must not be stored and erased in one append.
             self.commit().await;
         }
     }
 
-    /// Passes when a run that is to be removed exists, and when the key of an answer is unused.
+    /// Checks that a run to remove exists, and that the key of an answer is unused.
     async fn check_stored(&self, command: &Command) -> Result<()> {
         let store = &self.services.store;
         match command {
@@ -137,7 +137,7 @@ impl Owner {
         }
     }
 
-    /// Accepts a run whose ids a client chose, in an append of its own: when an id is taken, only this run is refused.
+    /// Accepts a run with client-chosen ids in a separate append: if an id is taken, only this run is refused.
     async fn submit_alone(
         &mut self,
         submit: Box<Submit>,
@@ -159,7 +159,7 @@ impl Owner {
         }
     }
 
-    /// Starts a run's agent before the run is durable: no caller knows of it yet.
+    /// Starts a run's agent before the run is durable. This is safe because no caller knows of the run yet.
     fn start_now(&mut self, run: RunKey) {
         let effects = std::mem::take(&mut self.pending.effects);
         for effect in effects {
@@ -181,7 +181,7 @@ impl Owner {
         }
     }
 
-    /// Events outside of runs follow the runs' drafts.
+    /// Takes the runs' drafts first, because events outside of runs follow them.
     async fn before_note(&mut self, bound: Option<&mut BindingRow>) -> Result<()> {
         let runs: Vec<RunKey> = self.tasks.keys().copied().collect();
         for run in runs {
@@ -189,7 +189,7 @@ impl Owner {
             self.relieve().await;
         }
         let Some(bound) = bound else { return Ok(()) };
-        // The run's notes are looked up in the store, and must be there.
+        // The lookup reads the runs' notes in the store, so they must be there.
         self.commit().await;
         if let Some(state) = &self.state {
             let (thread, store) = (&state.thread, &self.services.store);
@@ -204,7 +204,7 @@ impl Owner {
         Ok(())
     }
 
-    /// The result may be part of an append that is not made yet: the waiter gets it when it is durable.
+    /// Registers a waiter for a run's end. The result may be part of the next append, so the waiter gets it once that is durable.
     fn settled(&mut self, run: RunKey, reply: oneshot::Sender<Result<Option<RunRow>>>) {
         let open = self.state.as_ref().and_then(|state| state.runs.get(&run));
         let row = match open {

@@ -1,4 +1,4 @@
-//! How much memory a waiting request takes: the content that others gave it. What is small in any case is not counted.
+//! Estimates the memory of a waiting request: the content in it from clients. Small members are not counted.
 
 use trilogue_domain::{Answer, Input, Interrupt, Json, Message, Part, Reference};
 
@@ -10,7 +10,7 @@ use crate::turn::Ending;
 // === impl Envelope ===
 
 impl Envelope {
-    /// Roughly, in bytes.
+    /// Returns an estimate in bytes.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Submit { submit, .. } => submit_bytes(submit),
@@ -66,7 +66,7 @@ fn command_bytes(command: &Command) -> usize {
         Command::Note { draft, bound, .. } => {
             draft.bytes() + bound.as_ref().map_or(0, |bound| json(&bound.capabilities))
         }
-        // These come from the owner's own tasks, or carry ids only.
+        // These come from the owner's tasks, or contain only ids.
         _ => 0,
     }
 }

@@ -1,4 +1,4 @@
-//! Answers and deadlines: how interrupts end.
+//! Answers and deadlines: they end interrupts.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{
@@ -15,7 +15,7 @@ use super::{AnswerTarget, Effect, Reply};
 // === impl StepOutput ===
 
 impl StepOutput<'_> {
-    /// The first answer counts; a second one fails.
+    /// Resolves an interrupt with the first answer; a second one fails.
     pub(super) fn answer(
         &mut self,
         to: &AnswerTarget,
@@ -46,7 +46,7 @@ impl StepOutput<'_> {
         Ok(())
     }
 
-    /// Logs a message that answers, as one of the run's messages like those of its input.
+    /// Logs a message that is an answer, as one of the run's messages like those of its input.
     fn say(&mut self, run: RunKey, message: &Message) -> Result<()> {
         let mut draft = Draft::default();
         self.describe_message(&mut draft, message)?;
@@ -66,7 +66,7 @@ impl StepOutput<'_> {
         Ok(())
     }
 
-    /// An interrupt was not answered in time. A time-out never allows anything.
+    /// Ends an interrupt that was not answered in time. A time-out never allows anything.
     pub(super) fn deadline(&mut self, interrupt: &InterruptId) {
         let Some(run) = self.state.run_waiting_for(interrupt) else { return };
         let Some(state) = self.state.runs.get_mut(&run) else { return };
@@ -95,7 +95,7 @@ impl StepOutput<'_> {
         }
     }
 
-    /// The asking task no longer waits: the interrupt is withdrawn, and the run continues.
+    /// Withdraws the interrupt because the asking task no longer waits; the run continues.
     pub(super) fn withdraw(&mut self, run: RunKey, interrupt: &InterruptId) {
         let Some(state) = self.state.runs.get_mut(&run) else { return };
         let Some(index) = state.pending.iter().position(|row| row.interrupt.id == *interrupt)
@@ -108,7 +108,7 @@ impl StepOutput<'_> {
         self.after_resolution(run, row, index);
     }
 
-    /// `place` is the interrupt's index among the pending ones. Resumes the run when nothing is pending any more and the turn is free; a task that kept the turn gets its answer at once.
+    /// Continues after a resolution. `place` is the interrupt's index among the pending ones. Resumes the run if no interrupt is pending any more and the turn is free; a task that kept the turn gets its answer at once.
     fn after_resolution(&mut self, run: RunKey, row: InterruptRow, place: usize) {
         let has_turn = self.state.turn == Some(run);
         let Some(state) = self.state.runs.get_mut(&run) else { return };
@@ -116,7 +116,7 @@ impl StepOutput<'_> {
         let resolution = row.resolution.clone();
         let waits = state.is_waiting();
         if !state.has_task {
-            // The state that a restored run set before it waited is only in the log, so its turn is read from there.
+            // A restored run's state from before it waited is only in the log, so its turn is read from there.
             state.answered = (!state.restored).then(|| Box::new(row));
         } else if let Some(resolution) = resolution {
             state.undelivered.push((id.clone(), resolution));
@@ -131,7 +131,7 @@ impl StepOutput<'_> {
         }
         if waits {
             if place == 0 {
-                // The next one is shown now.
+                // The next interrupt is shown now.
                 self.call_back_status(run);
             }
             self.save_run(run);
@@ -150,7 +150,7 @@ impl StepOutput<'_> {
         }
     }
 
-    /// The run that an answer is for, and the interrupt's index among its pending ones.
+    /// Returns the run that an answer is for, and the interrupt's index among its pending ones.
     fn find(&self, to: &AnswerTarget) -> Result<(RunKey, usize)> {
         match to {
             AnswerTarget::Interrupt(id) => {
@@ -178,7 +178,7 @@ impl StepOutput<'_> {
     }
 }
 
-/// The error of an answer whose interrupt is not pending.
+/// Returns the error for an answer whose interrupt is not pending.
 pub(crate) fn gone(pending: Option<&InterruptId>) -> Error {
     let error = Error::new(Code::InterruptResolved, "the interrupt is not pending any more");
     match pending {
@@ -189,7 +189,7 @@ pub(crate) fn gone(pending: Option<&InterruptId>) -> Error {
     }
 }
 
-/// The error of an answer without interrupt id, where its interrupt is not clear.
+/// Returns the error for an answer without interrupt id if its interrupt is ambiguous.
 pub(crate) fn mismatch(pending: &InterruptId) -> Error {
     Error::new(Code::InterruptMismatch, "the answer does not say which interrupt it is for")
         .pending(pending.clone())

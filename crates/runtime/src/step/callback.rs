@@ -1,4 +1,4 @@
-//! Callbacks: each is queued in the append of the event that it is about.
+//! Queues callbacks, each in the append of its event.
 
 use serde_json::json;
 use trilogue_domain::{Json, RunKey};
@@ -20,13 +20,13 @@ enum DeliveryKind {
 // === impl StepOutput ===
 
 impl StepOutput<'_> {
-    /// Queues a callback that the run has ended or waits, as its newest event says.
+    /// Queues a callback that the run has ended or waits, according to its newest event.
     pub(super) fn call_back_status(&mut self, run: RunKey) {
         let item = self.state.runs.get(&run).and_then(|state| status(&state.row));
         self.offer(item);
     }
 
-    /// As [`Self::call_back_status`], for a run that is not open any more.
+    /// Like [`Self::call_back_status`], for a run that is not open any more.
     pub(super) fn call_back_end(&mut self, row: &RunRow) {
         self.offer(status(row));
     }
@@ -64,7 +64,7 @@ fn status(row: &RunRow) -> Option<QueueItem> {
     wants.then(|| item(row, row.last_run_number, DeliveryKind::Status))
 }
 
-/// A callback about a run up to this run number. It is due at once.
+/// Returns a callback about a run up to this run number. It is due at once.
 fn item(row: &RunRow, number: u64, kind: DeliveryKind) -> QueueItem {
     let key = match kind {
         DeliveryKind::Status | DeliveryKind::Update => format!("{}.{number}", row.id),
@@ -89,7 +89,7 @@ fn item(row: &RunRow, number: u64, kind: DeliveryKind) -> QueueItem {
     }
 }
 
-/// Scheme and host of an address: what has a share of the slots for deliveries. Credentials before the host make no other target of it.
+/// Returns scheme and host of an address, which share the slots for deliveries. Credentials before the host do not make it another target.
 fn origin(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();

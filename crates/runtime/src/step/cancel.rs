@@ -39,7 +39,7 @@ impl StepOutput<'_> {
         Ok(())
     }
 
-    /// Stops a run and removes it when it has ended, also where it is already being cancelled.
+    /// Stops a run and removes it when it has ended, even if it is already being cancelled.
     pub(super) fn roll_back(&mut self, run: RunKey) {
         let reason = Some(Code::RunRolledBack);
         let Some(state) = self.run(run) else { return };
@@ -52,7 +52,7 @@ impl StepOutput<'_> {
         }
     }
 
-    /// Stops a run: at once when no task is at work, else when its agent has stopped.
+    /// Stops a run: at once if no task is active, otherwise when its agent has stopped.
     pub(super) fn cancel(&mut self, run: RunKey, reason: Option<Code>) {
         let Some(state) = self.run(run) else { return };
         if state.row.status == RunStatus::Cancelling {
@@ -79,7 +79,7 @@ impl StepOutput<'_> {
         self.effect(Effect::Stop { run });
     }
 
-    /// Ends runs whose tasks are gone: as failed, or as cancelled where that was asked for.
+    /// Ends runs whose tasks are gone: as failed, or as cancelled if that was requested.
     pub(super) fn lose(&mut self, runs: &[RunKey], failure: &Failure) {
         let survives = self.state.draining;
         self.vital();
@@ -87,7 +87,7 @@ impl StepOutput<'_> {
             let Some(state) = self.run(*run) else { continue };
             let cancelling = state.row.status == RunStatus::Cancelling;
             if survives && !cancelling && state.row.saved.is_some() {
-                // It is at work elsewhere, and is found again at the next start.
+                // Its agent is active elsewhere, and is found again at the next start.
                 state.has_task = false;
                 continue;
             }

@@ -1,7 +1,15 @@
 //! The thread owner's one function: `step(state, command) → frames, row changes, effects`. It does no IO.
 //!
-//! A command is checked before anything changes: a refused command leaves the state as it was.
-//! What `step` returns is one atomic batch; effects are carried out after it is durable.
+//! A command is checked before anything changes: a refused command leaves the state unchanged.
+//! The result of `step` is one atomic batch; effects are carried out after it is durable.
+//!
+//! Module map:
+//! - `mod`: the commands, effects and replies, and `step` itself.
+//! - `submit`: accepts, queues and schedules runs. `run`: an active run, its interrupts and its end.
+//! - `answer`: answers and deadlines. `cancel`: cancelling, rolling back, lost tasks.
+//! - `thread`: metadata, state, history, removal. `callback`: callbacks about a run.
+//! - `recover`: decides about open runs after a restart.
+//! - `output`: collects events, row changes and effects, and passes on the turn.
 
 mod answer;
 mod callback;
@@ -40,7 +48,7 @@ pub(crate) enum Command {
     Submit(Box<Submit>),
     /// Take what a run's agent has emitted.
     Progress(Progress),
-    /// A run's task raises an interrupt and goes on waiting.
+    /// A run's task raises an interrupt and keeps waiting.
     Raise { run: RunKey, interrupt: Box<Interrupt> },
     /// A run's task has withdrawn its interrupt.
     Withdraw { run: RunKey, interrupt: InterruptId },
@@ -50,7 +58,7 @@ pub(crate) enum Command {
         ending: Result<Ending, Failure>,
         checkpoint: Option<(CheckpointKey, CheckpointId)>,
     },
-    /// `said` is the message that the answer was given as, if it was one.
+    /// `said` is the message that contained the answer, if any.
     Answer {
         to: AnswerTarget,
         answer: Answer,
@@ -60,13 +68,13 @@ pub(crate) enum Command {
         idempotency: Option<Box<IdempotencyRow>>,
         by: Principal,
     },
-    /// With `roll_back`, the run is removed when it has stopped.
+    /// With `roll_back`, the run is removed after it has stopped.
     Cancel { run: RunKey, reason: Option<Code>, roll_back: bool },
     /// A scheduled run falls due.
     Due { run: RunKey },
     /// An interrupt was not answered in time.
     Deadline { interrupt: InterruptId },
-    /// A run that has ended is to be removed.
+    /// Removes an ended run.
     RemoveRun { run: RunKey, id: RunId, reason: &'static str },
     /// Changes metadata or state.
     Patch {
@@ -74,11 +82,11 @@ pub(crate) enum Command {
         from: Option<CheckpointKey>,
         checkpoint: (CheckpointKey, CheckpointId),
     },
-    /// Replaces or continues the history by one that a client brought.
+    /// Replaces or continues the history with a client's.
     Replace { replace: Box<Replace>, checkpoint: (CheckpointKey, CheckpointId) },
-    /// Removes the thread with everything of it; with `if_idle`, only while no run is in flight.
+    /// Removes the whole thread; with `if_idle`, only while no run is in flight.
     Erase { if_idle: bool },
-    /// The thread was loaded with open runs without a task: a previous process left them, or storing failed.
+    /// The thread was loaded with open runs without a task: a previous process left them, or an append failed.
     Recover { restarted: bool, failure: Failure },
     /// The tasks of these runs are gone, for this reason.
     Lose { runs: Vec<RunKey>, failure: Failure },
@@ -90,7 +98,7 @@ pub(crate) enum Command {
         /// A message that begins with the event.
         begun: Option<Box<MessageRow>>,
     },
-    /// No run takes the turn any more.
+    /// From now on no run takes the turn.
     Drain,
 }
 
@@ -99,11 +107,11 @@ pub(crate) enum Command {
 pub(crate) struct Submit {
     pub(crate) row: RunRow,
     pub(crate) input: Input,
-    /// The messages that a value was converted from, for the history.
+    /// The messages that became a value, for the history.
     pub(crate) said: Vec<Message>,
     pub(crate) native: bool,
     pub(crate) create_thread: bool,
-    /// Whether a client chose an id in it, which may be taken.
+    /// Whether it contains a client-chosen id, which may be taken.
     pub(crate) claims_ids: bool,
     pub(crate) strategy: trilogue_domain::Strategy,
     pub(crate) when_waiting: WhenWaiting,
@@ -111,7 +119,7 @@ pub(crate) struct Submit {
     pub(crate) idempotency: Option<IdempotencyRow>,
 }
 
-/// A history that a client brought.
+/// A history from a client.
 #[derive(Debug)]
 pub(crate) struct Replace {
     pub(crate) expected: Option<CheckpointKey>,
@@ -121,7 +129,7 @@ pub(crate) struct Replace {
     pub(crate) state: Option<Json>,
 }
 
-/// What a run's agent has emitted since the last progress.
+/// The output of a run's agent since the last progress.
 #[derive(Debug)]
 pub(crate) struct Progress {
     pub(crate) run: RunKey,
@@ -132,13 +140,13 @@ pub(crate) struct Progress {
     /// Messages with their aliases.
     pub(crate) aliases: Vec<(MessageId, MessageId)>,
     pub(crate) values: Option<Json>,
-    /// The binding that was made or read since the last time.
+    /// The binding that was made or read since the last progress.
     pub(crate) bound: Option<BindingRow>,
     /// The agent's new title of the thread, if it set or cleared one.
     pub(crate) title: Option<Option<String>>,
-    /// What the agent needs to find its run again after a restart, if it said so since the last time.
+    /// What the agent needs to find its run again after a restart, if that changed since the last progress.
     pub(crate) kept: Option<Json>,
-    /// The events that the run's client is called back about.
+    /// The events that the run's client gets callbacks about.
     pub(crate) callback_events: CallbackEvents,
 }
 
@@ -149,20 +157,20 @@ pub(crate) struct Completed {
     pub(crate) alias: Option<MessageId>,
 }
 
-/// Indexes in a draft, from 1, of the events that a run's client is called back about.
+/// The events that a run's client gets callbacks about, as indexes in a draft from 1.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct CallbackEvents {
-    /// The last event with which the output grew; zero where there is none.
+    /// The last event that extended the output; zero without one.
     pub(crate) output: u64,
     /// The agent's own updates.
     pub(crate) updates: Vec<u64>,
 }
 
-/// The interrupt that an answer is for, after the look-up of what was shown.
+/// The interrupt that an answer is for, after the lookup of shown questions.
 #[derive(Clone, Debug)]
 pub(crate) enum AnswerTarget {
     Interrupt(InterruptId),
-    /// The oldest pending interrupt of a run that has resolved none in its life.
+    /// The oldest pending interrupt of a run that has not resolved any.
     FirstOf(RunKey),
 }
 
@@ -170,12 +178,12 @@ pub(crate) enum AnswerTarget {
 pub(crate) struct Step {
     pub(crate) sections: Sections,
     pub(crate) changes: Vec<Change>,
-    /// Carried out once that is durable.
+    /// Carried out once the step is durable.
     pub(crate) effects: Vec<Effect>,
     /// The reply to the caller.
     pub(crate) reply: Reply,
     pub(crate) vital: bool,
-    /// Whether it accepts new work, which a full disk refuses even when the same append would end it.
+    /// Whether it accepts new work, which a full disk refuses even if the same append would end it.
     pub(crate) new_work: bool,
 }
 
@@ -184,17 +192,17 @@ pub(crate) struct Step {
 pub(crate) enum Effect {
     /// Start the run's agent.
     Start { run: RunKey, turn: StartTurn },
-    /// Hand a resolution to the run's waiting task.
+    /// Pass a resolution to the run's waiting task.
     Deliver { run: RunKey, interrupt: InterruptId, resolution: Resolution },
     /// Ask the run's task to stop.
     Stop { run: RunKey },
     /// Drop the run's task; its later events are ignored.
     Abort { run: RunKey },
-    /// Reply to the waiters: the run has ended or waits.
+    /// Notify the waiters that the run has ended or waits.
     Settled(Box<RunRow>),
     /// Watch an interrupt's patience.
     Watch { interrupt: InterruptId, patience: std::time::Duration },
-    /// Tell a run's agent that nobody waits for it any more.
+    /// Notify a run's agent that no client waits for it any more.
     Abandon { agent: AgentName, saved: Json },
     /// The thread was removed.
     Gone,
@@ -211,7 +219,7 @@ pub(crate) enum StartTurn {
     AnswerFromStore { interrupt: InterruptId, saved: Json },
 }
 
-/// The reply to a command's caller.
+/// The reply to the sender of a command.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) enum Reply {
     #[default]
@@ -219,11 +227,11 @@ pub(crate) enum Reply {
     Run(Box<RunRow>),
     Interrupt(Box<InterruptRow>),
     Thread(Box<ThreadRow>),
-    /// Nothing was done, because the head is not the expected one.
+    /// Nothing was changed, because the head is not the expected one.
     HeadMoved,
 }
 
-/// Applies one command. A command that does not fit is refused, and the state stays unchanged.
+/// Applies one command. An invalid command is refused, and the state stays unchanged.
 pub(crate) fn step(state: &mut ThreadState, command: Command, now: Timestamp) -> Result<Step> {
     let mut output = output::StepOutput::new(state, now);
     match command {

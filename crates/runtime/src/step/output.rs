@@ -18,12 +18,12 @@ pub(crate) struct Section {
     pub(crate) run: Option<RunKey>,
     /// The thread number of the first event.
     pub(crate) first: u64,
-    /// The run number of the first event; zero when it is of no run.
+    /// The run number of the first event; zero for events outside of runs.
     pub(crate) first_run: u64,
     pub(crate) draft: Draft,
 }
 
-/// Sections, as a rule one.
+/// Sections; usually one.
 pub(crate) type Sections = SmallVec<[Section; 1]>;
 
 /// The state and the step's results so far.
@@ -45,7 +45,7 @@ impl<'a> StepOutput<'a> {
         self.step
     }
 
-    /// Logs an event of ours. Ours are small: one that does not fit a frame is a bug, and is left out of the log with a trace.
+    /// Logs a server event. Server events are small: one that does not fit a frame is a bug, and is traced and left out of the log.
     pub(super) fn log(&mut self, run: Option<RunKey>, body: &Body) {
         if self.step.sections.last().is_none_or(|section| section.run != run) {
             self.open_section(run);
@@ -95,7 +95,7 @@ impl<'a> StepOutput<'a> {
         self.step.changes.push(change);
     }
 
-    /// Writes a message's position, and names the message in the server's log. No other run can refer to a message of an ephemeral thread, so it is only in its run's log.
+    /// Writes a message's position, and names the message in the server's log. In an ephemeral thread no other run can refer to a message, so only the run's log has it.
     pub(super) fn point_at(&mut self, message: MessageRow) {
         tracing::debug!(
             thread = %self.state.thread.id,
@@ -157,7 +157,7 @@ impl<'a> StepOutput<'a> {
         let Some(mut ended) = self.state.runs.remove(&run) else { return };
         let id = ended.row.id.clone();
         ended.row.outcome = Some(outcome);
-        // The row has the reason also after a restart.
+        // The row has the reason even after a restart.
         let rolls_back = ended.row.cancel_reason.take() == Some(Code::RunRolledBack);
         ended.row.ended_at = Some(self.now);
         if let Some(saved) = ended.row.saved.take() {
@@ -167,14 +167,14 @@ impl<'a> StepOutput<'a> {
         ended.row.has_turn = false;
         self.change(Change::Run(Box::new(ended.row.clone())));
         if ended.row.not_before.is_some() && ended.row.started_at.is_none() {
-            // The run will not fall due any more.
+            // A run that has ended must not fall due.
             self.change(Change::Withdraw(QueueKind::ScheduledRun, id.to_string()));
         }
         if ended.has_task {
             self.effect(Effect::Abort { run });
         }
         if !rolls_back {
-            // Incomplete messages can be looked up all the same.
+            // Incomplete messages can be looked up too.
             for open in std::mem::take(&mut ended.open) {
                 self.point_at(open);
             }
@@ -189,7 +189,7 @@ impl<'a> StepOutput<'a> {
         self.release_turn(run);
     }
 
-    /// Gives the turn to the next run in order when this one had it.
+    /// Passes on the turn if this run had it.
     pub(super) fn release_turn(&mut self, run: RunKey) {
         if let Some(state) = self.run(run) {
             state.row.has_turn = false;

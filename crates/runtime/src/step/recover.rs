@@ -1,4 +1,4 @@
-//! After a crash: nothing is silently executed again, no run stays in progress.
+//! Recovery after a crash: no action is silently repeated, and no run stays active without a task.
 
 use trilogue_domain::{Code, Failure, Outcome, RunKey, RunStatus, Survives};
 
@@ -16,9 +16,9 @@ enum Fate {
     Queue,
     /// Its time has come: the worker that checks its principal's rights brings it.
     FallDue,
-    /// Its agent is at work elsewhere, and finds it again.
+    /// Its agent is active elsewhere, and finds it again.
     Rejoin,
-    /// It goes on waiting: for an answer, or for its time.
+    /// It keeps waiting: for an answer, or for its time.
     Keep,
     /// The last actions of its agent are unknown.
     Lost,
@@ -41,7 +41,7 @@ impl StepOutput<'_> {
                 (*key, fate)
             })
             .collect();
-        // No run takes the turn while the queue is incomplete.
+        // No run can take the turn while the queue is incomplete.
         let mut queue = Vec::new();
         for (run, fate) in fates {
             match fate {
@@ -63,7 +63,7 @@ impl StepOutput<'_> {
         self.give_turn();
     }
 
-    /// No run takes the turn any more.
+    /// Stops runs from taking the turn.
     pub(super) fn drain(&mut self) {
         self.state.draining = true;
     }
@@ -79,7 +79,7 @@ impl StepOutput<'_> {
     }
 }
 
-/// The failure of a run whose task ended with the server.
+/// Returns the failure of a run whose task ended with the server.
 pub(crate) fn lost() -> Failure {
     Failure::of(
         Code::AgentLost,
@@ -97,7 +97,7 @@ fn fate_of(run: &RunState, due: bool) -> Fate {
         RunStatus::Interrupted => {
             let survives = |survives| survives == Survives::Restart;
             match &run.pending[..] {
-                // A task that waited in the old process cannot get the answer.
+                // A task that waited in the old process cannot get the answer, but a suspended run can.
                 [] if run.row.saved.is_some() && run.row.pending_answer.is_some() => Fate::Queue,
                 [] => Fate::Lost,
                 pending if pending.iter().all(|row| survives(row.interrupt.survives)) => Fate::Keep,

@@ -1,4 +1,4 @@
-//! A run at work: its events, its interrupts, and the end of its turn.
+//! An active run: its events, its interrupts, and the end of its turn.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, InterruptEvent, RunEvent};
@@ -58,7 +58,7 @@ impl StepOutput<'_> {
         Ok(())
     }
 
-    /// Notes an alias of a message. The row of an incomplete one is written at once: after a crash only it has the alias.
+    /// Records an alias of a message. The row of an incomplete message is written at once: after a crash only it has the alias.
     fn alias(&mut self, run: RunKey, message: MessageId, alias: MessageId) {
         let open = self.run(run).map(|state| state.open.iter_mut());
         match open.and_then(|mut open| open.find(|open| open.id == message)) {
@@ -75,7 +75,7 @@ impl StepOutput<'_> {
         }
     }
 
-    /// A run's task raises an interrupt and goes on waiting.
+    /// A run's task raises an interrupt and keeps waiting.
     pub(super) fn raise(&mut self, run: RunKey, interrupt: Interrupt) -> Result<()> {
         self.known(run)?;
         let asked = self.check_raise(run, &interrupt)?;
@@ -105,7 +105,7 @@ impl StepOutput<'_> {
             return Ok(());
         }
         if state.row.status == RunStatus::Interrupted {
-            // It finished without the answers it had asked for.
+            // The agent finished without the answers that it had asked for.
             self.withdraw_pending(run, Code::RunEnded);
             self.transit(run, Transition::Resume);
         }
@@ -141,7 +141,7 @@ impl StepOutput<'_> {
             }
         } else {
             state.has_task = true;
-            // An agent at another server continues when this server dies. The saved state finds its run again.
+            // A remote agent continues when this server stops, and the saved state finds its run again.
             let kept = if state.native { state.row.saved.take() } else { state.row.saved.clone() };
             let saved = kept.unwrap_or_else(Json::null);
             let ready = state.answered.take().and_then(|row| resume_turn(*row, saved.clone()));
@@ -155,7 +155,7 @@ impl StepOutput<'_> {
         self.save_run(run);
     }
 
-    /// Has a run's agent find again what it does elsewhere.
+    /// Makes a run's agent find its active work elsewhere again.
     fn rejoin(&mut self, run: RunKey) {
         let Some(state) = self.run(run) else { return };
         state.has_task = true;
@@ -211,7 +211,7 @@ impl StepOutput<'_> {
         Err(Error::new(Code::RunEnded, "the run has ended"))
     }
 
-    /// Checks that a run may raise this interrupt; returns its event.
+    /// Checks that a run can raise this interrupt. Returns its event.
     fn check_raise(&self, run: RunKey, interrupt: &Interrupt) -> Result<Draft> {
         let Some(state) = self.state.runs.get(&run) else { return Ok(Draft::default()) };
         if state.pending.len() >= limits::MAX_PENDING_INTERRUPTS {
@@ -244,7 +244,7 @@ impl StepOutput<'_> {
     fn suspend(&mut self, run: RunKey, interrupt: Interrupt, saved: Json, asked: Draft) {
         if let Some(state) = self.run(run) {
             state.row.saved = Some(saved);
-            // It may wait for long, and its next owner does not read its log for them.
+            // Write their rows now: the run can wait for long, and its next owner does not read its log for them.
             for open in state.open.clone() {
                 self.point_at(open);
             }
@@ -284,7 +284,7 @@ impl StepOutput<'_> {
         self.effect(Effect::Settled(Box::new(settled)));
     }
 
-    /// Watches an interrupt's patience: in memory when it dies with its process, in the durable queue when it does not.
+    /// Watches an interrupt's patience: in memory if it ends with its process, in the durable queue otherwise.
     fn watch(&mut self, row: &InterruptRow) {
         let Some(patience) = row.interrupt.patience else { return };
         if row.interrupt.survives == Survives::Process {
@@ -361,7 +361,7 @@ impl StepOutput<'_> {
     }
 }
 
-/// The turn that resumes with an answer. A time-out that took the reject option is an answer too.
+/// Returns the turn that resumes with an answer. A time-out that chose the reject option is an answer too.
 pub(crate) fn resume_turn(row: InterruptRow, saved: Json) -> Option<Turn> {
     let answer = match row.resolution? {
         Resolution::Answered { answer, .. } => answer,

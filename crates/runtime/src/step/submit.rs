@@ -1,4 +1,4 @@
-//! Accepting a run beside the other runs of its thread.
+//! Accepts a run next to the other runs of its thread.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, MessageEvent, RunEvent, ThreadEvent};
@@ -15,9 +15,9 @@ use trilogue_domain::Input;
 /// The runs that give way to a new run.
 #[derive(Debug, Default)]
 struct GivesWay {
-    /// Runs in flight, which are cancelled; the one with the turn is the last, so that none of the others takes it.
+    /// Runs in flight, which are cancelled; the one with the turn comes last, so that none of the others takes it.
     in_flight: Vec<RunKey>,
-    /// Whether they are removed with what they did.
+    /// Whether they are removed with their effects.
     roll_back: bool,
     /// Runs that wait without the turn, which are superseded.
     waiting: Vec<RunKey>,
@@ -113,7 +113,7 @@ impl StepOutput<'_> {
         }
     }
 
-    /// The runs that a strategy is about: queued, scheduled, at work, being cancelled, or waiting with the turn.
+    /// Returns the runs that a strategy applies to: queued, scheduled, active, being cancelled, or waiting with the turn.
     fn in_flight(&self) -> impl Iterator<Item = &RunState> {
         let holder = self.state.turn;
         self.state
@@ -129,7 +129,7 @@ impl StepOutput<'_> {
         waiting.filter(move |run| holder != Some(run.row.key))
     }
 
-    /// Checks that a run that does not start at once has room in the queue or the schedule.
+    /// Checks that the queue or the schedule has room for a run that does not start at once.
     fn check_room(&self, waits: bool) -> Result<()> {
         if !waits {
             return Ok(());
@@ -181,11 +181,11 @@ impl StepOutput<'_> {
         }
     }
 
-    /// Offers a run to the worker that brings it when it falls due.
+    /// Offers a run to the worker that submits it when it falls due.
     pub(super) fn schedule(&mut self, run: RunKey) {
         let Some(state) = self.state.runs.get_mut(&run) else { return };
         let Some(due) = state.row.not_before else { return };
-        // The log has the input; a schedule may be far away.
+        // The log has the input, and the run may be scheduled far in the future.
         state.input = None;
         let item = QueueItem {
             kind: QueueKind::ScheduledRun,
@@ -214,7 +214,7 @@ impl StepOutput<'_> {
         self.change(Change::Thread(thread));
     }
 
-    /// The events and rows of the run's input.
+    /// Returns the events and rows of the run's input.
     fn describe(&self, submit: &Submit) -> Result<(Draft, Vec<MessageRow>)> {
         let mut draft = self.state.new_draft();
         let value = match &submit.input {
@@ -266,7 +266,7 @@ impl StepOutput<'_> {
     }
 }
 
-/// Checks that messages fit one append beside its other events.
+/// Checks that messages fit into one append with its other events.
 pub(super) fn check_fits(draft: &Draft) -> Result<()> {
     if draft.bytes() <= limits::MAX_SAID_BYTES {
         return Ok(());

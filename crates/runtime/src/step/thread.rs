@@ -1,4 +1,4 @@
-//! Changes of the thread itself: metadata, state, removal.
+//! Changes the thread itself: metadata, state, removal.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, StateEvent, ThreadEvent};
@@ -16,7 +16,7 @@ use crate::request::ThreadPatch;
 // === impl StepOutput ===
 
 impl StepOutput<'_> {
-    /// Merges metadata and sets state as a new checkpoint behind `from`, or behind the head.
+    /// Merges metadata and sets state as a new checkpoint after `from`, or after the head.
     pub(super) fn patch(
         &mut self,
         patch: ThreadPatch,
@@ -42,7 +42,7 @@ impl StepOutput<'_> {
         Ok(())
     }
 
-    /// Logs an event outside of runs, and notes the agent's new binding and title.
+    /// Logs an event outside of runs, and records the agent's new binding and title.
     pub(super) fn note(
         &mut self,
         draft: Draft,
@@ -54,23 +54,23 @@ impl StepOutput<'_> {
         self.log_draft(None, draft);
         self.set_title(title);
         if let Some(begun) = begun {
-            // No run ends with it: its row is written at its beginning.
+            // The message does not end with a run, so its row is written at its beginning.
             self.point_at(MessageRow { position, ..*begun });
         }
         let Some(bound) = bound else { return };
         for run in self.state.runs.values_mut().filter(|run| run.row.agent == bound.agent) {
-            // What the run would note at its end is about the old session.
+            // The run's own binding would refer to the old session at its end.
             run.bound = Some(Box::new(bound.clone()));
         }
         self.change(Change::Binding(bound));
     }
 
-    /// Sets or clears an agent's title of the thread. Metadata has limited room; the log has the title in any case.
+    /// Sets or clears an agent's title of the thread. Metadata has limited room, but the log always has the title.
     pub(super) fn set_title(&mut self, title: Option<Option<String>>) {
         let Some(title) = title.filter(|_| !self.state.thread.ephemeral) else { return };
         let title = title.map(|title| Json::from_value(&title.into()));
         let before = &self.state.thread.metadata;
-        // Other agents' and clients' members stay as they were written.
+        // Members of other agents and clients stay unchanged.
         let metadata = before.with_member(AGENT_TITLE_MEMBER, title.as_ref());
         match metadata.filter(|metadata| metadata.as_bytes().len() <= limits::MAX_METADATA_BYTES) {
             Some(metadata) if metadata != *before => {
@@ -85,7 +85,7 @@ impl StepOutput<'_> {
         }
     }
 
-    /// Continues the history by a client's, or starts it anew. The run with the turn keeps its base.
+    /// Continues the history with a client's, or replaces it. The run with the turn keeps its base.
     pub(super) fn replace(&mut self, replace: Replace, (key, id): (CheckpointKey, CheckpointId)) {
         if self.state.thread.head != replace.expected {
             self.reply(Reply::HeadMoved);
@@ -99,7 +99,7 @@ impl StepOutput<'_> {
         self.reply(Reply::Thread(Box::new(self.state.thread.clone())));
     }
 
-    /// A checkpoint that no run made.
+    /// Creates a checkpoint without a run.
     fn checkpoint(
         &self,
         key: CheckpointKey,
@@ -151,7 +151,7 @@ impl StepOutput<'_> {
 
     pub(super) fn remove_run_now(&mut self, run: RunKey, id: RunId, reason: &'static str) {
         if self.state.thread.ephemeral && self.state.runs.is_empty() {
-            // An ephemeral thread goes with its run.
+            // An ephemeral thread is removed with its run.
             self.erase();
             return;
         }
@@ -160,7 +160,7 @@ impl StepOutput<'_> {
         self.change(Change::RemoveRun(run));
     }
 
-    /// Removes the thread; with `if_idle`, only where it is idle.
+    /// Removes the thread; with `if_idle`, only if it is idle.
     pub(super) fn erase_command(&mut self, if_idle: bool) -> Result<()> {
         if if_idle {
             self.check_idle()?;
@@ -169,7 +169,7 @@ impl StepOutput<'_> {
         Ok(())
     }
 
-    /// Checks that no run is queued, scheduled or at work; a waiting run is neither.
+    /// Checks that no run is queued, scheduled or active. Waiting runs are allowed.
     fn check_idle(&self) -> Result<()> {
         match self.state.runs.values().find(|run| run.is_in_flight()) {
             Some(run) => Err(self.thread_busy(&run.row).hint("wait for that run, or cancel it")),
