@@ -1,4 +1,4 @@
-//! The agents that are served. One may join while the server runs; none leaves.
+//! The registry of served agents. Agents can join while the server runs, but never leave.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::session::ThreadContext;
 
 pub(crate) const MAX_AGENTS: usize = 1_024;
 
-/// How long an erasure waits for agents to remove what they keep for the thread.
+/// How long an erasure waits for agents to remove their data of the thread.
 const FORGOTTEN_WITHIN: Duration = Duration::from_secs(10);
 
-/// The agents by name, and the names in the order in which they came.
+/// The agents by name, and the names in the order in which they joined.
 #[derive(Default)]
 pub(crate) struct AgentRegistry {
     by_name: FrozenMap<AgentName, Box<Arc<dyn Backend>>>,
@@ -38,7 +38,7 @@ impl AgentRegistry {
         served
     }
 
-    /// Adds an agent; fails with `already_exists` where its name is taken, `overloaded` where there are too many.
+    /// Adds an agent; fails with `already_exists` if its name is taken, `overloaded` if there are too many agents.
     pub(crate) fn join(&self, agent: Arc<dyn Backend>) -> Result<()> {
         let name = agent.card().name.clone();
         if self.get(&name).is_some() {
@@ -79,7 +79,7 @@ impl AgentRegistry {
         })
     }
 
-    /// Tells agents with sessions of their own that a thread is erased. A slow one finishes in the background.
+    /// Notifies agents with sessions of their own that a thread is erased. A slow agent finishes in the background.
     pub(crate) async fn forget(
         &self,
         services: &Arc<Services>,
@@ -110,7 +110,7 @@ impl AgentRegistry {
         }
     }
 
-    /// Tells agents with sessions of their own that a thread gets no further run. Returns at once.
+    /// Notifies agents with sessions of their own that a thread gets no further run. Returns at once.
     pub(crate) fn close_sessions(
         &self,
         services: &Arc<Services>,
@@ -125,7 +125,7 @@ impl AgentRegistry {
         }
     }
 
-    /// The agents with sessions of their own, each with what it may do with this thread.
+    /// Returns the agents with sessions of their own, each with its context for this thread.
     fn with_sessions(
         &self,
         services: &Arc<Services>,

@@ -1,11 +1,11 @@
-//! Audit lines: who did what that decides over access, or for a person. They are lines of the log in one form, which `docs/audit.md` lists.
+//! Audit lines: who did what, for actions that decide about access or on behalf of a person. They are log lines in one form, which `docs/audit.md` lists.
 
 use trilogue_domain::{Principal, PrincipalId, TenantId, TokenId};
 
 /// The target of every audit line. The log writes it at every level.
 pub const AUDIT_TARGET: &str = "trilogue_audit";
 
-/// What happened. The names are stable.
+/// The action. The names are stable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AuditEvent {
     AuthenticationFailed,
@@ -36,7 +36,7 @@ pub struct AuditActor<'a> {
     pub token: Option<&'a TokenId>,
 }
 
-/// Writes an audit line. `subject` is what it was done to, `detail` depends on the event and holds no secret.
+/// Writes an audit line. `subject` is the object of the action; `detail` depends on the event and contains no secret.
 pub fn audit(event: AuditEvent, actor: Option<AuditActor<'_>>, subject: &str, detail: &str) {
     tracing::info!(
         target: AUDIT_TARGET,

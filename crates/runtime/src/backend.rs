@@ -16,7 +16,7 @@ use crate::turn::{Ending, Turn};
 pub trait Backend: Send + Sync + fmt::Debug {
     fn card(&self) -> &AgentCard;
 
-    /// The card with what the agent itself has said since the server started, where it is a program that says so. `None` if nothing was learnt.
+    /// Returns the card with what the agent, if it is a program, has reported about itself since the server started. `None` if it has reported nothing.
     fn learned_card(&self) -> Option<AgentCard> {
         None
     }
@@ -24,72 +24,72 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Whether the agent runs in this process: it then gives up the turn while it waits, and a short synchronous run costs one commit.
     fn is_native(&self) -> bool;
 
-    /// Whether lists name it. One that is not listed can be used by its name.
+    /// Whether lists contain the agent. Clients can still use an unlisted one by its name.
     fn is_listed(&self) -> bool {
         true
     }
 
-    /// Whether it can be used now, as far as the server knows. `None` for an agent that nothing is known of before it is used.
+    /// Returns whether the agent can be used now, or `None` if this is unknown before its first use.
     fn availability(&self) -> Option<Availability> {
         None
     }
 
-    /// What happens when a thread's head moves behind what this agent has seen.
+    /// Returns how the agent reacts when a thread's head moves behind what it has seen.
     fn rewind(&self) -> Rewind {
         Rewind::Free
     }
 
-    /// Learns what [`Backend::admit`] needs to know for this input, if that takes the agent itself.
+    /// Gets from the agent itself what [`Backend::admit`] needs to know for this input, if that is necessary.
     async fn learn(&self, by: &Principal, input: &Input) {
         let _ = (by, input);
     }
 
-    /// Checks an input before the run exists, and converts it to the form that the agent takes.
-    /// Errors: `invalid_input`, naming the path of what does not fit.
+    /// Checks an input before the run exists, and converts it to the agent's form.
+    /// Errors: `invalid_input`, with the path of the invalid member.
     fn admit(&self, input: Input, config: Option<&Json>) -> Result<Input> {
         let _ = config;
         Ok(input)
     }
 
-    /// Checks that a caller may give this configuration, which can only narrow what the caller may do, and returns it as the run gets it.
-    /// Errors: `forbidden`, naming the setting or the right that is missing.
+    /// Checks that a caller can use this configuration, which can only narrow the caller's rights, and returns it as the run gets it.
+    /// Errors: `forbidden`, with the setting or the missing right.
     async fn authorize(&self, caller: &RunCaller<'_>, config: Json) -> Result<Json> {
         let _ = caller;
         Ok(config)
     }
 
-    /// Checks the content of an answer whose form fits the interrupt already.
-    /// Errors: `answer_invalid`, naming the path of what does not fit.
+    /// Checks the content of an answer whose form already matches the interrupt.
+    /// Errors: `answer_invalid`, with the path of the invalid member.
     fn check_answer(&self, interrupt: &Interrupt, answer: &Answer) -> Result<()> {
         let _ = (interrupt, answer);
         Ok(())
     }
 
-    /// Checks a configuration on its own, as a configured instance holds it.
-    /// Errors: `config_schema_violation`, naming the path of what does not fit.
+    /// Checks a configuration on its own, as a configured instance contains it.
+    /// Errors: `config_schema_violation`, with the path of the invalid member.
     fn check_config(&self, config: &Json) -> Result<()> {
         let _ = config;
         Ok(())
     }
 
-    /// Checks a thread's state against the schema that the agent declares for it; one that declares none takes any.
-    /// Errors: `thread_state_schema_violation`, naming the path of what does not fit. Where another agent left the state, the caller is told `thread_state_incompatible` with the same violations.
+    /// Checks a thread's state against the agent's declared schema; an agent without one accepts any state.
+    /// Errors: `thread_state_schema_violation`, with the path of the invalid member. If another agent left the state, the caller gets `thread_state_incompatible` with the same violations.
     fn check_state(&self, state: &Json) -> Result<()> {
         let _ = state;
         Ok(())
     }
 
-    /// The sessions of an agent that keeps its own.
+    /// Returns the sessions of an agent that keeps its own.
     fn sessions(&self) -> Option<&dyn Sessions> {
         None
     }
 
-    /// A run ended that was at work elsewhere or waited for an answer, and its agent was not told: `saved` is what it kept or saved.
+    /// Called when a run ends that was active elsewhere or waited for an answer, without the agent taking part. `saved` is what the agent kept or saved.
     async fn abandon(&self, saved: Json) {
         drop(saved);
     }
 
-    /// Executes one turn. Dropping the future cancels the agent hard; [`RunContext::cancelled`] asks it first.
+    /// Executes one turn. Dropping the future cancels the agent forcibly; before that, [`RunContext::cancelled`] asks it to stop.
     /// Fails with the failure that the run's caller gets.
     async fn run(&self, turn: Turn, context: RunContext) -> Result<Ending, Failure>;
 }
@@ -99,7 +99,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
 pub enum Availability {
     Available,
     Unavailable {
-        /// Why, in a sentence without a full stop.
+        /// The reason, in a sentence without a full stop.
         reason: String,
     },
 }
@@ -107,11 +107,11 @@ pub enum Availability {
 /// How an agent with its own memory reacts when a thread's head moves behind what the agent has seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rewind {
-    /// The agent remembers nothing of its own.
+    /// The agent has no memory.
     Free,
-    /// It cannot forget: the head must not move.
+    /// It cannot forget, so the head must not move.
     Refuse,
-    /// It is primed from the new head, in a new session.
+    /// It is primed from the new head in a new session.
     Prime,
 }
 
@@ -122,7 +122,7 @@ impl Availability {
         Self::Unavailable { reason: reason.into() }
     }
 
-    /// Why the agent cannot be used; `None` where it can.
+    /// Returns why the agent cannot be used, or `None` if it can.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         match self {

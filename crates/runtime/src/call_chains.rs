@@ -1,6 +1,6 @@
-//! Child runs: those that another run's agent called.
+//! Child runs: runs that another run's agent called.
 //!
-//! A child lasts no longer than the turn that called it. Its caller is remembered here, in memory: a child that is loaded without one is cancelled.
+//! A child ends at the latest with the turn that called it. Its caller is remembered only here, in memory: a child that is loaded without one is cancelled.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use trilogue_domain::{
 
 use crate::request::{ChildOf, RunRequest, Submitted};
 
-/// What a call needs of the layer above owners.
+/// The services of the layer above owners that a call needs.
 #[async_trait]
 pub(crate) trait SubmitChild: Send + Sync + fmt::Debug {
     /// As [`crate::Runtime::submit`].
@@ -30,7 +30,7 @@ pub(crate) trait SubmitChild: Send + Sync + fmt::Debug {
     ) -> Result<()>;
 }
 
-/// The callers of the child runs whose callers still wait for them.
+/// The callers of child runs, while they wait for them.
 #[derive(Debug, Default)]
 pub(crate) struct CallChains {
     by_child: Mutex<HashMap<RunKey, Arc<[CallingRun]>>>,
@@ -45,7 +45,7 @@ pub(crate) struct CallingRun {
     pub(crate) thread: ThreadKey,
 }
 
-/// Keeps a child's caller known.
+/// Keeps the caller of a child registered until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ChainGuard {
     chains: Arc<CallChains>,
@@ -71,12 +71,12 @@ impl CallChains {
         lock(&self.by_child).contains_key(&child)
     }
 
-    /// The runs that led to this one, the first caller first; empty for a run that no agent called.
+    /// Returns the runs that led to this one, the first caller first; empty for a run that no agent called.
     pub(crate) fn callers(&self, child: RunKey) -> Arc<[CallingRun]> {
         lock(&self.by_child).get(&child).cloned().unwrap_or_default()
     }
 
-    /// Notes the chain of a child. Fails with `overloaded` when its caller, the last of the chain, has `most` children.
+    /// Registers the chain of a child. Fails with `overloaded` if its caller, the last of the chain, has `most` children.
     pub(crate) fn note(
         self: &Arc<Self>,
         child: RunKey,

@@ -1,6 +1,6 @@
-//! Callbacks and notices: claims them from the durable queue, has them delivered, and retries with growing delays.
+//! Callbacks and notices: claims them from the durable queue, delivers them, and retries with growing delays.
 //!
-//! None of them blocks or fails a run: it is offered in the run's own append and lives in the queue from then on.
+//! None of them blocks or fails a run: the run's own append puts the item into the queue, which keeps it from then on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,19 +18,19 @@ use crate::request::Options;
 use crate::services::Services;
 use crate::workers::{LEASE, MAX_SLEEP, REST, until_closing};
 
-/// Items that were put off because their target or principal has its share of deliveries, by kind.
+/// Items that were postponed because their target or principal had used its share of deliveries, by kind.
 const POSTPONED: &str = "trilogue_callback_postponed_total";
-/// How often a lease is lengthened while its callback is under way.
+/// How often a lease is extended during a delivery.
 const EXTEND_EVERY: Duration = Duration::from_secs(10);
-/// The attempts to deliver a notice: later the news is old.
+/// The most attempts to deliver a notice: after that the news is old.
 const NOTICE_ATTEMPTS: u32 = 3;
 
 /// The kind of item that a worker delivers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WorkerKind {
-    /// Callbacks: what cannot be delivered goes to the dead-letter list.
+    /// Callbacks: an undeliverable one goes to the dead-letter list.
     Callbacks,
-    /// Notices of new interrupts: what cannot be delivered is dropped.
+    /// Notices of new interrupts: an undeliverable one is dropped.
     Notices,
 }
 
@@ -43,7 +43,7 @@ async fn serve(services: Arc<Services>, kind: WorkerKind, sender: Arc<dyn Delive
     let offered = services.store.offered();
     let free = Arc::new(Semaphore::new(MAX_UNDER_WAY));
     let slots = Arc::new(DeliverySlots::default());
-    // A failed attempt is due again before its lease would have ended.
+    // A failed attempt can be due again before its lease would have ended.
     let attempted = Arc::new(Notify::new());
     loop {
         let offered = offered.notified();
@@ -88,12 +88,12 @@ async fn serve(services: Arc<Services>, kind: WorkerKind, sender: Arc<dyn Delive
     }
 }
 
-/// Puts a claimed item back whose target is busy.
+/// Returns a claimed item to the queue because its target is busy.
 async fn postpone(services: &Services, kind: WorkerKind, claim: &Claim, delay: Duration) {
     counter!(POSTPONED, "kind" => kind.queue_kind().as_str()).increment(1);
     let again = RetryDecision::Postpone(services.clock.now().after(delay));
     if let Err(error) = services.store.abandon(claim, again, "its target is busy").await {
-        // Its lease ends by itself.
+        // The lease expires by itself, so the item returns to the queue anyway.
         tracing::warn!(delivery = claim.item.key, %error, "a callback could not be put off");
     }
 }
@@ -123,7 +123,7 @@ async fn deliver(services: &Services, kind: WorkerKind, sender: &dyn Deliver, cl
         }
     };
     if let Err(error) = settled {
-        // Its lease ends by itself; the receiver recognises the repetition by its id.
+        // The lease expires by itself; the receiver recognises the repetition by its id.
         tracing::warn!(delivery = claim.item.key, %error, "a callback could not be settled");
     }
 }
@@ -144,7 +144,7 @@ async fn give_up(
     }
 }
 
-/// The delivery's id, the same for every attempt. The key of an output always means the newest output, so each that is sent has an id of its own.
+/// Returns the delivery's id, the same for every attempt. The key of an output always means the newest output, so each sent output has its own id.
 fn id_of(claim: &Claim) -> String {
     let reference = claim.item.reference.to_value();
     let number = reference.get("number").and_then(Value::as_u64);
@@ -154,7 +154,7 @@ fn id_of(claim: &Claim) -> String {
     }
 }
 
-/// Waits for an attempt and extends its lease meanwhile. `None` when another worker has taken the item over.
+/// Waits for an attempt and extends its lease meanwhile. Returns `None` if another worker has taken over the item.
 pub(crate) async fn while_extending<T>(
     services: &Services,
     claim: &Claim,
@@ -172,14 +172,14 @@ pub(crate) async fn while_extending<T>(
     }
 }
 
-/// The delay after this many attempts: doubled each time, by a quarter more or less.
+/// Returns the delay after this many attempts: doubled each time, varied by up to a quarter.
 fn backoff(options: &Options, attempts: u32, jitter: f64) -> Duration {
     let doubled =
         options.callback_backoff.saturating_mul(1_u32 << attempts.saturating_sub(1).min(20));
     doubled.min(options.callback_backoff_max).mul_f64(0.75 + jitter / 2.0)
 }
 
-/// Between 0 and 1; different for each item and attempt, so that simultaneous failures are not retried simultaneously.
+/// Returns a number between 0 and 1 that differs for each item and attempt, so that simultaneous failures are not retried simultaneously.
 fn jitter(claim: &Claim) -> f64 {
     use std::hash::{BuildHasher, RandomState};
     let hash = RandomState::new().hash_one((claim.id, claim.attempts));

@@ -1,4 +1,4 @@
-//! The runtime takes the calls of its runs' agents.
+//! Connects the calls of agents to the runtime.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Clients that take calls of agents: an editor with its files and terminals.
+//! Clients that take calls of agents: for example an editor with its files and terminals.
 //!
-//! Such calls are not events: they are live only, and go to the thread's controller, the client that prompted last.
+//! Such calls are not events: they are live only, and go to the thread's controller, which is the client that prompted last.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,25 +16,25 @@ use trilogue_domain::{Json, Principal, ThreadKey};
 
 use trilogue_domain::lock;
 
-/// How long a call waits for a controller that is gone.
+/// How long a call waits for a new controller after the last one left.
 pub const CONTROLLER_GONE: Duration = Duration::from_secs(30);
-/// More threads than this without clients are swept, where their controllers are gone for good.
+/// How many threads without clients are kept before a sweep removes those whose controllers are gone for good.
 const REMEMBERED: usize = 4_096;
 
 #[async_trait]
 pub trait Client: Send + Sync + fmt::Debug {
     fn profile(&self) -> &ClientProfile;
 
-    /// In whose name it acts.
+    /// Returns the principal in whose name the client acts.
     fn principal(&self) -> &Principal;
 
-    /// The absolute path in which it works, as far as it is known before a session opens. A hint only.
+    /// Returns the absolute path of the client's working directory, if it is known before a session opens. A hint only.
     fn folder(&self) -> Option<&Path> {
         None
     }
 
-    /// Calls the client. `params` is an object whose session id was cut out.
-    /// Fails with the client's refusal; with [`CallError::gone`] when the client is gone.
+    /// Calls the client. `params` is an object without the session id.
+    /// Fails with the client's refusal; with [`CallError::gone`] if the client is gone.
     async fn call(&self, method: &str, params: Json) -> Result<Json, CallError>;
 
     /// Sends a notification. A client that is gone does not get it.
@@ -45,9 +45,9 @@ pub trait Client: Send + Sync + fmt::Debug {
 pub struct ClientProfile {
     pub dialect: Arc<str>,
     pub version: u32,
-    /// Its capabilities, in the words of its dialect: an object.
+    /// Its capabilities in the form of its dialect: an object.
     pub capabilities: Json,
-    /// Its name and version, in the words of its dialect.
+    /// Its name and version in the form of its dialect.
     pub info: Option<Json>,
 }
 
@@ -69,7 +69,7 @@ struct ThreadControllers {
     clients: HashMap<ThreadKey, Clients>,
     /// How many threads have no client now.
     left: usize,
-    /// How many threads were kept by the last sweep.
+    /// How many threads the last sweep kept.
     kept: usize,
     last: u64,
 }
@@ -139,8 +139,8 @@ impl Controllers {
         Some(control.client.as_ref()?.handle.profile().clone())
     }
 
-    /// Calls the thread's controller. Where that goes before it has answered, the next one is called.
-    /// Fails with the client's refusal; [`CallError::gone`] where no client was ever attached, or none for [`CONTROLLER_GONE`].
+    /// Calls the thread's controller. If it leaves before it has answered, calls the next one.
+    /// Fails with the client's refusal; [`CallError::gone`] if no client was ever attached, or none for [`CONTROLLER_GONE`].
     pub(crate) async fn call(
         &self,
         thread: ThreadKey,
@@ -194,7 +194,7 @@ impl Controllers {
         if held.attached.is_empty() {
             *left += 1;
         }
-        // A sweep costs as much as the detaching since the last one.
+        // Amortised: a sweep costs as much as the detaching since the last one.
         if *left > (*kept * 2).max(REMEMBERED) {
             clients.retain(|_, clients| !clients.are_gone_for_good());
             *left = clients.values().filter(|clients| clients.attached.is_empty()).count();
@@ -203,14 +203,14 @@ impl Controllers {
     }
 }
 
-/// Waits for a controller other than the one that was called last.
+/// Waits for a controller other than the last called one.
 async fn next_in_control(
     control: &mut watch::Receiver<Control>,
     asked: u64,
 ) -> Result<AttachedClient, CallError> {
     let until = {
         let now = control.borrow_and_update();
-        // A client that reports itself gone and is still attached is about to leave.
+        // A client that reports itself gone and is still attached is about to detach.
         let left = if now.client.is_some() { Instant::now() } else { now.left };
         left + CONTROLLER_GONE
     };
@@ -229,7 +229,7 @@ impl Clients {
         Self { attached: Vec::new(), control: watch::Sender::new(control) }
     }
 
-    /// Whether nobody is attached, and no call waits for a client.
+    /// Whether no client is attached, and no call waits for one.
     fn are_gone_for_good(&self) -> bool {
         self.attached.is_empty() && self.control.borrow().left.elapsed() >= CONTROLLER_GONE
     }
@@ -271,7 +271,7 @@ impl CallError {
         Self { code, message: message.into(), data: None }
     }
 
-    /// The called client is gone, or there was none.
+    /// Returns the error for a called client that is gone, or never existed.
     #[must_use]
     pub fn gone() -> Self {
         Self::new(Self::INTERNAL, "the client is not connected")

@@ -1,4 +1,4 @@
-//! Slots for deliveries: how many are under way at once, in all, to one target and for one principal, so that slow targets delay nobody else.
+//! Limits concurrent deliveries: in total, to one target and for one principal, so that slow targets do not delay others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use trilogue_domain::{PrincipalId, TenantId, lock};
 use trilogue_store::rows::QueueItem;
 
-/// The most deliveries that are under way at once.
+/// The most deliveries at once.
 pub(crate) const MAX_UNDER_WAY: usize = 64;
 /// The most of them to one target.
 const MAX_PER_TARGET: usize = 8;
 /// The most of them for one principal.
 const MAX_PER_PRINCIPAL: usize = 32;
-/// How long a delivery is taken to last before one to its target has ended.
+/// The assumed duration of a delivery before the first one to its target has ended.
 const ASSUMED: Duration = Duration::from_millis(100);
-/// The longest that a delivery is put off: a target that became fast is noticed by then.
+/// The longest that a delivery is postponed, so that a target that became fast is noticed.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
 /// The slots of one worker.
@@ -24,7 +24,7 @@ pub(crate) struct DeliverySlots {
     shares: Mutex<HashMap<ShareKey, Share>>,
 }
 
-/// What has a share of the slots.
+/// A target or principal with a share of the slots.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum ShareKey {
     Target(String),
@@ -33,15 +33,15 @@ enum ShareKey {
 
 #[derive(Debug)]
 struct Share {
-    /// Above zero: a share that is not used is forgotten.
+    /// Above zero: an unused share is removed.
     under_way: usize,
     /// How long the last delivery took.
     last: Duration,
-    /// When the next delivery that is put off falls due.
+    /// When the next postponed delivery falls due.
     next_free: Instant,
 }
 
-/// A delivery that is under way. It gives its place back when it is dropped.
+/// A delivery in progress. Dropping it releases its slot.
 #[derive(Debug)]
 pub(crate) struct DeliverySlot {
     slots: Arc<DeliverySlots>,
@@ -52,10 +52,10 @@ pub(crate) struct DeliverySlot {
 // === impl DeliverySlots ===
 
 impl DeliverySlots {
-    /// Takes a place for this item.
+    /// Takes a slot for this item.
     ///
     /// # Errors
-    /// After how long to ask again, where its target or principal has as many deliveries under way as it may.
+    /// The delay until the next try, if its target or principal has used its share of slots.
     pub(crate) fn enter(self: &Arc<Self>, item: &QueueItem) -> Result<DeliverySlot, Duration> {
         let keys = keys_of(item);
         let now = Instant::now();
@@ -76,7 +76,7 @@ impl DeliverySlots {
     }
 }
 
-/// What the item takes a share of. An item without a target is told to one place only, which has all slots.
+/// Returns the shares that the item counts against. An item without a target goes to the only receiver, which can use all slots.
 fn keys_of(item: &QueueItem) -> Vec<ShareKey> {
     let reference = item.reference.to_value();
     let Some(target) = reference.get("target").and_then(serde_json::Value::as_str) else {
@@ -100,7 +100,7 @@ impl ShareKey {
 // === impl Share ===
 
 impl Share {
-    /// How long to put a delivery off: those that are put off come back one after another, as places are expected to be free.
+    /// Returns how long to postpone a delivery: postponed ones return one after another, as slots are expected to become free.
     fn delay(&mut self, most: usize, now: Instant) -> Duration {
         let apart = self.last / u32::try_from(most).unwrap_or(u32::MAX);
         self.next_free = self.next_free.max(now) + apart;

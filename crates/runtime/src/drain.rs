@@ -1,4 +1,4 @@
-//! The stop of a runtime: runs end, or are kept.
+//! Stops a runtime: runs end, or are kept.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use crate::step::Command;
 
 /// How long a drain waits for answers to questions that do not survive a restart.
 const DRAIN_ANSWER_WAIT: Duration = Duration::from_secs(2);
-/// How long a drain waits behind its deadline until all owners have stored what is left.
+/// How long a drain waits after its deadline until all owners have stored the rest.
 const DRAIN_END_LIMIT: Duration = Duration::from_secs(10);
 
 // === impl Runtime ===
 
 impl Runtime {
-    /// Takes no new runs, lets running ones end until the deadline, ends the rest as `agent_lost`, and keeps what waits.
+    /// Accepts no new runs, lets active ones end until the deadline, ends the rest as `agent_lost`, and keeps those that wait.
     ///
-    /// A run whose question does not survive a restart gets two seconds for the answer. Behind the deadline the drain takes ten more seconds at most, for what is left to be stored.
+    /// A run whose question does not survive a restart gets two seconds for the answer. After the deadline the drain takes at most ten more seconds to store the rest.
     pub async fn drain(&self, deadline: Duration) -> DrainReport {
         let services = self.services();
         services.draining.store(true, Ordering::Release);
@@ -32,7 +32,7 @@ impl Runtime {
         let ending = async {
             stream::iter(services.owned())
                 .for_each_concurrent(MAX_OWNERS_AT_ONCE, |thread| async move {
-                    // An owner that has left by itself has nothing to drain.
+                    // An owner that has already left has nothing to drain.
                     drop(self.change(thread, Command::Drain).await);
                 })
                 .await;
@@ -42,7 +42,7 @@ impl Runtime {
                 services.all_ended().await;
             }
         };
-        // The report below names the runs that are left at the deadline.
+        // The report below names the runs that remain at the deadline.
         drop(tokio::time::timeout(deadline, ending).await);
         let leaving = async {
             let reply = |reply| Envelope::Shutdown { reply };
@@ -59,7 +59,7 @@ impl Runtime {
         report
     }
 
-    /// Has every owner end tasks, and adds the ids of their runs.
+    /// Makes every owner end tasks, and adds the ids of their runs.
     async fn end_owners(
         &self,
         request: impl Fn(oneshot::Sender<Vec<RunRow>>) -> Envelope,
@@ -81,7 +81,7 @@ impl Runtime {
         }
     }
 
-    /// The runs that wait for an answer, for the report of a drain.
+    /// Returns the runs that wait for an answer, for the report of a drain.
     async fn waiting(&self) -> Vec<RunId> {
         let threads = self.services().store.open_threads().await.unwrap_or_default();
         let mut found = stream::iter(threads)

@@ -1,4 +1,4 @@
-//! A run's task: polls the agent, tells the owner when there is something to take, and catches a panic.
+//! A run's task: polls the agent, signals the owner when the draft has events, and catches a panic.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
@@ -38,7 +38,7 @@ pub(crate) async fn execute(
         {
             Ok(*turn)
         }
-        // What is looked up makes for a large future, and is seldom needed.
+        // Boxed, because the lookups are rare and make a large future.
         start => Box::pin(prepare(&services, &agents, backend.as_ref(), start, &shared)).await,
     };
     if let Ok(Turn::Start { .. }) = &prepared {
@@ -52,11 +52,11 @@ pub(crate) async fn execute(
     };
     drop(permit);
     let finish = Envelope::Finish { run: shared.key, ending: Box::new(ending) };
-    // The owner outlives its tasks; when it is gone, so is the thread.
+    // The owner outlives its tasks; if it is gone, so is the thread.
     drop(shared.owner.send(finish).await);
 }
 
-/// Polls the agent. The owner is told when the agent waits, never while it works: an agent that answers at once costs one commit.
+/// Polls the agent. Signals the owner only while the agent waits, never while it works: an agent that answers at once costs one commit.
 async fn drive(
     services: &Services,
     backend: &dyn Backend,
@@ -81,7 +81,7 @@ async fn drive(
                 }
             }
             () = std::future::ready(()), if unannounced => {
-                // The agent did not answer at once: now the run's acceptance has to become durable.
+                // The agent did not answer at once, so the run's acceptance must become durable now.
                 unannounced = false;
                 drop(shared.owner.send(Envelope::Progress { run: shared.key }).await);
             }
@@ -96,7 +96,7 @@ async fn drive(
     }
 }
 
-/// Checks a suspension's question: it is output too.
+/// Checks a suspension's question, because it is output too.
 fn check(shared: &SharedRun, ending: Ending) -> Result<Ending, Failure> {
     if let Ending::Suspended { interrupt, .. } = &ending {
         shared.check_interrupt(interrupt).map_err(failed)?;
@@ -109,7 +109,7 @@ fn failed(error: trilogue_domain::Error) -> Failure {
     Failure::of(error.code(), error.message())
 }
 
-/// Resolves when the time is over; never without one.
+/// Resolves when the grace period has elapsed; without one, never.
 async fn over(grace: &mut Option<Pin<Box<Sleep>>>) {
     match grace {
         Some(grace) => grace.await,
@@ -126,7 +126,7 @@ async fn prepare(
 ) -> Result<Turn, Failure> {
     let turn = turn_of(services, start, shared).await?;
     if let Turn::Start { .. } = turn {
-        // An earlier run may have left a state that this agent does not take.
+        // An earlier run may have left a state that this agent does not accept.
         let (store, base) = (services.store.as_ref(), shared.base());
         let (scope, thread) = (&shared.scope, &shared.thread);
         check_state(store, scope, thread, base, backend).await.map_err(failed)?;
@@ -167,7 +167,7 @@ async fn turn_of(
     }
 }
 
-/// The text of a panic goes to the log and nowhere else.
+/// Returns the failure of a panic. Its text goes only to the log.
 fn panicked(shared: &SharedRun, panic: &(dyn std::any::Any + Send)) -> Failure {
     let text = panic
         .downcast_ref::<&str>()
@@ -178,7 +178,7 @@ fn panicked(shared: &SharedRun, panic: &(dyn std::any::Any + Send)) -> Failure {
     Failure::of(Code::AgentPanicked, "the agent stopped unexpectedly")
 }
 
-/// Checks that the thread's state at this head fits the agent that goes on with it; fails with `thread_state_incompatible`, or as reading.
+/// Checks that the thread's state at this head fits the agent that continues it. Fails with `thread_state_incompatible`, or if the store cannot be read.
 pub(crate) async fn check_state(
     store: &dyn Store,
     scope: &Scope,
@@ -207,8 +207,8 @@ pub(crate) async fn check_state(
     })
 }
 
-/// Checks that the agent goes on with what the thread keeps at this head: a state that was set, or what is said. Its clients would else be shown
-/// now one, now the other. Fails with `thread_state_incompatible`, or as reading.
+/// Checks that the agent keeps the same kind of state as the thread at this head: a state that was set, or the messages. Otherwise clients would see
+/// the two alternate. Fails with `thread_state_incompatible`, or if the store cannot be read.
 pub(crate) async fn check_kept(
     store: &dyn Store,
     scope: &Scope,

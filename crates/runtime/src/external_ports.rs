@@ -1,4 +1,4 @@
-//! Ports beyond the store: reading at other addresses, and the output checker. Both are set after the start.
+//! Ports beyond the store: the reader of remote addresses, and the output checker. Both are set after the start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::port::{CheckOutput, Fetch};
 use trilogue_domain::{Body, Code, Error};
 
-/// How long after the start a recovered run waits for the ports: the program sets them at once.
+/// How long after the start a recovered run waits for the ports: the program sets them right after the start.
 const HANDED_IN_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -38,20 +38,20 @@ impl ExternalPorts {
         }
     }
 
-    /// The reader of other addresses; fails with `egress_refused` where there is none.
+    /// Returns the reader of remote addresses; fails with `egress_refused` if none is set.
     pub(crate) async fn fetch(&self) -> Result<&Arc<dyn Fetch>> {
         handed_in(&self.fetch, self.began).await.ok_or_else(|| {
             Error::new(Code::EgressRefused, "this server reads nothing at other addresses")
         })
     }
 
-    /// Waits until there is a checker; a run with rules does not begin before.
+    /// Waits for the checker; a run with rules does not begin before it is set.
     pub(crate) async fn checker_is_here(&self) {
-        // A run that begins without one has its output refused below.
+        // If it is still missing, the run begins and its output is refused.
         let _ = handed_in(&self.check, self.began).await;
     }
 
-    /// The checker of these rules; fails with `internal` where there is none.
+    /// Returns the checker of these rules; fails with `internal` if none is set.
     pub(crate) fn checks(&self, rules: &str) -> Result<&Arc<dyn CheckOutput>> {
         self.check.get().ok_or_else(|| {
             Error::new(Code::Internal, format!("nothing here checks the rules '{rules}'"))
@@ -64,7 +64,7 @@ impl ExternalPorts {
     }
 }
 
-/// The port; soon after the start this waits for it.
+/// Returns the port. Soon after the start, waits for it.
 async fn handed_in<T>(cell: &SetOnce<T>, began: Instant) -> Option<&T> {
     if let Some(value) = cell.get() {
         return Some(value);

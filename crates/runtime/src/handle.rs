@@ -1,4 +1,4 @@
-//! The runtime's handle: what faces call.
+//! The runtime's handle, which faces call.
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
@@ -37,14 +37,14 @@ use crate::workers;
 
 /// The most threads that are recovered at a start, or drained at a stop, at once.
 pub(crate) const MAX_OWNERS_AT_ONCE: usize = 64;
-/// How long a start waits for one thread's recovery. A slower one goes on in the background.
+/// How long a start waits for one thread's recovery. A slower recovery continues in the background.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(30);
 
-/// Owners of threads, and the workers beside them. Cheap to clone.
+/// The owners of threads, and the workers next to them. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Runtime(Arc<RuntimeInner>);
 
-/// A handle that keeps no runtime alive.
+/// A handle that does not keep the runtime alive.
 #[derive(Clone, Debug)]
 pub(crate) struct WeakRuntime(Weak<RuntimeInner>);
 
@@ -59,7 +59,7 @@ struct RuntimeInner {
 // === impl Runtime ===
 
 impl Runtime {
-    /// Recovers what a previous process left, and starts the workers. Fails when the store cannot be read.
+    /// Recovers what a previous process left, and starts the workers. Fails if the store cannot be read.
     pub async fn start(
         options: Options,
         store: Arc<dyn Store>,
@@ -73,7 +73,7 @@ impl Runtime {
         let closing = CancellationToken::new();
         let shown = Arc::default();
         let runtime = Self(Arc::new(RuntimeInner { services, agents, shown, closing }));
-        // A recovered run may call other agents at once.
+        // Before the recovery: a recovered run can call other agents at once.
         runtime.take_calls();
         let services = runtime.services();
         let threads = services.store.open_threads().await?;
@@ -90,42 +90,42 @@ impl Runtime {
         crate::callback::start(self, WorkerKind::Callbacks, sender);
     }
 
-    /// Starts the worker that tells of new interrupts, where [`Options::notify`] asks for that; it ends when the runtime drains.
-    /// The item's reference is an object with `thread_id`, `run_id`, `agent` and `interrupt`; it goes when the interrupt is resolved.
+    /// Starts the worker that sends notices of new interrupts, if [`Options::notify`] is set; it ends when the runtime drains.
+    /// The item's reference is an object with `thread_id`, `run_id`, `agent` and `interrupt`; the item is removed when the interrupt is resolved.
     pub fn notify_with(&self, sender: Arc<dyn Deliver>) {
         crate::callback::start(self, WorkerKind::Notices, sender);
     }
 
-    /// Sets the reader of addresses in histories that clients bring. Call this right after the start: without it such histories are refused.
+    /// Sets the reader of addresses in client histories. Call it right after the start: without it such histories are refused.
     pub fn fetch_with(&self, fetch: Arc<dyn Fetch>) {
         self.services().external.set_fetch(fetch);
     }
 
-    /// Sets the checker of runs with rules. Call this right after the start: without it such runs are refused.
+    /// Sets the checker for runs with rules. Call it right after the start: without it such runs are refused.
     pub fn check_output_with(&self, check: Arc<dyn CheckOutput>) {
         self.services().external.set_check(check);
     }
 
-    /// What appends change from now on, those of a thread in order, and those of other nodes as far as these tell. Who falls behind is told so.
+    /// Subscribes to row changes. Changes of a thread arrive in order; changes of other nodes are best effort; a slow receiver gets `Lagged`.
     #[must_use]
     pub fn watch_rows(&self) -> tokio::sync::broadcast::Receiver<RowNews> {
         self.services().row_changes.watch()
     }
 
-    /// What other nodes tell from now on; `None` where one process holds the store.
+    /// Subscribes to messages of other nodes; `None` if one process holds the store.
     #[must_use]
     pub fn heard(&self) -> Option<tokio::sync::broadcast::Receiver<PeerNews>> {
         self.services().store.heard()
     }
 
-    /// How many runs of each agent have not ended.
+    /// Returns how many runs of each agent have not ended.
     #[must_use]
     pub fn open_runs(&self) -> OpenRunCounts {
         let agents = self.registry().iter().map(|agent| &agent.card().name);
         self.services().monitor.counts(agents, self.services().clock.now())
     }
 
-    /// The agents that lists show, by name. A command that never started is none of them.
+    /// Returns the agents that lists show, by name. A wrapped command that never started is left out.
     #[must_use]
     pub fn agents(&self) -> Vec<&AgentCard> {
         let mut cards = self.listed();
@@ -133,7 +133,7 @@ impl Runtime {
         cards
     }
 
-    /// As [`Self::agents`], in the order in which they were given to the server.
+    /// Like [`Self::agents`], in the order in which they joined.
     #[must_use]
     pub fn listed(&self) -> Vec<&AgentCard> {
         let listed = self.registry().iter().filter(|agent| agent.is_listed());
@@ -144,14 +144,14 @@ impl Runtime {
         Ok(self.registry().backend(name)?.card())
     }
 
-    /// What clients are shown of an agent: its card, with what a hosted agent has said of itself.
+    /// Returns the card that clients see of an agent, with what a hosted agent has reported about itself.
     #[must_use]
     pub fn shown_card<'a>(&self, card: &'a AgentCard) -> Cow<'a, AgentCard> {
         let learned = self.registry().get(&card.name).and_then(|agent| agent.learned_card());
         learned.map_or(Cow::Borrowed(card), Cow::Owned)
     }
 
-    /// Whether an agent can be used now; `None` where nothing is known of that before it is used.
+    /// Returns whether an agent can be used now, or `None` if this is unknown before its first use.
     #[must_use]
     pub fn availability(&self, name: &AgentName) -> Option<Availability> {
         self.registry().get(name)?.availability()
@@ -164,7 +164,7 @@ impl Runtime {
         agent.and_then(|agent| agent.sessions()).is_some_and(|sessions| sessions.takes_folder())
     }
 
-    /// All agents, listed or not, in the order in which they were given to the server.
+    /// Returns all agents, listed or not, in the order in which they joined.
     #[must_use]
     pub fn registered(&self) -> Vec<&AgentCard> {
         self.registry().iter().map(|agent| agent.card()).collect()
@@ -175,28 +175,28 @@ impl Runtime {
         self.registry().backend(agent)?.check_config(config)
     }
 
-    /// Serves one more agent from now on; fails with `already_exists` where its name is taken, `overloaded` where there are too many.
+    /// Adds an agent; fails with `already_exists` if its name is taken, `overloaded` if there are too many agents.
     pub fn register(&self, agent: Arc<dyn Backend>) -> Result<()> {
         self.registry().join(agent)
     }
 
-    /// Resolves when an agent has joined since the last time. One waiter at a time.
+    /// Resolves when an agent has joined since the last call. Only one task may wait at a time.
     pub async fn agent_joined(&self) {
         self.registry().joined.notified().await;
     }
 
-    /// An agent itself, for what its own dialect can do beyond runs; fails with `agent_not_found`.
+    /// Returns an agent's backend, for operations of its own dialect beyond runs; fails with `agent_not_found`.
     pub fn backend(&self, name: &AgentName) -> Result<&Arc<dyn Backend>> {
         self.registry().backend(name)
     }
 
-    /// Attaches a client to a thread that the caller has looked up, until the guard is dropped: it may take the agent's calls.
+    /// Attaches a client to a thread that the caller has looked up, until the guard is dropped: the client can take the agent's calls.
     #[must_use]
     pub fn attach(&self, thread: &ThreadRow, client: Arc<dyn Client>) -> Attached {
         self.services().controllers.attach(thread.key, client)
     }
 
-    /// A looked-up thread, for what an agent does in it outside of runs.
+    /// Returns the context of a looked-up thread, for an agent's work outside of runs.
     #[must_use]
     pub fn thread_context(&self, thread: &ThreadRow, agent: &AgentName) -> ThreadContext {
         ThreadContext {
@@ -208,7 +208,7 @@ impl Runtime {
         }
     }
 
-    /// Creates a thread; fails with `already_exists`, or as storing.
+    /// Creates a thread; fails with `already_exists`, or if the store fails.
     pub async fn create_thread(&self, by: &Principal, new: NewThread) -> Result<ThreadRow> {
         self.check_open()?;
         check_editor_metadata(by, new.metadata.as_ref())?;
@@ -223,8 +223,8 @@ impl Runtime {
         Ok(row)
     }
 
-    /// Answers an interrupt. The thread's owner orders answers: the second one fails.
-    /// Errors: `interrupt_not_found`, `run_not_found`, `interrupt_resolved`, `interrupt_mismatch`, `answer_invalid`, `event_too_large` above [`trilogue_domain::limits::MAX_ANSWER_BYTES`], and what storing can fail with.
+    /// Answers an interrupt. The thread's owner serialises answers: the second one fails.
+    /// Errors: `interrupt_not_found`, `run_not_found`, `interrupt_resolved`, `interrupt_mismatch`, `answer_invalid`, `event_too_large` above [`trilogue_domain::limits::MAX_ANSWER_BYTES`], and the store's errors.
     pub async fn answer(
         &self,
         by: &Principal,
@@ -234,8 +234,8 @@ impl Runtime {
         self.answer_with(by, to, answer, None).await
     }
 
-    /// As [`Self::answer`], with an additional object of the answer, which the asking agent gets too.
-    /// Fails as [`Self::answer`], and `event_too_large` where that is larger than [`trilogue_domain::limits::MAX_ANSWER_EXTRA_BYTES`], or the answer with it than [`trilogue_domain::limits::MAX_ANSWER_BYTES`].
+    /// Like [`Self::answer`], with an additional object of the answer, which the asking agent gets too.
+    /// Fails as [`Self::answer`], and with `event_too_large` if that object is larger than [`trilogue_domain::limits::MAX_ANSWER_EXTRA_BYTES`], or the answer with it than [`trilogue_domain::limits::MAX_ANSWER_BYTES`].
     pub async fn answer_with(
         &self,
         by: &Principal,
@@ -246,10 +246,10 @@ impl Runtime {
         self.answer_whole(by, to, answer, extra, None).await
     }
 
-    /// Answers an interrupt with a message. The run's log has the message before the resolution, and the thread lists it like the messages of an input. The agent gets the answer alone.
+    /// Answers an interrupt with a message. The run's log has the message before the resolution, and the thread lists it like the messages of an input. The agent gets only the answer.
     ///
     /// The key is stored with the answer, so that [`Self::known`] finds the run when the client sends the message again.
-    /// Fails as [`Self::answer`]; `already_exists` when the key was used before; and as a run with this message as its input.
+    /// Fails as [`Self::answer`]; with `already_exists` if the key was used before; and as a run with this message as its input.
     pub async fn answer_with_message(
         &self,
         by: &Principal,
@@ -325,7 +325,7 @@ impl Runtime {
         match self.change(thread, command).await {
             Ok(Reply::Interrupt(row)) => Ok(*row),
             Ok(_) => Err(unexpected()),
-            // What was shown here may not be known there.
+            // The other node may not know what was shown here, so name the interrupt.
             Err(error) if error.code() == Code::ThreadElsewhere => Err(match named {
                 Some(id) => error.pending(id),
                 None => error,
@@ -337,7 +337,7 @@ impl Runtime {
         }
     }
 
-    /// Notes that this principal was shown this interrupt of this run, here and on the other nodes: its next answer without an interrupt id is for it.
+    /// Records, here and on the other nodes, that this principal was shown this interrupt of this run: its next answer without an interrupt id is for it.
     pub fn shown(&self, to: &PrincipalId, run: &RunId, interrupt: &InterruptId) {
         let services = self.services();
         if let Some(shown) = self.0.shown.note(to, run, interrupt, services.clock.now()) {
@@ -345,24 +345,24 @@ impl Runtime {
         }
     }
 
-    /// Which questions principals were shown.
+    /// Returns the record of questions that principals were shown.
     pub(crate) fn questions(&self) -> &Arc<Shown> {
         &self.0.shown
     }
 
-    /// The interrupt of this run that this principal was last shown, as far as that is remembered.
+    /// Returns the interrupt of this run that this principal was last shown, if it is still remembered.
     #[must_use]
     pub fn last_shown(&self, to: &PrincipalId, run: &RunId) -> Option<InterruptId> {
         self.0.shown.last(to, run)
     }
 
-    /// Notes that a client that may answer is connected to the thread, until the guard is dropped.
+    /// Marks the thread as having a connected client that can answer, until the guard is dropped.
     #[must_use]
     pub fn present(&self, thread: ThreadKey) -> Presence {
         self.services().present(thread)
     }
 
-    /// Notes that a client that may answer has opened the thread. It counts until it has sent nothing for as long as a question waits.
+    /// Marks the thread as opened by a client that can answer. The client counts until it has been silent for as long as a question waits.
     #[must_use]
     pub fn active(&self, thread: ThreadKey) -> ActivePresence {
         ActivePresence::new(self.services(), thread)
@@ -452,7 +452,7 @@ impl Runtime {
         services.append(batch, Some(row)).await
     }
 
-    /// The interrupt that an answer to a run is for: the one that was shown, where it is pending, else the oldest pending one.
+    /// Returns the interrupt that an answer to a run is for: the shown one if it is pending, otherwise the oldest pending one.
     async fn asked(
         &self,
         scope: &Scope,
@@ -475,7 +475,7 @@ impl Runtime {
             oldest = rows.pop().or(oldest);
             page.after = listing.next;
             if page.after.is_none() {
-                // An interrupt that was shown and is not pending is answered already.
+                // A shown interrupt that is not pending was already answered.
                 return Ok(oldest.filter(|_| shown.is_none()));
             }
         }
@@ -485,12 +485,12 @@ impl Runtime {
         row.interrupt.check(answer)?;
         match self.registry().backend(&row.agent) {
             Ok(backend) => backend.check_answer(&row.interrupt, answer),
-            // The agent is not configured any more; the run will say so.
+            // The agent is not configured any more; the run reports that itself.
             Err(_) => Ok(()),
         }
     }
 
-    /// Adds the pending interrupt's id to the error of an answer that missed.
+    /// Adds the pending interrupt's id to the error of an answer that did not match.
     async fn name_pending(&self, scope: &Scope, run: &RunId, error: Error) -> Error {
         let filter = trilogue_store::rows::InterruptFilter {
             thread: None,
@@ -517,13 +517,13 @@ impl WeakRuntime {
     }
 }
 
-/// Has a thread that a process left open loaded and decided about.
+/// Loads a thread that a process left open, so that its owner decides about the runs.
 pub(crate) async fn recover(services: &Arc<Services>, thread: ThreadKey) {
     match tokio::time::timeout(RECOVERY_LIMIT, services.load(thread)).await {
         Ok(Ok(())) => {}
-        // A thread that was to go with its run is gone now; another node may have been faster.
+        // A thread that ended with its run was removed by the load; another node may have been faster.
         Ok(Err(error)) if matches!(error.code(), Code::ThreadNotFound | Code::ThreadElsewhere) => {}
-        // A damaged thread stays as it is and does not keep the others from starting.
+        // A damaged thread stays unchanged and does not keep the others from starting.
         Ok(Err(error)) => tracing::error!(%thread, %error, "a thread could not be recovered"),
         Err(_) => tracing::warn!(%thread, "a thread takes long to be recovered"),
     }

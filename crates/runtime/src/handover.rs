@@ -1,6 +1,6 @@
-//! Threads that change their node on purpose: to a node where a client works with them, or away from a node that drains.
+//! Moves threads between nodes on purpose: to a node where a client works with them, or away from a node that drains.
 //!
-//! A thread moves when it has nothing to do: no run is cut short.
+//! A thread moves while it is idle, so no run is interrupted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,22 +17,22 @@ use crate::owner::{Envelope, HandOver, stopped};
 use crate::request::HandOverAll;
 use crate::services::Services;
 
-/// How long a thread that is at work may keep a wish to hand it over waiting.
+/// How long a hand-over waits for an active thread.
 const HAND_OVER_WAIT: Duration = Duration::from_secs(10);
-/// How long a server that stops looks for another node that takes its threads: the database may be away.
+/// How long a stopping server looks for another node that takes its threads: the database may be unreachable.
 const OTHER_NODE_WAIT: Duration = Duration::from_secs(2);
 
 // === impl Runtime ===
 
 impl Runtime {
     /// Makes this node the owner of a thread that the caller has looked up.
-    /// Errors: `thread_elsewhere` while another node owns it, and as loading it.
+    /// Errors: `thread_elsewhere` while another node owns it, and those of loading it.
     pub async fn take(&self, thread: &ThreadRow) -> Result<()> {
         self.services().load(thread.key).await
     }
 
-    /// Gives a thread to the node of this name, when it has nothing to do.
-    /// Errors: `thread_not_found`; `thread_busy` when it is still at work after ten seconds; `not_found` where no live node that takes threads has the name; `thread_elsewhere` where this node does not own it; and as storing.
+    /// Gives a thread to the node of this name when the thread is idle.
+    /// Errors: `thread_not_found`; `thread_busy` if it is still active after ten seconds; `not_found` if no live node that takes threads has the name; `thread_elsewhere` if this node does not own it; and the store's errors.
     pub async fn hand_over(&self, scope: &Scope, id: &ThreadId, to: &str) -> Result<()> {
         let services = self.services();
         let thread = self.thread_row(scope, id).await?;
@@ -45,8 +45,8 @@ impl Runtime {
         }
     }
 
-    /// Has this node hand all its threads over, each when it has nothing to do, and take no others; or take threads again. While no other node can take them, it goes on as before.
-    /// Errors: `invalid_request` where one process holds the store, and as storing.
+    /// Starts or ends draining. While it drains, this node hands over each of its threads when it is idle, and takes no others. It has no effect while no other node can take over.
+    /// Errors: `invalid_request` if one process holds the store, and the store's errors.
     pub async fn set_draining(&self, draining: bool) -> Result<()> {
         self.services().store.set_draining(draining).await?;
         if draining {
@@ -55,13 +55,13 @@ impl Runtime {
         Ok(())
     }
 
-    /// Hands all threads over before the server stops, each when it has nothing to do, and takes no others: requests for them belong to the other nodes from now on. Returns when this node has none left, and at the latest after `limit`.
+    /// Hands over all threads before the server stops, each when it is idle, and takes no others: from then on, requests for them belong to the other nodes. Returns when this node has no thread left, at the latest after `limit`.
     pub async fn hand_over_all(&self, limit: Duration) -> HandOverAll {
         let services = self.services();
         if services.store.node().is_none() {
             return HandOverAll::NoOtherNode;
         }
-        // Those that are loaded from now on find that this node drains.
+        // Threads that are loaded later see that this node drains.
         let begin = async {
             services.store.set_draining(true).await?;
             let owned = services.owned();
@@ -82,7 +82,7 @@ impl Runtime {
     }
 }
 
-/// Gives up what this node owns, as long as it drains and another node takes it. Returns whether that is so.
+/// Gives up the threads of this node while it drains and another node takes them. Returns whether that is the case.
 pub(crate) async fn give_up(services: &Arc<Services>) -> bool {
     let store = &services.store;
     if !store.is_draining() || store.check_takes(ThreadKey(0)).await.is_ok() {
@@ -96,7 +96,7 @@ pub(crate) async fn give_up(services: &Arc<Services>) -> bool {
     }
     stream::iter(owned)
         .for_each_concurrent(MAX_OWNERS_AT_ONCE, |thread| async move {
-            // An owner that has left meanwhile has given its thread up.
+            // An owner that has left meanwhile has already given up its thread.
             drop(services.send(thread, Envelope::HandOver(HandOver::ToAnybody)).await);
         })
         .await;

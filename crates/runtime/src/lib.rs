@@ -1,12 +1,12 @@
 //! Thread owners, runs, interrupts and queue workers.
 //!
-//! All change is a command to the thread's owner.
+//! Every change is a command to the thread's owner.
 //! Faces, timers and callbacks never append.
 //!
 //! # Invariants
-//! - An event is delivered to no one before it is durable, and to no one by a way around the log.
+//! - An event reaches a client only after it is durable, and only through the log.
 //! - `running` is durable before an agent sees its input, except for a native agent called synchronously without idempotency key.
-//! - A panic in one run is caught there.
+//! - A panic in one run is caught in that run.
 
 mod agent_registry;
 mod answer;

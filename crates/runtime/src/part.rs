@@ -1,4 +1,4 @@
-//! Size limits of parts: large content is stored beside the log, large metadata is refused.
+//! Size limits of parts: large content is stored as blobs, large metadata is refused.
 
 use trilogue_domain::content::{BlobRef, Content, Part, PartMetadata};
 use trilogue_domain::error::Result;
@@ -6,14 +6,14 @@ use trilogue_domain::event::{Body, MessageEvent};
 use trilogue_domain::{Code, Error, Input, Json, Message, Scope, limits};
 use trilogue_store::Store;
 
-/// The bytes of a citation's or a trajectory's JSON around its texts.
+/// The bytes of a citation's or a trajectory's JSON in addition to its texts.
 const METADATA_MEMBERS_BYTES: usize = 96;
-/// The most content of messages that come together that stays in the log, in bytes.
+/// The most content of one group of messages that stays in the log, in bytes.
 const MAX_INLINE_BYTES: usize = 1024 * 1024;
-/// Content of this many bytes stays in the log even then.
+/// Content of up to this many bytes stays in the log even then.
 const SMALL_CONTENT_BYTES: usize = 4 * 1024;
 
-/// Replaces large content of messages that come together by blob references; medium content too where the messages would not fit one append.
+/// Replaces the large content of a group of messages by blob references; also medium content if the messages would not fit into one append.
 pub(crate) async fn outline_all(
     store: &dyn Store,
     scope: &Scope,
@@ -33,7 +33,7 @@ pub(crate) async fn outline_all(
     Ok(())
 }
 
-/// Replaces a part's content by a reference to a stored blob where it has more than this many bytes.
+/// Replaces a part's content by a reference to a stored blob if it has more than this many bytes.
 async fn outline(store: &dyn Store, scope: &Scope, part: &mut Part, most: usize) -> Result<()> {
     let (bytes, is_text) = match &part.content {
         Content::Text(text) if text.len() > most => {
@@ -58,7 +58,7 @@ async fn outline(store: &dyn Store, scope: &Scope, part: &mut Part, most: usize)
     Ok(())
 }
 
-/// The bytes of a part's content that stand in it.
+/// Returns the bytes of a part's inline content.
 fn content_bytes(part: &Part) -> usize {
     match &part.content {
         Content::Text(text) => text.len(),
@@ -67,18 +67,18 @@ fn content_bytes(part: &Part) -> usize {
     }
 }
 
-/// The bytes of a part's content that stand in it, and of its metadata.
+/// Returns the bytes of a part's inline content and of its metadata.
 pub(crate) fn part_bytes(part: &Part) -> usize {
     content_bytes(part) + part.metadata.as_ref().map_or(0, metadata_bytes)
 }
 
-/// Whether [`outline_all`] would leave these messages as they are, whatever is large in them.
+/// Whether [`outline_all`] would not change these messages.
 pub(crate) fn are_small(messages: &[Message]) -> bool {
     let parts = messages.iter().flat_map(|message| &message.parts);
     parts.map(part_bytes).sum::<usize>() <= SMALL_CONTENT_BYTES.min(limits::INLINE_CONTENT_BYTES)
 }
 
-/// The event with its large content replaced by a blob reference.
+/// Returns the event with its large content replaced by a blob reference.
 pub(crate) async fn outlined(store: &dyn Store, scope: &Scope, body: Body) -> Result<Body> {
     match body {
         Body::Message(MessageEvent::Part { message, mut part }) => {
@@ -99,20 +99,20 @@ pub(crate) fn check_part(body: &Body, max: usize) -> Result<()> {
     }
 }
 
-/// Whether a part's content goes beside the log.
+/// Whether a part's content must be stored as a blob.
 pub(crate) fn has_large_content(body: &Body) -> bool {
     let Body::Message(MessageEvent::Part { part, .. }) = body else { return false };
     content_bytes(part) > limits::INLINE_CONTENT_BYTES
 }
 
-/// Whether an input refers to content beside the log.
+/// Whether an input refers to blobs.
 pub(crate) fn names_content(input: &Input) -> bool {
     let Input::Messages(messages) = input else { return false };
     let mut parts = messages.iter().flat_map(|message| &message.parts);
     parts.any(|part| matches!(part.content, Content::Blob(_)))
 }
 
-/// Checks that the metadata of every part is at most `max` bytes; fails with `event_too_large`, naming the part and the limit.
+/// Checks that the metadata of every part has at most `max` bytes; fails with `event_too_large`, with the part and the limit.
 pub(crate) fn check_metadata<'a>(
     parts: impl IntoIterator<Item = &'a Part>,
     max: usize,
@@ -130,7 +130,7 @@ pub(crate) fn check_metadata<'a>(
     Ok(())
 }
 
-/// Roughly the length of the metadata's JSON: its texts are counted, not escaped.
+/// Returns an estimate of the length of the metadata's JSON: texts are counted without escapes.
 fn metadata_bytes(metadata: &PartMetadata) -> usize {
     let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let json = |json: &Option<Json>| json.as_ref().map_or(0, |json| json.as_bytes().len());

@@ -1,6 +1,6 @@
-//! What nodes that share the store tell each other: which rows change, who was shown which question, who is connected.
+//! Messages between nodes that share the store: which rows change, which principal was shown which question, which threads have clients.
 //!
-//! All of it may be lost. Then a list is read again, an answer without an id is for what this node has shown, and a deadline counts as if the client had left.
+//! Best effort: any message can be lost. Then a list is read again, an answer without an id is for what this node has shown, and a deadline counts as if the client had left.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use trilogue_store::{Note, PeerNews};
 use crate::services::Services;
 use crate::shown::Shown;
 
-/// How often a node says which threads have clients that may answer.
+/// How often a node publishes which threads have clients that can answer.
 pub(crate) const BEAT: Duration = Duration::from_secs(1);
-/// The most threads of which it says so.
+/// The most threads that it publishes.
 const MAX_PRESENT: usize = 10_000;
-/// The most threads of one note.
+/// The most threads in one message.
 const MAX_IN_NOTE: usize = 1_024;
 
-/// Takes what others tell, as long as the runtime is there.
+/// Processes messages of other nodes while the runtime exists.
 pub(crate) async fn hear(
     services: Arc<Services>,
     shown: Arc<Shown>,
@@ -33,7 +33,7 @@ pub(crate) async fn hear(
             Ok(PeerNews::Note(Note::Present(threads))) => {
                 services.attendance.hear(&threads);
             }
-            // The faces know tokens.
+            // The faces handle tokens.
             Ok(PeerNews::Note(Note::Revoked(_))) => {}
             Ok(PeerNews::Missed) | Err(RecvError::Lagged(_)) => services.row_changes.tell_missed(),
             Err(RecvError::Closed) => return,
@@ -41,7 +41,7 @@ pub(crate) async fn hear(
     }
 }
 
-/// Tells the others, again and again, on which threads clients that may answer are connected here.
+/// Publishes repeatedly which threads have clients on this node that can answer.
 pub(crate) async fn tell_presence(services: Arc<Services>) {
     let mut beat = interval(BEAT);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,4 +1,4 @@
-//! Who is connected that may answer: on this node, and as other nodes tell.
+//! Tracks which threads have clients that can answer: on this node, and on other nodes by their messages.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,44 +10,44 @@ use trilogue_domain::{ThreadKey, lock};
 use crate::peers::BEAT;
 use crate::services::Services;
 
-/// The threads for which the departure of the last client is remembered; beyond that the oldest are forgotten.
+/// How many departures of last clients are remembered; beyond that the oldest are forgotten.
 const REMEMBERED: usize = 10_000;
-/// The most threads of which other nodes are heard; further ones are not taken.
+/// The most threads of other nodes that are tracked; further ones are ignored.
 const MAX_HEARD: usize = 100_000;
-/// How long the word of another node counts, unless it says it again.
+/// How long a message of another node counts unless it is repeated.
 pub(crate) const HEARD_FOR: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Attendance {
     threads: Mutex<HashMap<ThreadKey, ClientCount>>,
-    /// How long a departure may still matter: as long as an interrupt is patient.
+    /// How long a departure can matter: the default patience of an interrupt.
     remembered_for: Duration,
 }
 
-/// Connections of clients that may answer, on one thread.
+/// The clients on one thread that can answer.
 #[derive(Clone, Copy, Debug, Default)]
 struct ClientCount {
-    /// Those of this node.
+    /// The clients of this node.
     count: usize,
-    /// When the last one left, or one that only counts while it is active sent something.
+    /// When the last one left, or when one that counts only while active last sent something.
     left: Option<Instant>,
-    /// When another node said last that it has one.
+    /// When another node last published that it has one.
     heard: Option<Instant>,
 }
 
-/// Keeps a thread's interrupts from timing out while a client that may answer is connected.
+/// Keeps a thread's interrupts from timing out while a client that can answer is connected.
 #[derive(Debug)]
 pub struct Presence {
     attendance: Arc<Attendance>,
     thread: ThreadKey,
 }
 
-/// Keeps a thread's interrupts from timing out while a client that may answer sends something: an idle window does not.
+/// Keeps a thread's interrupts from timing out while a client that can answer sends something: an idle window does not count.
 #[derive(Debug)]
 pub struct ActivePresence {
     services: Arc<Services>,
     thread: ThreadKey,
-    /// When the other nodes got the last note of it.
+    /// When it was last published to the other nodes.
     noted: Mutex<Instant>,
 }
 
@@ -58,7 +58,7 @@ impl Attendance {
         Self { threads: Mutex::default(), remembered_for }
     }
 
-    /// Notes a client until the guard is dropped; and whether it is the only one of this node.
+    /// Counts a client until the guard is dropped. Also returns whether it is the only one of this node.
     pub(crate) fn enter(self: &Arc<Self>, thread: ThreadKey) -> (Presence, bool) {
         let mut threads = lock(&self.threads);
         let connected = threads.entry(thread).or_default();
@@ -66,13 +66,13 @@ impl Attendance {
         (Presence { attendance: Arc::clone(self), thread }, connected.count == 1)
     }
 
-    /// Notes that a client which counts while it is active has sent something.
+    /// Records that a client that counts only while active has sent something.
     fn saw(&self, thread: ThreadKey) {
         lock(&self.threads).entry(thread).or_default().left = Some(Instant::now());
         self.tidy();
     }
 
-    /// Takes the word of another node that clients are connected to it.
+    /// Records another node's message about its clients.
     pub(crate) fn hear(&self, present: &[ThreadKey]) {
         let mut threads = lock(&self.threads);
         let now = Instant::now();
@@ -86,14 +86,14 @@ impl Attendance {
         }
     }
 
-    /// The threads that have clients on this node, at most `limit`.
+    /// Returns the threads that have clients on this node, at most `limit`.
     pub(crate) fn here(&self, limit: usize) -> Vec<ThreadKey> {
         let threads = lock(&self.threads);
         let present = threads.iter().filter(|(_, connected)| connected.count > 0);
         present.map(|(thread, _)| *thread).take(limit).collect()
     }
 
-    /// When the patience of an interrupt that began at `began` ends: counted from when the last client left. While one is connected it goes on, but not for longer than `longest`.
+    /// Returns when the patience of an interrupt that began at `began` ends, counted from when the last client left. It is extended while a client is connected, but at most to `longest`.
     pub(crate) fn patience_ends(
         &self,
         thread: ThreadKey,
@@ -118,7 +118,7 @@ impl Attendance {
         self.tidy();
     }
 
-    /// Forgets departures that matter no more, where there are too many.
+    /// Forgets departures that no longer matter if there are too many.
     pub(crate) fn tidy(&self) {
         let mut threads = lock(&self.threads);
         if threads.len() > REMEMBERED {
@@ -151,7 +151,7 @@ impl ActivePresence {
         presence
     }
 
-    /// Notes that the client has sent something.
+    /// Records that the client has sent something.
     pub fn touch(&self) {
         self.services.attendance.saw(self.thread);
         let is_due = {

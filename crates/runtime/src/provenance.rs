@@ -1,4 +1,4 @@
-//! Runs that came by way of other servers: loops among them are refused.
+//! Detects loops of runs through other servers, and refuses them.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Code, Error, Provenance, RunTrace, limits};
@@ -9,13 +9,13 @@ use crate::request::RunRequest;
 use crate::services::Services;
 
 impl Services {
-    /// The name under which other servers are told of an agent here. It says nothing to them, and is another one in the next life of this process.
+    /// Returns the name of an agent for other servers. It reveals nothing, and differs after each start of the process.
     fn hop_name(&self, agent: &AgentName) -> String {
         let name = format!("{}/{agent}", self.node);
         Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()).to_string()
     }
 
-    /// Refuses a run that its own agent passed on to another server, from which it came back, and one that came a longer way than any can.
+    /// Refuses a run that its own agent has passed on to another server and that came back, and a run with an impossibly long path.
     /// Errors: `call_refused`.
     pub(crate) fn check_provenance(&self, new: &RunRequest) -> Result<()> {
         let Some(provenance) = &new.provenance else { return Ok(()) };
@@ -37,7 +37,7 @@ impl Services {
 }
 
 impl SharedRun {
-    /// Where the runs come from that this run calls: the same as this run, but for the span, which is this run's own where runs are traced.
+    /// Returns the provenance of the runs that this run calls: the same as its own, except that the span is this run's if runs are traced.
     pub(crate) fn provenance_of_calls(&self) -> Option<Box<Provenance>> {
         let Some(ratio) = self.services.options.trace_ratio else { return self.provenance.clone() };
         let mut provenance = self.provenance.clone().unwrap_or_default();
@@ -49,7 +49,7 @@ impl SharedRun {
 }
 
 impl RunContext {
-    /// What a server is told that this run leads to.
+    /// Returns the provenance that a remote server gets with a call of this run.
     #[must_use]
     pub fn passed_on(&self) -> Provenance {
         let shared = &self.0;

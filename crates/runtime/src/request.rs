@@ -17,54 +17,54 @@ use trilogue_domain::Input;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long an interrupt that survives only in its process waits while nobody who may answer is connected.
+    /// How long an interrupt that survives only in its process waits while no client that can answer is connected.
     pub interrupt_deadline: Duration,
-    /// How long any interrupt with a deadline waits at most, also while somebody who may answer is connected.
+    /// The longest that any interrupt with a deadline waits, even while a client that can answer is connected.
     pub attended_deadline: Duration,
-    /// How long a cancelled agent has to stop by itself before its task is dropped.
+    /// How long a cancelled agent has to stop before its task is dropped.
     pub cancel_grace: Duration,
     pub max_queued_runs_per_thread: usize,
-    /// The most runs whose agents are at work at once; further ones queue.
+    /// The most runs with active agents; further ones queue.
     pub max_running: usize,
-    /// The most requests that wait for a thread's owner; further ones wait for room.
+    /// The most requests that wait for a thread's owner; senders of further ones wait.
     pub max_commands_per_thread: usize,
-    /// The most bytes of content that requests which wait for a thread's owner hold; further ones wait for room. One request may be larger; it then waits alone.
+    /// The most bytes of content in requests that wait for a thread's owner; senders of further ones wait. A request may be larger; it then waits alone.
     pub max_command_bytes_per_thread: usize,
-    /// How long a thread's owner without work stays in memory.
+    /// How long an idle owner of a thread stays in memory.
     pub owner_idle: Duration,
-    /// A principal that needs no token: work in its name falls due without one.
+    /// A principal that needs no token: its scheduled work runs without one.
     pub local_principal: Option<PrincipalId>,
-    /// How often a callback is tried before it goes to the dead-letter list.
+    /// The most attempts for a callback before it goes to the dead-letter list.
     pub callback_attempts: u32,
-    /// How long a callback waits after its first failure; doubled with each further one, with jitter.
+    /// The delay after a callback's first failure; doubled with each further one, with jitter.
     pub callback_backoff: Duration,
-    /// The longest that a callback waits between two attempts.
+    /// The longest delay between two attempts of a callback.
     pub callback_backoff_max: Duration,
     pub retention: RetentionPolicy,
-    /// How often retention looks.
+    /// The interval of retention.
     pub retention_interval: Duration,
     pub max_part_metadata_bytes: usize,
-    /// Whether new interrupts are notified, through [`crate::Runtime::notify_with`].
+    /// Whether notices of new interrupts are sent, through [`crate::Runtime::notify_with`].
     pub notify: bool,
-    /// The most runs of a chain in which each called the next.
+    /// The most runs in a chain of calls.
     pub max_call_depth: usize,
-    /// The most child runs of one run that have not ended.
+    /// The most open child runs of one run.
     pub max_calls_per_run: usize,
     /// The most runs of one principal that are scheduled and not due, on one node.
     pub max_scheduled_per_principal: usize,
-    /// The most events that a turn of an agent at another server logs.
+    /// The most events that a turn of a remote agent logs.
     pub max_remote_events: u64,
-    /// The most bytes of them, with the content that is stored beside the log.
+    /// The most bytes of these events, with their blobs.
     pub max_remote_bytes: usize,
-    /// Where runs are traced, how many of the traces that begin here are sampled: from 0 to 1. `None` passes on the trace of a run's caller as it is.
+    /// The sampled fraction of the traces that begin here, if runs are traced: from 0 to 1. `None` passes on the trace of a run's caller unchanged.
     pub trace_ratio: Option<f64>,
-    /// Gets the runs that end, those that a start ends too.
+    /// Receives the runs that end, including those that a start ends.
     pub ended_runs: Option<Arc<dyn EndedRuns>>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct NewThread {
-    /// The id that the client chose; made by us when `None`.
+    /// The client's id; `None` generates one.
     pub id: Option<ThreadId>,
     /// Metadata; an object.
     pub metadata: Option<Json>,
@@ -76,11 +76,11 @@ pub struct ThreadPatch {
     pub metadata: Option<Json>,
     /// The new state, as a new checkpoint.
     pub values: Option<Json>,
-    /// The checkpoint that the new one follows; the head when `None`.
+    /// The checkpoint that the new one follows; `None` for the head.
     pub from: Option<CheckpointId>,
-    /// Refuse a new state with `thread_busy` while a run is queued, scheduled or at work.
+    /// Refuse a new state with `thread_busy` while a run is queued, scheduled or active.
     pub if_idle: bool,
-    /// Refuse a new state with `thread_state_schema_violation` where the messages are the thread's state, because the agent of its newest run declares none.
+    /// Refuse a new state with `thread_state_schema_violation` if the messages are the thread's state, because the agent of its newest run declares none.
     pub only_where_set: bool,
 }
 
@@ -88,53 +88,53 @@ pub struct ThreadPatch {
 pub struct RunRequest {
     pub agent: AgentName,
     pub thread: ThreadChoice,
-    /// The id that the client chose; made by us when `None`.
+    /// The client's id; `None` generates one.
     pub id: Option<RunId>,
     pub input: Input,
     pub config: Option<Json>,
     /// Metadata; an object.
     pub metadata: Option<Json>,
-    /// What to do when another run has the turn.
+    /// What to do if another run has the turn.
     pub strategy: Strategy,
-    /// What to do when a run waits without the turn.
+    /// What to do if a run waits without the turn.
     pub when_waiting: WhenWaiting,
-    /// What to do when a run waits and keeps the turn.
+    /// What to do if a run waits and keeps the turn.
     pub when_holding: WhenHolding,
     /// The client's idempotency key and SHA-256 of its request.
     pub idempotency: Option<(String, [u8; 32])>,
-    /// Not before this time.
+    /// The run does not begin before this time.
     pub not_before: Option<Timestamp>,
-    /// The rules that the agent's output is held to, by the name that the checker of [`crate::Runtime::check_output_with`] knows.
+    /// The rules for the agent's output, by their name in the checker of [`crate::Runtime::check_output_with`].
     pub rules: Option<Arc<str>>,
     pub callback: Option<Callback>,
-    /// The prefix of the mount that the request came in by, if callbacks are to lead there.
+    /// The prefix of the request's mount, if links in callbacks must lead there.
     pub mount: Option<Arc<str>>,
-    /// The request in the words of its face, kept beside the run. A face that keeps it shows its clients one kind of state of a thread: an
-    /// agent with another is refused there with `thread_state_incompatible`.
+    /// The request in the form of its face, kept with the run. A face that keeps it shows its clients one kind of state of a thread: an
+    /// agent with another kind is refused there with `thread_state_incompatible`.
     pub request: Option<Json>,
-    /// Whether the caller waits in this same call and knows of no run yet: a native run then costs one commit.
+    /// Whether the caller waits in this same call and does not know the run yet: a native run then costs one commit.
     pub synchronous: bool,
-    /// Where the request came from beyond this server.
+    /// The request's origin outside this server.
     pub provenance: Option<Box<Provenance>>,
-    /// The token that its caller showed.
+    /// The token of its caller.
     pub token: Option<TokenId>,
-    /// What sent the request: what its configuration may say depends on it.
+    /// What sent the request: it decides what the configuration can contain.
     pub source: RequestSource,
-    /// The folders that its caller has opened on this machine: its configuration may choose below them too.
+    /// The folders that its caller has opened on this machine: its configuration can also choose folders below them.
     pub folders: Vec<PathBuf>,
 }
 
-/// Who asks for a run, as far as its configuration depends on that.
+/// The caller of a run, as far as the check of its configuration needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunCaller<'a> {
     pub source: RequestSource,
-    /// Whether it may answer questions, and so allow calls before they are asked about.
+    /// Whether it can answer questions, and so allow calls before the agent asks.
     pub can_answer: bool,
     /// The folders that it has opened on this machine.
     pub folders: &'a [PathBuf],
 }
 
-/// What makes a run the child of another: its key is taken before, so that its caller is known when it begins.
+/// Makes a run the child of another. Its key is assigned first, so that its caller is registered when it begins.
 #[derive(Clone, Debug)]
 pub(crate) struct ChildOf {
     pub(crate) key: RunKey,
@@ -143,13 +143,13 @@ pub(crate) struct ChildOf {
 
 #[derive(Clone, Debug)]
 pub enum ThreadChoice {
-    /// On a thread that exists.
+    /// On an existing thread.
     Existing(ThreadId),
-    /// On a thread that exists, or is created with this id.
+    /// On an existing thread, or on a new one with this id.
     Ensure(NewThread),
-    /// On a thread of its own that is not listed.
+    /// On a new thread that lists do not show.
     Ephemeral,
-    /// As [`Self::Ephemeral`]; when the run has ended, only its row stays, until the retention of stateless runs removes it.
+    /// Like [`Self::Ephemeral`]; after the end of the run only its row stays, until the retention of stateless runs removes it.
     Stateless,
 }
 
@@ -157,11 +157,11 @@ pub enum ThreadChoice {
 pub enum StateContent {
     /// What an agent or a client set.
     Value(Json),
-    /// What was said; the checkpoint has no value of its own.
+    /// The messages; the checkpoint has no value.
     Messages(Vec<Message>),
 }
 
-/// What a new run does when another waits for an answer and has given up the turn.
+/// What a new run does if another waits for an answer without the turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WhenWaiting {
     /// It starts; the waiting run stays and can be answered.
@@ -172,7 +172,7 @@ pub enum WhenWaiting {
     Refuse,
 }
 
-/// What a new run does when another waits for an answer and keeps the turn.
+/// What a new run does if another waits for an answer and keeps the turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WhenHolding {
     /// It follows its [`Strategy`].
@@ -181,21 +181,21 @@ pub enum WhenHolding {
     Refuse,
 }
 
-/// A run that was accepted.
+/// An accepted run.
 #[derive(Debug)]
 pub struct Submitted {
-    /// The run as it stood when it was accepted.
+    /// The run in its state at acceptance.
     pub run: RunRow,
-    /// Whether this call created it; `false` when the idempotency key was used before.
+    /// Whether this call created it; `false` if the idempotency key was used before.
     pub created: bool,
-    /// The message that came under the idempotency key when it was used before.
+    /// The message that was sent with the idempotency key earlier.
     pub message: Option<MessageId>,
     pub settled: Settled,
-    /// The run's whole log, when the agent's turn ended within this call; it is durable once `settled` says so.
+    /// The run's whole log, if the agent's turn ended within this call; it is durable once `settled` reports so.
     pub log: Option<Vec<Arc<Frame>>>,
 }
 
-/// The end of a run, or that it waits. Await the receiver; it fails only when the server stops.
+/// Resolves when a run ends or waits. Await the receiver; it fails only if the server stops.
 #[derive(Debug)]
 pub struct Settled(pub oneshot::Receiver<Result<RunRow>>);
 
@@ -220,21 +220,21 @@ pub struct RuntimeStatus {
     pub draining: bool,
 }
 
-/// What became of the threads of a server that stops and hands them over.
+/// The outcome of handing over the threads of a stopping server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HandOverAll {
-    /// No other node takes them.
+    /// No other node takes over.
     NoOtherNode,
-    /// This node has none left.
+    /// This node has no thread left.
     Done,
-    /// Some are still at work here.
+    /// Some threads are still active here.
     AtWork,
 }
 
-/// What a drain left behind.
+/// The runs that a drain left.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DrainReport {
-    /// Runs that were still at work at the deadline and ended as `agent_lost`.
+    /// Runs that were still active at the deadline and ended as `agent_lost`.
     pub abandoned: Vec<RunId>,
     pub waiting: Vec<RunId>,
 }
@@ -242,7 +242,7 @@ pub struct DrainReport {
 // === impl RunRequest ===
 
 impl RunRequest {
-    /// A run with nothing but its input; it waits for its turn, and is refused while another run keeps it.
+    /// Creates a request with nothing but its input; the run waits for its turn, and is refused while another run keeps it.
     pub fn new(agent: AgentName, thread: ThreadChoice, input: Input) -> Self {
         Self {
             agent,
@@ -268,7 +268,7 @@ impl RunRequest {
         }
     }
 
-    /// Its caller, with this principal.
+    /// Returns its caller, with this principal.
     pub(crate) fn caller(&self, by: &Principal) -> RunCaller<'_> {
         RunCaller {
             source: self.source,
@@ -282,7 +282,7 @@ impl RunRequest {
 // === impl Settled ===
 
 impl Settled {
-    /// Fails with what kept the run from being stored; with `shutting_down` when the server stops first.
+    /// Waits for the result. Fails with the error that kept the run from being stored; with `shutting_down` if the server stops first.
     pub async fn wait(self) -> Result<RunRow> {
         self.0.await.unwrap_or_else(|_| {
             Err(trilogue_domain::Error::new(

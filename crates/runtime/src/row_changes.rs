@@ -1,4 +1,4 @@
-//! Which rows an append has changed, for those who watch lists of them.
+//! Publishes which rows an append has changed, for watchers of lists.
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use tokio::sync::broadcast;
 use trilogue_store::rows::ThreadRow;
 use trilogue_store::{Batch, Change, ChangedRow, RowChange};
 
-/// The most appends that wait for one watcher; it is told that it missed some when there are more.
+/// The most appends that wait for one watcher; beyond that it gets `Lagged`.
 const MAX_WAITING: usize = 1_024;
 
-/// What a watcher of rows is told.
+/// A message to a watcher of rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RowNews {
-    /// What an append has changed.
+    /// The changes of an append.
     Changed(Arc<[RowChange]>),
-    /// Some changes of other nodes are not known here.
+    /// This node has missed changes of other nodes.
     Missed,
 }
 
-/// Tells watchers what appends change. Without any, an append costs nothing more.
+/// Publishes the changes of appends. Without watchers, an append has no extra cost.
 #[derive(Debug)]
 pub(crate) struct RowChanges(broadcast::Sender<RowNews>);
 
@@ -29,7 +29,7 @@ impl RowChanges {
         self.0.subscribe()
     }
 
-    /// What a batch of a thread will change; `None` where it is nothing, or nobody wants to know: no watcher here, and no other node.
+    /// Returns the changes of a thread's batch; `None` if there are no changes, or neither a watcher nor another node.
     pub(crate) fn of(
         &self,
         batch: &Batch,
@@ -44,7 +44,7 @@ impl RowChanges {
         (!changes.is_empty()).then_some(changes)
     }
 
-    /// Tells what an append has changed, here or on another node.
+    /// Publishes the changes of an append on this or another node.
     pub(crate) fn tell(&self, changes: Arc<[RowChange]>) {
         // The last watcher may have left meanwhile.
         drop(self.0.send(RowNews::Changed(changes)));

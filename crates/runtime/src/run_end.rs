@@ -1,4 +1,4 @@
-//! How callers end runs: cancelling, rolling back, removing, and waiting for the end.
+//! Ends runs for callers: cancelling, rolling back, removing, and waiting for the end.
 
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
@@ -12,36 +12,36 @@ use crate::step::{Command, Reply};
 // === impl Runtime ===
 
 impl Runtime {
-    /// Waits until a run has ended or waits for an answer; fails with `run_not_found`, and with `shutting_down` when the server stops first.
+    /// Waits until a run has ended or waits for an answer; fails with `run_not_found`, and with `shutting_down` if the server stops first.
     pub async fn settled(&self, by: &Principal, id: &RunId) -> Result<RunRow> {
         let row = self.run_row(&by.scope(), id).await?;
         self.settled_row(row).await
     }
 
-    /// Asks a run to stop. Returns when that is durable, which may be before the agent has stopped. Fails with `run_not_found`, `run_ended`, or as storing.
+    /// Asks a run to stop. Returns when that is durable, possibly before the agent has stopped. Fails with `run_not_found`, `run_ended`, or if the store fails.
     pub async fn cancel(&self, by: &Principal, id: &RunId) -> Result<RunRow> {
         let row = self.run_row(&by.scope(), id).await?;
         let command = Command::Cancel { run: row.key, reason: None, roll_back: false };
         self.stop(&row, command).await
     }
 
-    /// Stops a run and removes it with everything it did. Returns when it is gone; other waiters get its row as it ended, with the reason `run_rolled_back`. Fails as [`Runtime::cancel`].
+    /// Stops a run and removes it with all its effects. Returns when it is removed; other waiters get its final row, with the reason `run_rolled_back`. Fails as [`Runtime::cancel`].
     pub async fn roll_back(&self, by: &Principal, id: &RunId) -> Result<()> {
         let row = self.run_row(&by.scope(), id).await?;
         let reason = Some(Code::RunRolledBack);
         let command = Command::Cancel { run: row.key, reason, roll_back: true };
         self.stop(&row, command).await?;
-        // Its agent may still be at work; the run goes when that has stopped.
+        // The agent may still be active; the run is removed after it has stopped.
         let (reply, gone) = oneshot::channel();
         self.services().send(row.thread, Envelope::Settled { run: row.key, reply }).await?;
         match gone.await.map_err(|_| stopped())? {
-            // The thread was the run's own and has gone with it.
+            // The thread belonged to the run and was removed with it.
             Err(error) if error.code() == Code::ThreadNotFound => Ok(()),
             other => other.map(drop),
         }
     }
 
-    /// Removes a run that has ended, with its events; fails with `run_not_found`, `run_not_ended`, or as storing.
+    /// Removes an ended run with its events; fails with `run_not_found`, `run_not_ended`, or if the store fails.
     pub async fn remove_run(&self, by: &Principal, id: &RunId) -> Result<()> {
         let row = self.run_row(&by.scope(), id).await?;
         let command = Command::RemoveRun { run: row.key, id: row.id.clone(), reason: "deleted" };
@@ -73,7 +73,7 @@ impl Runtime {
     }
 }
 
-/// Reports a run as not found when its thread has gone meanwhile.
+/// Reports a run as not found if its thread was removed meanwhile.
 fn gone(error: Error, row: &RunRow) -> Error {
     match error.code() {
         Code::ThreadNotFound => {

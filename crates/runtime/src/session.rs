@@ -1,4 +1,4 @@
-//! Agents that keep sessions of their own, and what happens in them outside of runs.
+//! Agents that keep sessions of their own, and their work outside of runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::turn::Stopped;
 const READ_BYTES: usize = 256 * 1024;
 /// How much of a log is searched for states, in bytes.
 const MAX_LOOKED_THROUGH_BYTES: usize = 64 * 1024 * 1024;
-/// How many events are searched at once, the newest first.
+/// How many events are searched at once, newest first.
 const LOOKED_THROUGH_EVENTS: u64 = 1_024;
 
-/// Operations of a client of the agent's own dialect beyond runs.
+/// The operations of a client of the agent's own dialect beyond runs.
 #[async_trait]
 pub trait Sessions: Send + Sync + fmt::Debug {
     fn dialect(&self) -> (&str, u32);
@@ -36,13 +36,13 @@ pub trait Sessions: Send + Sync + fmt::Debug {
         false
     }
 
-    /// The agent's answer to such a client's first request, as it came. A remembered one needs no process; else the agent is started where none runs for such clients.
+    /// Returns the agent's unchanged response to such a client's first request. A cached response needs no process; otherwise the agent is started if none runs for such clients.
     ///
-    /// During a call of `caller`, here and below, the agent's requests about that call go to `caller`.
-    /// Fails with what the agent refuses with, or why it could not be started.
+    /// During a call for `caller`, here and below, the agent's requests about that call go to `caller`.
+    /// Fails with the agent's refusal, or the reason why it could not be started.
     async fn meet(&self, caller: &Arc<dyn Client>) -> Result<Json, CallError>;
 
-    /// Opens the agent's session of a thread, or reuses an open one: a new session where the thread is not bound, else the bound one. `params` is what the client sent in its dialect without session id: working directory, tool servers. The result is the agent's own, without its session id.
+    /// Opens the agent's session of a thread, or reuses an open one: the bound session, or a new one if the thread is not bound. `params` are the client's in its dialect without session id: working directory, tool servers. The result is the agent's own, without its session id.
     /// Fails as [`Sessions::meet`].
     async fn open(
         &self,
@@ -51,8 +51,8 @@ pub trait Sessions: Send + Sync + fmt::Debug {
         params: Json,
     ) -> Result<Json, CallError>;
 
-    /// Forwards a client's request to the agent: into the session of a thread, where `thread` names one.
-    /// Fails with what the agent refuses with.
+    /// Forwards a client's request to the agent: into the session of a thread, if `thread` names one.
+    /// Fails with the agent's refusal.
     async fn call(
         &self,
         thread: Option<&ThreadContext>,
@@ -61,7 +61,7 @@ pub trait Sessions: Send + Sync + fmt::Debug {
         params: Json,
     ) -> Result<Json, CallError>;
 
-    /// Forwards a client's notification to the agent. A notification that cannot be delivered is dropped.
+    /// Forwards a client's notification to the agent. Drops a notification that cannot be delivered.
     async fn notify(
         &self,
         thread: Option<&ThreadContext>,
@@ -70,10 +70,10 @@ pub trait Sessions: Send + Sync + fmt::Debug {
         params: Json,
     );
 
-    /// Ends what the agent holds for a thread while no turn runs in it. The session can be opened again.
+    /// Releases what the agent holds for a thread while no turn runs in it. The session can be opened again.
     async fn close(&self, thread: &ThreadContext);
 
-    /// Removes everything kept for an erased thread: its process, its captured output, the folder that we made. The erasure waits a few seconds at most. The thread is gone already: nothing can be read of it or noted in it.
+    /// Removes everything kept for an erased thread: its process, its captured output, the folder that the server created. The erasure waits a few seconds at most. The thread is already removed: nothing of it can be read or logged.
     async fn forget(&self, thread: &ThreadContext);
 }
 
@@ -95,13 +95,13 @@ impl ThreadContext {
         &self.id
     }
 
-    /// Unique over all tenants.
+    /// Returns the thread's key, which is unique over all tenants.
     #[must_use]
     pub fn key(&self) -> ThreadKey {
         self.thread
     }
 
-    /// Threads of two tenants may have the same id.
+    /// Returns the tenant. Threads of two tenants can have the same id.
     #[must_use]
     pub fn tenant(&self) -> &TenantId {
         &self.scope.tenant
@@ -112,8 +112,8 @@ impl ThreadContext {
         &self.agent
     }
 
-    /// The epoch under which this node owns the thread: that of each further owner is greater. Loads the thread if it is not loaded.
-    /// Errors: `thread_elsewhere` while another node owns it, and as loading it.
+    /// Returns the epoch under which this node owns the thread; it grows with each further owner. Loads the thread if necessary.
+    /// Errors: `thread_elsewhere` while another node owns it, and those of loading it.
     pub async fn epoch(&self) -> Result<u64> {
         if let Some(epoch) = self.services.epoch(self.thread) {
             return Ok(epoch);
@@ -127,19 +127,19 @@ impl ThreadContext {
         self.services.controllers.profile(self.thread)
     }
 
-    /// Calls the thread's controller, as [`crate::RunContext::call_client`].
-    /// Fails with the client's refusal; [`CallError::gone`] where there is none.
+    /// Calls the thread's controller, like [`crate::RunContext::call_client`].
+    /// Fails with the client's refusal; [`CallError::gone`] without a client.
     pub async fn call_client(&self, method: &str, params: Json) -> Result<Json, CallError> {
         self.services.controllers.call(self.thread, method, params).await
     }
 
-    /// Adds an event that belongs to the thread and to no run; durable when this returns. While a run is at work, the event follows that run's events so far.
-    /// Fails when the thread is gone, the event is too large, or it cannot be stored.
+    /// Adds an event that belongs to the thread and to no run; durable when this returns. While a run is active, the event follows that run's events so far.
+    /// Fails if the thread was removed, the event is too large, or it cannot be stored.
     pub async fn note(&self, body: Body, original: Option<Original>) -> Result<()> {
         self.note_with(body, original, None).await
     }
 
-    /// As [`Self::note`], for an event by which the agent sets or clears its title of the thread, which is kept as [`crate::RunContext::title`] does.
+    /// Like [`Self::note`], for an event by which the agent sets or clears its title of the thread, which is kept as in [`crate::RunContext::title`].
     pub async fn note_title(
         &self,
         body: Body,
@@ -166,7 +166,7 @@ impl ThreadContext {
         self.change(Command::Note { draft, bound: None, title, begun: None }).await
     }
 
-    /// Begins a message that the agent writes outside of runs, behind this run's messages. Its id can be looked up from then on. `false` where the thread has the message, or has no such run; then nothing is noted.
+    /// Begins a message that the agent writes outside of runs, after this run's messages. Its id can be looked up from then on. Returns `false` and changes nothing if the thread has the message, or no such run.
     /// Fails as [`Self::note`].
     pub async fn begin_message(&self, id: &MessageId, behind: &RunId) -> Result<bool> {
         let role = Role::NamedAgent(self.agent.as_str().into());
@@ -177,7 +177,7 @@ impl ThreadContext {
         self.begin(id, behind, role, draft).await
     }
 
-    /// As [`Self::begin_message`], for a thought, whose pieces alone are events.
+    /// Like [`Self::begin_message`], for a thought, of which only the pieces are events.
     pub async fn begin_thought(&self, id: &MessageId, behind: &RunId) -> Result<bool> {
         let role = Role::NamedAgent(self.agent.as_str().into());
         self.begin(id, behind, role, Draft::default()).await
@@ -214,14 +214,14 @@ impl ThreadContext {
         Ok(true)
     }
 
-    /// Whether the thread exists: an erased one does not, also where a new thread has its id. Fails as reading the store.
+    /// Whether the thread exists. An erased one does not, even if a new thread has its id. Fails if the store cannot be read.
     pub async fn is_there(&self) -> Result<bool> {
         let found = self.services.store.thread(&self.scope, &self.id).await?;
         Ok(found.is_some_and(|row| row.key == self.thread))
     }
 
-    /// Calls back with each state of these kinds in the newest 64 MiB of the thread's log, oldest first: its kind, its data, and whether it is ours rather than a peer's.
-    /// Fails as reading the store.
+    /// Calls `each` with each state of these kinds in the newest 64 MiB of the thread's log, oldest first: its kind, its data, and whether it is ours and not a peer's.
+    /// Fails if the store cannot be read.
     pub async fn each_state(
         &self,
         kinds: &[&str],
@@ -267,14 +267,14 @@ impl ThreadContext {
         Ok(())
     }
 
-    /// How the agent knows the thread. Fails as reading the store.
+    /// Returns the agent's session for the thread. Fails if the store cannot be read.
     pub async fn binding(&self) -> Result<Option<BindingRow>> {
         self.services.store.binding(&self.scope, &self.id, &self.agent).await
     }
 
-    /// Binds the thread to a session at the other side; durable when this returns. An already bound session keeps what it has seen; a new one has seen nothing. Fails with [`Stopped`] where it could not be stored.
+    /// Binds the thread to a remote session; durable when this returns. An already bound session keeps what it has seen; a new one has seen nothing. Fails with [`Stopped`] if the binding could not be stored.
     pub async fn bind(&self, remote: &str, capabilities: Json) -> Result<(), Stopped> {
-        // The owner knows what the agent has seen: a run may be about to note more.
+        // The owner adds what the agent has seen, because a run may be about to change it.
         let row = BindingRow {
             thread: self.thread,
             agent: self.agent.clone(),

@@ -1,4 +1,4 @@
-//! The interrupt that a principal was last shown on a run, by any node: an answer without an interrupt id is for it.
+//! Remembers the interrupt that a principal was last shown on a run, by any node: an answer without an interrupt id is for it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use trilogue_domain::{InterruptId, PrincipalId, RunId, Timestamp, lock};
 use trilogue_store::ShownQuestion;
 
-/// The most pairs of principal and run that are remembered; the oldest are forgotten.
+/// The most pairs of principal and run to remember; the oldest are forgotten.
 const REMEMBERED: usize = 10_000;
-/// What lies between two moments, at least.
+/// The least time between two moments.
 const MOMENT: Duration = Duration::from_micros(1);
 
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ struct Memory {
 // === impl Shown ===
 
 impl Shown {
-    /// Notes what this node shows. Returns what the others do not know of it.
+    /// Records what this node shows. Returns the part that other nodes do not know.
     pub(crate) fn note(
         &self,
         to: &PrincipalId,
@@ -36,7 +36,7 @@ impl Shown {
         let mut memory = lock(&self.0);
         let at = match memory.last.get(&key) {
             Some((_, last)) if last == interrupt => return None,
-            // What is shown here now is newer than all that was heard, whatever the clocks say.
+            // What this node shows now is newer than every message of others, even if the clocks differ.
             Some((before, _)) => now.max(before.after(MOMENT)),
             None => now,
         };
@@ -45,7 +45,7 @@ impl Shown {
         Some(ShownQuestion { principal, run, interrupt, at })
     }
 
-    /// Notes what another node has shown, unless something newer is known: all nodes agree on the newest.
+    /// Records what another node has shown, unless something newer is known: all nodes agree on the newest.
     pub(crate) fn hear(&self, shown: ShownQuestion) {
         let ShownQuestion { principal, run, interrupt, at } = shown;
         let key = (principal, run);
@@ -108,7 +108,7 @@ mod tests {
         let questions: Vec<_> = (0..3).map(|_| InterruptId::generate()).collect();
         let early = a.note(&principal, &run, &questions[0], at(900)).unwrap();
         b.hear(early.clone());
-        // Its clock is behind.
+        // Node b's clock is behind.
         let late = b.note(&principal, &run, &questions[1], at(5)).unwrap();
         a.hear(late);
         a.hear(early.clone());

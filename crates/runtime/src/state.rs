@@ -11,32 +11,32 @@ use trilogue_domain::Input;
 /// One thread in memory. Ended runs are only in the store.
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadState {
-    /// The thread's row as the store will have it after the steps taken so far.
+    /// The thread's row as the store will have it after the steps so far.
     pub(crate) thread: ThreadRow,
     pub(crate) last: u64,
     /// The runs that have not ended, in the order in which they were created.
-    /// Boxed: most threads have one open run, and a map makes room for eleven at once.
+    /// Boxed, because most threads have one open run, and a map allocates room for eleven.
     pub(crate) runs: BTreeMap<RunKey, Box<RunState>>,
     /// Runs that wait for the turn, in order: new ones, and waiting ones that were answered.
     pub(crate) queue: VecDeque<RunKey>,
     pub(crate) turn: Option<RunKey>,
-    /// Whether the server is draining: no run takes the turn any more.
+    /// Whether the server is draining: then no run takes the turn.
     pub(crate) draining: bool,
     /// The most runs that may wait for the turn.
     pub(crate) max_queued: usize,
-    /// Whether new interrupts are notified.
+    /// Whether notices of new interrupts are sent.
     pub(crate) notifies: bool,
-    /// Whether somebody waits to read what the next steps log.
+    /// Whether a caller waits to read what the next steps log.
     pub(crate) reads_back: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct RunState {
-    /// The run's row as the store will have it after the steps taken so far.
+    /// The run's row as the store will have it after the steps so far.
     pub(crate) row: RunRow,
-    /// Its input, until the agent has taken it; `None` after a restart, then the log has it.
+    /// Its input, until the agent has taken it; `None` after a restart, because the log has it.
     pub(crate) input: Option<Input>,
-    /// Its interrupts that are pending, oldest first.
+    /// Its pending interrupts, oldest first.
     pub(crate) pending: Vec<InterruptRow>,
     /// Resolutions that its task gets when the run takes the turn again.
     pub(crate) undelivered: Vec<(InterruptId, Resolution)>,
@@ -44,14 +44,14 @@ pub(crate) struct RunState {
     pub(crate) answered: Option<Box<InterruptRow>>,
     pub(crate) native: bool,
     pub(crate) has_task: bool,
-    /// The state that its agent set last.
+    /// The state that its agent last set.
     pub(crate) values: Option<Json>,
     pub(crate) bound: Option<Box<BindingRow>>,
-    /// Incomplete messages, with the positions that their rows get when the run ends.
+    /// Incomplete messages, with the positions for their rows when the run ends.
     pub(crate) open: Vec<MessageRow>,
-    /// Whether it was loaded from the store, so that its log holds what memory does not.
+    /// Whether it was loaded from the store, so that some of its data is only in its log.
     pub(crate) restored: bool,
-    /// Whether the run that called its agent is gone.
+    /// Whether the run that called it has ended.
     pub(crate) is_orphan: bool,
 }
 
@@ -72,7 +72,7 @@ impl ThreadState {
         }
     }
 
-    /// A thread as the store has it. Runs are not yet queued: recovery decides.
+    /// Creates the state of a stored thread. Runs are not queued yet: recovery decides that.
     pub(crate) fn from_stored(
         acquired: OwnedThread,
         max_queued: usize,
@@ -95,7 +95,7 @@ impl ThreadState {
         state
     }
 
-    /// A draft for what a step logs.
+    /// Returns a draft for what a step logs.
     pub(crate) fn new_draft(&self) -> Draft {
         if self.reads_back { Draft::read_back() } else { Draft::default() }
     }
@@ -128,12 +128,12 @@ impl RunState {
         }
     }
 
-    /// Whether the run may begin at this time.
+    /// Whether the run can begin at this time.
     pub(crate) fn is_due(&self, now: Timestamp) -> bool {
         self.row.not_before.is_none_or(|at| at <= now)
     }
 
-    /// Whether it is queued, scheduled or at work. A waiting run is not; an answered one is, as soon as it has its turn.
+    /// Whether it is queued, scheduled or active. A waiting run is not; an answered one is, as soon as it has its turn.
     pub(crate) fn is_in_flight(&self) -> bool {
         self.row.status != RunStatus::Interrupted || !self.is_waiting()
     }

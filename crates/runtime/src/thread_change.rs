@@ -1,4 +1,4 @@
-//! Changes of a thread as a whole, its state at a checkpoint, and its end.
+//! Changes a thread as a whole, reads its state at a checkpoint, and erases it.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::submit::check_editor_metadata;
 // === impl Runtime ===
 
 impl Runtime {
-    /// A thread's state at one of its checkpoints, or at its head. Fails as reading.
+    /// Returns a thread's state at one of its checkpoints, or at its head. Fails if the store cannot be read.
     pub async fn state_at(
         &self,
         thread: &ThreadRow,
@@ -28,7 +28,7 @@ impl Runtime {
         self.found_state(&scope, thread, at).await?.read(self.source(&scope)).await
     }
 
-    /// The same; `None` where it has more than `max_bytes`. Fails as reading.
+    /// Like [`Self::state_at`]; returns `None` if the state has more than `max_bytes`.
     pub async fn state_within(
         &self,
         thread: &ThreadRow,
@@ -39,7 +39,7 @@ impl Runtime {
         self.found_state(&scope, thread, at).await?.within(self.source(&scope), max_bytes).await
     }
 
-    /// The same, to be read message by message. Fails as reading.
+    /// Like [`Self::state_at`], but to be read message by message.
     pub async fn read_state(
         &self,
         thread: &ThreadRow,
@@ -57,7 +57,7 @@ impl Runtime {
         })
     }
 
-    /// The states at the first of these checkpoints of a thread, in their order, as many as have at most `max_bytes` together: a page of its history in one reading. Fails as reading.
+    /// Returns the states at the first of these checkpoints of a thread, in order, as many as have at most `max_bytes` together: a page of its history in one read. Fails if the store cannot be read.
     pub async fn states(
         &self,
         thread: &ThreadRow,
@@ -78,7 +78,7 @@ impl Runtime {
     }
 
     /// Changes a thread's metadata, state or head.
-    /// Errors: `thread_not_found`, `checkpoint_not_found`, `agent_memory_not_rewindable`, `thread_state_schema_violation`, `thread_busy` where it is only to be changed while idle, and what storing can fail with.
+    /// Errors: `thread_not_found`, `checkpoint_not_found`, `agent_memory_not_rewindable`, `thread_state_schema_violation`, `thread_busy` if the change requires an idle thread, and the store's errors.
     pub async fn patch_thread(
         &self,
         by: &Principal,
@@ -105,12 +105,12 @@ impl Runtime {
         }
     }
 
-    /// Erases a thread with everything of it. Its runs are stopped first; a damaged thread is removed unread. Fails with `thread_not_found`, or as storing.
+    /// Erases a whole thread. Its runs are stopped first; a damaged thread is removed unread. Fails with `thread_not_found`, or if the store fails.
     pub async fn erase_thread(&self, by: &Principal, id: &ThreadId) -> Result<()> {
         self.erase(by, id, false).await
     }
 
-    /// Erases a thread on which no run is queued, scheduled or at work; waiting runs go with it. Fails with `thread_busy`, and as [`Runtime::erase_thread`].
+    /// Erases a thread without queued, scheduled or active runs; waiting runs are erased with it. Fails with `thread_busy`, and as [`Runtime::erase_thread`].
     pub async fn erase_idle_thread(&self, by: &Principal, id: &ThreadId) -> Result<()> {
         self.erase(by, id, true).await
     }
@@ -140,8 +140,8 @@ impl Runtime {
         HistorySource { store: services.store.as_ref(), external: &services.external, scope }
     }
 
-    /// Checks a new state against the agent of the thread's newest run. `follows` is the checkpoint before it, where a state derived from messages must not be replaced.
-    /// Fails with `thread_state_schema_violation`, or as reading.
+    /// Checks a new state against the agent of the thread's newest run. `follows` is the checkpoint before it, if a state derived from messages must not be replaced.
+    /// Fails with `thread_state_schema_violation`, or if the store cannot be read.
     async fn check_values(
         &self,
         thread: &ThreadRow,
@@ -166,7 +166,7 @@ impl Runtime {
         let Some(at) = follows.filter(|_| states::is_of_messages(agent.card())) else {
             return Ok(());
         };
-        // Such an agent may keep a state all the same.
+        // Such an agent may still have set a state.
         match self.state_at(thread, at).await? {
             StateContent::Value(_) => Ok(()),
             StateContent::Messages(_) => Err(Error::new(
@@ -180,7 +180,7 @@ impl Runtime {
         }
     }
 
-    /// The checkpoint to branch from, if every agent that knows the thread can follow.
+    /// Returns the checkpoint to branch from, if every agent that knows the thread can follow.
     async fn rewind_point(
         &self,
         scope: &Scope,

@@ -13,9 +13,9 @@ pub enum Turn {
         /// What the agent saved when it suspended.
         saved: Json,
     },
-    /// The server stopped while the agent was at work elsewhere: the run there is found again.
+    /// The server stopped while the agent was active elsewhere: find its work there again.
     Rejoin {
-        /// What the agent kept by [`crate::RunContext::keep`].
+        /// What the agent kept with [`crate::RunContext::keep`].
         saved: Json,
     },
 }
@@ -31,7 +31,7 @@ pub enum Ending {
     },
 }
 
-/// The run was stopped while the agent was at work: its later events are dropped.
+/// The run was stopped while the agent was active: its later events are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the run was stopped")]
 pub struct Stopped;
@@ -41,7 +41,7 @@ pub struct Stopped;
 pub enum EmitError {
     #[error("the run was stopped")]
     Stopped,
-    /// It breaks a limit or a rule; the run goes on.
+    /// It breaks a limit or a rule; the run continues.
     #[error(transparent)]
     Refused(#[from] trilogue_domain::Error),
 }

@@ -1,4 +1,4 @@
-//! An ask that a run's task waits for; it is withdrawn when the task stops waiting.
+//! Withdraws an ask when the run's task stops waiting for it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,7 +28,7 @@ impl AskGuard {
     ) -> Result<(oneshot::Receiver<Resolution>, Self), EmitError> {
         let (answer, answered) = oneshot::channel();
         let mut asks = lock(&shared.asks);
-        // A run that is stopped meanwhile clears what waits, and waits for this lock to do so.
+        // A run that is stopped meanwhile clears the waiting asks, and needs this lock for that.
         if shared.stopped.load(Ordering::Acquire) {
             return Err(EmitError::Stopped);
         }
@@ -37,7 +37,7 @@ impl AskGuard {
         Ok((answered, Self { shared: Arc::clone(shared), id }))
     }
 
-    /// The owner refused the ask: there is nothing to withdraw.
+    /// Disarms the guard: the owner refused the ask, so there is nothing to withdraw.
     pub(super) fn was_refused(self) {
         lock(&self.shared.asks).remove(&self.id);
     }
@@ -45,7 +45,7 @@ impl AskGuard {
 
 impl Drop for AskGuard {
     fn drop(&mut self) {
-        // An answered ask, or one whose run has ended, is not pending.
+        // An answered ask is not pending; nor is one whose run has ended.
         if lock(&self.shared.asks).remove(&self.id).is_none() {
             return;
         }
@@ -53,7 +53,7 @@ impl Drop for AskGuard {
         let Err(TrySendError::Full(withdraw)) = self.shared.owner.try_send_small(withdraw) else {
             return;
         };
-        // Without a runtime the server is going down, and its asks with it.
+        // Without a Tokio runtime the server is stopping, and its asks end with it.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let owner = self.shared.owner.clone();
         runtime.spawn(async move { drop(owner.send(withdraw).await) });

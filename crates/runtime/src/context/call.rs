@@ -1,4 +1,4 @@
-//! Calls of other agents: a child run, followed by its log, and ended with its caller.
+//! Calls other agents: follows a child run by its log, and ends it with its caller.
 
 mod log;
 mod question;
@@ -29,16 +29,16 @@ use supervisor::{ChildSupervisor, cancel};
 pub struct CallRequest {
     pub agent: AgentName,
     pub input: Input,
-    /// A thread that exists and that the caller's principal created. A new one when `None`, whose metadata names the caller.
+    /// An existing thread that the caller's principal created. `None` creates one, with the caller in its metadata.
     pub thread: Option<ThreadId>,
     pub config: Option<Json>,
-    /// Whether the agent may be in the chain of callers already.
+    /// Whether the agent can already be in the chain of callers.
     pub allows_recursion: bool,
-    /// Whether the caller's run asks what the child asks. If not, the caller answers, or whoever answers the child itself.
+    /// Whether the caller's run asks the child's questions. Otherwise the caller answers them, or another client answers the child directly.
     pub passes_questions_up: bool,
 }
 
-/// A child run, as its caller has it. Dropping it cancels the child.
+/// A child run from its caller's view. Dropping it cancels the child.
 #[derive(Debug)]
 pub struct ChildRun {
     shared: Arc<SharedRun>,
@@ -48,33 +48,33 @@ pub struct ChildRun {
     _dropped: DropGuard,
 }
 
-/// How a child run ended, and what it said.
+/// The end of a child run, and its output.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChildOutcome {
     pub outcome: Outcome,
     /// The agent's messages, oldest first.
     pub messages: Vec<Message>,
-    /// The agent's answer as a value, where it gave one.
+    /// The agent's answer as a value, if it returned one.
     pub result: Option<Json>,
-    /// The thread's state as the run set it last.
+    /// The thread's state as the run last set it.
     pub values: Option<Json>,
 }
 
 // === impl RunContext ===
 
 impl RunContext {
-    /// Calls another agent. Returns when its run is accepted, which is durable then.
+    /// Calls another agent. Returns when the child run is accepted and durable.
     ///
-    /// The child has the tenant and the principal of this run, and ends with it: when this run is cancelled, ends, suspends or is lost, a child that has not ended is cancelled as `parent_ended`.
-    /// Errors: `call_refused` when the chain of callers is too long, or has the agent already; `overloaded` when too many calls of this run have not ended; `thread_busy` for the thread of a caller; and as [`crate::Runtime::submit`].
+    /// The child has the tenant and the principal of this run, and ends with it: when this run is cancelled, ends, suspends or is lost, an open child is cancelled as `parent_ended`.
+    /// Errors: `call_refused` if the chain of callers is too long or already contains the agent; `overloaded` if too many calls of this run are open; `thread_busy` for the thread of a caller; and as [`crate::Runtime::submit`].
     pub async fn call(&self, request: CallRequest) -> Result<ChildRun> {
         let chain = self.chain_to(&request).await?;
-        // When this future is dropped meanwhile, the child is accepted or not, and is then cancelled.
+        // A separate task: if this future is dropped meanwhile, the child is either refused, or accepted and then cancelled.
         let accepted = tokio::spawn(accept(Arc::clone(&self.0), chain, request));
         accepted.await.unwrap_or_else(|_| Err(Error::new(Code::Internal, "a call broke off")))
     }
 
-    /// The callers of the child, the first one first and this run last.
+    /// Returns the callers of the child, the first one first and this run last.
     async fn chain_to(&self, request: &CallRequest) -> Result<Arc<[CallingRun]>> {
         let shared = &self.0;
         let (agent, most) = (&request.agent, shared.services.options.max_call_depth);
@@ -166,8 +166,8 @@ impl ChildRun {
         &self.row.thread_id
     }
 
-    /// The next event of the child's log; `None` behind the last. The caller's run gives its permit to be at work back while it waits.
-    /// Fails as reading the store, and with what kept the child from being stored.
+    /// Returns the next event of the child's log, or `None` after the last. The caller's run releases its permit while it waits.
+    /// Fails if the store cannot be read, or with the error that kept the child from being stored.
     pub async fn next(&mut self) -> Result<Option<Event>> {
         let next = match self.log.take() {
             Some(event) => Ok(Some(event)),
@@ -201,7 +201,7 @@ impl ChildRun {
         outcome
     }
 
-    /// Waits until what was answered at the child is answered in the caller's run too: else the end of that run could withdraw the question first.
+    /// Waits until the child's answered questions are also answered in the caller's run: otherwise the end of that run could withdraw them first.
     async fn until_questions_end(&self) {
         let mut supervisor = self.failure.clone();
         while supervisor.changed().await.is_ok() {}
@@ -218,7 +218,7 @@ impl ChildRun {
         self.shared.services.call_chains.port()?.answer(&by, interrupt, answer, None).await
     }
 
-    /// Asks the child to stop; one that has ended stays as it is. Fails as storing.
+    /// Asks the child to stop; an ended child stays unchanged. Fails if the store fails.
     pub async fn cancel(&self) -> Result<()> {
         cancel(&self.shared.services, &self.row, None).await
     }
@@ -249,7 +249,7 @@ impl ChildRun {
     }
 }
 
-/// What kept the child from being stored; never resolves without that.
+/// Returns the error that kept the child from being stored; without one it never resolves.
 async fn failure(mut failure: watch::Receiver<Option<Error>>) -> Error {
     let found = failure.wait_for(Option::is_some).await.ok().and_then(|found| found.clone());
     match found {

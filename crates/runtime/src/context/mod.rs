@@ -28,22 +28,22 @@ use ask_guard::AskGuard;
 
 pub(crate) use shared::{SharedRun, SharedRunParts};
 
-/// The context of a run's agent. Cheap to clone; may be used from several tasks of the run.
+/// The context of a run's agent. Cheap to clone; several tasks of the run can use it.
 #[derive(Clone, Debug)]
 pub struct RunContext(pub(crate) Arc<SharedRun>);
 
-/// How far an agent's own memory of a thread reaches.
+/// How much an agent's own memory contains of a thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MemoryState {
     /// It does not know the thread.
     Unbound,
-    /// It knows the thread up to a point of the path.
+    /// It knows the thread up to a point on the path.
     Bound {
         binding: BindingRow,
-        /// Messages it has not seen: prime it with these.
+        /// Messages that it has not seen: prime it with these.
         missed: NewestMessages,
     },
-    /// It knows a path that the head has left: it needs a new session.
+    /// It knows a path that the head has left, so it needs a new session.
     Rewound { binding: BindingRow },
 }
 
@@ -60,19 +60,19 @@ impl RunContext {
         &self.0.thread
     }
 
-    /// Unique over all tenants.
+    /// Returns the thread's key, which is unique over all tenants.
     #[must_use]
     pub fn key(&self) -> ThreadKey {
         self.0.thread_key
     }
 
-    /// Threads of two tenants may have the same id.
+    /// Returns the tenant. Threads of two tenants can have the same id.
     #[must_use]
     pub fn tenant(&self) -> &TenantId {
         &self.0.scope.tenant
     }
 
-    /// The creator of the run.
+    /// Returns the creator of the run.
     #[must_use]
     pub fn principal(&self) -> &PrincipalId {
         &self.0.principal
@@ -88,21 +88,21 @@ impl RunContext {
         self.0.config.as_ref()
     }
 
-    /// What sent the request for the run.
+    /// Returns what sent the request for the run.
     #[must_use]
     pub fn source(&self) -> RequestSource {
         self.0.source
     }
 
-    /// Whether the creator of the run could answer its questions, and so may keep the agent from asking.
+    /// Whether the creator of the run can answer its questions, and so can keep the agent from asking.
     #[must_use]
     pub fn can_answer(&self) -> bool {
         self.0.can_answer
     }
 
-    /// Adds an event to the run when there is room for it now and none of its content has to be stored apart.
-    /// `false` when not: call [`Self::emit`] then.
-    /// Errors: [`EmitError`] when the run was stopped, the event is larger than the log takes, or it breaks the run's rules.
+    /// Adds an event to the run if the draft has room for it now and none of its content must be stored as a blob.
+    /// Returns `false` otherwise: call [`Self::emit`] then.
+    /// Errors: [`EmitError`] if the run was stopped, the event is larger than the log accepts, or it breaks the run's rules.
     pub fn try_emit(&self, body: &Body, original: Option<&Original>) -> Result<bool, EmitError> {
         self.0.check(body)?;
         if original.is_none() && has_large_content(body) {
@@ -112,8 +112,8 @@ impl RunContext {
     }
 
     /// Adds an event to the run. Returns when it is in the draft; waits while the draft is full.
-    /// Content above [`limits::INLINE_CONTENT_BYTES`] is stored beside the log first.
-    /// Errors: [`EmitError`] when the run was stopped, the event is larger than the log takes, it breaks the run's rules, or content could not be stored.
+    /// Content above [`limits::INLINE_CONTENT_BYTES`] is first stored as a blob.
+    /// Errors: [`EmitError`] if the run was stopped, the event is larger than the log accepts, it breaks the run's rules, or content could not be stored.
     pub async fn emit(&self, body: Body, original: Option<Original>) -> Result<(), EmitError> {
         self.0.check(&body)?;
         let body = if original.is_none() && has_large_content(&body) {
@@ -131,7 +131,7 @@ impl RunContext {
         }
     }
 
-    /// Whether a turn of an agent at another server may emit more: the other server must not decide how much is stored here.
+    /// Checks whether a turn of a remote agent can emit more: the other server must not decide how much is stored here.
     ///
     /// # Errors
     /// `remote_output_too_large`.
@@ -152,16 +152,16 @@ impl RunContext {
     }
 
     /// Waits until everything emitted so far is durable.
-    /// Errors: [`Stopped`] when the run was stopped or could not be stored.
+    /// Errors: [`Stopped`] if the run was stopped or could not be stored.
     pub async fn commit(&self) -> Result<(), Stopped> {
         let (reply, done) = oneshot::channel();
         self.0.tell(Envelope::Flush { run: self.0.key, reply: Some(reply) }).await?;
         done.await.map_err(|_| Stopped)?.map_err(|_| Stopped)
     }
 
-    /// Raises an interrupt that survives as long as this task, and waits for its end.
-    /// Without a patience of its own it gets the server's default. Dropping the future withdraws the interrupt.
-    /// Errors: [`EmitError`] when the run was stopped, or the interrupt was refused.
+    /// Raises an interrupt that lives as long as this task, and waits for its end.
+    /// Without its own patience it gets the server's default. Dropping the future withdraws the interrupt.
+    /// Errors: [`EmitError`] if the run was stopped, or the interrupt was refused.
     pub async fn ask(&self, mut interrupt: Interrupt) -> Result<Resolution, EmitError> {
         interrupt.survives = Survives::Process;
         interrupt.patience.get_or_insert(self.0.patience);
@@ -183,18 +183,18 @@ impl RunContext {
         Ok(resolution)
     }
 
-    /// The thread's messages on the path to the head that this run is based on, oldest first, without this run's own. Fails as reading the store.
+    /// Returns the thread's messages on the path to this run's base, oldest first, without this run's own. Fails if the store cannot be read.
     pub async fn history(&self) -> Result<Vec<Message>, Error> {
         history::messages(self.0.source(), &self.0.thread, self.0.base()).await
     }
 
-    /// The newest of [`Self::history`] that have at most `max_bytes` together. Fails as reading the store.
+    /// Returns the newest messages of [`Self::history`] that have at most `max_bytes` together. Fails if the store cannot be read.
     pub async fn newest_history(&self, max_bytes: usize) -> Result<NewestMessages, Error> {
         let (source, base) = (self.0.source(), self.0.base());
         history::newest_messages(source, &self.0.thread, base, None, max_bytes).await
     }
 
-    /// The thread's state as this run last set it, or at the head that this run is based on. Fails as reading the store.
+    /// Returns the thread's state as this run last set it, otherwise the state at this run's base. Fails if the store cannot be read.
     pub async fn load_state(&self) -> Result<Option<Json>, Error> {
         if let Some(values) = lock(&self.0.filling).latest.clone() {
             return Ok(Some(values));
@@ -202,7 +202,7 @@ impl RunContext {
         history::values(self.0.source(), &self.0.thread, self.0.base()).await
     }
 
-    /// How this agent knows the thread at the other side, where it has a memory of its own. Fails as reading the store.
+    /// Returns the remote session of this agent for the thread, if the agent has its own memory. Fails if the store cannot be read.
     pub async fn binding(&self) -> Result<Option<BindingRow>, Error> {
         if let Some(bound) = self.0.bound() {
             return Ok(Some(bound));
@@ -214,7 +214,7 @@ impl RunContext {
         Ok(stored)
     }
 
-    /// Binds the thread to a session at the other side; durable when this returns, so that it precedes the first prompt. An already bound session keeps what it has seen; a new one has seen nothing until the run has completed.
+    /// Binds the thread to a remote session; durable when this returns, so that the binding precedes the first prompt. An already bound session keeps what it has seen; a new one has seen nothing until the run has completed.
     /// Errors: [`Stopped`] as [`Self::commit`].
     pub async fn bind(&self, remote: &str, capabilities: Json) -> Result<(), Stopped> {
         let known = self.binding().await.map_err(|_| Stopped)?;
@@ -230,19 +230,19 @@ impl RunContext {
         tokio::select! {
             biased;
             done = self.commit() => done,
-            // The code that ends the run may wait for this binding.
+            // The code that ends the run may itself wait for this binding.
             () = self.0.ended() => Err(Stopped),
         }
     }
 
-    /// How far this agent's own memory of the thread reaches, compared with the head that this run is based on. Of the messages that it has missed, the newest that have at most `max_bytes` together. Fails as reading the store.
+    /// Compares this agent's own memory of the thread with this run's base. Contains the newest missed messages that have at most `max_bytes` together. Fails if the store cannot be read.
     pub async fn memory_state(&self, max_bytes: usize) -> Result<MemoryState, Error> {
         let Some(binding) = self.binding().await? else { return Ok(MemoryState::Unbound) };
         let store = self.0.store.as_ref();
         let (scope, thread) = (&self.0.scope, &self.0.thread);
         let base = self.0.base();
         if binding.last_seen == base {
-            // The usual case: its session was never replaced.
+            // The usual case: the session was never replaced.
             return Ok(MemoryState::Bound { binding, missed: NewestMessages::default() });
         }
         let path = history::path(store, scope, thread, base).await?;
@@ -261,8 +261,8 @@ impl RunContext {
         self.0.services.controllers.profile(self.0.thread_key)
     }
 
-    /// Calls the controlling client. Waits for one that is gone as long as [`crate::CONTROLLER_GONE`]; the next one gets the call anew.
-    /// Fails with the client's refusal; [`CallError::gone`] where there is none.
+    /// Calls the controlling client. Waits up to [`crate::CONTROLLER_GONE`] for a new one if it is gone, and calls that one again.
+    /// Fails with the client's refusal; [`CallError::gone`] without a client.
     pub async fn call_client(&self, method: &str, params: Json) -> Result<Json, CallError> {
         self.0.services.controllers.call(self.0.thread_key, method, params).await
     }
@@ -278,7 +278,7 @@ impl RunContext {
         }
     }
 
-    /// Notes another id by which the agent knows a message of this run. Stored with the next event.
+    /// Records another id that the agent has for a message of this run. Stored with the next event.
     pub fn alias(&self, message: &MessageId, alias: &MessageId) {
         self.0.alias(message, alias);
     }
@@ -288,7 +288,7 @@ impl RunContext {
         self.0.title(title);
     }
 
-    /// Keeps what the agent needs to find this run again where it is at work, after a restart of the server: then it gets [`crate::Turn::Rejoin`]. Stored soon; a run whose agent kept nothing ends as lost.
+    /// Keeps what the agent needs to find this run again, where it is active, after a restart of the server: then it gets [`crate::Turn::Rejoin`]. Stored soon; a run whose agent kept nothing ends as lost.
     pub fn keep(&self, saved: Json) {
         self.0.keep(saved);
     }
@@ -298,25 +298,25 @@ impl RunContext {
         self.0.continue_message(message.clone(), role.clone());
     }
 
-    /// Calls back with every event of this run that is in the log, in order. Fails as reading the store.
+    /// Calls `each` with every logged event of this run, in order. Fails if the store cannot be read.
     pub async fn each_event(&self, each: impl FnMut(&Event) + Send) -> Result<(), Error> {
         history::each_event(self.0.store.as_ref(), self.0.thread_key, self.0.key, each).await
     }
 
-    /// Whether a message of the thread has this id or alias. This run's own messages may be missing while they are not stored. Fails as reading the store.
+    /// Whether a message of the thread has this id or alias. This run's own messages can be missing until they are stored. Fails if the store cannot be read.
     pub async fn has_message(&self, id: &MessageId) -> Result<bool, Error> {
         let Some(row) = self.0.thread_row().await? else { return Ok(false) };
         Ok(self.0.store.message_in(row.key, id).await?.is_some())
     }
 
-    /// Whether an id names another message than one of this run's agent: of another run, or of this run's input. Fails as reading the store.
+    /// Whether an id belongs to a message that is not from this run's agent: of another run, or of this run's input. Fails if the store cannot be read.
     pub async fn is_taken(&self, id: &MessageId) -> Result<bool, Error> {
         let Some(row) = self.0.thread_row().await? else { return Ok(false) };
         let found = self.0.store.message_in(row.key, id).await?;
         Ok(found.is_some_and(|found| found.run != self.0.key || found.role.is_user()))
     }
 
-    /// Whether the thread has no other run. Fails as reading the store.
+    /// Whether the thread has no other run. Fails if the store cannot be read.
     pub async fn is_first(&self) -> Result<bool, Error> {
         let filter = RunFilter { thread: Some(self.0.thread.clone()), ..RunFilter::default() };
         let page = Page { limit: 2, ..Page::default() };

@@ -1,4 +1,4 @@
-//! A run's permit to be at work. The run gives it back while it waits for an answer, so that waiting runs keep no other from starting.
+//! A run's permit to be active. The run releases it while it waits for an answer, so that waiting runs keep no other run from starting.
 
 use std::sync::Mutex;
 
@@ -18,10 +18,10 @@ struct PermitState {
     is_over: bool,
 }
 
-/// Gives the permit back when the run's task ends, however it does.
+/// Releases the permit when the run's task ends in any way.
 pub(crate) struct PermitGuard<'a>(&'a SharedRun);
 
-/// The run waits for an answer, until this is resumed or dropped.
+/// Marks the run as waiting for an answer until it is resumed or dropped.
 pub(super) struct AnswerWait<'a> {
     shared: &'a SharedRun,
     is_counted: bool,
@@ -30,10 +30,10 @@ pub(super) struct AnswerWait<'a> {
 // === impl SharedRun ===
 
 impl SharedRun {
-    /// Waits until fewer runs are at work than may be.
+    /// Waits until fewer runs are active than the limit.
     pub(crate) async fn acquire_permit(&self) -> PermitGuard<'_> {
         let guard = PermitGuard(self);
-        // It is never closed.
+        // The semaphore is never closed.
         if let Ok(permit) = self.services.running.acquire().await {
             permit.forget();
             lock(&self.permit.0).is_held = true;
@@ -72,7 +72,7 @@ impl Drop for PermitGuard<'_> {
 // === impl AnswerWait ===
 
 impl AnswerWait<'_> {
-    /// Goes on when the run has a permit again. A run that is asked to stop does so without one.
+    /// Continues when the run has a permit again. A run that is asked to stop continues without one.
     pub(super) async fn resume(mut self) {
         if self.end() > 0 {
             return;
@@ -95,7 +95,7 @@ impl AnswerWait<'_> {
         }
     }
 
-    /// How many other questions of the run still wait.
+    /// Ends this wait. Returns how many other questions of the run still wait.
     fn end(&mut self) -> usize {
         let mut state = lock(&self.shared.permit.0);
         state.asking -= usize::from(std::mem::take(&mut self.is_counted));
@@ -104,7 +104,7 @@ impl AnswerWait<'_> {
 }
 
 impl Drop for AnswerWait<'_> {
-    /// The agent does not wait for the answer any more, and is at work: with a permit where there is one.
+    /// The agent stopped waiting for the answer and is active again: take a permit if one is free.
     fn drop(&mut self) {
         if !self.is_counted || self.end() > 0 {
             return;

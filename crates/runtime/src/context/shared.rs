@@ -28,7 +28,7 @@ use crate::step::{CallbackEvents, Completed, Progress};
 use crate::turn::{EmitError, Stopped};
 use trilogue_domain::lock;
 
-/// Shared by the context and the owner.
+/// The state that a run's context and its thread's owner share.
 #[derive(Debug)]
 pub(crate) struct SharedRun {
     pub(crate) key: RunKey,
@@ -36,14 +36,14 @@ pub(crate) struct SharedRun {
     pub(crate) thread: ThreadId,
     pub(crate) thread_key: ThreadKey,
     pub(crate) scope: Scope,
-    /// Since when the run could have begun.
+    /// The time from which the run could have begun.
     pub(crate) due: Timestamp,
     /// The creator of the run.
     pub(crate) principal: PrincipalId,
     pub(crate) agent: AgentName,
     pub(crate) config: Option<Json>,
     pub(crate) source: RequestSource,
-    /// Whether the creator of the run could answer its questions.
+    /// Whether the creator of the run can answer its questions.
     pub(crate) can_answer: bool,
     pub(crate) provenance: Option<Box<Provenance>>,
     pub(crate) store: Arc<dyn Store>,
@@ -54,23 +54,23 @@ pub(crate) struct SharedRun {
     pub(crate) external: Arc<ExternalPorts>,
     is_native: bool,
     pub(crate) rules: Option<Arc<str>>,
-    /// Whether its face keeps the request, and so shows one kind of state of a thread.
+    /// Whether the run's face keeps the request, and so shows one kind of state of a thread.
     pub(crate) keeps_request: bool,
-    /// Whether the run's client is called back about its output, and about its agent's own updates.
+    /// Whether the run's client gets callbacks about the output, and about the agent's own updates.
     calls_back: (bool, bool),
     max_part_metadata: usize,
     pub(super) filling: Mutex<Filling>,
-    /// Woken when the owner has taken a full draft.
+    /// Notified when the owner has taken a full draft.
     pub(super) space: Notify,
     dirty: Notify,
-    /// Whether the run was asked to stop, and the waiters for that.
+    /// Whether the run was asked to stop, with the tasks that wait for that.
     pub(super) cancelled: AtomicBool,
     cancel: Notify,
     pub(super) stopped: AtomicBool,
     pub(super) asks: Mutex<HashMap<InterruptId, oneshot::Sender<Resolution>>>,
     pub(super) permit: RunPermit,
     base: Mutex<Option<CheckpointKey>>,
-    /// The thread as it was first read; its key and names never change.
+    /// The thread as first read; its key and names never change.
     row: OnceLock<ThreadRow>,
 }
 
@@ -79,30 +79,30 @@ pub(crate) struct SharedRun {
 pub(super) struct Filling {
     draft: Draft,
     messages: Vec<Completed>,
-    /// Unfinished messages; as a rule one, so that an ordered map is less than a hash.
+    /// Unfinished messages. Usually there is one, so an ordered map is smaller than a hash map.
     open: BTreeMap<MessageId, UnfinishedMessage>,
-    /// Those of them that have begun since then, in that order.
+    /// Those that began since the owner last took the draft, in order.
     begun: Vec<MessageId>,
-    /// The thought that the last event is a piece of.
+    /// The thought that the last event belongs to.
     thought: Option<MessageId>,
-    /// Aliases of messages that the owner knows already.
+    /// Aliases of messages that the owner already knows.
     aliases: Vec<(MessageId, MessageId)>,
     values: Option<Json>,
-    /// The state that was set last, for the agent itself.
+    /// The state that was last set, for the agent itself.
     pub(super) latest: Option<Json>,
-    /// The agent's binding, as far as it was read or made.
+    /// The agent's binding, if it was read or made.
     bound: Option<BindingRow>,
     /// Whether the owner has that binding.
     bound_is_told: bool,
     /// The agent's last title of the thread, if it set one; `Some(None)` clears it.
     title: Option<Option<String>>,
-    /// What the agent needs to find its run again, where the owner does not have it yet.
+    /// What the agent needs to find its run again, if the owner does not have it yet.
     kept: Option<Json>,
     callback_events: CallbackEvents,
     first_output: FirstOutput,
     /// Whether the owner was signalled since it last took the draft.
     signalled: bool,
-    /// What was emitted since the turn began, taken or not.
+    /// The output since the turn began, taken by the owner or not.
     emitted: EmittedOutput,
 }
 
@@ -117,7 +117,7 @@ pub(super) struct EmittedOutput {
 struct UnfinishedMessage {
     role: Role,
     alias: Option<MessageId>,
-    /// Whether the owner knows that it has begun.
+    /// Whether the owner knows that the message has begun.
     is_told: bool,
 }
 
@@ -132,7 +132,7 @@ pub(crate) struct SharedRunParts<'a> {
     pub(crate) max_part_metadata: usize,
     pub(crate) services: Arc<Services>,
     pub(crate) is_native: bool,
-    /// What is emitted first.
+    /// The initial draft.
     pub(crate) draft: Draft,
 }
 
@@ -190,7 +190,7 @@ impl SharedRun {
         }
     }
 
-    /// As [`Self::check`], for an interrupt.
+    /// Like [`Self::check`], for an interrupt.
     pub(crate) fn check_interrupt(&self, interrupt: &Interrupt) -> Result<(), Error> {
         check_metadata(&interrupt.prompt, self.max_part_metadata)?;
         let Some(rules) = &self.rules else { return Ok(()) };
@@ -217,20 +217,20 @@ impl SharedRun {
         HistorySource { store: self.store.as_ref(), external: &self.external, scope: &self.scope }
     }
 
-    /// The thread, where it is stored.
+    /// Returns the thread if it is stored.
     pub(super) async fn thread_row(&self) -> Result<Option<ThreadRow>, Error> {
         if let Some(row) = self.row.get() {
             return Ok(Some(row.clone()));
         }
         let row = self.store.thread(&self.scope, &self.thread).await?;
         if let Some(row) = &row {
-            // A faster reader has stored the same.
+            // A faster reader has stored the same value.
             let _: Result<(), ThreadRow> = self.row.set(row.clone());
         }
         Ok(row)
     }
 
-    /// Takes what was emitted. The next events fill `spare`.
+    /// Takes the emitted events. The next events fill `spare`.
     pub(crate) fn take(&self, spare: &mut Vec<u8>) -> Progress {
         let mut filling = lock(&self.filling);
         filling.signalled = false;
@@ -257,7 +257,7 @@ impl SharedRun {
         progress
     }
 
-    /// Whether to signal the owner that the draft has events; `true` once per taking.
+    /// Whether to signal the owner that the draft has events; `true` once for each taking.
     pub(crate) fn wants_signal(&self) -> bool {
         let mut filling = lock(&self.filling);
         let has_news = !filling.draft.is_empty() || filling.kept.is_some();
@@ -266,7 +266,7 @@ impl SharedRun {
         wants
     }
 
-    /// Notes that the agent begins its first turn now.
+    /// Records that the agent now begins its first turn.
     pub(crate) fn started(&self) {
         let (services, now) = (&self.services, self.clock.now());
         let starting = StartingRun {
@@ -281,7 +281,7 @@ impl SharedRun {
         lock(&self.filling).first_output = FirstOutput::after(services.monitor.meters(&self.agent));
     }
 
-    /// Resolves when something was emitted.
+    /// Resolves when an event was emitted.
     pub(crate) async fn emitted(&self) {
         self.dirty.notified().await;
     }
@@ -304,14 +304,14 @@ impl SharedRun {
         lock(&self.filling).bound.clone()
     }
 
-    /// Notes the agent's binding, for the owner too.
+    /// Records the agent's binding, and passes it to the owner.
     pub(super) fn bind(&self, row: Option<BindingRow>) {
         let mut filling = lock(&self.filling);
         filling.bound = row;
         filling.bound_is_told = false;
     }
 
-    /// Notes a binding that was made outside of the run; the owner knows it.
+    /// Records a binding that was made outside of the run; the owner already knows it.
     pub(crate) fn rebind(&self, row: BindingRow) {
         let mut filling = lock(&self.filling);
         filling.bound = Some(row);
@@ -341,7 +341,7 @@ impl SharedRun {
         self.signal();
     }
 
-    /// Notes an unfinished message of this run that is in the log already.
+    /// Records an unfinished message of this run that is already in the log.
     pub(super) fn continue_message(&self, message: MessageId, role: Role) {
         let open = UnfinishedMessage { role, alias: None, is_told: true };
         lock(&self.filling).open.insert(message, open);
@@ -375,7 +375,7 @@ impl SharedRun {
 
     pub(crate) fn deliver(&self, interrupt: &InterruptId, resolution: Resolution) {
         if let Some(ask) = lock(&self.asks).remove(interrupt) {
-            // A task that gave up waiting has dropped its end; the log has the answer all the same.
+            // If the task stopped waiting, its receiver is gone; the log has the answer all the same.
             drop(ask.send(resolution));
         }
     }
@@ -399,7 +399,7 @@ impl SharedRun {
         lock(&self.filling).emitted
     }
 
-    /// `false` when the draft is full.
+    /// Adds an event to the draft. Returns `false` if the draft is full.
     pub(super) fn push(&self, body: &Body, original: Option<&Original>) -> Result<bool, EmitError> {
         if self.stopped.load(Ordering::Acquire) {
             return Err(EmitError::Stopped);
@@ -431,7 +431,7 @@ impl SharedRun {
         Ok(true)
     }
 
-    /// Has the owner take what was emitted: at once where the agent works elsewhere, and where it works in this process when it waits.
+    /// Makes the owner take the draft: at once if the agent works elsewhere; if it works in this process, when it waits.
     fn signal(&self) {
         if !self.is_native && self.wants_signal() {
             let progress = Envelope::Progress { run: self.key };
@@ -448,7 +448,7 @@ impl SharedRun {
 // === impl Filling ===
 
 impl Filling {
-    /// A piece of a thought whose agent gives no id, with the id of the piece before or a new one.
+    /// Returns a piece of a thought without an id from its agent, with the id of the piece before, or a new one.
     fn name_thought(&self, body: &Body) -> Option<Body> {
         let Body::Message(MessageEvent::Thought { message: None, text }) = body else {
             return None;
@@ -458,7 +458,7 @@ impl Filling {
         Some(Body::Message(MessageEvent::Thought { message: Some(message), text }))
     }
 
-    /// Notes what the owner needs beyond the events.
+    /// Records what the owner needs in addition to the events.
     fn note(&mut self, body: &Body) {
         let thought = match body {
             Body::Message(MessageEvent::Thought { message, .. }) => message.as_ref(),
@@ -472,7 +472,7 @@ impl Filling {
             Body::Message(MessageEvent::Started { message, role, .. }) => {
                 self.begin(message.clone(), role.clone());
             }
-            // Nothing says that a thought is complete: it ends with its run.
+            // No event completes a thought: it ends with its run.
             Body::Message(MessageEvent::Thought { message: Some(message), .. })
                 if is_new_thought && !self.open.contains_key(message) =>
             {
@@ -493,7 +493,7 @@ impl Filling {
 
     fn begin(&mut self, message: MessageId, role: Role) {
         if self.open.len() >= limits::MAX_OPEN_MESSAGES {
-            // An unremembered message is reported at once.
+            // A message beyond the limit is not tracked, so report it at once.
             self.messages.push(Completed { message, role, alias: None });
             return;
         }
@@ -501,7 +501,7 @@ impl Filling {
         self.open.insert(message, UnfinishedMessage { role, alias: None, is_told: false });
     }
 
-    /// Messages that have begun and that the owner does not know yet; their aliases are noted behind.
+    /// Returns the messages that have begun and that the owner does not know yet; their aliases follow.
     fn begun(&mut self) -> Vec<(MessageId, Role)> {
         let mut begun = Vec::new();
         for message in std::mem::take(&mut self.begun) {
@@ -515,13 +515,13 @@ impl Filling {
         begun
     }
 
-    /// The binding, where the owner does not have it yet.
+    /// Returns the binding if the owner does not have it yet.
     fn untold_binding(&mut self) -> Option<BindingRow> {
         let is_told = std::mem::replace(&mut self.bound_is_told, true);
         if is_told { None } else { self.bound.clone() }
     }
 
-    /// Notes the event that was pushed last, where the run's client is called back about its kind.
+    /// Records the last event if the run's client gets callbacks about its kind.
     fn note_told(&mut self, body: &Body, (values, updates): (bool, bool)) {
         let place = self.draft.len() as u64;
         match body {

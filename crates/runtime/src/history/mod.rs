@@ -36,7 +36,7 @@ pub(crate) struct HistorySource<'a> {
     pub(crate) scope: &'a Scope,
 }
 
-/// A run's messages, and its result as a message of its own where it was logged.
+/// A run's messages, with each logged result as a message of its own.
 #[derive(Debug, Default)]
 struct RunTranscript {
     transcript: Transcript,
@@ -46,7 +46,7 @@ struct RunTranscript {
     results: Vec<(usize, RunId, Message)>,
 }
 
-/// The messages on the path to `base`, oldest first. References are followed and large content is inlined.
+/// Returns the messages on the path to `base`, oldest first. References are followed and large content is inlined.
 pub(crate) async fn messages(
     source: HistorySource<'_>,
     thread: &ThreadId,
@@ -55,7 +55,7 @@ pub(crate) async fn messages(
     MessageReader::open(source, thread, base, None).await?.rest(source).await
 }
 
-/// The newest messages on the path from behind `told` to `base` that have at most `max_bytes` together.
+/// Returns the newest messages on the path after `told` up to `base` that have at most `max_bytes` together.
 pub(crate) async fn newest_messages(
     source: HistorySource<'_>,
     thread: &ThreadId,
@@ -66,7 +66,7 @@ pub(crate) async fn newest_messages(
     MessageReader::open(source, thread, base, told).await?.newest(source, max_bytes).await
 }
 
-/// What one checkpoint adds to the history: entries that a client brought, then its run's messages. Large content is not inlined.
+/// Returns what one checkpoint adds to the history: entries from a client, then its run's messages. Large content is not inlined.
 async fn said_at(
     store: &dyn Store,
     thread: ThreadKey,
@@ -83,7 +83,7 @@ async fn said_at(
     Ok(messages)
 }
 
-/// The entries that a client brought with a checkpoint of this thread.
+/// Returns the entries that a client added with a checkpoint of this thread.
 fn client_entries(
     checkpoint: &CheckpointRow,
     thread: &ThreadId,
@@ -92,7 +92,7 @@ fn client_entries(
     entries.map(|entry| entry.in_thread(thread))
 }
 
-/// The newest state on the path to `base`.
+/// Returns the newest state on the path to `base`.
 pub(crate) async fn values(
     source: HistorySource<'_>,
     thread: &ThreadId,
@@ -113,7 +113,7 @@ pub(crate) async fn values(
     Ok(None)
 }
 
-/// The newest state at a thread's head that was set in this store; `None` where it lies elsewhere or is derived from messages.
+/// Returns the newest state at a thread's head that was set in this store; `None` if the state is elsewhere or derived from messages.
 pub(crate) async fn set_value(
     store: &dyn Store,
     scope: &Scope,
@@ -155,7 +155,7 @@ pub(crate) async fn input(store: &dyn Store, run: &RunRow) -> Result<Input> {
     Ok(Input::Messages(messages))
 }
 
-/// The state that a run set last, from its log.
+/// Returns the state that a run last set, from its log.
 pub(crate) async fn values_of(store: &dyn Store, run: &RunRow) -> Result<Option<Json>> {
     let scope = Scope { tenant: run.tenant.clone(), owner: None };
     let row = thread_row(store, &scope, &run.thread_id).await?;
@@ -169,7 +169,7 @@ pub(crate) async fn values_of(store: &dyn Store, run: &RunRow) -> Result<Option<
     Ok(latest)
 }
 
-/// The messages and thoughts of a run that have begun and are not complete, in that order.
+/// Returns the messages and thoughts of a run that have begun and are not complete, in order.
 pub(crate) async fn open_messages(
     store: &dyn Store,
     thread: &ThreadRow,
@@ -186,7 +186,7 @@ pub(crate) async fn open_messages(
     };
     let mut open: Vec<MessageRow> = Vec::new();
     each_event(store, thread.key, run, |event| match &event.body {
-        // Messages beyond these were written when they began.
+        // The rows of other messages were written when they began.
         Body::Message(MessageEvent::Started { message, role, .. })
             if open.len() < limits::MAX_OPEN_MESSAGES =>
         {
@@ -205,14 +205,14 @@ pub(crate) async fn open_messages(
     })
     .await?;
     for row in &mut open {
-        // A message whose alias was reported has its row already.
+        // A message with a reported alias already has its row.
         let known = store.message_in(thread.key, &row.id).await?;
         row.alias = known.filter(|known| known.id == row.id).and_then(|known| known.alias);
     }
     Ok(open)
 }
 
-/// The run number of the last piece of a thought; `None` if the id names a message.
+/// Returns the run number of the last piece of a thought; `None` if the id names a message.
 pub(crate) async fn end_of_thought(
     store: &dyn Store,
     thread: ThreadKey,
@@ -251,7 +251,7 @@ pub(crate) async fn each_event(
                 has_ended |= event.body.is_run_end();
             }
         }
-        // Nothing follows the end of a run: another look would cost as much as this one.
+        // No event follows the end of a run: another read would cost as much as this one.
         if has_ended || reached <= after {
             return Ok(());
         }
@@ -259,7 +259,7 @@ pub(crate) async fn each_event(
     }
 }
 
-/// The path to `base`, newest first and without values; empty without a base.
+/// Returns the path to `base`, newest first and without values; empty without a base.
 pub(crate) async fn path(
     store: &dyn Store,
     scope: &Scope,
@@ -276,7 +276,7 @@ pub(crate) async fn path(
     Ok(path)
 }
 
-/// A run's messages, each with the reference to it, in the order in which they began. Large content is not inlined.
+/// Returns a run's messages, each with the reference to it, in the order in which they began. Large content is not inlined.
 async fn of_run(
     store: &dyn Store,
     thread: ThreadKey,
@@ -288,7 +288,7 @@ async fn of_run(
     Ok(said.into_messages(id))
 }
 
-/// A run's value as a message of its agent, with the run's id: a run has one value.
+/// Returns a run's value as a message of its agent, with the run's id: a run has one value.
 fn result_message(run: &RunId, agent: &AgentName, value: &Json, event: &Event) -> Option<Message> {
     Some(Message {
         id: MessageId::parse(run.as_str()).ok()?,
@@ -306,7 +306,7 @@ async fn thread_row(store: &dyn Store, scope: &Scope, thread: &ThreadId) -> Resu
         .ok_or_else(|| Error::new(Code::ThreadNotFound, format!("there is no thread '{thread}'")))
 }
 
-/// Replaces blob references by their content: an agent gets content.
+/// Replaces blob references by their content, because an agent gets content.
 pub(crate) async fn inline(
     store: &dyn Store,
     thread: ThreadKey,
@@ -351,7 +351,7 @@ impl RunTranscript {
             id: message.id.clone(),
         };
         let mut said: Vec<_> = messages.map(|one| (reference(&one), one)).collect();
-        // From the last on, so that earlier positions stay.
+        // From the last to the first, so that earlier positions stay valid.
         for (place, run, message) in self.results.into_iter().rev() {
             said.insert(place.min(said.len()), (Reference::Result(run), message));
         }

@@ -1,4 +1,4 @@
-//! Reads what was said on a path message by message, so that memory holds one run's messages and no conversation.
+//! Reads the messages on a path one by one, so that memory holds one run's messages and not the conversation.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{HistorySource, client_entries, inline, said_at};
 use crate::external_ports::ExternalPorts;
 use crate::request::StateContent;
 
-/// What a message or a part takes beside its content, in bytes of JSON and of memory.
+/// The overhead of a message or a part in addition to its content, in bytes of JSON and of memory.
 const ITEM_BYTES: usize = 192;
 
 /// A state that is read piece by piece.
@@ -34,10 +34,10 @@ pub struct ConversationReader {
     messages: MessageReader,
 }
 
-/// The messages on a path, oldest first. Memory holds what clients brought, and the messages of one run without their large content.
+/// The messages on a path, oldest first. Memory holds client entries, and the messages of one run without their large content.
 #[derive(Debug, Default)]
 pub(crate) struct MessageReader {
-    /// The checkpoints that are still to be read, the newest first.
+    /// The checkpoints that are still to be read, newest first.
     path: Vec<SpokenStep>,
     brought: FoundReferences,
     ready: VecDeque<(ThreadKey, Message)>,
@@ -47,20 +47,20 @@ pub(crate) struct MessageReader {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NewestMessages {
     pub messages: Vec<Message>,
-    /// Whether older messages had no room.
+    /// Whether older messages did not fit.
     pub is_cut: bool,
 }
 
-/// What one checkpoint adds to what is said.
+/// The messages that one checkpoint adds.
 #[derive(Debug)]
 struct SpokenStep {
     thread: ThreadKey,
     run: Option<RunKey>,
-    /// What a client brought, before the run's messages.
+    /// The client's entries, which precede the run's messages.
     entries: Vec<Reference>,
 }
 
-/// The bytes of a message, as an estimate for JSON and for memory. Content that is stored apart does not count.
+/// Returns the bytes of a message, as an estimate for JSON and for memory. Content in blobs does not count.
 pub(crate) fn weight(message: &Message) -> usize {
     let parts = message.parts.iter().map(|part| {
         let content = match &part.content {
@@ -77,7 +77,7 @@ pub(crate) fn weight(message: &Message) -> usize {
     ITEM_BYTES + parts.sum::<usize>()
 }
 
-/// The bytes of a message as [`weight`], once its large content is inlined.
+/// Returns the bytes of a message like [`weight`], with its large content inlined.
 fn inlined_weight(message: &Message) -> usize {
     let stored = message.parts.iter().map(|part| match &part.content {
         Content::Blob(blob) => usize::try_from(blob.length).unwrap_or(usize::MAX),
@@ -98,7 +98,7 @@ impl ConversationReader {
         Self { store, external, scope, messages }
     }
 
-    /// The next message; `None` behind the last. Large content is inlined. Fails as reading.
+    /// Returns the next message, or `None` after the last. Large content is inlined. Fails if the store cannot be read.
     pub async fn next(&mut self) -> Result<Option<Message>> {
         let Self { store, external, scope, messages } = self;
         messages.next(HistorySource { store: store.as_ref(), external, scope }).await
@@ -108,7 +108,7 @@ impl ConversationReader {
 // === impl MessageReader ===
 
 impl MessageReader {
-    /// Of the path from behind `told` to `base`. Fails as reading the store, and what clients brought.
+    /// Opens the path after `told` up to `base`. Fails if the store or the client entries cannot be read.
     pub(super) async fn open(
         source: HistorySource<'_>,
         thread: &ThreadId,
@@ -133,7 +133,7 @@ impl MessageReader {
         Ok(Self { path, brought, ready: VecDeque::new() })
     }
 
-    /// The next message; `None` behind the last. Large content is inlined.
+    /// Returns the next message, or `None` after the last. Large content is inlined.
     pub(crate) async fn next(&mut self, source: HistorySource<'_>) -> Result<Option<Message>> {
         loop {
             if let Some((thread, mut message)) = self.ready.pop_front() {
@@ -148,7 +148,7 @@ impl MessageReader {
         }
     }
 
-    /// All that is left.
+    /// Returns all remaining messages.
     pub(crate) async fn rest(mut self, source: HistorySource<'_>) -> Result<Vec<Message>> {
         let mut messages = Vec::new();
         while let Some(message) = self.next(source).await? {
@@ -157,7 +157,7 @@ impl MessageReader {
         Ok(messages)
     }
 
-    /// The newest messages that have at most `max_bytes` together. Reads from the end of the path, so that memory holds
+    /// Returns the newest messages that have at most `max_bytes` together. Reads from the end of the path, so that memory holds
     /// these and the messages of one run.
     pub(crate) async fn newest(
         self,
@@ -180,7 +180,7 @@ impl MessageReader {
         Ok(NewestMessages { messages: messages.into(), is_cut: false })
     }
 
-    /// All that is left, with its weight; `None` where that is more than `max_bytes`.
+    /// Returns all remaining messages with their weight; `None` if that is more than `max_bytes`.
     pub(crate) async fn within(
         mut self,
         source: HistorySource<'_>,
@@ -201,7 +201,7 @@ impl MessageReader {
 // === impl StateContent ===
 
 impl StateContent {
-    /// Its bytes, as an estimate for JSON and for memory.
+    /// Returns its bytes, as an estimate for JSON and for memory.
     pub(crate) fn weight(&self) -> usize {
         match self {
             Self::Value(value) => value.as_bytes().len(),

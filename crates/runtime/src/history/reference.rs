@@ -22,8 +22,8 @@ struct RunEntries {
     entries: HashSet<Reference>,
 }
 
-/// Reads what the entries refer to, each once.
-/// Errors: `not_found` when one is gone; `egress_refused`, `peer_unavailable` and `body_too_large` for addresses.
+/// Reads the referenced messages, each once.
+/// Errors: `not_found` if one was removed; `egress_refused`, `peer_unavailable` and `body_too_large` for addresses.
 pub(super) async fn read(
     source: HistorySource<'_>,
     entries: impl Iterator<Item = Reference>,
@@ -46,7 +46,7 @@ pub(super) async fn read(
     Ok(found)
 }
 
-/// The state at an address. Fails as [`read`].
+/// Returns the state at an address. Fails as [`read`].
 pub(super) async fn read_state(external: &ExternalPorts, address: &str) -> Result<Json> {
     let state = external.fetch().await?.state(address).await?;
     if state.as_bytes().len() > limits::MAX_FETCHED_BYTES {
@@ -55,7 +55,7 @@ pub(super) async fn read_state(external: &ExternalPorts, address: &str) -> Resul
     Ok(state)
 }
 
-/// Notes in which run's log an entry is.
+/// Records in which run's log an entry is.
 async fn want(
     source: HistorySource<'_>,
     entry: &Reference,

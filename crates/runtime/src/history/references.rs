@@ -1,4 +1,4 @@
-//! A thread's history as references: for faces to show, and to compare with a client's history.
+//! A thread's history as references: faces show it, and the runtime compares it with a client's history.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -14,10 +14,10 @@ use trilogue_store::{PathReader, Store};
 
 use super::{client_entries, each_event, thread_row};
 
-/// The most references that are remembered for all threads together; beyond that they are read anew.
+/// The most references that are cached for all threads together; others are read each time.
 const MAX_REMEMBERED: usize = 50_000;
 
-/// The references to the messages of runs that have completed: they never change, and are read from all events of a run.
+/// Caches the references to the messages of completed runs: they never change, and reading them takes all events of a run.
 #[derive(Debug, Default)]
 pub(crate) struct RunReferences(Mutex<RememberedRuns>);
 
@@ -30,7 +30,7 @@ struct RememberedRuns {
 /// A thread's history as references, oldest first, and the location of its state.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct PathReferences {
-    /// Messages that a client brought, then those of the runs on the path, in logged order. Incomplete messages are left out.
+    /// Messages from a client, then those of the runs on the path, in logged order. Incomplete messages are left out.
     pub(crate) entries: Vec<Reference>,
     pub(crate) state: Option<StateAt>,
 }
@@ -39,7 +39,7 @@ pub(crate) struct PathReferences {
 pub enum StateAt {
     /// The value of this checkpoint of the thread.
     Value { checkpoint: CheckpointId },
-    /// Elsewhere.
+    /// At another server.
     Address(Arc<str>),
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Path {
     pub(crate) value: Option<Json>,
 }
 
-/// A thread's history as references, checkpoint by checkpoint: memory holds those of one.
+/// Reads a thread's history as references, checkpoint by checkpoint: memory holds those of one.
 #[derive(Debug)]
 pub struct ReferenceReader {
     store: Arc<dyn Store>,
@@ -58,14 +58,14 @@ pub struct ReferenceReader {
     steps: ReferenceSteps,
 }
 
-/// A path to a thread's head, of which the references are still to be read.
+/// A path to a thread's head whose references are still to be read.
 #[derive(Debug)]
 struct ReferenceSteps {
     thread: ThreadRow,
     state: Option<StateAt>,
-    /// The state that was set last, where it lies in this store.
+    /// The last set state, if it is in this store.
     value: Option<Json>,
-    /// What a client brought and the run of each checkpoint, the newest first.
+    /// The client entries and the run of each checkpoint, newest first.
     path: Vec<(Vec<Reference>, Option<RunKey>)>,
 }
 
@@ -74,7 +74,7 @@ struct ReferenceSteps {
 struct Collected {
     thread: Option<ThreadId>,
     run: Option<RunId>,
-    /// In the order in which they began; incomplete messages too.
+    /// In the order in which they began, with incomplete messages.
     entries: Vec<Reference>,
     /// The index of each incomplete message.
     open: HashMap<MessageId, usize>,
@@ -83,7 +83,7 @@ struct Collected {
 // === impl StateAt ===
 
 impl StateAt {
-    /// Where the state is that a checkpoint itself sets.
+    /// Returns where the state is that a checkpoint itself sets.
     fn of(row: &CheckpointRow, has_value: bool) -> Option<Self> {
         if has_value {
             return Some(Self::Value { checkpoint: row.id.clone() });
@@ -96,7 +96,7 @@ impl StateAt {
 // === impl Path ===
 
 impl Path {
-    /// Reads the path to the thread's head; fails with `thread_not_found`, or as reading.
+    /// Reads the path to the thread's head; fails with `thread_not_found`, or if the store cannot be read.
     pub(crate) async fn read(
         store: &dyn Store,
         runs: &RunReferences,
@@ -134,7 +134,7 @@ impl ReferenceSteps {
         Ok(Self { thread: row, state, value, path })
     }
 
-    /// What the next checkpoint adds, oldest first; `None` behind the last.
+    /// Returns the entries of the next checkpoint, oldest first, or `None` after the last.
     async fn next(
         &mut self,
         store: &dyn Store,
@@ -151,7 +151,7 @@ impl ReferenceSteps {
 // === impl ReferenceReader ===
 
 impl ReferenceReader {
-    /// Fails with `thread_not_found`, or as reading.
+    /// Opens the history. Fails with `thread_not_found`, or if the store cannot be read.
     pub(crate) async fn open(
         store: Arc<dyn Store>,
         runs: Arc<RunReferences>,
@@ -162,13 +162,13 @@ impl ReferenceReader {
         Ok(Self { store, runs, steps })
     }
 
-    /// Where the thread's state lies.
+    /// Returns where the thread's state is.
     #[must_use]
     pub fn state(&self) -> Option<&StateAt> {
         self.steps.state.as_ref()
     }
 
-    /// What the next checkpoint adds, oldest first; `None` behind the last. Fails as reading.
+    /// Returns the entries of the next checkpoint, oldest first, or `None` after the last. Fails if the store cannot be read.
     pub async fn next(&mut self) -> Result<Option<Vec<Reference>>> {
         self.steps.next(self.store.as_ref(), &self.runs).await
     }
@@ -177,7 +177,7 @@ impl ReferenceReader {
 // === impl RunReferences ===
 
 impl RunReferences {
-    /// The references to a run's messages, in the order in which they began; fails as reading.
+    /// Returns the references to a run's messages, in the order in which they began; fails if the store cannot be read.
     async fn of(
         &self,
         store: &dyn Store,
@@ -185,7 +185,7 @@ impl RunReferences {
         run: RunKey,
     ) -> Result<Arc<[Reference]>> {
         let known = lock(&self.0).runs.get(&run).cloned();
-        // A run that was removed has no messages any more.
+        // A run that was removed meanwhile has no messages.
         if let Some(known) = known
             && store.run_by_key(run).await?.is_some()
         {

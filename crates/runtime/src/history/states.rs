@@ -1,6 +1,6 @@
-//! A thread's state at its checkpoints: the value set last on the path, or the messages on it.
+//! A thread's state at its checkpoints: the last set value on the path, or the messages on it.
 //!
-//! For an agent of messages that declares no state, the messages are the state: also at a checkpoint without a value behind one that has one.
+//! For an agent of messages that declares no state, the messages are the state, even at a checkpoint without a value that follows one with a value.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use super::{HistorySource, MessageReader, client_entries, inline, reference, sai
 use crate::agent_registry::AgentRegistry;
 use crate::request::StateContent;
 
-/// A state at a checkpoint, found and not yet read.
+/// The state at a checkpoint, found but not yet read.
 #[derive(Debug)]
 pub(crate) enum FoundState {
     Value(Json),
     Messages(MessageReader),
 }
 
-/// A path from its beginning, as far as it was followed.
+/// The part of a path that was followed, from its beginning.
 #[derive(Debug, Default)]
 struct Walk {
     value: Option<Set>,
     /// The messages so far, up to the last wanted state that is derived from them.
     messages: Vec<Message>,
-    /// Of these messages.
+    /// The size of these messages.
     bytes: usize,
     found: HashMap<CheckpointKey, WalkState>,
 }
@@ -37,7 +37,7 @@ struct Walk {
 #[derive(Debug)]
 enum WalkState {
     Value(Json),
-    /// The first `count` messages. `bytes` is more than the limit of the walk when it did not read all of them.
+    /// The first `count` messages. `bytes` exceeds the limit of the walk if it did not read all of them.
     Messages {
         count: usize,
         bytes: usize,
@@ -50,7 +50,7 @@ struct PathLink {
     row: CheckpointRow,
     /// Whether it sets a state itself.
     has_set: bool,
-    /// The state that it sets, where a wanted checkpoint shows that.
+    /// The state that it sets, if a wanted checkpoint shows it.
     set: Option<Set>,
 }
 
@@ -61,16 +61,16 @@ enum Set {
     There(Arc<str>),
 }
 
-/// What a thread keeps from one run to the next.
+/// The kind of state that a thread keeps from one run to the next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum KeptState {
-    /// The state that this agent has set, or a client.
+    /// A state that this agent or a client has set.
     Set { by: Option<AgentName> },
-    /// What is said.
+    /// The messages.
     Said,
 }
 
-/// What the thread keeps at a checkpoint; `None` where its runs have left neither a state nor what an agent of messages said.
+/// Returns the kind of state at a checkpoint; `None` if its runs have left neither a state nor the messages of an agent of messages.
 pub(crate) async fn kept(
     store: &dyn Store,
     scope: &Scope,
@@ -87,7 +87,7 @@ pub(crate) async fn kept(
         if Set::of(&row).is_some() {
             return Ok(Some(KeptState::Set { by: run.map(|run| run.agent) }));
         }
-        // The kind of an unregistered agent is unknown; its run has set nothing.
+        // The kind of an unregistered agent is unknown; its run has set no state.
         let says =
             |run: RunRow| agents.get(&run.agent).is_none_or(|agent| is_of_messages(agent.card()));
         if run.is_some_and(says) {
@@ -97,7 +97,7 @@ pub(crate) async fn kept(
     Ok(None)
 }
 
-/// The state at a checkpoint, to be read; without one there is nothing yet.
+/// Returns the state at a checkpoint, still to be read. Without a checkpoint the state is empty.
 pub(crate) async fn at(
     source: HistorySource<'_>,
     agents: &AgentRegistry,
@@ -126,7 +126,7 @@ pub(crate) fn is_of_messages(card: &AgentCard) -> bool {
     card.input == InputKind::Chat && card.state_schema.is_none()
 }
 
-/// Whether the state at a checkpoint is its messages, whatever was set before it.
+/// Whether the state at a checkpoint is its messages, even if a state was set before it.
 async fn is_said(
     source: HistorySource<'_>,
     agents: &AgentRegistry,
@@ -135,11 +135,11 @@ async fn is_said(
 ) -> Result<bool> {
     let (false, Some(run)) = (has_set, row.run) else { return Ok(false) };
     let Some(run) = source.store.run_by_key(run).await? else { return Ok(true) };
-    // The kind of an unregistered agent is unknown; its run has set nothing.
+    // The kind of an unregistered agent is unknown; its run has set no state.
     Ok(agents.get(&run.agent).is_none_or(|agent| is_of_messages(agent.card())))
 }
 
-/// The states at the first of these checkpoints, in their order, as many as have at most `max_bytes` together. The path to the newest is read once.
+/// Returns the states at the first of these checkpoints, in order, as many as have at most `max_bytes` together. Reads the path to the newest once.
 pub(crate) async fn of(
     source: HistorySource<'_>,
     agents: &AgentRegistry,
@@ -171,7 +171,7 @@ pub(crate) async fn of(
     Ok(states)
 }
 
-/// The path to a checkpoint, newest first, with those states that a wanted checkpoint shows.
+/// Returns the path to a checkpoint, newest first, with those states that a wanted checkpoint shows.
 async fn links(
     source: HistorySource<'_>,
     thread: &ThreadRow,
@@ -194,7 +194,7 @@ async fn links(
 // === impl FoundState ===
 
 impl FoundState {
-    /// All of it.
+    /// Reads the whole state.
     pub(crate) async fn read(self, source: HistorySource<'_>) -> Result<StateContent> {
         match self {
             Self::Value(value) => Ok(StateContent::Value(value)),
@@ -202,7 +202,7 @@ impl FoundState {
         }
     }
 
-    /// All of it; `None` where it has more than `max_bytes`.
+    /// Reads the whole state; returns `None` if it has more than `max_bytes`.
     pub(crate) async fn within(
         self,
         source: HistorySource<'_>,
@@ -237,7 +237,7 @@ impl Walk {
         let wanted: HashSet<_> = wanted.iter().map(|row| row.key).collect();
         let is_wanted = |key: CheckpointKey| wanted.contains(&key);
         let path = links(source, thread, newest, &wanted).await?;
-        // Messages are read only where a wanted state is derived from them.
+        // Messages are read only if a wanted state is derived from them.
         let (mut said, mut last_said, mut is_set) = (HashSet::new(), 0, false);
         for (place, PathLink { row, has_set, .. }) in path.iter().rev().enumerate() {
             is_set |= has_set;
@@ -276,7 +276,7 @@ impl Walk {
 // === impl Set ===
 
 impl Set {
-    /// The state that a checkpoint itself sets.
+    /// Returns the state that a checkpoint itself sets.
     fn of(row: &CheckpointRow) -> Option<Self> {
         let address = || row.client_history.as_ref().and_then(|given| given.state.clone());
         row.value.clone().map(Self::Here).or_else(|| address().map(Self::There))

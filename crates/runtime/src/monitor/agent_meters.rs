@@ -1,11 +1,11 @@
-//! The meters of one agent's runs, made once so that a run only adds to them.
+//! The meters of one agent's runs, created once so that a run only adds to them.
 
 use metrics::{Counter, Histogram, counter, histogram};
 use trilogue_domain::AgentName;
 
 use super::metric_names as names;
 
-/// Counters by a label that has few values.
+/// Counters by a label with few values.
 type Labelled<const N: usize> = [(&'static str, Counter); N];
 
 const OUTCOMES: [&str; 4] = ["completed", "failed", "cancelled", "timed_out"];

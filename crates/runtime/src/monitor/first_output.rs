@@ -1,4 +1,4 @@
-//! How long an agent takes to its first event and to its first message.
+//! Measures how long an agent takes to its first event and to its first message.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use trilogue_domain::event::{Body, MessageEvent};
 
 use super::AgentMeters;
 
-/// What was not measured yet of a run's first turn; nothing of any other turn.
+/// The measurements of a run's first turn that are still missing; other turns are not measured.
 #[derive(Debug, Default)]
 pub(crate) enum FirstOutput {
     #[default]

@@ -4,7 +4,7 @@
 pub const RUNS_STARTED: &str = "trilogue_runs_started_total";
 /// Runs that ended, by agent and outcome.
 pub const RUNS_ENDED: &str = "trilogue_runs_ended_total";
-/// Runs that failed, by error code; a code of an agent's own counts as `other`.
+/// Runs that failed, by error code; an agent's own codes count as `other`.
 pub const RUN_FAILURES: &str = "trilogue_run_failures_total";
 /// From the agent's start to the run's end, by agent. It contains the waits for answers.
 pub const RUN_SECONDS: &str = "trilogue_run_seconds";
@@ -16,11 +16,11 @@ pub const FIRST_EVENT_SECONDS: &str = "trilogue_run_first_event_seconds";
 pub const FIRST_MESSAGE_SECONDS: &str = "trilogue_run_first_message_seconds";
 /// Questions that agents asked, by agent and kind.
 pub const QUESTIONS_ASKED: &str = "trilogue_questions_asked_total";
-/// Questions that ended, by agent and by how: `answered`, `timed_out`, `cancelled` or `withdrawn`.
+/// Questions that ended, by agent and kind of end: `answered`, `timed_out`, `cancelled` or `withdrawn`.
 pub const QUESTIONS_ENDED: &str = "trilogue_questions_ended_total";
 /// From a question to its answer, by agent.
 pub const ANSWER_SECONDS: &str = "trilogue_question_answer_seconds";
-/// From the hand-over of an append to the store until it is durable.
+/// From passing an append to the store until it is durable.
 pub const COMMIT_SECONDS: &str = "trilogue_store_commit_seconds";
 /// Events of one append.
 pub const COMMIT_EVENTS: &str = "trilogue_store_commit_events";

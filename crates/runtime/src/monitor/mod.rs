@@ -1,6 +1,6 @@
-//! What operators see of runs: log lines, meters, the runs that are open now, and the export of those that ended.
+//! The operators' view of runs: log lines, meters, the open runs, and the export of ended ones.
 //!
-//! Everything here follows from what was stored: a run costs the same however many events it has.
+//! Everything here follows from stored changes, so the cost of a run does not depend on its number of events.
 
 mod agent_meters;
 mod first_output;
@@ -22,9 +22,9 @@ pub(crate) use first_output::FirstOutput;
 use open_runs::OpenRuns;
 pub use open_runs::{AgentRunCounts, OpenRunCounts};
 
-/// Gets the runs that have ended. It must not wait.
+/// Receives the runs that have ended. It must not block.
 pub trait EndedRuns: Send + Sync + fmt::Debug {
-    /// Takes a run that ended. Its log is complete and durable.
+    /// Receives a run that ended. Its log is complete and durable.
     fn ended(&self, run: &RunRow);
 }
 
@@ -44,7 +44,7 @@ struct StoreMeters {
     bytes: Counter,
 }
 
-/// What an append changes for operators, taken down before the store gets it.
+/// The changes of an append that operators see, collected before the store gets it.
 #[derive(Debug)]
 pub(crate) struct NotedAppend {
     thread: ThreadKey,
@@ -64,7 +64,7 @@ pub(crate) struct StartingRun<'a> {
     pub(crate) thread: &'a trilogue_domain::ThreadId,
     pub(crate) tenant: &'a trilogue_domain::TenantId,
     pub(crate) agent: &'a AgentName,
-    /// Since when it could have begun.
+    /// The time from which it could have begun.
     pub(crate) due: Timestamp,
     pub(crate) now: Timestamp,
 }
@@ -76,7 +76,7 @@ impl RunMonitor {
         let codes =
             [Code::DiskFull, Code::StoreReadOnly, Code::StoreUnavailable, Code::StoreCorrupt];
         for code in codes {
-            // Registered, they show zero: an alarm sees the first failure.
+            // Register the counters at zero, so that an alarm sees the first failure.
             drop(counter!(metric_names::COMMIT_FAILURES, "code" => code.as_str()));
         }
         let store = StoreMeters {
@@ -99,7 +99,7 @@ impl RunMonitor {
         Arc::clone(meters.or_insert_with(|| Arc::new(AgentMeters::new(agent))))
     }
 
-    /// Counts the open runs of a thread that was loaded.
+    /// Counts the open runs of a loaded thread.
     pub(crate) fn loaded<'a>(
         &self,
         thread: ThreadKey,
@@ -108,7 +108,7 @@ impl RunMonitor {
         self.open.replace_thread(thread, runs);
     }
 
-    /// The open runs now, with zeros for these agents.
+    /// Returns the open runs, with zeros for these agents.
     pub(crate) fn counts<'a>(
         &self,
         agents: impl Iterator<Item = &'a AgentName>,
@@ -117,12 +117,12 @@ impl RunMonitor {
         self.open.counts(agents, now)
     }
 
-    /// How many runs of a principal are scheduled and not due.
+    /// Returns how many runs of a principal are scheduled and not due.
     pub(crate) fn scheduled_of(&self, principal: &Principal, now: Timestamp) -> usize {
         self.open.scheduled_of(principal, now)
     }
 
-    /// Takes down what an append changes.
+    /// Collects the changes of an append.
     pub(crate) fn note(&self, batch: &Batch) -> NotedAppend {
         let mut noted = NotedAppend {
             thread: batch.thread,
@@ -149,7 +149,7 @@ impl RunMonitor {
         noted
     }
 
-    /// Publishes what an append has changed. `ended` are the runs that it ended.
+    /// Publishes the changes of an append. `ended` are the runs that it ended.
     pub(crate) fn appended<'a>(&self, noted: NotedAppend, ended: impl Iterator<Item = &'a RunRow>) {
         let NotedAppend { thread, open, removed, erases, questions, events, bytes, began } = noted;
         let StoreMeters { commit, batch, events: all_events, bytes: all_bytes } = &self.store;
@@ -215,7 +215,7 @@ impl RunMonitor {
                 let known = Code::from_text(&failure.code);
                 let label = known.map_or("other", Code::as_str);
                 counter!(metric_names::RUN_FAILURES, "code" => label).increment(1);
-                // The agent's own code may be anything.
+                // The agent's own code can be any text.
                 let (code, transient) = (safe::line(&failure.code), failure.transient);
                 tracing::info!(%run, %thread, %tenant, %agent, duration_ms, code, transient, "run failed");
             }

@@ -1,4 +1,4 @@
-//! The runs that have not ended, as the store has them.
+//! The runs that have not ended, according to the store.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
@@ -16,10 +16,10 @@ pub(super) struct OpenRuns(Mutex<HashMap<ThreadKey, BTreeMap<RunKey, OpenRun>>>)
 pub(super) struct OpenRun {
     agent: AgentName,
     status: RunStatus,
-    /// Since when it may begin.
+    /// The time from which it can begin.
     due: Timestamp,
     questions: usize,
-    /// Whose run it is, if it was scheduled.
+    /// The run's principal, if the run was scheduled.
     scheduled_by: Option<(TenantId, PrincipalId)>,
 }
 
@@ -27,18 +27,18 @@ pub(super) struct OpenRun {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OpenRunCounts {
     pub by_agent: BTreeMap<AgentName, AgentRunCounts>,
-    /// How long the run has waited that has waited for its turn longest.
+    /// The longest present wait of a queued run.
     pub oldest_queued: Option<Duration>,
 }
 
 /// How many runs of an agent have not ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AgentRunCounts {
-    /// Those whose time has not come.
+    /// Those that are scheduled and not due.
     pub scheduled: u64,
     /// Those that wait for their turn.
     pub queued: u64,
-    /// Those whose agent works, also while it is asked to stop.
+    /// Those whose agent is active, also while it is asked to stop.
     pub running: u64,
     /// Those that wait for an answer.
     pub waiting: u64,
@@ -49,7 +49,7 @@ pub struct AgentRunCounts {
 // === impl OpenRuns ===
 
 impl OpenRuns {
-    /// Replaces what is known of a thread.
+    /// Replaces the known runs of a thread.
     pub(super) fn replace_thread<'a>(
         &self,
         thread: ThreadKey,
@@ -107,7 +107,7 @@ impl OpenRuns {
         }
     }
 
-    /// How many runs of a principal are scheduled and not due.
+    /// Returns how many runs of a principal are scheduled and not due.
     pub(super) fn scheduled_of(&self, principal: &Principal, now: Timestamp) -> usize {
         let threads = lock(&self.0);
         let runs = threads.values().flat_map(BTreeMap::values);

@@ -38,15 +38,15 @@ impl ChildLog {
         }
     }
 
-    /// The next event, if it was read already.
+    /// Returns the next event if it was already read.
     pub(super) fn take(&mut self) -> Option<Event> {
         let event = self.page.pop_front()?;
         self.has_ended |= event.body.is_run_end();
         Some(event)
     }
 
-    /// The next event, as soon as it is durable; `None` behind the run's end.
-    /// Fails as reading the store, and with `run_not_found` when the thread was removed.
+    /// Returns the next event as soon as it is durable, or `None` after the run's end.
+    /// Fails if the store cannot be read, and with `run_not_found` if the thread was removed.
     pub(super) async fn next(&mut self) -> Result<Option<Event>> {
         loop {
             if let Some(event) = self.take() {

@@ -1,4 +1,4 @@
-//! A question of a child run, which its caller's run asks.
+//! Asks a child run's question in its caller's run.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::owner::Envelope;
 use crate::step::Command;
 use crate::turn::EmitError;
 
-/// Asks in the caller's run what the child asks, until either question has ended; the other one ends in the same way.
+/// Asks the child's question in the caller's run until either question has ended; then ends the other one in the same way.
 pub(super) async fn pass_up(
     shared: Arc<SharedRun>,
     child: RunRow,
@@ -21,7 +21,7 @@ pub(super) async fn pass_up(
     mut ended: oneshot::Receiver<Resolution>,
 ) {
     let services = &shared.services;
-    // The deadline of the question above counts.
+    // Presence keeps the child's question from timing out: only the deadline of the caller's question counts.
     let _presence = services.present(child.thread);
     let own = InterruptId::generate();
     let context = RunContext(Arc::clone(&shared));
@@ -36,7 +36,7 @@ pub(super) async fn pass_up(
             Ok(Resolution::TimedOut { .. }) => {
                 let (reply, _) = oneshot::channel();
                 let command = Box::new(Command::Deadline { interrupt: question.id });
-                // An owner that is gone has ended the child, or will.
+                // If the owner is gone, it has ended the child, or will do so.
                 drop(services.send(child.thread, Envelope::Change { command, reply }).await);
             }
             // The caller's run ends, and the child with it.
@@ -47,7 +47,7 @@ pub(super) async fn pass_up(
             }
         },
         resolution = &mut ended => {
-            // A question that ended otherwise is withdrawn above, too.
+            // A question that ended otherwise was already withdrawn above.
             if let Ok(Resolution::Answered { by, answer, extra, .. }) = resolution
                 && answer_with(&shared, by, own, answer, extra).await
             {
@@ -57,7 +57,7 @@ pub(super) async fn pass_up(
     }
 }
 
-/// `false` when the question was not there to be answered.
+/// Answers the child's question. Returns `false` if it is not pending.
 async fn answer_with(
     shared: &SharedRun,
     by: PrincipalId,

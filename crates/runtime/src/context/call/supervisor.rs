@@ -1,4 +1,4 @@
-//! Follows a child run beside its caller: ends it with the caller, and passes its questions up.
+//! Follows a child run next to its caller: ends it with the caller, and asks its questions there.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ pub(super) struct ChildSupervisor {
     pub(super) row: RunRow,
     pub(super) chain: ChainGuard,
     pub(super) passes_questions_up: bool,
-    /// The caller has dropped the call.
+    /// Cancelled when the caller has dropped the call.
     pub(super) dropped: CancellationToken,
-    /// Why the child's log has no end.
+    /// The error because of which the child's log has no end.
     pub(super) failed: watch::Sender<Option<Error>>,
 }
 
@@ -36,11 +36,11 @@ pub(super) struct ChildSupervisor {
 #[derive(Default)]
 struct Questions {
     passing: FuturesUnordered<BoxFuture<'static, ()>>,
-    /// Where the one that passes a question up is told of its end.
+    /// Sends the end of a question to the task that asks it in the caller's run.
     ends: HashMap<InterruptId, oneshot::Sender<Resolution>>,
 }
 
-/// Asks a child run to stop; one that has ended stays as it is.
+/// Asks a child run to stop; an ended one stays unchanged.
 pub(super) async fn cancel(
     services: &Arc<Services>,
     row: &RunRow,
@@ -86,7 +86,7 @@ impl ChildSupervisor {
                 },
                 () = caller_is_gone(&shared, &dropped) => {
                     if let Err(error) = cancel(&shared.services, &row, Some(Code::ParentEnded)).await {
-                        // Its owner cancels it when it is loaded: nobody is known to have called it then.
+                        // Its owner cancels it on the next load, because its caller is unknown then.
                         tracing::info!(run = %row.id, %error, "a child run could not be cancelled yet");
                     }
                     break None;
@@ -141,7 +141,7 @@ fn settled_next(
 // === impl Questions ===
 
 impl Questions {
-    /// Waits until nothing is passed up any more; the child has no open question.
+    /// Waits until no question is being asked in the caller's run; the child has no open question then.
     async fn end(&mut self) {
         self.ends.clear();
         while self.passing.next().await.is_some() {}
@@ -162,7 +162,7 @@ impl Questions {
             }
             Body::Interrupt(InterruptEvent::Resolved { interrupt, resolution }) => {
                 if let Some(end) = self.ends.remove(interrupt) {
-                    // Nobody listens when the answer came from above.
+                    // If the answer came from the caller's run, the receiver is gone.
                     drop(end.send(resolution.clone()));
                 }
             }
