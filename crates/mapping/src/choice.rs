@@ -4,18 +4,18 @@ use serde_json::{Value, json};
 
 use crate::shape::Properties;
 
-/// One value that a question allows.
+/// A value that a question allows.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Choice {
-    /// Its id for programs: its text, or its JSON where it is not text.
+    /// Its id for programs: its text, or its JSON if it is not text.
     pub id: String,
-    /// What the agent calls it; its id where that is nothing.
+    /// The agent's name for it, or its id without a name.
     pub name: String,
     pub description: Option<String>,
     pub value: Value,
 }
 
-/// The choices of a schema: `enum`, with `enumNames` where they are, or `const` and `title` of each alternative. None of another schema.
+/// Returns the choices of a schema: `enum`, with `enumNames` if present, or `const` and `title` of each alternative. Empty for another schema.
 pub fn choices(schema: &Value) -> Vec<Choice> {
     let list = |name: &str| schema.get(name).and_then(Value::as_array);
     if let Some(values) = list("enum") {
@@ -33,7 +33,7 @@ pub fn choices(schema: &Value) -> Vec<Choice> {
     alternatives.and_then(|items| items.iter().map(choice).collect()).unwrap_or_default()
 }
 
-/// The single boolean, or the single list of values, of a schema: its property, and the values.
+/// Returns the single boolean, or the single list of values, of a schema: its property, and the values.
 pub(crate) fn one_choice(schema: &Value) -> Option<(Option<String>, Vec<Choice>)> {
     let whole = values(schema);
     if !whole.is_empty() {
@@ -56,9 +56,9 @@ fn values(schema: &Value) -> Vec<Choice> {
     choices(schema)
 }
 
-/// The answer that a text chooses by the value, the title or the number of a choice. `None` if the schema has no single choice, the text
-/// means none of it, or the text means several: a name never poses as the number of another choice.
-/// A number of a yes or no chooses nothing, because it consents to nothing.
+/// Returns the answer that a text chooses by the value, the title or the number of a choice. `None` if the schema has no single choice, the text
+/// matches no choice, or it matches several: a name never counts as the number of another choice.
+/// A number chooses nothing for a yes or no, because it does not consent to anything.
 pub(crate) fn chosen(schema: &Value, text: &str) -> Option<Value> {
     let (property, choices) = one_choice(schema)?;
     let number = text.trim_end_matches(['.', ')']).parse::<usize>().ok();
@@ -74,7 +74,7 @@ pub(crate) fn chosen(schema: &Value, text: &str) -> Option<Value> {
     })
 }
 
-/// The choices as a numbered list.
+/// Returns the choices as a numbered list.
 pub(crate) fn list(choices: &[Choice]) -> String {
     let line = |(at, choice): (usize, &Choice)| {
         let Choice { id, name, description, .. } = choice;
@@ -119,7 +119,7 @@ mod tests {
         for text in ["0", "3", "-1", "huge", ""] {
             assert_eq!(chosen(&size, text), None, "{text}");
         }
-        // The number of a choice may be its value too, but not the value or the title of another.
+        // The number of a choice can also be its own value, but not the value or the title of another.
         assert_eq!(chosen(&json!({ "enum": [1, 2] }), "2"), Some(2.into()));
         assert_eq!(chosen(&json!({ "enum": [3, 2, 1] }), "1"), None);
         let posing = json!({ "oneOf": [

@@ -1,6 +1,6 @@
-//! Citations beyond their five members: further ones such as `author` and `score`, and citations in words.
+//! Citations beyond their five members: further ones such as `author` and `score`, and citations as text.
 //!
-//! The further members are in the cited part's `extra`, under the extension key, as `citation`. Every protocol that can shows them inside of the citation.
+//! The further members are in the cited part's `extra`, under the extension key, as `citation`. Every protocol that can shows them inside the citation.
 //! Further members of a trajectory are kept in the same way, as `trajectory`.
 
 use std::borrow::Cow;
@@ -12,15 +12,15 @@ use trilogue_wire::agent_client::splice;
 
 use crate::communication::EXTENSION;
 
-/// The members that the vocabulary has.
+/// The citation members of the vocabulary.
 pub(crate) const DECLARED: [&str; 6] =
     ["kind", "start_index", "end_index", "url", "title", "description"];
-/// The members of a trajectory that the vocabulary has.
+/// The trajectory members of the vocabulary.
 const DECLARED_OF_STEP: [&str; 5] = ["kind", "message", "tool_name", "tool_input", "tool_output"];
 /// The longest passage that a footnote quotes, in characters.
 const MAX_QUOTE_CHARS: usize = 120;
 
-/// Reads a citation's members; those that are not declared, or of another type, are kept in the part's `extra`.
+/// Reads a citation's members; undeclared ones, and those of another type, are kept in the part's `extra`.
 pub(crate) fn set(part: &mut Part, citation: &Map<String, Value>) {
     let text = |key: &str| citation.get(key).and_then(Value::as_str).map(str::to_owned);
     let index = |key: &str| citation.get(key).and_then(Value::as_i64);
@@ -40,7 +40,7 @@ pub(crate) fn set(part: &mut Part, citation: &Map<String, Value>) {
     keep(part, further);
 }
 
-/// Where the further members of a part's metadata are kept, and the names that these cannot have.
+/// Returns the key for the further members of a part's metadata, and the names that these cannot have.
 fn kept_as(part: &Part) -> Option<(&'static str, &'static [&'static str])> {
     match part.metadata.as_ref()? {
         PartMetadata::Citation(_) => Some(("citation", &DECLARED)),
@@ -49,7 +49,7 @@ fn kept_as(part: &Part) -> Option<(&'static str, &'static [&'static str])> {
     }
 }
 
-/// The members of a trajectory that are not declared.
+/// Returns the undeclared members of a trajectory.
 pub(crate) fn further_of_step(step: &Map<String, Value>) -> Map<String, Value> {
     let further = step.iter().filter(|(key, _)| !DECLARED_OF_STEP.contains(&key.as_str()));
     further.map(|(key, value)| (key.clone(), value.clone())).collect()
@@ -70,7 +70,7 @@ pub(crate) fn keep(part: &mut Part, further: Map<String, Value>) {
     }
 }
 
-/// The further members of a part's citation or trajectory.
+/// Returns the further members of a part's citation or trajectory.
 pub(crate) fn further(part: &Part) -> Map<String, Value> {
     let Some((member, _)) = kept_as(part) else { return Map::new() };
     let extra = part.extra.as_ref();
@@ -81,7 +81,7 @@ pub(crate) fn further(part: &Part) -> Map<String, Value> {
     }
 }
 
-/// Those of [`further`] that no declared member hides.
+/// Returns the members of [`further`] that no declared member hides.
 pub(crate) fn shown_further(part: &Part) -> Map<String, Value> {
     let declared = kept_as(part).map_or(&[][..], |(_, declared)| declared);
     let mut further = further(part);
@@ -89,7 +89,7 @@ pub(crate) fn shown_further(part: &Part) -> Map<String, Value> {
     further
 }
 
-/// The part's `extra` without the further members of its citation or trajectory: `{}` where it has nothing else.
+/// Returns the part's `extra` without the further members of its citation or trajectory: `{}` if it has nothing else.
 pub(crate) fn extra_without(part: &Part) -> Cow<'_, str> {
     let extra = part.extra.as_ref().map_or("{}", Json::as_str);
     let Some((member, _)) = kept_as(part).filter(|_| !further(part).is_empty()) else {
@@ -101,7 +101,7 @@ pub(crate) fn extra_without(part: &Part) -> Cow<'_, str> {
     if is_empty { Cow::Owned(splice::remove(&rest, &[EXTENSION]).into_owned()) } else { rest }
 }
 
-/// The present members of a citation.
+/// Returns the present members of a citation.
 pub(crate) fn object(citation: &Citation) -> Map<String, Value> {
     let Citation { start_index, end_index, url, title, description } = citation;
     let text = |text: &Option<String>| text.clone().map(Value::from);
@@ -115,7 +115,7 @@ pub(crate) fn object(citation: &Citation) -> Map<String, Value> {
     members.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
 }
 
-/// A part's citation with all its members; `None` if it has none.
+/// Returns a part's citation with all its members; `None` if the part has no citation.
 pub(crate) fn whole(part: &Part) -> Option<Map<String, Value>> {
     let Some(PartMetadata::Citation(citation)) = &part.metadata else { return None };
     let mut whole = object(citation);
@@ -125,7 +125,7 @@ pub(crate) fn whole(part: &Part) -> Option<Map<String, Value>> {
     Some(whole)
 }
 
-/// A source in words: title, address, description, then the further members that are text or numbers. `None` if it names nothing.
+/// Returns a source as text: title, address, description, then the further members that are text or numbers. `None` if it names nothing.
 pub(crate) fn in_words(citation: &Map<String, Value>) -> Option<String> {
     let text = |key: &str| {
         let text = citation.get(key)?.as_str()?.trim();
@@ -142,7 +142,7 @@ pub(crate) fn in_words(citation: &Map<String, Value>) -> Option<String> {
     (!words.is_empty()).then(|| words.join("; "))
 }
 
-/// The sources of a message's parts as one text, in order, each with the passage that it is about. `None` without any.
+/// Returns the sources of a message's parts as one text, in order, each with the passage that it refers to. `None` without sources.
 pub(crate) fn footnotes(parts: &[Part]) -> Option<String> {
     let mut notes = String::new();
     let mut count = 0;
@@ -158,7 +158,7 @@ pub(crate) fn footnotes(parts: &[Part]) -> Option<String> {
     (count > 0).then(|| format!("\n\nSources:{notes}"))
 }
 
-/// The passage that a citation is about: its range of the message's text, else the text of its own part.
+/// Returns the passage that a citation refers to: its range of the message's text, otherwise the text of its own part.
 fn quote(parts: &[Part], part: &Part, citation: &Map<String, Value>) -> Option<String> {
     let index = |key: &str| {
         citation.get(key).and_then(Value::as_u64).and_then(|index| usize::try_from(index).ok())

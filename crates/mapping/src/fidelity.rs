@@ -1,4 +1,4 @@
-//! What each protocol carries, as data: the source of the page in the documentation and of our own face's response.
+//! What each protocol carries, as data: the source of the documentation's page and of our own face's response.
 
 mod concepts;
 mod direction;
@@ -22,7 +22,7 @@ const PROTOCOLS: [(&str, &str); 4] = [
     ("client", "The Agent Client Protocol"),
 ];
 
-/// One concept, in neutral words, and what each protocol does with it.
+/// One concept, in neutral words, and each protocol's support of it.
 struct Row {
     concept: &'static str,
     verdicts: [Support; PROTOCOLS.len()],
@@ -56,7 +56,7 @@ macro_rules! table {
     };
 }
 
-/// The table as a page in Markdown.
+/// Returns the table as a page in Markdown.
 pub fn page() -> String {
     let mut page = String::from(
         "<!-- Generated from trilogue_mapping::fidelity by `cargo xtask tidy --bless`. -->\n\n\
@@ -89,8 +89,8 @@ pub fn page() -> String {
     page
 }
 
-/// The rows of the ways from one protocol to another, or without both those of every protocol by itself, as our own face shows them.
-/// Fails with `invalid_request`, naming the parameter and the protocols, for an unknown one and for the way from a protocol to itself.
+/// Returns the rows of the directions from one protocol to another; without both parameters, those of each protocol alone, as our own face shows them.
+/// Fails with `invalid_request`, naming the parameter and the protocols, for an unknown protocol and for the direction from a protocol to itself.
 pub fn rows_between(from: Option<&str>, to: Option<&str>) -> Result<Vec<FidelityRow>> {
     match (from, to) {
         (None, None) => Ok(rows()),
@@ -98,7 +98,7 @@ pub fn rows_between(from: Option<&str>, to: Option<&str>) -> Result<Vec<Fidelity
     }
 }
 
-/// The rows of every protocol.
+/// Returns the rows of every protocol.
 fn rows() -> Vec<FidelityRow> {
     let columns = PROTOCOLS.iter().enumerate();
     columns
@@ -132,7 +132,7 @@ impl Support {
         }
     }
 
-    /// Where it travels.
+    /// Returns the carrier of the concept.
     fn carrier(self) -> Option<&'static str> {
         match self {
             Carried(place) | Extension(place) => Some(place),
@@ -140,7 +140,7 @@ impl Support {
         }
     }
 
-    /// Why it is lost.
+    /// Returns why it is lost.
     fn reason(self) -> Option<&'static str> {
         match self {
             Carried(_) | Extension(_) => None,
@@ -416,7 +416,7 @@ mod tests {
                 assert!(!concept.contains('|') && !text.contains('|'), "{concept} breaks its row");
             }
             let lines = page.matches(&format!("\n| {concept} | ")).count();
-            // One for each protocol, and one for the directions.
+            // One line for each protocol, and one for the directions.
             assert_eq!(lines, PROTOCOLS.len() + 1, "{concept}");
         }
     }

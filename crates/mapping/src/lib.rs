@@ -1,6 +1,6 @@
-//! Pure conversions between the protocols and the vocabulary, and the table of what each can carry.
+//! Pure conversions between the protocols and the vocabulary, and the table of what each protocol can carry.
 //!
-//! One folder a protocol, with both directions: [`agent_client`] is the Agent Client Protocol, [`communication`] is the Agent Communication Protocol, [`connect`] the Agent Connect Protocol, [`native`] our own face.
+//! One folder for each protocol, with both directions: [`agent_client`] is the Agent Client Protocol, [`communication`] is the Agent Communication Protocol, [`connect`] the Agent Connect Protocol, [`native`] our own face.
 //! [`shape`] converts between chat and JSON by schema; [`fidelity`] lists what each protocol carries, and where.
 //!
 //! # Invariants
@@ -30,7 +30,7 @@ pub fn time(at: Timestamp) -> Time {
     Time::from_micros(at.as_micros())
 }
 
-/// The place of the first message that has the id of an earlier one.
+/// Returns the index of the first message with the id of an earlier one.
 fn repeated_id(messages: &[Message]) -> Option<usize> {
     let mut known = HashSet::with_capacity(messages.len());
     messages.iter().position(|message| !known.insert(&message.id))

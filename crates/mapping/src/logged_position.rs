@@ -1,4 +1,4 @@
-//! How far the log of a run reaches whose agent is at work elsewhere.
+//! Tracks how much of a remote agent's run is in the log.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,16 +10,16 @@ use trilogue_domain::{Body, Content, Json, MessageId, Part, Role};
 
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x8d0e_52b7_4c1a_4f36_a9e3_70d5_1b64_c82f);
 
-/// How much of a remote run's output is in the log: what is read again is left out up to there.
+/// How much of a remote run's output is in the log: output up to there is left out when it is read again.
 ///
-/// Each message has a place of its own, so that messages may come again in another order among each other and among the rest; the pieces of one message come in their order.
+/// Each message has its own position, so that messages can come again in another order among each other and among the rest; the pieces of one message come in order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LoggedPosition {
-    /// The run here: what the ids of messages are made from whose own ids were taken.
+    /// The run here: the source of ids for messages whose own ids were taken.
     run: String,
-    /// Places in the messages; what is no piece of any has one place together.
+    /// Positions in the messages; all bodies outside of messages share one.
     places: HashMap<Option<MessageId>, LoggedCount>,
-    /// What replaces what came before it: output and state.
+    /// The last output and state, which replace earlier ones.
     output: Option<Json>,
     values: Option<Json>,
     has_result: bool,
@@ -30,10 +30,10 @@ pub struct LoggedPosition {
     open: Vec<(MessageId, Role)>,
 }
 
-/// How much there is of one message, or of all bodies outside of messages. A part that is nothing but plain text counts as that text, so that it does not matter in which pieces a text came.
+/// The logged size of one message, or of all bodies outside of messages. A part that contains only plain text counts as that text, so that the splitting of a text into pieces does not matter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct LoggedCount {
-    /// Bodies that are no piece of text.
+    /// Bodies that are not pieces of text.
     bodies: u64,
     /// Bytes of text after the last of them.
     text: usize,
@@ -42,13 +42,13 @@ pub(crate) struct LoggedCount {
 // === impl LoggedPosition ===
 
 impl LoggedPosition {
-    /// Of a run whose log is not read yet.
+    /// Creates the position of a run whose log is not read yet.
     #[must_use]
     pub fn of_run(run: &str) -> Self {
         Self { run: run.to_owned(), ..Self::default() }
     }
 
-    /// Counts the next event of the run's log, from its first on.
+    /// Counts the next event of the run's log, from the first one on.
     pub fn push(&mut self, body: &Body) {
         match body {
             Body::Run(RunEvent::Started) => self.begun = true,
@@ -63,12 +63,12 @@ impl LoggedPosition {
         }
     }
 
-    /// The messages of the agent that are not complete, oldest first.
+    /// Returns the agent's incomplete messages, oldest first.
     pub fn open(&self) -> impl Iterator<Item = (&MessageId, &Role)> {
         self.open.iter().map(|(message, role)| (message, role))
     }
 
-    /// Whether a body that is read again comes after this position; text that reaches beyond it is cut.
+    /// Whether a body that is read again comes after this position. Text across the position loses the part before it.
     pub(crate) fn passes(&mut self, body: &mut Body) -> bool {
         match body {
             Body::Run(RunEvent::Result(_)) => return !std::mem::take(&mut self.has_result),
@@ -116,7 +116,7 @@ impl LoggedPosition {
     }
 }
 
-/// The id here of a message of this run whose own id names another message of the thread. The same each time, so that a run that is read again is found in its log.
+/// Returns the id here of a message of this run whose own id belongs to another message of the thread. It is the same each time, so that a run that is read again is found in its log.
 #[must_use]
 pub fn replacement_id(run: &str, taken: &MessageId) -> MessageId {
     let run = uuid::Uuid::new_v5(&NAMESPACE, run.as_bytes());
@@ -160,7 +160,7 @@ impl LoggedCount {
         }
     }
 
-    /// Whether a part comes behind what was counted; text that reaches beyond it is cut.
+    /// Whether a part comes after the counted ones. Text that is partly counted loses the counted part.
     pub(crate) fn passes_part(&mut self, part: &mut Part) -> bool {
         match plain_text(part).cloned() {
             Some(mut text) => {
@@ -181,7 +181,7 @@ impl LoggedCount {
             self.text = known - text.len();
             return known == 0;
         }
-        // A log that was not made from this run may end inside a character.
+        // A log that was not created from this run may end inside a character.
         if known > 0 {
             *text = text.get(known..).unwrap_or_default().into();
         }
@@ -196,7 +196,7 @@ impl LoggedCount {
     }
 }
 
-/// The text of a part that is nothing else.
+/// Returns the text of a part that contains only text.
 pub(crate) fn plain_text(part: &Part) -> Option<&Arc<str>> {
     match &part.content {
         Content::Text(text) if *part == Part::text(Arc::clone(text)) => Some(text),

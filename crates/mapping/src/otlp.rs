@@ -1,7 +1,7 @@
-//! A run as spans of a trace, from its log.
+//! Converts a run's log to spans of a trace.
 //!
-//! Content never leaves: spans have names, ids, codes, times and sizes.
-//! Names of attributes are those of OpenTelemetry's conventions for generative AI where there is one.
+//! Content never leaves the server: spans have names, ids, codes, times and sizes.
+//! Names of attributes follow OpenTelemetry's conventions for generative AI where these define one.
 
 use std::collections::HashMap;
 
@@ -41,9 +41,9 @@ pub struct TracedRun {
 pub struct RunSpans {
     run: TracedRun,
     spans: Vec<TraceSpan>,
-    /// Tool calls that go on.
+    /// Tool calls that have not ended.
     tools: HashMap<String, TraceSpan>,
-    /// Questions without an answer.
+    /// Unanswered questions.
     questions: HashMap<InterruptId, TraceSpan>,
     left_out: u64,
 }
@@ -57,7 +57,7 @@ impl RunSpans {
         Self { run, spans, tools, questions, left_out: 0 }
     }
 
-    /// Takes the run's next event.
+    /// Processes the run's next event.
     pub fn push(&mut self, event: &Event) {
         match &event.body {
             Body::Tool(tool) => self.tool(tool, event.at),
@@ -66,7 +66,7 @@ impl RunSpans {
         }
     }
 
-    /// The spans, the run's own one first.
+    /// Returns the spans, the run's own one first.
     #[must_use]
     pub fn finish(mut self) -> Vec<TraceSpan> {
         let end = self.run.ended_at;
@@ -84,7 +84,7 @@ impl RunSpans {
 
     fn run_span(&self) -> TraceSpan {
         let run = &self.run;
-        // A called run's caller is a span of this process.
+        // The caller of a called run is a span of this process.
         let (kind, is_remote) = match run.parent {
             Some(_) => (SpanKind::Internal, false),
             None => (SpanKind::Server, run.trace.caller.is_some()),
@@ -121,7 +121,7 @@ impl RunSpans {
             Outcome::Completed => {}
             Outcome::Failed(failure) => fail(&mut span, &failure.code),
             Outcome::TimedOut { reason } => fail(&mut span, reason.as_str()),
-            // Somebody wanted it so.
+            // A requested cancellation is not an error.
             Outcome::Cancelled { reason } => {
                 let reason = reason.map(|reason| reason.as_str());
                 span.attributes.extend(
@@ -132,7 +132,7 @@ impl RunSpans {
         span
     }
 
-    /// The wait for the first turn.
+    /// Returns the span of the wait for the first turn.
     fn queue_span(&self) -> Option<TraceSpan> {
         let run = &self.run;
         let end = run.started_at.unwrap_or(run.ended_at);
@@ -179,7 +179,7 @@ impl RunSpans {
         }
     }
 
-    /// The span of a call of which only the end was told.
+    /// Returns the span of a call of which only the end was logged.
     fn lone_tool(&mut self, call: &str, at: Timestamp) -> Option<TraceSpan> {
         let mut span = self.child(&format!("tool/{call}"), "execute_tool".to_owned(), at);
         span.attributes.extend([
@@ -213,7 +213,7 @@ impl RunSpans {
         }
     }
 
-    /// A span below the run's own.
+    /// Returns a child span of the run's own.
     fn child(&self, what: &str, name: String, start: Timestamp) -> TraceSpan {
         let context = &self.run.trace.context;
         TraceSpan {
@@ -249,7 +249,7 @@ fn fail(span: &mut TraceSpan, code: &str) {
     span.status = Some(SpanStatus { message: code.to_owned(), code: SpanVerdict::Error.into() });
 }
 
-/// Every exported span is of a sampled trace.
+/// Returns the flags: every exported span belongs to a sampled trace.
 fn flags(is_remote: bool) -> u32 {
     0x101 | u32::from(is_remote) << 9
 }

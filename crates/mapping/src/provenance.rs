@@ -1,13 +1,13 @@
-//! Where a request came from, as header fields say it: the trace that it belongs to, and the agents that passed it on.
+//! A request's origin in header fields: its trace, and the agents that passed it on.
 
 use trilogue_domain::{Provenance, TraceContext, limits};
 
 /// W3C Trace Context, section 3.2.
 pub const TRACEPARENT: &str = "traceparent";
-/// The names of the agents behind other servers that passed a request on, with commas between them. Ours.
+/// The names of the agents behind other servers that passed a request on, with commas between them. Our own header.
 pub const VIA: &str = "trilogue-via";
 
-/// Reads the values of [`TRACEPARENT`] and [`VIA`]. What is malformed is left out; of a list that is too long the begin is read, which is enough to refuse it.
+/// Reads the values of [`TRACEPARENT`] and [`VIA`]. Malformed values are left out; of a list that is too long only the beginning is read, which is enough to refuse it.
 #[must_use]
 pub fn provenance(trace: Option<&str>, via: Option<&str>) -> Option<Box<Provenance>> {
     let trace = trace.filter(|trace| is_traceparent(trace)).map(str::to_owned);
@@ -18,7 +18,7 @@ pub fn provenance(trace: Option<&str>, via: Option<&str>) -> Option<Box<Provenan
     (trace.is_some() || !hops.is_empty()).then(|| Box::new(Provenance { trace, hops }))
 }
 
-/// The header fields that say so.
+/// Returns the header fields for a provenance.
 #[must_use]
 pub fn provenance_headers(provenance: Provenance) -> Vec<(&'static str, String)> {
     let Provenance { trace, hops } = provenance;

@@ -11,9 +11,9 @@ use trilogue_domain::{
 /// The longest schema that an error repeats, in bytes.
 const MAX_SHOWN_SCHEMA_BYTES: usize = 1_024;
 
-/// An input in the form that the agent takes: messages become a value and a value a message where the agent wants the other.
-/// A message that is made of a value is sent now.
-/// Errors: `invalid_input` where the messages stand for no value; `json_too_deep`.
+/// Converts an input to the form that the agent takes: messages to a value, or a value to a message, if the agent needs the other form.
+/// A message that is built from a value is sent now.
+/// Errors: `invalid_input` if the messages represent no value; `json_too_deep`.
 pub fn input(card: &AgentCard, input: Input, now: Timestamp) -> Result<Input> {
     match (&card.input, input) {
         (InputKind::Schema(_), Input::Value(value)) => Ok(Input::Value(value)),
@@ -27,7 +27,7 @@ pub fn input(card: &AgentCard, input: Input, now: Timestamp) -> Result<Input> {
     }
 }
 
-/// A value as parts: the text of its one string property, or of the one called `message`, and then the value itself; a string is only its text.
+/// Converts a value to parts: the text of its one string property, or of the one called `message`, and then the value itself; a string is only its text.
 pub fn output(value: &Json) -> Vec<Part> {
     let read = value.to_value();
     if let Value::String(text) = read {
@@ -50,7 +50,7 @@ fn said_text(value: &Value) -> Option<&str> {
     }
 }
 
-/// The error of an unfit input; it names what the agent takes.
+/// Returns the error of an unsuitable input; it names what the agent takes.
 pub fn mismatch(card: &AgentCard, why: &str) -> Error {
     let message = format!("the input does not fit the agent '{}': {why}", card.name);
     let hint = match &card.input {
@@ -63,7 +63,7 @@ pub fn mismatch(card: &AgentCard, why: &str) -> Error {
     Error::new(Code::InvalidInput, message).hint(hint)
 }
 
-/// A value as the user's message: a string as text, anything else as JSON.
+/// Converts a value to the user's message: a string as text, anything else as JSON.
 fn message_of(value: &Json, now: Timestamp) -> Message {
     let part = match value.to_value() {
         Value::String(text) => Part::text(text),
@@ -72,7 +72,7 @@ fn message_of(value: &Json, now: Timestamp) -> Message {
     Message::new(Role::User, vec![part], Some(now))
 }
 
-/// Messages as a value: the last user message's JSON part; else its text as the schema's one string property; else its text parsed as JSON.
+/// Converts messages to a value: the last user message's JSON part; otherwise its text as the schema's one string property; otherwise its text parsed as JSON.
 fn value_of(card: &AgentCard, schema: &Json, messages: &[Message]) -> Result<Json> {
     let message = messages.iter().rfind(|message| message.role.is_user()).or(messages.last());
     let Some(message) = message else {
@@ -88,7 +88,7 @@ fn value_of(card: &AgentCard, schema: &Json, messages: &[Message]) -> Result<Jso
     }
 }
 
-/// Whether a content type is that of JSON, whatever its parameters.
+/// Whether a content type is JSON, with any parameters.
 pub(crate) fn is_json(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     essence.eq_ignore_ascii_case("application/json")
@@ -106,7 +106,7 @@ fn json_of(part: &Part) -> Result<Json> {
     }
 }
 
-/// The property for plain text: the only required string, or the only property, if it is a string.
+/// Returns the property for plain text: the only required string, or the only property, if it is a string.
 pub(crate) fn text_property(schema: &Value) -> Option<String> {
     let Properties { all, required } = Properties::of(schema)?;
     let is_string = |name: &str| is_of(all, name, "string");
@@ -128,7 +128,7 @@ pub(crate) struct Properties<'a> {
 // === impl Properties ===
 
 impl<'a> Properties<'a> {
-    /// `None` where the schema names none.
+    /// Returns the properties, or `None` if the schema names no properties.
     pub(crate) fn of(schema: &'a Value) -> Option<Self> {
         let all = schema.get("properties")?.as_object()?;
         let required = schema.get("required").and_then(Value::as_array);
@@ -155,7 +155,7 @@ mod tests {
         Message { role, parts, ..message_of(&Json::null(), Timestamp::default()) }
     }
 
-    /// The value that an agent by this schema gets, or the error's code and message.
+    /// Returns the value that an agent with this schema gets, or the error's code and message.
     fn shape(schema: &Value, messages: Vec<Message>) -> std::result::Result<Value, (Code, String)> {
         let card = card(InputKind::Schema(Json::from_value(schema)));
         let shaped = input(&card, Input::Messages(messages), Timestamp::default());

@@ -4,10 +4,10 @@ use trilogue_wire::agent_client::{
     PromptCapabilities, SessionCapabilities, Supported,
 };
 
-/// The answer to a client's `initialize`; `hosted` is a hosted agent's own answer.
+/// Returns the response to a client's `initialize`; `hosted` is a hosted agent's own response.
 ///
-/// List, load, resume, close and delete of sessions are ours and there for every agent; other abilities are there where the hosted agent has them.
-/// Its terminal authentication methods are left out: they would run another copy of it.
+/// The server itself lists, loads, resumes, closes and deletes sessions, for every agent; other abilities exist if the hosted agent has them.
+/// The agent's terminal authentication methods are left out: they would run another copy of it.
 pub fn initialize_result(
     card: &AgentCard,
     hosted: Option<&InitializeResponse>,
@@ -39,7 +39,7 @@ pub fn initialize_result(
     answer
 }
 
-/// The session capabilities. A hosted agent's abilities beyond the protocol are not advertised: they would make sessions outside of the log.
+/// Returns the session capabilities. A hosted agent's abilities beyond the protocol are not advertised, because they would create sessions outside of the log.
 fn sessions(hosted: Option<&SessionCapabilities>) -> SessionCapabilities {
     let ours = || Some(Supported::default());
     SessionCapabilities {
@@ -53,7 +53,7 @@ fn sessions(hosted: Option<&SessionCapabilities>) -> SessionCapabilities {
     }
 }
 
-/// The prompt capabilities by the agent's content types; an agent that names none reads all.
+/// Returns the prompt capabilities by the agent's content types; an agent without any reads all.
 fn prompts(card: &AgentCard) -> PromptCapabilities {
     let types = &card.input_content_types;
     let reads = |kind: &str| {
@@ -65,7 +65,7 @@ fn prompts(card: &AgentCard) -> PromptCapabilities {
     PromptCapabilities {
         image: reads("image/"),
         audio: reads("audio/"),
-        // A resource is a named part, which every agent here takes as well as an unnamed one.
+        // A resource is a named part, which every agent here accepts like an unnamed one.
         embedded_context: true,
         ..PromptCapabilities::default()
     }

@@ -1,4 +1,4 @@
-//! Answers to a hosted agent's requests: consent is never guessed, and misfits are refused.
+//! Answers to a hosted agent's requests: consent is never guessed, and invalid answers are refused.
 
 use trilogue_domain::error::Violation;
 use trilogue_domain::{Answer, Interrupt, InterruptKind, Json, Message};
@@ -15,7 +15,7 @@ pub(super) const YES: &str = "true";
 /// The answer that leaves a question unanswered.
 pub(super) const NOTHING: &str = "null";
 
-/// Whether an interrupt asks for consent only: to visit an address, or by a form without fields.
+/// Whether an interrupt only asks for consent: to visit an address, or by a form without fields.
 pub(super) fn is_consent(interrupt: &Interrupt) -> bool {
     match interrupt.kind {
         InterruptKind::Url => true,
@@ -27,7 +27,7 @@ pub(super) fn is_consent(interrupt: &Interrupt) -> bool {
     }
 }
 
-/// A prompt as the answer to a request for consent: only a plain word for yes, with no attachment, consents. An empty prompt leaves the request unanswered, and any other text declines.
+/// Converts a prompt to the answer to a request for consent: only a plain word for yes, without attachment, consents. An empty prompt leaves the request unanswered, and any other text declines.
 pub(super) fn consent(interrupt: &Interrupt, message: &Message) -> Answer {
     let is_words = message.parts.iter().all(is_words);
     let words = message.text();
@@ -40,8 +40,8 @@ pub(super) fn consent(interrupt: &Interrupt, message: &Message) -> Answer {
     Json::parse(answer).map_or_else(|_| Answer::Json(Json::null()), Answer::Json)
 }
 
-/// The values of a hosted agent's form, to be checked against its compiled schema. `None` for other interrupts, and where the answer declines or leaves the form unanswered.
-/// Fails when the agent could not get the answer without a change of meaning.
+/// Returns the values of a hosted agent's form, to be checked against its compiled schema. `None` for other interrupts, and if the answer declines or leaves the form unanswered.
+/// Fails if the agent could not get the answer without a change of meaning.
 pub fn filled_in<'a>(
     interrupt: &Interrupt,
     answer: &'a Answer,

@@ -24,21 +24,21 @@ use crate::shape::text_property;
 
 /// The field of a form that asks for one value.
 const ANSWER: &str = "answer";
-/// A longer title is cut, and is then in the content too.
+/// A longer title is cut, and is then also in the content.
 const MAX_TITLE_CHARS: usize = 200;
 const MAX_SHOWN_SCHEMA_BYTES: usize = 4 * 1024;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Asking {
-    /// By `session/request_permission` with these params; the answer is for [`answer_of_permission`].
+    /// With a `session/request_permission` of these params; [`answer_of_permission`] reads the answer.
     Permission(Vec<u8>),
-    /// By `elicitation/create` with these params; the answer is for [`answer_of_elicitation`].
+    /// With an `elicitation/create` of these params; [`answer_of_elicitation`] reads the answer.
     Elicitation(Vec<u8>),
     /// By ending the turn with this text; the next prompt is the answer, for [`answer_of_prompt`].
     Text(String),
 }
 
-/// The request to this client in this session. An interrupt that came as a request of this protocol goes back as it came.
+/// Returns the request to this client in this session. An interrupt that came as a request of this protocol goes back unchanged.
 pub fn asking(interrupt: &Interrupt, session: &str, client: &ClientCapabilities) -> Asking {
     let forms = client.elicitation.as_ref();
     let has_form = forms.is_some_and(|forms| forms.form.is_some());
@@ -62,7 +62,7 @@ pub fn asking(interrupt: &Interrupt, session: &str, client: &ClientCapabilities)
     asked.unwrap_or_else(|| Asking::Text(in_text(interrupt)))
 }
 
-/// The params that an interrupt came as, with the client's session. Its `requestId` was of the agent's side, and is left out.
+/// Returns the original params of an interrupt, with the client's session. Its `requestId` belongs to the agent's side, and is left out.
 fn as_it_came(interrupt: &Interrupt, session: &str) -> Option<String> {
     let payload = interrupt.payload.as_str();
     let is_request = ["toolCall", "mode"].iter().any(|key| splice::get(payload, &[key]).is_some());
@@ -84,7 +84,7 @@ pub(super) fn is_elicitation(interrupt: &Interrupt) -> bool {
     elicitation_as_it_came(interrupt, "").is_some()
 }
 
-/// A permission of an agent that does not speak this protocol.
+/// Returns the request for a permission of an agent that does not speak this protocol.
 fn permission(interrupt: &Interrupt, session: &str) -> Option<Asking> {
     let options: Vec<_> = interrupt
         .options
@@ -102,7 +102,7 @@ fn permission(interrupt: &Interrupt, session: &str) -> Option<Asking> {
     ask_permission(interrupt, session, options)
 }
 
-/// A question with one of a few values as its answer.
+/// Returns the request for a question that accepts one of a few values.
 fn choice(interrupt: &Interrupt, session: &str) -> Option<Asking> {
     let (_, choices) = choice_of(interrupt)?;
     let options = choices.into_iter().map(|choice| {
@@ -214,7 +214,7 @@ fn words(interrupt: &Interrupt) -> String {
     words.join("\n")
 }
 
-/// A title in one line. It says how much of it is left out.
+/// Returns a title in one line. A cut title says how much is left out.
 fn title(text: &str) -> String {
     let title = safe::visible(text);
     match title.char_indices().nth(MAX_TITLE_CHARS) {
@@ -226,7 +226,7 @@ fn title(text: &str) -> String {
     }
 }
 
-/// A text for a decision: characters that are hidden or reorder others are shown as codes.
+/// Returns a text for a decision: characters that are hidden or reorder others are shown as codes.
 fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for piece in text.split_inclusive(['\n', '\t']) {
@@ -237,7 +237,7 @@ fn visible(text: &str) -> String {
     out
 }
 
-/// What a decision is about beside its words, as JSON.
+/// Returns the data of a decision in addition to its text, as JSON.
 fn data(interrupt: &Interrupt) -> Option<String> {
     let decides = match interrupt.kind {
         InterruptKind::Permission | InterruptKind::Custom(_) => true,
@@ -269,7 +269,7 @@ fn asks(interrupt: &Interrupt) -> String {
     }
 }
 
-/// A question as text: the question, and its valid answers.
+/// Returns a question as text, with its valid answers.
 fn in_text(interrupt: &Interrupt) -> String {
     let mut text = asks_with_data(interrupt);
     for part in &interrupt.prompt {
@@ -316,7 +316,7 @@ fn fits(interrupt: &Interrupt) -> Option<String> {
     Some(format!("Answer with JSON that fits this schema:\n\n{}", fenced(schema.as_str())))
 }
 
-/// A client's answer to a permission request. If it chooses no offered option, a hosted agent gets the answer `null`; for others it rejects this call where an option does. `None` where there is no valid answer, which allows nothing.
+/// Converts a client's answer to a permission request. If it chooses no offered option, a hosted agent gets the answer `null`; for others it rejects this call if an option does. `None` without a valid answer, which allows nothing.
 pub fn answer_of_permission(
     interrupt: &Interrupt,
     response: &RequestPermissionResponse,
@@ -342,7 +342,7 @@ pub fn answer_of_permission(
     Some(Answer::Json(Json::from_value(&answer)))
 }
 
-/// Whether a client's answer to a permission request chooses an option that was offered.
+/// Whether a client's answer to a permission request chooses an offered option.
 #[must_use]
 pub fn chooses(interrupt: &Interrupt, response: &RequestPermissionResponse) -> bool {
     let RequestPermissionOutcome::Selected(selected) = &response.outcome else { return false };
@@ -354,7 +354,7 @@ pub fn chooses(interrupt: &Interrupt, response: &RequestPermissionResponse) -> b
     }
 }
 
-/// A client's answer to an elicitation. A hosted agent gets `false` for declined and `null` for unanswered; other agents have neither, so that `None` is returned.
+/// Converts a client's answer to an elicitation. A hosted agent gets `false` for declined and `null` for unanswered; other agents have neither, so the result is `None`.
 pub fn answer_of_elicitation(
     interrupt: &Interrupt,
     response: &CreateElicitationResponse,
@@ -381,7 +381,7 @@ fn truth(value: bool) -> Answer {
     Answer::Json(Json::from_value(&Value::Bool(value)))
 }
 
-/// A prompt as an answer. `None` where it does not fit the question. Where only consent is asked for, a word for yes consents, and nothing else does.
+/// Converts a prompt to an answer. `None` if it does not fit the question. If the question only asks for consent, a word for yes consents, and nothing else does.
 pub fn answer_of_prompt(interrupt: &Interrupt, message: &Message) -> Option<Answer> {
     if is_consent(interrupt) {
         return Some(consent(interrupt, message));
@@ -394,7 +394,7 @@ pub(super) fn is_request(interrupt: &Interrupt) -> bool {
     interrupt.survives == Survives::Process && tool_call_of(&interrupt.payload).is_some()
 }
 
-/// The tool call of a permission request of this protocol, where an interrupt's payload is one.
+/// Returns the tool call of a permission request of this protocol, if an interrupt's payload is one.
 pub fn tool_call_of(payload: &Json) -> Option<native::Json> {
     let call = splice::get(payload.as_str(), &["toolCall"])?;
     splice::get(payload.as_str(), &["options"])?;

@@ -1,6 +1,6 @@
 //! Parts as content blocks, and back.
 //!
-//! Both directions work on the text of the JSON, so that unknown members of a block come back as they were written.
+//! Both directions work on the text of the JSON, so that unknown members of a block are preserved exactly.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ use trilogue_wire::encoded_bytes::decode_base64;
 const PLAIN: &str = "text/plain";
 /// The default MIME type of bytes and links.
 const UNKNOWN: &str = "application/octet-stream";
-/// The address of a named part begins with this; its name follows, percent-encoded.
+/// The prefix of a named part's address; its name follows, percent-encoded.
 const ARTIFACT: &str = "artifact:";
-/// The address of a stored blob begins with this; the thread, where it is known, and the content's hash follow.
+/// The prefix of a stored blob's address; the thread, if it is known, and the content's hash follow.
 const BLOB: &str = "trilogue:/";
-/// The member of our `_meta` that is the citation of a chunk or a block.
+/// The member of our `_meta` with the citation of a chunk or a block.
 const CITATION: &str = "citation";
 /// The name in the address of an unnamed artifact.
 const UNNAMED: &str = "part";
@@ -42,7 +42,7 @@ pub enum Extension {
     Meta,
 }
 
-/// The members of a block, as they were written.
+/// The members of a block, unchanged.
 #[derive(Default)]
 struct Block<'a> {
     kind: Option<Cow<'a, str>>,
@@ -56,7 +56,7 @@ struct Block<'a> {
     has_more: bool,
 }
 
-/// A block as a part. `None` where a required member of its kind is missing.
+/// Converts a block to a part. `None` if a required member of its kind is missing.
 ///
 /// Members without a counterpart are kept in the part's `extra`, unless they are nested too deep.
 pub(super) fn part_of(raw: &str) -> Option<Part> {
@@ -77,7 +77,7 @@ pub(super) fn part_of(raw: &str) -> Option<Part> {
     Some(part)
 }
 
-/// The citation that an agent or a client attached, by its `_meta`.
+/// Returns the citation that an agent or a client attached in `_meta`.
 pub(super) fn citation_in(meta: &str) -> Option<Map<String, Value>> {
     match serde_json::from_str(splice::get(meta, &[EXTENSION, CITATION])?) {
         Ok(Value::Object(cited)) => Some(cited),
@@ -85,7 +85,7 @@ pub(super) fn citation_in(meta: &str) -> Option<Map<String, Value>> {
     }
 }
 
-/// Attaches a citation. Empty text is no content: the citation is all that the part carries.
+/// Attaches a citation. Empty text counts as no content: then the part has only the citation.
 pub(super) fn cite(part: &mut Part, cited: &Map<String, Value>) {
     citation::set(part, cited);
     if matches!(&part.content, Content::Text(text) if text.is_empty()) {
@@ -195,7 +195,7 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Base64 as bytes, else as received.
+/// Decodes base64; returns invalid base64 unchanged.
 fn content_of(data: &str) -> (Content, bool) {
     match decode_base64(data) {
         Some(bytes) => (Content::Bytes(Bytes::from(bytes)), true),
@@ -203,13 +203,13 @@ fn content_of(data: &str) -> (Content, bool) {
     }
 }
 
-/// Whether the content came in a block's member for base64, and is not base64.
+/// Whether the content came in a block's base64 member but is not base64.
 pub(crate) fn is_invalid_base64(part: &Part) -> bool {
     let (Content::Text(_), Some(extra)) = (&part.content, &part.extra) else { return false };
     splice::get(extra.as_str(), &[PART_EXTENSION]).is_some_and(marks_invalid_base64)
 }
 
-/// Whether our member of a part's `extra` says that.
+/// Whether our member of a part's `extra` marks its content as invalid base64.
 pub(crate) fn marks_invalid_base64(ours: &str) -> bool {
     if splice::get_text(ours, &["protocol"]).as_deref() != Some(PROTOCOL) {
         return false;
@@ -223,18 +223,18 @@ pub(super) fn whole(raw: &str) -> Part {
     Part { extra: kept("true"), ..Part::new("application/json", Content::Text(Arc::from(raw))) }
 }
 
-/// The `extra` of a part that keeps a block without its content, or `true` where the content is the block.
+/// Returns the `extra` of a part that keeps a block without its content, or `true` if the content is the block.
 fn kept(block: &str) -> Option<Json> {
     extra(&format!("\"block\":{block}"))
 }
 
-/// The `extra` of a part with these members under the extension key.
+/// Returns the `extra` of a part with these members under the extension key.
 pub(super) fn extra(members: &str) -> Option<Json> {
     let protocol = format!("\"protocol\":\"{PROTOCOL}\"");
     Json::parse(format!("{{\"{PART_EXTENSION}\":{{{protocol},{members}}}}}")).ok()
 }
 
-/// The part in the `_meta` of a block of ours.
+/// Returns the part in the `_meta` of one of our blocks.
 fn carried(meta: &str, block: &Block<'_>) -> Option<Part> {
     let part = splice::get(meta, &[EXTENSION, "part"])?;
     let read = serde_json::from_str(part).ok()?;
@@ -258,7 +258,7 @@ fn carried(meta: &str, block: &Block<'_>) -> Option<Part> {
     Some(part)
 }
 
-/// Adds a part as a block to `out`: the block that it came as, if it came from this protocol. Returns `false` and adds nothing where no block can show the part.
+/// Adds a part to `out` as a block: its original block, if it came from this protocol. Returns `false` and adds nothing if no block can show the part.
 pub(super) fn push_block(
     part: &Part,
     extension: Extension,
@@ -285,13 +285,13 @@ pub(super) fn push_block(
     true
 }
 
-/// The block with its part under `_meta`, without what the block already has.
+/// Returns the block with its part under `_meta`, without what the block already contains.
 fn with_meta(block: &str, part: &Part, with_content: bool) -> String {
     let carried = match with_content {
         true => Cow::Borrowed(part),
         false => Cow::Owned(Part { content: Content::Empty, ..part.clone() }),
     };
-    // A stored blob has a link in the block.
+    // A stored blob becomes a link in the block.
     let thread = trilogue_domain::ThreadId::from_uuid(uuid::Uuid::nil());
     let wire = native::message::part(&carried, &thread);
     let wire = serde_json::to_string(&wire).unwrap_or_default();
@@ -337,7 +337,7 @@ fn original_block(part: &Part) -> Option<String> {
     }
 }
 
-/// The block of a part that did not come as one. `None` where no block can show it.
+/// Returns the block of a part that did not come as one. `None` if no block can show it.
 fn plain_block(part: &Part, thread: &str) -> Option<String> {
     let name = part.name.as_deref();
     let uri = || artifact(name.unwrap_or(UNNAMED));
@@ -370,7 +370,7 @@ fn plain_block(part: &Part, thread: &str) -> Option<String> {
     Some(block)
 }
 
-/// The source of a citation: a link, or its words if it has no address. `None` if it names nothing.
+/// Returns the source of a citation: a link, or its text if it has no address. `None` if it names nothing.
 fn source_block(cited: &Map<String, Value>) -> Option<String> {
     let text = |key: &str| cited.get(key).and_then(Value::as_str).filter(|it| !it.is_empty());
     let Some(url) = text("url") else {
@@ -384,14 +384,14 @@ fn source_block(cited: &Map<String, Value>) -> Option<String> {
     Some(block)
 }
 
-/// A part's citation as a block of its own, with all its members under `_meta`. `None` if it has none.
+/// Returns a part's citation as a separate block, with all its members under `_meta`. `None` if the part has no citation.
 pub(super) fn citation_block(part: &Part) -> Option<String> {
     let cited = citation::whole(part)?;
     let block = source_block(&cited).unwrap_or_else(|| text_block(""));
     Some(with_citation(&block, &cited))
 }
 
-/// A block with a citation under its `_meta`.
+/// Returns a block with a citation under its `_meta`.
 pub(super) fn with_citation(block: &str, cited: &Map<String, Value>) -> String {
     let ours = json!({ CITATION: cited });
     let has_meta = splice::get(block, &["_meta"]).is_some_and(|meta| meta.starts_with('{'));
@@ -436,7 +436,7 @@ fn link_block(url: &str, name: &str, part: &Part, blob: Option<&BlobRef>) -> Str
     block
 }
 
-/// A link, without its closing brace. A link needs a name.
+/// Returns a link without its closing brace. A link needs a name.
 fn link_of(url: &str, name: &str) -> String {
     let name = if name.is_empty() { url } else { name };
     format!("{{\"type\":\"resource_link\",\"uri\":{},\"name\":{}", quoted(url), quoted(name))
@@ -453,7 +453,7 @@ pub(super) fn text_block(text: &str) -> String {
     format!("{{\"type\":\"text\",\"text\":{}}}", quoted(text))
 }
 
-/// JSON in a fenced code block, for people and models.
+/// Returns JSON in a fenced code block, for people and models.
 pub(super) fn fenced(json: &str) -> String {
     format!("```json\n{json}\n```")
 }
@@ -472,13 +472,13 @@ fn artifact(name: &str) -> String {
     format!("{ARTIFACT}{}", utf8_percent_encode(name, PATH_SEGMENT))
 }
 
-/// The name in the address of an artifact, if encoding it gives the same address.
+/// Returns the name in the address of an artifact, if encoding it results in the same address.
 fn artifact_name(uri: &str) -> Option<Arc<str>> {
     let name = percent_decode_str(uri.strip_prefix(ARTIFACT)?).decode_utf8().ok()?;
     (!name.is_empty() && artifact(&name) == uri).then(|| Arc::from(&*name))
 }
 
-/// The last non-empty segment of an address.
+/// Returns the last non-empty segment of an address.
 pub(super) fn file_name(uri: &str) -> &str {
     let path = uri.split(['?', '#']).next().unwrap_or(uri);
     path.rsplit('/').find(|segment| !segment.is_empty()).unwrap_or(uri)

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use trilogue_domain::{Abilities, AgentCard, AgentName, DeclaredInterrupt, InputKind, Json};
 
-/// The card of an agent of which only the command is known: it takes messages, streams values and updates, and may raise permissions, forms and addresses to visit.
+/// Returns the card of an agent of which only the command is known: it takes messages, streams values and updates, and may raise permissions, forms and addresses to visit.
 pub fn card(name: AgentName, description: String) -> AgentCard {
     AgentCard {
         description,
@@ -19,7 +19,7 @@ pub fn card(name: AgentName, description: String) -> AgentCard {
     }
 }
 
-/// The interrupts that the protocol has (`session/request_permission`, and `elicitation/create` in its two modes).
+/// Returns the protocol's interrupts (`session/request_permission`, and `elicitation/create` in its two modes).
 fn interrupts() -> Vec<DeclaredInterrupt> {
     let payload = |rest: Value| {
         let mut properties = json!({ "message": { "type": "string" } });

@@ -10,8 +10,8 @@ use trilogue_wire::agent_client::{
 
 use crate::choice::choices;
 
-/// The options that an agent's configuration schema makes: its choices and its booleans; `config` has the current values.
-/// Secret properties make no options.
+/// Returns the session options for an agent's configuration schema: its choices and its booleans. `config` has the current values.
+/// Secret properties become no options.
 pub fn config_options(card: &AgentCard, config: Option<&Json>) -> Vec<SessionConfigOption> {
     let schema = card.config_schema.as_ref().map_or(Value::Null, Json::to_value);
     let config = config.map_or(Value::Null, Json::to_value);
@@ -38,7 +38,7 @@ pub fn for_client(
     options
 }
 
-/// The configuration with an option set; fails with `config_schema_violation` where there is no such option or it does not take the value.
+/// Returns the configuration with an option set; fails with `config_schema_violation` if the option is unknown or does not accept the value.
 pub fn set_config_option(
     card: &AgentCard,
     config: Option<&Json>,

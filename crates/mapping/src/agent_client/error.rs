@@ -1,4 +1,4 @@
-//! Errors both ways: one table of codes.
+//! Converts errors in both directions with one table of codes.
 
 use serde_json::{Map, Value, json};
 use trilogue_domain::error::Class;
@@ -8,12 +8,12 @@ use trilogue_wire::jsonrpc::{self, ErrorObject};
 
 use super::PROTOCOL;
 
-/// The members of an error's data that can hold the reason, the most telling first.
+/// The members of an error's data that can hold the reason, the most informative first.
 const REASONS: [&str; 7] =
     ["details", "detail", "reason", "message", "error", "description", "cause"];
-/// What stands between an agent's message and the end of its standard error.
+/// Separates an agent's message from the end of its standard error.
 pub const STDERR_INTRODUCTION: &str = "; its standard error ends with: ";
-/// How much of a reason a failure's message repeats, in characters.
+/// The longest reason in a failure's message, in characters.
 const MAX_REASON_CHARS: usize = 1_000;
 
 fn number(code: Code) -> jsonrpc::Code {
@@ -24,7 +24,7 @@ fn number(code: Code) -> jsonrpc::Code {
         Class::Invalid | Class::Unprocessable | Class::TooLarge => jsonrpc::Code::INVALID_PARAMS,
         Class::Unauthenticated => jsonrpc::Code::AUTH_REQUIRED,
         Class::NotFound => jsonrpc::Code::RESOURCE_NOT_FOUND,
-        // The request is well formed and cannot be done now, or not by this client.
+        // The request is well formed but cannot be processed now, or not for this client.
         Class::Conflict | Class::Forbidden => jsonrpc::Code::INVALID_REQUEST,
         Class::TooMany | Class::NoSpace | Class::Unavailable | Class::Internal => {
             jsonrpc::Code::INTERNAL_ERROR
@@ -32,12 +32,12 @@ fn number(code: Code) -> jsonrpc::Code {
     }
 }
 
-/// The error that a client gets: `data` has our code, the hint, the violations and the pending interrupt, where there are any.
+/// Returns the error for a client: `data` has our code, the hint, the violations and the pending interrupt, if present.
 pub fn error_object(error: &Error) -> ErrorObject {
     refusal(error, None)
 }
 
-/// As [`error_object`], for a request that names a session: `data` names a session that does not exist.
+/// Like [`error_object`], for a request with a session: `data` names a session that does not exist.
 pub fn session_error(error: &Error, session: &str) -> ErrorObject {
     let is_lost = matches!(error.code(), Code::ThreadNotFound | Code::NotFound | Code::InvalidId);
     let mut told = refusal(error, is_lost.then_some(session));
@@ -69,8 +69,8 @@ fn refusal(error: &Error, session: Option<&str>) -> ErrorObject {
     ErrorObject::new(number(error.code()), error.message()).data(of(data))
 }
 
-/// An agent's own error with what helps to understand it: the end of its standard error behind the message, and a hint in the data.
-/// Data that is no object becomes the member `details` of one. A hint of the agent's own stays.
+/// Adds explanations to an agent's own error: the end of its standard error after the message, and a hint in the data.
+/// Data that is not an object becomes the member `details` of one. The agent's own hint stays.
 pub fn explained(mut error: ErrorObject, stderr: &str, hint: Option<&str>) -> ErrorObject {
     if !stderr.is_empty() && !error.message.contains(stderr) {
         error.message = format!("{}{STDERR_INTRODUCTION}{stderr}", error.message);
@@ -89,7 +89,7 @@ pub fn explained(mut error: ErrorObject, stderr: &str, hint: Option<&str>) -> Er
     error
 }
 
-/// The error of a failed run: an agent's own as it came, with what helps to understand it; any other by our code.
+/// Returns the error of a failed run: an agent's own error unchanged, with explanations; any other by our code.
 pub(super) fn failed(failure: &Failure) -> ErrorObject {
     if let Some(details) = &failure.data
         && let Some(own) = original(details.as_str())
@@ -120,7 +120,7 @@ fn of(data: Map<String, Value>) -> trilogue_wire::native::Json {
     trilogue_wire::native::Json::from_value(&Value::Object(data))
 }
 
-/// An agent's error as the failure of a run; the original is in the details, and is restored from them.
+/// Returns an agent's error as the failure of a run; the original is in the details, and is restored from them.
 pub fn failure_of(code: i32, message: &str, data: Option<&Json>) -> Failure {
     let known = match jsonrpc::Code(code) {
         jsonrpc::Code::INVALID_PARAMS => Code::InvalidInput,
@@ -142,7 +142,7 @@ pub fn failure_of(code: i32, message: &str, data: Option<&Json>) -> Failure {
     failure
 }
 
-/// The reason in the data of an agent's error. Many agents have a general message and write there what is wrong.
+/// Returns the reason in the data of an agent's error. Many agents have a general message and put the cause there.
 fn reason(data: &Value) -> Option<String> {
     let text = match data {
         Value::String(text) => text.as_str(),

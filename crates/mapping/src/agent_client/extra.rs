@@ -1,4 +1,4 @@
-//! Additional members of prompts and answers: kept with them, for an agent of this protocol.
+//! Additional members of prompts and answers, kept for agents of this protocol.
 
 use trilogue_domain::{Interrupt, InterruptKind, Json, Message, Resolution};
 use trilogue_wire::agent_client::splice::{self, members};
@@ -7,11 +7,11 @@ use trilogue_wire::agent_client::{Extra, Json as WireJson, without_parameters};
 use super::asking::{is_elicitation, is_request};
 use super::{PART_EXTENSION, PROTOCOL};
 
-/// The member of a part's `extra` that holds them.
+/// The member of a part's `extra` that contains them.
 const PROMPT: &str = "prompt";
-/// The known members of a prompt, with the spellings that some agents accept too.
+/// The known members of a prompt, with the alternative spellings of some agents.
 const KNOWN: [&str; 5] = ["sessionId", "session_id", "prompt", "messageId", "message_id"];
-/// The known members of a permission's answer; the first holds the choice.
+/// The known members of a permission's answer; the first contains the choice.
 const KNOWN_OF_PERMISSION: [&str; 2] = [OUTCOME, "_meta"];
 /// The known members of the choice.
 const KNOWN_OF_OUTCOME: [&str; 4] = [OUTCOME, "optionId", "option_id", "_meta"];
@@ -19,12 +19,12 @@ const KNOWN_OF_OUTCOME: [&str; 4] = [OUTCOME, "optionId", "option_id", "_meta"];
 const KNOWN_OF_ELICITATION: [&str; 3] = ["action", "content", "_meta"];
 const OUTCOME: &str = "outcome";
 
-/// The unknown members of a prompt, and its `_meta` without names of parameters. `None` where there are none, or they are nested too deep to keep.
+/// Returns the unknown members of a prompt, and its `_meta` without names of parameters. `None` if it has no such members, or they are nested too deep to keep.
 pub fn extra_of_prompt(params: &str) -> Option<Json> {
     Json::parse(beyond(&without_parameters(params), &KNOWN, None)?).ok()
 }
 
-/// The additional members of a permission's answer beside the choice, where a hosted agent asked by a request: at its root, and in `outcome`. `None` as for [`extra_of_prompt`].
+/// Returns the additional members of a permission's answer, if a hosted agent asked with a request: at its root, and in `outcome`. `None` as for [`extra_of_prompt`].
 pub fn extra_of_permission(interrupt: &Interrupt, result: &str) -> Option<Json> {
     if interrupt.kind != InterruptKind::Permission || !is_request(interrupt) {
         return None;
@@ -35,7 +35,7 @@ pub fn extra_of_permission(interrupt: &Interrupt, result: &str) -> Option<Json> 
     Json::parse(beyond(result, &KNOWN_OF_PERMISSION, chosen)?).ok()
 }
 
-/// The additional members of an elicitation's answer, where a hosted agent asked in the same form. `None` as for [`extra_of_prompt`].
+/// Returns the additional members of an elicitation's answer, if a hosted agent asked in the same form. `None` as for [`extra_of_prompt`].
 pub fn extra_of_elicitation(interrupt: &Interrupt, result: &str) -> Option<Json> {
     if !is_elicitation(interrupt) {
         return None;
@@ -43,7 +43,7 @@ pub fn extra_of_elicitation(interrupt: &Interrupt, result: &str) -> Option<Json>
     Json::parse(beyond(result, &KNOWN_OF_ELICITATION, None)?).ok()
 }
 
-/// The additional members of an answer: for its root, and for its `outcome`.
+/// Returns the additional members of an answer: for its root, and for its `outcome`.
 pub(super) fn extra_of_answer(resolution: &Resolution) -> (Extra, Extra) {
     let Resolution::Answered { extra: Some(extra), .. } = resolution else {
         return (Extra::new(), Extra::new());
@@ -63,7 +63,7 @@ fn extra_of(object: &str) -> Extra {
     extra
 }
 
-/// The members of an object except these, and one more. `None` where there are none.
+/// Returns the members of an object except these, plus one more. `None` if no member remains.
 fn beyond(object: &str, known: &[&str], more: Option<(&str, &str)>) -> Option<String> {
     let mut kept = String::new();
     let unknown = members(object).filter(|member| !known.contains(&&*member.key));
@@ -98,7 +98,7 @@ pub fn keep_extra(message: &mut Message, extra: &Json) {
     }
 }
 
-/// The additional members of the prompt that a message came as: an agent's prompt gets them, whatever way the message took.
+/// Returns the additional members of the prompt that a message came as: an agent's prompt gets them from every source of the message.
 pub fn extra_of_message(message: &Message) -> Option<Json> {
     let kept = message.parts.first()?.extra.as_ref()?;
     // Clients of other protocols can write `extra` themselves.

@@ -15,7 +15,7 @@ use super::answer::{NOTHING, YES};
 use super::extra::extra_of_answer;
 use super::original::part_of_tool;
 
-/// A hosted agent's permission request. `raw` are its params without the session id: clients of this protocol get them as they came.
+/// Returns a hosted agent's permission request. `raw` are its params without the session id: clients of this protocol get them unchanged.
 pub fn interrupt_of_permission(
     params: &RequestPermissionRequest,
     raw: &str,
@@ -44,9 +44,9 @@ pub fn interrupt_of_permission(
     }
 }
 
-/// A hosted agent's elicitation. `raw` are its params without the session id.
+/// Returns a hosted agent's elicitation. `raw` are its params without the session id.
 ///
-/// The answer to a form is JSON that fits its schema; `false` declines it, and `null` leaves it unanswered. The answer to an address is `true` when it was visited, or one of these two.
+/// The answer to a form is JSON that fits its schema; `false` declines it, and `null` leaves it unanswered. The answer to an address is `true` if it was visited, or one of these two.
 pub fn interrupt_of_elicitation(
     params: &CreateElicitationRequest,
     raw: &str,
@@ -73,7 +73,7 @@ pub fn interrupt_of_elicitation(
     }
 }
 
-/// An interrupt of an agent that waits in its process. A request that is nested too deep to keep is asked in our form.
+/// Returns an interrupt of an agent that waits in its process. A request that is nested too deep to keep is asked in our form.
 fn of_process(id: InterruptId, kind: InterruptKind, raw: &str) -> Interrupt {
     Interrupt {
         id,
@@ -83,7 +83,7 @@ fn of_process(id: InterruptId, kind: InterruptKind, raw: &str) -> Interrupt {
     }
 }
 
-/// A hosted agent's permission outcome. An answer that chooses no option is a cancellation; a time-out's option holds for this call only. The answer's additional members come with it.
+/// Returns a hosted agent's permission outcome. An answer that chooses no option is a cancellation; a time-out's option is valid for this call only. The outcome includes the answer's additional members.
 pub fn permission_outcome(
     interrupt: &Interrupt,
     resolution: &Resolution,
@@ -110,7 +110,7 @@ pub fn permission_outcome(
     response
 }
 
-/// A hosted agent's elicitation outcome, with the answer's additional members.
+/// Returns a hosted agent's elicitation outcome, with the answer's additional members.
 pub fn elicitation_outcome(
     interrupt: &Interrupt,
     resolution: &Resolution,

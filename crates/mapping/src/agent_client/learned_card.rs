@@ -1,17 +1,17 @@
-//! The card of an agent of this protocol after it has been started: what it answered to `initialize`, and what it offered in its sessions.
+//! The card of an agent of this protocol after its start: with its response to `initialize`, and the offers in its sessions.
 
 use serde_json::{Map, Value, json};
 use trilogue_domain::{AgentCard, AgentCommand, Json};
 use trilogue_wire::agent_client::PromptCapabilities;
 
-/// Content types beside text, by the prompt capability that takes them.
+/// Content types other than text, by the prompt capability that accepts them.
 const TYPES: [(&str, &[&str]); 3] = [
     ("image", &["image/*"]),
     ("audio", &["audio/*"]),
     ("embeddedContext", &["text/*", "application/*"]),
 ];
 
-/// What prompts an agent takes, by its answer to `initialize`.
+/// Returns the prompt capabilities in an agent's response to `initialize`.
 #[must_use]
 pub fn prompt_capabilities(greeting: &Json) -> PromptCapabilities {
     let greeting = greeting.to_value();
@@ -25,9 +25,9 @@ pub fn prompt_capabilities(greeting: &Json) -> PromptCapabilities {
     }
 }
 
-/// A card with what its agent has said. What the card has already stays: its author wrote it.
+/// Adds what an agent has reported to its card. Members that the card already has stay, because its author wrote them.
 ///
-/// `greeting` is the answer to `initialize`; `offers` has `availableModes`, `configOptions` and `availableCommands` where the agent offered them.
+/// `greeting` is the response to `initialize`; `offers` has `availableModes`, `configOptions` and `availableCommands` if the agent offered them.
 pub fn learned_card(base: &AgentCard, greeting: &Json, offers: &Json) -> AgentCard {
     let (greeting, offers) = (greeting.to_value(), offers.to_value());
     let mut card = base.clone();
@@ -59,7 +59,7 @@ fn command(command: &Value) -> Option<AgentCommand> {
     })
 }
 
-/// The configuration of a run: the mode and the options of the agent's session, by their ids. `None` if it has none.
+/// Returns the schema of a run's configuration: the mode and the options of the agent's session, by their ids. `None` if it has neither.
 fn config_schema(offers: &Value) -> Option<Json> {
     let mut properties = Map::new();
     let modes: Vec<_> =
@@ -79,12 +79,12 @@ fn config_schema(offers: &Value) -> Option<Json> {
     Some(Json::from_value(&schema))
 }
 
-/// An option as a property; `None` if its type is unknown.
+/// Returns an option as a property; `None` if its type is unknown.
 fn property(option: &Value) -> Option<Value> {
     let mut property = match text(option, "type")? {
         "boolean" => json!({ "type": "boolean" }),
         "select" => {
-            // Groups hold their choices one level below.
+            // Groups contain their choices one level below.
             let flat = list(option, "options").flat_map(|choice| match choice.get("options") {
                 Some(Value::Array(grouped)) => grouped.as_slice(),
                 _ => std::slice::from_ref(choice),
@@ -103,7 +103,7 @@ fn property(option: &Value) -> Option<Value> {
     Some(property)
 }
 
-/// One choice, whose id is the member `key`.
+/// Returns one choice, whose id is the member `key`.
 fn alternative(choice: &Value, key: &str) -> Option<Value> {
     let mut alternative = json!({ "const": text(choice, key)? });
     for (from, to) in [("name", "title"), ("description", "description")] {

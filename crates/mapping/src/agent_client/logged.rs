@@ -1,4 +1,4 @@
-//! An agent's messages in the form of the log: bodies with their originals.
+//! An agent's messages in logged form: bodies with their originals.
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
@@ -12,12 +12,12 @@ use super::original::{NOTIFICATION, RESULT, TURN_RESULT, UPDATE, VERSION};
 
 static UPDATE_DIALECT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(UPDATE));
 
-/// The original of an update whose session id was cut out.
+/// Returns the original of an update whose session id was cut out.
 pub fn update_original(params: String) -> Original {
     original(Arc::clone(&UPDATE_DIALECT), params)
 }
 
-/// Any other notification. No other protocol can show it.
+/// Returns any other notification in logged form. No other protocol can show it.
 pub fn logged_notification(method: &str, params: &str) -> (Body, Original) {
     let params = match splice::cut_session(params) {
         Some((cut, _)) => Cow::Owned(cut),
@@ -28,7 +28,7 @@ pub fn logged_notification(method: &str, params: &str) -> (Body, Original) {
     (Body::Opaque, original(Arc::from(NOTIFICATION), object))
 }
 
-/// The result of a prompt; `None` if it is JSON that the log does not keep.
+/// Returns the result of a prompt in logged form; `None` if it is JSON that the log cannot keep.
 pub fn logged_result(result: &Bytes) -> Option<(Body, Original)> {
     let data = Json::parse(result.clone()).ok()?;
     let body = Body::State(StateEvent::Custom { kind: TURN_RESULT.to_owned(), data });

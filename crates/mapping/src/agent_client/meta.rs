@@ -13,7 +13,7 @@ pub fn with_members(object: &str, more: &str) -> String {
     all
 }
 
-/// JSON without any member called `_meta`. Otherwise only white space changes.
+/// Returns the JSON without members called `_meta`. Otherwise only white space changes.
 pub fn without_meta(json: &str) -> Cow<'_, str> {
     // A name can be written with escapes.
     if !json.contains(Meta::KEY) && !json.contains("\\u") {

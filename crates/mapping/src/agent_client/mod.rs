@@ -1,7 +1,7 @@
-//! The Agent Client Protocol, both ways.
+//! The Agent Client Protocol, in both directions.
 //!
-//! An agent's messages are logged as they came, as *originals*, and relayed with another session id spliced in: see [`Relay`].
-//! Everything else that a log holds becomes updates in [`Updates`], a fold without IO.
+//! An agent's messages are logged unchanged, as *originals*, and relayed with another session id spliced in: see [`Relay`].
+//! All other events of a log become updates in [`Updates`], a fold without IO.
 
 mod agent;
 mod answer;

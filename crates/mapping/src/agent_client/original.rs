@@ -16,15 +16,15 @@ use super::prompt::is_priming_text;
 pub const VERSION: u32 = 1;
 /// The dialect of a `session/update`: its params, `"sessionId":""`.
 pub const UPDATE: &str = "agent-client";
-/// The dialect of any other notification: the object `{"method":…,"params":…}`, with `params.sessionId` emptied where there is one.
+/// The dialect of any other notification: the object `{"method":…,"params":…}`, with `params.sessionId` emptied if present.
 pub const NOTIFICATION: &str = "agent-client/notification";
-/// The dialect of the result of a `session/prompt`, as it came: no session id is in it.
+/// The dialect of the result of a `session/prompt`, unchanged: it contains no session id.
 pub const RESULT: &str = "agent-client/result";
 
-/// The kind of custom event that a turn's result is.
+/// The kind of the custom event for a turn's result.
 pub(super) const TURN_RESULT: &str = "turn_result";
 
-/// The updates that become custom events: only clients of this protocol understand them.
+/// The updates that become custom events, because only clients of this protocol understand them.
 pub(super) const OWN: [&str; 8] = [
     "usage_update",
     "available_commands_update",
@@ -36,13 +36,13 @@ pub(super) const OWN: [&str; 8] = [
     "compaction_summary_chunk",
 ];
 
-/// The tool of a call that says nothing of it.
+/// The tool of a call that does not name one.
 pub(super) const OTHER_TOOL: &str = "other";
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Originals;
 
-/// The members of a tool call that events use, as they were written.
+/// The members of a tool call that events use, unchanged.
 #[derive(Default)]
 pub(super) struct ToolCallFields<'a> {
     id: Option<&'a str>,
@@ -81,9 +81,9 @@ impl ReadOriginal for Originals {
     }
 }
 
-/// The event of a `session/update`, by its params. Unreadable ones are [`Body::Opaque`].
+/// Returns the event of a `session/update` from its params. Unreadable ones are [`Body::Opaque`].
 ///
-/// A chunk without a message id gets the nil UUID, and one whose id we cannot keep a UUID derived from it: the log has the valid id beside the original.
+/// A chunk without a message id gets the nil UUID, and one whose id cannot be kept a UUID derived from it: the log has the valid id next to the original.
 pub fn body_of_update(params: &str) -> Body {
     read_update(params).unwrap_or(Body::Opaque)
 }
@@ -112,7 +112,7 @@ fn read_update(params: &str) -> Option<Body> {
     }
 }
 
-/// Text without annotations and citation continues its message, so that pieces of it join; any other block is a part. `meta` is the chunk's, which can cite as its block's can.
+/// Returns the message event of a block. Text without annotations and citation continues its message, so that its pieces join; any other block is a part. `meta` is the chunk's, which can contain a citation like the block's.
 fn message_event(block: &str, message: Option<&str>, meta: Option<&str>) -> Option<Body> {
     let message = message_id(message.and_then(decode).as_deref());
     let (mut is_text, mut text, mut has_more) = (false, None, false);
@@ -227,7 +227,7 @@ impl<'a> ToolCallFields<'a> {
         decode(self.name?)
     }
 
-    /// The tool: its name, else the call's kind, else the call's title.
+    /// Returns the tool: its name, otherwise the call's kind, otherwise the call's title.
     pub(super) fn tool(&self) -> String {
         let kind = || self.kind.and_then(decode).filter(|kind| *kind != OTHER_TOOL);
         let known = self.name().or_else(kind).or_else(|| self.title());
@@ -244,7 +244,7 @@ impl<'a> ToolCallFields<'a> {
         self.output.and_then(json).or_else(content)
     }
 
-    /// How the call has ended, if it has.
+    /// Returns how the call has ended, if it has.
     pub(super) fn end(&self) -> Option<ToolStatus> {
         match self.status.and_then(decode).as_deref() {
             Some("completed") => Some(ToolStatus::Completed),
@@ -258,12 +258,12 @@ impl<'a> ToolCallFields<'a> {
     }
 }
 
-/// JSON that is there: `null` is not.
+/// Parses present JSON: `null` counts as absent.
 fn json(raw: &str) -> Option<Json> {
     if raw == "null" { None } else { Json::parse(raw.to_owned()).ok() }
 }
 
-/// A tool call's content as a part: a block by its kind, anything else as JSON.
+/// Converts a tool call's content to a part: a block by its kind, other content as JSON.
 pub(super) fn part_of_tool(item: &str) -> Option<Part> {
     let (mut kind, mut content) = (None, None);
     for member in members(item) {
@@ -282,7 +282,7 @@ pub(super) fn part_of_tool(item: &str) -> Option<Part> {
     Some(part)
 }
 
-/// The session title in an event: the new one, or `None` inside where it is cleared.
+/// Returns the session title in an event: the new one, or `Some(None)` if it is cleared.
 pub fn title_of(body: &Body) -> Option<Option<String>> {
     let Body::State(StateEvent::Custom { kind, data }) = body else { return None };
     if kind != "session_info_update" {
@@ -294,14 +294,14 @@ pub fn title_of(body: &Body) -> Option<Option<String>> {
     }
 }
 
-/// An update without a title that its agent made of what this server writes in front of prompts.
+/// Returns an update without its title if the agent derived the title from the text that this server puts before prompts.
 pub fn without_priming_title(params: String) -> String {
     const TITLE: [&str; 2] = ["update", "title"];
     let is_ours = get_text(&params, &TITLE).is_some_and(|title| is_priming_text(&title));
     if is_ours { splice::remove(&params, &TITLE).into_owned() } else { params }
 }
 
-/// The update in an original, if it is one of this protocol.
+/// Returns the update in an original of this protocol.
 pub(crate) fn update_of(original: &Original) -> Option<&str> {
     if *original.dialect != *UPDATE {
         return None;
@@ -309,12 +309,12 @@ pub(crate) fn update_of(original: &Original) -> Option<&str> {
     get(std::str::from_utf8(&original.bytes).ok()?, &["update"])
 }
 
-/// An update in the form that other protocols carry under their extension key.
+/// Returns an update in the form that other protocols carry under their extension key.
 pub(crate) fn carried_update(update: &str) -> String {
     format!("{{\"protocol\":\"{PROTOCOL}\",\"update\":{update}}}")
 }
 
-/// As [`carried_update`], as the `extra` of a part.
+/// Like [`carried_update`], as the `extra` of a part.
 pub(crate) fn carried(update: &str) -> Option<Json> {
     extra(&format!("\"update\":{update}"))
 }

@@ -1,4 +1,4 @@
-//! Ends of runs as results of their prompts.
+//! Converts ends of runs to results of their prompts.
 
 use std::borrow::Cow;
 
@@ -10,8 +10,8 @@ use trilogue_wire::native::Json;
 
 use super::error::failed;
 
-/// The result of the `session/prompt` whose run ended so. `result` is the agent's own, an original of the dialect [`super::RESULT`]; its `userMessageId` is replaced or removed.
-/// The stop reason is always one that the protocol has.
+/// Returns the result of the `session/prompt` for a run's outcome. `result` is the agent's own, an original of the dialect [`super::RESULT`]; its `userMessageId` is replaced or removed.
+/// The stop reason is always one of the protocol's.
 /// Fails with the error of the run.
 pub fn prompt_result(
     outcome: &Outcome,

@@ -6,12 +6,12 @@ use trilogue_domain::{Body, Code, Error, Json, limits};
 /// The longest text or value in one of the smaller events, in bytes. The rest of the event is far shorter.
 const MAX_PIECE_BYTES: usize = limits::MAX_EVENT_BYTES / 2;
 
-/// The kind of the event in the place of an update that is too large for the log.
+/// The kind of the event that replaces an update that is too large for the log.
 pub(super) const UPDATE_TOO_LARGE: &str = "update_too_large";
-/// The kind of the event in the place of a line that was too long.
+/// The kind of the event that replaces a line that was too long.
 pub(super) const LINE_TOO_LONG: &str = "line_too_long";
 
-/// Whether the log refused an event for its size alone.
+/// Whether the log refused an event only because of its size.
 pub fn is_about_size(error: &Error) -> bool {
     matches!(
         error.code(),
@@ -19,7 +19,7 @@ pub fn is_about_size(error: &Error) -> bool {
     )
 }
 
-/// The update without its original, in several events if it needs them. The content of a part may lie outside the log. Of a
+/// Returns the update without its original, in several events if necessary. The content of a part may be stored as a blob. Of a
 /// tool call, its beginning and its end are kept.
 pub fn smaller(body: Body, original: Option<&Original>) -> Vec<Body> {
     match body {
@@ -44,14 +44,14 @@ pub fn smaller(body: Body, original: Option<&Original>) -> Vec<Body> {
     }
 }
 
-/// An event in the place of an update that has no smaller form.
+/// Returns the event that replaces an update without a smaller form.
 pub fn gap(original: Option<&Original>) -> Body {
     let bytes = original.map_or(0, |original| original.bytes.len());
     let data = Json::from_value(&serde_json::json!({ "bytes": bytes }));
     Body::State(StateEvent::Custom { kind: UPDATE_TOO_LARGE.to_owned(), data })
 }
 
-/// An event in the place of a line that was longer than `limit` bytes.
+/// Returns the event that replaces a line that was longer than `limit` bytes.
 pub fn line_too_long(limit: usize, method: Option<&str>) -> Body {
     let mut data = serde_json::json!({ "limit": limit });
     if let Some(method) = method {

@@ -1,18 +1,18 @@
-//! Adds to a permission request the members of its tool call that it leaves out because they have not changed.
+//! Adds to a permission request the unchanged members of its tool call that it omits.
 //!
-//! The person who decides sees all of them; clients of the protocol get the request as it came.
+//! The person who decides sees all members; clients of the protocol get the original request.
 
 use std::borrow::Cow;
 
 use trilogue_wire::agent_client::splice::{self, decode, get, members};
 
 const CALL: &str = "toolCall";
-/// The member that lists the members that were added to the tool call, and their earlier state.
+/// The member that lists the added members of the tool call, and their earlier state.
 const COMPLETED: &str = "trilogue.unsaid";
 const ABSENT: &str = "\"absent\"";
 const NULL: &str = "null";
 
-/// The request with the absent and `null` members of its tool call filled in from these, each with its JSON.
+/// Fills in the absent and `null` members of the request's tool call from these, each with its JSON.
 pub(super) fn complete_permission<'a>(
     request: &'a str,
     known: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -52,7 +52,7 @@ fn completed<'a>(
     splice::set(&request, &[COMPLETED], &added)
 }
 
-/// The reverse: the request as it came.
+/// Undoes the completion: returns the original request.
 pub(super) fn as_sent(payload: &str) -> Cow<'_, str> {
     restored(payload).map_or(Cow::Borrowed(payload), Cow::Owned)
 }

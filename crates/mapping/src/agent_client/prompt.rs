@@ -9,30 +9,30 @@ use super::block::{self, Extension, citation_block, fenced, part_of, push_block,
 use crate::{citation, shape};
 
 const CONTEXT: &str = "Earlier in this conversation:\n\n";
-/// The first block of a prompt whose context does not hold all earlier messages.
+/// The first block of a prompt whose context omits earlier messages.
 pub const HISTORY_CUT: &str = "The first messages of this conversation are left out here, because all of them are too long.\n\n";
-/// The shortest beginning of these by which a title is recognised, in bytes.
+/// The shortest prefix of these texts by which a title is recognised, in bytes.
 const MIN_PRIMING_BYTES: usize = 10;
 const CONTEXT_END: &str = "The message to answer follows.";
 
-/// A prompt as the user's message. Its caller sets the times.
+/// Converts a prompt to the user's message. The caller sets the times.
 pub fn message_of_prompt(blocks: &[ContentBlock], id: MessageId) -> Message {
     let parts = blocks.iter().map(part_of_block).collect();
     Message { id, role: Role::User, parts, created_at: None, completed_at: None }
 }
 
-/// A block as a part, from which the same block can be made again.
+/// Converts a block to a part that can be converted back to the same block.
 pub fn part_of_block(block: &ContentBlock) -> Part {
     let raw = serde_json::to_string(block).unwrap_or_default();
     part_of(&raw).unwrap_or_else(|| block::whole(&raw))
 }
 
-/// A message as blocks: the ones that it came as, if it came from this protocol.
+/// Converts a message to blocks: its original ones, if it came from this protocol.
 pub fn blocks_of_message(message: &Message) -> Vec<ContentBlock> {
     blocks_of(&message.parts, Extension::Off)
 }
 
-/// An answer as blocks, for clients that see it as a message.
+/// Converts an answer to blocks, for clients that see it as a message.
 pub fn blocks_of_answer(answer: &Answer) -> Vec<ContentBlock> {
     let text = match answer {
         Answer::Message(parts) => return blocks_of(parts, Extension::Off),
@@ -45,12 +45,12 @@ pub fn blocks_of_answer(answer: &Answer) -> Vec<ContentBlock> {
     vec![ContentBlock::Text(TextContent::new(text))]
 }
 
-/// Parts as blocks. With the extension every part is preserved; without it, parts that no block can show are left out.
+/// Converts parts to blocks. With the extension every part is preserved; without it, parts that no block can show are left out.
 pub fn blocks_of(parts: &[Part], extension: Extension) -> Vec<ContentBlock> {
     let mut raw = String::new();
     let blocks = parts.iter().filter_map(|part| {
         raw.clear();
-        // No thread here has the stored content.
+        // The stored content belongs to no thread here.
         push_block(part, extension, "", &mut raw)
             .then(|| read_checked(&raw, Rules::Lenient).ok())?
     });
@@ -60,14 +60,14 @@ pub fn blocks_of(parts: &[Part], extension: Extension) -> Vec<ContentBlock> {
 /// How a hosted agent gets the citations of a prompt.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Citations {
-    /// As text behind the message.
+    /// As text after the message.
     #[default]
     Text,
     /// Under `_meta` of the blocks that they belong to.
     Meta,
 }
 
-/// The prompt for an input: the last message of the user. Earlier messages, in `missed` and in the input, precede it as context.
+/// Returns the prompt for an input: the last message of the user. Earlier messages, in `missed` and in the input, precede it as context.
 pub fn prompt_of_input(
     input: &Input,
     missed: &[Message],
@@ -92,7 +92,7 @@ pub fn prompt_of_input(
     blocks
 }
 
-/// Parts as blocks for an agent, with their citations.
+/// Converts parts to blocks for an agent, with their citations.
 fn cited_blocks(parts: &[Part], citations: Citations) -> Vec<ContentBlock> {
     let mut blocks = Vec::new();
     for part in parts {
@@ -122,7 +122,7 @@ fn cited_blocks(parts: &[Part], citations: Citations) -> Vec<ContentBlock> {
     blocks
 }
 
-/// Whether a title was made of what this server writes in front of a prompt. An agent may have shortened it, and put marks around it.
+/// Whether a title was derived from the text that this server puts before a prompt. The agent may have shortened it or enclosed it in marks.
 pub(super) fn is_priming_text(title: &str) -> bool {
     let is_mark = |letter: char| !letter.is_alphanumeric();
     let title = title.trim_matches(is_mark);
@@ -133,7 +133,7 @@ pub(super) fn is_priming_text(title: &str) -> bool {
     })
 }
 
-/// A value for people and models: its text where it has one, else its JSON.
+/// Returns a value for people and models: its text if it has one, otherwise its JSON.
 pub(super) fn in_words(value: &Json) -> String {
     let parts = shape::output(value);
     match parts.first() {
@@ -146,7 +146,7 @@ pub(super) fn in_words(value: &Json) -> String {
     }
 }
 
-/// Messages as a prompt's context: their text as one block, interrupted by other content.
+/// Returns messages as a prompt's context: their text as one block, interrupted by other content.
 fn context<'a>(
     messages: impl Iterator<Item = &'a Message>,
     citations: Citations,
@@ -185,7 +185,7 @@ fn context<'a>(
     blocks
 }
 
-/// Checks that the agent takes all of these blocks; fails with `invalid_input`, naming the block and the missing capability.
+/// Checks that the agent accepts all of these blocks; fails with `invalid_input`, naming the block and the missing capability.
 pub fn check_capabilities(blocks: &[ContentBlock], caps: &PromptCapabilities) -> Result<()> {
     let lacks = |block: &ContentBlock| match block {
         ContentBlock::Image(_) => (!caps.image).then_some("image"),
@@ -210,7 +210,7 @@ pub fn check_capabilities(blocks: &[ContentBlock], caps: &PromptCapabilities) ->
     Ok(())
 }
 
-/// Blocks in a form that the agent takes: without `embeddedContext` an embedded resource becomes a link where it can be reached, else its text. Other blocks stay, for [`check_capabilities`] to refuse.
+/// Converts blocks to a form that the agent accepts: without `embeddedContext` an embedded resource becomes a link if it can be reached, otherwise its text. Other blocks stay, and [`check_capabilities`] refuses them.
 pub fn fit(blocks: Vec<ContentBlock>, caps: &PromptCapabilities) -> Vec<ContentBlock> {
     if caps.embedded_context {
         return blocks;

@@ -16,14 +16,14 @@ const PARAMS: &[u8] = b",\"params\":";
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Gate {
     Always,
-    /// A user's message: all clients but its sender get it, while it is live.
+    /// A user's message: all clients except its sender get it, while it is live.
     UserMessage,
     Notices,
     NoNotices,
     Compaction,
-    /// A visited address is done: clients with `elicitation.url`, and only while it is live.
+    /// A visited address is done: clients with `elicitation.url` get it, and only while it is live.
     Visited,
-    /// It has boolean options: clients with `session.configOptions.boolean` get it as it is, others the result of [`without_booleans`].
+    /// It has boolean options: clients with `session.configOptions.boolean` get it unchanged, others the result of [`without_booleans`].
     BooleanConfig,
     /// An unknown or invalid update: clients skip what they cannot read.
     Opaque,
@@ -33,7 +33,7 @@ pub enum Gate {
 pub enum IdFormat {
     #[default]
     Any,
-    /// UUIDs: any other id becomes one that is derived from it and its session.
+    /// UUIDs: any other id becomes a UUID derived from it and its session.
     Uuid,
 }
 
@@ -59,7 +59,7 @@ impl Relay {
         Self { thread: thread.clone(), session: session.into(), ids }
     }
 
-    /// Adds the params of an original with the session's id put back. Returns `None`, and adds nothing, where clients do not get the original.
+    /// Adds the params of an original with the session's id put back. Returns `None`, and adds nothing, if clients do not get the original.
     ///
     /// A notification without params adds nothing either.
     pub fn push_into<'a>(
@@ -84,7 +84,7 @@ impl Relay {
         }
     }
 
-    /// Adds the whole notification as a line, newline included. Returns `None`, and adds nothing, where clients do not get the original.
+    /// Adds the whole notification as a line, newline included. Returns `None`, and adds nothing, if clients do not get the original.
     pub fn push_line_into(&self, dialect: &str, bytes: &[u8], out: &mut Vec<u8>) -> Option<Gate> {
         let json = std::str::from_utf8(bytes).ok()?;
         let gate = match dialect {
@@ -162,7 +162,7 @@ impl Relay {
         out.extend_from_slice(params.as_bytes().get(from..).unwrap_or_default());
     }
 
-    /// Adds everything up to this member, and the session's id in place of its value.
+    /// Adds everything up to this member, and the session's id instead of its value.
     fn push_session(
         &self,
         params: &str,
@@ -207,7 +207,7 @@ fn gate_of_method(method: &str) -> Gate {
     if method == "elicitation/complete" { Gate::Visited } else { Gate::Always }
 }
 
-/// The gate of an update whose kind follows the session's id at once; `None` where more must be read.
+/// Returns the gate of an update whose kind directly follows the session's id; `None` if more must be read.
 fn leading_gate(rest: &str) -> Option<Gate> {
     let kind = rest.strip_prefix(",\"update\":{\"sessionUpdate\":\"")?;
     let gate = gate_of_kind(kind.get(..kind.find('"')?)?);
@@ -224,7 +224,7 @@ pub(super) fn gate_of(update: &str) -> Gate {
     }
 }
 
-/// The gate of an update of this kind, whatever its content.
+/// Returns the gate of an update of this kind with any content.
 fn gate_of_kind(kind: &str) -> Gate {
     match kind {
         "notice" => Gate::Notices,
@@ -252,12 +252,12 @@ fn is_boolean(option: &str) -> bool {
     splice::get_text(option, &["type"]).is_some_and(|kind| kind == "boolean")
 }
 
-/// The params of a `config_option_update` without boolean options, for clients that cannot display them.
+/// Returns the params of a `config_option_update` without boolean options, for clients that cannot display them.
 pub fn without_booleans(params: &[u8]) -> Vec<u8> {
     without_booleans_at(&["update", "configOptions"], params)
 }
 
-/// The result of a request that opens a session or sets an option, without boolean options.
+/// Returns the result of a request that opens a session or sets an option, without boolean options.
 pub fn result_without_booleans(result: &str) -> Vec<u8> {
     without_booleans_at(&["configOptions"], result.as_bytes())
 }
@@ -270,9 +270,9 @@ fn without_booleans_at(path: &[&str], json: &[u8]) -> Vec<u8> {
     stripped.map_or_else(|| json.to_vec(), String::into_bytes)
 }
 
-/// The shown form of a message id. An id that has to become a UUID becomes the same one everywhere in the session.
+/// Returns the shown form of a message id. An id that must become a UUID becomes the same one everywhere in the session.
 pub fn shown_id<'a>(format: IdFormat, session: &str, id: &'a str) -> Cow<'a, str> {
-    // Four spellings of a UUID can be parsed; clients expect the one with hyphens.
+    // The parser accepts four spellings of a UUID; clients expect the one with hyphens.
     let is_uuid = || id.len() == 36 && Uuid::try_parse(id).is_ok();
     if format == IdFormat::Any || is_uuid() {
         return Cow::Borrowed(id);
@@ -280,7 +280,7 @@ pub fn shown_id<'a>(format: IdFormat, session: &str, id: &'a str) -> Cow<'a, str
     Cow::Owned(derived(session, id).hyphenated().to_string())
 }
 
-/// The UUID of a name within a namespace that has an id of its own.
+/// Returns the UUID of a name within a namespace of its own.
 pub(super) fn derived(within: &str, name: &str) -> Uuid {
     let namespace =
         Uuid::try_parse(within).unwrap_or_else(|_| Uuid::new_v5(&NAMESPACE, within.as_bytes()));

@@ -9,10 +9,10 @@ use trilogue_wire::agent_client::splice::{self, members};
 use super::UPDATE;
 use super::original::{OTHER_TOOL, ToolCallFields};
 
-/// The longest merged tool call, in bytes. Beyond it only the newest update is kept.
+/// The longest merged tool call, in bytes. If it grows longer, only the newest update is kept.
 const MAX_MERGED_BYTES: usize = limits::MAX_EVENT_BYTES;
 
-/// The id of the thought that a chunk belongs to, if its agent gave one: chunks with another id are another thought.
+/// Returns the id of the thought that a chunk belongs to, if its agent gave one: chunks with another id are another thought.
 pub(crate) fn thought_id(original: &Original) -> Option<Arc<str>> {
     if *original.dialect != *UPDATE {
         return None;
@@ -21,7 +21,7 @@ pub(crate) fn thought_id(original: &Original) -> Option<Arc<str>> {
     Some(Arc::from(&*id))
 }
 
-/// A tool call after one more update: a member that the update omits stays as it was.
+/// Merges one more update into a tool call: a member that the update omits stays unchanged.
 pub(crate) fn merge_update(before: Option<&str>, update: &str) -> Arc<str> {
     let Some(before) = before.filter(|it| it.len() + update.len() <= MAX_MERGED_BYTES) else {
         return Arc::from(update);
@@ -38,7 +38,7 @@ pub(crate) fn merge_update(before: Option<&str>, update: &str) -> Arc<str> {
     Arc::from(merged)
 }
 
-/// Sets what a merged tool call says of its step.
+/// Sets the members of a step from a merged tool call.
 pub(crate) fn overlay_step(step: &mut Trajectory, call: &str) {
     let call = ToolCallFields::of(call);
     let is_unnamed = step.tool_name.as_deref().is_none_or(|tool| tool == OTHER_TOOL);
@@ -55,7 +55,7 @@ pub(crate) fn overlay_step(step: &mut Trajectory, call: &str) {
     }
 }
 
-/// How a tool call ended that had ended when it began.
+/// Returns how a tool call ended that had already ended when it began.
 pub(crate) fn ended_at_start(call: &str) -> Option<(ToolStatus, Option<Json>)> {
     let call = ToolCallFields::of(call);
     Some((call.end()?, call.output()))

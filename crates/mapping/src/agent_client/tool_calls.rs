@@ -1,8 +1,8 @@
-//! The open tool calls of a session: a request for permission omits the members that have not changed.
+//! Tracks the open tool calls of a session, because a request for permission omits the members that have not changed.
 //!
 //! # Invariants
-//! - Each member of a call has its newest value. `tool_call` begins the call anew, with all its members.
-//! - Nothing is forgotten silently. A request is known in part only if it omits a member that permission rules use and whose value was too large to keep, may have been in a line that could not be read, or is of an earlier call with the same id.
+//! - Each member of a call has its newest value. `tool_call` begins the call again, with all its members.
+//! - Nothing is forgotten silently. A request is known in part only if it omits a member that permission rules use and whose value was too large to keep, may have been in a line that could not be read, or is from an earlier call with the same id.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use super::permission_completion::complete_permission;
 
 const MAX_CALLS: usize = 4_096;
 const MAX_VALUE_BYTES: usize = 1024 * 1024;
-/// The most that is kept of all calls, in bytes.
+/// The most memory for all calls, in bytes.
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 
 /// The members that permission rules and people use.
@@ -46,7 +46,7 @@ enum Member {
     #[default]
     Unset,
     Current(Box<str>),
-    /// Its JSON, which an update that could not be read may have changed.
+    /// Its JSON, which an unreadable update may have changed.
     Stale(Box<str>),
     /// It was too large to keep, or could not be read.
     Forgotten,
@@ -70,7 +70,7 @@ struct CallFields<'a> {
 // === impl ToolCalls ===
 
 impl ToolCalls {
-    /// Takes an update. `kind` is its `sessionUpdate`.
+    /// Applies an update. `kind` is its `sessionUpdate`.
     pub fn update(&mut self, kind: &str, params: &str) {
         let begins = match kind {
             "tool_call" => true,
@@ -82,7 +82,7 @@ impl ToolCalls {
         }
     }
 
-    /// Takes an update of a replayed history. Its values are outdated; only whether the call has ended counts.
+    /// Applies an update of a replayed history. Its values are outdated; only whether the call has ended counts.
     pub fn replay(&mut self, kind: &str, params: &str) {
         if !matches!(kind, "tool_call" | "tool_call_update") {
             return;
@@ -95,13 +95,13 @@ impl ToolCalls {
         }
     }
 
-    /// An update could not be read: it may have been about any call.
+    /// Marks all calls as possibly changed, because an update could not be read.
     pub fn lose(&mut self) {
         self.calls.values_mut().for_each(ToolCall::make_stale);
         self.may_have_unknown = true;
     }
 
-    /// The known state of the call of a permission request. The values of the request are kept.
+    /// Returns the known state of the call of a permission request. The values of the request are kept.
     pub fn permission(&mut self, params: &str) -> KnownCall {
         let mut known = KnownCall { members: Vec::new(), is_partial: true };
         let Some(call) = get(params, &["toolCall"]) else { return known };
@@ -114,7 +114,7 @@ impl ToolCalls {
                 known.is_partial |= omits && (self.has_forgotten_ended || self.may_have_unknown)
             }
             Some(call) => {
-                // The id of a call that has ended is used for another call now.
+                // The id of an ended call is now used for another call.
                 known.is_partial |= omits && call.has_ended;
                 for (at, member) in call.members.iter().enumerate() {
                     let (Some(name), true) = (MEMBERS.get(at), fields.omits(at)) else {
@@ -173,7 +173,7 @@ impl ToolCalls {
         Some(call)
     }
 
-    /// Adds a call that is not there. It is forgotten if there is no room.
+    /// Adds a missing call. Without room, forgets the call and records the loss.
     fn put(&mut self, id: &str, call: ToolCall) {
         let bytes = id.len() + call.bytes();
         if self.calls.len() >= MAX_CALLS {
@@ -188,7 +188,7 @@ impl ToolCalls {
         self.calls.insert(id.to_owned(), call);
     }
 
-    /// Makes room for this many bytes. Returns whether they can be kept.
+    /// Makes room for this many bytes. Returns whether there is enough.
     fn has_room(&mut self, bytes: usize) -> bool {
         if self.bytes + bytes > MAX_BYTES {
             self.make_room();
@@ -272,7 +272,7 @@ impl KnownCall {
         self.is_partial
     }
 
-    /// The request with the members that it omits.
+    /// Returns the request with the members that it omits.
     pub fn complete<'a>(&'a self, request: &'a str) -> Cow<'a, str> {
         complete_permission(request, self.members.iter().map(|(name, value)| (*name, &**value)))
     }
@@ -299,7 +299,7 @@ impl<'a> CallFields<'a> {
         fields
     }
 
-    /// Whether the call has ended, if there is a status.
+    /// Returns whether the call has ended, or `None` without a status.
     fn ends(&self) -> Option<bool> {
         let status = self.status.and_then(decode)?;
         Some(matches!(&*status, "completed" | "failed"))
@@ -309,7 +309,7 @@ impl<'a> CallFields<'a> {
         self.values.get(at).is_none_or(|value| value.is_none_or(|value| value == "null"))
     }
 
-    /// Whether a member that rules use has an unexpected kind of value: nobody can tell whether it changes the call.
+    /// Whether a member that rules use has an unexpected kind of value: it is unknown whether that changes the call.
     fn has_unreadable(&self) -> bool {
         let mut ruled = self.values.iter().enumerate().take(RULED);
         ruled.any(|(at, value)| {
@@ -318,7 +318,7 @@ impl<'a> CallFields<'a> {
     }
 }
 
-/// Whether a value is of the kind that its member has. Others change nothing.
+/// Whether a value has the kind of its member. Other values change nothing.
 fn is_readable(at: usize, value: &str) -> bool {
     match MEMBERS.get(at) {
         Some(&("locations" | "content")) => value.starts_with('['),

@@ -1,21 +1,21 @@
-//! The part of a tool call that permission rules read: its kind, its name, and the files and commands in it.
+//! Extracts from a tool call what permission rules read: its kind, its name, and the files and commands in it.
 //!
 //! # Invariants
-//! - A rule that allows never sees less than the agent's raw input has: a text that can be a path counts as one, and a command is known
+//! - An allowing rule never sees less than the agent's raw input contains: a text that can be a path counts as one, and a command is known
 //!   to be there.
-//! - What a command does is not known. Its words are only mentioned.
+//! - The effect of a command is unknown. Its words are only mentioned.
 
 use serde_json::{Map, Value};
 use trilogue_wire::agent_client::{RequestPermissionRequest, ToolCallContent, splice};
 
-/// The most texts of one call that rules look at. A call with more is known in part only.
+/// The most texts of one call that rules check. A call with more is known in part only.
 const MAX_TEXTS: usize = 1_024;
 /// The longest text that can be a path, in bytes: the limit of Linux.
 const MAX_PATH_BYTES: usize = 4_096;
-/// What begins a path wherever it stands.
+/// A text with one of these prefixes is a path in any member.
 const PATH_STARTS: [&str; 5] = ["/", "./", "../", "~/", "file://"];
 const FILE_SCHEME: &str = "file://";
-/// The ends of the names of members that hold a path, in lower case without `_` and `-`.
+/// The suffixes of member names with a path, in lower case without `_` and `-`.
 const PATH_NAMES: [&str; 14] = [
     "path",
     "paths",
@@ -32,7 +32,7 @@ const PATH_NAMES: [&str; 14] = [
     "source",
     "destination",
 ];
-/// Likewise of those that hold a command.
+/// The suffixes of member names with a command.
 const COMMAND_NAMES: [&str; 10] = [
     "command",
     "commands",
@@ -45,9 +45,9 @@ const COMMAND_NAMES: [&str; 10] = [
     "shell",
     "code",
 ];
-/// Likewise of those that hold the arguments of a command, or of anything else: of a command if they are texts.
+/// The suffixes of member names with arguments of a command, or of anything else. They belong to a command if they are texts.
 const ARGUMENT_NAMES: [&str; 1] = ["args"];
-/// Likewise of those that hold a command's working directory.
+/// The suffixes of member names with a command's working directory.
 const FOLDER_NAMES: [&str; 3] = ["cwd", "workdir", "workingdirectory"];
 /// What separates the words of a command.
 const SEPARATORS: [char; 18] =
@@ -62,11 +62,11 @@ pub struct ToolSubject {
     /// Texts that may name files, such as the words of a command.
     pub mentions: Vec<String>,
     pub runs_command: bool,
-    /// Whether there was more than rules look at.
+    /// Whether there was more than rules check.
     pub is_partial: bool,
 }
 
-/// What a value means, by its member's name.
+/// The meaning of a value, by its member's name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Meaning {
     Path,
@@ -75,7 +75,7 @@ enum Meaning {
     Other,
 }
 
-/// The subject of a permission request.
+/// Returns the subject of a permission request.
 #[must_use]
 pub fn subject(params: &RequestPermissionRequest) -> ToolSubject {
     let call = &params.tool_call;
@@ -100,7 +100,7 @@ pub fn subject(params: &RequestPermissionRequest) -> ToolSubject {
     subject
 }
 
-/// The subject of an agent's call of a client's files or terminals. `None` for a method that works with what an earlier call opened.
+/// Returns the subject of an agent's call of a client's files or terminals. `None` for a method that uses an object from an earlier call.
 #[must_use]
 pub fn subject_of_method(method: &str, params: &str) -> Option<ToolSubject> {
     let (kind, members): (_, &[&str]) = match method {
@@ -137,7 +137,7 @@ impl ToolSubject {
         if !self.runs_command {
             return;
         }
-        // A command works with what its folder has, and its relative paths begin there.
+        // A command uses the files in its folder, and its relative paths begin there.
         let words = self.mentions.clone();
         for folder in &folders {
             self.mention(format!("{folder}/*"));

@@ -6,7 +6,7 @@ use trilogue_wire::agent_communication::{
 
 use super::{EXTENSION, face_name};
 
-/// An agent's manifest. Its schemas, version and title are under the extension key.
+/// Returns an agent's manifest. Its schemas, version and title are under the extension key.
 pub fn agent(card: &AgentCard) -> AgentManifest {
     let mut extra = Extra::new();
     extra.set(EXTENSION, Json::from_value(&Value::Object(beyond(card))));
@@ -22,7 +22,7 @@ pub fn agent(card: &AgentCard) -> AgentManifest {
     }
 }
 
-/// An agent's commands; `None` if it has none.
+/// Returns an agent's commands; `None` if it has no commands.
 fn capabilities(card: &AgentCard) -> Option<Vec<Capability>> {
     let capability = |command: &AgentCommand| Capability {
         name: command.name.clone(),
@@ -53,13 +53,13 @@ fn beyond(card: &AgentCard) -> Map<String, Value> {
     beyond
 }
 
-/// Official clients refuse an agent that names no content type.
+/// Returns at least one content type, because official clients refuse an agent without any.
 fn at_least_one(types: &[String]) -> Vec<String> {
     if types.is_empty() { vec!["*/*".to_owned()] } else { types.to_vec() }
 }
 
-/// The card of an agent elsewhere, by its manifest. It keeps its name here; what a server of ours says of it beyond the protocol is taken over.
-/// Schemas that are none are left out.
+/// Returns the card of a remote agent from its manifest. It keeps its name here; data beyond the protocol from one of our servers is taken over.
+/// Invalid schemas are left out.
 pub fn card(name: AgentName, manifest: &AgentManifest) -> AgentCard {
     let beyond = manifest.metadata.extra.get(EXTENSION).map(Json::to_value).unwrap_or_default();
     let text = |key: &str| beyond.get(key).and_then(Value::as_str).map(str::to_owned);

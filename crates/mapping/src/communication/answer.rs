@@ -1,4 +1,4 @@
-//! A client's message as the answer to an interrupt.
+//! Converts a client's message to the answer to an interrupt.
 
 use serde_json::{Value, json};
 use trilogue_domain::error::Result;
@@ -18,16 +18,16 @@ const YES: &[&str] = &["yes", "y", "ok", "allow", "approve", "approved", "true"]
 const NO: &[&str] = &["no", "n", "reject", "deny", "denied", "false"];
 /// Words for yes to a request for consent.
 const DONE: &[&str] = &["accept", "accepted", "done", "visited"];
-/// Words for no to it.
+/// Words for no to such a request.
 const DECLINED: &[&str] = &["decline", "declined", "cancel"];
 
-/// The interrupt that an answer names in its first part.
+/// Returns the interrupt that an answer names in its first part.
 pub fn named_interrupt(message: &Message) -> Option<String> {
     extension(message, "interrupt_id")
 }
 
-/// The answer in a message to this interrupt, and the interrupt that it names.
-/// A permission takes an option by id or name, yes or no, or `{"option_id": …}`; a question for a message takes the message; anything else takes JSON, or text that can be converted to it.
+/// Returns the answer in a message to this interrupt, and the interrupt that it names.
+/// A permission accepts an option by id or name, yes or no, or `{"option_id": …}`; a question for a message accepts the message; other interrupts accept JSON, or text that can be converted to it.
 /// Errors: `answer_invalid`, naming the valid answers; `json_too_deep`, `invalid_id`.
 pub fn answer(
     interrupt: &Interrupt,
@@ -38,7 +38,7 @@ pub fn answer(
     answer_of_parts(interrupt, parts).map(|answer| (named, answer))
 }
 
-/// The answer in these parts, of any protocol.
+/// Returns the answer in these parts, which can come from any protocol.
 pub(crate) fn answer_of_parts(interrupt: &Interrupt, parts: Vec<Part>) -> Result<Answer> {
     if interrupt.kind == InterruptKind::Message {
         return Ok(Answer::Message(parts));
@@ -62,7 +62,7 @@ pub(crate) fn is_words(part: &Part) -> bool {
     part.name.is_none() && part.as_text().is_some()
 }
 
-/// Whether no attachment accompanies an answer that may consent: an artifact does not consent, and may change the meaning of other parts.
+/// Whether an answer that may consent has no attachment: an artifact does not consent, and may change the meaning of other parts.
 fn is_alone(interrupt: &Interrupt, parts: &[Part]) -> bool {
     let is_value = |part: &Part| part.name.is_none() && is_json(&part.content_type);
     match interrupt.kind {
@@ -105,7 +105,7 @@ fn option(interrupt: &Interrupt, value: Option<&Json>, text: &str) -> Option<Str
             false => Effect::Reject,
         };
         let fitting = || options.iter().filter(|option| option.effect == effect);
-        // A plain yes is for this call only.
+        // A plain yes is valid for this call only.
         fitting()
             .find(|option| !option.always)
             .or_else(|| fitting().next().filter(|_| effect == Effect::Reject))
@@ -117,7 +117,7 @@ fn yes_or_no(text: &str) -> Option<bool> {
     if is_one_of(text, YES) { Some(true) } else { is_one_of(text, NO).then_some(false) }
 }
 
-/// Whether a text is a plain word for yes or no, as an answer to a request for consent.
+/// Returns whether a text is a plain word for yes or no, as an answer to a request for consent.
 pub(crate) fn agrees(text: &str) -> Option<bool> {
     let text = text.trim();
     if is_one_of(text, DONE) {
@@ -130,7 +130,7 @@ fn is_one_of(text: &str, words: &[&str]) -> bool {
     words.iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 
-/// The JSON for a text: the schema's one string, its one boolean, or the text parsed as JSON.
+/// Converts a text to JSON: the schema's one string, its one boolean, or the text parsed as JSON.
 /// Without a schema, text that is not JSON is a string. Only a plain word for yes confirms a visited address.
 fn json_answer(interrupt: &Interrupt, text: &str) -> Option<Json> {
     if interrupt.kind == InterruptKind::Url {
@@ -169,7 +169,7 @@ fn json_answer(interrupt: &Interrupt, text: &str) -> Option<Json> {
     Json::parse(text.as_bytes().to_vec()).ok()
 }
 
-/// The property for a yes or no: the only required one, or the only one, if it is a boolean.
+/// Returns the property for a yes or no: the only required one, or the only one, if it is a boolean.
 pub(crate) fn truth_property(schema: &Value) -> Option<String> {
     let Properties { all, required } = Properties::of(schema)?;
     let is_truth = |name: &str| is_of(all, name, "boolean");

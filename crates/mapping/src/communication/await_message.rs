@@ -6,11 +6,11 @@ use trilogue_domain::{Content, Interrupt, InterruptKind, Json, Part};
 use super::part::write_part_with;
 use crate::choice::{list, one_choice};
 
-/// What choosing an option does, in the question as data.
+/// The effect of choosing an option, in the question as data.
 const ALLOW: &str = "allow";
 const REJECT: &str = "reject";
 
-/// The rendered parts of the await message. A question for a message is its prompt only; others also list the valid answers, as text and as JSON.
+/// Renders the parts of the await message. A question for a message has only its prompt; others also list the valid answers, as text and as JSON.
 pub(super) fn parts(
     interrupt: &Interrupt,
     strict: bool,
@@ -49,7 +49,7 @@ fn in_words(interrupt: &Interrupt) -> String {
 fn options_in_words(interrupt: &Interrupt) -> Option<String> {
     if interrupt.options.is_empty() {
         let (_, choices) = one_choice(&interrupt.schema.as_ref()?.to_value())?;
-        // A yes or no needs no list, and takes no number.
+        // A yes or no needs no list, and does not accept a number.
         if choices.iter().any(|choice| choice.value.is_boolean()) {
             return None;
         }
@@ -79,8 +79,8 @@ fn as_data(interrupt: &Interrupt) -> Value {
     })
 }
 
-/// The question that a server of ours shows in the last of these parts as data, under the id that it gave it; the parts that repeat it in words go too.
-/// `None` where there is none, or where it is not whole: then the parts are all that is known.
+/// Takes the question that one of our servers shows as data in the last of these parts, under the server's id for it; also removes the parts that repeat it as text.
+/// Returns `None` if the question is missing or incomplete: then only the parts are known.
 pub(super) fn interrupt_of_data(id: &str, parts: &mut Vec<Part>) -> Option<Interrupt> {
     let data = match &parts.last()?.content {
         Content::Text(text) => serde_json::from_str::<Value>(text).ok()?,

@@ -1,4 +1,4 @@
-//! Clients' messages, and messages at other servers' addresses.
+//! Converts clients' messages, and messages at the addresses of other servers.
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ use super::EXTENSION;
 use super::part::read_parts;
 use crate::repeated_id;
 
-/// A run's input. A message's id is under the extension key of the message or of its first part, or new; missing times are now.
-/// `max_metadata` bounds the metadata of one part, in bytes of its JSON.
+/// Returns a run's input. A message's id is under the extension key of the message or of its first part, or new; missing times are now.
+/// `max_metadata` limits the metadata of one part, in bytes of JSON.
 /// Errors: `invalid_request`, naming message, part and field; `invalid_id`; `json_too_deep`.
 pub fn input(messages: Vec<Message>, now: Timestamp, max_metadata: usize) -> Result<Input> {
     let messages = messages.into_iter().enumerate().map(|(place, message)| {
@@ -23,7 +23,7 @@ pub fn input(messages: Vec<Message>, now: Timestamp, max_metadata: usize) -> Res
     Ok(Input::Messages(messages))
 }
 
-/// A history would show the first of two messages with one id in place of both.
+/// Refuses two messages with one id, because a history would show the first instead of both.
 fn refuse_twins(messages: &[trilogue_domain::Message]) -> Result<()> {
     match repeated_id(messages) {
         None => Ok(()),
@@ -34,7 +34,7 @@ fn refuse_twins(messages: &[trilogue_domain::Message]) -> Result<()> {
     }
 }
 
-/// A message from another address. A time that it does not state is unknown. Fails as [`input`].
+/// Converts a message from a remote address. A missing time is unknown. Fails as [`input`].
 pub fn read_message(message: Message) -> Result<trilogue_domain::Message> {
     read(message, None, format_args!(""))
 }
@@ -89,7 +89,7 @@ fn take_of_part(message: &mut Message, key: &str) -> Option<String> {
     Some(taken)
 }
 
-/// The same error, naming its field.
+/// Returns the same error with its field.
 pub(super) fn inside(error: &Error, place: fmt::Arguments<'_>) -> Error {
     let told = Error::new(error.code(), format!("{place}: {}", error.message()));
     match error.hint_text() {
@@ -98,7 +98,7 @@ pub(super) fn inside(error: &Error, place: fmt::Arguments<'_>) -> Error {
     }
 }
 
-/// Fails with `invalid_request`, naming the part.
+/// Checks the metadata of each part. Fails with `invalid_request`, naming the part.
 fn check_metadata(message: &Message, most: usize, under: &str) -> Result<()> {
     for (place, part) in message.parts.iter().enumerate() {
         let Some(metadata) = &part.metadata else { continue };
@@ -114,7 +114,7 @@ fn check_metadata(message: &Message, most: usize, under: &str) -> Result<()> {
     Ok(())
 }
 
-/// A text in the extension of a message or of its first part.
+/// Returns a text in the extension of a message or of its first part.
 pub(super) fn extension(message: &Message, key: &str) -> Option<String> {
     let of_part = || text_in(message.parts.first()?.extra.get(EXTENSION), key);
     text_in(message.extension.as_ref(), key).or_else(of_part)

@@ -1,7 +1,7 @@
-//! The Agent Communication Protocol, both ways.
+//! The Agent Communication Protocol, in both directions.
 //!
 //! A run's log becomes wire events in [`Projection`], the one stateful piece: a fold without IO.
-//! [`RemoteRun`] is the other way: the wire events of an agent elsewhere become a run's log.
+//! [`RemoteRun`] is the opposite direction: the wire events of a remote agent become a run's log.
 //! Data without a counterpart in the protocol is carried under its extension key [`EXTENSION`].
 
 mod agent;
@@ -30,15 +30,15 @@ pub use remote::{
 
 /// The key of parts and manifests for data that the protocol does not have.
 pub const EXTENSION: &str = "x_trilogue";
-/// The namespace of UUIDs for ids that are none: UUIDv5 of this and the id.
+/// The namespace of UUIDs for ids that are not UUIDs: UUIDv5 of this and the id.
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x6f1d_3c52_9f0b_4d5e_8a77_21c4_0be6_93d1);
 
-/// The agent's name on this face, where it has to fit a role: every `.` becomes `-`.
+/// Returns the agent's name on this face, where it must fit a role: every `.` becomes `-`.
 pub fn face_name(name: &AgentName) -> String {
     name.as_str().replace('.', "-")
 }
 
-/// The UUID for an id of a session or a run: itself in the canonical form, which look-ups use, else a derived one.
+/// Returns the UUID for an id of a session or a run: the id itself in the canonical form, which lookups use, otherwise a derived UUID.
 pub fn uuid_of(id: &str) -> Uuid {
     let itself = uuid::Uuid::parse_str(id).ok().filter(|uuid| {
         let mut buffer = uuid::Uuid::encode_buffer();
@@ -55,7 +55,7 @@ fn wire_role(role: &trilogue_domain::Role) -> Role {
     match role {
         trilogue_domain::Role::User => Role::User,
         trilogue_domain::Role::Agent => Role::Agent,
-        // A name of another face may have dots.
+        // A name from another face can contain dots.
         trilogue_domain::Role::NamedAgent(name) => Role::Named(name.replace('.', "-")),
     }
 }

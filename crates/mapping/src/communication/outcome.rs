@@ -2,7 +2,7 @@ use serde_json::json;
 use trilogue_domain::{Code, Failure, Outcome, RunStatus};
 use trilogue_wire::agent_communication::{ErrorBody, ErrorCode, Json, RunStatus as WireStatus};
 
-/// A run's status. A timed-out run has failed.
+/// Converts a run's status. A timed-out run has failed.
 pub fn status(status: RunStatus) -> WireStatus {
     match status {
         RunStatus::Queued => WireStatus::Created,
@@ -30,7 +30,7 @@ pub fn error(outcome: &Outcome) -> Option<ErrorBody> {
     }
 }
 
-/// The protocol knows three codes; ours and the agent's own stand in `data`.
+/// Converts a failure. The protocol has three codes; ours and the agent's own are in `data`.
 fn failed(failure: &Failure) -> ErrorBody {
     let code = match failure.code.as_str() {
         code if code == Code::InvalidInput.as_str() => ErrorCode::InvalidInput,

@@ -21,20 +21,20 @@ use crate::citation;
 use crate::native::{json as to_wire, read_json};
 use trilogue_wire::encoded_bytes::decode_base64;
 
-/// Marks a part whose content was called base64 and is none; the last member of its extra.
+/// Marks a part whose content was declared as base64 but is not base64; the last member of its extra.
 const ENCODED: &str = r#""x_trilogue":{"content_encoding":"base64"}"#;
 
-/// The members that the protocol declares: members of a part's `extra` with these names are not shown.
+/// The protocol's declared members: members of a part's `extra` with these names are not shown.
 const DECLARED: &[&str] =
     &["name", "content_type", "content", "content_encoding", "content_url", "metadata"];
 
-/// A message's parts; `under` is the message's place, with a dot at its end. Fails with `json_too_deep`, naming part and field.
+/// Reads a message's parts; `under` is the message's location, with a dot at its end. Fails with `json_too_deep`, naming part and field.
 pub(super) fn read_parts(parts: Vec<MessagePart>, under: fmt::Arguments<'_>) -> Result<Vec<Part>> {
     let parts = parts.into_iter().enumerate();
     parts.map(|(place, part)| read_part(part, format_args!("{under}parts[{place}]"))).collect()
 }
 
-/// A part from the wire. Unknown members stay in `extra`, in their order.
+/// Reads a part from the wire. Unknown members stay in `extra`, in their order.
 fn read_part(part: MessagePart, at: fmt::Arguments<'_>) -> Result<Part> {
     let is_base64 = part.content_encoding == ContentEncoding::Base64;
     let (content, is_kept) = match (part.content, part.content_url) {
@@ -64,10 +64,10 @@ fn read_part(part: MessagePart, at: fmt::Arguments<'_>) -> Result<Part> {
     Ok(read)
 }
 
-/// The undeclared members of a citation or trajectory.
+/// Returns the undeclared members of a citation or trajectory.
 fn further_members(extra: &Extra, at: fmt::Arguments<'_>) -> Result<Map<String, Value>> {
     let read = |(name, value): (&str, &Json)| -> Result<(String, Value)> {
-        // A member of a member of a member is as deep as `extra` keeps it.
+        // This nesting is as deep as the member will be in `extra`.
         let deep = trilogue_domain::Json::parse(format!("[[[{}]]]", value.as_str()));
         deep.map_err(|error| inside(&error, format_args!("{at}.metadata")))?;
         Ok((name.to_owned(), value.to_value()))
@@ -102,7 +102,7 @@ fn read_extra(
         let is_bad =
             |value: &Json| trilogue_domain::Json::parse(format!("[{}]", value.as_str())).is_err();
         let bad = extra.iter().find(|(_, value)| is_bad(value));
-        // The sender's name can be of any length, with any characters.
+        // The sender's name can have any length and any characters.
         let name: String = bad.map_or("", |(name, _)| name).chars().take(64).collect();
         inside(&error, format_args!("{at}.{}", name.escape_debug()))
     })
@@ -130,7 +130,7 @@ fn read_metadata(metadata: Metadata, at: fmt::Arguments<'_>) -> Result<PartMetad
     })
 }
 
-/// Writes a part as clients see it. Missing content becomes a link; `strict` fills in what the documents require.
+/// Writes a part for clients. Missing content becomes a link; `strict` fills in what the documents require.
 pub(super) fn write_part(
     part: &Part,
     strict: bool,
@@ -140,7 +140,7 @@ pub(super) fn write_part(
     write_part_with(part, Map::new(), strict, link, out);
 }
 
-/// As [`write_part`], with these members under the extension key.
+/// Like [`write_part`], with these members under the extension key.
 pub(super) fn write_part_with(
     part: &Part,
     mut ours: Map<String, Value>,
@@ -164,7 +164,7 @@ pub(super) fn write_part_with(
             wire.content_encoding = ContentEncoding::Base64;
         }
         Content::Url(url) if is_address(url) => wire.content_url = Some(url.to_string()),
-        // The official clients fail at an invalid address.
+        // The official clients fail on an invalid address.
         Content::Url(url) => {
             wire.content = strict.then(String::new);
             ours.insert("content_url".to_owned(), Value::from(&**url));
@@ -177,7 +177,7 @@ pub(super) fn write_part_with(
     if wire.content_type.is_empty() {
         "text/plain".clone_into(&mut wire.content_type);
     }
-    // The official clients parse two kinds of metadata and fail at any other.
+    // The official clients parse two kinds of metadata and fail on any other.
     if let Some(PartMetadata::Other(other)) = &part.metadata {
         ours.insert("metadata".to_owned(), other.to_value());
     }
@@ -193,7 +193,7 @@ fn encoded() -> Value {
     json!({ "content_encoding": "base64" })
 }
 
-/// Members without duplicates. They keep their order and spelling unless one of them has to be removed or extended.
+/// Returns members without duplicates. They keep their order and spelling unless one of them must be removed or extended.
 fn with_ours(extra: &str, ours: Map<String, Value>) -> Cow<'_, str> {
     if extra.is_empty() && ours.is_empty() {
         return Cow::Borrowed(extra);
@@ -221,11 +221,11 @@ fn with_ours(extra: &str, ours: Map<String, Value>) -> Cow<'_, str> {
     Cow::Owned(inner.unwrap_or_default().to_owned())
 }
 
-/// The members of `extra` without their braces, and whether the content has the encoding that it was called.
+/// Returns the members of `extra` without their braces, and whether the content has its declared encoding.
 fn shown_extra(extra: &str) -> (&str, bool) {
     let inner = extra.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     let inner = inner.unwrap_or_default().trim();
-    // A member of its own, not the end of a name with a quote in it.
+    // Match the whole member, not the end of a name with a quote in it.
     let rest = inner.strip_suffix(ENCODED).map(str::trim_end);
     match rest.map(|rest| (rest, rest.strip_suffix(','))) {
         Some(("", _)) => ("", false),
@@ -234,18 +234,18 @@ fn shown_extra(extra: &str) -> (&str, bool) {
     }
 }
 
-/// Whether an event is a part whose content was called base64 but is not.
+/// Whether an event is a part whose content was declared as base64 but is not base64.
 pub fn has_invalid_base64(body: &Body) -> bool {
     matches!(body, Body::Message(MessageEvent::Part { part, .. }) if is_undecoded(part))
 }
 
-/// Whether a part's content was called base64 but is not.
+/// Whether a part's content was declared as base64 but is not base64.
 pub(super) fn is_undecoded(part: &Part) -> bool {
     let (Content::Text(_), Some(extra)) = (&part.content, &part.extra) else { return false };
     !shown_extra(extra.as_str()).1 || is_invalid_base64(part)
 }
 
-/// Adds members without braces to an object that has others.
+/// Adds members without braces to an object that already has members.
 pub(super) fn append_members(members: impl AsRef<[u8]>, object: &mut Vec<u8>) {
     let members = members.as_ref();
     if !members.is_empty() && object.last() == Some(&b'}') {
@@ -277,7 +277,7 @@ fn metadata(metadata: &PartMetadata, part: &Part) -> Option<Metadata> {
     }
 }
 
-/// The further members of a part's citation or trajectory.
+/// Returns the further members of a part's citation or trajectory.
 fn further_of(part: &Part) -> Extra {
     let mut extra = Extra::new();
     for (name, value) in citation::shown_further(part) {
@@ -286,7 +286,7 @@ fn further_of(part: &Part) -> Extra {
     extra
 }
 
-/// A tool's input or output: the protocol takes objects only.
+/// Returns a tool's input or output as an object, the only form that the protocol accepts.
 fn object(value: &trilogue_domain::Json) -> Json {
     if value.is_object() {
         return to_wire(value);
@@ -300,7 +300,7 @@ mod tests {
 
     use super::*;
 
-    /// A part, sent and shown again.
+    /// Reads a part and writes it again.
     fn again(part: &str, strict: bool) -> String {
         let text = format!(r#"{{"role":"user","parts":[{part}]}}"#);
         let message: Message = read(text.as_bytes(), Rules::Lenient).unwrap();

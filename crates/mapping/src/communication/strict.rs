@@ -1,4 +1,4 @@
-//! The documents' rules for agents' output, on mounts that enforce them.
+//! The documents' rules for agents' output, for mounts that enforce them.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{InterruptEvent, MessageEvent};
@@ -51,7 +51,7 @@ fn check(part: &Part, what: &str) -> Result<()> {
     if is_undecoded(part) {
         return Err(invalid("content is called base64 and is none".to_owned()));
     }
-    // The content does not matter for these rules: only its type and its address do.
+    // These rules depend only on the content's type and address.
     let (content, content_url) = match &part.content {
         Content::Url(url) => (None, Some(url.to_string())),
         _ => (Some(String::new()), None),

@@ -8,11 +8,11 @@ use super::descriptor::{descriptor, generated};
 use super::modes::{Modes, streamed};
 use crate::native::json;
 
-/// The namespace of ids for agents without one of their own: UUIDv5 of this and the name.
+/// The namespace of ids for agents without their own: UUIDv5 of this and the name.
 pub(super) const NAMESPACE: uuid::Uuid =
     uuid::Uuid::from_u128(0x3c0f_7a4e_58d1_4b0e_9e64_7d2b_51a6_c8f2);
 
-/// The agent's id on this face: its own, or one derived from its name.
+/// Returns the agent's id on this face: its own, or one derived from its name.
 pub fn agent_id(card: &AgentCard) -> String {
     match &card.id {
         Some(id) => id.to_string(),
@@ -20,12 +20,12 @@ pub fn agent_id(card: &AgentCard) -> String {
     }
 }
 
-/// The agent's name on this face: its title, or its name in this server.
+/// Returns the agent's name on this face: its title, or its name in this server.
 pub fn name(card: &AgentCard) -> &str {
     card.title.as_deref().unwrap_or(card.name.as_str())
 }
 
-/// An agent as it is listed.
+/// Returns an agent in its form for lists.
 pub fn agent(card: &AgentCard) -> Agent {
     let agent_id = agent_id(card);
     Agent { id: Some(agent_id.clone()), agent_id, configuration_id: None, metadata: metadata(card) }
@@ -42,12 +42,12 @@ pub(super) fn metadata(card: &AgentCard) -> AgentMetadata {
     }
 }
 
-/// Whether configured instances of the agent can be made: it declares a configuration.
+/// Whether the agent can have configured instances: it declares a configuration.
 pub fn is_configurable(card: &AgentCard) -> bool {
     card.config_schema.is_some()
 }
 
-/// The agent's capabilities on this server. Any agent streams values, unless its author forbids it.
+/// Returns the agent's capabilities on this server. Every agent streams values, unless its author forbids it.
 pub fn capabilities(card: &AgentCard) -> AgentCapabilities {
     let Modes { values, updates: custom } = streamed(card);
     AgentCapabilities {
@@ -65,7 +65,7 @@ pub fn capabilities(card: &AgentCard) -> AgentCapabilities {
 
 pub fn schemas(card: &AgentCard) -> AgentSchemas {
     let written = descriptor(card);
-    // A descriptor over the card was parsed before; an unreadable one is not shown.
+    // The descriptor that overrides the card was parsed before; an unreadable one is not shown.
     let specs = match serde_json::from_str::<Descriptor>(written.as_str()) {
         Ok(descriptor) => descriptor.specs,
         Err(_) => generated(card).specs,
@@ -96,7 +96,7 @@ pub(super) fn declared(error: &DeclaredError) -> ErrorDefinition {
     }
 }
 
-/// A schema that everything fits.
+/// Returns a schema that accepts everything.
 pub(super) fn anything() -> Json {
     Json::from_value(&serde_json::json!({}))
 }

@@ -1,7 +1,7 @@
-//! Parts as blocks, and back.
+//! Converts parts to blocks, and back.
 //!
 //! A block has a type, a text and metadata. The rest of a part is in the metadata: `name`, `content_type`, `content` in base64, `content_url`, `citation`, `trajectory`, and the part's further members.
-//! A block whose content says no encoding is text or base64, as its content type has it: it is kept beside its content.
+//! A block whose content names no encoding is text or base64, depending on its content type: it is kept next to its content.
 //! Any other block that cannot be restored from its part is kept whole.
 
 use std::borrow::Cow;
@@ -35,7 +35,7 @@ const RESERVED: [&str; 7] = [
     "citation",
     "trajectory",
 ];
-/// Where in a block that is kept beside its content the content belongs: a JSON Pointer.
+/// The location of the content in a block that is kept next to its content: a JSON Pointer.
 const CONTENT_PLACE: &str = "content_in";
 /// The type of a block that only carries metadata.
 const ANNOTATION: &str = "annotation";
@@ -49,7 +49,7 @@ pub struct Links {
 // === impl Links ===
 
 impl Links {
-    /// Links to the content of a thread; `base` is an absolute address with the mount's prefix, without a slash at its end.
+    /// Creates links to the content of a thread; `base` is an absolute address with the mount's prefix, without a slash at its end.
     pub fn new(base: &Arc<str>, thread: &ThreadId) -> Self {
         let thread = utf8_percent_encode(thread.as_str(), PATH_SEGMENT).to_string();
         Self { base: Arc::clone(base), thread: thread.into() }
@@ -126,7 +126,7 @@ fn kind(part: &Part) -> &'static str {
     }
 }
 
-/// The block that a part was made of, if it was kept.
+/// Returns the original block of a part, if it was kept.
 fn kept(part: &Part, extra: &Map<String, Value>, links: &Links) -> Option<Block> {
     let ours = extra.get(EXTENSION)?;
     let block = ours.get("block")?;
@@ -151,7 +151,7 @@ fn kept(part: &Part, extra: &Map<String, Value>, links: &Links) -> Option<Block>
     }
 }
 
-/// A block as a part; fails with `json_too_deep`.
+/// Converts a block to a part; fails with `json_too_deep`.
 pub(super) fn read_block(block: &Block, links: &Links) -> Result<Part> {
     if let (Block { metadata: None, .. }, Some(text), "text", true) =
         (block, &block.text, block.kind.as_str(), block.extra.is_empty())
@@ -170,8 +170,8 @@ pub(super) fn read_block(block: &Block, links: &Links) -> Result<Part> {
     }
 }
 
-/// The part of a block with a content and a content type, in its metadata or beside it, and no word on the encoding.
-/// The content is text, or bytes in base64, as the content type has it. `None` for another block.
+/// Converts a block with a content and a content type, in its metadata or next to it, but without an encoding.
+/// The content is text, or bytes in base64, depending on the content type. `None` for another block.
 fn read_unencoded(block: &Block) -> Result<Option<Part>> {
     if block.text.is_some() || block.kind == "text" || touches_ours(block.metadata.as_ref()) {
         return Ok(None);
@@ -199,19 +199,19 @@ fn read_unencoded(block: &Block) -> Result<Option<Part>> {
     Ok(Some(Part { content_type, content, name, metadata: None, extra }))
 }
 
-/// The content of a block that calls it base64.
+/// Returns the content of a block that declares it as base64.
 fn encoded_content(block: &Block) -> Option<&str> {
     let text = |key: &str| block.metadata.as_ref().and_then(|it| it.get(key)?.as_str());
     let is_base64 = block.kind != "text" && text("content_encoding") == Some("base64");
     text("content").filter(|_| is_base64)
 }
 
-/// Whether a block calls its content base64 although it is not.
+/// Whether a block declares its content as base64 although it is not base64.
 pub(super) fn has_invalid_base64(block: &Block) -> bool {
     encoded_content(block).is_some_and(|content| decode_base64(content).is_none())
 }
 
-/// A block whose content is base64 of another form, in the standard form.
+/// Returns a block whose content is another form of base64 in the standard form.
 fn in_standard_form(block: &Block) -> Cow<'_, Block> {
     let content = encoded_content(block);
     let bytes = content.and_then(decode_base64);
@@ -235,7 +235,7 @@ fn touches_ours(metadata: Option<&Map<String, Value>>) -> bool {
     ours.is_empty() || ours.contains_key(MESSAGE) || touches_ours(extra)
 }
 
-/// A block that is kept whole: its text stays text, any other is JSON.
+/// Converts a block that is kept whole: its text stays text, any other is JSON.
 fn whole(block: &Block) -> Result<Part> {
     let value = serde_json::to_value(block).unwrap_or(Value::Null);
     let (mut part, kept) = match (&block.text, block.kind.as_str()) {
@@ -246,7 +246,7 @@ fn whole(block: &Block) -> Result<Part> {
     Ok(part)
 }
 
-/// The part of a block, as far as parts have its members.
+/// Converts those members of a block that parts have too.
 fn read(block: &Block) -> Result<Part> {
     let mut rest = block.metadata.clone().unwrap_or_default();
     let mut take = |key: &str| match rest.get(key) {
@@ -333,7 +333,7 @@ fn read_trajectory(step: &Map<String, Value>) -> Result<Trajectory> {
     })
 }
 
-/// An object of the present members.
+/// Returns an object of the present members.
 fn with<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
     let there = members.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
     Value::Object(there.collect())

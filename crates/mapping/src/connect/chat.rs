@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use trilogue_domain::AgentCommand;
 use trilogue_wire::agent_connect::Json;
 
-/// Input: `messages`, `message`, or both. The agent's commands are examples of it.
+/// Returns the input schema: `messages`, `message`, or both. The agent's commands are its examples.
 pub(super) fn input(commands: &[AgentCommand]) -> Json {
     let mut schema = input_schema();
     if !commands.is_empty() {

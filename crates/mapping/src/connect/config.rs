@@ -6,7 +6,7 @@ use trilogue_wire::agent_connect as wire;
 
 use crate::native::read_json;
 
-/// The members of the published document's form.
+/// The members in the form of the published document.
 const MEMBERS: [&str; 3] = ["tags", "recursion_limit", "configurable"];
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -17,8 +17,8 @@ pub struct RunConfig {
     pub configurable: Option<Json>,
 }
 
-/// Reads `config`: an object of only `tags`, `recursion_limit` and `configurable`, or else the configuration itself.
-/// Errors: `config_schema_violation` where it is a mixture of both, or a member of the first form is of a wrong type; `json_too_deep`.
+/// Reads `config`: an object of only `tags`, `recursion_limit` and `configurable`, otherwise the configuration itself.
+/// Errors: `config_schema_violation` if it is a mixture of both, or a member of the first form has a wrong type; `json_too_deep`.
 pub fn config(config: Option<&wire::Json>) -> Result<RunConfig> {
     let Some(config) = config else { return Ok(RunConfig::default()) };
     let Ok(members) = config.read::<Map<String, Value>>() else {
@@ -68,7 +68,7 @@ fn wrong(path: impl Into<String>, why: &str) -> Error {
         .violations(vec![Violation { path, message: why.to_owned() }])
 }
 
-/// The configuration of a run of a configured instance: the run's members over the instance's; a value that is not an object replaces it whole.
+/// Returns the configuration of a run of a configured instance: the run's members override the instance's; a value that is not an object replaces it whole.
 pub fn merged(instance: Option<&Json>, run: Option<&Json>) -> Option<Json> {
     let (Some(instance), Some(run)) = (instance, run) else {
         return run.or(instance).cloned();
@@ -81,7 +81,7 @@ pub fn merged(instance: Option<&Json>, run: Option<&Json>) -> Option<Json> {
     Some(Json::from_value(&Value::Object(members)))
 }
 
-/// A configuration for display: without the members that the agent's schema calls `writeOnly` or of the format `password`.
+/// Returns a configuration for display: without the members that the agent's schema marks as `writeOnly` or with the format `password`.
 pub fn shown_config(card: &AgentCard, config: &Json) -> Json {
     let schema = card.config_schema.as_ref().map_or(Value::Null, Json::to_value);
     let secret = |key: &str| {

@@ -1,4 +1,4 @@
-//! A run's request, as kept and shown.
+//! A run's request, in its kept and shown form.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use trilogue_wire::agent_connect::{CallbackEvent, RunCreate};
 use super::agent::agent_id;
 use super::config::shown_config;
 
-/// The members that a too large request loses, in this order: they are shown elsewhere.
+/// The members that a too large request loses, in this order: other resources show them.
 const DISPENSABLE: [&str; 6] = ["input", "message", "callback", "webhook", "config", "metadata"];
 
-/// The request that is shown with its run: as received, with defaults filled in, and without secrets.
+/// Returns the request that is shown with its run: as received, with defaults filled in, and without secrets.
 /// It has at most [`limits::MAX_KEPT_REQUEST_BYTES`] bytes; a larger one loses its input first.
-/// Errors: `invalid_json` where the body is no object.
+/// Errors: `invalid_json` if the body is not an object.
 pub fn creation(card: &AgentCard, body: &Json, is_stateless: bool) -> Result<Json> {
     let mut members: BTreeMap<String, wire::Json> =
         serde_json::from_str(body.as_str()).map_err(|error| {
@@ -63,7 +63,7 @@ fn write(members: &BTreeMap<String, wire::Json>) -> String {
     serde_json::to_string(members).unwrap_or_default()
 }
 
-/// A configuration that is not an object has its place in the published document's form.
+/// Returns the shown configuration. One that is not an object moves into the form of the published document.
 fn shown(card: &AgentCard, config: &wire::Json) -> wire::Json {
     let Ok(mut members) = config.read::<BTreeMap<String, wire::Json>>() else {
         let text = format!("{{\"configurable\":{}}}", config.as_str());
@@ -104,8 +104,8 @@ fn without_credentials(address: &wire::Json) -> wire::Json {
     }
 }
 
-/// The callback of a run's client. Whether the address may be called is not decided here.
-/// Errors: `invalid_webhook` where `webhook` and `callback` name two addresses, or the address is empty or too long.
+/// Returns the callback of a run's client. Whether the server may call the address is not decided here.
+/// Errors: `invalid_webhook` if `webhook` and `callback` name two addresses, or the address is empty or too long.
 pub fn callback(request: &RunCreate) -> Result<Option<Callback>> {
     let refused = |why: String| Error::new(Code::InvalidWebhook, why);
     let (url, events) = match (&request.webhook, &request.callback) {

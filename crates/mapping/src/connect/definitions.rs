@@ -7,10 +7,10 @@ use trilogue_wire::agent_connect::{ErrorDefinition, Json};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Definition {
     pub code: &'static str,
-    /// Its own number. Below 1000 it ends runs; else its first three digits are the HTTP status, and those of status 422 go on to 4239.
+    /// Its own number. Below 1000 it ends runs; otherwise its first three digits are the HTTP status, and those of status 422 continue up to 4239.
     pub errcode: u32,
     pub transient: bool,
-    /// The HTTP status of an answer that carries it; 200 where it comes as the output of a run.
+    /// The HTTP status of its response; 200 if it comes as the output of a run.
     pub http_status: u16,
     pub description: &'static str,
     pub data: ErrorData,
@@ -19,7 +19,7 @@ pub struct Definition {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorData {
     None,
-    /// The places where a value does not fit its schema.
+    /// The locations where a value does not fit its schema.
     Violations,
     /// Our own finer code, and the agent's details.
     Reason,
@@ -89,7 +89,7 @@ definitions! {
     "overloaded" 5030 transient 503 None "The server cannot serve this now."
 }
 
-/// The definition of an unknown fault.
+/// The definition of an unknown error.
 const FALLBACK: Definition = Definition {
     code: "internal_error",
     errcode: 5_000,
@@ -103,7 +103,7 @@ pub fn definitions() -> Vec<ErrorDefinition> {
     ALL.iter().map(Definition::to_wire).collect()
 }
 
-/// The definition of a code; that of `internal_error` where there is none.
+/// Returns the definition of a code; falls back to `internal_error`.
 pub fn definition(code: &str) -> &'static Definition {
     definition_named(code).unwrap_or(&FALLBACK)
 }
@@ -116,8 +116,8 @@ pub(super) fn by_number(errcode: i64) -> Option<&'static Definition> {
     ALL.iter().find(|known| i64::from(known.errcode) == errcode)
 }
 
-/// The definition of one of our codes. `already_exists` is a plain `conflict`: a caller that knows what exists uses a finer one.
-/// Codes that no request of this protocol meets have the definition of their kind.
+/// Returns the definition of one of our codes. `already_exists` is a plain `conflict`: a caller that knows what exists uses a more precise one.
+/// Codes that do not occur in this protocol's requests have the definition of their kind.
 pub fn of_code(code: Code) -> &'static Definition {
     definition(match code {
         Code::InvalidInput => "input_schema_violation",
@@ -253,7 +253,7 @@ mod tests {
             assert_eq!(found.transient, code.is_transient(), "{code:?}");
         }
         assert_eq!(of_code(Code::InvalidInput).errcode, 4_221);
-        // A definition that no code of ours has, and that is not answered for one by name, would be raised by nothing.
+        // Every definition must belong to one of our codes or be looked up by name; otherwise nothing raises it.
         const BY_NAME: [&str; 4] =
             ["run_cancelled", "thread_exists", "configuration_exists", "messages_not_supported"];
         for known in ALL {

@@ -1,4 +1,4 @@
-//! Descriptors made of agents' cards, and cards made of descriptors.
+//! Converts agents' cards to descriptors, and back.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{
@@ -14,7 +14,7 @@ use super::agent::{anything, declared, metadata};
 use super::chat;
 use crate::native::{json, read_json};
 
-/// The agent's descriptor: its author's, member for member, or one made of its card.
+/// Returns the agent's descriptor: its author's, member for member, or one built from its card.
 pub fn descriptor(card: &AgentCard) -> Json {
     match &card.descriptor {
         Some(written) => written.clone(),
@@ -71,9 +71,9 @@ fn interrupt(declared: &DeclaredInterrupt) -> InterruptSpec {
     }
 }
 
-/// The card with a written descriptor over it: name, schemas, interrupts, errors and abilities are those of the descriptor.
+/// Overrides the card with a written descriptor: name, schemas, interrupts, errors and abilities are those of the descriptor.
 /// `file` is a descriptor, or a manifest of either form. An agent that takes messages still takes them.
-/// Errors: `invalid_request`, naming every rule that the file breaks and where.
+/// Errors: `invalid_request`, naming every rule that the file breaks and its location.
 pub fn card(file: &Json, base: AgentCard) -> Result<AgentCard> {
     let manifest = Manifest::read(file.as_bytes()).map_err(|violation| refused(vec![violation]))?;
     let broken = manifest.descriptor.check();

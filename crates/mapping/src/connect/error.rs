@@ -8,7 +8,7 @@ pub fn error(error: &Error) -> ErrorBody {
     error_as(of_code(error.code()), error)
 }
 
-/// As [`error`], under a finer definition than the error's own code.
+/// Like [`error`], under a more precise definition than the error's own code.
 pub fn error_as(definition: &Definition, error: &Error) -> ErrorBody {
     let description = match error.hint_text() {
         Some(hint) => format!("{}; {hint}", error.message()),
@@ -25,7 +25,7 @@ pub fn error_as(definition: &Definition, error: &Error) -> ErrorBody {
     }
 }
 
-/// The violations, or the pending interrupt.
+/// Returns the violations, or the pending interrupt.
 fn data(error: &Error) -> Option<Json> {
     if let Some(pending) = error.pending_interrupt() {
         return Some(Json::from_value(&json!({ "interrupt_id": pending.as_str() })));

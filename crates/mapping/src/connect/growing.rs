@@ -12,7 +12,7 @@ pub(super) struct Growing {
     message: Message,
     /// The text that continues the message.
     open: String,
-    /// The message as JSON and its text, once it is complete.
+    /// The message as JSON and its text, after it is complete.
     done: Option<(Bytes, Arc<str>)>,
 }
 

@@ -10,8 +10,8 @@ use trilogue_wire::agent_connect::RunCreate;
 use super::message::read_messages;
 use crate::native::read_json;
 
-/// The input of a request: `input`, or an object with its top-level `message`; `None` where it has neither.
-/// Errors: `invalid_input` where both are there; `json_too_deep`.
+/// Returns the input of a request: `input`, or an object with its top-level `message`; `None` if it has neither.
+/// Errors: `invalid_input` if it has both; `json_too_deep`.
 pub fn stated_input(request: &RunCreate) -> Result<Option<Json>> {
     match (&request.input, &request.message) {
         (None, None) => Ok(None),
@@ -25,9 +25,9 @@ pub fn stated_input(request: &RunCreate) -> Result<Option<Json>> {
     }
 }
 
-/// The agent's input. One that takes messages takes an object of `messages`, `message` or both, or a string; any other takes the value, `null` where there is none.
+/// Returns the agent's input. An agent of messages takes an object of `messages`, `message` or both, or a string; any other takes the value, or `null` without one.
 /// The caller checks the value against the compiled schema.
-/// Errors: `invalid_input`, naming the place; `too_many_parts`, `json_too_deep`.
+/// Errors: `invalid_input`, naming the location; `too_many_parts`, `json_too_deep`.
 pub fn input(card: &AgentCard, given: Option<Json>, now: Timestamp) -> Result<Input> {
     let given = given.unwrap_or_else(Json::null);
     match card.input {

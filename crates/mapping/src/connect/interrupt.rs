@@ -8,8 +8,8 @@ use super::block::{Links, block};
 use crate::agent_client::tool_call_of;
 use crate::native::json as to_wire;
 
-/// A run's question: the payload under the name of its type, the type and the payload alone, and the interrupt's id.
-/// An agent's own interrupt has its payload as it is. The others have `message` with the question as text, `content` for other content, `options` for a choice, and the agent's additional data under `payload`.
+/// Renders a run's question: the payload under the name of its type, the type and the payload alone, and the interrupt's id.
+/// An agent's own interrupt has its payload unchanged. The others have `message` with the question as text, `content` for other content, `options` for a choice, and the agent's additional data under `payload`.
 pub fn interrupt(interrupt: &Interrupt, links: &Links) -> RunInterrupt {
     let payload = payload(interrupt, links);
     let kind = interrupt.kind.as_str();
@@ -61,7 +61,7 @@ fn option(option: &trilogue_domain::interrupt::PermissionOption) -> Value {
     json!({ "option_id": option.id, "name": option.name, "kind": kind })
 }
 
-/// The schema of the answer: the interrupt's own, or that of its kind.
+/// Returns the schema of the answer: the interrupt's own, or that of its kind.
 fn resume_schema(interrupt: &Interrupt) -> Option<wire::Json> {
     if let Some(schema) = &interrupt.schema {
         return Some(to_wire(schema));
@@ -85,7 +85,7 @@ fn resume_schema(interrupt: &Interrupt) -> Option<wire::Json> {
     Some(wire::Json::from_value(&schema))
 }
 
-/// The properties that the answer to an interrupt may have by its schema.
+/// Returns the properties that the schema allows in the answer to an interrupt.
 pub(super) fn answer_properties(schema: Option<&Json>) -> Vec<String> {
     let schema = schema.map_or(Value::Null, Json::to_value);
     match schema.get("properties") {

@@ -1,6 +1,6 @@
-//! Messages, both ways.
+//! Converts messages in both directions.
 //!
-//! Another role and a message's metadata, which messages of ours do not have, are in the first part's further members, under [`EXTENSION`].
+//! Another role and a message's metadata, which our messages do not have, are in the first part's further members, under [`EXTENSION`].
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub fn messages(messages: &[Message], links: &Links) -> Vec<wire::Message> {
     messages.iter().map(|it| message(it, links)).collect()
 }
 
-/// A message for display: one text, or blocks for other content.
+/// Converts a message for display: one text, or blocks for other content.
 pub fn message(message: &Message, links: &Links) -> wire::Message {
     let mut parts = message.parts.as_slice();
     let (first, mut ours) = match parts.split_first() {
@@ -52,7 +52,7 @@ pub fn message(message: &Message, links: &Links) -> wire::Message {
         _ => None,
     };
     let role = match ours.remove("role") {
-        // The role is enough where it names the agent itself.
+        // The role is enough if it names the agent itself.
         Some(Value::String(kept)) if !may_be_named(&kept) => kept,
         Some(Value::String(kept)) => {
             role(&message.role, &mut metadata);
@@ -63,7 +63,7 @@ pub fn message(message: &Message, links: &Links) -> wire::Message {
     wire::Message { role, content, id: Some(message.id.as_str().to_owned()), metadata }
 }
 
-/// The protocol's clients know `user` and `assistant`; the metadata has an agent's name.
+/// Returns the role. The protocol's clients know `user` and `assistant`; the metadata has an agent's name.
 fn role(role: &Role, metadata: &mut Option<Map<String, Value>>) -> &'static str {
     match role {
         Role::User => "user",
@@ -79,7 +79,7 @@ fn role(role: &Role, metadata: &mut Option<Map<String, Value>>) -> &'static str 
     }
 }
 
-/// Separates a message's own members from its first part; `None` where nothing else is left of the part.
+/// Separates a message's own members from its first part; the part is `None` if nothing else remains.
 fn split(part: &Part) -> (Option<Part>, Map<String, Value>) {
     let is_there = part.extra.as_ref().is_some_and(|extra| extra.as_str().contains(EXTENSION));
     let Some(Value::Object(mut extra)) =
@@ -98,8 +98,8 @@ fn split(part: &Part) -> (Option<Part>, Map<String, Value>) {
     (Some(Part { extra, ..part.clone() }), own)
 }
 
-/// Messages from the wire, sent now; `at` is the JSON Pointer of their array.
-/// Errors: `invalid_input`, naming the message whose id is malformed or another's, or the content that is no base64; `too_many_parts`, `json_too_deep`.
+/// Reads messages from the wire, sent now; `at` is the JSON Pointer of their array.
+/// Errors: `invalid_input`, naming the message whose id is malformed or belongs to another one, or the content that is not base64; `too_many_parts`, `json_too_deep`.
 pub fn read_messages(
     messages: Vec<wire::Message>,
     now: Timestamp,
@@ -121,10 +121,10 @@ pub fn read_messages(
     Ok(read)
 }
 
-/// Why content is refused that its block calls base64.
+/// The reason for refusing content that its block declares as base64.
 pub(super) const NO_BASE64: &str = "is not valid base64";
 
-/// The JSON Pointer within a message to the first content that is called base64 but is not.
+/// Returns the JSON Pointer within a message to the first content that is declared as base64 but is not.
 pub(super) fn invalid_base64_in(message: &wire::Message) -> Option<String> {
     let MessageContent::Blocks(blocks) = &message.content else { return None };
     let place = blocks.iter().position(has_invalid_base64)?;
@@ -171,12 +171,12 @@ fn read_blocks(blocks: &[wire::Block], at: &str) -> Result<Vec<Part>> {
         let message = format!("{at}/content has more than {most} blocks");
         return Err(Error::new(Code::TooManyParts, message));
     }
-    // The messages have no stored content, so no link is made.
+    // The messages have no stored content, so no link is created.
     let links = Links::new(&Arc::from(""), &ThreadId::from_uuid(uuid::Uuid::nil()));
     blocks.iter().map(|it| read_block(it, &links)).collect()
 }
 
-/// Whether the metadata may name the agent beside this role.
+/// Whether the metadata may name the agent for this role.
 pub(super) fn may_be_named(role: &str) -> bool {
     matches!(role, "assistant" | "ai" | "agent")
 }

@@ -1,7 +1,7 @@
-//! The Agent Connect Protocol, both ways.
+//! The Agent Connect Protocol, in both directions.
 //!
 //! A run's log becomes its output in [`Values`], a fold without IO; [`Updates`] renders each custom update of an agent.
-//! [`RemoteOutput`] is the other way: what a server tells of a run of an agent elsewhere becomes a run's log.
+//! [`RemoteOutput`] is the opposite direction: a server's output of a remote run becomes a run's log.
 //! Metadata, the protocol's free JSON, carries further data under the key [`EXTENSION`].
 
 mod agent;

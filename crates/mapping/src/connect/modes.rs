@@ -9,9 +9,9 @@ pub struct Modes {
     pub updates: bool,
 }
 
-/// The modes of a stream for a request, and a mode that it names beside others and that is left out, because the agent has none of it.
+/// Returns the modes of a stream for a request, and a requested mode that is left out because the agent does not have it.
 /// Without a mode in the request: the output, or the custom updates of an agent that has only those.
-/// Errors: `stream_mode_not_supported` where nothing is left.
+/// Errors: `stream_mode_not_supported` if no mode remains.
 pub fn modes(card: &AgentCard, asked: Option<&StreamModes>) -> Result<(Modes, Option<StreamMode>)> {
     let has = streamed(card);
     let Some(asked) = asked.filter(|modes| !modes.as_slice().is_empty()) else {
@@ -32,7 +32,7 @@ pub fn modes(card: &AgentCard, asked: Option<&StreamModes>) -> Result<(Modes, Op
     }
 }
 
-/// The first of these modes that the agent does not stream.
+/// Returns the first of these modes that the agent does not stream.
 pub fn missing(card: &AgentCard, modes: &[StreamMode]) -> Option<StreamMode> {
     let has = streamed(card);
     let is_missing = |mode: &StreamMode| match mode {
@@ -42,7 +42,7 @@ pub fn missing(card: &AgentCard, modes: &[StreamMode]) -> Option<StreamMode> {
     modes.iter().copied().find(is_missing)
 }
 
-/// What the agent streams: its output unless its author forbids it, its updates where its author declares them.
+/// Returns what the agent streams: its output unless its author forbids it, its updates if its author declares them.
 pub(super) fn streamed(card: &AgentCard) -> Modes {
     Modes {
         values: card.abilities.streams_values != Some(false),

@@ -12,7 +12,7 @@ pub struct Security {
     pub requirements: Value,
 }
 
-/// The face's OpenAPI document with the agent's own schemas, and without operations that the agent does not support.
+/// Returns the face's OpenAPI document with the agent's own schemas, and without operations that the agent does not support.
 pub fn openapi(base: Value, card: &AgentCard, security: &Security) -> Value {
     let mut document = base;
     let can = capabilities(card);
@@ -89,12 +89,12 @@ fn set_schemas(document: &mut Value, card: &AgentCard) {
     put("ResumePayloadSchema", json!({ "oneOf": answered }));
 }
 
-/// Whether a character may be part of a component's name.
+/// Whether a component's name may contain a character.
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')
 }
 
-/// An object with this one member.
+/// Returns an object with this one member.
 fn keyed(kind: &str, component: &str) -> Value {
     json!({
         "type": "object",
@@ -104,7 +104,7 @@ fn keyed(kind: &str, component: &str) -> Value {
     })
 }
 
-/// A schema with its internal references rebased to its new place.
+/// Returns a schema with its internal references rebased to its new location.
 fn rebased(mut schema: Value, name: &str) -> Value {
     rebase(&mut schema, name);
     schema
@@ -169,7 +169,7 @@ fn name_agent(value: &mut Value, id: &str) {
 const REQUESTS: [&str; 3] = ["RunCreate", "RunCreateStateless", "RunCreateStateful"];
 const VERBS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
-/// An agent without interrupts cannot be resumed.
+/// Removes the resumption of runs for an agent without interrupts.
 fn remove_interrupts(document: &mut Value) {
     if let Some(paths) = object_at(document, "/paths") {
         for (path, item) in paths.iter_mut() {

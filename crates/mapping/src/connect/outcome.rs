@@ -29,7 +29,7 @@ pub fn run_error(outcome: &Outcome, card: &AgentCard, run_id: &str) -> Option<Ru
     }
 }
 
-/// A declared error of the agent is itself; one of ours is its counterpart of the protocol; any other is `agent_failed` with its code as the reason, and so is an error that refuses requests, because no request was refused.
+/// Converts a failure. A declared error of the agent is kept; one of ours becomes its counterpart in the protocol; any other becomes `agent_failed` with its code as the reason. That includes errors that refuse requests, because no request was refused.
 fn failed(failure: &Failure, card: &AgentCard, run_id: &str) -> RunError {
     if let Some(declared) = card.errors.iter().find(|error| error.code == failure.code) {
         return RunError {
@@ -51,12 +51,12 @@ fn failed(failure: &Failure, card: &AgentCard, run_id: &str) -> RunError {
         }
         data
     });
-    // The failure knows more than the definition of its kind.
+    // The failure is more precise than the definition of its kind.
     let transient = failure.transient;
     RunError { transient, ..of(known, run_id, &failure.message, data) }
 }
 
-/// Whether the error only refuses requests. A misfit of the state also ends runs: an agent may set one, and find one.
+/// Whether the error only refuses requests. An invalid state also ends runs: an agent can set one, or find one.
 fn is_refusal(known: &Definition) -> bool {
     let ends_too = [Code::StateInvalid, Code::StateIncompatible].map(Code::as_str);
     (4_000..5_000).contains(&known.errcode) && !ends_too.contains(&known.code)

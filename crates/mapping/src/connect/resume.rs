@@ -12,11 +12,11 @@ use super::interrupt::answer_properties;
 use super::message::{NO_BASE64, invalid_base64_in, read_message};
 use crate::native::read_json;
 
-/// The answer in a body to this interrupt, and the interrupt that it names.
+/// Returns the answer in a body to this interrupt, and the interrupt that it names.
 ///
-/// Three forms are read, in this order: an object of `interrupt_type` and `resume_payload`, optionally with `interrupt_id`; an object whose only member has the name of the interrupt's type, if that is not a property of the answer; the answer itself.
-/// A permission takes `{"option_id": …}` or the id as a string; a question for a message takes a string, `{"message": …}` or a message of the protocol.
-/// Errors: `answer_invalid` where the type is another one or the form does not fit; `invalid_id`, `json_too_deep`.
+/// Three forms are accepted, in this order: an object of `interrupt_type` and `resume_payload`, optionally with `interrupt_id`; an object whose only member has the name of the interrupt's type, if that is not a property of the answer; the answer itself.
+/// A permission accepts `{"option_id": …}` or the id as a string; a question for a message accepts a string, `{"message": …}` or a message of the protocol.
+/// Errors: `answer_invalid` if the type is another one or the form does not fit; `invalid_id`, `json_too_deep`.
 pub fn resume(
     card: &AgentCard,
     interrupt: &Interrupt,
@@ -54,7 +54,7 @@ fn unwrapped(
         let payload = members.0.get("resume_payload").cloned();
         return Ok((named, read_json(payload.unwrap_or_else(wire::Json::null))?));
     }
-    // A question for a message takes `{"message": …}` as its answer.
+    // A question for a message accepts `{"message": …}` as its answer.
     if let Some(payload) = members.only(kind)
         && interrupt.kind != InterruptKind::Message
     {
@@ -80,7 +80,7 @@ fn option(interrupt: &Interrupt, payload: &Json) -> Result<String> {
     }
 }
 
-/// A message's parts. Other JSON is an answer only where the interrupt has a schema.
+/// Returns a message's parts. Other JSON is an answer only if the interrupt has a schema.
 fn message_answer(interrupt: &Interrupt, payload: Json) -> Result<Answer> {
     let mut value = payload.to_value();
     if let Value::Object(members) = &mut value
@@ -136,7 +136,7 @@ impl Members {
             && self.0.keys().all(known)
     }
 
-    /// The only member, if it has this name.
+    /// Returns the only member, if it has this name.
     fn only(&self, name: &str) -> Option<&wire::Json> {
         self.0.get(name).filter(|_| self.0.len() == 1)
     }

@@ -1,7 +1,7 @@
 use trilogue_domain::{RunStatus, ThreadActivity};
 use trilogue_wire::agent_connect::{RunStatus as WireStatus, ThreadStatus};
 
-/// A run's status. The protocol has five: a cancelled run ended with an error.
+/// Converts a run's status. The protocol has five: a cancelled run ended with an error.
 pub fn status(status: RunStatus) -> WireStatus {
     match status {
         RunStatus::Queued | RunStatus::Running | RunStatus::Cancelling => WireStatus::Pending,
@@ -12,7 +12,7 @@ pub fn status(status: RunStatus) -> WireStatus {
     }
 }
 
-/// The statuses that a search for a wire status selects.
+/// Returns the statuses that a search for a wire status selects.
 pub fn statuses(status: WireStatus) -> &'static [RunStatus] {
     match status {
         WireStatus::Pending => &[RunStatus::Queued, RunStatus::Running, RunStatus::Cancelling],
@@ -23,7 +23,7 @@ pub fn statuses(status: WireStatus) -> &'static [RunStatus] {
     }
 }
 
-/// A run's status in finer words; a run that waits for its time is scheduled.
+/// Returns a run's more precise status; a run that waits for its start time is scheduled.
 pub fn phase(status: RunStatus, is_scheduled: bool) -> &'static str {
     match status {
         RunStatus::Queued if is_scheduled => "scheduled",

@@ -11,11 +11,11 @@ use crate::time;
 pub enum State<'a> {
     Value(&'a Json),
     Messages(&'a [Message]),
-    /// Messages that are sent one by one: the template has places for them.
+    /// Messages that are sent one by one: the template has placeholders for them.
     Pieces,
 }
 
-/// JSON with places for the elements of an array of messages.
+/// JSON with placeholders for the elements of an array of messages.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Template {
     json: Vec<u8>,
@@ -30,7 +30,7 @@ pub struct ThreadFields<'a> {
     /// A JSON object.
     pub metadata: &'a Json,
     pub standing: ThreadActivity,
-    /// `None` where it has none yet, or it is not shown.
+    /// `None` if it has no state yet, or the state is not shown.
     pub state: Option<State<'a>>,
 }
 
@@ -38,7 +38,7 @@ pub struct ThreadFields<'a> {
 pub struct CheckpointFields<'a> {
     pub id: &'a str,
     pub state: State<'a>,
-    /// How it was made: an object.
+    /// The origin of the checkpoint: an object.
     pub metadata: Value,
 }
 
@@ -69,7 +69,7 @@ pub fn thread_state(of: &CheckpointFields<'_>, links: &Links) -> Template {
     out
 }
 
-/// A state alone as JSON: the set value, or `{"messages": […]}`.
+/// Renders a state alone: the set value, or `{"messages": […]}`.
 pub fn state(state: State<'_>, links: &Links) -> Template {
     let mut out = Template::default();
     match state {
@@ -83,7 +83,7 @@ pub fn state(state: State<'_>, links: &Links) -> Template {
     out
 }
 
-/// A message as an element of an array.
+/// Renders a message as an element of an array.
 pub fn message_json(said: &Message, links: &Links) -> Vec<u8> {
     serde_json::to_vec(&message(said, links)).unwrap_or_else(|_| b"null".to_vec())
 }
@@ -91,13 +91,13 @@ pub fn message_json(said: &Message, links: &Links) -> Vec<u8> {
 // === impl Template ===
 
 impl Template {
-    /// All of it; the arrays with places stay empty.
+    /// Returns the whole JSON; arrays with placeholders stay empty.
     #[must_use]
     pub fn into_json(self) -> Vec<u8> {
         self.json
     }
 
-    /// The JSON in parts, between each two of which the messages belong.
+    /// Returns the JSON in parts; the messages go between each two of them.
     #[must_use]
     pub fn parts(&self) -> Vec<Vec<u8>> {
         let ends = self.places.iter().copied().chain([self.json.len()]);
@@ -110,7 +110,7 @@ impl Template {
         ends.map(part).collect()
     }
 
-    /// The same as the only element of an array.
+    /// Returns the same as the only element of an array.
     #[must_use]
     pub fn in_array(mut self) -> Self {
         self.json.insert(0, b'[');
@@ -136,7 +136,7 @@ impl Template {
         }
     }
 
-    /// Makes a place before the last bytes so far.
+    /// Adds a placeholder before the last bytes.
     fn place_before(&mut self, bytes: usize) {
         self.places.push(self.json.len().saturating_sub(bytes));
     }

@@ -35,7 +35,7 @@ impl Updates {
         }
     }
 
-    /// The `custom` event for the next event of the run, if there is one.
+    /// Returns the `custom` event for the next event of the run, if there is one.
     pub fn push(&mut self, event: &Event) -> Option<Bytes> {
         match &event.body {
             Body::Run(RunEvent::Started) => {
@@ -56,7 +56,7 @@ impl Updates {
         }
     }
 
-    /// An update as the agent gave it; one that is not an object is under `data`.
+    /// Renders an update unchanged; one that is not an object is under `data`.
     fn custom(&self, kind: &str, data: &Json) -> Bytes {
         if data.is_object() {
             return self.render(data.as_bytes(), Some(kind));
@@ -68,7 +68,7 @@ impl Updates {
         self.render(&update, Some(kind))
     }
 
-    /// An event in the form of our own face, with its kind as `type`. The original of a tool call or a plan, which has more, is added.
+    /// Renders an event in the form of our own face, with its kind as `type`. Adds the original of a tool call or a plan, which contains more.
     fn named(&self, event: &Event) -> Option<String> {
         let mut update =
             serde_json::to_value(native::event::body(&event.body, &self.thread)).ok()?;

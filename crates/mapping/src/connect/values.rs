@@ -1,6 +1,6 @@
 //! Folds one run's log into its output.
 //!
-//! A push costs as much as the event's size; JSON is made on demand, and of complete messages only once.
+//! A push costs as much as the event's size; JSON is built on demand, and only once for complete messages.
 
 use std::sync::Arc;
 
@@ -35,12 +35,12 @@ pub struct Values {
     show: ValuesOptions,
     run_id: Arc<str>,
     links: Links,
-    /// The place of text that is not JSON in the output.
+    /// The location in the output for text that is not JSON.
     place: TextPlace,
     /// Whether the agent has started: earlier messages are input.
     begun: bool,
     said: Vec<Growing>,
-    /// The output that the agent set last.
+    /// The output that the agent last set.
     output: Option<Json>,
     /// Pending interrupts, oldest first.
     pending: Vec<Arc<Interrupt>>,
@@ -50,7 +50,7 @@ pub struct Values {
     inlined: u64,
 }
 
-/// The place of text that is not JSON in an output.
+/// The location in an output for text that is not JSON.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum TextPlace {
     Message,
@@ -94,12 +94,12 @@ impl Values {
         }
     }
 
-    /// Whether this blob should be inlined in its part before the event is pushed: while there is room, and where a client sees it.
+    /// Whether this blob should be inlined in its part before the event is pushed: if there is room, and a client sees the part.
     pub fn wants(&self, blob: &BlobRef) -> bool {
         self.begun && blob.length <= self.show.max_inline_bytes.saturating_sub(self.inlined)
     }
 
-    /// Grows whenever the output changes; 0 before there is any.
+    /// Returns a number that grows whenever the output changes; 0 before the first output.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -108,18 +108,18 @@ impl Values {
         self.outcome.is_some()
     }
 
-    /// The oldest pending interrupt.
+    /// Returns the oldest pending interrupt.
     pub fn interrupt(&self) -> Option<&Interrupt> {
         self.pending.first().map(Arc::as_ref)
     }
 
-    /// The `values` event with the output so far and the status `pending`; `None` while there is none.
+    /// Returns the `values` event with the output so far and the status `pending`; `None` before the first output.
     pub fn snapshot(&self) -> Option<Bytes> {
         let (values, messages) = self.shown(false)?;
         Some(self.update(RunStatus::Pending, &values, messages.as_deref()))
     }
 
-    /// The event that ends a stream: the output, the interrupt, or the error; `None` while the run goes on.
+    /// Returns the event that ends a stream: the output, the interrupt, or the error; `None` while the run continues.
     pub fn terminal(&self) -> Option<Bytes> {
         let Some(outcome) = &self.outcome else {
             let asked = self.interrupt()?;
@@ -142,7 +142,7 @@ impl Values {
         }
     }
 
-    /// The run's output for waits and callbacks: the result, the interrupt, or the error; `None` while the run goes on.
+    /// Returns the run's output for waits and callbacks: the result, the interrupt, or the error; `None` while the run continues.
     pub fn output(&self) -> Option<Bytes> {
         let Some(outcome) = &self.outcome else {
             let asked = self.interrupt()?;
@@ -154,7 +154,7 @@ impl Values {
         }
     }
 
-    /// The output so far, of the type `values`; `None` before the first output.
+    /// Returns the output so far, of the type `values`; `None` before the first output.
     pub fn partial(&self) -> Option<Bytes> {
         (self.version > 0).then(|| self.content("values", self.ended()))
     }
@@ -213,7 +213,7 @@ impl Values {
         }
     }
 
-    /// The output and the messages; `None` where there is nothing to show. Text without a place in the output is shown as messages only at the end.
+    /// Returns the output and the messages; `None` if there is nothing to show. Text without a location in the output is shown as messages only at the end.
     fn shown(&self, is_end: bool) -> Option<(Bytes, Option<Bytes>)> {
         let is_chat = self.place == TextPlace::Message;
         let messages = (is_chat || !self.said.is_empty()).then(|| self.messages());
@@ -269,7 +269,7 @@ impl Values {
         Bytes::from(out)
     }
 
-    /// The output as `values` and, by the name that the protocol's document has for it, as `result`.
+    /// Renders the output as `values`, and as `result`, its name in the protocol's document.
     fn content(&self, kind: &str, is_end: bool) -> Bytes {
         let mut out = Vec::with_capacity(256);
         member(&mut out, "type", format!("\"{kind}\"").as_bytes());
@@ -306,7 +306,7 @@ impl TextPlace {
     }
 }
 
-/// The bytes of a part that count against the limit of inlined content.
+/// Returns the bytes of a part that count against the limit of inlined content.
 fn inlined(part: &Part) -> u64 {
     let length = match &part.content {
         Content::Text(text) => text.len(),

@@ -1,4 +1,4 @@
-//! Which concepts of the table an event is about.
+//! Finds the table's concepts in an event.
 
 use trilogue_domain::content::{Content, Part, PartMetadata};
 use trilogue_domain::event::{
@@ -12,7 +12,7 @@ use super::{PROTOCOLS, TABLE, shown};
 const END: &[&str] = &["end"];
 const OUTPUT: &[&str] = &["input or output by schema"];
 
-/// What a protocol does with what an event is about, in the order of the table; nothing for an unknown protocol.
+/// Returns a protocol's support of the concepts in an event, in the order of the table; empty for an unknown protocol.
 pub fn rows_of(event: &Event, protocol: &str) -> Vec<FidelityRow> {
     let Some(column) = PROTOCOLS.iter().position(|(name, _)| *name == protocol) else {
         return Vec::new();
@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    /// Every concept that an event can be about; a match above without one here does not fail, a misspelt one does.
+    /// Lists every concept that an event can contain. A match above without an entry here does not fail, but a misspelt one does.
     #[test]
     fn every_concept_is_in_the_table() {
         let source = include_str!("concepts.rs");

@@ -1,4 +1,4 @@
-//! What becomes of each concept on the way from one protocol to another: no better than at the worse of both ends.
+//! The support of each concept from one protocol to another: at most as good as on the worse side.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use trilogue_wire::native::{FidelityRow, FidelityVerdict};
 use super::Support::{Carried, Extension, Lost};
 use super::{PROTOCOLS, Row, TABLE};
 
-/// The rows of the directions from one protocol to another; from or to all others where one of both is open. Fails as [`super::rows_between`].
+/// Returns the rows of the directions from one protocol to another; `None` for one of them means all others. Fails as [`super::rows_between`].
 pub(super) fn rows(from: Option<&str>, to: Option<&str>) -> Result<Vec<FidelityRow>> {
     let from = from.map(|name| column("from", name)).transpose()?;
     let to = to.map(|name| column("to", name)).transpose()?;
@@ -55,7 +55,7 @@ fn shown(row: &Row, from: usize, to: usize) -> FidelityRow {
     }
 }
 
-/// The worse of both ends.
+/// Returns the verdict of the worse side.
 fn verdict(row: &Row, from: usize, to: usize) -> FidelityVerdict {
     let (from, to) = (row.verdicts[from], row.verdicts[to]);
     match (from, to) {
@@ -65,7 +65,7 @@ fn verdict(row: &Row, from: usize, to: usize) -> FidelityVerdict {
     }
 }
 
-/// The part of the page on directions.
+/// Adds the page's section on directions.
 pub(super) fn page(page: &mut String) {
     let columns = 0..PROTOCOLS.len();
     let pairs: Vec<_> = columns

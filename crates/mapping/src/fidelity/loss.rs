@@ -1,4 +1,4 @@
-//! What a run lost on the way to its agent, as an event of its log.
+//! The concepts that a run lost on the way to its agent, as an event of its log.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use serde_json::json;
 use trilogue_domain::event::StateEvent;
 use trilogue_domain::{Body, Input, Json, Message, Part, PartMetadata};
 
-/// The kind of the event: an agent's own update, which every face shows as it shows those.
+/// The kind of the event: an agent's own update, which every face shows like other updates.
 pub const LOST: &str = "fidelity.lost";
 
 /// A concept of the table that a run has lost on the way to its agent.
@@ -21,22 +21,22 @@ pub struct FidelityLoss {
 // === impl FidelityLoss ===
 
 impl FidelityLoss {
-    /// Earlier messages for which a prompt has no room.
+    /// Earlier messages that do not fit into a prompt.
     pub const HISTORY: Self = Self {
         concept: "conversation",
         protocol: "client",
         because: "all earlier messages together are longer than a prompt may be; the first ones are left out",
     };
-    /// Earlier messages that are too much for a request to a server of the Agent Communication Protocol.
+    /// Earlier messages that do not fit into a request to a server of the Agent Communication Protocol.
     pub const COMMUNICATION_HISTORY: Self = Self { protocol: "communication", ..Self::REMOTE };
-    /// Earlier messages that are too much for a request to a server of the Agent Connect Protocol.
+    /// Earlier messages that do not fit into a request to a server of the Agent Connect Protocol.
     pub const CONNECT_HISTORY: Self = Self { protocol: "connect", ..Self::REMOTE };
     const REMOTE: Self = Self {
         concept: "conversation",
         protocol: "",
         because: "the earlier messages that the agent has not seen are more than a run sends to another server; the first ones are left out",
     };
-    /// The settings of a run whose agent is behind a server that takes none.
+    /// The settings of a run whose agent is behind a server that does not accept any.
     pub const SETTINGS: Self = Self {
         concept: "settings of a run",
         protocol: "communication",
@@ -68,7 +68,7 @@ impl FidelityLoss {
         Self::ANNOTATIONS,
     ];
 
-    /// The event that names it.
+    /// Returns the event that names it.
     #[must_use]
     pub fn event(self) -> Body {
         let data = json!({
@@ -81,7 +81,7 @@ impl FidelityLoss {
     }
 }
 
-/// What a prompt of the Agent Client Protocol loses of an input and of the messages before it.
+/// Returns what a prompt of the Agent Client Protocol loses of an input and of the messages before it.
 #[must_use]
 pub fn lost_by_prompt(input: &Input, missed: &[Message]) -> BTreeSet<FidelityLoss> {
     let own = match input {

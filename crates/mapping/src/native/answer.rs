@@ -4,7 +4,7 @@ use trilogue_wire::native::AnswerCreate;
 
 use super::{input, read_json};
 
-/// An answer from a client; fails with `invalid_request` unless it has exactly one form, and as the form's own content.
+/// Converts an answer from a client; fails with `invalid_request` unless it has exactly one form, and with the errors of the form's content.
 pub fn answer(given: AnswerCreate) -> Result<Answer> {
     match (given.option, given.value, given.message, given.text) {
         (Some(option), None, None, None) => Ok(Answer::Option(option)),

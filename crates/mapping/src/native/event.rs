@@ -15,7 +15,7 @@ use trilogue_wire::native::{
 
 use super::{interrupt, json, message, run};
 
-/// One event; `id` is its position on the stream that it is for, and `thread` is the thread of links to large content.
+/// Converts one event; `id` is its position on its stream, and `thread` is the thread of links to large content.
 pub fn event(event: &domain::Event, id: u64, run_id: Option<&str>, thread: &ThreadId) -> Event {
     Event {
         id: id.to_string(),

@@ -13,7 +13,7 @@ use trilogue_wire::encoded_bytes::decode_base64;
 
 const MAX_CONTENT_TYPE_BYTES: usize = 256;
 
-/// A run's input; its messages are sent now.
+/// Converts a run's input; its messages are sent now.
 /// Errors: `invalid_request`, `invalid_id`, `too_many_parts`, `json_too_deep`.
 pub fn input(input: RunInput, now: Timestamp) -> Result<Input> {
     match input {
@@ -58,7 +58,7 @@ fn message(message: InputMessage, now: Timestamp) -> Result<Message> {
     Ok(Message { id, role, parts, created_at: Some(now), completed_at: Some(now) })
 }
 
-/// Parts of a message, in their order. Fails as [`input`].
+/// Converts parts of a message, in order. Fails as [`input`].
 pub fn parts(parts: Vec<InputPart>) -> Result<Vec<Part>> {
     if parts.len() > limits::MAX_PARTS_PER_MESSAGE {
         return Err(Error::new(

@@ -8,7 +8,7 @@ use trilogue_wire::native::{
 use super::json;
 use super::message::parts;
 
-/// An interrupt without the run that raised it.
+/// Converts an interrupt, without the run that raised it.
 pub fn question(interrupt: &domain::Interrupt, thread: &ThreadId) -> Interrupt {
     let options = interrupt.options.iter().map(|option| PermissionOption {
         id: option.id.clone(),
@@ -68,7 +68,7 @@ pub fn resolution(resolution: &domain::Resolution, thread: &ThreadId) -> Resolut
     }
 }
 
-/// An answer as it is shown. One that is not stored yet can be given in the same form.
+/// Converts an answer for display. An answer that is not stored yet can have the same form.
 pub fn given(answer: &Answer, thread: &ThreadId) -> AnswerGiven {
     match answer {
         Answer::Option(option) => {

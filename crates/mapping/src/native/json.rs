@@ -3,17 +3,17 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, limits};
 use trilogue_wire::native;
 
-/// JSON of ours as JSON on the wire, as it was written.
+/// Converts our JSON to JSON on the wire, unchanged.
 pub fn json(json: &domain::Json) -> native::Json {
     native::Json::parse(json.as_str()).unwrap_or_else(|_| native::Json::null())
 }
 
-/// JSON from the wire, checked for depth; fails with `json_too_deep`.
+/// Reads JSON from the wire and checks its depth; fails with `json_too_deep`.
 pub fn read_json(json: native::Json) -> Result<domain::Json> {
     domain::Json::parse(json.into_string())
 }
 
-/// A member that must be an object of at most [`limits::MAX_METADATA_BYTES`] bytes.
+/// Reads a member that must be an object of at most [`limits::MAX_METADATA_BYTES`] bytes.
 /// Errors: `invalid_request` or `body_too_large`, naming the member; `json_too_deep`.
 pub fn read_object(json: Option<native::Json>, name: &str) -> Result<Option<domain::Json>> {
     let Some(json) = json else { return Ok(None) };

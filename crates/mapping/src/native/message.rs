@@ -25,7 +25,7 @@ pub fn parts(parts: &[domain::Part], thread: &ThreadId) -> Vec<Part> {
     parts.iter().map(|item| part(item, thread)).collect()
 }
 
-/// A part for display; large content becomes a link to the thread's blobs.
+/// Converts a part for display; large content becomes a link to the thread's blobs.
 pub fn part(part: &domain::Part, thread: &ThreadId) -> Part {
     let mut wire = Part {
         content_type: part.content_type.to_string(),

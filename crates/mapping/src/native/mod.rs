@@ -1,4 +1,4 @@
-//! Our own face, `/api/v1`, both ways.
+//! Our own face, `/api/v1`, in both directions.
 
 pub mod agent;
 pub mod answer;

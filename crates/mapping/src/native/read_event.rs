@@ -1,4 +1,4 @@
-//! Events of our own face, back into the vocabulary.
+//! Converts events of our own face back to the vocabulary.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use trilogue_wire::native::{ContentEncoding, EventBody, InputPart, Part};
 
 use super::{input, read_json};
 
-/// What an agent did, by an event of its run; `None` for an event that is about the run, the thread or a question, and for one of a type that is not known here.
+/// Returns the agent's action in an event of its run; `None` for an event about the run, the thread or a question, and for an unknown type.
 /// Large content is a link: `base` is the address of the server that has it, without a slash at its end.
 /// Fails with `invalid_id`, `json_too_deep`, `invalid_request`.
 pub fn read_body(event: EventBody, base: &str) -> Result<Option<Body>> {

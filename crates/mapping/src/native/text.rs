@@ -3,10 +3,10 @@ use std::borrow::Cow;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Timestamp, limits};
 
-/// The most characters of an invalid id that a message repeats.
+/// The longest part of an invalid id that a message repeats, in characters.
 const MAX_SHOWN_CHARS: usize = 64;
 
-/// A time in RFC 3339; fails with `invalid_request`, naming the member.
+/// Reads a time in RFC 3339; fails with `invalid_request`, naming the member.
 pub fn read_time(text: &str, name: &str) -> Result<Timestamp> {
     Timestamp::parse(text).ok_or_else(|| {
         Error::new(Code::InvalidRequest, format!("'{name}' is '{}', which is no time", shown(text)))
@@ -33,7 +33,7 @@ pub fn read_sha256(text: &str) -> Option<[u8; 32]> {
     Some(hash)
 }
 
-/// A client's text for a message: bounded and without control characters.
+/// Returns a client's text for a message: bounded and without control characters.
 pub fn shown(text: &str) -> Cow<'_, str> {
     if text.len() <= limits::MAX_ID_BYTES && !text.chars().any(char::is_control) {
         return Cow::Borrowed(text);

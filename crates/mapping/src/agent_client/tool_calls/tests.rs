@@ -10,7 +10,7 @@ fn heard(calls: &mut ToolCalls, kind: &str, call: &str) {
     calls.update(&kind, &params);
 }
 
-/// The tool call that is decided upon, and whether it is known in part only.
+/// Returns the tool call of a permission request, and whether it is known in part only.
 fn asked(calls: &mut ToolCalls, call: &str) -> (String, bool) {
     let params = format!(r#"{{"toolCall":{call},"options":[]}}"#);
     let known = calls.permission(&params);
@@ -36,7 +36,7 @@ fn the_newest_of_each_member_counts() {
         (call.as_str(), is_partial),
         (r#"{"toolCallId":"c","title":"B","kind":"read","locations":[{"path":"/b"}]}"#, false)
     );
-    // What it members then is known too; what begins it anew is known alone.
+    // Members that are sent later are known too; a new beginning replaces all members.
     assert!(asked(&mut calls, r#"{"toolCallId":"c"}"#).0.contains(r#""title":"B""#));
     heard(&mut calls, "tool_call", r#"{"toolCallId":"c","title":"C"}"#);
     assert_eq!(asked(&mut calls, r#"{"toolCallId":"c"}"#).0, r#"{"toolCallId":"c","title":"C"}"#);
@@ -78,10 +78,10 @@ fn what_had_to_be_forgotten_is_known_in_part() {
         asked(&mut calls, r#"{"toolCallId":"c"}"#),
         (r#"{"toolCallId":"c","kind":"edit"}"#.to_owned(), true)
     );
-    // What it says itself has not to be known.
+    // Members in the request itself need not be known.
     assert!(asked(&mut calls, r#"{"toolCallId":"c","content":[]}"#).1);
     assert!(!asked(&mut calls, r#"{"toolCallId":"c","content":[],"rawInput":{}}"#).1);
-    // A value that nobody reads may have meant anything.
+    // A value that cannot be read may have meant anything.
     assert!(asked(&mut calls, r#"{"toolCallId":"c","locations":"/a"}"#).1);
 }
 
@@ -100,11 +100,11 @@ fn no_more_calls_and_bytes_are_kept_than_may_be() {
     assert_eq!(calls.calls.len(), MAX_CALLS);
     assert!(asked(&mut calls, r#"{"toolCallId":"more","kind":"edit"}"#).1);
     assert!(!asked(&mut calls, r#"{"toolCallId":"0"}"#).1);
-    // In the next turn there is room: what was not heard of since makes it.
+    // In the next turn there is room, because calls without updates are removed.
     calls.end_turn(false);
     heard(&mut calls, "tool_call", r#"{"toolCallId":"later","kind":"edit"}"#);
     assert!(!asked(&mut calls, r#"{"toolCallId":"later"}"#).1);
-    // What was forgotten and has not ended stays so, whatever is members of it and however many turns pass.
+    // A forgotten call that has not ended stays forgotten, even after partial updates and further turns.
     for _ in 0..2 {
         assert!(asked(&mut calls, r#"{"toolCallId":"1"}"#).1);
         heard(&mut calls, "tool_call_update", r#"{"toolCallId":"1","kind":"read"}"#);
@@ -142,7 +142,7 @@ fn what_nobody_could_read_may_have_been_of_any_call() {
     heard(&mut calls, "tool_call", call);
     calls.lose();
     calls.end_turn(false);
-    // It is shown as it was known, and no rule allows it, until all of it is members anew.
+    // It is shown with its known members, and no rule allows it, until all its members were sent again.
     assert_eq!(asked(&mut calls, r#"{"toolCallId":"c"}"#), (call.to_owned(), true));
     assert!(asked(&mut calls, r#"{"toolCallId":"new","kind":"read"}"#).1);
     let whole =

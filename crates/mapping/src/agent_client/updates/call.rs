@@ -1,4 +1,4 @@
-//! Tool calls as updates.
+//! Converts tool calls to updates.
 
 use trilogue_domain::event::{ToolEvent, ToolStatus};
 use trilogue_domain::{Content, Json, Outcome, Part, RunKey, Trajectory};
@@ -18,7 +18,7 @@ pub(super) struct OpenCall {
     /// Its id in the session.
     shown: String,
     has_content: bool,
-    /// Its agent sends the protocol's own updates, and gets no made-up one when the run ends well.
+    /// Its agent sends the protocol's own updates, and gets no generated one when the run ends well.
     is_original: bool,
 }
 
@@ -28,7 +28,7 @@ const MAX_OPEN: usize = 1_024;
 // === impl Updates ===
 
 impl Updates {
-    /// A step of an agent whose steps are part of its messages.
+    /// Renders a step of an agent whose steps are part of its messages.
     pub(super) fn step(
         &mut self,
         step: &Trajectory,
@@ -94,7 +94,7 @@ impl Updates {
         }
     }
 
-    /// An open call, or one that began as an original with this id.
+    /// Returns an open call, or one that began as an original with this id.
     fn open_call(&self, call: &str, run: Option<RunKey>) -> OpenCall {
         let known = self.calls.iter().rfind(|open| open.run == run && open.call == call);
         known.cloned().unwrap_or_else(|| OpenCall {
@@ -106,7 +106,7 @@ impl Updates {
         })
     }
 
-    /// Notes the tool call of a relayed update: `params` are those of the update. A call that its agent leaves open is ended with its run; an update without status opens no call, because the call may have ended before.
+    /// Records the tool call of a relayed update with these `params`. A call that its agent leaves open is ended with its run; an update without status opens no call, because the call may have ended before.
     pub fn heard_call(&mut self, run: Option<RunKey>, params: &[u8]) {
         let update = std::str::from_utf8(params).ok().and_then(|it| splice::get(it, &["update"]));
         let Some(update) = update.filter(|_| run.is_some()) else { return };
@@ -175,7 +175,7 @@ impl Updates {
         let mut update = begin_call("tool_call_update", &open.shown);
         member(&mut update, "status", status);
         if let Some(output) = output {
-            // Clients show content, and raw output only in details.
+            // Clients show content, but raw output only in details.
             if let Some(text) = splice::decode(output.as_str()).filter(|_| !open.has_content) {
                 member(&mut update, "content", &self.tool_content(&[Part::text(&*text)]));
             }
@@ -227,13 +227,13 @@ impl Updates {
     }
 }
 
-/// A call's id in its session: the call's own where it is unique, else with its run.
+/// Returns a call's id in its session: the call's own if it is unique, otherwise prefixed with its run.
 fn shown_call(call: &str, within: &str) -> String {
     let is_uuid = call.len() == 36 && uuid::Uuid::try_parse(call).is_ok();
     if is_uuid { call.to_owned() } else { format!("{within}:{call}") }
 }
 
-/// A tool call's content that is not a block.
+/// Returns a tool call's content that is not a block.
 fn tool_item(part: &Part) -> Option<&str> {
     let extra = part.extra.as_ref()?;
     splice::get(extra.as_str(), &[PART_EXTENSION, "tool_content"])?;

@@ -1,4 +1,4 @@
-//! Folds a thread's log into the updates that clients get.
+//! Folds a thread's log into the updates for clients.
 
 mod call;
 mod chunk;
@@ -32,7 +32,7 @@ const MAX_MESSAGE_BYTES: usize = 15 * 1024 * 1024;
 
 /// The event for a hosted agent that does not remember its session.
 const RESTARTED: &str = "session_restarted";
-/// What is said of a part of the agent's output that was too large.
+/// The text for a part of the agent's output that was too large.
 const LEFT_OUT: &str = "Part of what the agent sent is missing";
 const FORGOT: &str = "The agent does not remember this session";
 const TOLD_AGAIN: &str = "It has begun another one, and is told again what was said before.";
@@ -41,14 +41,14 @@ const TOLD_AGAIN: &str = "It has begun another one, and is told again what was s
 pub struct Update {
     /// Usually `session/update`.
     pub method: Cow<'static, str>,
-    /// The whole params object with its `sessionId`; empty where a notification has no params.
+    /// The whole params object with its `sessionId`; empty if a notification has no params.
     pub params: Vec<u8>,
     pub gate: Gate,
 }
 
-/// A thread's log as updates, up to the last event that was pushed.
+/// Renders a thread's log as updates, up to the last pushed event.
 ///
-/// The ids of thoughts and tool calls depend on earlier events: a reader that begins in the middle pushes those of the open run first and drops their updates.
+/// The ids of thoughts and tool calls depend on earlier events: a reader that begins in the middle first pushes those of the open run and drops their updates.
 #[derive(Clone, Debug)]
 pub struct Updates {
     relay: Relay,
@@ -79,7 +79,7 @@ impl Updates {
         Self::with_ids(thread, IdFormat::Any)
     }
 
-    /// As [`Self::new`], with message ids in this format.
+    /// Like [`Self::new`], with message ids in this format.
     pub fn with_ids(thread: &ThreadId, ids: IdFormat) -> Self {
         Self {
             relay: Relay::new(thread, ids),
@@ -92,14 +92,14 @@ impl Updates {
         }
     }
 
-    /// Chooses whether blocks carry the rest of a part under `_meta`.
+    /// Sets whether blocks carry the rest of a part under `_meta`.
     #[must_use]
     pub fn with_extension(mut self, extension: Extension) -> Self {
         self.extension = extension;
         self
     }
 
-    /// From now on users' messages say who began their turn: the principal, and the client by the name that it gives itself. `None` ends that.
+    /// Makes later messages of users name the origin of their turn: the principal, and the client by its own name. `None` ends that.
     pub fn set_turn_origin(&mut self, origin: Option<(&PrincipalId, Option<&str>)>) {
         self.turn_origin = origin.map(|(principal, client)| {
             let mut begun = json!({ "created_by": principal.as_str() });
@@ -153,7 +153,7 @@ impl Updates {
             ) => {
                 self.set_title(metadata, out);
             }
-            // Interrupts are requests to clients; clients do not see the others.
+            // Interrupts are requests to clients; the others are invisible to clients.
             Body::Interrupt(_) | Body::Thread(_) | Body::Opaque => {}
         }
     }
@@ -208,7 +208,7 @@ impl Updates {
         self.thoughts.retain(|(run, _)| *run != place.run);
     }
 
-    /// A part as chunks; its metadata becomes updates of its own.
+    /// Renders a part as chunks; its metadata becomes separate updates.
     fn part(
         &mut self,
         message: &MessageId,
@@ -231,7 +231,7 @@ impl Updates {
             }
             _ => self.block(side, message.as_str(), part, out),
         }
-        // The source follows the text that it is about.
+        // The source follows the text that it refers to.
         if let Some(block) = cited {
             self.chunk(side, message.as_str(), &block, out);
         }
@@ -273,14 +273,14 @@ impl Updates {
         }
     }
 
-    /// Says that the agent does not remember the session.
+    /// Adds a notice that the agent does not remember the session.
     fn restarted(&mut self, data: &Json, place: EventPosition<'_>, out: &mut Vec<Update>) {
         let Some(reason) = get_text(data.as_str(), &["reason"]) else { return };
         let description = format!("{}{TOLD_AGAIN}", sentence(&reason));
         self.warning("restarted", FORGOT, &description, place, out);
     }
 
-    /// Says that something which the agent sent is missing, because it was too large.
+    /// Adds a notice that part of the agent's output is missing because it was too large.
     fn left_out(
         &mut self,
         kind: &str,
@@ -307,7 +307,7 @@ impl Updates {
         self.warning("left out", LEFT_OUT, &description, place, out);
     }
 
-    /// A notice, and a message of its own for clients without notices.
+    /// Adds a notice, and a separate message for clients without notices.
     fn warning(
         &mut self,
         name: &str,
@@ -329,7 +329,7 @@ impl Updates {
         }
     }
 
-    /// A custom event with the name and form of one of the protocol's updates.
+    /// Adds a custom event with the name and form of one of the protocol's updates.
     fn own(&self, kind: &str, data: &Json, out: &mut Vec<Update>) {
         let update = splice::set_text(data.as_str(), &["sessionUpdate"], kind);
         let Some(mut update) = update else { return };
@@ -356,7 +356,7 @@ impl Updates {
         if self.asked.contains(message) { Chunk::User } else { Chunk::Agent }
     }
 
-    /// The id of the thought that this event continues or begins.
+    /// Returns the id of the thought that this event continues or begins.
     fn thought_id(&mut self, place: EventPosition<'_>) -> String {
         let known = self.thoughts.iter().find(|(run, _)| *run == place.run);
         let first = known.map(|(_, first)| *first).unwrap_or_else(|| {
@@ -366,7 +366,7 @@ impl Updates {
         derived(place.within, &first.to_string()).hyphenated().to_string()
     }
 
-    /// Any other event of its run ends a thought.
+    /// Ends a thought at any other event of its run.
     fn end_thought(&mut self, event: &Event) {
         if !self.thoughts.is_empty() && event.run.is_some() {
             self.thoughts.retain(|(run, _)| *run != event.run);
@@ -374,7 +374,7 @@ impl Updates {
     }
 }
 
-/// The message id of an input that is a value.
+/// Returns the message id of an input that is a value.
 pub fn input_id(run_id: &str) -> MessageId {
     MessageId::from_uuid(derived(run_id, "input"))
 }
@@ -386,7 +386,7 @@ fn is_plain(part: &Part) -> bool {
     part.name.is_none() && part.extra.is_none() && is_said && !is_json(&part.content_type)
 }
 
-/// A reason as a sentence, followed by a space.
+/// Returns a reason as a sentence, followed by a space.
 fn sentence(reason: &str) -> String {
     let mut letters = reason.trim().trim_end_matches('.').chars();
     match letters.next() {
@@ -398,7 +398,7 @@ fn sentence(reason: &str) -> String {
 // === impl Update ===
 
 impl Update {
-    /// Whether it fits a line of the usual limit. Otherwise its event makes smaller updates without the inlined content.
+    /// Whether it fits a line of the usual limit. Otherwise its event must be rendered without the inlined content.
     pub fn fits_a_line(&self) -> bool {
         self.params.len() <= MAX_MESSAGE_BYTES
     }

@@ -87,7 +87,7 @@ impl Projection {
             if completed || open.kind == Kind::Steps {
                 self.complete(&open, open.end(at), out);
             } else {
-                // Unfinished messages are shown as far as they came.
+                // Unfinished messages are shown up to their last piece.
                 let json = open.whole(None);
                 self.messages.push(RunMessage {
                     id: open.id,
@@ -117,7 +117,7 @@ impl Projection {
         }
         match event {
             MessageEvent::Started { message, role, times } if self.begun && role.is_user() => {
-                // An answer: a message of the run, but not of its agent.
+                // An answer is a message of the run, but not of its agent.
                 let id = Some(message.clone());
                 let answer = RenderedMessage::new(id, Kind::Input, wire_role(role), at, *times);
                 self.heard = self.show.input.then_some(answer);
@@ -219,7 +219,7 @@ impl Projection {
         });
     }
 
-    /// A value is a message of its own.
+    /// Shows a value as a separate message.
     fn result(&mut self, value: &Json, at: Time, thread: &ThreadId, out: &mut Vec<Bytes>) {
         let parts: Vec<Bytes> =
             shape::output(value).iter().map(|part| self.render(part, thread)).collect();
@@ -279,7 +279,7 @@ impl Projection {
             return;
         }
         if self.pending.is_empty() {
-            // It may have to wait for its turn, but for no answer.
+            // It may have to wait for its turn, but it does not wait for an answer.
             self.head.status = WireStatus::InProgress;
         } else if place == 0 && goes_on(resolution) {
             self.tell(EventKind::RunAwaiting, out);
@@ -351,7 +351,7 @@ impl Projection {
     }
 }
 
-/// Whether a run continues after one of its questions ended so; else its other questions end too.
+/// Whether a run continues after one of its questions ended in this way; otherwise its other questions end too.
 fn goes_on(resolution: &Resolution) -> bool {
     match resolution {
         Resolution::Answered { .. } | Resolution::TimedOut { option: Some(_) } => true,

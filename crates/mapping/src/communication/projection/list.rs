@@ -1,4 +1,4 @@
-//! An append-only list whose copies are cheap: they share their beginning.
+//! An append-only list with cheap copies, which share their beginning.
 
 use std::fmt;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl<T> Clone for SharedList<T> {
 }
 
 impl<T> Drop for SharedList<T> {
-    /// Node by node: recursive drops would need as much stack as the list is long.
+    /// Drops node by node: recursive drops would need as much stack as the list is long.
     fn drop(&mut self) {
         let mut next = self.last.take();
         while let Some(node) = next {

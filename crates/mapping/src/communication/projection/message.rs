@@ -10,7 +10,7 @@ use crate::communication::EXTENSION;
 use crate::communication::part::{append_members, write_part};
 use crate::time;
 
-/// An incomplete message: its parts are rendered, its pieces of text wait to be joined.
+/// An incomplete message: its parts are rendered, and its pieces of text wait to be joined.
 #[derive(Clone, Debug)]
 pub(super) struct RenderedMessage {
     /// `None` while it has only steps, and for a run's result.
@@ -21,7 +21,7 @@ pub(super) struct RenderedMessage {
     /// The completion time that its sender stated.
     stated: Option<Option<Time>>,
     items: SharedList<MessagePiece>,
-    /// When it was complete, if that was known before its turn on the wire came.
+    /// When it was complete, if that was known before its turn on the wire.
     pub(super) ended: Option<Option<Time>>,
 }
 
@@ -32,7 +32,7 @@ pub enum Kind {
     Output,
     /// The agent's value; its resource has the run's id.
     Result,
-    /// The agent's steps without a message behind them.
+    /// The agent's steps without a message after them.
     Steps,
 }
 
@@ -98,12 +98,12 @@ impl RenderedMessage {
         self.items.items()
     }
 
-    /// When it is complete, if that is now: its sender's time, where it states one.
+    /// Returns its completion time if it completes now: its sender's time, if given.
     pub(super) fn end(&self, now: Time) -> Option<Time> {
         self.stated.unwrap_or(Some(now))
     }
 
-    /// The message as it is created: without parts.
+    /// Renders the message as created: without parts.
     pub(super) fn head(&self) -> Vec<u8> {
         let mut out = Vec::new();
         splice::message(&mut out, &self.role, std::iter::empty::<&[u8]>(), self.created_at, None);
@@ -111,7 +111,7 @@ impl RenderedMessage {
         out
     }
 
-    /// The whole message: neighbouring pieces of text are one part, and so are those of a thought.
+    /// Renders the whole message: neighbouring pieces of text become one part, and so do those of a thought.
     pub(super) fn whole(&self, completed_at: Option<Time>) -> Bytes {
         let mut out = Vec::new();
         splice::message_head(&mut out, &self.role);
@@ -127,7 +127,7 @@ impl RenderedMessage {
         Bytes::from(out)
     }
 
-    /// Adds the id to a message and not to a part: official clients keep members of parts that they do not know, and compare them.
+    /// Adds the id to the message and not to a part: official clients keep and compare unknown members of parts.
     fn push_id(&self, out: &mut Vec<u8>) {
         let Some(id) = &self.id else { return };
         let id = Value::from(id.as_str());
@@ -160,7 +160,7 @@ impl MessagePiece {
     }
 }
 
-/// Pieces that join, as one part.
+/// Renders pieces that join as one part.
 fn joined(pieces: &[&MessagePiece]) -> Bytes {
     let mut part = Vec::new();
     match pieces.first() {

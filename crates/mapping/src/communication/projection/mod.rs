@@ -1,4 +1,4 @@
-//! The fold of one run's log into wire events.
+//! Folds one run's log into wire events.
 //!
 //! The wire has one message open at a time and no ids on its parts, so a message that begins while another is open is held back until that one is complete.
 //! Each part is rendered once, and spliced afterwards. Copies share their data.
@@ -32,27 +32,27 @@ pub struct ProjectionOptions {
     pub base: Arc<str>,
     /// The most stored content of one run that is inlined, in bytes; the rest becomes links.
     pub max_inline_bytes: u64,
-    /// Whether [`Projection::said`] keeps the run's input too.
+    /// Whether [`Projection::said`] also keeps the run's input.
     pub input: bool,
 }
 
-/// One run's log as this protocol shows it, up to the last event that was pushed.
+/// One run's log in this protocol's form, up to the last pushed event.
 #[derive(Clone, Debug)]
 pub struct Projection {
     show: ProjectionOptions,
     head: Head,
     /// Whether the agent has started: earlier messages are input.
     begun: bool,
-    /// Complete messages, and at the end of a run those that stayed unfinished.
+    /// Complete messages, and at the end of a run the unfinished ones.
     messages: SharedList<RunMessage>,
     open: Option<RenderedMessage>,
-    /// A user's answer in the run, which no stream shows.
+    /// A user's answer in the run, which streams do not show.
     heard: Option<RenderedMessage>,
-    /// Messages that wait for the open one to be complete.
+    /// Messages that wait until the open one is complete.
     held: VecDeque<RenderedMessage>,
     /// Pending interrupts, oldest first.
     pending: Vec<Arc<AwaitedInterrupt>>,
-    /// Tool calls that have not ended, the oldest first.
+    /// Tool calls that have not ended, oldest first.
     calls: Vec<UnendedCall>,
     inlined: u64,
 }
@@ -111,14 +111,14 @@ impl Projection {
         }
     }
 
-    /// Folds the next event of the run in, and returns its wire events: JSON that fits one line of a stream.
+    /// Folds the next event of the run, and returns its wire events: JSON that fits one line of a stream.
     pub fn push(&mut self, event: &Event, thread: &ThreadId) -> Vec<Bytes> {
         let mut out = Vec::new();
         self.fold(event, thread, &mut out);
         out
     }
 
-    /// Whether this blob should be inlined in its part before the event is pushed: while there is room, and where a client sees it.
+    /// Whether this blob should be inlined in its part before the event is pushed: if there is room, and a client sees the part.
     pub fn wants(&self, blob: &BlobRef) -> bool {
         let room = self.show.max_inline_bytes.saturating_sub(self.inlined);
         (self.begun || self.show.input) && blob.length <= room
@@ -140,7 +140,7 @@ impl Projection {
         out
     }
 
-    /// The oldest pending interrupt.
+    /// Returns the oldest pending interrupt.
     pub fn awaiting(&self) -> Option<&Interrupt> {
         self.pending.first().map(|waiting| &waiting.interrupt)
     }
@@ -149,7 +149,7 @@ impl Projection {
         self.head.status.is_terminal()
     }
 
-    /// Its messages in order: the input where it is kept, then the agent's and, with the input, the answers.
+    /// Returns its messages in order: the input if it is kept, then the agent's and, with the input, the answers.
     pub fn messages(&self) -> Vec<RunMessage> {
         self.messages.items().into_iter().cloned().collect()
     }
@@ -161,7 +161,7 @@ impl Projection {
         output
     }
 
-    /// An event with the current run.
+    /// Adds an event with the current run.
     fn tell(&self, kind: EventKind, out: &mut Vec<Bytes>) {
         let mut event = Vec::with_capacity(512);
         splice::event(&mut event, kind, &self.run());
@@ -170,7 +170,7 @@ impl Projection {
     }
 }
 
-/// An event about rendered JSON that fits a stream.
+/// Returns an event about rendered JSON that fits a stream.
 fn about(kind: EventKind, what: &[u8]) -> Bytes {
     let mut event = Vec::with_capacity(what.len() + 48);
     splice::event(&mut event, kind, what);

@@ -13,9 +13,9 @@ use super::message::{Kind, MessagePiece, RenderedMessage, ThoughtPiece};
 use super::{Projection, about};
 use crate::agent_client::{carried, ended_at_start, merge_update, overlay_step};
 
-/// The most open tool calls of a run; beyond that the oldest is shown as far as it came.
+/// The most open tool calls of a run; beyond that the oldest is shown in its present state.
 const MAX_OPEN_CALLS: usize = 1_024;
-/// What follows the title of a tool call that failed.
+/// Follows the title of a failed tool call.
 const FAILED: &str = "the tool failed";
 
 /// A tool call that has not ended.
@@ -23,14 +23,14 @@ const FAILED: &str = "the tool failed";
 pub(super) struct UnendedCall {
     call: String,
     step: Trajectory,
-    /// Its agent's updates so far, as one: they have more than a step.
+    /// Its agent's merged updates, which contain more than a step.
     update: Option<Arc<str>>,
 }
 
 // === impl Projection ===
 
 impl Projection {
-    /// A piece of a thought.
+    /// Adds a piece of a thought.
     pub(super) fn thought(
         &mut self,
         id: Option<Arc<str>>,
@@ -44,7 +44,7 @@ impl Projection {
         }
     }
 
-    /// A tool call is one part, at its end. Until then its news are generic events.
+    /// Shows a tool call as one part, at its end. Until then its changes are generic events.
     pub(super) fn tool_event(
         &mut self,
         event: &ToolEvent,
@@ -112,7 +112,7 @@ impl Projection {
         }
     }
 
-    /// Shows the calls that their run left open.
+    /// Shows the calls that were still open when their run ended.
     pub(super) fn end_calls(&mut self, at: Time, thread: &ThreadId, out: &mut Vec<Bytes>) {
         for open in std::mem::take(&mut self.calls) {
             self.show_call(open.overlaid(), at, thread, out);
@@ -147,7 +147,7 @@ impl Projection {
         self.add_step(MessagePiece::Part(part), at, out);
     }
 
-    /// Tells that a tool call has begun.
+    /// Adds an event that a tool call has begun.
     fn tell_call(&self, open: &UnendedCall, out: &mut Vec<Bytes>) {
         let Trajectory { message, tool_name, tool_input, tool_output: _ } = &open.step;
         let head = json!({
@@ -165,7 +165,7 @@ impl Projection {
         self.generic(&object, out);
     }
 
-    /// Adds a step to the open message, or begins one that the next message continues.
+    /// Adds a step to the open message, or begins a message that the next one continues.
     fn add_step(&mut self, piece: MessagePiece, at: Time, out: &mut Vec<Bytes>) {
         if self.open.is_none() {
             let role = self.head.role.clone();
@@ -181,7 +181,7 @@ impl Projection {
 // === impl UnendedCall ===
 
 impl UnendedCall {
-    /// With what its agent's updates have changed since it began.
+    /// Returns the call with the changes from its agent's updates since it began.
     fn overlaid(mut self) -> Self {
         if let Some(update) = &self.update {
             overlay_step(&mut self.step, update);

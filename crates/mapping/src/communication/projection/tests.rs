@@ -108,7 +108,7 @@ fn run(show: ProjectionOptions, bodies: Vec<Body>) -> (Projection, Vec<Value>) {
     (projection, events)
 }
 
-/// The types of the events behind created and in-progress, with the text of what they carry.
+/// Returns the types of the events after created and in-progress, with their text.
 fn line(events: &[Value]) -> Vec<String> {
     let texts = |message: &Value| -> String {
         let parts = message["parts"].as_array().unwrap();
@@ -422,7 +422,7 @@ fn twenty_thousand_pieces_are_folded_and_copied_at_every_step() {
         bytes += projection.push(&event, &thread).iter().map(Bytes::len).sum::<usize>();
         copies.push(projection.clone());
     }
-    // A piece is told once alone, once in its message and once in the run.
+    // Each piece is sent once alone, once in its message and once in the run.
     assert!(bytes < 20_000 * 250, "{bytes}");
     assert_eq!(copies.len(), 20_005);
     let half: Value = serde_json::from_slice(&copies[10_002].run()).unwrap();
@@ -638,12 +638,12 @@ fn any_end() -> impl Strategy<Value = Body> {
     ]
 }
 
-/// The parts of a message that it has once neighbouring pieces are joined: their texts, and a step's mark.
+/// Returns the parts of a message after joining neighbouring pieces: their texts, and a step's mark.
 fn joined(parts: &[Value]) -> String {
     parts.iter().map(text_of).collect::<String>().replace("><", "")
 }
 
-/// What a reader of the stream gathers: the messages, each as its joined parts, with whether it was completed.
+/// Returns what a reader of the stream collects: the messages, each as its joined parts, with whether it was completed.
 fn gathered(events: &[Value]) -> Vec<(String, bool)> {
     let (mut messages, mut open): (Vec<(String, bool)>, Vec<Value>) = (Vec::new(), Vec::new());
     for event in events {

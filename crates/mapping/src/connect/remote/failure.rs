@@ -5,7 +5,7 @@ use trilogue_wire::agent_connect::RunError;
 use crate::connect::definitions::{by_number, definition_named, of_code};
 use crate::native::read_json;
 
-/// Why a remote run failed, or was refused. The reason and the details of a server of ours are kept, and so is the code of an agent's own error.
+/// Returns why a remote run failed, or was refused. Keeps the reason and the details of our servers, and the code of an agent's own error.
 #[must_use]
 pub fn remote_failure(error: &RunError) -> Failure {
     let data = error.data.as_ref().map(|data| data.to_value()).unwrap_or_default();

@@ -7,9 +7,9 @@ use trilogue_wire::agent_connect as wire;
 use crate::connect::{Links, message};
 use crate::native::json as to_wire;
 
-/// The input of a remote run: a value as it is; messages behind those that the agent has not seen yet.
-/// A server of ours keeps ids and metadata; any other gets of a message its role and its content.
-/// Content that is stored beside the log is left out: the caller puts it in its place first.
+/// Returns the input of a remote run: a value unchanged; messages after those that the agent has not seen yet.
+/// Our servers keep ids and metadata; others get only the role and the content of a message.
+/// Stored content is left out: the caller inlines it first.
 #[must_use]
 pub fn remote_input(missed: &[Message], input: &Input, is_ours: bool) -> wire::Json {
     let own = match input {
@@ -27,7 +27,7 @@ pub fn remote_input(missed: &[Message], input: &Input, is_ours: bool) -> wire::J
     wire::Json::from_value(&json!({ "messages": said.collect::<Vec<_>>() }))
 }
 
-/// The payload that answers a question with a message.
+/// Returns the payload that answers a question with a message.
 pub(super) fn said(parts: &[Part]) -> Json {
     let texts: Vec<&str> = parts.iter().filter_map(|part| plain(part)).collect();
     if texts.len() == parts.len() {
@@ -42,7 +42,7 @@ fn plain(part: &Part) -> Option<&str> {
     part.as_text().filter(|text| *part == Part::text(*text))
 }
 
-/// For messages without stored content, so that no link is made.
+/// Returns links for messages without stored content, so that no link is created.
 pub(super) fn no_links() -> Links {
     Links::new(&Arc::from(""), &ThreadId::from_uuid(uuid::Uuid::nil()))
 }

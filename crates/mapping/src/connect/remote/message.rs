@@ -1,26 +1,26 @@
-//! A message of a remote agent that grows from one look at it to the next.
+//! A message of a remote agent that grows from one reading to the next.
 
 use std::sync::Arc;
 
 use trilogue_domain::event::MessageEvent;
 use trilogue_domain::{Body, Content, MessageId, Part, Role};
 
-/// A message of a remote agent, as far as it was told.
+/// A message of a remote agent, up to the logged part of it.
 #[derive(Clone, Debug)]
 pub(super) struct RemoteMessage {
     pub(super) id: MessageId,
-    /// Its id at the server, where it has one.
+    /// Its id at the server, if it has one.
     pub(super) theirs: Option<String>,
-    /// Parts that were told whole.
+    /// The number of parts that were logged whole.
     parts: usize,
-    /// The text of the part behind them, as far as it was told.
+    /// The logged text of the part after them.
     text: String,
-    /// Whether the last part that was told whole is a piece of plain text.
+    /// Whether the last part that was logged whole is a piece of plain text.
     is_after_text: bool,
     pub(super) is_complete: bool,
-    /// Whether its server tells its pieces one by one, its end among them.
+    /// Whether its server sends its pieces one by one, and its end.
     pub(super) comes_in_pieces: bool,
-    /// Whether it was told before a question, so that nobody knows any more how much of it.
+    /// Whether it was logged before a question, so that its logged part is not known any more.
     is_past: bool,
 }
 
@@ -39,7 +39,7 @@ impl RemoteMessage {
         Self::new(id, theirs, false)
     }
 
-    /// One that was told before a question.
+    /// Creates a message that was logged before a question.
     pub(super) fn past(id: MessageId, theirs: Option<String>) -> Self {
         Self::new(id, theirs, true)
     }
@@ -57,7 +57,7 @@ impl RemoteMessage {
         }
     }
 
-    /// What came to a message after it was complete, as a message of its own.
+    /// Returns what was added to a message after it was complete, as a separate message.
     pub(super) fn addition(
         &self,
         id: MessageId,
@@ -72,8 +72,8 @@ impl RemoteMessage {
         (!out.is_empty()).then_some(more)
     }
 
-    /// Tells what these parts have beyond what was told. Plain text is told as it grows; any other part once it is whole.
-    /// The last one may still grow unless the message `is_whole`.
+    /// Adds to `out` what these parts have beyond the logged part. Plain text is logged as it grows; any other part once it is whole.
+    /// The last part can still grow unless the message `is_whole`.
     pub(super) fn grow(&mut self, parts: &[Part], is_whole: bool, out: &mut Vec<Body>) {
         while let Some(part) = parts.get(self.parts).filter(|_| !self.is_complete) {
             let is_closed = is_whole || self.parts + 1 < parts.len();
@@ -96,7 +96,7 @@ impl RemoteMessage {
         }
     }
 
-    /// Whether parts say something else than what was told of them: they are another version of the message.
+    /// Whether parts differ from the logged ones, so that they are another version of the message.
     pub(super) fn differs(&self, parts: &[Part]) -> bool {
         let told = parts.get(self.parts).and_then(plain_text).map_or("", |text| text);
         parts.len() < self.parts || !told.starts_with(self.text.as_str())
@@ -129,7 +129,7 @@ impl RemoteMessage {
     }
 }
 
-/// Text that continues a message, where a part is nothing else.
+/// Returns the text that continues a message, if a part contains only text.
 fn plain_text(part: &Part) -> Option<&str> {
     match &part.content {
         Content::Text(text) if *part == Part::text(text.clone()) => Some(text),

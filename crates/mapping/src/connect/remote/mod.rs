@@ -1,4 +1,4 @@
-//! An agent behind a server of this protocol: what it says of itself, what it is sent, and what its server tells.
+//! An agent behind a server of this protocol: its descriptor, the requests to it, and its output.
 
 mod card;
 mod failure;

@@ -13,49 +13,49 @@ use crate::LoggedPosition;
 use crate::connect::message::{may_be_named, read_message};
 use crate::native::{read_body, read_json};
 
-/// The kind of an update that has none.
+/// The kind of an update without one.
 const UPDATE: &str = "custom";
 
-/// Reads what a server tells of a remote run, in its order, into the vocabulary.
+/// Converts a server's output of a remote run, in order, to the vocabulary.
 ///
-/// Values are the whole output so far, and a server may leave some out: what one has beyond the one before is told. So a run that is read again can be continued where its log ends.
+/// Values are the whole output so far, and a server can skip some: only what each adds to the one before is logged. So a run that is read again can be continued where its log ends.
 #[derive(Clone, Debug)]
 pub struct RemoteOutput {
     form: OutputForm,
-    /// The run here: what the ids of messages are made from that have none to keep.
+    /// The run here: the source of ids for messages without their own.
     run: uuid::Uuid,
     role: Role,
-    /// Where in the list of messages those of the run begin, once that is known.
+    /// The index of the run's first message in the list of messages, once it is known.
     first: Option<usize>,
     messages: Vec<RemoteMessage>,
     of_users: HashSet<MessageId>,
-    /// The output that was told last.
+    /// The last logged output.
     output: Option<Json>,
     logged: LoggedPosition,
 }
 
-/// How an agent's output is told.
+/// The form of an agent's output.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OutputForm {
-    /// Whether it is what the agent says. Else it is a value.
+    /// Whether the output consists of the agent's messages. Otherwise it is a value.
     pub is_chat: bool,
-    /// The address of a server of ours, without a slash at its end: it keeps the ids of messages, tells of a run only what its agent says, and tells events of ours as updates.
+    /// The address of one of our servers, without a slash at its end: it keeps the ids of messages, sends only the agent's messages of a run, and sends our events as updates.
     pub ours: Option<String>,
 }
 
-/// What is kept of a run that waits for an answer, so that what it told is not told again.
+/// The progress of a run that waits for an answer, so that its output is not logged twice.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OutputProgress {
-    /// Where in the list of messages those of the run begin.
+    /// The index of the run's first message in the list of messages.
     pub first: Option<usize>,
-    /// The messages that were told: their ids at the server, where they have some.
+    /// The logged messages: their ids at the server, if they have one.
     pub messages: Vec<Option<String>>,
 }
 
 // === impl RemoteOutput ===
 
 impl RemoteOutput {
-    /// For a run here, whose messages get this role.
+    /// Creates the conversion for a run here, whose messages get this role.
     #[must_use]
     pub fn new(run: &str, role: Role, form: OutputForm) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl RemoteOutput {
         }
     }
 
-    /// The same run, continued after a question: with the [`RemoteOutput::progress`] that it had then.
+    /// Continues the same run after a question, with its [`RemoteOutput::progress`] at that time.
     #[must_use]
     pub fn resumed(mut self, progress: OutputProgress) -> Self {
         self.first = self.first.or(progress.first);
@@ -80,7 +80,7 @@ impl RemoteOutput {
         self
     }
 
-    /// The same run, read again from its beginning: what is logged already is left out.
+    /// Reads the same run again from its beginning: output that is already logged is left out.
     #[must_use]
     pub fn from_log(mut self, logged: LoggedPosition) -> Self {
         self.logged = logged;
@@ -93,7 +93,7 @@ impl RemoteOutput {
         OutputProgress { first: self.first, messages }
     }
 
-    /// What an event adds to the log. The last one completes the output.
+    /// Returns what an event adds to the log. The last event completes the output.
     /// Fails with `json_too_deep` or `too_many_parts`, naming the field.
     pub fn push(&mut self, event: &StreamPayload) -> Result<Vec<Body>> {
         let mut out = Vec::new();
@@ -111,7 +111,7 @@ impl RemoteOutput {
         Ok(out)
     }
 
-    /// The state of the thread that a run has left, unless the log has it.
+    /// Returns the state of the thread that a run has left, unless the log has it.
     pub fn state(&mut self, state: Json) -> Option<Body> {
         let mut body = Body::State(StateEvent::Values(state));
         self.logged.passes(&mut body).then_some(body)
@@ -153,7 +153,7 @@ impl RemoteOutput {
         Ok(())
     }
 
-    /// Whether a value only repeats the last thing that was said, as servers of ours fill the place of a text in an output.
+    /// Whether a value only repeats the last text of the agent, which our servers use to fill the output.
     fn is_last_text(&self, value: &Value, messages: Option<&[wire::Message]>) -> bool {
         let Some(last) = messages.and_then(|all| all.last()) else { return is_nothing(value) };
         let text = last.content.to_text();
@@ -183,7 +183,7 @@ impl RemoteOutput {
             let comes_in_pieces =
                 known.and_then(|at| self.messages.get(at)).is_some_and(|told| told.comes_in_pieces);
             let is_whole = is_end || (place + 1 < own.len() && !comes_in_pieces);
-            // Another version takes the place of what was told once it is whole.
+            // A different version replaces the logged message once it is whole.
             let known = known.filter(|place| !is_whole || !self.is_replaced(*place, &parts));
             let at = match known {
                 Some(place) => place,
@@ -201,7 +201,7 @@ impl RemoteOutput {
         Ok(())
     }
 
-    /// Tells what came to a message after it was complete.
+    /// Adds what came to a message after it was complete.
     fn add(&mut self, at: usize, parts: &[Part], out: &mut Vec<Body>) {
         let id = self.made_id(self.messages.get(at).and_then(|told| told.theirs.as_deref()));
         let mut pieces = Vec::new();
@@ -232,7 +232,7 @@ impl RemoteOutput {
         self.messages.iter_mut().for_each(|told| told.complete(out));
     }
 
-    /// The id here of the next message: that of a server of ours, or one made of the run and its place or id there.
+    /// Returns the id here of the next message: from one of our servers, or derived from the run and the message's index or id there.
     fn id_of(&self, theirs: Option<&str>) -> MessageId {
         let kept = theirs.filter(|_| self.form.ours.is_some());
         if let Some(id) = kept.and_then(|id| MessageId::parse(id).ok()) {
@@ -278,7 +278,7 @@ impl RemoteOutput {
         Ok(())
     }
 
-    /// A piece of a message as a server of ours logged it. A user's message is an answer, and no output.
+    /// Adds a piece of a message that one of our servers logged. A user's message is an answer, not output.
     fn message(&mut self, message: MessageEvent, out: &mut Vec<Body>) {
         let known = |id: &MessageId| self.messages.iter().position(|told| told.id == *id);
         match message {
@@ -313,7 +313,7 @@ impl RemoteOutput {
     }
 }
 
-/// What was said, by the values of an agent that takes and gives messages.
+/// Returns the messages in the values of an agent that takes and returns messages.
 fn messages_in(values: &Value) -> Option<Vec<wire::Message>> {
     let said = |text: &str| vec![wire::Message::text("assistant", text)];
     match values {
@@ -327,7 +327,7 @@ fn messages_in(values: &Value) -> Option<Vec<wire::Message>> {
     }
 }
 
-/// What values have beside messages.
+/// Returns the values without the messages.
 fn beyond_messages(values: &Value) -> Option<Json> {
     let Value::Object(members) = values else { return None };
     let is_said = |key: &str| matches!(key, "messages" | "message");
@@ -347,7 +347,7 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// The event that a server of ours tells as an update.
+/// Returns the event that one of our servers sends as an update.
 fn event_in(update: &Value) -> Option<Event> {
     let Value::Object(members) = update else { return None };
     let mut event = members.clone();
@@ -359,7 +359,7 @@ fn event_in(update: &Value) -> Option<Event> {
     serde_json::from_value(Value::Object(event)).ok()
 }
 
-/// The data of an update that a server of ours had to put into an object.
+/// Returns the data of an update that one of our servers had to wrap into an object.
 fn unwrapped(kind: &str, data: Json) -> Json {
     let value = data.to_value();
     let members = value.as_object().filter(|members| members.len() == 2);

@@ -9,11 +9,11 @@ use super::input::{no_links, said};
 use crate::connect::block::read_block;
 use crate::native::read_json;
 
-/// The type of a question that its server does not name.
+/// The type of a question without one from its server.
 const UNNAMED: &str = "interrupt";
 
-/// What a remote run asks, in whatever form its server writes it: with its type and its payload beside each other, the payload under its type, or the payload alone.
-/// `is_of` says whether a payload alone fits the interrupt of this type that the agent declares.
+/// Returns a remote run's question in any of the forms that servers use: with its type and its payload next to each other, the payload under its type, or the payload alone.
+/// `is_of` returns whether a payload alone fits the agent's declared interrupt of this type.
 /// Fails with `json_too_deep`.
 pub fn remote_interrupt(
     asked: &RunInterrupt,
@@ -44,7 +44,7 @@ pub fn remote_interrupt(
     let prompt = take_prompt(&mut members)?;
     let key = if known == InterruptKind::Permission { "tool_call" } else { "payload" };
     let data = members.remove(key).unwrap_or(Value::Null);
-    // A server that is none of ours may say more, which is no part of the question's own form.
+    // Other servers can send more, which is not part of the question's own form.
     let data = match (data, members.is_empty()) {
         (data, true) => data,
         (data, false) => {
@@ -52,7 +52,7 @@ pub fn remote_interrupt(
             Value::Object(members)
         }
     };
-    // The choices say what a permission takes, and a message needs no schema.
+    // A permission's valid answers follow from its choices, and a message needs no schema.
     let schema =
         schema.filter(|_| !matches!(known, InterruptKind::Permission | InterruptKind::Message));
     Ok(Interrupt {
@@ -65,7 +65,7 @@ pub fn remote_interrupt(
     })
 }
 
-/// The question's type and its payload.
+/// Returns the question's type and its payload.
 fn typed(
     asked: &RunInterrupt,
     card: &AgentCard,
@@ -98,7 +98,7 @@ fn typed(
         return Ok((kind.to_owned(), whole));
     }
     Ok(match (only, card.interrupts.as_slice()) {
-        // The agent declares others, or none: the one key is its type all the same.
+        // The agent declares other types, or none: the one key is still its type.
         (Some(kind), _) if value[kind].is_object() => {
             (kind.clone(), inner(kind).unwrap_or_else(Json::null))
         }
@@ -126,7 +126,7 @@ fn take_options(members: &mut Map<String, Value>) -> Vec<PermissionOption> {
     read
 }
 
-/// The question in words, or in blocks where it has other content.
+/// Takes the question as text, or as blocks if it has other content.
 fn take_prompt(members: &mut Map<String, Value>) -> Result<Vec<Part>> {
     let words = match members.remove("message") {
         Some(Value::String(words)) => Some(words),
@@ -147,7 +147,7 @@ fn take_prompt(members: &mut Map<String, Value>) -> Result<Vec<Part>> {
     Ok(words.map(Part::text).into_iter().collect())
 }
 
-/// The payload that answers a remote agent's question.
+/// Returns the payload that answers a remote agent's question.
 #[must_use]
 pub fn remote_answer(answer: &Answer) -> wire::Json {
     crate::native::json(&match answer {

@@ -22,7 +22,7 @@ fn bodies(output: &mut RemoteOutput, events: &[StreamPayload]) -> Vec<Body> {
     events.iter().flat_map(|event| output.push(event).unwrap()).collect()
 }
 
-/// The pieces of messages, and what else was told by its name.
+/// Returns the pieces of messages, and the names of all other bodies.
 fn told(bodies: &[Body]) -> Vec<String> {
     let one = |body: &Body| match body {
         Body::Message(MessageEvent::Delta { text, .. }) => format!("+{text}"),
@@ -173,7 +173,7 @@ fn an_update_of_another_server_is_custom_and_one_of_ours_is_what_it_was() {
     assert_eq!(wrapped, [Body::State(expected)]);
 }
 
-/// One thing that an agent does.
+/// One action of an agent.
 #[derive(Clone, Debug)]
 enum Act {
     Say(usize, String),
@@ -191,7 +191,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// The log of an agent that does this: at most three messages, each begun once.
+/// Returns the log of an agent with these actions: at most three messages, each begun once.
 fn log(acts: &[Act]) -> Vec<Body> {
     let id = |at: usize| MessageId::parse(&format!("m{at}")).unwrap();
     let mut out = vec![Body::Run(RunEvent::Started)];
@@ -230,7 +230,7 @@ fn log(acts: &[Act]) -> Vec<Body> {
     out
 }
 
-/// What our own face tells of a log: a sample behind the events whose numbers are given, and every update.
+/// Returns what our own face sends of a log: a sample after the events with the given numbers, and every update.
 fn shown(log: &[Body], samples: &[usize], with_updates: bool) -> Vec<StreamPayload> {
     let card = AgentCard::new(AgentName::parse("chat").unwrap(), InputKind::Chat);
     let run = trilogue_domain::RunId::parse("r").unwrap();
@@ -266,7 +266,7 @@ fn shown(log: &[Body], samples: &[usize], with_updates: bool) -> Vec<StreamPaylo
     out
 }
 
-/// The text and the media of each message, by its first appearance, and the updates.
+/// Returns the text and the media of each message, by its first appearance, and the updates.
 fn content(bodies: &[Body]) -> (Vec<(String, String)>, Vec<Json>) {
     let mut said: Vec<(String, String)> = Vec::new();
     let mut updates = Vec::new();
@@ -292,7 +292,7 @@ fn content(bodies: &[Body]) -> (Vec<(String, String)>, Vec<Json>) {
     (said, updates)
 }
 
-/// The log, with every message complete, as its run's end leaves it.
+/// Returns the log with every message complete, as after its run's end.
 fn whole(log: &[Body]) -> (Vec<(String, String)>, Vec<Json>) {
     let (mut said, updates) = content(log);
     for (_, text) in &mut said {
@@ -304,7 +304,7 @@ fn whole(log: &[Body]) -> (Vec<(String, String)>, Vec<Json>) {
 }
 
 proptest! {
-    /// Whatever is sampled, and wherever a restart cuts the reading, nothing is lost or doubled.
+    /// With any samples, and any restart during the reading, nothing is lost or doubled.
     #[test]
     fn a_run_of_a_server_of_ours_comes_whole(
         acts in prop::collection::vec(act(), 0..24),
@@ -317,7 +317,7 @@ proptest! {
         let mut first = output(true, true);
         let told = bodies(&mut first, &shown(&log, &samples, true));
         prop_assert_eq!(&content(&told), &expected);
-        // What was logged before a restart, and then everything once more with other samples.
+        // First the part that was logged before a restart, and then everything again with other samples.
         let mut kept: Vec<Body> = told.into_iter().take(cut).collect();
         let mut position = LoggedPosition::default();
         position.push(&Body::Run(RunEvent::Started));
@@ -327,7 +327,7 @@ proptest! {
         prop_assert_eq!(content(&kept), expected);
     }
 
-    /// The same where only values are streamed, of an agent that says one message after the other.
+    /// The same if only values are streamed, for an agent that writes one message after the other.
     #[test]
     fn values_alone_bring_every_message_whole(
         texts in prop::collection::vec(prop::collection::vec("[a-zé]{1,4}", 1..5), 0..4),
