@@ -263,7 +263,7 @@ fn check_exposure(options: &Options, addresses: &[SocketAddr]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses an option that the server cannot enforce.
+/// Refuses authentication schemes that the server cannot enforce.
 fn check_schemes(options: &Options) -> Result<()> {
     let wants_more = |schemes: &[Scheme]| !schemes.contains(&Scheme::None);
     let names_none = |schemes: &[Scheme]| schemes.contains(&Scheme::None);

@@ -17,10 +17,10 @@ use crate::request::{ChildOf, RunRequest, Submitted};
 /// The services of the layer above owners that a call needs.
 #[async_trait]
 pub(crate) trait SubmitChild: Send + Sync + fmt::Debug {
-    /// As [`crate::Runtime::submit`].
+    /// Submits a child run, like [`crate::Runtime::submit`].
     async fn submit(&self, by: &Principal, new: RunRequest, child: ChildOf) -> Result<Submitted>;
 
-    /// As [`crate::Runtime::answer_with`].
+    /// Answers an interrupt, like [`crate::Runtime::answer_with`].
     async fn answer(
         &self,
         by: &Principal,

@@ -178,6 +178,7 @@ impl Controllers {
     }
 
     fn detach(&self, thread: ThreadKey, client: &AttachedClient) {
+        // First, so that a call that waits for this client continues with the next one.
         client.gone.cancel();
         let mut threads = lock(&self.0);
         let ThreadControllers { clients, left, kept, .. } = &mut *threads;

@@ -242,7 +242,7 @@ pub struct DrainReport {
 // === impl RunRequest ===
 
 impl RunRequest {
-    /// Creates a request with nothing but its input; the run waits for its turn, and is refused while another run keeps it.
+    /// Creates a request with only its input; the run waits for its turn, and is refused while another run keeps it.
     pub fn new(agent: AgentName, thread: ThreadChoice, input: Input) -> Self {
         Self {
             agent,

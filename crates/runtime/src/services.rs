@@ -157,6 +157,7 @@ impl Services {
             return owner.clone();
         }
         let (inbox, requests) = OwnerInbox::new(&self.options);
+        // Under the lock of the lookup, so that a thread has at most one owner in this process.
         owners.insert(thread, inbox.clone());
         drop(owners);
         (self.spawn_owner)(Arc::clone(self), thread, inbox.clone(), requests);
@@ -172,6 +173,7 @@ impl Services {
     /// Resolves when each of these threads had no owner here at some moment.
     pub(crate) async fn all_left(&self, mut threads: Vec<ThreadKey>) {
         loop {
+            // Created before the check, so that no departure is missed.
             let left = self.owner_left.notified();
             threads.retain(|thread| self.is_owned(*thread));
             if threads.is_empty() {
@@ -223,6 +225,7 @@ impl Services {
     /// Resolves when no run has a task.
     pub(crate) async fn all_ended(&self) {
         loop {
+            // Created before the check, so that no end is missed.
             let ended = self.task_ended.notified();
             if self.tasks.load(Ordering::Acquire) == 0 {
                 return;

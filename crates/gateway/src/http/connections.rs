@@ -107,7 +107,7 @@ impl Connections {
         lock(&self.table).by_peer.get(&peer).copied().unwrap_or_default()
     }
 
-    /// Closes the most expendable connection. Returns whether there is one.
+    /// Asks the most expendable connection to end. Returns whether there is one.
     pub(crate) fn relieve_any(&self) -> bool {
         self.relieve(|_| true, MIN_IDLE)
     }

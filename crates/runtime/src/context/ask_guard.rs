@@ -50,6 +50,7 @@ impl Drop for AskGuard {
             return;
         }
         let withdraw = Envelope::Withdraw { run: self.shared.key, interrupt: self.id.clone() };
+        // `drop` cannot wait: if the queue is full, a task sends the withdrawal.
         let Err(TrySendError::Full(withdraw)) = self.shared.owner.try_send_small(withdraw) else {
             return;
         };

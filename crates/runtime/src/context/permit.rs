@@ -32,6 +32,7 @@ pub(super) struct AnswerWait<'a> {
 impl SharedRun {
     /// Waits until fewer runs are active than the limit.
     pub(crate) async fn acquire_permit(&self) -> PermitGuard<'_> {
+        // Before the wait, so that the run counts as over even if this future is dropped.
         let guard = PermitGuard(self);
         // The semaphore is never closed.
         if let Ok(permit) = self.services.running.acquire().await {

@@ -289,6 +289,7 @@ impl SharedRun {
     /// Marks the run as stopped: later events are dropped.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
+        // After the flag: a later ask sees the flag, and earlier ones are cleared here.
         lock(&self.asks).clear();
         self.cancel.notify_waiters();
         self.space.notify_waiters();
@@ -355,6 +356,7 @@ impl SharedRun {
     /// Resolves when the run is asked to stop.
     pub(crate) async fn cancelled(&self) {
         loop {
+            // Created before the check, so that no notification is missed.
             let asked = self.cancel.notified();
             if self.cancelled.load(Ordering::Acquire) {
                 return;
@@ -365,6 +367,7 @@ impl SharedRun {
 
     pub(super) async fn ended(&self) {
         loop {
+            // Created before the check, so that no notification is missed.
             let told = self.cancel.notified();
             if self.stopped.load(Ordering::Acquire) {
                 return;

@@ -83,7 +83,7 @@ struct Collected {
 // === impl StateAt ===
 
 impl StateAt {
-    /// Returns where the state is that a checkpoint itself sets.
+    /// Returns the location of the state that a checkpoint itself sets.
     fn of(row: &CheckpointRow, has_value: bool) -> Option<Self> {
         if has_value {
             return Some(Self::Value { checkpoint: row.id.clone() });
@@ -162,7 +162,7 @@ impl ReferenceReader {
         Ok(Self { store, runs, steps })
     }
 
-    /// Returns where the thread's state is.
+    /// Returns the location of the thread's state.
     #[must_use]
     pub fn state(&self) -> Option<&StateAt> {
         self.steps.state.as_ref()

@@ -34,13 +34,13 @@ pub struct OpenRunCounts {
 /// How many runs of an agent have not ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AgentRunCounts {
-    /// Those that are scheduled and not due.
+    /// Runs that are scheduled and not due.
     pub scheduled: u64,
-    /// Those that wait for their turn.
+    /// Runs that wait for their turn.
     pub queued: u64,
-    /// Those whose agent is active, also while it is asked to stop.
+    /// Runs whose agent is active, also while it is asked to stop.
     pub running: u64,
-    /// Those that wait for an answer.
+    /// Runs that wait for an answer.
     pub waiting: u64,
     /// The questions without an answer.
     pub questions: u64,

@@ -23,7 +23,7 @@ pub(super) struct NextAppend {
     pub(super) effects: Vec<Effect>,
     pub(super) acknowledgements: Vec<Acknowledgement>,
     pub(super) vital: bool,
-    /// Whether it contains new work: then it waits for free disk space, even if it also ends other work.
+    /// Whether it contains new work: then it cannot use the disk's reserve, even if it also ends other work.
     pub(super) new_work: bool,
     /// Whether it removes the thread.
     pub(super) erases: bool,

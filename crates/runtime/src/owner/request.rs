@@ -14,7 +14,7 @@ use crate::step::{Command, Effect, Reply, Submit};
 impl Owner {
     /// Handles one request; its changes are appended later.
     pub(super) async fn take(&mut self, request: Envelope) {
-        // A full disk holds back new work, so it must not delay requests that end something.
+        // A full disk refuses new work, so keep it out of an append that ends something.
         if self.pending.vital && request.is_submit() || request.reads_store() {
             self.commit().await;
         }

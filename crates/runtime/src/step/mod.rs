@@ -46,7 +46,7 @@ pub(crate) use run::resume_turn;
 pub(crate) enum Command {
     /// Accept a run.
     Submit(Box<Submit>),
-    /// Take what a run's agent has emitted.
+    /// Take the output of a run's agent.
     Progress(Progress),
     /// A run's task raises an interrupt and keeps waiting.
     Raise { run: RunKey, interrupt: Box<Interrupt> },

@@ -57,12 +57,12 @@ impl AskTicket {
     }
 
     /// Counts the client as declined. Returns `true` if no other client is being asked and a declined one waits for the turn: then the interrupt is
-    /// declined. Otherwise the question stays open for the client that began the run.
+    /// declined. Without such a client, the question stays open for the one that began the run.
     pub(crate) fn decline(&self, waits_for_turn: bool) -> bool {
         self.put_back(waits_for_turn)
     }
 
-    /// Counts the client as gone. Returns `true` like [`Self::decline`].
+    /// Counts the client as disconnected. Returns `true` like [`Self::decline`].
     pub(crate) fn leave(&self) -> bool {
         self.put_back(false)
     }

@@ -102,7 +102,7 @@ async fn link(call: NativeCall) -> Result<Reply> {
     Ok(Reply::json(StatusCode::CREATED, &link))
 }
 
-/// Fails with `invalid_request` if the request does not come from the inspector.
+/// Fails with `invalid_request` without the inspector's header.
 fn require_page(call: &NativeCall) -> Result<()> {
     if call.headers.contains_key(PAGE) {
         return Ok(());

@@ -33,7 +33,7 @@ pub(crate) struct ReplayStart {
 #[derive(Debug)]
 pub(crate) enum OpenResponse {
     Ready(MethodResult),
-    /// Built from what the log says of the agent's session.
+    /// Built from the log's state of the agent's session.
     FromLog,
 }
 

@@ -101,6 +101,7 @@ impl SessionQueues {
     /// Takes the next work. Removes an empty queue whose session is not open.
     fn next(&self, queue: &Arc<SessionQueue>) -> Option<Work> {
         let mut queues = lock(&self.by_session);
+        // The same lock order as `enqueue`, which therefore adds no work between the check and the removal.
         let mut pending = lock(&queue.queue);
         if let Some(work) = pending.work.pop_front() {
             return Some(work);

@@ -60,7 +60,7 @@ pub(crate) struct SessionState {
     pub(crate) ticket: Option<AskTicket>,
     /// Settings that this client changed and whose log events have not arrived: only other clients receive them.
     pub(crate) own_settings: Vec<serde_json::Value>,
-    /// The parameters with which the agent's session has to be opened before its next use.
+    /// The parameters for opening the agent's session before its next use.
     pub(crate) open_params: Option<Json>,
 }
 
@@ -205,7 +205,7 @@ impl SessionState {
         prompts
     }
 
-    /// Like [`Self::end_run`] for a run that was removed. Its messages are gone too, so the response acknowledges no ids.
+    /// Like [`Self::end_run`] for a run that was removed. Its messages were removed too, so the response acknowledges no ids.
     pub(crate) fn remove_run(&mut self, run: &RunId) -> Vec<OpenPrompt> {
         let mut prompts: Vec<_> =
             self.prompts.extract_if(.., |prompt| prompt.run_id == *run).collect();

@@ -57,7 +57,7 @@ impl DeferredPrompts {
                 let Some(waiting) = self.waiting.get_mut(&key) else {
                     return Deferral::Now(Vec::new());
                 };
-                // Messages replace the value that was made of them.
+                // Messages replace the value that was built from them.
                 waiting.retain(|earlier| matches!(earlier.event.body, Body::Message(_)));
                 waiting.push(deferred());
                 Deferral::Deferred

@@ -348,6 +348,7 @@ impl Prompt<'_> {
             mark: self.mark.clone(),
         };
         self.wait_for_end(open).await;
+        // After the registration: a concurrent cancellation finds the prompt, or `confirm` sees the cancellation.
         self.confirm(run).await;
     }
 
@@ -386,6 +387,7 @@ impl Prompt<'_> {
             mark: self.mark.clone(),
         };
         self.wait_for_end(open).await;
+        // The pump may have passed the end already, and wakes only for a new event or a command.
         self.session.command(PumpCommand::AnswerEnded).await;
         self.confirm(&now.id).await;
         Ok(())
@@ -403,6 +405,7 @@ impl Prompt<'_> {
     async fn wait_for_end(&self, open: OpenPrompt) {
         let ended = {
             let mut state = self.session.state();
+            // One lock for check and registration, so that the pump cannot pass the end in between.
             let ended = state.run_end(&open);
             if ended.is_none() {
                 state.prompts.push(open.clone());

@@ -59,7 +59,7 @@ pub(super) struct Pump {
     unclaimed_ends: Vec<(RunKey, RunEnd)>,
     /// The same for runs that were removed.
     unclaimed_removals: Vec<RunId>,
-    /// Whether the current batch contains nothing but new runs.
+    /// Whether the current batch contains only new runs.
     only_new_runs: bool,
 }
 
@@ -249,7 +249,7 @@ impl Pump {
                         && let Some(Ok(next)) = records.peek()
                         && starts_user_message(&next.event()?)
                     {
-                        // The message replaces the value that was made of it.
+                        // The message replaces the value that was built from it.
                         *input = None;
                     }
                     self.render_event(&event, lines).await?;

@@ -182,7 +182,7 @@ impl Pump {
         Ok(())
     }
 
-    /// Notes whether the client sent the next event itself, now or on an earlier connection.
+    /// Records whether the client sent the next event itself, now or on an earlier connection.
     pub(super) async fn note_own(&mut self, event: &Event, run: Option<&RunId>) -> Result<()> {
         if let Body::Run(RunEvent::Created { run, .. }) = &event.body
             && self.is_own_run(run).await?
