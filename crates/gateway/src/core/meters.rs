@@ -194,7 +194,7 @@ pub(crate) fn set_open_runs(open: &OpenRunCounts) {
     }
 }
 
-/// Records the size of the store.
+/// Records the statistics of the store.
 pub(crate) fn set_store(stats: &Stats) {
     counter!(names::COMMITS).absolute(stats.commits);
     for (name, count) in [

@@ -18,7 +18,7 @@ pub struct Ports {
     /// Reports durability, health and statistics, and makes backups.
     pub admin: Arc<dyn Admin>,
     pub configurations: Arc<dyn Configurations>,
-    /// Retries dead letters.
+    /// Returns dead letters to the queue.
     pub queue: Arc<dyn Queue>,
     pub clock: Arc<dyn Clock>,
     /// Reads content from other servers.

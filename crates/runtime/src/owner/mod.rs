@@ -291,7 +291,7 @@ impl Owner {
                 // Durable from here on: only now reply to callers and carry out effects.
                 self.committed = last;
                 if pending.erases {
-                    // Its tasks end first; the caller gets the reply after everything is removed.
+                    // The thread's tasks end first; the caller gets the reply after everything is removed.
                     self.carry_out(std::mem::take(&mut pending.effects));
                     self.forget().await;
                 }

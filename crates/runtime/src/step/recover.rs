@@ -14,7 +14,7 @@ pub(crate) fn is_over(run: &RunState) -> bool {
 enum Fate {
     /// It joins the queue.
     Queue,
-    /// Its time has come: the worker that checks its principal's rights brings it.
+    /// It is due: the worker that checks its principal's rights submits it.
     FallDue,
     /// Its agent is active elsewhere, and finds it again.
     Rejoin,

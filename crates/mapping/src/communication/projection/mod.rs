@@ -32,7 +32,7 @@ pub struct ProjectionOptions {
     pub base: Arc<str>,
     /// The most stored content of one run that is inlined, in bytes; the rest becomes links.
     pub max_inline_bytes: u64,
-    /// Whether [`Projection::said`] also keeps the run's input.
+    /// Whether [`Projection::messages`] also returns the run's input.
     pub input: bool,
 }
 

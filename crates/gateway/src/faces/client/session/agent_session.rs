@@ -15,7 +15,7 @@ use super::super::wire::lines::MethodResult;
 const OPENED_KIND: &str = "session_opened";
 /// The event with a mode or options that a client has set.
 const SETTING_KIND: &str = "session_set";
-/// The kinds of the events that it is folded from.
+/// The kinds of the events that the state is folded from.
 pub(super) const KINDS: [&str; 5] = [
     OPENED_KIND,
     SETTING_KIND,
@@ -23,9 +23,9 @@ pub(super) const KINDS: [&str; 5] = [
     "config_option_update",
     "available_commands_update",
 ];
-/// Its member with the options that the client chose itself. Clients do not receive it.
+/// The member of a [`SETTING_KIND`] event with the options that the client chose itself. Clients do not receive it.
 const CHOSEN: &str = "chosen";
-/// Its member with the agent. Clients do not receive it either.
+/// The member of a [`SETTING_KIND`] event with the agent. Clients do not receive it either.
 const AGENT: &str = "agent";
 
 /// The state of a hosted agent's own session, folded from the log.
