@@ -9,7 +9,7 @@ use trilogue_store::rows::InterruptRow;
 
 /// How many refusals of one kind are written per interval; the others are only counted.
 const MAX_FAILURES: u32 = 20;
-/// The interval.
+/// The length of that interval.
 const FAILURES_PER: Duration = Duration::from_secs(60);
 
 /// Returns the audit detail of an answer: where it belongs, and the chosen option. The content of other answers stays out of this log.

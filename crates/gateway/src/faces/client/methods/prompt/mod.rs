@@ -198,7 +198,7 @@ impl Prompt<'_> {
         }
         let message = self.message(chosen.message.clone());
         new.input = Input::Messages(vec![message]);
-        // Before the submission, because the pump can reach the message before it returns.
+        // Before the submission: the pump can reach the message before `submit` returns.
         self.session.state().own_messages.insert(chosen.message.clone());
         let submitted = self.submit(new).await;
         if !submitted.as_ref().is_ok_and(|submitted| submitted.created) {
