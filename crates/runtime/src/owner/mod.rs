@@ -197,7 +197,7 @@ impl Owner {
             if !self.pending.may_wait {
                 self.commit().await;
             }
-            // After the commit: the next owner reads the store, and appends of this owner's epoch fail from then on.
+            // After the commit, because the next owner continues from the store.
             self.hand_over_when_idle().await;
             if self.gone {
                 self.leave(None).await;
