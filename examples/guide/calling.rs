@@ -13,7 +13,7 @@ impl Agent for Editor {
         let draft = context.call("writer", turn.text()).await?;
         context.artifact("draft.txt", Part::text(draft.text())).await?;
 
-        // A call that is started is read as it goes on.
+        // A started call is read while it runs.
         let mut review = context.call("reviewer", draft.text()).start().await?;
         while let Some(words) = review.next_text().await? {
             context.text(words).await?;
