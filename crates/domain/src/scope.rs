@@ -1,7 +1,9 @@
 //! Callers and their visibility.
 
+use sha2::{Digest, Sha256};
+
 use crate::error::{Code, Error};
-use crate::id::{PrincipalId, TenantId};
+use crate::id::{PrincipalId, TenantId, ThreadId};
 
 /// The visibility of a look-up: one tenant, and within it optionally the resources of one principal.
 ///
@@ -64,6 +66,34 @@ impl Scope {
     pub fn sees(&self, tenant: &TenantId, creator: &PrincipalId) -> bool {
         self.tenant == *tenant && self.owner.as_ref().is_none_or(|owner| owner == creator)
     }
+
+    /// The id of the thread that a caller calls by this name, if it sees only its own threads. Each such caller has its own names: otherwise a name that is taken would tell of another caller's thread.
+    /// `None` if the id means itself: the caller sees all threads, or the id is a random UUID, which nobody guesses.
+    #[must_use]
+    pub fn own_thread_id(&self, name: &ThreadId) -> Option<ThreadId> {
+        let owner = self.owner.as_ref().filter(|_| !is_random_uuid(name.as_str()))?;
+        let mut hash = Sha256::new_with_prefix("trilogue thread name\0");
+        // An id has no control characters: nothing else gives the same bytes.
+        hash.update(owner.as_str());
+        hash.update([0]);
+        hash.update(name.as_str());
+        let mut bytes = [0; 16];
+        bytes.iter_mut().zip(hash.finalize()).for_each(|(byte, hashed)| *byte = hashed);
+        Some(ThreadId::from_uuid(uuid::Builder::from_custom_bytes(bytes).into_uuid()))
+    }
+
+    /// Passes if the caller may choose this id for an object that has no names of its own for each caller.
+    ///
+    /// # Errors
+    /// [`Code::InvalidId`] if the caller sees only its own objects and the id is not a random UUID.
+    pub fn check_chosen_id(&self, id: &str) -> Result<(), Error> {
+        if self.owner.is_none() || is_random_uuid(id) {
+            return Ok(());
+        }
+        let message = "a token that sees only its own may choose only a random UUID as an id";
+        Err(Error::new(Code::InvalidId, message)
+            .hint("send a UUID of version 4 or 7 in lower case, or leave the id out"))
+    }
 }
 
 // === impl Principal ===
@@ -86,6 +116,18 @@ impl Principal {
         Err(Error::new(Code::Forbidden, format!("this token lacks the right '{}'", right.as_str()))
             .hint("make one that has it: trilogue token create --label NAME --right RIGHT"))
     }
+}
+
+/// Whether an id is a UUID of version 4 or 7 in its usual form.
+fn is_random_uuid(id: &str) -> bool {
+    let is_random = |uuid: &uuid::Uuid| {
+        matches!(uuid.get_version_num(), 4 | 7) && uuid.get_variant() == uuid::Variant::RFC4122
+    };
+    let uuid = uuid::Uuid::try_parse(id).ok().filter(is_random);
+    uuid.is_some_and(|uuid| {
+        let mut buffer = uuid::Uuid::encode_buffer();
+        *id == *uuid.hyphenated().encode_lower(&mut buffer)
+    })
 }
 
 // === impl Right ===
@@ -164,5 +206,49 @@ impl Rights {
 impl FromIterator<Right> for Rights {
     fn from_iter<I: IntoIterator<Item = Right>>(rights: I) -> Self {
         Self(rights.into_iter().fold(0, |bits, right| bits | right.bit()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(owner: Option<&str>) -> Scope {
+        let id = |text| PrincipalId::parse(text).unwrap();
+        Scope { tenant: TenantId::parse("t").unwrap(), owner: owner.map(id) }
+    }
+
+    fn own(owner: Option<&str>, name: &str) -> Option<ThreadId> {
+        scope(owner).own_thread_id(&ThreadId::parse(name).unwrap())
+    }
+
+    #[test]
+    fn each_caller_that_sees_only_its_own_has_its_own_names() {
+        let alice = own(Some("alice"), "notes").unwrap();
+        assert_eq!(own(Some("alice"), "notes"), Some(alice.clone()));
+        assert_ne!(own(Some("bob"), "notes"), Some(alice.clone()));
+        assert_ne!(own(Some("alice"), "notes2"), Some(alice.clone()));
+        assert_ne!(own(Some("alicenotes"), "x"), own(Some("alice"), "notesx"));
+        // Nobody reaches the id of another caller by calculating it.
+        assert_ne!(own(Some("bob"), alice.as_str()), None);
+        assert_eq!(own(None, "notes"), None);
+    }
+
+    #[test]
+    fn only_a_random_uuid_means_itself() {
+        for (id, is_random) in [
+            ("9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d", true),
+            ("019ac27e-8d7c-7b3e-9d1f-3a5c7e9b1d2f", true),
+            ("9B1DEB4D-3B7D-4BAD-9BDD-2B0D7B3DCB6D", false),
+            ("9b1deb4d3b7d4bad9bdd2b0d7b3dcb6d", false),
+            ("00000000-0000-0000-0000-000000000000", false),
+            ("2c5ea4c0-4067-11e9-8bad-9b1deb4d3b7d", false),
+            ("886313e1-3b8a-5372-9b90-0c9aee199e5d", false),
+            ("notes", false),
+        ] {
+            assert_eq!(own(Some("alice"), id).is_none(), is_random, "{id}");
+            assert_eq!(scope(Some("alice")).check_chosen_id(id).is_ok(), is_random, "{id}");
+            assert!(scope(None).check_chosen_id(id).is_ok(), "{id}");
+        }
     }
 }

@@ -88,6 +88,7 @@ impl Runtime {
 
     async fn copy(&self, by: &Principal, of: Stretch, new: NewThread) -> Result<ThreadRow> {
         check_editor_metadata(by, new.metadata.as_ref())?;
+        self.check_own_name(by, &new).await?;
         let new = NewThread {
             metadata: Some(new.metadata.unwrap_or_else(|| of.source.metadata.clone())),
             ..new

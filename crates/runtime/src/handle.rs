@@ -212,6 +212,7 @@ impl Runtime {
     pub async fn create_thread(&self, by: &Principal, new: NewThread) -> Result<ThreadRow> {
         self.check_open()?;
         check_editor_metadata(by, new.metadata.as_ref())?;
+        self.check_own_name(by, &new).await?;
         let row = self.new_thread_row(by, &new, false)?;
         self.services().store.check_takes(row.key).await?;
         let event = trilogue_domain::event::ThreadEvent::Created {
@@ -410,10 +411,22 @@ impl Runtime {
         done.await.map_err(|_| stopped())?
     }
 
+    /// Checks that the caller calls no thread by the name of a new one. It may have one that it made with a token that sees all threads: the store does not compare these ids.
+    /// Errors: `already_exists`.
+    pub(crate) async fn check_own_name(&self, by: &Principal, new: &NewThread) -> Result<()> {
+        let (scope, store) = (by.scope(), &self.services().store);
+        let Some(name) = &new.id else { return Ok(()) };
+        if scope.own_thread_id(name).is_none() || store.named_thread(&scope, name).await?.is_none()
+        {
+            return Ok(());
+        }
+        Err(Error::new(Code::AlreadyExists, format!("you have a thread '{name}' already")))
+    }
+
     pub(crate) async fn thread_row(&self, scope: &Scope, id: &ThreadId) -> Result<ThreadRow> {
         self.services()
             .store
-            .thread(scope, id)
+            .named_thread(scope, id)
             .await?
             .ok_or_else(|| Error::new(Code::ThreadNotFound, format!("there is no thread '{id}'")))
     }

@@ -47,7 +47,7 @@ impl Runtime {
         check_form(&given)?;
         let replacement = Replacement { given, state };
         for _ in 0..TRIES {
-            let done = match self.services().store.thread(&by.scope(), thread).await? {
+            let done = match self.services().store.named_thread(&by.scope(), thread).await? {
                 Some(row) => self.try_replace(by, &row, &replacement).await?,
                 None => self.try_create(by, thread, &replacement).await?,
             };
@@ -55,7 +55,7 @@ impl Runtime {
                 return Ok(row);
             }
         }
-        if self.services().store.thread(&by.scope(), thread).await?.is_none() {
+        if self.services().store.named_thread(&by.scope(), thread).await?.is_none() {
             return Err(Error::new(Code::AlreadyExists, format!("the id '{thread}' is taken")));
         }
         Err(Error::new(

@@ -101,6 +101,9 @@ impl Runtime {
     ) -> Result<Submitted> {
         let child = child.as_ref();
         self.check_open()?;
+        if let Some(id) = &new.id {
+            by.scope().check_chosen_id(id.as_str())?;
+        }
         let backend = Arc::clone(self.registry().backend(&new.agent)?);
         self.services().check_provenance(&new)?;
         if !backend.is_native() {
@@ -304,7 +307,7 @@ impl Runtime {
             }
             ThreadChoice::Ensure(thread) => {
                 if let Some(id) = &thread.id
-                    && let Some(row) = self.services().store.thread(&by.scope(), id).await?
+                    && let Some(row) = self.services().store.named_thread(&by.scope(), id).await?
                 {
                     return Ok(TargetThread::Stored(Box::new(row)));
                 }
@@ -329,13 +332,14 @@ impl Runtime {
         let metadata = new.metadata.clone().unwrap_or_else(Json::empty_object);
         check_metadata(&metadata)?;
         let now = services.clock.now();
+        let own = new.id.as_ref().and_then(|name| by.scope().own_thread_id(name));
         Ok(ThreadRow {
             metadata,
             owner_node: services.node.clone(),
             ephemeral,
             ..ThreadRow::new(
                 services.store.next_thread_key(),
-                new.id.clone().unwrap_or_else(ThreadId::generate),
+                own.or_else(|| new.id.clone()).unwrap_or_else(ThreadId::generate),
                 by.tenant.clone(),
                 by.id.clone(),
                 now,

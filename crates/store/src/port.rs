@@ -181,6 +181,16 @@ pub struct Range {
 #[async_trait]
 pub trait Read: Send + Sync + fmt::Debug {
     async fn thread(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadRow>>;
+    /// The thread that a caller names: by its id, or by the caller's own name for it ([`Scope::own_thread_id`]).
+    async fn named_thread(&self, scope: &Scope, name: &ThreadId) -> Result<Option<ThreadRow>> {
+        if let Some(row) = self.thread(scope, name).await? {
+            return Ok(Some(row));
+        }
+        match scope.own_thread_id(name) {
+            Some(id) => self.thread(scope, &id).await,
+            None => Ok(None),
+        }
+    }
     /// A thread by key, as a row that names it has it.
     async fn thread_of(&self, scope: &Scope, key: ThreadKey) -> Result<Option<ThreadRow>>;
     /// Threads, newest first; ephemeral ones are left out.

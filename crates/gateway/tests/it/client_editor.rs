@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
-use trilogue_domain::{AgentName, Result};
+use trilogue_domain::{AgentName, Principal, Result};
 use trilogue_gateway::{ClientProtocol, Wrap, WrapCommand};
 use trilogue_runtime::Runtime;
 pub(crate) use trilogue_testkit::Editor;
@@ -35,9 +35,12 @@ impl Wrap for Puppeteer {
 
 impl Door {
     pub(crate) fn in_name_of(rig: &Rig, tenant: &str, principal: &str) -> Self {
+        Self::for_principal(rig, parts::principal(tenant, principal))
+    }
+
+    pub(crate) fn for_principal(rig: &Rig, principal: Principal) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join("server.sock")).unwrap();
-        let principal = parts::principal(tenant, principal);
         let wrap = Arc::new(Puppeteer(rig.runtime.clone()));
         let protocol = ClientProtocol::new(rig.client.clone(), wrap);
         rig.server.listen_local(listener, &protocol, principal).unwrap();

@@ -62,6 +62,7 @@ mod isolation;
 mod isolation_communication;
 mod isolation_connect;
 mod isolation_harness;
+mod isolation_names;
 mod limits;
 mod mounts;
 mod mounts_connect;

@@ -12,7 +12,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, RunEvent, StateEvent};
 use trilogue_domain::{
     AgentName, Answer, Code, Error, Event, Input, InterruptId, Json, Message, Outcome, ParentRun,
-    Principal, PrincipalId, RequestSource, Right, RunId, ThreadId, Transcript,
+    Principal, PrincipalId, RequestSource, Right, RunId, Scope, ThreadId, Transcript,
 };
 use trilogue_store::rows::RunRow;
 
@@ -97,7 +97,9 @@ impl RunContext {
                 .hint("allow recursion in the call if it has an end"));
         }
         if let Some(id) = &request.thread {
-            let thread = shared.store.thread(&shared.scope, id).await?;
+            let owner = Some(shared.principal.clone());
+            let scope = Scope { owner, ..shared.scope.clone() };
+            let thread = shared.store.named_thread(&scope, id).await?;
             if thread.is_some_and(|row| chain.iter().any(|caller| caller.thread == row.key)) {
                 let message = format!("a caller of the agent '{agent}' runs on the thread '{id}'");
                 return Err(Error::new(Code::ThreadBusy, message).hint("use another thread"));

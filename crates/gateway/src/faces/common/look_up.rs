@@ -15,7 +15,7 @@ pub(in crate::faces) async fn thread(
     text: &str,
 ) -> Result<ThreadRow> {
     let id = ThreadId::parse(text).map_err(|_| no_thread(text))?;
-    read.thread(&request.scope(), &id).await?.ok_or_else(|| no_thread(text))
+    read.named_thread(&request.scope(), &id).await?.ok_or_else(|| no_thread(text))
 }
 
 /// Returns the run of this id. Errors: `run_not_found`.

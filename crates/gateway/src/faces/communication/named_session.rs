@@ -25,12 +25,13 @@ impl CommunicationCall {
     /// Errors: `invalid_id`, naming the parameter `what`; `thread_not_found`.
     pub(super) async fn session(&self, text: &str, what: &str) -> Result<ThreadRow> {
         if let Ok(id) = ThreadId::parse(text)
-            && let Some(row) = self.state.read.thread(&self.scope(), &id).await?
+            && let Some(row) = self.state.read.named_thread(&self.scope(), &id).await?
         {
             return Ok(row);
         }
         let id = read_uuid(text, what)?;
-        if let Some(row) = self.state.read.thread(&self.scope(), &ThreadId::from_uuid(id)).await? {
+        let read = &self.state.read;
+        if let Some(row) = read.named_thread(&self.scope(), &ThreadId::from_uuid(id)).await? {
             return Ok(row);
         }
         self.thread_shown_as(id).await?.ok_or_else(|| no_thread(&id.to_string()))
@@ -48,7 +49,7 @@ impl CommunicationCall {
             return Ok(None);
         }
         let (scope, read) = (self.scope(), &self.state.read);
-        if let Some(row) = read.thread(&scope, &ThreadId::from_uuid(id)).await? {
+        if let Some(row) = read.named_thread(&scope, &ThreadId::from_uuid(id)).await? {
             return Ok(Some(row));
         }
         // The semaphore is never closed.

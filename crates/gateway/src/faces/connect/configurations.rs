@@ -167,6 +167,9 @@ fn new_row(
     let by = call.principal();
     let now = call.state.clock.now();
     let id = body.configuration_id.as_deref().map(ConfigurationId::parse).transpose()?;
+    if let Some(id) = &id {
+        call.scope().check_chosen_id(id.as_str())?;
+    }
     let lifetime = body.ttl_seconds.map(|ttl| Duration::from_secs(ttl.get().into()));
     let metadata = request::metadata(body.metadata)?;
     Ok(ConfigurationRow {

@@ -130,7 +130,7 @@ async fn thread(
         Err(error) if creates => return Err(error),
         Err(_) => return Err(no_thread(text)),
     };
-    match call.state.read.thread(&call.scope(), &id).await? {
+    match call.state.read.named_thread(&call.scope(), &id).await? {
         Some(row) if row.ephemeral => Err(no_thread(text)),
         Some(_) => Ok(ThreadChoice::Existing(id)),
         None if creates => Ok(ThreadChoice::Ensure(NewThread { id: Some(id), metadata: None })),

@@ -70,7 +70,7 @@ async fn create(call: ConnectCall) -> Result<Reply> {
         Err(error) if error.code() == Code::AlreadyExists => {
             let existing = match (body.if_exists, known) {
                 (Some(wire::IfExists::DoNothing), Some(id)) => {
-                    call.state.read.thread(&call.scope(), &id).await?
+                    call.state.read.named_thread(&call.scope(), &id).await?
                 }
                 _ => None,
             };

@@ -180,7 +180,7 @@ async fn erase(call: NativeCall) -> Result<Reply> {
     let id = call.thread_id()?;
     // A damaged thread cannot be read but can be erased. Programs need no lookup.
     if call.caller.is_page {
-        let row = call.state.read.thread(&call.scope(), &id).await;
+        let row = call.state.read.named_thread(&call.scope(), &id).await;
         if !matches!(row, Ok(Some(row)) if row.owner == call.principal().id) {
             call.require_new_sign_in().await?;
         }

@@ -150,7 +150,7 @@ impl ClientConnection {
     /// Errors: `thread_not_found`.
     pub(crate) async fn thread(&self, session: &str) -> Result<ThreadRow> {
         let Ok(id) = ThreadId::parse(session) else { return Err(no_thread(session)) };
-        let found = self.read().thread(&self.principal.scope(), &id).await?;
+        let found = self.read().named_thread(&self.principal.scope(), &id).await?;
         found.filter(|row| !row.ephemeral).ok_or_else(|| no_thread(session))
     }
 
