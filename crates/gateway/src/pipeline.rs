@@ -27,7 +27,6 @@ use crate::core::meters::Meters;
 use crate::core::opened_folders::OpenedFolders;
 use crate::core::options::{self, Options};
 use crate::core::ports::AgentProcesses;
-use crate::core::shares::{HeldShare, Shares};
 use crate::face::{UnknownCaller, challenged};
 use crate::http::body::ReplyBody;
 use crate::http::connection::Answer;
@@ -39,6 +38,7 @@ use crate::http::trace::{self, TRACEPARENT, Trace};
 use crate::http::{cors, receive};
 use crate::mounts::{Match, Router};
 use crate::route::{Access, Endpoint};
+use trilogue_runtime::shares::{HeldShare, Shares};
 
 /// The operations that take a sign-in code.
 const SIGN_INS: [&str; 2] = ["sign_in", "look_up_sign_in_link"];

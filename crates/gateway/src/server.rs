@@ -28,7 +28,6 @@ use crate::core::opened_folders::OpenedFolders;
 use crate::core::options::{Access, Options};
 use crate::core::ports::Ports;
 use crate::core::scheme::Scheme;
-use crate::core::shares::Shares;
 use crate::face::{Protocol, Services};
 use crate::faces::native;
 use crate::http::connection::{self, ConnectionServer};
@@ -41,6 +40,7 @@ use crate::mounts::{self, Mount, MountedViews, Router, open_local};
 use crate::pipeline::{Pipeline, RequestIds};
 use crate::stream::Streams;
 use crate::tcp::TcpAcceptor;
+use trilogue_runtime::shares::Shares;
 
 /// How long a server keeps its open connections after handing over its threads: a request may be on its way or in progress. Longer than the idle timeout of the proxies in our examples, so that they close first.
 const LAST_REQUESTS_WAIT: Duration = Duration::from_millis(1_500);

@@ -37,6 +37,7 @@ mod row_changes;
 mod run_end;
 mod services;
 pub mod session;
+pub mod shares;
 mod shown;
 mod state;
 mod step;

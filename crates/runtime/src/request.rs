@@ -26,6 +26,8 @@ pub struct Options {
     pub max_queued_runs_per_thread: usize,
     /// The most runs with active agents; further ones queue.
     pub max_running: usize,
+    /// The most of them that are of one principal; three quarters when `None`.
+    pub max_running_per_principal: Option<usize>,
     /// The most requests that wait for a thread's owner; senders of further ones wait.
     pub max_commands_per_thread: usize,
     /// The most bytes of content in requests that wait for a thread's owner; senders of further ones wait. A request may be larger; it then waits alone.
@@ -296,6 +298,12 @@ impl Settled {
 
 // === impl Options ===
 
+impl Options {
+    pub(crate) fn max_running_each(&self) -> usize {
+        self.max_running_per_principal.unwrap_or((self.max_running - self.max_running / 4).max(1))
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -304,6 +312,7 @@ impl Default for Options {
             cancel_grace: Duration::from_secs(10),
             max_queued_runs_per_thread: trilogue_domain::limits::MAX_QUEUED_RUNS_PER_THREAD,
             max_running: 10_000,
+            max_running_per_principal: None,
             max_commands_per_thread: 256,
             max_command_bytes_per_thread: 16 * 1024 * 1024,
             owner_idle: Duration::from_secs(1),

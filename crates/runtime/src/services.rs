@@ -23,6 +23,7 @@ use crate::owner::{Envelope, OwnerInbox, OwnerRequests};
 use crate::presence::{Attendance, Presence};
 use crate::request::Options;
 use crate::row_changes::RowChanges;
+use crate::shares::Shares;
 use trilogue_domain::lock;
 
 /// Starts the owner of a stored thread with its channel of requests.
@@ -45,6 +46,7 @@ pub(crate) struct Services {
     /// Identifies this process as the owner of threads.
     pub(crate) node: String,
     pub(crate) running: Semaphore,
+    pub(crate) running_shares: Arc<Shares>,
     pub(crate) tasks: AtomicUsize,
     pub(crate) draining: AtomicBool,
     /// Whether every thread that a previous process left open was recovered.
@@ -73,6 +75,7 @@ impl Services {
             // A store that several processes share gives this one an id.
             node: store.node().map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned),
             running: Semaphore::new(options.max_running.min(Semaphore::MAX_PERMITS)),
+            running_shares: Shares::new(options.max_running_each()),
             monitor: RunMonitor::new(options.ended_runs.clone()),
             attendance: Arc::new(Attendance::new(options.interrupt_deadline)),
             options,

@@ -18,7 +18,7 @@ use trilogue_wire::json::{self, MAX_TREE_FACTOR};
 
 use crate::core::metric_names::REFUSED_BODIES;
 use crate::core::options::Options;
-use crate::core::shares::{HeldShare, Shares};
+use trilogue_runtime::shares::{HeldShare, Shares};
 
 /// The values of a body of this size are not counted, in bytes.
 const SMALL_BODY_BYTES: usize = 1024;

@@ -18,9 +18,9 @@ use crate::core::lifecycle::{Lifecycle, shutting_down};
 use crate::core::meters::Meters;
 use crate::core::options::Options;
 use crate::core::ports::Ports;
-use crate::core::shares::{HeldShare, Shares};
 use crate::http::body::ReplyBody;
 use crate::http::reply::Reply;
+use trilogue_runtime::shares::{HeldShare, Shares};
 
 #[derive(Debug)]
 pub(crate) struct Streams {

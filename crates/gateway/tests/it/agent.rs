@@ -128,6 +128,11 @@ impl Backend for Puppet {
                 let event = Body::State(StateEvent::Values(values));
                 context.emit(event, None).await.map_err(stopped)?;
             }
+            "begin" => {
+                say(&context, vec![Part::text("at work")]).await?;
+                context.commit().await.map_err(stopped)?;
+                context.cancelled().await;
+            }
             "sleep" => context.cancelled().await,
             "ask" => {
                 for _ in 0..rest.parse::<u32>().unwrap_or(1) {

@@ -12,7 +12,7 @@ use trilogue_domain::Rights;
 use trilogue_gateway::Options;
 use trilogue_testkit::until;
 
-use crate::rig::{LIMIT, Rig, text};
+use crate::rig::{LIMIT, Rig, Setup, text};
 
 async fn exchange(rig: &Rig, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(rig.address).await.unwrap();
@@ -349,4 +349,41 @@ async fn one_principal_leaves_streams_requests_and_bodies_to_others() {
         }
     }
     assert_eq!(bob.get("/api/v1/agents").await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn the_runs_of_one_principal_do_not_keep_those_of_another_from_starting() {
+    let rig = Rig::of(Setup { max_running: Some(4), ..Setup::default() }).await;
+    rig.token("alpha", "bob", Rights::all(), false).await;
+    let (alice, bob) = (rig.alice(), rig.as_("alpha", "bob"));
+    for _ in 0..6 {
+        let asks = json!({"agent": "puppet", "input": "begin", "mode": "async"});
+        alice.post("/api/v1/runs", &asks).await.unwrap().ok().unwrap();
+    }
+    // The runs whose agents have begun.
+    let at_work = async || {
+        let runs = alice.get("/api/v1/runs?status=running").await.unwrap().ok().unwrap();
+        let mut ids = Vec::new();
+        for run in runs["items"].as_array().unwrap() {
+            let id = text(run, "/id").to_owned();
+            let run = alice.get(&format!("/api/v1/runs/{id}")).await.unwrap().ok().unwrap();
+            if run["status"] == "running" && run["output"].to_string().contains("at work") {
+                ids.push(id);
+            }
+        }
+        ids
+    };
+    let three_at_work = async || Some(at_work().await).filter(|runs| runs.len() == 3);
+    let first = until("alice's share to be used up", LIMIT, three_at_work).await.unwrap();
+    let asks = json!({"agent": "puppet", "input": "hello", "mode": "wait"});
+    let done = timeout(LIMIT, bob.post("/api/v1/runs", &asks)).await.unwrap().unwrap();
+    assert_eq!(done.ok().unwrap()["status"], "completed");
+    assert_eq!(at_work().await.len(), 3);
+    // Her next run starts when one of hers has ended.
+    let path = format!("/api/v1/runs/{}/cancel", first[0]);
+    alice.post(&path, &json!({})).await.unwrap().ok().unwrap();
+    let next = until("the next run of hers", LIMIT, async || {
+        three_at_work().await.filter(|runs| !runs.contains(&first[0]))
+    });
+    assert_eq!(next.await.unwrap().len(), 3);
 }

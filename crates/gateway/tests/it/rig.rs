@@ -80,6 +80,7 @@ pub(crate) struct Setup {
     pub(crate) shared_store: Option<Arc<dyn Store>>,
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) interrupt_deadline: Option<Duration>,
+    pub(crate) max_running: Option<usize>,
 }
 
 impl From<Options> for Setup {
@@ -134,6 +135,9 @@ impl Rig {
             interrupt_deadline: setup
                 .interrupt_deadline
                 .unwrap_or(trilogue_runtime::Options::default().interrupt_deadline),
+            max_running: setup
+                .max_running
+                .unwrap_or(trilogue_runtime::Options::default().max_running),
             ..trilogue_runtime::Options::default()
         };
         let ports = ports_of(runtime, Arc::clone(&store), agents, setup.egress.clone()).await;

@@ -2,17 +2,19 @@
 
 use std::sync::Mutex;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use trilogue_domain::lock;
 
 use super::SharedRun;
+use crate::shares::{HeldShare, ShareHolder};
 
 #[derive(Debug, Default)]
 pub(super) struct RunPermit(Mutex<PermitState>);
 
 #[derive(Debug, Default)]
 struct PermitState {
-    is_held: bool,
+    /// The share of the run's principal, while the run is at work.
+    held: Option<HeldShare>,
     /// How many questions wait for their answers.
     asking: usize,
     is_over: bool,
@@ -34,12 +36,22 @@ impl SharedRun {
     pub(crate) async fn acquire_permit(&self) -> PermitGuard<'_> {
         // Before the wait, so that the run counts as over even if this future is dropped.
         let guard = PermitGuard(self);
-        // The semaphore is never closed.
-        if let Ok(permit) = self.services.running.acquire().await {
+        if let Some((share, permit)) = self.next_permit().await {
             permit.forget();
-            lock(&self.permit.0).is_held = true;
+            lock(&self.permit.0).held = Some(share);
         }
         guard
+    }
+
+    /// First among the runs of the principal, so that no more of them than its share wait for a place among all runs.
+    async fn next_permit(&self) -> Option<(HeldShare, SemaphorePermit<'_>)> {
+        let share = self.services.running_shares.wait_as(self.share_holder()).await;
+        // It is never closed.
+        self.services.running.acquire().await.ok().map(|permit| (share, permit))
+    }
+
+    fn share_holder(&self) -> ShareHolder {
+        (self.scope.tenant.clone(), self.principal.clone())
     }
 
     pub(super) fn wait_for_answer(&self) -> AnswerWait<'_> {
@@ -54,7 +66,7 @@ impl SharedRun {
 
 impl PermitState {
     fn release(&mut self, running: &Semaphore) {
-        if std::mem::take(&mut self.is_held) {
+        if self.held.take().is_some() {
             running.add_permits(1);
         }
     }
@@ -79,20 +91,19 @@ impl AnswerWait<'_> {
             return;
         }
         let shared = self.shared;
-        let running = &shared.services.running;
         let permit = tokio::select! {
             biased;
             () = shared.cancelled() => return,
             () = shared.ended() => return,
-            permit = running.acquire() => permit,
+            permit = shared.next_permit() => permit,
         };
         let mut state = lock(&shared.permit.0);
-        let needs_it = !state.is_held && !state.is_over && state.asking == 0;
-        if let Ok(permit) = permit
+        let needs_it = state.held.is_none() && !state.is_over && state.asking == 0;
+        if let Some((share, permit)) = permit
             && needs_it
         {
             permit.forget();
-            state.is_held = true;
+            state.held = Some(share);
         }
     }
 
@@ -112,12 +123,13 @@ impl Drop for AnswerWait<'_> {
         }
         let shared = self.shared;
         let mut state = lock(&shared.permit.0);
-        if !state.is_held
+        if state.held.is_none()
             && !state.is_over
+            && let Some(share) = shared.services.running_shares.take_as(shared.share_holder())
             && let Ok(permit) = shared.services.running.try_acquire()
         {
             permit.forget();
-            state.is_held = true;
+            state.held = Some(share);
         }
     }
 }

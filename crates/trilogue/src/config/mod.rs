@@ -284,6 +284,8 @@ pub struct Runtime {
     pub max_running: usize,
     /// The maximum number of runs of a chain in which each agent called the next.
     pub max_call_depth: usize,
+    /// The maximum number of runs of one principal that are at work, on each server. Its further runs wait behind its own, and runs of others start before them. Not set: three quarters of `max_running`, at least 1. Set it to `max_running` if all runs are of one principal.
+    pub max_running_per_principal: Option<usize>,
     /// The maximum number of runs that one run called and that have not ended.
     pub max_calls_per_run: usize,
     /// The maximum number of runs of one principal that are scheduled and not due, in each server. A further one gets 429 `overloaded`.
@@ -533,6 +535,7 @@ impl Default for Runtime {
             max_calls_per_run: options.max_calls_per_run,
             max_scheduled_runs_per_principal: options.max_scheduled_per_principal,
             max_remote_events: options.max_remote_events,
+            max_running_per_principal: options.max_running_per_principal,
             max_remote_output: Size::of(options.max_remote_bytes),
             max_agent_processes: budget.max_processes,
             max_agent_memory: Size(budget.max_memory_bytes),
@@ -570,6 +573,7 @@ impl Runtime {
                 max_stateless_age: Some(self.keep_stateless_runs_for.0),
                 max_age: self.keep_runs_for.map(|span| span.0),
                 max_runs_per_thread: self.keep_runs_per_thread,
+            max_running_per_principal: self.max_running_per_principal,
                 max_runs_per_tenant: self.keep_runs_per_tenant,
             },
             retention_interval: self.retention_interval.0,

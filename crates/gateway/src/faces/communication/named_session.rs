@@ -1,9 +1,12 @@
 //! Finds sessions by name. Clients of this protocol know a thread by a UUID, but a thread that another client named can have any text as its id.
 
+use std::sync::{Arc, LazyLock};
+
 use tokio::sync::Semaphore;
 use trilogue_domain::ThreadId;
 use trilogue_domain::error::Result;
 use trilogue_mapping::communication as mapping;
+use trilogue_runtime::shares::Shares;
 use trilogue_store::rows::{Page, ThreadFilter, ThreadRow};
 use uuid::Uuid;
 
@@ -17,6 +20,8 @@ const MAX_SEARCHED: usize = 10_000;
 const PAGE: usize = 500;
 /// Limits concurrent searches, because a search costs more than other lookups.
 static SEARCHES: Semaphore = Semaphore::const_new(2);
+/// One of them for each principal.
+static SHARES: LazyLock<Arc<Shares>> = LazyLock::new(|| Shares::new(1));
 
 // === impl CommunicationCall ===
 
@@ -52,6 +57,7 @@ impl CommunicationCall {
         if let Some(row) = read.named_thread(&scope, &ThreadId::from_uuid(id)).await? {
             return Ok(Some(row));
         }
+        let _share = SHARES.wait(self.principal()).await;
         // The semaphore is never closed.
         let _search = SEARCHES.acquire().await;
         let mut page = Page { limit: PAGE, ..Page::default() };

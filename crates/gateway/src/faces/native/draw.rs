@@ -13,9 +13,9 @@ use trilogue_inspector::draw::{self, WorkLimit};
 use trilogue_wire::native::{Draw, Drawing, Drawn, List};
 
 use super::{NativeCall, NativeRoute};
-use crate::core::shares::Shares;
 use crate::http::reply::Reply;
 use crate::route::{Verb, json_response, of};
+use trilogue_runtime::shares::Shares;
 
 /// The most texts of one request.
 const MAX_DRAWINGS: usize = 100;

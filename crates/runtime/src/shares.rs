@@ -6,72 +6,91 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use trilogue_domain::{Principal, PrincipalId, TenantId, lock};
 
-type Holder = (TenantId, PrincipalId);
+/// Who holds a share.
+pub type ShareHolder = (TenantId, PrincipalId);
 
 /// What each principal holds. Principals that hold nothing use no memory.
 #[derive(Debug)]
-pub(crate) struct Shares {
+pub struct Shares {
     max_each: usize,
-    held: Mutex<HashMap<Holder, Arc<Semaphore>>>,
+    held: Mutex<HashMap<ShareHolder, Arc<Semaphore>>>,
 }
 
 /// A share that a principal holds until it is dropped.
 #[derive(Debug)]
-pub(crate) struct HeldShare {
+pub struct HeldShare {
     shares: Arc<Shares>,
-    holder: Holder,
+    holder: ShareHolder,
     permit: Option<OwnedSemaphorePermit>,
 }
 
 // === impl Shares ===
 
 impl Shares {
-    pub(crate) fn new(max_each: usize) -> Arc<Self> {
+    /// At most this many for each principal.
+    #[must_use]
+    pub fn new(max_each: usize) -> Arc<Self> {
         let max_each = max_each.min(Semaphore::MAX_PERMITS);
         Arc::new(Self { max_each, held: Mutex::default() })
     }
 
-    pub(crate) fn max_each(&self) -> usize {
+    /// The most that one principal holds.
+    #[must_use]
+    pub fn max_each(&self) -> usize {
         self.max_each
     }
 
     /// Waits until the principal is below its limit, in the order of its requests.
-    pub(crate) async fn wait(self: &Arc<Self>, principal: &Principal) -> HeldShare {
-        let (holder, permits) = self.permits(principal);
+    pub async fn wait(self: &Arc<Self>, principal: &Principal) -> HeldShare {
+        self.wait_as(holder(principal)).await
+    }
+
+    /// As [`Self::wait`], by the names of the principal.
+    pub async fn wait_as(self: &Arc<Self>, holder: ShareHolder) -> HeldShare {
+        let permits = self.permits(&holder);
         // The semaphore is never closed.
         let permit = permits.acquire_owned().await.ok();
         HeldShare { shares: Arc::clone(self), holder, permit }
     }
 
     /// Takes a share, or returns `None` if the principal has reached its limit.
-    pub(crate) fn take(self: &Arc<Self>, principal: &Principal) -> Option<HeldShare> {
-        let (holder, permits) = self.permits(principal);
+    pub fn take(self: &Arc<Self>, principal: &Principal) -> Option<HeldShare> {
+        self.take_as(holder(principal))
+    }
+
+    /// As [`Self::take`], by the names of the principal.
+    pub fn take_as(self: &Arc<Self>, holder: ShareHolder) -> Option<HeldShare> {
+        let permits = self.permits(&holder);
         let permit = permits.try_acquire_owned().ok()?;
         Some(HeldShare { shares: Arc::clone(self), holder, permit: Some(permit) })
     }
 
     /// Creates an empty share that can grow.
-    pub(crate) fn begin(self: &Arc<Self>, principal: &Principal) -> HeldShare {
-        let (holder, permits) = self.permits(principal);
+    #[must_use]
+    pub fn begin(self: &Arc<Self>, principal: &Principal) -> HeldShare {
+        let holder = holder(principal);
+        let permits = self.permits(&holder);
         let permit = permits.try_acquire_many_owned(0).ok();
         HeldShare { shares: Arc::clone(self), holder, permit }
     }
 
-    fn permits(&self, principal: &Principal) -> (Holder, Arc<Semaphore>) {
-        let holder = (principal.tenant.clone(), principal.id.clone());
+    fn permits(&self, holder: &ShareHolder) -> Arc<Semaphore> {
         let mut held = lock(&self.held);
         let permits =
             held.entry(holder.clone()).or_insert_with(|| Arc::new(Semaphore::new(self.max_each)));
-        let permits = Arc::clone(permits);
-        (holder, permits)
+        Arc::clone(permits)
     }
+}
+
+fn holder(principal: &Principal) -> ShareHolder {
+    (principal.tenant.clone(), principal.id.clone())
 }
 
 // === impl HeldShare ===
 
 impl HeldShare {
     /// Grows the share by `count`. Returns `false` and takes nothing if the principal would exceed its limit.
-    pub(crate) fn grow(&mut self, count: usize) -> bool {
+    pub fn grow(&mut self, count: usize) -> bool {
         let Some(permit) = &mut self.permit else { return false };
         let semaphore = Arc::clone(permit.semaphore());
         let more =
