@@ -68,7 +68,7 @@ impl Scope {
     }
 
     /// The id of the thread that a caller calls by this name, if it sees only its own threads. Each such caller has its own names: otherwise a name that is taken would tell of another caller's thread.
-    /// `None` if the id means itself: the caller sees all threads, or the id is a random UUID, which nobody guesses.
+    /// `None` if the id means itself: the caller sees all threads, or the id is a random UUID, which cannot be guessed.
     #[must_use]
     pub fn own_thread_id(&self, name: &ThreadId) -> Option<ThreadId> {
         let owner = self.owner.as_ref().filter(|_| !is_random_uuid(name.as_str()))?;
@@ -229,7 +229,7 @@ mod tests {
         assert_ne!(own(Some("bob"), "notes"), Some(alice.clone()));
         assert_ne!(own(Some("alice"), "notes2"), Some(alice.clone()));
         assert_ne!(own(Some("alicenotes"), "x"), own(Some("alice"), "notesx"));
-        // Nobody reaches the id of another caller by calculating it.
+        // A caller cannot choose the calculated id of another caller.
         assert_ne!(own(Some("bob"), alice.as_str()), None);
         assert_eq!(own(None, "notes"), None);
     }

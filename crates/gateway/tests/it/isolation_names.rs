@@ -216,7 +216,9 @@ async fn a_random_uuid_is_kept_and_other_ids_of_runs_and_instances_are_refused()
         assert_eq!((reply.status, reply.code()), (400, "invalid_id".to_owned()), "{id}");
         let body = json!({"configuration_id": id});
         let reply = curious.post("/connect/agents/second/configurations", &body).await.unwrap();
-        assert_eq!(reply.status, 400, "{id} {:?}", reply.json());
+        assert_eq!(reply.status, 422, "{id}");
+        let detail = reply.json()["detail"].to_string();
+        assert!(detail.contains("random UUID"), "{detail}");
     }
     let kept = curious.post("/api/v1/runs", &run(uuid)).await.unwrap().ok().unwrap();
     assert_eq!(text(&kept, "/id"), uuid);
