@@ -2,6 +2,7 @@ use std::fmt;
 
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use trilogue_domain::error::Violation;
 use trilogue_domain::{Json, limits};
 
@@ -16,11 +17,16 @@ const MAX_LISTED_BYTES: usize = 16 * 1_024;
 /// The largest value whose first violation is searched if the schema has alternatives, in bytes: the search collects the violations of each.
 const MAX_SEARCHED_BYTES: usize = 64 * 1_024;
 
+/// The largest schema, or value with its schema, that is handled between other tasks, in bytes. Most are smaller; a thread for each would cost more than its check.
+const MAX_INLINE_BYTES: usize = 16 * 1_024;
+
 /// A compiled JSON Schema, of the dialect 2020-12 unless it names another. It has no remote references, its patterns match in linear time, and `format` only annotates.
 pub(crate) struct Schema {
     validator: Validator,
     /// Whether it has `anyOf` or `oneOf` somewhere.
     has_alternatives: bool,
+    /// The length of its text.
+    bytes: usize,
 }
 
 /// Why a value does not fit: at least one violation, at most [`limits::MAX_VIOLATIONS`].
@@ -31,6 +37,11 @@ pub(crate) struct Mismatch(Vec<Violation>);
 
 impl Schema {
     pub(crate) fn compile(schema: &Json) -> Result<Self, String> {
+        let bytes = schema.as_bytes().len();
+        beside_other_tasks(bytes, || Self::compile_inline(schema, bytes))
+    }
+
+    fn compile_inline(schema: &Json, bytes: usize) -> Result<Self, String> {
         let schema = schema.to_value();
         let validator = jsonschema::options()
             .with_keyword(STEP, |_, _, _| Ok(Box::new(StepCounter)))
@@ -39,11 +50,15 @@ impl Schema {
             .with_pattern_options(PatternOptions::regex())
             .build(&with_steps(&schema))
             .map_err(|error| cut(error.masked().to_string()))?;
-        Ok(Self { validator, has_alternatives: has_alternatives(&schema) })
+        Ok(Self { validator, has_alternatives: has_alternatives(&schema), bytes })
     }
 
     pub(crate) fn check(&self, value: &Json) -> Result<(), Mismatch> {
         let bytes = value.as_bytes().len();
+        beside_other_tasks(self.bytes.saturating_add(bytes), || self.check_inline(value, bytes))
+    }
+
+    fn check_inline(&self, value: &Json, bytes: usize) -> Result<(), Mismatch> {
         let value = value.to_value();
         let found = within_steps(bytes, || {
             if self.validator.is_valid(&value) {
@@ -103,6 +118,16 @@ impl fmt::Display for Mismatch {
             Some(Violation { path, message }) => write!(f, "at '{path}', {message}"),
             None => f.write_str("it does not fit"),
         }
+    }
+}
+
+/// Does work on text of this length. If that is long, the other tasks of this thread go on on another one meanwhile.
+fn beside_other_tasks<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    let can_move = |handle: &Handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread;
+    if bytes > MAX_INLINE_BYTES && Handle::try_current().is_ok_and(|it| can_move(&it)) {
+        tokio::task::block_in_place(work)
+    } else {
+        work()
     }
 }
 
@@ -278,5 +303,44 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(old.check(&Json::from_value(&json!("text"))), Ok(()), "siblings do not count");
+    }
+
+    /// The runtime has one worker: a task that keeps it would let the other begin only afterwards.
+    fn order_of(work: impl FnOnce() + Send + 'static) -> Vec<&'static str> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build();
+        runtime.unwrap().block_on(async {
+            let (ends, mut ended) = tokio::sync::mpsc::unbounded_channel();
+            let of_check = ends.clone();
+            let check = tokio::spawn(async move {
+                let other = tokio::spawn(async move { ends.send("other").unwrap() });
+                work();
+                of_check.send("work").unwrap();
+                other.await.unwrap();
+            });
+            check.await.unwrap();
+            vec![ended.recv().await.unwrap(), ended.recv().await.unwrap()]
+        })
+    }
+
+    #[test]
+    fn other_tasks_go_on_while_a_large_schema_or_value_is_handled() {
+        let doubling = || {
+            let level = |number: usize| {
+                let next = json!({ "$ref": format!("#/$defs/{}", number + 1) });
+                (number.to_string(), json!({ "allOf": [next, next] }))
+            };
+            let mut defs: serde_json::Map<_, _> = (0..30).map(level).collect();
+            defs.insert("30".to_owned(), json!(true));
+            json!({ "$ref": "#/$defs/0", "$defs": defs })
+        };
+        let maximal = || Json::from_value(&json!(["x".repeat(1024 * 1024)]));
+        let (checked, value) = (schema(&doubling()).unwrap(), maximal());
+        let order = order_of(move || assert!(checked.check(&value).is_err()));
+        assert_eq!(order, ["other", "work"]);
+        let members = (0..20_000).map(|key| (key.to_string(), json!({ "type": "string" })));
+        let members: serde_json::Map<_, _> = members.collect();
+        let large = Json::from_value(&json!({ "properties": members }));
+        let order = order_of(move || assert!(Schema::compile(&large).is_ok()));
+        assert_eq!(order, ["other", "work"]);
     }
 }
