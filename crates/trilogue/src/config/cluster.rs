@@ -1,6 +1,6 @@
 //! The server among others that share its store.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -20,7 +20,7 @@ const MAX_NAME_BYTES: usize = 64;
 pub struct Cluster {
     /// The name of this server: each that shares the store has another. Letters, digits, `_`, `-` and `.`.
     pub name: String,
-    /// Where the other servers reach this one, such as `http://10.0.0.5:7878`. Not set: its first listener.
+    /// Where the other servers reach this one, such as `https://10.0.0.5`; `http://` is for this machine. Not set: its first listener.
     pub address: Option<String>,
     /// How often the server gives a sign of life.
     pub heartbeat: Span,
@@ -36,6 +36,8 @@ pub struct Cluster {
     pub nats_file: Option<String>,
     /// Allows `nats://` to another machine. The network then shows the password of NATS, and when something happens. Events stay unreadable: the servers encrypt them.
     pub dangerously_plain_nats: bool,
+    /// Allows an `http://` address that other machines reach. The network can then read and change requests that servers send on to this one, with their tokens, and the responses.
+    pub dangerously_plain_http: bool,
 }
 
 // === impl Cluster ===
@@ -55,6 +57,7 @@ impl Cluster {
             (None, Some(first)) => format!("http://{first}"),
             (None, None) => "http://localhost".to_owned(),
         };
+        self.check_address(&address)?;
         let news = match secret_text("cluster.nats", &self.nats_env, &self.nats_file)? {
             Some(url) => Some(url),
             None => self.nats.clone(),
@@ -81,7 +84,7 @@ impl Cluster {
     /// Refuses a connection to another machine that is not encrypted. The address may hold a password, and is not shown.
     fn check_encryption(&self, nats: &str) -> Result<()> {
         let is_safe = url::Url::parse(nats).is_ok_and(|url| {
-            url.scheme() == "tls" || matches!(url.scheme(), "nats") && is_loopback(&url)
+            url.scheme() == "tls" || matches!(url.scheme(), "nats") && is_local(&url)
         });
         if is_safe || self.dangerously_plain_nats {
             return Ok(());
@@ -90,6 +93,21 @@ impl Cluster {
             "`cluster.nats`: it is on another machine, and the connection to it is not encrypted";
         Err(Error::new(Code::InvalidRequest, message).hint(
             "write it as tls://HOST:4222, or accept the risk with `cluster.dangerously_plain_nats = true`",
+        ))
+    }
+
+    /// Refuses an address at which other machines would send requests with their tokens unencrypted.
+    fn check_address(&self, address: &str) -> Result<()> {
+        let is_safe =
+            url::Url::parse(address).is_ok_and(|url| url.scheme() == "https" || is_local(&url));
+        if is_safe || self.dangerously_plain_http {
+            return Ok(());
+        }
+        let message = format!(
+            "`cluster.address`: the other servers would send requests with tokens to {address}, and the connection is not encrypted"
+        );
+        Err(Error::new(Code::InvalidRequest, message).hint(
+            "put a TLS proxy in front and write it as https://HOST, or accept the risk with `cluster.dangerously_plain_http = true`",
         ))
     }
 
@@ -113,7 +131,10 @@ impl Cluster {
             })
         {
             let why = format!("'{}' is not the address of a server", address.escape_debug());
-            return wrong("address", why, "write it such as \"http://10.0.0.5:7878\"");
+            return wrong("address", why, "write it such as \"https://10.0.0.5\"");
+        }
+        if let Some(address) = &self.address {
+            self.check_address(address)?;
         }
         if let Some(nats) = &self.nats
             && !url::Url::parse(nats).is_ok_and(|url| {
@@ -138,10 +159,18 @@ impl Cluster {
     }
 }
 
-fn is_loopback(url: &url::Url) -> bool {
-    let Some(host) = url.host_str() else { return false };
-    let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+/// Whether a server is on this machine.
+#[must_use]
+pub fn is_local(server: &url::Url) -> bool {
+    match server.host() {
+        // Of a scheme that the library does not know, an address is a name.
+        Some(url::Host::Domain(name)) => {
+            name == "localhost" || name.parse().is_ok_and(|it: IpAddr| it.is_loopback())
+        }
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
 }
 
 impl Default for Cluster {
@@ -156,6 +185,7 @@ impl Default for Cluster {
             nats_env: None,
             nats_file: None,
             dangerously_plain_nats: false,
+            dangerously_plain_http: false,
         }
     }
 }
@@ -169,9 +199,9 @@ mod tests {
         let first: SocketAddr = "0.0.0.0:7878".parse().unwrap();
         let cluster = Cluster::default();
         assert_eq!(cluster.to_node(Some(&first)).unwrap().address, "http://localhost:7878");
-        let address = Some("http://10.0.0.5:7878/".to_owned());
+        let address = Some("https://10.0.0.5:7878/".to_owned());
         let cluster = Cluster { address, ..Cluster::default() };
-        assert_eq!(cluster.to_node(Some(&first)).unwrap().address, "http://10.0.0.5:7878");
+        assert_eq!(cluster.to_node(Some(&first)).unwrap().address, "https://10.0.0.5:7878");
         assert_eq!(cluster.host().as_deref(), Some("10.0.0.5"));
     }
 
@@ -205,12 +235,39 @@ mod tests {
     }
 
     #[test]
+    fn a_plain_address_beyond_loopback_needs_a_setting() {
+        for (address, is_safe) in [
+            ("http://127.0.0.1:7878", true),
+            ("http://[::1]:7878", true),
+            ("http://localhost:7878/", true),
+            ("https://10.0.0.5", true),
+            ("http://10.0.0.5:7878", false),
+            ("http://node.example.com", false),
+            ("http://localhost.example.com", false),
+        ] {
+            let cluster = Cluster { address: Some(address.to_owned()), ..Cluster::default() };
+            for refused in [cluster.check().err(), cluster.to_node(None).err()] {
+                assert_eq!(refused.is_none(), is_safe, "{address}");
+                let hint = refused.and_then(|error| error.hint_text().map(str::to_owned));
+                assert!(hint.is_none_or(|hint| hint.contains("`cluster.dangerously_plain_http")));
+            }
+            let allowed = Cluster { dangerously_plain_http: true, ..cluster };
+            allowed.check().unwrap();
+            assert!(allowed.to_node(None).unwrap().address.starts_with("http"));
+        }
+        // The first listener is the address if none is set.
+        let first: SocketAddr = "10.0.0.5:7878".parse().unwrap();
+        assert!(Cluster::default().to_node(Some(&first)).is_err());
+    }
+
+    #[test]
     fn what_cannot_be_is_refused() {
         let usual = Cluster::default;
         for (key, cluster) in [
             ("name", Cluster { name: String::new(), ..usual() }),
             ("name", Cluster { name: "a b".to_owned(), ..usual() }),
             ("address", Cluster { address: Some("10.0.0.5:7878".to_owned()), ..usual() }),
+            ("address", Cluster { address: Some("http://10.0.0.5".to_owned()), ..usual() }),
             ("address", Cluster { address: Some("http://a/path".to_owned()), ..usual() }),
             ("nats", Cluster { nats: Some("nats://me:secret@a".to_owned()), ..usual() }),
             ("nats", Cluster { nats: Some("nats://10.0.0.9".to_owned()), ..usual() }),

@@ -61,6 +61,9 @@ pub fn overrides(options: &Options) -> Vec<String> {
     if options.cluster.dangerously_plain_nats {
         keys.push("cluster.dangerously_plain_nats".to_owned());
     }
+    if options.cluster.dangerously_plain_http {
+        keys.push("cluster.dangerously_plain_http".to_owned());
+    }
     for block in server.trusted_proxies.0.iter().filter(|block| block.is_wide()) {
         keys.push(format!("server.trusted_proxies = \"{block}\""));
     }

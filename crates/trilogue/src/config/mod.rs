@@ -45,7 +45,7 @@ pub use trilogue_backends::workspace::Files;
 
 pub use agent::{Agent, AgentKind, AllAgents, Hidden, Permission, StartIn};
 pub use client::{Client, MessageIdFormat, UserMessageId, WhenBusy};
-pub use cluster::Cluster;
+pub use cluster::{Cluster, is_local};
 pub use explain::{Origin, Setting, settings};
 pub use exposure::{Exposed, check, overrides};
 pub use inspector::Inspector;
@@ -167,6 +167,8 @@ pub struct Limits {
     pub max_streams_per_principal: Option<usize>,
     /// The maximum number of requests of one principal that are at work or wait for a run. Not set: three quarters of `max_connections`.
     pub max_requests_per_principal: Option<usize>,
+    /// The maximum number of failed sign-ins from one address, or from one /64 block of IPv6, within a minute. A further one gets 429 `overloaded` with `Retry-After`. Valid tokens and links are always let in.
+    pub max_failed_sign_ins: u32,
     /// How long a request's head may take, and how long a connection may stay idle.
     pub head_timeout: Span,
     /// How long a request body may take.
@@ -282,10 +284,10 @@ pub struct Runtime {
     pub max_queued_runs_per_thread: usize,
     /// The maximum number of runs at work. Further runs wait in order. A run that waits for an answer is not at work. A run whose agent waits for another agent that it called through its context is not at work either. A run whose agent is a client of this server and waits for another run is at work, because the server cannot know what an agent waits for: set the limit above the number of runs that can wait in this way at once.
     pub max_running: usize,
-    /// The maximum number of runs of a chain in which each agent called the next.
-    pub max_call_depth: usize,
     /// The maximum number of runs of one principal that are at work, on each server. Its further runs wait behind its own, and runs of others start before them. Not set: three quarters of `max_running`, at least 1. Set it to `max_running` if all runs are of one principal.
     pub max_running_per_principal: Option<usize>,
+    /// The maximum number of runs of a chain in which each agent called the next.
+    pub max_call_depth: usize,
     /// The maximum number of runs that one run called and that have not ended.
     pub max_calls_per_run: usize,
     /// The maximum number of runs of one principal that are scheduled and not due, in each server. A further one gets 429 `overloaded`.
@@ -359,6 +361,7 @@ impl Default for Limits {
             max_streams: options.max_streams,
             max_streams_per_principal: options.max_streams_per_principal,
             max_requests_per_principal: options.max_requests_per_principal,
+            max_failed_sign_ins: options.max_failed_sign_ins,
             head_timeout: Span(options.head_timeout),
             body_timeout: Span(options.body_timeout),
             write_timeout: Span(options.write_timeout),
@@ -402,6 +405,7 @@ impl Server {
             max_streams: self.limits.max_streams,
             max_streams_per_principal: self.limits.max_streams_per_principal,
             max_requests_per_principal: self.limits.max_requests_per_principal,
+            max_failed_sign_ins: self.limits.max_failed_sign_ins,
             head_timeout: self.limits.head_timeout.0,
             body_timeout: self.limits.body_timeout.0,
             write_timeout: self.limits.write_timeout.0,
@@ -531,11 +535,11 @@ impl Default for Runtime {
             cancel_grace: Span(options.cancel_grace),
             max_queued_runs_per_thread: options.max_queued_runs_per_thread,
             max_running: options.max_running,
+            max_running_per_principal: options.max_running_per_principal,
             max_call_depth: options.max_call_depth,
             max_calls_per_run: options.max_calls_per_run,
             max_scheduled_runs_per_principal: options.max_scheduled_per_principal,
             max_remote_events: options.max_remote_events,
-            max_running_per_principal: options.max_running_per_principal,
             max_remote_output: Size::of(options.max_remote_bytes),
             max_agent_processes: budget.max_processes,
             max_agent_memory: Size(budget.max_memory_bytes),
@@ -569,11 +573,11 @@ impl Runtime {
             cancel_grace: self.cancel_grace.0,
             max_queued_runs_per_thread: self.max_queued_runs_per_thread,
             max_running: self.max_running,
+            max_running_per_principal: self.max_running_per_principal,
             retention: trilogue_store::rows::RetentionPolicy {
                 max_stateless_age: Some(self.keep_stateless_runs_for.0),
                 max_age: self.keep_runs_for.map(|span| span.0),
                 max_runs_per_thread: self.keep_runs_per_thread,
-            max_running_per_principal: self.max_running_per_principal,
                 max_runs_per_tenant: self.keep_runs_per_tenant,
             },
             retention_interval: self.retention_interval.0,

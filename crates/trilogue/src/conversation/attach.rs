@@ -7,10 +7,11 @@ use std::string::FromUtf8Error;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
+pub(crate) use trilogue::config::is_local;
 use trilogue_domain::limits;
 use trilogue_sdk::content_type;
 use trilogue_wire::native::{ContentEncoding, InputMessage, InputPart, Json, RunInput};
-use url::{Host, Url};
+use url::Url;
 
 use crate::terminal::exit::{CliError, Result};
 
@@ -67,16 +68,6 @@ fn file_in(word: &str) -> Option<&str> {
         let shorter =
             path.strip_suffix(['.', ',', ';', ':', '!', '?', ')', ']', '}', '"', '\''])?;
         path = shorter;
-    }
-}
-
-/// Whether a server is on this machine, so that its agents can read local paths.
-pub(crate) fn is_local(server: &Url) -> bool {
-    match server.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
     }
 }
 
