@@ -121,7 +121,7 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// Does work on text of this length. If that is long, the other tasks of this thread go on on another one meanwhile.
+/// Does work on text of this length. If that is long, the runtime moves the other tasks of this thread to another one.
 fn beside_other_tasks<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     let can_move = |handle: &Handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread;
     if bytes > MAX_INLINE_BYTES && Handle::try_current().is_ok_and(|it| can_move(&it)) {
