@@ -1,6 +1,6 @@
 //! Test-only peers and starters of real services.
 //!
-//! Nothing here stands in for a part of ours: [`probe`] is a peer with a language of its own, [`callback`] and [`limited_server`] listen on real sockets, [`wait_only_server`] is a server as the first ones were, [`server`] starts the real binary, [`foreign`] and [`official`] run the official clients and agents of the protocols, [`editor`] is a client of the Agent Client Protocol that hides nothing, [`schema`] holds what is written in that protocol to its official schema, and [`model`] answers coding agents, [`parts`] makes cards, messages and runs, [`documents`] are the examples and rules of the protocols, [`disk_journal`] tells what a power cut leaves of a folder, [`faulty_server`] is a server of others that misbehaves, [`link`] is a network that can be cut, [`skewed_clock`] a clock that is wrong, [`proxy`] is nginx, [`services`] names the private PostgreSQL and NATS and starts further ones, [`linear`] tells whether what several clients saw has an order, and [`port`] finds ports.
+//! Nothing here stands in for a part of ours: [`probe`] is a peer with a language of its own, [`callback`], [`limited_server`] and [`scripted_server`] listen on real sockets, [`wait_only_server`] is a server as the first ones were, [`server`] starts the real binary, [`foreign`] and [`official`] run the official clients and agents of the protocols, [`editor`] is a client of the Agent Client Protocol that hides nothing, [`schema`] holds what is written in that protocol to its official schema, and [`model`] answers coding agents, [`parts`] makes cards, messages and runs, [`documents`] are the examples and rules of the protocols, [`disk_journal`] tells what a power cut leaves of a folder, [`faulty_server`] is a server of others that misbehaves, [`link`] is a network that can be cut, [`skewed_clock`] a clock that is wrong, [`proxy`] is nginx, [`services`] names the private PostgreSQL and NATS and starts further ones, [`linear`] tells whether what several clients saw has an order, and [`port`] finds ports.
 
 pub mod callback;
 pub mod client;
@@ -23,6 +23,7 @@ mod programs;
 pub mod proxy;
 pub mod refusing_server;
 pub mod schema;
+pub mod scripted_server;
 pub mod seed;
 pub mod server;
 pub mod services;

@@ -55,7 +55,9 @@ impl AgentCommunication {
             remote: Arc::clone(&self.remote),
             client: self.client.clone(),
             stream,
-            read: RemoteRun::new(context.run().as_str(), role).at_ours(self.is_ours()),
+            read: RemoteRun::new(context.run().as_str(), role)
+                .at_ours(self.is_ours())
+                .under_rules(context.rules()),
             is_rejoined: false,
             is_last: false,
         }

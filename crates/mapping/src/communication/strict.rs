@@ -1,10 +1,12 @@
 //! The documents' rules for agents' output, for mounts that enforce them.
 
+use std::fmt::Display;
+
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{InterruptEvent, MessageEvent};
 use trilogue_domain::port::CheckOutput;
 use trilogue_domain::{Body, Code, Content, Error, Part};
-use trilogue_wire::agent_communication::{MessagePart, Rules};
+use trilogue_wire::agent_communication::{Message, MessagePart, Rules};
 
 use super::part::is_undecoded;
 
@@ -32,14 +34,36 @@ impl CheckOutput for CommunicationRules {
     }
 }
 
-fn check(part: &Part, what: &str) -> Result<()> {
-    let invalid = |why: String| {
-        Error::new(
-            Code::OutputInvalid,
-            format!("{what} of the agent breaks the mount's strict rules: {why}"),
-        )
+/// Checks what our vocabulary does not keep of a message of an agent's server: whether its members were stated, and which the protocol does not have.
+pub(super) fn check_message(message: &Message) -> Result<()> {
+    if message.is_role_missing {
+        return Err(invalid("the message", "role is missing; every message has a role"));
+    }
+    if let Some((name, _)) = message.extra.iter().next() {
+        // The sender's name can be of any length, with any characters.
+        let name: String = name.chars().take(64).collect();
+        let why = format!("{} is not a member of a message of the protocol", name.escape_debug());
+        return Err(invalid("the message", why));
+    }
+    message.parts.iter().try_for_each(check_wire_part)
+}
+
+/// As [`check_message`], for a part by itself.
+pub(super) fn check_wire_part(part: &MessagePart) -> Result<()> {
+    if part.is_type_missing {
+        return Err(invalid("the part", "content_type is missing; every part has a MIME type"));
+    }
+    Ok(())
+}
+
+fn invalid(what: &str, why: impl Display) -> Error {
+    let message = format!("{what} of the agent breaks the mount's strict rules: {why}");
+    Error::new(Code::OutputInvalid, message)
         .hint("mend the agent, or reach it through a mount without `strict = true`")
-    };
+}
+
+fn check(part: &Part, what: &str) -> Result<()> {
+    let invalid = |why: String| invalid(what, why);
     if matches!(part.content, Content::Empty) {
         if part.name.is_some() {
             return Err(invalid("an artifact has no content".to_owned()));

@@ -88,6 +88,12 @@ impl RunContext {
         self.0.config.as_ref()
     }
 
+    /// The name of the rules that its mount holds its agent's output to.
+    #[must_use]
+    pub fn rules(&self) -> Option<&str> {
+        self.0.rules.as_deref()
+    }
+
     /// Returns what sent the request for the run.
     #[must_use]
     pub fn source(&self) -> RequestSource {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use trilogue_testkit::foreign::{Conformance, ConformanceOptions};
+use trilogue_testkit::scripted_server::ScriptedServer;
 use trilogue_testkit::{Client, Folder, Home, Server, ServerOptions, until};
 
 use crate::kill_rounds::stop;
@@ -304,5 +305,63 @@ async fn an_agent_out_of_reach_fails_its_runs_and_no_others() {
     );
     let run = communicate(&client, "echo", json!([message("x")])).await;
     assert_eq!(run["status"], "completed");
+    stop(server).await;
+}
+
+/// A server in front of an agent that follows a script, with a mount that enforces the rules at `/strict`.
+async fn in_front_of_script(dir: &Folder, far: &ScriptedServer) -> Server {
+    let mount = |prefix: &str, is_strict: bool| {
+        format!(
+            "[[mounts]]\nprotocol = \"communication\"\nprefix = \"{prefix}\"\nstrict = {is_strict}\n\n"
+        )
+    };
+    let mounts = [mount("/communication", false), mount("/strict", true)].concat();
+    let agent = behind("agent-communication", &far.url(), &["script"]);
+    start_with(dir, format!("{mounts}{agent}")).await
+}
+
+/// A run at a mount, whose agent streams these events.
+async fn follow_script(client: &Client, mount: &str, events: &Value) -> Value {
+    let input = json!([message(&events.to_string())]);
+    let body = json!({ "agent_name": "far_script", "input": input, "mode": "sync" });
+    client.post(&format!("{mount}/runs"), &body).await.unwrap().ok().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_agent_elsewhere_leaves_out_is_filled_in_and_breaks_the_strict_rules() {
+    let (dir, far) = (Folder::new().unwrap(), ScriptedServer::start().await.unwrap());
+    let server = in_front_of_script(&dir, &far).await;
+    let client = server.client();
+    let typed = json!({ "content_type": "text/plain", "content": "bare" });
+    let created = |message: Value| json!([{ "type": "message.created", "message": message }]);
+    for (script, why) in [
+        (json!([{ "type": "message.part", "part": { "content": "bare" } }]), "content_type"),
+        (
+            json!([{ "type": "message.part", "part": { "content": "bare", "content_type": null } }]),
+            "content_type",
+        ),
+        (created(json!({ "role": "agent", "parts": [{ "content": "bare" }] })), "content_type"),
+        (created(json!({ "parts": [typed] })), "role"),
+        (created(json!({ "role": "agent", "parts": [typed], "x_extra": 1 })), "x_extra"),
+    ] {
+        let run = follow_script(&client, "/communication", &script).await;
+        assert_eq!(run["status"], "completed", "{script}: {run}");
+        let part = &run["output"][0]["parts"][0];
+        assert_eq!(
+            (&part["content_type"], &part["content"]),
+            (&json!("text/plain"), &json!("bare"))
+        );
+        let run = follow_script(&client, "/strict", &script).await;
+        assert_eq!(
+            (&run["status"], &run["error"]["data"]["reason"]),
+            (&json!("failed"), &json!("output_invalid")),
+            "{script}: {run}"
+        );
+        assert!(run["error"]["message"].as_str().unwrap().contains(why), "{script}: {run}");
+    }
+    let run =
+        follow_script(&client, "/strict", &created(json!({ "role": "agent", "parts": [typed] })))
+            .await;
+    assert_eq!(run["status"], "completed", "{run}");
     stop(server).await;
 }

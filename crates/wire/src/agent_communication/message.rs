@@ -4,7 +4,7 @@ use super::part::check;
 use super::time::when;
 use super::{Json, MessagePart, Role, When};
 use crate::json::member::{defaulted, required};
-use crate::json::{Path, Rules, Style, Violation};
+use crate::json::{Path, Rules, Style, Violation, scan};
 
 object! {
     /// An ordered, multi-modal message.
@@ -21,7 +21,12 @@ object! {
         /// The message's id, a Trilogue extension. Other implementations ignore it, like every unknown member of a message.
         #[serde(skip_serializing_if = "Option::is_none")]
         extension as "x_trilogue": Option<Json> = json_object;
+    } keep {
+    } flags {
+        /// Whether a peer sent no role.
+        is_role_missing;
     }
+    finish hold;
 }
 
 // === impl Message ===
@@ -48,6 +53,9 @@ impl Message {
         {
             return Role::parse_at(&self.role.to_string(), &at.key("role")).map(drop);
         }
+        if at.is_strict() {
+            check_members(self, &at)?;
+        }
         let parts = at.key("parts");
         self.parts.iter().enumerate().try_for_each(|(place, part)| check(part, &parts.index(place)))
     }
@@ -60,6 +68,26 @@ impl Message {
 impl From<MessagePart> for Message {
     fn from(part: MessagePart) -> Self {
         Self::user(vec![part])
+    }
+}
+
+/// Checks a message that a peer sent.
+fn hold(mut message: Message, json: &str, at: &Path<'_>) -> Result<Message, Violation> {
+    message.is_role_missing =
+        scan::member(json, "role").is_none_or(|member| member.value == "null");
+    if at.is_strict() {
+        check_members(&message, at)?;
+    }
+    Ok(message)
+}
+
+/// Strict rules refuse members of a message that a receiver would ignore.
+fn check_members(message: &Message, at: &Path<'_>) -> Result<(), Violation> {
+    match message.extra.iter().next() {
+        None => Ok(()),
+        Some((name, _)) => {
+            Err(at.key(name).violation("is not a member of a message of the protocol"))
+        }
     }
 }
 

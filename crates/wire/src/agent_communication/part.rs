@@ -20,6 +20,9 @@ object! {
         content_url: Option<String> = optional;
         metadata: Option<Metadata> = optional;
     } keep {
+    } flags {
+        /// Whether a peer sent no MIME type.
+        is_type_missing;
     }
     finish hold;
 }
@@ -45,6 +48,7 @@ impl Default for MessagePart {
             content_encoding: ContentEncoding::Plain,
             content_url: None,
             metadata: None,
+            is_type_missing: false,
             extra: Extra::new(),
         }
     }
@@ -131,8 +135,9 @@ fn mime_type(json: Option<&str>, at: &Path<'_>) -> Result<String, Violation> {
 
 /// Checks a part from a peer, and writes its URL in the standard form.
 fn hold(mut part: MessagePart, json: &str, at: &Path<'_>) -> Result<MessagePart, Violation> {
-    let is_typed = || scan::member(json, "content_type").is_some_and(|it| it.value != "null");
-    if !at.is_lenient() && !is_typed() {
+    part.is_type_missing =
+        scan::member(json, "content_type").is_none_or(|member| member.value == "null");
+    if !at.is_lenient() && part.is_type_missing {
         let message = "is missing; every part has a MIME type";
         return Err(at.key("content_type").violation(message));
     }

@@ -26,7 +26,7 @@ fn howdy() -> Message {
         parts: vec![MessagePart::text("Howdy!")],
         created_at: time("2026-11-20T23:50:09.133102Z").into(),
         completed_at: time("2026-11-20T23:50:09.133111Z").into(),
-        extension: None,
+        ..Message::default()
     }
 }
 

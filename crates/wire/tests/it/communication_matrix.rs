@@ -135,18 +135,21 @@ fn content_is_a_string() {
 }
 
 #[test]
-fn unknown_members_are_kept_in_a_part_and_dropped_elsewhere() {
+fn unknown_members_are_kept_in_messages_and_parts_unless_the_rules_are_strict() {
     let part = r#"{"content_type":"text/plain","content":"x","zeta":{"b":1.50, "a":[ 1, 2 ]},"alpha":"a b","x_trilogue":null}"#;
     let body = format!(
         r#"{{"agent_name":"echo","input":[{{"role":"user","parts":[{part}],"more":1}}],"more":1}}"#
     );
-    for rules in SERVER_RULES {
-        let request = create(&body, rules).unwrap();
-        assert_eq!(
-            written(|out| request.input[0].write(out)),
-            r#"{"role":"user","parts":[{"name":null,"content_type":"text/plain","content":"x","content_encoding":"plain","content_url":null,"metadata":null,"zeta":{"b":1.50,"a":[1,2]},"alpha":"a b","x_trilogue":null}]}"#
-        );
-    }
+    let request = create(&body, Rules::Compatible).unwrap();
+    assert_eq!(
+        written(|out| request.input[0].write(out)),
+        r#"{"role":"user","parts":[{"name":null,"content_type":"text/plain","content":"x","content_encoding":"plain","content_url":null,"metadata":null,"zeta":{"b":1.50,"a":[1,2]},"alpha":"a b","x_trilogue":null}],"more":1}"#
+    );
+    let violation = create(&body, Rules::Strict).unwrap_err();
+    assert_eq!(violation.to_string(), "input[0].more is not a member of a message of the protocol");
+    let body = body.replace(r#"],"more":1}]"#, r#"]}]"#);
+    let request = create(&body, Rules::Strict).unwrap();
+    assert_eq!(request.input[0].parts[0].extra.iter().count(), 3);
 }
 
 #[test]

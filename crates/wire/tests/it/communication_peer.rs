@@ -84,7 +84,8 @@ fn members_of_other_events_do_not_matter() {
     let event: Event =
         peer(&json!({"type": "generic", "generic": {"a": 1}, "message": 5, "run": null})).unwrap();
     assert_eq!(event, Event::Generic { generic: Json::parse(r#"{"a":1}"#).unwrap() });
-    let event: Event = peer(&json!({"part": {"content": "x"}, "type": "message.part"})).unwrap();
+    let part = json!({"content_type": "text/plain", "content": "x"});
+    let event: Event = peer(&json!({"part": part, "type": "message.part"})).unwrap();
     assert_eq!(event, Event::MessagePart { part: MessagePart::text("x") });
 }
 

@@ -81,6 +81,7 @@ fn part() -> impl Strategy<Value = MessagePart> {
                 content_url,
                 metadata,
                 extra: Extra(extra.into_iter().collect()),
+                ..MessagePart::default()
             }
         },
     )
@@ -100,13 +101,16 @@ fn message() -> impl Strategy<Value = Message> {
         Just(Role::Agent),
         "[a-zA-Z0-9_-]{1,20}".prop_map(Role::Named)
     ];
-    (role, vec(part(), 0..4), when(), when(), of(object())).prop_map(
-        |(role, parts, created_at, completed_at, extension)| Message {
+    let extra = proptest::collection::btree_map("y_.*", json(), 0..3);
+    (role, vec(part(), 0..4), when(), when(), of(object()), extra).prop_map(
+        |(role, parts, created_at, completed_at, extension, extra)| Message {
             role,
             parts,
             created_at,
             completed_at,
             extension,
+            extra: Extra(extra.into_iter().collect()),
+            ..Message::default()
         },
     )
 }

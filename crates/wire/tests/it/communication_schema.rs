@@ -75,6 +75,7 @@ fn message() -> Message {
         created_at: time().into(),
         completed_at: time().into(),
         extension: None,
+        ..Message::default()
     }
 }
 

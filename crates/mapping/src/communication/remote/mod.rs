@@ -20,7 +20,7 @@ use trilogue_wire::agent_communication::{
 use super::await_message::interrupt_of_data;
 use super::input::{extension, read_message, take};
 use super::part::{read_parts, write_part};
-use super::wire_role;
+use super::{strict, wire_role};
 use crate::logged_position::{LoggedCount, plain_text};
 use crate::{LoggedPosition, time};
 use repeated_parts::RepeatedParts;
@@ -38,6 +38,8 @@ pub struct RemoteRun {
     repeats: RepeatedParts,
     /// Whether the server is one of ours, whose generic events are what we know.
     is_ours: bool,
+    /// Whether the run's mount holds its agent to the documents' rules.
+    is_strict: bool,
     logged: LoggedPosition,
 }
 
@@ -78,13 +80,20 @@ impl RemoteRun {
     pub fn new(run: &str, role: Role) -> Self {
         let run = uuid::Uuid::new_v5(&super::NAMESPACE, run.as_bytes());
         let (progress, repeats) = (RemoteProgress::default(), RepeatedParts::default());
-        Self { run, role, progress, repeats, is_ours: false, logged: LoggedPosition::default() }
+        let logged = LoggedPosition::default();
+        Self { run, role, progress, repeats, is_ours: false, is_strict: false, logged }
     }
 
     /// The same run, at a server of which is known whether it is one of ours.
     #[must_use]
     pub fn at_ours(self, is_ours: bool) -> Self {
         Self { is_ours, ..self }
+    }
+
+    /// The same run, created through a mount whose rules for agents' output have this name.
+    #[must_use]
+    pub fn under_rules(self, rules: Option<&str>) -> Self {
+        Self { is_strict: rules == Some(strict::RULES), ..self }
     }
 
     /// The same run, continued after a question: with the [`RemoteRun::progress`] that it had then.
@@ -113,8 +122,11 @@ impl RemoteRun {
     }
 
     /// What an event adds to the log. An event about the run adds what its output has beyond the earlier events.
-    /// Fails with `json_too_deep`, naming the field.
+    /// Fails with `json_too_deep`, naming the field; with `output_invalid` where the event breaks the rules of a strict mount.
     pub fn push(&mut self, event: Event) -> Result<Vec<Body>> {
+        if self.is_strict {
+            check(&event)?;
+        }
         let mut out = Vec::new();
         match event {
             Event::MessageCreated { message } => self.create(message, &mut out)?,
@@ -247,6 +259,27 @@ impl RemoteRun {
     fn next_id(&self) -> MessageId {
         let id = uuid::Uuid::new_v5(&self.run, &self.progress.messages.to_be_bytes());
         MessageId::parse(&id.to_string()).unwrap_or_else(|_| MessageId::generate())
+    }
+}
+
+/// Checks what is lost when the event is read into the vocabulary; the rest is checked there.
+fn check(event: &Event) -> Result<()> {
+    match event {
+        Event::MessageCreated { message } | Event::MessageCompleted { message } => {
+            strict::check_message(message)
+        }
+        Event::MessagePart { part } => strict::check_wire_part(part),
+        Event::RunAwaiting { run }
+        | Event::RunCompleted { run }
+        | Event::RunFailed { run }
+        | Event::RunCancelled { run } => {
+            let question = run.await_request.iter().map(|request| &request.message);
+            run.output.iter().chain(question).try_for_each(strict::check_message)
+        }
+        Event::RunCreated { .. }
+        | Event::RunInProgress { .. }
+        | Event::Generic { .. }
+        | Event::Error { .. } => Ok(()),
     }
 }
 

@@ -376,3 +376,47 @@ fn a_message_goes_there_and_comes_back() {
     let sent = wire_message(&message);
     assert_eq!(read_message(sent).unwrap(), message);
 }
+
+fn text_part(text: &str) -> Value {
+    json!({ "content_type": "text/plain", "content": text })
+}
+
+#[test]
+fn a_strict_mount_refuses_what_a_server_leaves_out_or_adds() {
+    let (typed, untyped) = (text_part("x"), json!({ "content": "bare" }));
+    let null_typed = json!({ "content_type": null, "content": "bare" });
+    let message = |members: Value| json!({ "type": "message.created", "message": members });
+    for (sent, why) in [
+        (json!({ "type": "message.part", "part": typed }), None),
+        (message(json!({ "role": "agent", "parts": [typed], "x_trilogue": { "a": 1 } })), None),
+        (json!({ "type": "message.part", "part": untyped }), Some("content_type is missing")),
+        (json!({ "type": "message.part", "part": null_typed }), Some("content_type is missing")),
+        (
+            message(json!({ "role": "agent", "parts": [null_typed] })),
+            Some("content_type is missing"),
+        ),
+        (
+            json!({ "type": "run.completed", "run": run("completed",
+                &json!({ "output": [{ "role": "agent", "parts": [untyped] }] })) }),
+            Some("content_type is missing"),
+        ),
+        (
+            json!({ "type": "run.awaiting", "run": run("awaiting", &json!({ "await_request":
+                { "type": "message", "message": { "role": "agent", "parts": [untyped] } } })) }),
+            Some("content_type is missing"),
+        ),
+        (message(json!({ "parts": [typed] })), Some("role is missing")),
+        (message(json!({ "role": "agent", "parts": [], "zzz": 1 })), Some("zzz is not a member")),
+    ] {
+        assert!(remote().push(event(&sent)).is_ok(), "{sent}");
+        let pushed = remote().under_rules(Some(strict::RULES)).push(event(&sent));
+        let refused = pushed.err().map(|error| (error.code(), error.message().to_owned()));
+        let Some(why) = why else {
+            assert_eq!(refused, None, "{sent}");
+            continue;
+        };
+        let (code, message) = refused.unwrap();
+        assert_eq!(code, Code::OutputInvalid, "{sent}");
+        assert!(message.contains(why), "{sent}: {message}");
+    }
+}
