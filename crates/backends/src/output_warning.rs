@@ -1,7 +1,7 @@
 //! Warns of what an agent says that is not what the agent calls it.
 
 use trilogue_domain::Body;
-use trilogue_mapping::communication::has_invalid_base64;
+use trilogue_mapping::communication::{has_invalid_base64, is_contradiction};
 use trilogue_runtime::RunContext;
 
 /// Warns once in a run, so that no agent can fill the server's log.
@@ -14,11 +14,17 @@ pub(crate) struct OutputWarning {
 
 impl OutputWarning {
     pub(crate) fn note(&mut self, body: &Body, context: &RunContext) {
-        if self.has_warned || !has_invalid_base64(body) {
+        if self.has_warned {
+            return;
+        }
+        let (run, thread, agent) = (context.run(), context.thread(), context.agent());
+        if has_invalid_base64(body) {
+            tracing::warn!(%run, %thread, %agent, "an agent's content is not the base64 that it is called, and passes as it is");
+        } else if is_contradiction(body) {
+            tracing::warn!(%run, %thread, %agent, "an agent's server completed a message with other content than it had streamed; the log has both");
+        } else {
             return;
         }
         self.has_warned = true;
-        let (run, thread, agent) = (context.run(), context.thread(), context.agent());
-        tracing::warn!(%run, %thread, %agent, "an agent's content is not the base64 that it is called, and passes as it is");
     }
 }

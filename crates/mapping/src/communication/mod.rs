@@ -25,7 +25,8 @@ pub use outcome::{error, status};
 pub use part::has_invalid_base64;
 pub use projection::{Kind, Projection, ProjectionOptions, RunMessage};
 pub use remote::{
-    RemoteProgress, RemoteRun, remote_answer, remote_failure, remote_input, remote_interrupt,
+    RemoteProgress, RemoteRun, is_contradiction, remote_answer, remote_failure, remote_input,
+    remote_interrupt,
 };
 
 /// The key of parts and manifests for data that the protocol does not have.

@@ -365,3 +365,55 @@ async fn what_an_agent_elsewhere_leaves_out_is_filled_in_and_breaks_the_strict_r
     assert_eq!(run["status"], "completed", "{run}");
     stop(server).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_elsewhere_that_contradicts_itself_is_shown_with_a_note_and_fails_on_a_strict_mount()
+ {
+    let (dir, far) = (Folder::new().unwrap(), ScriptedServer::start().await.unwrap());
+    let server = in_front_of_script(&dir, &far).await;
+    let client = server.client();
+    let part = |text: &str| json!({ "content_type": "text/plain", "content": text });
+    let message = |kind: &str, text: &str| json!({ "type": kind, "message": { "role": "agent", "parts": [part(text)] } });
+    let script = json!([message("message.created", "AAA"), message("message.completed", "BBB")]);
+
+    let run = follow_script(&client, "/communication", &script).await;
+    assert_eq!(
+        (&run["status"], texts(&run)),
+        (&json!("completed"), vec!["AAABBB".to_owned()]),
+        "{run}"
+    );
+    let log = events(&client, run["session_id"].as_str().unwrap()).await.unwrap();
+    let notes = log.iter().filter(|event| event["kind"] == "message.contradiction");
+    assert_eq!(notes.count(), 1, "{log:?}");
+    let log = server.home().log_end();
+    assert_eq!(log.matches("with other content than it had streamed").count(), 1, "{log}");
+
+    let run = follow_script(&client, "/strict", &script).await;
+    assert_eq!(
+        (&run["status"], &run["error"]["data"]["reason"]),
+        (&json!("failed"), &json!("protocol_violation")),
+        "{run}"
+    );
+
+    // A repetition in another order is none.
+    let image =
+        json!({ "content_type": "image/png", "content": "aGk=", "content_encoding": "base64" });
+    let file = json!({ "content_type": "text/csv", "content": "1,2", "name": "a.csv" });
+    let whole = [part("one "), part("two"), file.clone(), image.clone()];
+    let message = |kind: &str, parts: &[Value]| json!({ "type": kind, "message": { "role": "agent", "parts": parts } });
+    let each = |part: &Value| json!({ "type": "message.part", "part": part });
+    let script = json!([
+        message("message.created", &whole[..2]),
+        each(&whole[1]),
+        each(&file),
+        each(&image),
+        message("message.completed", &whole),
+    ]);
+    let run = follow_script(&client, "/strict", &script).await;
+    assert_eq!(
+        (&run["status"], texts(&run)),
+        (&json!("completed"), vec!["one two1,2aGk=".to_owned()]),
+        "{run}"
+    );
+    stop(server).await;
+}

@@ -1,6 +1,7 @@
 //! An agent behind a server of this protocol: what it is sent, and what its events mean.
 
 mod repeated_parts;
+mod streamed_content;
 
 use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -9,8 +10,8 @@ use serde_json::value::RawValue;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{InterruptEvent, MessageEvent, PlanEntry, StateEvent};
 use trilogue_domain::{
-    Answer, Body, Code, Failure, Input, Interrupt, InterruptId, InterruptKind, Json, Message,
-    MessageId, Part, Role, RuleOrigin, Survives, Times,
+    Answer, Body, Code, Error, Failure, Input, Interrupt, InterruptId, InterruptKind, Json,
+    Message, MessageId, Part, Role, RuleOrigin, Survives, Times,
 };
 use trilogue_wire::agent_communication::{
     ErrorBody, ErrorCode, Event, Json as WireJson, Message as WireMessage, MessagePart, Rules, Run,
@@ -24,6 +25,10 @@ use super::{strict, wire_role};
 use crate::logged_position::{LoggedCount, plain_text};
 use crate::{LoggedPosition, time};
 use repeated_parts::RepeatedParts;
+use streamed_content::{Difference, StreamedContent};
+
+/// The kind of the event that says that a message's end contradicts what its server streamed of it.
+const CONTRADICTION: &str = "message.contradiction";
 
 /// Reads the events of a remote run, in their order, into the vocabulary.
 ///
@@ -61,10 +66,16 @@ struct OpenRemoteMessage {
     id: MessageId,
     /// What the events have brought of it.
     brought: LoggedCount,
+    /// What they had brought before the question after which the run was resumed.
+    #[serde(skip)]
+    before: LoggedCount,
+    /// What they have brought since.
+    #[serde(skip)]
+    streamed: StreamedContent,
 }
 
 /// Whether a text that follows a text is the same part.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Boundary {
     /// They are pieces of one text.
     Joined,
@@ -98,7 +109,10 @@ impl RemoteRun {
 
     /// The same run, continued after a question: with the [`RemoteRun::progress`] that it had then.
     #[must_use]
-    pub fn resumed(self, progress: RemoteProgress) -> Self {
+    pub fn resumed(self, mut progress: RemoteProgress) -> Self {
+        if let Some(open) = &mut progress.open {
+            open.before = open.brought;
+        }
         Self { progress, ..self }
     }
 
@@ -122,7 +136,7 @@ impl RemoteRun {
     }
 
     /// What an event adds to the log. An event about the run adds what its output has beyond the earlier events.
-    /// Fails with `json_too_deep`, naming the field; with `output_invalid` where the event breaks the rules of a strict mount.
+    /// Fails with `json_too_deep`, naming the field; with `output_invalid` where the event breaks the rules of a strict mount, and with `protocol_violation` where it contradicts an earlier one there.
     pub fn push(&mut self, event: Event) -> Result<Vec<Body>> {
         if self.is_strict {
             check(&event)?;
@@ -132,7 +146,7 @@ impl RemoteRun {
             Event::MessageCreated { message } => self.create(message, &mut out)?,
             Event::MessagePart { part } => self.part(part, &mut out)?,
             Event::MessageCompleted { message } => {
-                self.complete_to(message, &mut out)?;
+                self.complete_to(message, true, &mut out)?;
                 self.end(&mut out);
             }
             Event::Generic { generic } => {
@@ -179,8 +193,12 @@ impl RemoteRun {
         let times = Times { created_at: read.created_at, completed_at: read.completed_at };
         // Only what a remote states is kept: a message that grows has no end yet.
         let times = Some(times).filter(|times| times.completed_at.is_some());
-        self.progress.open =
-            Some(OpenRemoteMessage { id: id.clone(), brought: LoggedCount::default() });
+        self.progress.open = Some(OpenRemoteMessage {
+            id: id.clone(),
+            brought: LoggedCount::default(),
+            before: LoggedCount::default(),
+            streamed: StreamedContent::default(),
+        });
         let started = MessageEvent::Started { message: id, role: self.role.clone(), times };
         out.push(Body::Message(started));
         Ok(())
@@ -191,7 +209,7 @@ impl RemoteRun {
             self.begin(WireMessage::default(), out)?;
         }
         for part in read_parts(vec![part], format_args!(""))? {
-            if let Some(new) = self.repeats.without(part) {
+            for new in self.repeats.without(part) {
                 self.add(new, Boundary::Joined, out);
             }
         }
@@ -199,19 +217,50 @@ impl RemoteRun {
     }
 
     /// Adds what a whole message has beyond what the earlier events have brought of it.
-    fn complete_to(&mut self, mut message: WireMessage, out: &mut Vec<Body>) -> Result<()> {
+    /// What was streamed cannot be taken back. If the message contradicts it, the log says so, and the message's own parts follow from the first that differs.
+    fn complete_to(
+        &mut self,
+        mut message: WireMessage,
+        is_final: bool,
+        out: &mut Vec<Body>,
+    ) -> Result<()> {
         let parts = read_parts(std::mem::take(&mut message.parts), format_args!("message."))?;
         if self.progress.open.is_none() {
             self.begin(message, out)?;
         }
-        let mut brought =
-            self.progress.open.as_ref().map_or_else(LoggedCount::default, |open| open.brought);
-        for mut part in parts {
-            if brought.passes_part(&mut part) {
-                self.add(part, Boundary::Kept, out);
-            }
+        // Servers that stream parts may end their message without them.
+        let (Some(open), [_, ..]) = (&self.progress.open, parts.as_slice()) else { return Ok(()) };
+        let mut before = open.before;
+        let whole: Vec<Part> = parts
+            .into_iter()
+            .filter_map(|mut part| before.passes_part(&mut part).then_some(part))
+            .collect();
+        let Difference { parts, is_contradiction } = open.streamed.compare(&whole, is_final);
+        if is_contradiction {
+            out.push(self.contradiction()?);
+        }
+        if is_final {
+            self.repeats = RepeatedParts::default();
+        }
+        parts.into_iter().for_each(|(part, boundary)| self.add(part, boundary, out));
+        if let Some(open) = self.progress.open.as_mut().filter(|_| is_contradiction) {
+            open.streamed = StreamedContent::of(&whole);
         }
         Ok(())
+    }
+
+    /// Fails with `protocol_violation` on a strict mount.
+    fn contradiction(&self) -> Result<Body> {
+        let because = "the agent's server completed the message with other content than it had streamed; the parts that differ follow";
+        if self.is_strict {
+            return Err(Error::new(
+                Code::ProtocolViolation,
+                "the agent's server completed a message with other content than it had streamed",
+            )
+            .hint("mend the agent's server, or reach the agent through a mount without `strict = true`"));
+        }
+        let data = Json::from_value(&json!({ "because": because }));
+        Ok(Body::State(StateEvent::Custom { kind: CONTRADICTION.to_owned(), data }))
     }
 
     /// Adds what a run's output has beyond the earlier events. Its last message may be unfinished, unless the run is complete.
@@ -228,8 +277,9 @@ impl RemoteRun {
                 When::Null => true,
                 When::Absent => self.progress.open.is_some(),
             };
-            self.complete_to(message, out)?;
-            if is_complete || !is_unfinished || place + 1 < count {
+            let is_final = is_complete || !is_unfinished || place + 1 < count;
+            self.complete_to(message, is_final, out)?;
+            if is_final {
                 self.end(out);
             }
         }
@@ -241,6 +291,7 @@ impl RemoteRun {
         let message = open.id.clone();
         let is_behind_text = open.brought.ends_with_text();
         open.brought.count_part(&part);
+        open.streamed.push(&part);
         let joined = plain_text(&part).filter(|_| boundary == Boundary::Joined || !is_behind_text);
         out.push(Body::Message(match joined {
             Some(text) => MessageEvent::Delta { message, text: text.clone() },
@@ -249,7 +300,9 @@ impl RemoteRun {
     }
 
     fn end(&mut self, out: &mut Vec<Body>) {
-        self.repeats = RepeatedParts::default();
+        if let Some(begun) = std::mem::take(&mut self.repeats).unfinished() {
+            self.add(begun, Boundary::Joined, out);
+        }
         if let Some(OpenRemoteMessage { id, .. }) = self.progress.open.take() {
             self.progress.completed += 1;
             out.push(Body::Message(MessageEvent::Completed { message: id }));
@@ -260,6 +313,11 @@ impl RemoteRun {
         let id = uuid::Uuid::new_v5(&self.run, &self.progress.messages.to_be_bytes());
         MessageId::parse(&id.to_string()).unwrap_or_else(|_| MessageId::generate())
     }
+}
+
+/// Whether an event says that a message's end contradicts what its server streamed of it.
+pub fn is_contradiction(body: &Body) -> bool {
+    matches!(body, Body::State(StateEvent::Custom { kind, .. }) if kind == CONTRADICTION)
 }
 
 /// Checks what is lost when the event is read into the vocabulary; the rest is checked there.
@@ -393,7 +451,7 @@ fn json_part(value: &Json) -> MessagePart {
 /// Fails with `json_too_deep`, naming the field; `protocol_violation` for a run that awaits nothing.
 pub fn remote_interrupt(run: &Run) -> Result<(Interrupt, Option<String>)> {
     let Some(request) = &run.await_request else {
-        return Err(trilogue_domain::Error::new(
+        return Err(Error::new(
             Code::ProtocolViolation,
             "the agent's server says that the run waits, and not for what",
         ));

@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use trilogue_domain::event::Event as LogEvent;
 use trilogue_domain::interrupt::{Effect, PermissionOption};
@@ -377,8 +378,61 @@ fn a_message_goes_there_and_comes_back() {
     assert_eq!(read_message(sent).unwrap(), message);
 }
 
+fn contradictions(bodies: &[Body]) -> usize {
+    bodies.iter().filter(|body| is_contradiction(body)).count()
+}
+
 fn text_part(text: &str) -> Value {
     json!({ "content_type": "text/plain", "content": text })
+}
+
+/// A message that is created with the first parts, streams the second and is completed with the third.
+fn disagreeing(created: &[&str], streamed: &[&str], completed: &[&str]) -> Vec<Value> {
+    let message = |kind: &str, parts: &[&str]| {
+        let parts: Vec<_> = parts.iter().map(|&text| text_part(text)).collect();
+        json!({ "type": kind, "message": { "role": "agent", "parts": parts } })
+    };
+    let part = |text: &&str| json!({ "type": "message.part", "part": text_part(text) });
+    let mut events = vec![message("message.created", created)];
+    events.extend(streamed.iter().map(part));
+    events.push(message("message.completed", completed));
+    let output = events.last().unwrap()["message"].clone();
+    let run = run("completed", &json!({ "output": [output] }));
+    events.push(json!({ "type": "run.completed", "run": run }));
+    events
+}
+
+#[test]
+fn an_end_that_contradicts_what_was_streamed_follows_it_and_the_log_says_so() {
+    for (created, streamed, completed, expected) in [
+        (vec!["AAA"], vec![], vec!["BBB"], vec!["AAA", "BBB"]),
+        (vec![], vec!["AAA"], vec!["BBB"], vec!["AAA", "BBB"]),
+        (vec!["AAA"], vec!["AAA"], vec!["BBB", "C"], vec!["AAA", "BBB", "C"]),
+        (vec![], vec!["A", "B"], vec!["AB", "C"], vec!["A", "B", "C"]),
+        (vec![], vec!["AB"], vec!["A"], vec!["AB"]),
+        (vec!["two"], vec!["t", "hree"], vec!["two", "three"], vec!["two", "three"]),
+    ] {
+        let events = disagreeing(&created, &streamed, &completed);
+        let bodies = bodies(&events);
+        assert_eq!(contents(&bodies), expected, "{created:?}, {streamed:?}, {completed:?}");
+        let is_contradicted = !completed.concat().starts_with(&expected.concat())
+            || completed.concat().len() < expected.concat().len();
+        assert_eq!(contradictions(&bodies), usize::from(is_contradicted), "{events:?}");
+        let completions =
+            bodies.iter().filter(|it| matches!(it, Body::Message(MessageEvent::Completed { .. })));
+        assert_eq!(completions.count(), 1, "{events:?}");
+    }
+}
+
+#[test]
+fn a_strict_mount_refuses_an_end_that_contradicts_what_was_streamed() {
+    let pushed = |events: Vec<Value>| {
+        let mut run = remote().under_rules(Some(strict::RULES));
+        events.iter().try_for_each(|value| run.push(event(value)).map(drop))
+    };
+    assert_eq!(pushed(disagreeing(&["A"], &["B"], &["A", "B"])), Ok(()));
+    let error = pushed(disagreeing(&["AAA"], &[], &["BBB"])).unwrap_err();
+    assert_eq!(error.code(), Code::ProtocolViolation);
 }
 
 #[test]
@@ -418,5 +472,45 @@ fn a_strict_mount_refuses_what_a_server_leaves_out_or_adds() {
         let (code, message) = refused.unwrap();
         assert_eq!(code, Code::OutputInvalid, "{sent}");
         assert!(message.contains(why), "{sent}: {message}");
+    }
+}
+
+/// A message of these many parts, every third an image, and no text the beginning of another.
+fn numbered_parts(count: usize) -> Vec<Value> {
+    let part = |number: usize| match number % 3 {
+        2 => {
+            json!({ "content_type": "image/png", "content": format!("{number:04}"), "content_encoding": "base64" })
+        }
+        _ => text_part(&format!("{number} ")),
+    };
+    (0..count).map(part).collect()
+}
+
+proptest! {
+    /// A server creates a message with some of its parts, repeats any of these in any order, streams some of the rest, and completes it.
+    #[test]
+    fn whatever_a_server_repeats_each_part_of_the_message_comes_once_and_in_its_order(
+        count in 1_usize..10,
+        created in 0_usize..10,
+        repeated in proptest::sample::subsequence((0..10).collect::<Vec<_>>(), 0..10).prop_shuffle(),
+        streamed in 0_usize..10,
+        says_all in any::<bool>(),
+    ) {
+        let whole = numbered_parts(count);
+        let created = created.min(count);
+        let message = |kind: &str, parts: &[Value]| json!({ "type": kind, "message": { "role": "agent", "parts": parts } });
+        let part = |part: &Value| json!({ "type": "message.part", "part": part });
+        let mut events = vec![message("message.created", &whole[..created])];
+        events.extend(repeated.iter().filter(|&&it| it < created).map(|&it| part(&whole[it])));
+        events.extend(whole[created..].iter().take(streamed).map(part));
+        if says_all {
+            events.push(message("message.completed", &whole));
+        }
+        let output = json!({ "output": [{ "role": "agent", "parts": whole }] });
+        events.push(json!({ "type": "run.completed", "run": run("completed", &output) }));
+        let bodies = bodies(&events);
+        let expected: Vec<Value> = whole.iter().map(|part| part["content"].clone()).collect();
+        prop_assert_eq!(contents(&bodies), expected);
+        prop_assert_eq!(contradictions(&bodies), 0);
     }
 }
