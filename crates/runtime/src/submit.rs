@@ -5,10 +5,9 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    AgentName, Code, Error, InputKind, Json, Message, MessageId, Principal, Right, RunAudit, RunId,
-    Scope, ThreadId, ThreadKey, limits,
+    AgentName, Code, Error, InputKind, Json, Message, Principal, Right, RunAudit, RunId, Scope,
+    ThreadId, ThreadKey, limits,
 };
-use trilogue_store::Store;
 use trilogue_store::rows::{IdempotencyKey, IdempotencyRow, RunRow, ThreadRow};
 
 use crate::backend::Backend;
@@ -50,21 +49,6 @@ impl Admitted {
             Input::Messages(messages) => messages,
             Input::Value(_) => &self.said,
         }
-    }
-
-    /// Gives a message a new id if a message of the thread has its id already: an id names one message of its thread.
-    /// Fails as reading the store.
-    async fn replace_taken_ids(&mut self, store: &dyn Store, thread: ThreadKey) -> Result<()> {
-        let messages = match &mut self.input {
-            Input::Messages(messages) => messages,
-            Input::Value(_) => &mut self.said,
-        };
-        for message in messages {
-            if store.message_in(thread, &message.id).await?.is_some() {
-                message.id = MessageId::generate();
-            }
-        }
-        Ok(())
     }
 }
 
@@ -217,7 +201,7 @@ impl Runtime {
         &self,
         by: &Principal,
         new: &RunRequest,
-        mut admitted: Admitted,
+        admitted: Admitted,
         backend: &dyn Backend,
         child: Option<&ChildOf>,
     ) -> Result<Submitted> {
@@ -239,7 +223,6 @@ impl Runtime {
                 let (agents, head) = (self.registry(), thread.head);
                 check_kept(store, &scope, agents, &thread.id, head, backend).await?;
             }
-            admitted.replace_taken_ids(store, thread.key).await?;
         }
         let (thread, create_thread, claims_thread) = match &place {
             TargetThread::New(row, chosen) => (row.as_ref(), true, *chosen),

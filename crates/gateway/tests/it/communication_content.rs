@@ -97,6 +97,25 @@ async fn agents_are_held_to_a_strict_mounts_rules_and_shown_by_them() {
 }
 
 #[tokio::test]
+async fn a_strict_mount_refuses_members_of_a_message_that_the_protocol_does_not_have() {
+    let rig = both().await;
+    let client = rig.alice();
+    let part = json!({"content_type": "text/plain", "content": "x", "kept": 1});
+    for (member, is_known) in [("zzz", false), ("metadata", false), ("x_trilogue", true)] {
+        let message = json!({"role": "user", "parts": [part], member: {"k": 1}});
+        let body = json!({"agent_name": "echo", "input": [message], "mode": "sync"});
+        let lax = client.post(&format!("{BASE}/runs"), &body).await.unwrap();
+        assert_eq!(lax.status, 200, "{}", lax.json());
+        let strict = client.post("/strict/runs", &body).await.unwrap();
+        assert_eq!(strict.status, if is_known { 200 } else { 422 }, "{}", strict.json());
+        if !is_known {
+            let message = format!("input[0].{member} is not a member of a message");
+            assert!(text(&strict.json(), "/message").contains(&message), "{}", strict.json());
+        }
+    }
+}
+
+#[tokio::test]
 async fn base64_and_unknown_members_come_back_as_they_were_sent() {
     let (_rig, client) = served().await;
     let parts = json!([

@@ -1,5 +1,8 @@
 //! Sessions: history that grows, that clients bring, that lies on other servers; state; resources.
 
+use std::collections::HashSet;
+
+use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -117,7 +120,7 @@ async fn five_runs_at_once_leave_ten_entries() {
             let client = client.clone();
             async move { run_in(&client, SESSION, "echo", &number.to_string()).await }
         });
-        for run in futures_util::future::join_all(runs).await {
+        for run in join_all(runs).await {
             assert_eq!(text(&run, "/status"), "completed");
         }
         let texts = texts(&rig, SESSION).await;
@@ -227,7 +230,7 @@ async fn a_request_that_is_repeated_at_once_replaces_the_history_once_too() {
                 client.send(Method::POST, &format!("{BASE}/runs"), &headers, body.into()).await
             }
         };
-        let all = futures_util::future::join_all((0..8).map(|_| send())).await;
+        let all = join_all((0..8).map(|_| send())).await;
         assert!(all.iter().all(|reply| reply.as_ref().is_ok_and(|reply| reply.status == 200)));
         assert_eq!(history(&session(&client, &id).await).len(), 2, "{round}");
     }
@@ -503,6 +506,41 @@ async fn what_belongs_to_another_tenant_cannot_be_brought_or_read() {
     // The same id is another session there.
     assert_eq!(last_text(&run_in(&eve, SESSION, "recaller", "x").await), "nothing");
     assert_eq!(session(&alice, SESSION).await, known);
+}
+
+/// Requests that come at one moment, to a thread that is new and to one that the server has loaded.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_requests_at_one_moment_with_one_message_id_only_the_first_keeps_it() {
+    const REQUESTS: usize = 16;
+    for rig in [start().await, on_disk().await] {
+        let client = rig.alice();
+        let thread = uuid::Uuid::new_v4().to_string();
+        for id in ["new", "again"] {
+            let input = said("hello");
+            let first = json!({ "agent_name": "echo", "session_id": thread, "input": input });
+            post(&client, "/runs", &first).await.ok().unwrap();
+            let message = json!({
+                "role": "user", "parts": [{ "content_type": "text/plain", "content": "x" }],
+                "x_trilogue": { "message_id": id },
+            });
+            let body = json!({ "agent_name": "echo", "session_id": thread, "input": [message] });
+            let requests = (0..REQUESTS).map(|_| post(&client, "/runs", &body));
+            for reply in join_all(requests).await {
+                let run = reply.ok().unwrap();
+                assert_eq!(run["status"], "completed", "{run}");
+            }
+            let session = get(&client, &format!("/sessions/{thread}")).await.ok().unwrap();
+            let history = session["history"].as_array().unwrap();
+            let addresses: HashSet<&str> =
+                history.iter().map(|address| address.as_str().unwrap()).collect();
+            assert_eq!(addresses.len(), history.len(), "{session}");
+            let kept = addresses.iter().filter(|address| address.ends_with(&format!("/{id}")));
+            assert_eq!(kept.count(), 1, "{session}");
+        }
+        let session = get(&client, &format!("/sessions/{thread}")).await.ok().unwrap();
+        // Each run has a message of the user and one of the agent.
+        assert_eq!(session["history"].as_array().unwrap().len(), 4 * (REQUESTS + 1), "{session}");
+    }
 }
 
 #[tokio::test]

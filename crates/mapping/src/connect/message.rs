@@ -2,7 +2,6 @@
 //!
 //! Another role and a message's metadata, which our messages do not have, are in the first part's further members, under [`EXTENSION`].
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -16,6 +15,7 @@ use trilogue_wire::agent_connect::MessageContent;
 use super::EXTENSION;
 use super::block::{Links, block, has_invalid_base64, read_block};
 use super::input::refused;
+use crate::repeated_id;
 
 /// The member of a part with its message's own members.
 pub(super) const MESSAGE: &str = "message";
@@ -105,20 +105,19 @@ pub fn read_messages(
     now: Timestamp,
     at: &str,
 ) -> Result<Vec<Message>> {
-    let mut known = HashSet::with_capacity(messages.len());
-    let mut read = Vec::with_capacity(messages.len());
-    for (place, message) in messages.into_iter().enumerate() {
+    let messages = messages.into_iter().enumerate().map(|(place, message)| {
         if let Some(content) = invalid_base64_in(&message) {
             return Err(refused(&format!("{at}/{place}{content}"), NO_BASE64));
         }
-        let message = read_message(message, now, &format!("{at}/{place}"))?;
-        if !known.insert(message.id.clone()) {
-            let path = format!("{at}/{place}/id");
-            return Err(refused(&path, "is the id of an earlier message too"));
+        read_message(message, now, &format!("{at}/{place}"))
+    });
+    let messages = messages.collect::<Result<Vec<_>>>()?;
+    match repeated_id(&messages) {
+        None => Ok(messages),
+        Some(place) => {
+            Err(refused(&format!("{at}/{place}/id"), "is the id of an earlier message too"))
         }
-        read.push(message);
     }
-    Ok(read)
 }
 
 /// The reason for refusing content that its block declares as base64.

@@ -17,6 +17,7 @@ mod effects;
 mod envelope;
 mod inbox;
 mod lifecycle;
+mod message_ids;
 mod next_append;
 mod request;
 mod request_size;
@@ -44,6 +45,7 @@ use envelope::Waiter;
 pub(crate) use envelope::{Envelope, HandOver, stopped, unexpected};
 use inbox::QueuedRequest;
 pub(crate) use inbox::{OwnerInbox, OwnerRequests};
+use message_ids::KnownMessageIds;
 use next_append::{Acknowledgement, NextAppend};
 
 const MAX_REQUESTS_PER_APPEND: usize = 64;
@@ -64,6 +66,7 @@ pub(crate) struct Owner {
     waiters: BTreeMap<RunKey, Vec<Waiter>>,
     watched: Vec<Watched>,
     pending: NextAppend,
+    message_ids: KnownMessageIds,
     /// The state before a run that may be refused because one of its ids is taken.
     undo: Option<ThreadState>,
     /// The appended frames, while a caller waits to read them back.
@@ -115,7 +118,8 @@ impl Owner {
         let channel = OwnerInbox::new(&services.options);
         let thread = state.thread.key;
         let (services, agents) = (Arc::clone(services), Arc::clone(agents));
-        Box::new(Self::new(services, agents, thread, Some(state), channel))
+        let owner = Self::new(services, agents, thread, Some(state), channel);
+        Box::new(Self { message_ids: KnownMessageIds::of_new_thread(), ..owner })
     }
 
     /// Registers the owner and spawns it.
@@ -149,6 +153,7 @@ impl Owner {
             waiters: BTreeMap::new(),
             watched: Vec::new(),
             pending: NextAppend::default(),
+            message_ids: KnownMessageIds::default(),
             undo: None,
             log: Vec::new(),
             spare: Vec::new(),
@@ -254,6 +259,7 @@ impl Owner {
         };
         let mut result = step(state, command, self.services.clock.now())?;
         let reply = std::mem::take(&mut result.reply);
+        self.message_ids.note(&result.changes);
         self.pending.add(result);
         Ok(reply)
     }
@@ -290,6 +296,7 @@ impl Owner {
             Ok(()) => {
                 // Durable from here on: only now reply to callers and carry out effects.
                 self.committed = last;
+                self.message_ids.stored();
                 if pending.erases {
                     // The thread's tasks end first; the caller gets the reply after everything is removed.
                     self.carry_out(std::mem::take(&mut pending.effects));
@@ -301,6 +308,7 @@ impl Owner {
                 self.carry_out(pending.effects);
             }
             Err(error) => {
+                self.message_ids = KnownMessageIds::default();
                 for acknowledgement in pending.acknowledgements {
                     acknowledgement.tell(Err(error.clone()));
                 }

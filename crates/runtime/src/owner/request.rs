@@ -23,11 +23,14 @@ impl Owner {
             return;
         }
         match request {
-            Envelope::Submit { submit, reply, settled, .. } if submit.claims_ids => {
-                self.submit_alone(submit, reply, settled).await;
-            }
-            Envelope::Submit { submit, deferred, reply, settled } => {
-                self.submit(submit, deferred, reply, settled);
+            Envelope::Submit { mut submit, deferred, reply, settled } => {
+                if let Err(error) = self.replace_taken_ids(&mut submit).await {
+                    self.acknowledge(Acknowledgement::RunRefused(reply, error));
+                } else if submit.claims_ids {
+                    self.submit_alone(submit, reply, settled).await;
+                } else {
+                    self.submit(submit, deferred, reply, settled);
+                }
             }
             Envelope::Progress { run } => self.progress(run),
             Envelope::Flush { run, reply } => {

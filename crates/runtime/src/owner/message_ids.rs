@@ -1,0 +1,83 @@
+//! The ids of a thread's messages, as far as its owner knows them: an id names one message of its thread.
+
+use std::collections::BTreeSet;
+
+use trilogue_domain::error::Result;
+use trilogue_domain::{Input, MessageId};
+use trilogue_store::Change;
+
+use super::Owner;
+use crate::step::Submit;
+
+/// For so many messages an owner that created its thread remembers the ids; then it asks the store.
+const MAX_KNOWN_IDS: usize = 256;
+
+/// The ids that the next append adds, and all others too while `is_complete`.
+#[derive(Debug, Default)]
+pub(super) struct KnownMessageIds {
+    ids: BTreeSet<MessageId>,
+    /// Whether the store has no message whose id is not here.
+    is_complete: bool,
+}
+
+// === impl KnownMessageIds ===
+
+impl KnownMessageIds {
+    /// Of a thread that is not stored yet.
+    pub(super) fn of_new_thread() -> Self {
+        Self { is_complete: true, ..Self::default() }
+    }
+
+    /// Notes the messages that the next append adds.
+    pub(super) fn note(&mut self, changes: &[Change]) {
+        for change in changes {
+            match change {
+                Change::Message(row) => {
+                    self.ids.extend(std::iter::once(row.id.clone()).chain(row.alias.clone()));
+                }
+                // The ids of its messages are free when that is stored.
+                Change::RemoveRun(_) => self.is_complete = false,
+                _ => {}
+            }
+        }
+    }
+
+    /// The store has what was noted.
+    pub(super) fn stored(&mut self) {
+        if !self.is_complete || self.ids.len() > MAX_KNOWN_IDS {
+            *self = Self::default();
+        }
+    }
+}
+
+// === impl Owner ===
+
+impl Owner {
+    /// Gives a message of a new run another id if one of the thread has its id already. Requests come here one by one, so that the first one keeps it.
+    /// Fails as reading the store.
+    pub(super) async fn replace_taken_ids(&self, submit: &mut Submit) -> Result<()> {
+        let messages = match &mut submit.input {
+            Input::Messages(messages) => messages,
+            Input::Value(_) => &mut submit.said,
+        };
+        for (place, message) in messages.iter_mut().enumerate() {
+            if !self.is_taken(&message.id).await? {
+                continue;
+            }
+            message.id = MessageId::generate();
+            // A repeated request is told the id that counts.
+            if let Some(row) = submit.idempotency.as_mut().filter(|_| place == 0) {
+                row.message = Some(message.id.clone());
+            }
+        }
+        Ok(())
+    }
+
+    async fn is_taken(&self, id: &MessageId) -> Result<bool> {
+        let KnownMessageIds { ids, is_complete } = &self.message_ids;
+        if ids.contains(id) || *is_complete {
+            return Ok(ids.contains(id));
+        }
+        Ok(self.services.store.message_in(self.thread, id).await?.is_some())
+    }
+}
