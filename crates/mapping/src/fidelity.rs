@@ -69,7 +69,7 @@ pub fn page() -> String {
          The server drops nothing without a row here.\n\n\
          A run says what was lost on the way to its agent: an agent's own update of the kind `fidelity.lost`, once for each concept, with `concept`, `direction`, `protocol` and `because`. \
          Every protocol shows it as it shows such updates; editors show none. It tells of:\n\n\
-         - thoughts, tool calls and metadata in messages that a hosted agent is prompted with\n\
+         - thoughts, tool calls, metadata and further members of messages that a hosted agent is prompted with\n\
          - earlier messages for which a prompt has no room\n\
          - settings for an agent behind a server that takes none\n",
     );
@@ -191,6 +191,12 @@ table! {
         communication: Extension "`x_trilogue.message_id` of the message, and in its address in `Session.history`";
         connect: Carried "`Message.id`";
         client: Carried "`messageId` of prompts and chunks, `userMessageId` of the prompt's response";
+    }
+    "further members of a message" {
+        native: Extension "`Part.extra` of the first part; an input message with members that this interface does not have is refused";
+        communication: Extension "members of the message, from clients; lost in messages from agents' servers; a mount with `strict = true` refuses them";
+        connect: Extension "members of the message, from clients and towards servers of ours; lost in messages from agents' servers";
+        client: Lost "a prompt and an update have no message that could have them";
     }
     "several input messages, roles" {
         native: Carried "`RunCreate.input` as an array, `Message.role`";

@@ -14,6 +14,7 @@ pub mod communication;
 pub mod connect;
 pub mod fidelity;
 mod logged_position;
+mod message_members;
 pub mod native;
 pub mod otlp;
 pub mod provenance;

@@ -115,6 +115,49 @@ async fn a_strict_mount_refuses_members_of_a_message_that_the_protocol_does_not_
     }
 }
 
+/// The message is the agent's input, and the agent says its parts again.
+#[tokio::test]
+async fn members_of_a_message_that_the_protocol_does_not_have_reach_the_agent_and_every_reader() {
+    let (_rig, client) = served().await;
+    let thread = uuid::Uuid::new_v4().to_string();
+    let further = json!({"zzz": {"b": 1.5, "a": [null]}, "metadata": {"k": 1}});
+    let mut message =
+        json!({"role": "user", "parts": [{"content_type": "text/plain", "content": "x"}]});
+    message.as_object_mut().unwrap().extend(further.as_object().unwrap().clone());
+    let body =
+        json!({"agent_name": "echo", "session_id": thread, "input": [message], "mode": "sync"});
+    let run = post(&client, "/runs", &body).await.ok().unwrap();
+    let has_further = |message: &Value| {
+        assert_eq!(
+            (&message["zzz"], &message["metadata"]),
+            (&further["zzz"], &further["metadata"]),
+            "{message}"
+        );
+    };
+    has_further(&run["output"][0]);
+    assert_eq!(run["output"][0]["parts"][0]["content"], "x");
+    assert!(!run["output"][0]["parts"].to_string().contains("zzz"), "{run}");
+    let streamed = stream_of(&client, text(&run, "/run_id")).await;
+    let completed = streamed.iter().find(|(_, event)| event["type"] == "message.completed");
+    has_further(&completed.unwrap().1["message"]);
+
+    let mut message = json!({"role": "user", "content": "y"});
+    message.as_object_mut().unwrap().extend(further.as_object().unwrap().clone());
+    let body = json!({"agent_id": "echo", "input": {"messages": [message]}});
+    let path = format!("/connect/threads/{thread}/runs/wait");
+    let reply = client.post(&path, &body).await.unwrap().ok().unwrap();
+    let messages = reply["output"]["values"]["messages"].as_array().unwrap();
+    assert!(messages.iter().any(|message| message["role"] == "assistant"), "{reply}");
+    messages.iter().for_each(has_further);
+
+    let session = get(&client, &format!("/sessions/{thread}")).await.ok().unwrap();
+    for address in session["history"].as_array().unwrap() {
+        let (_, path) = address.as_str().unwrap().split_once("/communication").unwrap();
+        let message = get(&client, path).await.ok().unwrap();
+        assert_eq!(message["zzz"], further["zzz"], "{message}");
+    }
+}
+
 #[tokio::test]
 async fn base64_and_unknown_members_come_back_as_they_were_sent() {
     let (_rig, client) = served().await;

@@ -2,12 +2,14 @@
 
 use std::fmt;
 
+use serde_json::{Map, Value};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Input, MessageId, Role, Timestamp};
 use trilogue_wire::agent_communication::{Json, Message, Role as WireRole, Time, When};
 
 use super::EXTENSION;
 use super::part::read_parts;
+use crate::message_members::{FURTHER, keep};
 use crate::repeated_id;
 
 /// Returns a run's input. A message's id is under the extension key of the message or of its first part, or new; missing times are now.
@@ -49,6 +51,13 @@ fn read(
             .map_err(|error| inside(&error, format_args!("{under}{EXTENSION}.message_id")))?,
         None => MessageId::generate(),
     };
+    let further: Map<String, Value> =
+        message.extra.iter().map(|(name, value)| (name.to_owned(), value.to_value())).collect();
+    let mut parts = read_parts(message.parts, under)?;
+    if !further.is_empty() {
+        let own = Map::from_iter([(FURTHER.to_owned(), Value::Object(further))]);
+        keep(own, &mut parts).map_err(|error| inside(&error, format_args!("{under}parts[0]")))?;
+    }
     Ok(trilogue_domain::Message {
         id,
         role: match message.role {
@@ -56,7 +65,7 @@ fn read(
             WireRole::Agent => Role::Agent,
             WireRole::Named(name) => Role::NamedAgent(name.into()),
         },
-        parts: read_parts(message.parts, under)?,
+        parts,
         created_at: stated(message.created_at, now),
         completed_at: stated(message.completed_at, now),
     })

@@ -14,6 +14,7 @@ mod projection;
 mod remote;
 pub mod strict;
 
+use serde_json::{Map, Value};
 use trilogue_domain::AgentName;
 use trilogue_wire::agent_communication::{Role, Uuid};
 
@@ -46,6 +47,12 @@ pub fn uuid_of(id: &str) -> Uuid {
         *id == *uuid.hyphenated().encode_lower(&mut buffer)
     });
     itself.unwrap_or_else(|| uuid::Uuid::new_v5(&NAMESPACE, id.as_bytes())).into()
+}
+
+/// A message's further members, without those that the protocol declares.
+fn further_members(members: Map<String, Value>) -> impl Iterator<Item = (String, Value)> {
+    const DECLARED: [&str; 5] = ["role", "parts", "created_at", "completed_at", EXTENSION];
+    members.into_iter().filter(|(name, _)| !DECLARED.contains(&name.as_str()))
 }
 
 fn role_of(name: &AgentName) -> Role {

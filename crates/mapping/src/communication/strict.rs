@@ -6,7 +6,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::event::{InterruptEvent, MessageEvent};
 use trilogue_domain::port::CheckOutput;
 use trilogue_domain::{Body, Code, Content, Error, Part};
-use trilogue_wire::agent_communication::{Message, MessagePart, Rules};
+use trilogue_wire::agent_communication::{Event, Message, MessagePart, Rules};
 
 use super::part::is_undecoded;
 
@@ -34,8 +34,29 @@ impl CheckOutput for CommunicationRules {
     }
 }
 
-/// Checks what our vocabulary does not keep of a message of an agent's server: whether its members were stated, and which the protocol does not have.
-pub(super) fn check_message(message: &Message) -> Result<()> {
+/// Checks what is lost when an event of an agent's server is read into the vocabulary; the rest is checked there.
+pub(super) fn check_event(event: &Event) -> Result<()> {
+    match event {
+        Event::MessageCreated { message } | Event::MessageCompleted { message } => {
+            check_message(message)
+        }
+        Event::MessagePart { part } => check_wire_part(part),
+        Event::RunAwaiting { run }
+        | Event::RunCompleted { run }
+        | Event::RunFailed { run }
+        | Event::RunCancelled { run } => {
+            let question = run.await_request.iter().map(|request| &request.message);
+            run.output.iter().chain(question).try_for_each(check_message)
+        }
+        Event::RunCreated { .. }
+        | Event::RunInProgress { .. }
+        | Event::Generic { .. }
+        | Event::Error { .. } => Ok(()),
+    }
+}
+
+/// As [`check_event`], for a message: whether its members were stated, and which the protocol does not have.
+fn check_message(message: &Message) -> Result<()> {
     if message.is_role_missing {
         return Err(invalid("the message", "role is missing; every message has a role"));
     }
@@ -49,7 +70,7 @@ pub(super) fn check_message(message: &Message) -> Result<()> {
 }
 
 /// As [`check_message`], for a part by itself.
-pub(super) fn check_wire_part(part: &MessagePart) -> Result<()> {
+fn check_wire_part(part: &MessagePart) -> Result<()> {
     if part.is_type_missing {
         return Err(invalid("the part", "content_type is missing; every part has a MIME type"));
     }

@@ -17,8 +17,8 @@ use trilogue_domain::{Content, Json, Part, PartMetadata, ThreadId, Trajectory};
 use trilogue_wire::agent_connect::Block;
 
 use super::EXTENSION;
-use super::message::MESSAGE;
 use crate::citation;
+use crate::message_members::MESSAGE;
 use crate::native::hex;
 use crate::native::message::PATH_SEGMENT;
 use trilogue_wire::encoded_bytes::decode_base64;

@@ -1,24 +1,20 @@
 //! Converts messages in both directions.
 //!
-//! Another role and a message's metadata, which our messages do not have, are in the first part's further members, under [`EXTENSION`].
+//! Another role, a message's metadata and its further members, which messages of ours do not have, are in the first part's further members.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use trilogue_domain::error::Result;
-use trilogue_domain::{
-    Code, Content, Error, Json, Message, MessageId, Part, Role, ThreadId, Timestamp, limits,
-};
+use trilogue_domain::{Code, Error, Message, MessageId, Part, Role, ThreadId, Timestamp, limits};
 use trilogue_wire::agent_connect as wire;
 use trilogue_wire::agent_connect::MessageContent;
 
 use super::EXTENSION;
 use super::block::{Links, block, has_invalid_base64, read_block};
 use super::input::refused;
+use crate::message_members::{FURTHER, keep, split};
 use crate::repeated_id;
-
-/// The member of a part with its message's own members.
-pub(super) const MESSAGE: &str = "message";
 
 pub fn messages(messages: &[Message], links: &Links) -> Vec<wire::Message> {
     messages.iter().map(|it| message(it, links)).collect()
@@ -60,7 +56,17 @@ pub fn message(message: &Message, links: &Links) -> wire::Message {
         }
         _ => role(&message.role, &mut metadata).to_owned(),
     };
-    wire::Message { role, content, id: Some(message.id.as_str().to_owned()), metadata }
+    let mut extra = match ours.remove(FURTHER) {
+        Some(Value::Object(members)) => members,
+        _ => Map::new(),
+    };
+    // Of another protocol, where this one's members are further ones.
+    match extra.remove("metadata") {
+        Some(Value::Object(members)) if metadata.is_none() => metadata = Some(members),
+        _ => {}
+    }
+    ["role", "content", "id"].into_iter().for_each(|name| drop(extra.remove(name)));
+    wire::Message { role, content, id: Some(message.id.as_str().to_owned()), metadata, extra }
 }
 
 /// Returns the role. The protocol's clients know `user` and `assistant`; the metadata has an agent's name.
@@ -77,25 +83,6 @@ fn role(role: &Role, metadata: &mut Option<Map<String, Value>>) -> &'static str 
             "assistant"
         }
     }
-}
-
-/// Separates a message's own members from its first part; the part is `None` if nothing else remains.
-fn split(part: &Part) -> (Option<Part>, Map<String, Value>) {
-    let is_there = part.extra.as_ref().is_some_and(|extra| extra.as_str().contains(EXTENSION));
-    let Some(Value::Object(mut extra)) =
-        part.extra.as_ref().filter(|_| is_there).map(Json::to_value)
-    else {
-        return (None, Map::new());
-    };
-    let ours = extra.get_mut(EXTENSION).and_then(Value::as_object_mut);
-    let Some(Value::Object(own)) = ours.and_then(|ours| ours.remove(MESSAGE)) else {
-        return (None, Map::new());
-    };
-    if extra.get(EXTENSION).and_then(Value::as_object).is_some_and(Map::is_empty) {
-        extra.remove(EXTENSION);
-    }
-    let extra = (!extra.is_empty()).then(|| Json::from_value(&Value::Object(extra)));
-    (Some(Part { extra, ..part.clone() }), own)
 }
 
 /// Reads messages from the wire, sent now; `at` is the JSON Pointer of their array.
@@ -145,6 +132,9 @@ pub(super) fn read_message(message: wire::Message, now: Timestamp, at: &str) -> 
     }
     if let Some(metadata) = metadata {
         own.insert("metadata".to_owned(), Value::Object(metadata));
+    }
+    if !message.extra.is_empty() {
+        own.insert(FURTHER.to_owned(), Value::Object(message.extra));
     }
     let mut parts = match message.content {
         MessageContent::Text(text) => vec![Part::text(text)],
@@ -203,26 +193,4 @@ fn read_role(role: &str, metadata: &mut Option<Map<String, Value>>) -> Role {
         *metadata = None;
     }
     named
-}
-
-/// Puts a message's own members into its first part.
-fn keep(mut own: Map<String, Value>, parts: &mut Vec<Part>) -> Result<()> {
-    if parts.is_empty() {
-        own.insert("empty".to_owned(), true.into());
-        parts.push(Part::new("text/plain", Content::Empty));
-    }
-    let Some(first) = parts.first_mut() else { return Ok(()) };
-    let mut extra = match first.extra.as_ref().map(Json::to_value) {
-        Some(Value::Object(extra)) => extra,
-        _ => Map::new(),
-    };
-    let ours = extra.entry(EXTENSION).or_insert_with(|| json!({}));
-    if !ours.is_object() {
-        *ours = json!({});
-    }
-    if let Some(ours) = ours.as_object_mut() {
-        ours.insert(MESSAGE.to_owned(), Value::Object(own));
-    }
-    first.extra = Some(Json::parse(Value::Object(extra).to_string())?);
-    Ok(())
 }

@@ -6,6 +6,8 @@ use serde_json::json;
 use trilogue_domain::event::StateEvent;
 use trilogue_domain::{Body, Input, Json, Message, Part, PartMetadata};
 
+use crate::message_members::split_further;
+
 /// The kind of the event: an agent's own update, which every face shows like other updates.
 pub const LOST: &str = "fidelity.lost";
 
@@ -57,8 +59,13 @@ impl FidelityLoss {
         protocol: "client",
         because: "a prompt's block has no member for metadata of another protocol",
     };
+    const FURTHER_MEMBERS: Self = Self {
+        concept: "further members of a message",
+        protocol: "client",
+        because: "a prompt has no member for those of another protocol's message",
+    };
     #[cfg(test)]
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::HISTORY,
         Self::COMMUNICATION_HISTORY,
         Self::CONNECT_HISTORY,
@@ -66,6 +73,7 @@ impl FidelityLoss {
         Self::THOUGHT,
         Self::TOOL_CALL,
         Self::ANNOTATIONS,
+        Self::FURTHER_MEMBERS,
     ];
 
     /// Returns the event that names it.
@@ -89,7 +97,9 @@ pub fn lost_by_prompt(input: &Input, missed: &[Message]) -> BTreeSet<FidelityLos
         Input::Value(_) => &[],
     };
     let parts = missed.iter().chain(own).flat_map(|message| &message.parts);
-    parts.filter_map(lost_of).collect()
+    let further = |part: &&Part| split_further(part).is_some();
+    let further = parts.clone().filter(further).map(|_| FidelityLoss::FURTHER_MEMBERS);
+    parts.clone().filter_map(lost_of).chain(further).collect()
 }
 
 fn lost_of(part: &Part) -> Option<FidelityLoss> {
@@ -136,5 +146,11 @@ mod tests {
         let concepts: Vec<_> = lost.iter().map(|loss| loss.concept).collect();
         assert_eq!(concepts, ["annotations", "thought", "tool call"]);
         assert!(lost_by_prompt(&Input::Value(Json::null()), &[]).is_empty());
+
+        let further = Json::parse(r#"{"trilogue":{"message":{"members":{"zzz":1}}}}"#).unwrap();
+        let part = Part { extra: Some(further), ..Part::text("x") };
+        let own = vec![Message::new(Role::User, vec![part], None)];
+        let lost = lost_by_prompt(&Input::Messages(own), &[]);
+        assert_eq!(lost.into_iter().collect::<Vec<_>>(), [FidelityLoss::FURTHER_MEMBERS]);
     }
 }

@@ -300,12 +300,14 @@ fn any_message() -> impl Strategy<Value = wire::Message> {
         ".{0,8}".prop_map(MessageContent::Text),
         prop::collection::vec(any_block(), 0..4).prop_map(MessageContent::Blocks),
     ];
-    (role, content, prop::option::of(any_object(any_json()))).prop_map(
-        |(role, content, metadata)| wire::Message {
+    let extra = prop::collection::btree_map("x_[a-z]{0,3}", any_json(), 0..3);
+    (role, content, prop::option::of(any_object(any_json())), extra).prop_map(
+        |(role, content, metadata, extra)| wire::Message {
             role: role.to_owned(),
             content,
             id: Some("m".to_owned()),
             metadata,
+            extra: extra.into_iter().collect(),
         },
     )
 }

@@ -22,6 +22,9 @@ record! {
         id?: String,
         /// Metadata of any kind.
         metadata?: Map<String, Value>,
+        /// Members that the protocol has no word for.
+        #[serde(flatten)]
+        extra: Map<String, Value>,
     }
 }
 
@@ -61,6 +64,7 @@ impl Message {
             content: MessageContent::Text(text.into()),
             id: None,
             metadata: None,
+            extra: Map::new(),
         }
     }
 }
@@ -73,12 +77,14 @@ struct Members {
     id: Option<String>,
     #[serde(default)]
     metadata: Option<Map<String, Value>>,
+    #[serde(flatten)]
+    extra: Map<String, Value>,
 }
 
 impl<'de> Deserialize<'de> for Message {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let Members { role, content, id, metadata } = object_only(from)?;
-        Ok(Self { role, content, id, metadata })
+        let Members { role, content, id, metadata, extra } = object_only(from)?;
+        Ok(Self { role, content, id, metadata, extra })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::event::{Event, InterruptEvent, MessageEvent, Original, RunEvent, StateEvent};
 use trilogue_domain::{
@@ -19,6 +19,7 @@ use crate::communication::part::write_part;
 use crate::communication::{
     EXTENSION, await_message, error, face_name, role_of, status, uuid_of, wire_role,
 };
+use crate::message_members::split_further;
 use crate::native::{hex, message::PATH_SEGMENT};
 use crate::shape;
 use crate::time;
@@ -140,8 +141,19 @@ impl Projection {
                 self.add(message, MessagePiece::Text(Arc::clone(text)), out);
             }
             MessageEvent::Part { message, part } => {
-                let part = self.render(part, thread);
-                self.add(message, MessagePiece::Part(part), out);
+                let split = split_further(part);
+                let part = match &split {
+                    Some((None, _)) => None,
+                    Some((Some(part), _)) => Some(part),
+                    None => Some(part),
+                };
+                if let Some(part) = part {
+                    let part = self.render(part, thread);
+                    self.add(message, MessagePiece::Part(part), out);
+                }
+                if let Some((_, further)) = split {
+                    self.add_further(message, further);
+                }
             }
             MessageEvent::Completed { message } => self.completed(message, at, out),
             // Thoughts are steps, see [`Self::thought`].
@@ -175,6 +187,13 @@ impl Projection {
             open.add(item);
         } else if let Some(held) = self.held.iter_mut().rfind(|held| is_it(held)) {
             held.add(item);
+        }
+    }
+
+    fn add_further(&mut self, message: &MessageId, members: Map<String, Value>) {
+        let mut growing = self.heard.iter_mut().chain(&mut self.open).chain(&mut self.held);
+        if let Some(growing) = growing.rfind(|growing| growing.id.as_ref() == Some(message)) {
+            growing.add_further(members);
         }
     }
 

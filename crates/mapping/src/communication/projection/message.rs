@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use trilogue_domain::{MessageId, Part, PartMetadata, Times, Trajectory};
 use trilogue_wire::agent_communication::{Role, Time, splice, sse};
 
 use super::list::SharedList;
-use crate::communication::EXTENSION;
 use crate::communication::part::{append_members, write_part};
+use crate::communication::{EXTENSION, further_members};
 use crate::time;
 
 /// An incomplete message: its parts are rendered, and its pieces of text wait to be joined.
@@ -21,6 +21,8 @@ pub(super) struct RenderedMessage {
     /// The completion time that its sender stated.
     stated: Option<Option<Time>>,
     items: SharedList<MessagePiece>,
+    /// Its further members, without braces.
+    further: Arc<[u8]>,
     /// When it was complete, if that was known before its turn on the wire.
     pub(super) ended: Option<Option<Time>>,
 }
@@ -70,6 +72,7 @@ impl RenderedMessage {
             created_at: Some(at),
             stated: None,
             items: SharedList::default(),
+            further: Arc::default(),
             ended: None,
         };
         growing.become_message(id, kind, times);
@@ -92,6 +95,15 @@ impl RenderedMessage {
 
     pub(super) fn add(&mut self, item: MessagePiece) {
         self.items.push(item);
+    }
+
+    /// Shows the members that its sender's protocol does not declare.
+    pub(super) fn add_further(&mut self, members: Map<String, Value>) {
+        let members: Map<String, Value> = further_members(members).collect();
+        let mut shown = Value::Object(members).to_string().into_bytes();
+        sse::safe(&mut shown);
+        let inner = shown.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
+        self.further = inner.unwrap_or_default().into();
     }
 
     pub(super) fn items(&self) -> Vec<&MessagePiece> {
@@ -123,6 +135,7 @@ impl RenderedMessage {
             out.extend_from_slice(&joined(run));
         }
         splice::message_tail(&mut out, self.created_at, completed_at);
+        append_members(&self.further, &mut out);
         self.push_id(&mut out);
         Bytes::from(out)
     }

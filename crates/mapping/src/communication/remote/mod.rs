@@ -3,6 +3,8 @@
 mod repeated_parts;
 mod streamed_content;
 
+use std::borrow::Cow;
+
 use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::json;
@@ -14,15 +16,16 @@ use trilogue_domain::{
     Message, MessageId, Part, Role, RuleOrigin, Survives, Times,
 };
 use trilogue_wire::agent_communication::{
-    ErrorBody, ErrorCode, Event, Json as WireJson, Message as WireMessage, MessagePart, Rules, Run,
-    When, read,
+    ErrorBody, ErrorCode, Event, Extra, Json as WireJson, Message as WireMessage, MessagePart,
+    Rules, Run, When, read,
 };
 
 use super::await_message::interrupt_of_data;
 use super::input::{extension, read_message, take};
 use super::part::{read_parts, write_part};
-use super::{strict, wire_role};
+use super::{further_members, strict, wire_role};
 use crate::logged_position::{LoggedCount, plain_text};
+use crate::message_members::split_further;
 use crate::{LoggedPosition, time};
 use repeated_parts::RepeatedParts;
 use streamed_content::{Difference, StreamedContent};
@@ -139,7 +142,7 @@ impl RemoteRun {
     /// Fails with `json_too_deep`, naming the field; with `output_invalid` where the event breaks the rules of a strict mount, and with `protocol_violation` where it contradicts an earlier one there.
     pub fn push(&mut self, event: Event) -> Result<Vec<Body>> {
         if self.is_strict {
-            check(&event)?;
+            strict::check_event(&event)?;
         }
         let mut out = Vec::new();
         match event {
@@ -320,27 +323,6 @@ pub fn is_contradiction(body: &Body) -> bool {
     matches!(body, Body::State(StateEvent::Custom { kind, .. }) if kind == CONTRADICTION)
 }
 
-/// Checks what is lost when the event is read into the vocabulary; the rest is checked there.
-fn check(event: &Event) -> Result<()> {
-    match event {
-        Event::MessageCreated { message } | Event::MessageCompleted { message } => {
-            strict::check_message(message)
-        }
-        Event::MessagePart { part } => strict::check_wire_part(part),
-        Event::RunAwaiting { run }
-        | Event::RunCompleted { run }
-        | Event::RunFailed { run }
-        | Event::RunCancelled { run } => {
-            let question = run.await_request.iter().map(|request| &request.message);
-            run.output.iter().chain(question).try_for_each(strict::check_message)
-        }
-        Event::RunCreated { .. }
-        | Event::RunInProgress { .. }
-        | Event::Generic { .. }
-        | Event::Error { .. } => Ok(()),
-    }
-}
-
 fn write_id<S: Serializer>(id: &MessageId, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(id.as_str())
 }
@@ -411,12 +393,23 @@ pub fn remote_input(missed: &[Message], input: &Input) -> Vec<WireMessage> {
 /// A message as another server takes it; its id is where our own face shows it.
 fn wire_message(message: &Message) -> WireMessage {
     let id = json!({ "message_id": message.id.as_str() });
+    let mut extra = Extra::new();
+    let mut parts = Cow::Borrowed(message.parts.as_slice());
+    if let [first, rest @ ..] = message.parts.as_slice()
+        && let Some((first, further)) = split_further(first)
+    {
+        parts = first.into_iter().chain(rest.iter().cloned()).collect();
+        for (name, value) in further_members(further) {
+            extra.set(name, WireJson::from_value(&value));
+        }
+    }
     WireMessage {
         role: wire_role(&message.role),
         created_at: message.created_at.map(time).into(),
         completed_at: message.completed_at.map(time).into(),
         extension: Some(WireJson::from_value(&id)),
-        ..WireMessage::user(wire_parts(&message.parts))
+        extra,
+        ..WireMessage::user(wire_parts(&parts))
     }
 }
 

@@ -366,6 +366,19 @@ fn a_failure_keeps_the_reason_and_the_details() {
 }
 
 #[test]
+fn members_of_a_message_that_the_protocol_does_not_have_go_there_as_they_came() {
+    for parts in [json!([]), json!([text_part("x")]), json!([text_part("x"), text_part("y")])] {
+        let sent = json!({ "role": "user", "parts": parts, "zzz": { "b": 1.5, "a": [null] }, "metadata": { "k": 1 } });
+        let wire: WireMessage = read(sent.to_string().as_bytes(), Rules::Lenient).unwrap();
+        let there = serde_json::to_value(wire_message(&read_message(wire).unwrap())).unwrap();
+        assert_eq!((&there["zzz"], &there["metadata"]), (&sent["zzz"], &sent["metadata"]));
+        let count = there["parts"].as_array().unwrap().len();
+        assert_eq!(count, parts.as_array().unwrap().len(), "{there}");
+        assert!(!there["parts"].to_string().contains("zzz"), "{there}");
+    }
+}
+
+#[test]
 fn a_message_goes_there_and_comes_back() {
     let message = Message {
         id: MessageId::parse("m").unwrap(),

@@ -21,6 +21,7 @@ pub fn remote_input(missed: &[Message], input: &Input, is_ours: bool) -> wire::J
         let mut said = message(said, &links);
         if !is_ours {
             (said.id, said.metadata) = (None, None);
+            said.extra.clear();
         }
         serde_json::to_value(said).unwrap_or(Value::Null)
     });

@@ -252,6 +252,8 @@ impl RemoteOutput {
         if may_be_named(&message.role) {
             message.role = "assistant".to_owned();
         }
+        // Servers describe each look at a message in members of their own: its text would not grow any more.
+        let message = wire::Message { extra: serde_json::Map::new(), ..message };
         Ok(read_message(message, Timestamp::default(), "messages")?.parts)
     }
 
