@@ -9,7 +9,7 @@ use trilogue_store::Change;
 use super::Owner;
 use crate::step::Submit;
 
-/// For so many messages an owner that created its thread remembers the ids; then it asks the store.
+/// The most ids that an owner remembers of a thread that it created; with more it asks the store.
 const MAX_KNOWN_IDS: usize = 256;
 
 /// The ids that the next append adds, and all others too while `is_complete`.
@@ -65,7 +65,7 @@ impl Owner {
                 continue;
             }
             message.id = MessageId::generate();
-            // A repeated request is told the id that counts.
+            // A repeated request gets the id that counts.
             if let Some(row) = submit.idempotency.as_mut().filter(|_| place == 0) {
                 row.message = Some(message.id.clone());
             }

@@ -395,7 +395,7 @@ async fn an_agent_elsewhere_that_contradicts_itself_is_shown_with_a_note_and_fai
         "{run}"
     );
 
-    // A repetition in another order is none.
+    // A repetition in another order contradicts nothing.
     let image =
         json!({ "content_type": "image/png", "content": "aGk=", "content_encoding": "base64" });
     let file = json!({ "content_type": "text/csv", "content": "1,2", "name": "a.csv" });

@@ -24,9 +24,9 @@ pub(super) struct RepeatedParts {
 
 /// What a text does where it repeats from some part on.
 enum TextMatch {
-    /// It ends inside or at the end of this part, after so many bytes.
+    /// It ends inside or at the end of this part; `bytes` of the part are repeated.
     Whole { end: usize, bytes: usize },
-    /// It reaches beyond the known texts before this part, with so many bytes.
+    /// It reaches beyond the known texts before this part; its last `new_bytes` are new.
     Longer { end: usize, new_bytes: usize },
 }
 
@@ -96,7 +96,7 @@ impl RepeatedParts {
         vec![Part::text([begun, text].concat())]
     }
 
-    /// How far a text repeats the texts from this place on, behind so many bytes of the first; `None` where it differs.
+    /// How far a text repeats the texts from this place on, from the byte `bytes` of the first; `None` where it differs.
     fn matched(&self, place: usize, bytes: usize, text: &str) -> Option<TextMatch> {
         let (mut end, mut bytes, mut text) = (place, bytes, text);
         self.text(place)?;
@@ -117,7 +117,7 @@ impl RepeatedParts {
         plain_text(self.parts.get(place)?.as_ref()?).map(|text| &**text)
     }
 
-    /// Notes that the texts from this place on were repeated, up to so many bytes of the last.
+    /// Notes that the texts from this place on were repeated, up to the byte `bytes` of the last.
     fn move_to(&mut self, place: usize, end: usize, bytes: usize) {
         let is_finished = self.text(end).is_some_and(|known| known.len() == bytes);
         self.take(place..end + usize::from(is_finished));

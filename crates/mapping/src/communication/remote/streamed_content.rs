@@ -79,7 +79,7 @@ impl StreamedContent {
                 (None, [StreamedPiece::Part(known), rest @ ..]) if *known == digest(part) => {
                     (pieces, bytes) = (rest, 0);
                 }
-                // An empty text is no difference.
+                // An empty text makes no message different.
                 (Some(text), _) if text.is_empty() => {}
                 _ => {
                     differs = true;
