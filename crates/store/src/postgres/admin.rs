@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::lock;
 use trilogue_domain::port::Clock;
+use trilogue_domain::time::Timestamp;
 
 use super::node::{self, Node};
 use super::schema::SCHEMA_VERSION;
@@ -16,7 +17,8 @@ use crate::port::{Admin, NodeAddress, NodeAgent, NodeRow, Stats};
 /// The figures of `status`.
 const COUNTS: &str = concat!(
     "SELECT (SELECT count(*) FROM threads), (SELECT count(*) FROM runs),",
-    " pg_database_size(current_database())"
+    " pg_database_size(current_database()), (SELECT count(*) FROM lost_events),",
+    " (SELECT (extract(epoch FROM min(noted_at)) * 1000000)::bigint FROM lost_events)"
 );
 
 #[async_trait]
@@ -54,8 +56,8 @@ impl Admin for PostgresStore {
             bytes: count(2),
             cache_bytes: database.tails.bytes() as u64,
             quarantined: database.health.quarantine.len(),
-            lost_commits: 0,
-            lost_at: None,
+            lost_commits: count(3),
+            lost_at: found.as_ref().and_then(|row| row.get(4)).map(Timestamp::from_micros),
             commits: database.commits.load(Ordering::Relaxed),
             frames: database.frames.load(Ordering::Relaxed),
             schema_version: SCHEMA_VERSION,

@@ -16,20 +16,21 @@ use super::handover::stand_in;
 use super::node::Node;
 use super::{PostgresStore, agents, blob, frames, row};
 use crate::core::batch::{PERMIT_BYTES, blob_ref};
-use crate::core::ownership::{Acquisition, Ownership, acquisition};
+use crate::core::ownership::{Acquisition, LogEnd, Ownership, acquisition};
 use crate::core::{closed, no_thread};
 use crate::port::{Append, Batch, NodeAddress, OwnedThread};
 use crate::rows::{InterruptRow, RunRow, ThreadRow};
 
-pub(super) const HEAD: &str = "SELECT owner_node, last FROM heads WHERE thread = $1";
+pub(super) const HEAD: &str = "SELECT owner_node, epoch, last, stamp FROM heads WHERE thread = $1";
 /// The same, locked until the transaction ends.
-const LOCKED_HEAD: &str = "SELECT owner_node, last FROM heads WHERE thread = $1 FOR UPDATE";
+const LOCKED_HEAD: &str =
+    "SELECT owner_node, epoch, last, stamp FROM heads WHERE thread = $1 FOR UPDATE";
 
 /// Who may continue the log of a thread, and where it ends.
 pub(super) struct ThreadHead {
     /// The id of the node that owns the thread, dead or alive; empty where none does.
     pub(super) owner: String,
-    last: u64,
+    end: LogEnd,
 }
 
 #[async_trait]
@@ -83,7 +84,10 @@ impl Append for PostgresStore {
     async fn acquire(&self, thread: ThreadKey, node: &str) -> Result<OwnedThread> {
         let database = &self.database;
         database.health.check_thread(thread)?;
-        let found = database.read(|conn| async move { kept(&conn, database, thread, node).await });
+        // Before the look-up: what this node writes meanwhile is behind what that finds.
+        let known = database.acknowledged.end(thread);
+        let found =
+            database.read(|conn| async move { kept(&conn, database, thread, node, known).await });
         if let Some(kept) = found.await? {
             return Ok(kept);
         }
@@ -112,14 +116,16 @@ impl Append for PostgresStore {
     }
 }
 
-/// The thread, where the node owns it. A node that drains gives up what it is asked for.
+/// The thread, where the node owns it. A node that drains gives up what it is asked for. Nobody gets a thread whose log ends before what this node knows of it.
 async fn kept(
     conn: &Connection,
     database: &Database,
     thread: ThreadKey,
     node: &str,
+    known: Option<LogEnd>,
 ) -> Result<Option<OwnedThread>, PostgresError> {
-    let ThreadHead { owner, last } = head(conn, thread, HEAD).await?;
+    let ThreadHead { owner, end } = head(conn, thread, HEAD).await?;
+    database.check_log(conn, thread, known, end).await?;
     if database.is_draining() {
         let live = other(conn, database, &owner, node).await?;
         let stand_in = stand_in(conn, database, thread).await?;
@@ -142,7 +148,7 @@ async fn kept(
     if owner != node {
         return Ok(None);
     }
-    let found = acquired(conn, database, thread, last).await?;
+    let found = acquired(conn, database, thread, end.last).await?;
     // One that was handed over to this node is taken over first.
     Ok(Some(found).filter(|found| found.thread.owner_node == node))
 }
@@ -172,9 +178,9 @@ async fn take_over(
     thread: ThreadKey,
     node: &str,
 ) -> Result<OwnedThread, PostgresError> {
-    let ThreadHead { owner, last } = head(conn, thread, LOCKED_HEAD).await?;
+    let ThreadHead { owner, end } = head(conn, thread, LOCKED_HEAD).await?;
     let live = other(conn, database, &owner, node).await?;
-    let mut taken = acquired(conn, database, thread, last).await?;
+    let mut taken = acquired(conn, database, thread, end.last).await?;
     let found = Ownership {
         is_ours: owner == node && taken.thread.owner_node == node,
         is_owner_alive: live.is_some(),
@@ -248,12 +254,14 @@ async fn take_idle(
     thread: ThreadKey,
     agent: &str,
 ) -> Result<Option<u64>, PostgresError> {
-    let ThreadHead { owner, last } = head(conn, thread, LOCKED_HEAD).await?;
+    let known = database.acknowledged.end(thread);
+    let ThreadHead { owner, end } = head(conn, thread, LOCKED_HEAD).await?;
+    database.check_log(conn, thread, known, end).await?;
     let sql = "SELECT name FROM nodes WHERE id = $1 AND id <> $2 AND NOT agents ? $3";
     let Some(lacking) = row::query_opt(conn, sql, &[&owner, &node.id, &agent]).await? else {
         return Ok(None);
     };
-    let mut taken = acquired(conn, database, thread, last).await?;
+    let mut taken = acquired(conn, database, thread, end.last).await?;
     if !taken.open_runs.is_empty() {
         let name: &str = lacking.get(0);
         let message = format!(
@@ -277,7 +285,9 @@ pub(super) async fn head(
 ) -> Result<ThreadHead, PostgresError> {
     let found = row::query_opt(conn, sql, &[&thread.0]).await?;
     let found = found.ok_or_else(|| no_thread(thread))?;
-    Ok(ThreadHead { owner: found.get(0), last: found.get::<_, i64>(1).cast_unsigned() })
+    let number = |index| found.get::<_, i64>(index).cast_unsigned();
+    let end = LogEnd { epoch: number(1), last: number(2), stamp: found.get(3) };
+    Ok(ThreadHead { owner: found.get(0), end })
 }
 
 /// The last number of a thread's log; zero where there is none.

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use deadpool_postgres::{
+    ConfigConnectImpl, Connect, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime,
+};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
@@ -13,6 +15,7 @@ use tokio_postgres::{Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use trilogue_domain::error::{Code, Error, Result};
 
+use super::sessions::{PrimaryConnect, Sessions};
 use crate::options::{Durability, Options};
 
 pub(super) type Connection = Object;
@@ -33,6 +36,7 @@ pub(super) struct Pools {
     pub(super) pool: Pool,
     /// The one for signs of life, which look-ups must not hold up.
     pub(super) sign_pool: Pool,
+    pub(super) sessions: Arc<Sessions>,
 }
 
 /// What a URL says, checked.
@@ -99,19 +103,18 @@ impl Address {
 
     /// The address without anything secret, for people.
     pub(super) fn shown(&self) -> String {
-        let hosts: Vec<_> = self
-            .config
-            .get_hosts()
-            .iter()
-            .map(|host| match host {
-                Host::Tcp(name) => name.clone(),
+        let ports = self.config.get_ports();
+        let shown = |(index, host): (usize, &Host)| {
+            let port = ports.get(index).or(ports.first()).copied().unwrap_or(5432);
+            match host {
+                Host::Tcp(name) => format!("{name}:{port}"),
                 #[cfg(unix)]
-                Host::Unix(path) => path.display().to_string(),
-            })
-            .collect();
-        let port = self.config.get_ports().first().copied().unwrap_or(5432);
+                Host::Unix(path) => format!("{}:{port}", path.display()),
+            }
+        };
+        let hosts: Vec<_> = self.config.get_hosts().iter().enumerate().map(shown).collect();
         let database = self.config.get_dbname().or(self.config.get_user()).unwrap_or_default();
-        format!("postgres://{}:{port}/{database}", hosts.join(","))
+        format!("postgres://{}/{database}", hosts.join(","))
     }
 
     /// Makes the pools. Nothing is connected yet.
@@ -150,13 +153,16 @@ impl Address {
                 Some(MakeRustlsConnect::new(client_config(authorities.as_ref())?))
             }
         };
+        let sessions = Arc::<Sessions>::default();
         let pool = |size: usize| {
             let (config, recycling) = (config.clone(), RecyclingMethod::Fast);
             let recycling = ManagerConfig { recycling_method: recycling };
-            let manager = match encryption.clone() {
-                None => Manager::from_config(config, NoTls, recycling),
-                Some(tls) => Manager::from_config(config, tls, recycling),
+            let to_host: Box<dyn Connect> = match encryption.clone() {
+                None => Box::new(ConfigConnectImpl { tls: NoTls }),
+                Some(tls) => Box::new(ConfigConnectImpl { tls }),
             };
+            let connect = PrimaryConnect { to_host, sessions: Arc::clone(&sessions) };
+            let manager = Manager::from_connect(config, connect, recycling);
             Pool::builder(manager)
                 .max_size(size)
                 .runtime(Runtime::Tokio1)
@@ -167,7 +173,8 @@ impl Address {
                     Error::new(Code::Internal, format!("no pool of connections: {error}"))
                 })
         };
-        Ok(Pools { pool: pool(options.readers.max(1) + GROUP_WRITERS)?, sign_pool: pool(1)? })
+        let (pool, sign_pool) = (pool(options.readers.max(1) + GROUP_WRITERS)?, pool(1)?);
+        Ok(Pools { pool, sign_pool, sessions })
     }
 }
 
@@ -237,6 +244,8 @@ mod tests {
     fn what_is_shown_holds_no_secret() {
         let address = Address::parse("postgres://me:secret@db.example.com:6543/agents").unwrap();
         assert_eq!(address.shown(), "postgres://db.example.com:6543/agents");
+        let address = Address::parse("postgres://me:secret@a,b:2/agents").unwrap();
+        assert_eq!(address.shown(), "postgres://a:5432,b:2/agents");
     }
 
     #[test]

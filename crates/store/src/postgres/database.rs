@@ -12,6 +12,7 @@ use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::port::ReadOriginal;
 
+use super::acknowledged::AcknowledgedLogs;
 use super::bucket::Bucket;
 use super::clock::DatabaseClock;
 use super::connection::{Connection, READ_TIME};
@@ -20,6 +21,7 @@ use super::error::{PostgresError, Remedy, explain, is_conflict, takes_no_writes}
 use super::news::{LogRemoval, News, ToldAppend};
 use super::node::Node;
 use super::outage::{Outage, Retries};
+use super::sessions::Sessions;
 use crate::core::closed;
 use crate::core::health::Health;
 use crate::core::queue::QueueSignal;
@@ -38,6 +40,8 @@ pub(super) struct Database {
     pub(super) pool: Pool,
     /// The connection for signs of life.
     pub(super) sign_pool: Pool,
+    pub(super) sessions: Arc<Sessions>,
+    pub(super) acknowledged: AcknowledgedLogs,
     /// What this store and no other is known by.
     pub(super) id: String,
     /// Where large content is.
@@ -97,7 +101,9 @@ enum TransactionFailure {
 
 impl Database {
     pub(super) async fn connect(&self) -> Result<Connection, PostgresError> {
-        Ok(self.pool.get().await?)
+        let conn = self.pool.get().await?;
+        self.compare_logs(&conn).await?;
+        Ok(conn)
     }
 
     pub(super) fn is_opening(&self) -> bool {
@@ -250,17 +256,24 @@ impl Database {
                     .hint("look whether it was before you send it again")
             }
             PostgresError::Unreachable(why) => self.unreachable(&why),
-            PostgresError::Sql(error) if takes_no_writes(&error) => {
+            PostgresError::Sql(error) if takes_no_writes(&error) && self.is_opening() => {
                 self.read_only(&explain(&error))
             }
-            PostgresError::Sql(error) if is_outage => self.unreachable(&explain(&error)),
+            PostgresError::Sql(error) if is_outage => {
+                // The server was the primary: look-ups there would miss what is new.
+                if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION) {
+                    self.sessions.end_all();
+                }
+                self.unreachable(&explain(&error))
+            }
             PostgresError::Sql(error) => self.settle_sql(&error),
         }
     }
 
     pub(super) fn unreachable(&self, why: &str) -> Error {
-        self.outage.begin(why);
-        self.unavailable(why)
+        let why = self.sessions.refusal().unwrap_or_else(|| why.to_owned());
+        self.outage.begin(&why);
+        self.unavailable(&why)
     }
 
     pub(super) fn unavailable(&self, why: &str) -> Error {
@@ -374,6 +387,7 @@ impl Database {
 
     /// Forgets a thread that is gone.
     pub(super) fn forget(&self, thread: ThreadKey) {
+        self.acknowledged.forget(thread);
         self.objects_fell_due.notify_one();
         self.tails.ended(thread);
         self.health.quarantine.remove(thread);

@@ -15,6 +15,7 @@ use tokio_postgres::Row;
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::Result;
 
+use super::acknowledged::LostEvents;
 use super::change::{self, RowStatement};
 use super::connection::Connection;
 use super::database::Database;
@@ -73,7 +74,7 @@ pub(super) async fn write(
             let append = &appends[*index];
             let end = heads.get(&append.batch.thread).copied();
             outcomes[*index] =
-                outcome(conn, append, end, is_again).await.map_err(GroupFailure::Whole)?;
+                outcome(database, conn, append, end, is_again).await.map_err(GroupFailure::Whole)?;
         }
         writers.retain(|index| !lost.contains(index));
     }
@@ -155,6 +156,7 @@ async fn ends(
 
 /// What an append without its head became: stored by an earlier try, or too late.
 async fn outcome(
+    database: &Database,
     conn: &Connection,
     append: &StampedBatch,
     end: Option<LogEnd>,
@@ -165,6 +167,14 @@ async fn outcome(
         AppendVerdict::Uncertain => verdict_of_frames(is_in_log(conn, batch).await?),
         verdict => verdict,
     };
+    // What the writer has of the log was acknowledged: it cannot end before that.
+    let lost = end.and_then(|end| {
+        let known = LogEnd { epoch: batch.epoch, last: batch.expected_last, stamp: end.stamp };
+        LostEvents::between(batch.thread, known, end)
+    });
+    if let (AppendVerdict::Late, Some(lost)) = (verdict, lost) {
+        return Ok(Err(database.close_thread(conn, lost).await?));
+    }
     Ok(match verdict {
         AppendVerdict::Stored => Ok(()),
         // One that fits now did not a moment ago.
@@ -276,7 +286,7 @@ impl Batch {
     }
 
     /// The epoch behind it.
-    fn last_epoch(&self) -> u64 {
+    pub(super) fn last_epoch(&self) -> u64 {
         let epochs = self.changes.iter().filter_map(|change| match change {
             Change::Thread(row) => Some(row.epoch),
             _ => None,

@@ -172,6 +172,7 @@ impl GroupWriter {
         for (append, outcome) in appends.iter().zip(&outcomes) {
             if outcome.is_ok() {
                 frames += append.batch.frames.len();
+                database.acknowledged.note(&append.batch, append.stamp);
                 database.publish(&append.batch);
             }
         }

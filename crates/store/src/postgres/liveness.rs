@@ -17,6 +17,9 @@ use super::error::{PostgresError, Remedy};
 use super::node::Node;
 use super::{agents, row};
 
+/// How often a process that is no node asks whether the database answers, and how long it waits for the answer.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+const PROBE_LIMIT: Duration = Duration::from_secs(2);
 /// How many times in a heartbeat a node tries again to give a sign of life that was not stored.
 const TRIES_IN_HEARTBEAT: u32 = 4;
 
@@ -75,7 +78,7 @@ const SIGN: &str = concat!(
 
 /// Gives signs of life until the store is closed.
 pub(super) async fn live(database: Arc<Database>) {
-    let Some(node) = &database.node else { return };
+    let Some(node) = &database.node else { return probe(&database).await };
     let mut beat = tokio::time::interval(node.options.heartbeat);
     beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -93,12 +96,38 @@ pub(super) async fn live(database: Arc<Database>) {
     }
 }
 
-/// Gives a sign of life on a connection of its own: look-ups that take long do not hold it up.
+/// Finds out whether the database answers, where no signs of life do: a statement that an old primary never answers ends when the new one is found.
+async fn probe(database: &Database) {
+    let mut beat = tokio::time::interval(PROBE_EVERY);
+    beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        beat.tick().await;
+        let answered = answer_within(database, PROBE_LIMIT, async |conn| {
+            Ok(conn.batch_execute("SELECT 1").await?)
+        });
+        if let Err(fail) = answered.await {
+            let error = database.settle(fail);
+            tracing::debug!(%error, "the database gave no answer");
+        }
+    }
+}
+
+/// Gives a sign of life.
 pub(super) async fn sign(database: &Database, node: &Node) -> Result<(), PostgresError> {
-    let give_up = tokio::time::Instant::now() + node.options.sign_limit();
+    let limit = node.options.sign_limit();
+    answer_within(database, limit, async |conn| sign_on(conn, database, node).await).await
+}
+
+/// Asks the database on a connection of its own: look-ups that take long do not hold it up.
+async fn answer_within(
+    database: &Database,
+    limit: Duration,
+    ask: impl AsyncFnOnce(&Connection) -> Result<(), PostgresError>,
+) -> Result<(), PostgresError> {
+    let give_up = tokio::time::Instant::now() + limit;
     let late = |_| PostgresError::Unreachable("it gave no answer in time".to_owned());
     let conn = timeout_at(give_up, database.sign_pool.get()).await.map_err(late)??;
-    match timeout_at(give_up, sign_on(&conn, database, node)).await {
+    match timeout_at(give_up, ask(&conn)).await {
         Ok(signed) => {
             if signed.is_ok() {
                 database.outage.end();

@@ -3,7 +3,8 @@
 //! | file | purpose |
 //! |---|---|
 //! | `schema` | the tables and their migrations |
-//! | `connection`, `error` | connections and encryption, failures |
+//! | `connection`, `sessions`, `error` | connections and encryption, which server is the primary, failures |
+//! | `acknowledged` | what a new primary lacks |
 //! | `open`, `admin` | start and end, figures |
 //! | `node`, `agents`, `news`, `clock` | the processes that share the store, what they tell each other, and the time they agree on |
 //! | `database` | its connections and its state |
@@ -20,6 +21,7 @@
 //! - A change whose connection breaks is tried again, and its stamp tells whether an earlier try was stored.
 //! - A string that a user chose reaches SQL as a bound parameter only.
 
+mod acknowledged;
 mod admin;
 mod agents;
 mod append;
@@ -53,6 +55,7 @@ mod retention;
 mod row;
 mod schema;
 mod search;
+mod sessions;
 mod short_id;
 mod sign_in;
 #[cfg(test)]

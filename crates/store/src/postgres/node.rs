@@ -1,6 +1,6 @@
 //! The processes that share a store: who owns which threads, and what each tells the others.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error};
 
+use super::acknowledged::LostEvents;
 use super::agents::{self, ToldAgents};
 use super::connection::Connection;
 use super::database::Database;
@@ -201,6 +202,7 @@ pub(super) async fn watch(database: std::sync::Arc<Database>) {
 /// Compares logs with what the store has of them. One that had an end and has none now was removed.
 async fn look_up(database: &Database, threads: &[(ThreadKey, u64)]) -> Result<(), PostgresError> {
     let conn = database.connect().await?;
+    let known: HashMap<_, _> = threads.iter().copied().collect();
     let keys: Vec<i64> = threads.iter().map(|(thread, _)| thread.0).collect();
     let sql = "SELECT thread, last, stamp FROM heads WHERE thread = ANY($1)";
     let found = row::query(&conn, sql, &[&keys]).await?;
@@ -209,7 +211,12 @@ async fn look_up(database: &Database, threads: &[(ThreadKey, u64)]) -> Result<()
     for row in &found {
         let thread = ThreadKey(row.get(0));
         gone.remove(&thread);
-        database.tails.looked_up(thread, row.get::<_, i64>(1).cast_unsigned(), row.get(2));
+        let found = row.get::<_, i64>(1).cast_unsigned();
+        if let Some(known) = known.get(&thread).copied().filter(|known| *known > found) {
+            let lost = LostEvents { thread, last: known, found };
+            drop(database.close_thread(&conn, lost).await?);
+        }
+        database.tails.looked_up(thread, found, row.get(2));
     }
     gone.into_iter().for_each(|thread| database.forget(thread));
     Ok(())

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use tokio_postgres::error::SqlState;
 use trilogue_domain::error::{Code, Error, Result};
 
+use super::acknowledged::AcknowledgedLogs;
 use super::bucket::Bucket;
 use super::connection::{Address, GROUP_WRITERS, Pools};
 use super::database::{Database, KeyBlock};
@@ -46,10 +47,12 @@ impl PostgresStore {
     ) -> Result<Self> {
         let address = Address::parse(url)?;
         let shown = address.shown();
-        let Pools { pool, sign_pool } = address.into_pools(&options)?;
+        let Pools { pool, sign_pool, sessions } = address.into_pools(&options)?;
         let mut database = Database {
             pool,
             sign_pool,
+            sessions,
+            acknowledged: AcknowledgedLogs::default(),
             id: String::new(),
             bucket: options.bucket.as_ref().map(|it| Bucket::new(it, &options)).transpose()?,
             objects_fell_due: Notify::new(),

@@ -8,7 +8,7 @@ use super::{blob, change, row};
 use crate::rows::CheckpointRow;
 
 /// Deletes all rows of threads. Those of runs go after what is found by them, the heads last: an append to one waits for the end and fails then.
-const THREADS: [&str; 14] = [
+const THREADS: [&str; 15] = [
     "DELETE FROM search WHERE kind = 2 AND id IN (SELECT key FROM runs WHERE thread = ANY($1))",
     "DELETE FROM search WHERE kind IN (1, 3) AND id = ANY($1)",
     "DELETE FROM bindings WHERE thread = ANY($1)",
@@ -20,6 +20,7 @@ const THREADS: [&str; 14] = [
     "DELETE FROM queue WHERE thread = ANY($1)",
     "DELETE FROM idempotency WHERE thread = ANY($1)",
     "DELETE FROM gaps WHERE thread = ANY($1)",
+    "DELETE FROM lost_events WHERE thread = ANY($1)",
     "DELETE FROM blob_refs WHERE thread = ANY($1)",
     "DELETE FROM threads WHERE key = ANY($1)",
     "DELETE FROM heads WHERE thread = ANY($1)",

@@ -16,6 +16,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     "DROP INDEX messages_by_id",
     include_str!("reachable_time.sql"),
     include_str!("news_keys.sql"),
+    include_str!("lost_events.sql"),
 ];
 
 pub(super) const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
