@@ -47,7 +47,7 @@ pub use programs::{cargo, cyclonedx_schema, inspector_packages, xtask};
 pub use proxy::Proxy;
 pub use seed::Seed;
 pub use server::{Home, Server, ServerOptions, builtin};
-pub use services::{Halt, Service, Services};
+pub use services::{Halt, Replication, Service, Services};
 #[cfg(target_os = "linux")]
 pub use skewed_clock::SkewedClock;
 pub use wait::until;

@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 #[derive(Debug)]
 pub struct Link {
     address: SocketAddr,
+    target: watch::Sender<SocketAddr>,
     state: watch::Sender<LinkState>,
     task: JoinHandle<()>,
 }
@@ -32,12 +33,13 @@ impl Link {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let (sender, state) = watch::channel(LinkState::Whole);
+        let (target_sender, target) = watch::channel(target);
         let task = tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
-                tokio::spawn(pass(near, target, state.clone()));
+                tokio::spawn(pass(near, target.clone(), state.clone()));
             }
         });
-        Ok(Self { address, state: sender, task })
+        Ok(Self { address, target: target_sender, state: sender, task })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -54,6 +56,11 @@ impl Link {
         self.state.send_replace(LinkState::Held);
     }
 
+    /// Ends all connections, and passes new ones on to another address: what a proxy does in front of a primary after a failover.
+    pub fn redirect(&self, target: SocketAddr) {
+        self.target.send_replace(target);
+    }
+
     pub fn mend(&self) {
         self.state.send_replace(LinkState::Whole);
     }
@@ -65,9 +72,14 @@ impl Drop for Link {
     }
 }
 
-async fn pass(mut near: TcpStream, target: SocketAddr, mut state: watch::Receiver<LinkState>) {
+async fn pass(
+    mut near: TcpStream,
+    mut target: watch::Receiver<SocketAddr>,
+    mut state: watch::Receiver<LinkState>,
+) {
+    let address = *target.borrow_and_update();
     let passing = async {
-        let mut far = TcpStream::connect(target).await?;
+        let mut far = TcpStream::connect(address).await?;
         near.set_nodelay(true)?;
         far.set_nodelay(true)?;
         copy_bidirectional(&mut near, &mut far).await
@@ -87,6 +99,8 @@ async fn pass(mut near: TcpStream, target: SocketAddr, mut state: watch::Receive
                     return;
                 }
             }
+            // The link leads elsewhere, or is gone.
+            _ = target.changed() => return,
             // The ends see what became of their connection.
             _ = &mut passing, if now == LinkState::Whole => return,
         }
@@ -133,5 +147,14 @@ mod tests {
         // What was cut off by the time-out had read nothing.
         peer.read_exact(&mut word).await.unwrap();
         assert_eq!(&word, b"six");
+
+        let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        link.redirect(other.local_addr().unwrap());
+        assert!(matches!(near.read(&mut word).await, Ok(0) | Err(_)));
+        let mut near = TcpStream::connect(link.address()).await.unwrap();
+        let (mut peer, _) = other.accept().await.unwrap();
+        near.write_all(b"ten").await.unwrap();
+        peer.read_exact(&mut word).await.unwrap();
+        assert_eq!(&word, b"ten");
     }
 }

@@ -1,7 +1,8 @@
 //! The private servers that tests use: PostgreSQL and NATS.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::UNIX_EPOCH;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use tokio_postgres::{Client, NoTls};
@@ -13,8 +14,11 @@ use crate::programs::ROOT;
 /// A PostgreSQL and a NATS server of the test's own, which it may restart. Stopped when dropped.
 #[derive(Debug)]
 pub struct Services {
+    /// With a replica, it names both hosts.
     postgres: String,
     nats: String,
+    /// The port of the PostgreSQL that is the primary now.
+    primary_port: AtomicU16,
     /// Holds what `scripts/services` knows of them.
     folder: Folder,
 }
@@ -34,6 +38,17 @@ pub enum Halt {
     Immediate,
     /// Its processes stand still: connections stay open, and nothing answers.
     Pause,
+    /// It takes no writes, in open sessions either: what operators do before they promote a replica.
+    Fence,
+}
+
+/// What the primary waits for before it acknowledges a commit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Replication {
+    /// The replica has it.
+    Synchronous,
+    /// Nothing: the replica may lack the newest ones.
+    Asynchronous,
 }
 
 /// The address of a private server, which this variable of the environment names.
@@ -84,15 +99,80 @@ impl Services {
     pub async fn start() -> Result<Self> {
         let folder = Folder::new()?;
         // Other tests hold ports whose servers are down for a moment.
-        let [postgres, nats] =
-            [reserve_address()?, reserve_address()?].map(|it| it.port().to_string());
+        let [port, nats] = [reserve_address()?.port(), reserve_address()?.port()];
+        let (postgres, nats) = (port.to_string(), nats.to_string());
         let lines = run(&folder, &["start", "--no-objects", "--ports", &postgres, &nats]).await?;
         let named = |variable: &str| {
             let begin = format!("export {variable}=");
             let line = lines.lines().find_map(|line| line.strip_prefix(&begin));
             line.map(str::to_owned).with_context(|| format!("{variable} is not in: {lines}"))
         };
-        Ok(Self { postgres: named("TRILOGUE_POSTGRES")?, nats: named("TRILOGUE_NATS")?, folder })
+        Ok(Self {
+            postgres: named("TRILOGUE_POSTGRES")?,
+            nats: named("TRILOGUE_NATS")?,
+            primary_port: AtomicU16::new(port),
+            folder,
+        })
+    }
+
+    /// As [`Self::start`], with a second PostgreSQL that follows the first one.
+    pub async fn start_replicated(replication: Replication) -> Result<Self> {
+        let mut services = Self::start().await?;
+        let port = reserve_address()?.port();
+        services.replicate(replication, &[&port.to_string()]).await?;
+        let (before, after) =
+            services.postgres.rsplit_once('/').context("the URL names no database")?;
+        services.postgres =
+            format!("{before},127.0.0.1:{port}/{after}?target_session_attrs=read-write");
+        Ok(services)
+    }
+
+    async fn replicate(&self, replication: Replication, port: &[&str]) -> Result<()> {
+        let begin: &[&str] = match replication {
+            Replication::Synchronous => &["replicate"],
+            Replication::Asynchronous => &["replicate", "--asynchronous"],
+        };
+        run(&self.folder, &[begin, port].concat()).await.map(drop)
+    }
+
+    /// Ends the primary, and promotes the replica after so long. Returns the address of the new primary. The old one stays as it is.
+    pub async fn fail_over(&self, how: Halt, after: Duration) -> Result<SocketAddr> {
+        self.halt(how).await?;
+        // It takes operators and their programs some time.
+        tokio::time::sleep(after).await;
+        self.promote().await
+    }
+
+    /// Makes the replica a primary; the other one stays as it is. Returns the address of the new one.
+    pub async fn promote(&self) -> Result<SocketAddr> {
+        let port = run(&self.folder, &["promote"]).await?.trim().parse()?;
+        self.primary_port.store(port, Ordering::Relaxed);
+        Ok(SocketAddr::from(([127, 0, 0, 1], port)))
+    }
+
+    /// Has the replica follow no longer: it misses what comes.
+    pub async fn detach(&self) -> Result<()> {
+        run(&self.folder, &["detach"]).await.map(drop)
+    }
+
+    /// Makes the old primary a synchronous replica of the new one.
+    pub async fn replicate_again(&self) -> Result<()> {
+        self.replicate(Replication::Synchronous, &[]).await
+    }
+
+    /// The addresses of PostgreSQL: of the first primary, and of its replica.
+    pub fn hosts(&self) -> Result<Vec<SocketAddr>> {
+        let (_, hosts) = self.postgres.rsplit_once('@').context("the URL names no user")?;
+        let hosts = hosts.split('/').next().unwrap_or_default();
+        hosts.split(',').map(|host| Ok(host.parse()?)).collect()
+    }
+
+    /// The URL of the database at the primary alone: one that stands still answers no connection.
+    pub fn primary(&self) -> String {
+        format!(
+            "postgres://trilogue@127.0.0.1:{}/postgres",
+            self.primary_port.load(Ordering::Relaxed)
+        )
     }
 
     /// The URL of the database.
@@ -118,6 +198,7 @@ impl Services {
             Halt::Fast => "fast",
             Halt::Immediate => "immediate",
             Halt::Pause => "pause",
+            Halt::Fence => "fence",
         };
         run(&self.folder, &["halt", how]).await.map(drop)
     }

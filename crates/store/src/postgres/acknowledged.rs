@@ -80,7 +80,7 @@ impl AcknowledgedLogs {
 // === impl LostEvents ===
 
 impl LostEvents {
-    /// What a log lacks that ends before what was known of it when it was looked up. Neither its epoch nor its numbers ever go back, and one epoch has one writer.
+    /// What a log lacks if its end is before what was known when the end was read. Neither its epoch nor its numbers ever go back, and one epoch has one writer.
     pub(super) fn between(thread: ThreadKey, known: LogEnd, found: LogEnd) -> Option<Self> {
         let is_same_end = (found.epoch, found.last) == (known.epoch, known.last);
         let is_behind = found.epoch < known.epoch
@@ -134,13 +134,16 @@ impl Database {
                 "the new primary lacks changes that the old one acknowledged; the threads are closed: erase them, or go back to a server that has the changes; synchronous replication prevents this"
             );
         } else if gone > 0 {
-            tracing::warn!(gone, "threads are missing at the new primary, or were removed by another server");
+            tracing::warn!(
+                gone,
+                "threads are missing at the new primary, or were removed by another server"
+            );
         }
         *compared = timeline;
         Ok(())
     }
 
-    /// Closes a thread on this node at once, and on the others when they would continue it. Returns the error for whoever asks for it.
+    /// Closes a thread on this node at once, and on the others when they would continue it. Returns the error for callers that ask for it.
     pub(super) async fn close_thread(
         &self,
         conn: &Connection,
@@ -183,8 +186,7 @@ mod tests {
     #[test]
     fn a_log_is_behind_if_anything_of_it_went_back() {
         let known = LogEnd { epoch: 2, last: 9, stamp: 5 };
-        let is_behind =
-            |known, found| LostEvents::between(ThreadKey(1), known, found).is_some();
+        let is_behind = |known, found| LostEvents::between(ThreadKey(1), known, found).is_some();
         assert!(!is_behind(known, known));
         assert!(is_behind(known, LogEnd { last: 8, stamp: 4, ..known }));
         assert!(is_behind(known, LogEnd { stamp: 4, ..known }), "a change without an event");

@@ -116,7 +116,7 @@ impl Append for PostgresStore {
     }
 }
 
-/// The thread, where the node owns it. A node that drains gives up what it is asked for. Nobody gets a thread whose log ends before what this node knows of it.
+/// The thread, where the node owns it. A node that drains gives up what it is asked for. Fails for a thread whose log ends before what this node knows of it.
 async fn kept(
     conn: &Connection,
     database: &Database,

@@ -73,8 +73,9 @@ pub(super) async fn write(
         for index in &lost {
             let append = &appends[*index];
             let end = heads.get(&append.batch.thread).copied();
-            outcomes[*index] =
-                outcome(database, conn, append, end, is_again).await.map_err(GroupFailure::Whole)?;
+            outcomes[*index] = outcome(database, conn, append, end, is_again)
+                .await
+                .map_err(GroupFailure::Whole)?;
         }
         writers.retain(|index| !lost.contains(index));
     }

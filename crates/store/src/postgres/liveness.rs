@@ -17,7 +17,7 @@ use super::error::{PostgresError, Remedy};
 use super::node::Node;
 use super::{agents, row};
 
-/// How often a process that is no node asks whether the database answers, and how long it waits for the answer.
+/// How often a process without a cluster asks whether the database answers, and how long it waits for the answer.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 const PROBE_LIMIT: Duration = Duration::from_secs(2);
 /// How many times in a heartbeat a node tries again to give a sign of life that was not stored.

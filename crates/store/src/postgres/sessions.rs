@@ -191,8 +191,8 @@ mod tests {
         let url = "postgres://me:secret@a:1,b:2/db?connect_timeout=3&application_name=x";
         let config: Config = url.parse().unwrap();
         let hosts = each_host(&config);
-        let expected = ["a:1", "b:2"]
-            .map(|host| url.replace("a:1,b:2", host).parse::<Config>().unwrap());
+        let expected =
+            ["a:1", "b:2"].map(|host| url.replace("a:1,b:2", host).parse::<Config>().unwrap());
         assert_eq!(hosts, expected);
     }
 

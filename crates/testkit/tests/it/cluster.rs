@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use tokio::sync::watch;
 use trilogue_testkit::services::connect;
 use trilogue_testkit::{
-    Client, Folder, Halt, Home, Link, Proxy, Seed, Server, ServerOptions, Service, Services,
-    SkewedClock,
+    Client, Folder, Halt, Home, Link, Proxy, Replication, Seed, Server, ServerOptions, Service,
+    Services, SkewedClock,
 };
 
 use crate::kill_rounds::stop;
@@ -68,6 +68,8 @@ pub(crate) enum Outage {
     Hold,
     /// They end every connection.
     Cut,
+    /// The primary is away so and stays as it is, and its replica takes its place.
+    FailOver(Halt),
 }
 
 #[derive(Debug)]
@@ -77,7 +79,8 @@ struct Node {
     server: Option<Server>,
     /// What the database knows its connections by.
     application: String,
-    to_database: Link,
+    /// One link for each host that the node's store address names.
+    to_database: Vec<Link>,
     to_news: Link,
     clock: SkewedClock,
 }
@@ -185,7 +188,23 @@ impl Cluster {
         agents: [&[(String, String)]; NAMES.len()],
         times: ClusterTimes,
     ) -> Result<Self> {
-        let (folder, services) = (Folder::new()?, Services::start().await?);
+        Self::start_on(Services::start().await?, settings, agents, times).await
+    }
+
+    /// As [`Self::start_at`], on a PostgreSQL with a synchronous replica. The first node's address leads through a proxy to the one that is the primary; the others' addresses name both hosts.
+    pub(crate) async fn start_replicated(times: ClusterTimes, settings: &str) -> Result<Self> {
+        let agents = ServerOptions::default().agents;
+        let services = Services::start_replicated(Replication::Synchronous).await?;
+        Self::start_on(services, settings, [&agents, &agents, &agents], times).await
+    }
+
+    async fn start_on(
+        services: Services,
+        settings: &str,
+        agents: [&[(String, String)]; NAMES.len()],
+        times: ClusterTimes,
+    ) -> Result<Self> {
+        let folder = Folder::new()?;
         let database = connect(services.postgres()).await?;
         database.batch_execute(&format!("CREATE SCHEMA {SCHEMA}")).await?;
         let mut nodes = Vec::new();
@@ -329,16 +348,16 @@ impl Cluster {
             Fault::Pause => self.pause(index, tokio::time::sleep(outage)).await?,
             Fault::EndConnections => {
                 let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1";
-                let database = connect(self.services.postgres()).await?;
+                let database = connect(&self.services.primary()).await?;
                 for _ in 0..ENDED_CONNECTIONS {
                     database.query(sql, &[&node[0].application]).await?;
                     tokio::time::sleep(Duration::from_millis(seed.below(MOST_PAUSE_MS))).await;
                 }
             }
             Fault::CutDatabase | Fault::CutDatabaseShortly => {
-                cut(node.iter().map(|node| &node.to_database), outage).await;
+                cut(node.iter().flat_map(|node| &node.to_database), outage).await;
             }
-            Fault::StopDatabase => cut(all.iter().map(|node| &node.to_database), outage).await,
+            Fault::StopDatabase => cut(all.iter().flat_map(|node| &node.to_database), outage).await,
             Fault::CutNews => cut(node.iter().map(|node| &node.to_news), outage).await,
             Fault::StopNews => cut(all.iter().map(|node| &node.to_news), outage).await,
             Fault::RestartDatabase => self.services.restart(Service::Postgres).await?,
@@ -357,7 +376,7 @@ impl Cluster {
 
     /// Keeps all nodes from the database for so long.
     pub(crate) async fn outage(&self, how: Outage, time: Duration) -> Result<()> {
-        let links = || self.nodes.iter().map(|node| &node.to_database);
+        let links = || self.nodes.iter().flat_map(|node| &node.to_database);
         match how {
             Outage::Halt(how) => {
                 self.services.halt(how).await?;
@@ -370,8 +389,21 @@ impl Cluster {
                 tokio::time::sleep(time).await;
                 links().for_each(Link::mend);
             }
+            Outage::FailOver(how) => {
+                let primary = self.services.fail_over(how, time).await?;
+                for node in &self.nodes {
+                    if let [proxy] = node.to_database.as_slice() {
+                        proxy.redirect(primary);
+                    }
+                }
+            }
         }
         Ok(())
+    }
+
+    /// After a failover, makes the old primary a replica.
+    pub(crate) async fn replicate_again(&self) -> Result<()> {
+        self.services.replicate_again().await
     }
 
     /// Has a node stand still until something is done.
@@ -387,7 +419,7 @@ impl Cluster {
         let sql = format!(
             "SELECT threads.id, nodes.name FROM {SCHEMA}.heads JOIN {SCHEMA}.threads ON threads.key = heads.thread JOIN {SCHEMA}.nodes ON nodes.id = heads.owner_node WHERE starts_with(threads.id, $1)"
         );
-        let database = connect(self.services.postgres()).await?;
+        let database = connect(&self.services.primary()).await?;
         let rows = database.query(&sql, &[&begin]).await?;
         Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
     }
@@ -406,7 +438,7 @@ impl Cluster {
     /// How often a thread passed from one node to another.
     pub(crate) async fn take_overs(&self) -> Result<i64> {
         let sql = format!("SELECT coalesce(sum(epoch - 1), 0)::bigint FROM {SCHEMA}.heads");
-        let database = connect(self.services.postgres()).await?;
+        let database = connect(&self.services.primary()).await?;
         Ok(database.query_one(&sql, &[]).await?.get(0))
     }
 
@@ -445,8 +477,11 @@ impl Node {
         (folder, services, times): (&Path, &Services, ClusterTimes),
     ) -> Result<Self> {
         let application = format!("{SCHEMA}_{name}");
-        let (to_database, url) = linked(services.postgres()).await?;
-        let (to_news, news) = linked(services.nats()).await?;
+        // Only the first node has a proxy that knows which host is the primary.
+        let host_count = if name == NAMES[0] { 1 } else { services.hosts()?.len() };
+        let (to_database, url) = linked(services.postgres(), host_count).await?;
+        let (mut to_news, news) = linked(services.nats(), 1).await?;
+        let to_news = to_news.pop().context("NATS has no host")?;
         let dir = folder.join(name);
         std::fs::create_dir(&dir)?;
         let clock = SkewedClock::new(&dir)?;
@@ -480,20 +515,24 @@ async fn cut(links: impl Iterator<Item = &Link> + Clone, outage: Duration) {
     links.for_each(Link::mend);
 }
 
-/// A link to the server that a URL names, and the URL that leads through it.
-async fn linked(url: &str) -> Result<(Link, String)> {
-    let (before, host) = match url.rsplit_once('@') {
+/// Links to the first `host_count` hosts that a URL names, and the URL that leads through them.
+async fn linked(url: &str, host_count: usize) -> Result<(Vec<Link>, String)> {
+    let (before, rest) = match url.rsplit_once('@') {
         Some((before, rest)) => (format!("{before}@"), rest),
         None => {
             let (scheme, rest) = url.split_once("://").context("the URL has no scheme")?;
             (format!("{scheme}://"), rest)
         }
     };
-    let (host, path) = host
+    let (hosts, path) = rest
         .split_once('/')
-        .map_or((host, String::new()), |(host, path)| (host, format!("/{path}")));
-    let target: SocketAddr = host.parse().context("the services are not on this machine")?;
-    let link = Link::to(target).await?;
-    let url = format!("{before}{}{path}", link.address());
-    Ok((link, url))
+        .map_or((rest, String::new()), |(hosts, path)| (hosts, format!("/{path}")));
+    // The nodes add parameters of their own.
+    let path = path.split('?').next().unwrap_or_default();
+    let mut links = Vec::new();
+    for host in hosts.split(',').take(host_count) {
+        links.push(Link::to(host.parse().context("the services are not on this machine")?).await?);
+    }
+    let addresses: Vec<_> = links.iter().map(|link| link.address().to_string()).collect();
+    Ok((links, format!("{before}{}{path}", addresses.join(","))))
 }

@@ -21,6 +21,12 @@ const SHORT: [(Outage, u64); 5] = [
     (Outage::Hold, 9_000),
     (Outage::Cut, 9_000),
 ];
+/// How the primary is away for which its replica stands in then.
+const FAILOVERS: [(Outage, u64); 3] = [
+    (Outage::FailOver(Halt::Pause), 7_000),
+    (Outage::FailOver(Halt::Fence), 7_000),
+    (Outage::FailOver(Halt::Immediate), 7_000),
+];
 /// Longer than it takes a node to be dead that is silent.
 const LEAST_MS: u64 = 5_000;
 /// The outages that are promised to end no run, in milliseconds.
@@ -49,9 +55,18 @@ struct Nodes {
 
 impl Nodes {
     async fn start() -> Self {
+        Self::start_with(async |settings| Cluster::start_at(USUAL, settings).await).await
+    }
+
+    async fn start_replicated() -> Self {
+        Self::start_with(async |settings| Cluster::start_replicated(USUAL, settings).await).await
+    }
+
+    /// On a cluster that is started with settings.
+    async fn start_with(start: impl AsyncFnOnce(&str) -> Result<Cluster>) -> Self {
         let sessions = Folder::new().unwrap();
         let agent = scripted(&sessions.path().join("sessions"), &[]).await;
-        let cluster = Cluster::start_at(USUAL, &hosted(&[("scripted", agent)])).await.unwrap();
+        let cluster = start(&hosted(&[("scripted", agent)])).await.unwrap();
         Self { cluster, _sessions: sessions }
     }
 }
@@ -63,6 +78,19 @@ async fn no_run_is_lost_while_the_database_is_away_for_all() {
     let nodes = Nodes::start().await;
     let mut tally = OutageTally::default();
     for (how, most) in SHORT {
+        let time = LEAST_MS + seed.below(most - LEAST_MS);
+        tally.outlast(&nodes.cluster, how, Duration::from_millis(time)).await;
+    }
+    nodes.cluster.stop().await.unwrap();
+}
+
+/// One node finds the new primary behind its proxy, the others by an address with two hosts. A primary that stands still accepts connections and answers none; one that is fenced answers look-ups.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_run_is_lost_when_a_replica_takes_the_place_of_the_primary() {
+    let mut seed = announced_seed();
+    let nodes = Nodes::start_replicated().await;
+    let mut tally = OutageTally::default();
+    for (how, most) in FAILOVERS.into_iter().take(2) {
         let time = LEAST_MS + seed.below(most - LEAST_MS);
         tally.outlast(&nodes.cluster, how, Duration::from_millis(time)).await;
     }
@@ -126,10 +154,11 @@ async fn every_protocol_says_what_to_do_when_a_thread_was_taken_over() {
 
 /// As long as one likes: each kind of outage in turn.
 pub(crate) async fn outlast_all(outages: u64, seed: &mut Seed) {
-    let nodes = Nodes::start().await;
+    let nodes = Nodes::start_replicated().await;
     let mut tally = OutageTally::default();
+    let kinds = [&SHORT[..], &FAILOVERS].concat();
     for number in 0..outages {
-        let (how, _) = SHORT[(number % SHORT.len() as u64) as usize];
+        let (how, _) = kinds[(number % kinds.len() as u64) as usize];
         let (least, most) = PROMISED_MS;
         let time = Duration::from_millis(least + seed.below(most - least));
         tally.outlast(&nodes.cluster, how, time).await;
@@ -148,6 +177,9 @@ impl OutageTally {
         let survived = self.try_outlast(cluster, how, time).await;
         if let Err(error) = survived {
             panic!("{how:?} for {time:?}: {error:?}\n{}", cluster.log_ends());
+        }
+        if matches!(how, Outage::FailOver(_)) {
+            cluster.replicate_again().await.unwrap();
         }
         eprintln!("{how:?} for {time:?}: {:?}", begun.elapsed());
     }
@@ -187,19 +219,24 @@ impl OutageTally {
 }
 
 /// What a hosted agent does for longer than an outage takes.
-fn working(outage: Duration) -> String {
+pub(crate) fn working(outage: Duration) -> String {
     let steps = outage.as_millis() as u64 / STEP_MS + 4;
     (0..steps).map(|step| format!("say:{step} \ntool\nslow:{STEP_MS}\n")).collect()
 }
 
-async fn create(node: &Client, agent: &str, thread: &str, input: &str) -> Result<String> {
+pub(crate) async fn create(
+    node: &Client,
+    agent: &str,
+    thread: &str,
+    input: &str,
+) -> Result<String> {
     let request = run_of(agent, thread, &json!(input), "async");
     let run = node.post("/api/v1/runs", &request).await?.ok()?;
     run["id"].as_str().map(str::to_owned).context("the run has no id")
 }
 
 /// Reads a run's stream to its end, which must be the run's, answers its question, and checks how it ended.
-async fn follow(reader: &Client, run: &str, asks: bool) -> Result<()> {
+pub(crate) async fn follow(reader: &Client, run: &str, asks: bool) -> Result<()> {
     let path = format!("/api/v1/runs/{run}/events");
     let mut stream = reader.stream(&path, None).await?;
     let reading = async {
