@@ -182,7 +182,7 @@ pub const METRICS: &[Metric] = &[
     gauge(STORE_THREADS, &[], "Threads in the store"),
     gauge(STORE_RUNS, &[], "Runs in the store"),
     gauge(QUARANTINED, &[], "Threads that are closed because their data is damaged"),
-    gauge(LOST_COMMITS, &[], "Acknowledged changes that a damaged write-ahead log has lost"),
+    gauge(LOST_COMMITS, &[], "Acknowledged changes that the store has lost"),
     gauge(TAIL_CACHE, &[], "Size of the cache of the newest events, in bytes"),
     counter(
         REQUESTS,

@@ -194,9 +194,14 @@ fn listed(items: &[String]) -> String {
     if items.is_empty() { "none".to_owned() } else { items.join(", ") }
 }
 
-/// What the damaged write-ahead log of a store took.
+/// What a damaged write-ahead log took, or a failover of PostgreSQL.
 pub(super) fn lost_commits(store: &StoreState) -> String {
     let found = store.lost_at.as_deref().map(safe::line).unwrap_or_default();
     let lost = counted_are(store.lost_commits, "acknowledged change");
-    format!("{lost} lost: the write-ahead log was damaged (found {found})")
+    let cause = if store.url.starts_with("postgres") {
+        "the database failed over to a replica without them"
+    } else {
+        "the write-ahead log was damaged"
+    };
+    format!("{lost} lost: {cause} (found {found})")
 }

@@ -120,7 +120,7 @@ pub struct StoreState {
     pub cache_bytes: u64,
     /// The number of threads whose stored data is damaged.
     pub quarantined: u64,
-    /// The number of acknowledged changes that were lost because the store's write-ahead log was damaged. It becomes zero when the damaged threads are erased, or when a backup is restored.
+    /// Acknowledged changes that the store has lost: its write-ahead log was damaged, or PostgreSQL failed over to a replica without them; then each thread counts once. Zero again when the threads that it damaged are erased, or when a backup is restored.
     #[serde(default)]
     pub lost_commits: u64,
     /// When a start of the server last found such a loss.
