@@ -12,6 +12,7 @@ pub mod choice;
 mod citation;
 pub mod communication;
 pub mod connect;
+mod content_link;
 pub mod fidelity;
 mod logged_position;
 mod message_members;
@@ -25,6 +26,7 @@ use std::collections::HashSet;
 use trilogue_domain::{Message, Timestamp};
 use trilogue_wire::Time;
 
+pub use content_link::linked_conversation;
 pub use logged_position::{LoggedPosition, replacement_id};
 
 pub fn time(at: Timestamp) -> Time {

@@ -81,7 +81,7 @@ impl<T: RemoteTurn> TurnFollower<'_, T> {
                 biased;
                 // What was not fetched by then keeps its address.
                 () = self.context.cancelled() => {}
-                () = self.turn.remote().fetch_contents(&mut bodies) => {}
+                () = self.turn.remote().fetch_contents(&mut bodies, self.context) => {}
             }
             if !self.log(bodies).await? {
                 return Ok(None);

@@ -8,6 +8,8 @@ use tokio::time::timeout;
 use trilogue_domain::Body;
 use trilogue_domain::content::{Content, Part, is_text_type};
 use trilogue_domain::event::MessageEvent;
+use trilogue_mapping::linked_conversation;
+use trilogue_runtime::RunContext;
 use trilogue_sdk::client::{ClientError, Method, Request, Transport as _, collect_body};
 use url::Url;
 
@@ -19,13 +21,14 @@ pub const MAX_RESOURCE_BYTES: usize = 16 * 1024 * 1024;
 pub const RESOURCE_TIME: Duration = Duration::from_secs(60);
 
 impl Remote {
-    /// Puts the content in the place of a reference to it, for every part whose reference leads to the agent's server: clients may have no way to that server, and no credential for it.
-    /// A reference to another host stays, and one whose content cannot be had.
-    pub(crate) async fn fetch_contents(&self, bodies: &mut [Body]) {
+    /// Replaces links to content that the agent's server stores for this conversation by the content: clients may have no way to that server, and no credential for it.
+    /// Every other reference stays. A client can choose what an agent repeats, and what an agent refers to; with our credential it could read what others said there.
+    pub(crate) async fn fetch_contents(&self, bodies: &mut [Body], context: &RunContext) {
         for body in bodies {
             let Body::Message(MessageEvent::Part { part, .. }) = body else { continue };
             let Content::Url(reference) = &part.content else { continue };
-            let Some(path) = self.path_of(reference) else { continue };
+            let Ok(Some(binding)) = context.binding().await else { continue };
+            let Some(path) = self.content_path(reference, &binding.remote) else { continue };
             let fetched = timeout(RESOURCE_TIME, self.fetch(path)).await.unwrap_or_else(|_| {
                 let seconds = RESOURCE_TIME.as_secs();
                 Err(ClientError::Unexpected(format!("it did not come within {seconds} s")))
@@ -39,15 +42,16 @@ impl Remote {
         }
     }
 
-    /// The path and query of a reference on the agent's server; `None` for another host, port or scheme.
-    fn path_of(&self, reference: &str) -> Option<String> {
+    /// The path of a link to content of this session or thread at the agent's server; `None` for any other reference.
+    fn content_path(&self, reference: &str, conversation: &str) -> Option<String> {
         let server = Url::parse(&self.server.url()).ok()?;
         let target = server.join(reference).ok()?;
         if target.origin() != server.origin() || !server.origin().is_tuple() {
             return None;
         }
-        let path = target.path();
-        Some(target.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}")))
+        let below = target.path().strip_prefix(server.path().trim_end_matches('/'))?;
+        let is_own = linked_conversation(below)? == conversation && target.query().is_none();
+        is_own.then(|| target.path().to_owned())
     }
 
     async fn fetch(&self, path: String) -> Result<Bytes, ClientError> {
@@ -74,23 +78,36 @@ mod tests {
     use crate::remote::server::{AgentServer, Probe};
 
     #[test]
-    fn only_what_is_on_the_agents_server_is_fetched() {
+    fn only_content_of_the_conversation_on_the_agents_server_is_fetched() {
         let server = AgentServer::at("http://far.example:8000/base", Probe::Ping).unwrap();
         let remote = Remote { server, agent: "a".to_owned(), credential: None };
-        for (reference, path) in [
-            ("/files/a%20b?c=d", Some("/files/a%20b?c=d")),
-            ("http://far.example:8000/x#y", Some("/x")),
-            ("http://FAR.example:8000/x", Some("/x")),
-            ("http://far.example:8001/x", None),
-            ("https://far.example:8000/x", None),
-            ("http://far.example.evil.example:8000/x", None),
-            ("http://far.example:8000@evil.example/x", None),
-            ("//evil.example/x", None),
-            ("\\\\evil.example\\x", None),
-            ("file:///etc/passwd", None),
-            ("data:text/plain,x", None),
+        let hash = "0f".repeat(32);
+        let own = format!("sessions/s/blobs/{hash}");
+        let path = format!("/base/{own}");
+        for reference in [
+            format!("http://far.example:8000/base/{own}"),
+            format!("http://FAR.example:8000/base/x/../{own}#y"),
+            format!("/base/{own}"),
         ] {
-            assert_eq!(remote.path_of(reference).as_deref(), path, "{reference}");
+            assert_eq!(remote.content_path(&reference, "s").as_ref(), Some(&path), "{reference}");
+            assert_eq!(remote.content_path(&reference, "other"), None, "{reference}");
+        }
+        for reference in [
+            format!("http://far.example:8001/base/{own}"),
+            format!("https://far.example:8000/base/{own}"),
+            format!("http://far.example.evil.example:8000/base/{own}"),
+            format!("http://far.example:8000@evil.example/base/{own}"),
+            format!("//evil.example/base/{own}"),
+            format!("\\\\evil.example\\base\\{own}"),
+            format!("http://far.example:8000/{own}"),
+            format!("http://far.example:8000/base{own}"),
+            format!("http://far.example:8000/base/{own}?a=b"),
+            "http://far.example:8000/base/runs".to_owned(),
+            "http://far.example:8000/base/sessions/s".to_owned(),
+            "file:///etc/passwd".to_owned(),
+            "data:text/plain,x".to_owned(),
+        ] {
+            assert_eq!(remote.content_path(&reference, "s"), None, "{reference}");
         }
     }
 }

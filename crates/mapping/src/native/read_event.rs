@@ -11,7 +11,7 @@ use trilogue_wire::native::{ContentEncoding, EventBody, InputPart, Part};
 use super::{input, read_json};
 
 /// Returns the agent's action in an event of its run; `None` for an event about the run, the thread or a question, and for an unknown type.
-/// Large content is a link: `base` is the address of the server that has it, without a slash at its end.
+/// Large content is a link: `base` is the address of a mount of the Agent Connect Protocol on the server that has it, without a slash at its end.
 /// Fails with `invalid_id`, `json_too_deep`, `invalid_request`.
 pub fn read_body(event: EventBody, base: &str) -> Result<Option<Body>> {
     Ok(Some(match event {
@@ -78,7 +78,8 @@ pub fn read_body(event: EventBody, base: &str) -> Result<Option<Body>> {
 }
 
 fn read_part(part: Part, base: &str) -> Result<domain::Part> {
-    let link = part.blob.map(|blob| format!("{base}{}", blob.url));
+    let below = |url: &str| url.strip_prefix("/api/v1").unwrap_or(url).to_owned();
+    let link = part.blob.map(|blob| format!("{base}{}", below(&blob.url)));
     let encoding = part.content_encoding.filter(|it| *it == ContentEncoding::Base64);
     let given = InputPart {
         content_type: Some(part.content_type),

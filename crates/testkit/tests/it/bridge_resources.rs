@@ -1,7 +1,7 @@
 //! Content that the server of an agent only refers to: it is kept here, and outlives that server.
 
 use serde_json::{Value, json};
-use trilogue_testkit::{Client, Folder};
+use trilogue_testkit::{Client, Folder, Server};
 
 use crate::bridge_communication::{behind, start_with};
 use crate::kill_rounds::stop;
@@ -34,10 +34,9 @@ async fn content(client: &Client, answer: &Value) -> Vec<u8> {
     reply.body.to_vec()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_content_of_an_agent_elsewhere_outlives_its_server() {
-    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
-    let far = start_with(&there, String::new()).await;
+/// A server with the agent `echo`, and one in front of it with the first one's token: `communication_echo` and `connect_echo`.
+async fn start_both(here: &Folder, there: &Folder) -> (Server, Server) {
+    let far = start_with(there, String::new()).await;
     let token = here.path().join("token");
     std::fs::write(&token, far.token()).unwrap();
     let address = far.home().address();
@@ -48,33 +47,73 @@ async fn large_content_of_an_agent_elsewhere_outlives_its_server() {
     };
     let agents = settings("agent-communication", "echo", "communication")
         + &settings("agent-connect", "echo", "connect");
-    let server = start_with(&here, agents).await;
-    let client = server.client();
-    let text: String = "All of it. ".chars().cycle().take(LENGTH).collect();
-    let parts = json!([{ "content_type": "text/plain", "name": "notes.txt", "content": text }]);
+    let server = start_with(here, agents).await;
+    (far, server)
+}
+
+/// Runs an agent on a thread of its name and gives the agent's messages.
+async fn answers(client: &Client, agent: &str, parts: &Value) -> Vec<Value> {
     let input = json!([{ "role": "user", "parts": parts }]);
+    let run = client.post("/api/v1/runs", &run_of(agent, agent, &input, "wait")).await;
+    let run = run.unwrap().ok().unwrap();
+    assert_eq!(run["status"], "completed", "{agent}: {run}");
+    let messages = client.get(&format!("/api/v1/threads/{agent}/messages")).await;
+    let messages = messages.unwrap().ok().unwrap();
+    let items = messages["items"].as_array().unwrap().iter();
+    items.filter(|it| it["role"] != "user").cloned().collect()
+}
+
+fn large_text() -> Value {
+    let text: String = "All of it. ".chars().cycle().take(LENGTH).collect();
+    json!([{ "content_type": "text/plain", "name": "notes.txt", "content": text }])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_client_refers_to_is_not_fetched_with_the_credential_for_the_agents_server() {
+    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let (far, server) = start_both(&here, &there).await;
+    let private = answers(&far.client(), "echo", &large_text()).await;
+    let mut links = Vec::new();
+    members(&private[0], "url", &mut links);
+    let blob = links[0].strip_prefix("/api/v1/threads/echo").unwrap();
+    let origin = format!("http://{}", far.home().address());
+    let references = [
+        "/api/v1/threads".to_owned(),
+        "/api/v1/threads/echo/messages".to_owned(),
+        format!("/api/v1/threads/echo{blob}"),
+        "/communication/runs".to_owned(),
+        format!("/communication/sessions/echo{blob}"),
+        format!("/connect/threads/echo{blob}"),
+        "/connect/threads/echo/history".to_owned(),
+    ]
+    .map(|path| format!("{origin}{path}"));
+    let part = |url| json!({ "content_type": "application/json", "content_url": url });
+    let parts: Value = references.iter().map(part).collect();
     for agent in ["communication_echo", "connect_echo"] {
-        let body = run_of(agent, agent, &input, "wait");
-        let run = client.post("/api/v1/runs", &body).await.unwrap().ok().unwrap();
-        assert_eq!(run["status"], "completed", "{agent}");
+        let answers = answers(&server.client(), agent, &parts).await;
+        let answers = Value::from(answers);
+        let mut found = Vec::new();
+        members(&answers, "content_url", &mut found);
+        assert_eq!(found, references, "{agent}: {:.3000}", answers.to_string());
+    }
+    stop(server).await;
+    stop(far).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_content_of_an_agent_elsewhere_outlives_its_server() {
+    let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let (far, server) = start_both(&here, &there).await;
+    let mut said = Vec::new();
+    for agent in ["communication_echo", "connect_echo"] {
+        said.push((agent, answers(&server.client(), agent, &large_text()).await));
     }
     stop(far).await;
-    for agent in ["communication_echo", "connect_echo"] {
-        let messages = format!("/api/v1/threads/{agent}/messages");
-        let messages = client.get(&messages).await.unwrap().ok().unwrap();
-        let answers: Vec<_> = messages["items"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|it| it["role"] != "user")
-            .collect();
-        assert_eq!(
-            answers.len(),
-            1,
-            "{agent}: {}",
-            messages.to_string().chars().take(3_000).collect::<String>()
-        );
-        let kept = content(&client, answers[0]).await;
+    let text = large_text();
+    let text = text[0]["content"].as_str().unwrap();
+    for (agent, answers) in said {
+        assert_eq!(answers.len(), 1, "{agent}: {:.3000}", Value::from(answers).to_string());
+        let kept = content(&server.client(), &answers[0]).await;
         let begin = String::from_utf8_lossy(kept.get(..200).unwrap_or(&kept)).into_owned();
         assert!(kept == text.as_bytes(), "{agent}: {} bytes, {begin}", kept.len());
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::ValueEnum;
 use trilogue::local::token_file;
 use trilogue_domain::Code;
+use trilogue_mapping::linked_conversation;
 use trilogue_sdk::client::{
     Client, ClientError, HttpTransport, Method, Options, Refusal, Request, Response, Transport,
     TransportError,
@@ -146,13 +147,13 @@ impl RemoteServer {
         }
     }
 
-    /// The path of a part's content on this server, below its base path; `None` where it is elsewhere.
+    /// The path of a part's content that this server stores; `None` for any other address.
+    /// An agent chooses the address, and the token goes along: other paths of the server could show what the agent must not choose.
     pub(crate) fn path_of(&self, part: &Part) -> Option<String> {
         let address = Url::parse(part.content_url.as_deref()?).ok()?;
-        let below = address.path().strip_prefix(&self.path)?.starts_with('/');
-        let query = address.query().map(|query| format!("?{query}")).unwrap_or_default();
-        (below && address.origin() == self.http.url.origin())
-            .then(|| format!("{}{query}", address.path()))
+        linked_conversation(address.path().strip_prefix(&self.path)?)?;
+        let is_here = address.origin() == self.http.url.origin() && address.query().is_none();
+        is_here.then(|| address.path().to_owned())
     }
 
     /// The next stream reads on behind a question: no warning that one broke is due.

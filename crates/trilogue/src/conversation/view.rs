@@ -275,7 +275,10 @@ impl RunView {
             }
             let Some(folder) = &self.folder else { continue };
             let Some(bytes) = bytes(part, reader.open(part).await?).await? else {
-                print::note(&format!("not saved: {} is not on this server", safe::visible(name)));
+                print::note(&format!(
+                    "not saved: {} is not content that this server stores",
+                    safe::visible(name)
+                ));
                 continue;
             };
             let path = folder.save(&distinct(name, &mut saved), &bytes)?;

@@ -247,7 +247,8 @@ fn citations_steps_and_updates_are_shown_by_the_rules() {
 #[test]
 fn artifacts_are_saved_and_nothing_is_fetched_from_elsewhere() {
     let (home, server) = (Home::new(), Foreign::start());
-    let here = format!("{}/sessions/s/blobs/b", server.url());
+    let stored = format!("/sessions/s/blobs/{}", "0b".repeat(32));
+    let here = format!("{}{stored}", server.url());
     let beside = server.url().replace("127.0.0.1", "localhost");
     let events = [
         begun(),
@@ -256,7 +257,8 @@ fn artifacts_are_saved_and_nothing_is_fetched_from_elsewhere() {
             json!({ "name": "a.txt", "content": "inline" }),
             json!({ "name": "b.bin", "content": "/9g=", "content_encoding": "base64" }),
             json!({ "name": "large", "content_url": here }),
-            json!({ "name": "elsewhere", "content_url": format!("{beside}/sessions/s/blobs/b") }),
+            json!({ "name": "elsewhere", "content_url": format!("{beside}{stored}") }),
+            json!({ "name": "listing", "content_url": format!("{}/runs", server.url()) }),
         ]
         .iter()
         .map(part)
@@ -265,14 +267,17 @@ fn artifacts_are_saved_and_nothing_is_fetched_from_elsewhere() {
     ]
     .concat();
     server.on_run([Reply::stream(&events)]);
-    server.on("GET /sessions/s/blobs/b", [Reply::bytes(b"large content")]);
+    server.on(&format!("GET {stored}"), [Reply::bytes(b"large content")]);
     let ended = server.run(&home, &["run", "echo", "x", "--save", "out"]).expect(0);
     let saved = |name: &str| std::fs::read(home.work().join("out").join(name)).unwrap();
     assert_eq!(saved("a.txt"), b"inline");
     assert_eq!(saved("b.bin"), [0xff, 0xd8]);
     assert_eq!(saved("large"), b"large content");
-    assert!(ended.err.contains("not saved: elsewhere is not on this server"), "{}", ended.err);
-    assert_eq!(server.lines(), ["POST /runs", "GET /sessions/s/blobs/b"]);
+    for name in ["elsewhere", "listing"] {
+        let line = format!("not saved: {name} is not content that this server stores");
+        assert!(ended.err.contains(&line), "{}", ended.err);
+    }
+    assert_eq!(server.lines(), ["POST /runs".to_owned(), format!("GET {stored}")]);
 }
 
 #[test]
