@@ -44,9 +44,9 @@ pub struct RestoreOptions {
 /// Replaces a store that no process uses by a verified backup.
 /// Errors: `already_exists` when there is a store and it may not be replaced; `store_locked` when a process holds it; `store_corrupt` when the backup is damaged, `store_too_new` when a newer version wrote it.
 pub fn restore(backup: &Path, to: &Path, options: RestoreOptions) -> Result<VerifyReport> {
-    let to = std::path::absolute(to).map_err(|error| cannot("find", to, &error))?;
-    let _lock = FileLock::take(&to)?;
-    finish_restore(&to)?;
+    let lock = FileLock::take(to)?;
+    let to = lock.path();
+    finish_restore(to)?;
     if !options.overwrite && to.exists() {
         return Err(Error::new(
             Code::AlreadyExists,
@@ -63,7 +63,7 @@ pub fn restore(backup: &Path, to: &Path, options: RestoreOptions) -> Result<Veri
         )
         .hint("use another backup: trilogue restore OTHER"));
     }
-    let copy = beside(&to, DRAFT);
+    let copy = beside(to, DRAFT);
     // Copied through SQLite and not as bytes, so that a write-ahead log beside the backup is included.
     create_new(&copy)?;
     vacuum_into(backup, &copy)
@@ -73,8 +73,8 @@ pub fn restore(backup: &Path, to: &Path, options: RestoreOptions) -> Result<Veri
         .and_then(|file| file.sync_all())
         .map_err(|error| cannot("synchronise", &copy, &error))?;
     // This one rename decides: before it the store is the old one, from it on the backup, wherever the process ends.
-    rename(&copy, &beside(&to, READY))?;
-    finish_restore(&to)?;
+    rename(&copy, &beside(to, READY))?;
+    finish_restore(to)?;
     Ok(report)
 }
 

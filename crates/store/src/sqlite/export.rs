@@ -13,7 +13,7 @@ use trilogue_domain::{TenantId, ThreadKey};
 
 use super::error::{Health, SqliteError};
 use super::heads::last_stored;
-use super::{backup, queue, row, scan, thread_removal};
+use super::{backup, file, queue, row, scan, thread_removal};
 use crate::core::batch::is_blob_whole;
 use crate::core::table::TableRow;
 use crate::core::transfer::{
@@ -66,6 +66,8 @@ impl StoreSnapshot {
     /// Opens a store or backup for reading, and holds the moment. Fails as [`super::verify()`].
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let path = scan::existing(path)?;
+        // By another name SQLite finds no write-ahead log, and the newest changes would be missing in silence.
+        file::check_single_name(&path)?;
         if backup::is_to_be_replaced(&path) {
             let message = format!("a restore of the store '{}' was interrupted", path.display());
             return Err(Error::new(Code::InvalidRequest, message)

@@ -16,9 +16,14 @@ const PROBE_BYTES: usize = 64 * 1024;
 /// The size of a part when a whole file is read, in bytes.
 const SCAN_BYTES: usize = 64 * 1024;
 
+/// The most links in a row that lead to a store, as Linux has it.
+const MAX_LINKS: u32 = 40;
+
 /// The lock of a store: held by one process until it is dropped or the process ends.
 #[derive(Debug)]
 pub(super) struct FileLock {
+    /// The store's own path: see [`real_path`].
+    path: PathBuf,
     _file: File,
 }
 
@@ -34,6 +39,40 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
+}
+
+/// The absolute path of a file without links, also where a link leads to a file that does not exist yet.
+/// SQLite follows links too. Every name of a store must give one lock, one log and one record of commits.
+pub(super) fn real_path(path: &Path) -> Result<PathBuf> {
+    let failed = |error: io::Error| cannot("open", path, &error);
+    // SQLite never reads an absolute path as one of its URLs.
+    let mut real = std::path::absolute(path).map_err(failed)?;
+    for _ in 0..MAX_LINKS {
+        match fs::canonicalize(&real) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            found => return found.map_err(failed),
+        }
+        let (Some(folder), Some(name)) = (real.parent(), real.file_name()) else { break };
+        real = match fs::read_link(&real) {
+            Ok(target) => folder.join(target),
+            Err(_) => return Ok(fs::canonicalize(folder).map_err(failed)?.join(name)),
+        };
+    }
+    Err(failed(rustix::io::Errno::LOOP.into()))
+}
+
+/// Refuses a file with hard links: a process that opens it by another name has another lock and another write-ahead log, and both change the file.
+pub(super) fn check_single_name(path: &Path) -> Result<()> {
+    let names = fs::metadata(path).map_err(|error| cannot("read", path, &error))?.nlink();
+    if names <= 1 {
+        return Ok(());
+    }
+    let path = path.display();
+    let message =
+        format!("the store '{path}' has {names} names (hard links), and a store may have one");
+    Err(Error::new(Code::InvalidRequest, message).hint(format!(
+        "list its names with `find FOLDER -samefile '{path}'`; keep the name beside which SQLite's '-wal' file is, and remove the others while no server runs"
+    )))
 }
 
 /// Creates the file if it does not exist; only its owner may read it.
@@ -145,9 +184,10 @@ pub(super) fn cannot(what: &str, path: &Path, error: &io::Error) -> Error {
 // === impl FileLock ===
 
 impl FileLock {
-    /// Takes the lock of the store at `path`, in `PATH.lock`; fails with `store_locked`, naming the process that holds it.
+    /// Takes the lock of the store that `path` leads to, in a file beside the store; fails with `store_locked`, naming the process that holds it.
     pub(super) fn take(path: &Path) -> Result<Self> {
-        let name = beside(path, ".lock");
+        let path = real_path(path)?;
+        let name = beside(&path, ".lock");
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -158,11 +198,16 @@ impl FileLock {
             .map_err(|error| cannot("open", &name, &error))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(held(path, &mut file)),
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(held(&path, &mut file)),
             Err(errno) => return Err(cannot("lock", &name, &errno.into())),
         }
         write_pid(&mut file).map_err(|error| cannot("write", &name, &error))?;
-        Ok(Self { _file: file })
+        Ok(Self { path, _file: file })
+    }
+
+    /// The store's path without links.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 }
 

@@ -30,8 +30,8 @@ pub(crate) fn import(
     total: u64,
     mut progress: impl FnMut(CopyProgress),
 ) -> Result<ImportEnd> {
-    let path = std::path::absolute(path).map_err(|error| file::cannot("find", path, &error))?;
-    let lock = FileLock::take(&path)?;
+    let lock = FileLock::take(path)?;
+    let path = lock.path().to_owned();
     if path.exists() {
         return Err(file::exists_already(&path));
     }

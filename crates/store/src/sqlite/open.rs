@@ -42,9 +42,8 @@ impl SqliteStore {
 }
 
 fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> {
-    // SQLite never reads an absolute path as one of its URLs.
-    let path = std::path::absolute(path).map_err(|error| file::cannot("find", path, &error))?;
-    let lock = FileLock::take(&path)?;
+    let lock = FileLock::take(path)?;
+    let path = lock.path().to_owned();
     if backup::finish_restore(&path)? {
         tracing::warn!(store = %path.display(), "finished a restore that had been interrupted");
     }
@@ -58,6 +57,7 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
     }
     file::check_not_lost(&path, commit_record::SUFFIX)?;
     file::create(&path)?;
+    file::check_single_name(&path)?;
     let index = file::beside(&path, "-shm");
     file::check_readable(&index).map_err(|error| file::cannot("read", &index, &error))?;
     let boot = commit_record::boot_id();

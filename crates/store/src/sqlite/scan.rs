@@ -17,10 +17,10 @@ use crate::record::{Frame, NoOriginals};
 /// The page cache of a connection that reads the whole file once, in KiB.
 pub(super) const SCAN_CACHE_KIB: u32 = 1_024;
 
-/// The whole path of a file. Fails with `invalid_request` where there is none.
+/// The whole path of a file, without links. Fails with `invalid_request` where there is none.
 pub(super) fn existing(path: &Path) -> Result<PathBuf> {
     let missing = || file::cannot("open", path, &std::io::ErrorKind::NotFound.into());
-    let path = std::path::absolute(path).map_err(|_| missing())?;
+    let path = file::real_path(path).map_err(|_| missing())?;
     if path.is_file() { Ok(path) } else { Err(missing()) }
 }
 

@@ -1,5 +1,7 @@
 //! A second process on the same store.
 
+use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -18,16 +20,31 @@ async fn a_second_server_on_the_same_store_names_the_first() {
     let client = server.client();
     echo(&client, "t", "one").await.ok().unwrap();
 
-    // The same store from another folder, under another address.
+    // The same store from another folder, under another address, by each of its names.
     let other = Folder::new().unwrap();
     let store = server.home().store_dir().join("trilogue.db");
-    let options =
-        ServerOptions { store: format!("sqlite:{}", store.display()), ..ServerOptions::default() };
-    let second = Home::new(other.path(), &options).unwrap();
-    let refused = tokio::time::timeout(Duration::from_secs(60), second.start()).await.unwrap();
-    let message = format!("{:#}", refused.expect_err("two servers hold one store"));
+    let [file_link, folder_link, hard_link] =
+        ["file.db", "folder", "hard.db"].map(|name| other.path().join(name));
+    symlink(&store, &file_link).unwrap();
+    symlink(server.home().store_dir(), &folder_link).unwrap();
     let pid = server.pid().unwrap().to_string();
-    assert!(message.contains(&pid), "process {pid} is not named: {message}");
+    let backup = other.path().join("backup.db").display().to_string();
+    let url = format!("http://{}", server.home().address());
+    let made = server.home().command(&["--url", &url, "backup", &backup]).await.unwrap();
+    assert!(made.status.success(), "{made:?}");
+    for name in [&store, &file_link, &folder_link.join("trilogue.db")] {
+        let message = refusal(other.path(), name).await;
+        assert!(message.contains(&pid), "process {pid} is not named: {message}");
+        let to = name.display().to_string();
+        let restored = server.home().command(&["restore", &backup, "--to", &to, "--force"]).await;
+        let restored = restored.unwrap();
+        assert_eq!(restored.status.code(), Some(7), "{to}: {restored:?}");
+    }
+    assert!(file_link.is_symlink(), "a restore replaced a link to a store");
+    std::fs::hard_link(&store, &hard_link).unwrap();
+    let message = refusal(other.path(), &hard_link).await;
+    assert!(message.contains("2 names"), "{message}");
+    std::fs::remove_file(&hard_link).unwrap();
 
     // The first noticed nothing.
     echo(&client, "t", "two").await.ok().unwrap();
@@ -37,6 +54,15 @@ async fn a_second_server_on_the_same_store_names_the_first() {
     let home = server.kill().await.unwrap();
     let server = home.start().await.unwrap();
     echo(&server.client(), "t", "three").await.ok().unwrap();
+}
+
+/// Why a server in this folder does not start on a store.
+async fn refusal(folder: &Path, store: &Path) -> String {
+    let store = format!("sqlite:{}", store.display());
+    let options = ServerOptions { store, ..ServerOptions::default() };
+    let second = Home::new(folder, &options).unwrap();
+    let refused = tokio::time::timeout(Duration::from_secs(60), second.start()).await.unwrap();
+    format!("{:#}", refused.expect_err("two servers hold one store"))
 }
 
 /// Nobody answers a server that stops: a hosted agent's permission does not hold the stop up to its deadline.

@@ -1,4 +1,4 @@
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::seed::{
 use crate::port::{Admin, Append, Batch, Change, Housekeeping, Read};
 use crate::sqlite::file::beside;
 use crate::sqlite::schema::SCHEMA_VERSION;
-use crate::sqlite::{RestoreOptions, SqliteStore, restore, verify};
+use crate::sqlite::{RestoreOptions, SqliteStore, StoreSnapshot, restore, verify};
 
 fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -27,6 +27,49 @@ async fn a_second_opening_is_told_who_holds_the_store() {
     assert!(error.message().contains(&std::process::id().to_string()), "{error}");
     drop(store);
     folder.open().await;
+}
+
+/// A link to a store that does not exist yet makes the store where the link leads, with everything that belongs to it.
+#[tokio::test]
+async fn every_link_to_a_store_is_the_same_store() {
+    let (folder, other) = (Folder::new(), Folder::new());
+    let (link, chain) = (other.path.clone(), beside(&other.path, ".link"));
+    symlink(&folder.path, &link).unwrap();
+    symlink(link.file_name().unwrap(), &chain).unwrap();
+    let store = SqliteStore::open(chain.clone(), options()).await.unwrap();
+    let (thread, _) = thread_with_run(&store, 3).await;
+    for name in [&folder.path, &link, &chain] {
+        let error = SqliteStore::open(name.clone(), options()).await.unwrap_err();
+        assert_eq!(error.code(), Code::StoreLocked, "{}", name.display());
+        assert_eq!(restore(name, name, OVERWRITE).unwrap_err().code(), Code::StoreLocked);
+    }
+    let copy = beside(&folder.path, ".backup");
+    store.backup(&copy).await.unwrap();
+    store.close().await.unwrap();
+    assert!(beside(&folder.path, ".lock").exists());
+    assert!(!beside(&link, ".lock").exists() && !beside(&chain, ".lock").exists());
+
+    restore(&copy, &chain, OVERWRITE).unwrap();
+    assert!(link.is_symlink() && chain.is_symlink());
+    let store = folder.open().await;
+    assert_eq!(numbers(&store, &thread).await, [1, 2, 3]);
+    store.close().await.unwrap();
+
+    // No lock could hold a process off that opens the file by its other name.
+    let name = beside(&folder.path, ".name");
+    std::fs::hard_link(&folder.path, &name).unwrap();
+    for path in [&folder.path, &name] {
+        let error = SqliteStore::open(path.clone(), options()).await.unwrap_err();
+        assert_eq!(error.code(), Code::InvalidRequest);
+        assert!(error.message().contains("2 names"), "{error}");
+        assert_eq!(StoreSnapshot::open(path).unwrap_err().code(), Code::InvalidRequest);
+    }
+    std::fs::remove_file(&name).unwrap();
+    folder.open().await;
+
+    let circle = beside(&other.path, ".circle");
+    symlink(&circle, &circle).unwrap();
+    SqliteStore::open(circle, options()).await.unwrap_err();
 }
 
 #[tokio::test]
