@@ -12,6 +12,7 @@ use trilogue_store::Store;
 use crate::agent_registry::AgentRegistry;
 use crate::backend::Backend;
 use crate::context::{RunContext, SharedRun};
+use crate::creator::check_creator;
 use crate::history;
 use crate::history::states::{self, KeptState};
 use crate::owner::Envelope;
@@ -19,13 +20,22 @@ use crate::services::Services;
 use crate::step::{StartTurn, resume_turn};
 use crate::turn::{Ending, Turn};
 
+/// How a turn begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StartMode {
+    /// Whether the run's acceptance is not durable yet.
+    pub(crate) is_deferred: bool,
+    /// Whether it begins later than it was asked for.
+    pub(crate) is_delayed: bool,
+}
+
 pub(crate) async fn execute(
     services: Arc<Services>,
     agents: Arc<AgentRegistry>,
     backend: Arc<dyn Backend>,
     start: StartTurn,
     shared: Arc<SharedRun>,
-    deferred: bool,
+    mode: StartMode,
 ) {
     if shared.rules.is_some() {
         shared.external.checker_is_here().await;
@@ -33,19 +43,22 @@ pub(crate) async fn execute(
     let permit = shared.acquire_permit().await;
     let prepared = match start {
         StartTurn::Ready(turn)
-            if backend.card().state_schema.is_none()
+            if !mode.is_delayed
+                && backend.card().state_schema.is_none()
                 && !(shared.keeps_request && shared.base().is_some()) =>
         {
             Ok(*turn)
         }
         // Boxed, because the lookups are rare and make a large future.
-        start => Box::pin(prepare(&services, &agents, backend.as_ref(), start, &shared)).await,
+        start => {
+            Box::pin(prepare(&services, &agents, backend.as_ref(), start, &shared, mode)).await
+        }
     };
     if let Ok(Turn::Start { .. }) = &prepared {
         shared.started();
     }
     let ending = match prepared {
-        Ok(turn) => drive(&services, backend.as_ref(), turn, &shared, deferred)
+        Ok(turn) => drive(&services, backend.as_ref(), turn, &shared, mode.is_deferred)
             .await
             .and_then(|ending| check(&shared, ending)),
         Err(failure) => Err(failure),
@@ -123,7 +136,11 @@ async fn prepare(
     backend: &dyn Backend,
     start: StartTurn,
     shared: &SharedRun,
+    mode: StartMode,
 ) -> Result<Turn, Failure> {
+    if mode.is_delayed {
+        check_creator(services, backend, shared).await.map_err(failed)?;
+    }
     let turn = turn_of(services, start, shared).await?;
     if let Turn::Start { .. } = turn {
         // An earlier run may have left a state that this agent does not accept.

@@ -18,6 +18,7 @@ mod calls;
 pub mod client;
 mod context;
 mod copy;
+mod creator;
 mod delivery_slots;
 mod drain;
 mod execute;

@@ -51,6 +51,8 @@ pub(crate) struct RunState {
     pub(crate) open: Vec<MessageRow>,
     /// Whether it was loaded from the store, so that some of its data is only in its log.
     pub(crate) restored: bool,
+    /// Whether it did not start in the step that accepted it.
+    pub(crate) is_delayed: bool,
     /// Whether the run that called it has ended.
     pub(crate) is_orphan: bool,
 }
@@ -84,7 +86,7 @@ impl ThreadState {
         for row in acquired.open_runs {
             let (native, is_orphan) = (is_native(&row), is_orphan(&row));
             let new = RunState::new(row, None, native);
-            let restored = RunState { restored: true, is_orphan, ..new };
+            let restored = RunState { restored: true, is_delayed: true, is_orphan, ..new };
             state.runs.insert(restored.row.key, Box::new(restored));
         }
         for interrupt in acquired.pending {
@@ -124,6 +126,7 @@ impl RunState {
             bound: None,
             open: Vec::new(),
             restored: false,
+            is_delayed: false,
             is_orphan: false,
         }
     }

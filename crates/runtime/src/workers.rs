@@ -14,6 +14,7 @@ use trilogue_domain::{Code, Error, InterruptId, Right, RunKey, Scope, ThreadKey}
 use trilogue_store::rows::{Claim, QueueKind, RetryDecision, RunRow};
 
 use crate::callback::while_extending;
+use crate::creator::current_rights;
 use crate::handle::{MAX_OWNERS_AT_ONCE, Runtime, recover};
 use crate::handover::give_up;
 use crate::peers;
@@ -199,13 +200,9 @@ async fn handle(runtime: &Runtime, claim: &Claim) {
 async fn scheduled_run(runtime: &Runtime, claim: &Claim) -> Result<Option<Duration>> {
     let reference = claim.item.reference.to_value();
     let (thread, run) = (thread_of(&reference)?, RunKey(integer(&reference, "run")?));
-    let services = runtime.services();
-    let is_local = services.options.local_principal.as_ref() == Some(&claim.item.principal);
-    let rights = services
-        .store
-        .rights_of(&claim.item.tenant, &claim.item.principal, services.clock.now())
-        .await?;
-    let command = if is_local || rights.has(Right::Run) {
+    let (tenant, principal) = (&claim.item.tenant, &claim.item.principal);
+    let rights = current_rights(runtime.services(), tenant, principal).await?;
+    let command = if rights.has(Right::Run) {
         Command::Due { run }
     } else {
         Command::Cancel { run, reason: Some(Code::Forbidden), roll_back: false }

@@ -51,6 +51,7 @@ mod connect_streams;
 mod connect_threads;
 mod connect_waiting;
 mod cors;
+mod creator_rights;
 mod deliver;
 mod documents_client;
 mod documents_communication;

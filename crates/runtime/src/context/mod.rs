@@ -103,7 +103,7 @@ impl RunContext {
     /// Whether the creator of the run can answer its questions, and so can keep the agent from asking.
     #[must_use]
     pub fn can_answer(&self) -> bool {
-        self.0.can_answer
+        self.0.can_answer()
     }
 
     /// Adds an event to the run if the draft has room for it now and none of its content must be stored as a blob.

@@ -43,8 +43,10 @@ pub(crate) struct SharedRun {
     pub(crate) agent: AgentName,
     pub(crate) config: Option<Json>,
     pub(crate) source: RequestSource,
-    /// Whether the creator of the run can answer its questions.
-    pub(crate) can_answer: bool,
+    /// Whether the creator of the run can answer its questions, as far as is known.
+    can_answer: AtomicBool,
+    /// Whether its creator showed a token. Delayed work then needs a valid one.
+    pub(crate) needs_token: bool,
     pub(crate) provenance: Option<Box<Provenance>>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) services: Arc<Services>,
@@ -152,7 +154,8 @@ impl SharedRun {
             agent: row.agent.clone(),
             config: row.config.clone(),
             source: row.audit.as_ref().map(|audit| audit.source).unwrap_or_default(),
-            can_answer: row.audit.as_ref().is_some_and(|audit| audit.can_answer),
+            can_answer: AtomicBool::new(row.audit.as_ref().is_some_and(|audit| audit.can_answer)),
+            needs_token: row.audit.as_ref().is_some_and(|audit| audit.token.is_some()),
             provenance: row.provenance.clone(),
             store: parts.store,
             services: parts.services,
@@ -179,6 +182,15 @@ impl SharedRun {
             base: Mutex::new(row.base),
             row: OnceLock::new(),
         })
+    }
+
+    pub(crate) fn can_answer(&self) -> bool {
+        self.can_answer.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the creator of the run can no longer answer its questions.
+    pub(crate) fn lose_answer(&self) {
+        self.can_answer.store(false, Ordering::Relaxed);
     }
 
     /// Checks an event against the metadata limit and the run's rules.

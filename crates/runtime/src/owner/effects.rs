@@ -7,7 +7,7 @@ use trilogue_domain::{Code, Failure, RunKey};
 
 use super::{Envelope, Owner, Task, Watched};
 use crate::context::{SharedRun, SharedRunParts};
-use crate::execute::execute;
+use crate::execute::{StartMode, execute};
 use crate::step::{Effect, StartTurn};
 
 // === impl Owner ===
@@ -59,7 +59,8 @@ impl Owner {
         deferred: bool,
     ) -> Option<(Arc<SharedRun>, impl Future<Output = ()> + Send + 'static + use<>)> {
         let state = self.state.as_ref()?;
-        let row = &state.runs.get(&run)?.row;
+        let entry = state.runs.get(&run)?;
+        let (row, is_delayed) = (&entry.row, turn.is_delayed(entry));
         let Ok(backend) = self.agents.backend(&row.agent).cloned() else {
             let failure = Failure::of(Code::AgentNotFound, "the agent is not configured any more");
             let finish = Envelope::Finish { run, ending: Box::new(Err(failure)) };
@@ -81,7 +82,8 @@ impl Owner {
         });
         self.services.task_started();
         let (services, agents) = (Arc::clone(&self.services), Arc::clone(&self.agents));
-        let work = execute(services, agents, backend, turn, Arc::clone(&shared), deferred);
+        let mode = StartMode { is_deferred: deferred, is_delayed };
+        let work = execute(services, agents, backend, turn, Arc::clone(&shared), mode);
         Some((shared, work))
     }
 

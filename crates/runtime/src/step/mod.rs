@@ -33,7 +33,7 @@ use trilogue_store::rows::{
 use trilogue_store::{Change, Draft};
 
 use crate::request::{ThreadPatch, WhenHolding, WhenWaiting};
-use crate::state::ThreadState;
+use crate::state::{RunState, ThreadState};
 use crate::turn::{Ending, Turn};
 use trilogue_domain::Input;
 
@@ -217,6 +217,23 @@ pub(crate) enum StartTurn {
     InputFromLog,
     /// The answer to this interrupt, read from the store.
     AnswerFromStore { interrupt: InterruptId, saved: Json },
+}
+
+// === impl StartTurn ===
+
+impl StartTurn {
+    /// Whether the turn begins later than it was asked for. An agent that is found again was at work all the time.
+    pub(crate) fn is_delayed(&self, run: &RunState) -> bool {
+        match self {
+            Self::Ready(turn) => match **turn {
+                Turn::Start { .. } => run.is_delayed,
+                Turn::Resume { .. } => true,
+                Turn::Rejoin { .. } => false,
+            },
+            Self::InputFromLog => run.is_delayed,
+            Self::AnswerFromStore { .. } => true,
+        }
+    }
 }
 
 /// The reply to the sender of a command.

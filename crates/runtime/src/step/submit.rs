@@ -53,7 +53,8 @@ impl StepOutput<'_> {
             self.state.queue.push_back(run);
             self.give_turn();
         }
-        let Some(state) = self.state.runs.get(&run) else { return Ok(()) };
+        let Some(state) = self.state.runs.get_mut(&run) else { return Ok(()) };
+        state.is_delayed = state.row.started_at.is_none();
         let row = Box::new(state.row.clone());
         if row.started_at.is_none() {
             self.change(Change::Run(row.clone()));

@@ -21,11 +21,17 @@ fn serve(home: &Home, settings: &str) -> Server {
 
 /// The secret of a new token with these rights.
 fn token(server: &Server, rights: &[&str]) -> String {
+    token_of(server, "owner", rights).0
+}
+
+/// The secret and the id of a new token of this principal.
+fn token_of(server: &Server, principal: &str, rights: &[&str]) -> (String, String) {
     let rights = rights.iter().flat_map(|right| ["--right", right]);
-    let create: Vec<_> =
-        ["token", "create", "--label", "t", "--json"].into_iter().chain(rights).collect();
+    let create = ["token", "create", "--label", "t", "--principal", principal, "--json"];
+    let create: Vec<_> = create.into_iter().chain(rights).collect();
     let made = server.run(&create).expect(0).json();
-    made["secret"].as_str().unwrap().to_owned()
+    let text = |at| made.pointer(at).and_then(Value::as_str).unwrap().to_owned();
+    (text("/secret"), text("/token/id"))
 }
 
 /// The responses to a run of this configuration, over each protocol.
@@ -59,6 +65,37 @@ fn post(home: &Home, server: &Server, token: &str, path: &str, body: &Value) -> 
 fn events(server: &Server, thread: &str, kind: &str) -> Vec<Value> {
     let events = server.run(&["tail", thread, "--json"]).expect(0).lines();
     events.into_iter().filter(|event| event["type"] == kind).collect()
+}
+
+/// The token with the right `answer` is revoked while the run waits for its turn; another one of the same principal stays.
+#[test]
+fn a_delayed_run_allows_its_own_calls_only_while_its_creator_may_answer() {
+    let home = Home::new();
+    let server = serve(&home, "");
+    let (answers, lost) = token_of(&server, "bob", &["read", "run", "answer"]);
+    token_of(&server, "bob", &["read", "run"]);
+    let (carols, _) = token_of(&server, "carol", &["read", "run", "answer"]);
+    let allow = json!({ "permissions": [{ "decision": "allow" }] });
+    let start = |token: &str, input: &str, config: &Value| -> String {
+        let body = json!({ "agent": "reviewer", "input": input, "thread_id": "busy", "create_thread": true, "config": config, "mode": "async" });
+        let made = post(&home, &server, token, "/api/v1/runs", &body);
+        let made: Value = serde_json::from_str(&made).unwrap();
+        made["id"].as_str().unwrap_or_else(|| panic!("{made}")).to_owned()
+    };
+    let busy = start(&answers, "slow:600000", &json!({}));
+    let bobs = start(&answers, "permission:edit:/a", &allow);
+    let carols = start(&carols, "permission:edit:/b", &allow);
+    server.run(&["token", "revoke", &lost]).expect(0);
+    server.run(&["cancel", &busy]).expect(0);
+    let followed = |run: &str| server.run(&["tail", run, "--follow", "--json"]).lines();
+    let events = followed(&bobs);
+    let last = events.last().unwrap();
+    assert_eq!(last["outcome"]["error"]["code"], "forbidden", "{last}");
+    assert!(last.to_string().contains("lacks the right 'answer'"), "{last}");
+    assert!(events.iter().all(|event| event["type"] != "interrupt.rule_applied"), "{events:?}");
+    let events = followed(&carols);
+    assert!(events.iter().any(|event| event["type"] == "interrupt.rule_applied"), "{events:?}");
+    assert_eq!(events.last().unwrap()["outcome"]["status"], "completed", "{events:?}");
 }
 
 #[test]

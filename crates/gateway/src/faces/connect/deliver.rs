@@ -123,6 +123,7 @@ impl CallbackDelivery {
                 Undelivered::refused(format!("the callback names nothing: {error}"))
             })?;
         let row = self.run(delivery, &reference).await?;
+        self.runtime.check_creator_sees(&row).await?;
         let rendered = self.render(delivery, &row, &reference).await?;
         self.sender.send(&rendered.callback, self.clock.now()).await?;
         if let Some(interrupt) = rendered.asks {

@@ -1,0 +1,70 @@
+//! The rights of a run's creator, which are checked again for work that is done later than it was asked for.
+
+use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::{PrincipalId, Right, Rights, TenantId};
+use trilogue_store::rows::RunRow;
+
+use crate::backend::Backend;
+use crate::context::SharedRun;
+use crate::handle::Runtime;
+use crate::request::RunCaller;
+use crate::services::Services;
+
+/// What a principal may do now, by its valid tokens; everything where it needs none. Fails as reading.
+pub(crate) async fn current_rights(
+    services: &Services,
+    tenant: &TenantId,
+    principal: &PrincipalId,
+) -> Result<Rights> {
+    if services.options.local_principal.as_ref() == Some(principal) {
+        return Ok(Rights::all());
+    }
+    services.store.rights_of(tenant, principal, services.clock.now()).await
+}
+
+/// Checks the creator of a run that waited before its turn: for its time, for the runs before it, for an answer, or for a server.
+/// Settings that need the right `answer` are checked again without it.
+/// Errors: `forbidden`, naming what is missing; as reading.
+pub(crate) async fn check_creator(
+    services: &Services,
+    backend: &dyn Backend,
+    run: &SharedRun,
+) -> Result<()> {
+    if !run.needs_token {
+        return Ok(());
+    }
+    let rights = current_rights(services, &run.scope.tenant, &run.principal).await?;
+    if !rights.has(Right::Run) {
+        return Err(forbidden(&run.principal, "run agents", Right::Run));
+    }
+    if !run.can_answer() || rights.has(Right::Answer) {
+        return Ok(());
+    }
+    run.lose_answer();
+    if let Some(config) = &run.config {
+        let caller = RunCaller { source: run.source, can_answer: false, folders: &[] };
+        backend.authorize(&caller, config.clone()).await?;
+    }
+    Ok(())
+}
+
+fn forbidden(principal: &PrincipalId, what: &str, right: Right) -> Error {
+    let message = format!("'{principal}', who created the run, may not {what} any more");
+    Error::new(Code::Forbidden, message)
+        .hint(format!("ask for the run again with a token that has the right `{}`", right.as_str()))
+}
+
+impl Runtime {
+    /// Checks that the creator of a run may still see what the run does: who may run agents sees it, and who may read.
+    /// Errors: `forbidden`; as reading.
+    pub async fn check_creator_sees(&self, row: &RunRow) -> Result<()> {
+        if row.audit.as_ref().is_none_or(|audit| audit.token.is_none()) {
+            return Ok(());
+        }
+        let rights = current_rights(self.services(), &row.tenant, &row.principal).await?;
+        if rights.has(Right::Run) || rights.has(Right::Read) {
+            return Ok(());
+        }
+        Err(forbidden(&row.principal, "see it", Right::Read))
+    }
+}
