@@ -1,5 +1,6 @@
 //! Connections: their settings, the pool, and the encryption.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,7 +78,7 @@ impl Address {
                 "write it as postgres://USER@HOST:5432/DATABASE; percent-encode special characters",
             )
         })?;
-        let is_local = config.get_hosts().iter().all(is_local);
+        let is_local = is_local(&config);
         let tls = match mode.as_deref() {
             Some("disable") => Tls::Off,
             Some("verify-full") => Tls::Verified(authorities),
@@ -98,7 +99,7 @@ impl Address {
 
     /// Whether what is sent to another machine is not encrypted.
     pub(super) fn is_unencrypted(&self) -> bool {
-        self.tls == Tls::Off && !self.config.get_hosts().iter().all(is_local)
+        self.tls == Tls::Off && !is_local(&self.config)
     }
 
     /// The address without anything secret, for people.
@@ -114,7 +115,12 @@ impl Address {
         };
         let hosts: Vec<_> = self.config.get_hosts().iter().enumerate().map(shown).collect();
         let database = self.config.get_dbname().or(self.config.get_user()).unwrap_or_default();
-        format!("postgres://{}/{database}", hosts.join(","))
+        let mut shown = format!("postgres://{}/{database}", hosts.join(","));
+        let addresses: Vec<_> = self.config.get_hostaddrs().iter().map(IpAddr::to_string).collect();
+        if !addresses.is_empty() {
+            shown.push_str(&format!("?hostaddr={}", addresses.join(",")));
+        }
+        shown
     }
 
     /// Makes the pools. Nothing is connected yet.
@@ -206,14 +212,20 @@ pub(super) fn client_config(authorities: Option<&PathBuf>) -> Result<ClientConfi
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-fn is_local(host: &Host) -> bool {
+/// Whether nothing that is sent leaves this machine. A connection goes to the `hostaddr`, if there is one; the host is then only a name.
+fn is_local(config: &Config) -> bool {
+    config.get_hosts().iter().all(is_local_host)
+        && config.get_hostaddrs().iter().all(IpAddr::is_loopback)
+}
+
+fn is_local_host(host: &Host) -> bool {
     match host {
         Host::Tcp(name) => {
             name == "localhost"
                 || name
                     .trim_matches(['[', ']'])
                     .parse()
-                    .is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+                    .is_ok_and(|address: IpAddr| address.is_loopback())
         }
         #[cfg(unix)]
         Host::Unix(_) => true,
@@ -226,6 +238,9 @@ fn refused(why: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -236,6 +251,12 @@ mod tests {
         assert_eq!(tls("postgres:///db?host=/var/run/postgresql"), Tls::Off);
         assert_eq!(tls("postgres://me@db.example.com/db"), Tls::Verified(None));
         assert_eq!(tls("postgres://me@db.example.com/db?sslmode=disable"), Tls::Off);
+        assert_eq!(tls("postgres://me@localhost/db?hostaddr=127.0.0.2"), Tls::Off);
+        let elsewhere = "postgres://me@localhost/db?hostaddr=192.0.2.2";
+        assert_eq!(tls(elsewhere), Tls::Verified(None));
+        assert_eq!(tls("postgres://me@db.example.com/db?hostaddr=127.0.0.1"), Tls::Verified(None));
+        let plain = Address::parse(&format!("{elsewhere}&sslmode=disable")).unwrap();
+        assert!(plain.is_unencrypted());
         let path = Some(PathBuf::from("/ca.pem"));
         assert_eq!(tls("postgresql://me@localhost/db?sslrootcert=/ca.pem"), Tls::Verified(path));
     }
@@ -246,6 +267,34 @@ mod tests {
         assert_eq!(address.shown(), "postgres://db.example.com:6543/agents");
         let address = Address::parse("postgres://me:secret@a,b:2/agents").unwrap();
         assert_eq!(address.shown(), "postgres://a:5432,b:2/agents");
+        let address =
+            Address::parse("postgres://me:secret@localhost:1/db?hostaddr=192.0.2.2").unwrap();
+        assert_eq!(address.shown(), "postgres://localhost:1/db?hostaddr=192.0.2.2");
+    }
+
+    /// The address is of this machine, in a form that does not look so: as that of another machine.
+    #[tokio::test]
+    async fn a_connection_to_an_address_elsewhere_begins_with_encryption() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let url = format!("postgres://me:secret@localhost:{port}/db?hostaddr=::ffff:127.0.0.1");
+        let options = Options::new(Arc::new(crate::record::NoOriginals));
+        let pools = Address::parse(&url).unwrap().into_pools(&options).unwrap();
+        let server = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 8];
+            stream.read_exact(&mut request).await.unwrap();
+            // No encryption here.
+            stream.write_all(b"N").await.unwrap();
+            let mut rest = Vec::new();
+            stream.read_to_end(&mut rest).await.unwrap();
+            (request, rest)
+        };
+        let (connected, (request, rest)) = tokio::join!(pools.pool.get(), server);
+        assert!(connected.is_err());
+        // The request for encryption of PostgreSQL's protocol.
+        assert_eq!(request, [0, 0, 0, 8, 4, 210, 22, 47]);
+        assert!(rest.is_empty(), "something was sent in clear text");
     }
 
     #[test]
