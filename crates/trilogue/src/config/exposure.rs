@@ -3,8 +3,10 @@
 use std::net::SocketAddr;
 
 use trilogue_egress::Cidr;
+use url::Url;
 
 use super::Options;
+use super::cluster::is_local;
 use super::list::Item;
 
 /// A combination of settings that would expose the server.
@@ -77,6 +79,18 @@ pub fn overrides(options: &Options) -> Vec<String> {
         // The URL itself may hold a password.
         keys.push("store.url with sslmode=disable".to_owned());
     }
+    // A URL may hold a password, so none is shown.
+    if options.store.blobs.as_ref().is_some_and(|blobs| is_plain_elsewhere(&blobs.url)) {
+        keys.push("store.blobs.url with http".to_owned());
+    }
+    if options.telemetry.otlp.endpoint.as_deref().is_some_and(is_plain_elsewhere) {
+        keys.push("telemetry.otlp.endpoint with http".to_owned());
+    }
+    for (name, agent) in &options.agents {
+        if agent.url.as_deref().is_some_and(is_plain_elsewhere) {
+            keys.push(format!("agents.{name}.url with http"));
+        }
+    }
     for (name, agent) in &options.agents {
         let schemes = agent.authentication.as_ref();
         if schemes.is_some_and(|schemes| schemes.0.contains(&super::Scheme::None)) {
@@ -96,6 +110,11 @@ pub fn overrides(options: &Options) -> Vec<String> {
     keys
 }
 
+/// Whether what is sent to this address leaves the machine in clear text.
+fn is_plain_elsewhere(url: &str) -> bool {
+    Url::parse(url).is_ok_and(|url| url.scheme() == "http" && !is_local(&url))
+}
+
 impl Item for Cidr {
     const EXPECTED: &'static str = "an IP address or a block such as \"10.0.0.0/8\"";
 }
@@ -110,12 +129,68 @@ mod tests {
         check(&super::super::parse(Path::new("t.toml"), text).unwrap().options)
     }
 
+    fn overrides_of(text: &str) -> Vec<String> {
+        overrides(&super::super::parse(Path::new("t.toml"), text).unwrap().options)
+    }
+
+    /// The list in SECURITY.md, in its order.
+    #[test]
+    fn every_setting_that_weakens_a_defence_is_an_override() {
+        let far = "kind = \"agent-communication\"\nurl = \"http://far.example:8000\"\n";
+        let blobs = "[store.blobs]\nregion = \"r\"\nurl";
+        for (text, override_key) in [
+            ("[server]\ndangerously_plain_http = true\n", "server.dangerously_plain_http"),
+            ("[cluster]\ndangerously_plain_nats = true\n", "cluster.dangerously_plain_nats"),
+            ("[server]\nno_auth = true\n", "server.no_auth"),
+            ("[server]\npublic_agents = true\n", "server.public_agents"),
+            (
+                "[server]\ntrusted_proxies = \"0.0.0.0/0\"\n",
+                "server.trusted_proxies = \"0.0.0.0/0\"",
+            ),
+            ("[egress]\nallow = [\"10.0.0.0/8\"]\n", "egress.allow"),
+            (
+                "[agents.a]\nkind = \"builtin\"\nbuiltin = \"echo\"\nauthentication = [\"none\"]\n",
+                "agents.a.authentication = \"none\"",
+            ),
+            (
+                "[agents.a]\nkind = \"agent-client\"\ncommand = [\"gemini\", \"--acp\"]\nstart_in = \"session\"\n",
+                "agents.a.start_in = \"session\"",
+            ),
+            ("[store]\ndurability = \"buffered\"\n", "store.durability = \"buffered\""),
+            (
+                "[store]\nurl = \"postgres://me@db.example.com/db?sslmode=disable\"\n",
+                "store.url with sslmode=disable",
+            ),
+            (
+                "[store]\nurl = \"postgres://me@localhost/db?hostaddr=192.0.2.2&sslmode=disable\"\n",
+                "store.url with sslmode=disable",
+            ),
+            (
+                &format!("{blobs} = \"http://203.0.113.5:9000/bucket\"\n"),
+                "store.blobs.url with http",
+            ),
+            (&format!("[agents.a]\n{far}name = \"x\"\n"), "agents.a.url with http"),
+            (
+                "[telemetry.otlp]\nendpoint = \"http://[2001:db8::1]:4318\"\n",
+                "telemetry.otlp.endpoint with http",
+            ),
+        ] {
+            assert_eq!(overrides_of(text), [override_key], "{text}");
+        }
+        for safe in [
+            "",
+            &format!("{blobs} = \"https://s3.example.com/bucket\"\n"),
+            &format!("{blobs} = \"http://127.0.0.1:9000/bucket\"\n"),
+            "[telemetry.otlp]\nendpoint = \"http://localhost:4318\"\n",
+            "[agents.a]\nkind = \"agent-communication\"\nurl = \"http://[::1]:8000\"\nname = \"x\"\n",
+        ] {
+            assert!(overrides_of(safe).is_empty(), "{safe}");
+        }
+    }
+
     #[test]
     fn proxies_that_are_everybody_are_an_override() {
-        let shown = |blocks: &str| {
-            let text = format!("[server]\ntrusted_proxies = {blocks}\n");
-            overrides(&super::super::parse(Path::new("t.toml"), &text).unwrap().options)
-        };
+        let shown = |blocks: &str| overrides_of(&format!("[server]\ntrusted_proxies = {blocks}\n"));
         for block in ["0.0.0.0/0", "::/0", "128.0.0.0/1", "2000::/3"] {
             let said = format!("server.trusted_proxies = \"{block}\"");
             assert_eq!(shown(&format!("[\"10.0.0.1\", \"{block}\"]")), [said]);
@@ -125,10 +200,7 @@ mod tests {
 
     #[test]
     fn a_database_on_another_machine_without_encryption_is_an_override() {
-        let shown = |url: &str| {
-            let text = format!("[store]\nurl = \"{url}\"\n");
-            overrides(&super::super::parse(Path::new("t.toml"), &text).unwrap().options)
-        };
+        let shown = |url: &str| overrides_of(&format!("[store]\nurl = \"{url}\"\n"));
         let url = "postgres://me:secret@db.example.com/db";
         assert_eq!(shown(&format!("{url}?sslmode=disable")), ["store.url with sslmode=disable"]);
         for safe in [url, "postgres://me@localhost/db?sslmode=disable", "sqlite:a.db"] {
@@ -138,10 +210,8 @@ mod tests {
 
     #[test]
     fn a_known_agent_that_starts_in_its_folder_is_an_override() {
-        let shown = |agent: &str| {
-            let text = format!("[agents.a]\nkind = \"agent-client\"\n{agent}");
-            overrides(&super::super::parse(Path::new("t.toml"), &text).unwrap().options)
-        };
+        let shown =
+            |agent: &str| overrides_of(&format!("[agents.a]\nkind = \"agent-client\"\n{agent}"));
         let session = "start_in = \"session\"\n";
         for command in ["[\"gemini\", \"--acp\"]", "[\"npx\", \"-y\", \"@google/gemini-cli\"]"] {
             let command = format!("command = {command}\n");

@@ -240,7 +240,7 @@ pub struct Store {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Blobs {
-    /// `https://HOST:PORT/BUCKET`, or `s3://BUCKET` for Amazon's own. `http` sends content unencrypted. The bucket has to exist.
+    /// `https://HOST:PORT/BUCKET`, or `s3://BUCKET` for Amazon's own. `http` sends content unencrypted; `trilogue status` shows it for another machine. The bucket has to exist.
     pub url: String,
     /// The region that requests are signed for.
     #[serde(default = "usual_region")]
