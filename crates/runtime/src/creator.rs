@@ -6,7 +6,6 @@ use trilogue_store::rows::RunRow;
 
 use crate::backend::Backend;
 use crate::context::SharedRun;
-use crate::handle::Runtime;
 use crate::request::RunCaller;
 use crate::services::Services;
 
@@ -54,17 +53,14 @@ fn forbidden(principal: &PrincipalId, what: &str, right: Right) -> Error {
         .hint(format!("ask for the run again with a token that has the right `{}`", right.as_str()))
 }
 
-impl Runtime {
-    /// Checks that the creator of a run may still see what the run does: who may run agents sees it, and who may read.
-    /// Errors: `forbidden`; as reading.
-    pub async fn check_creator_sees(&self, row: &RunRow) -> Result<()> {
-        if row.audit.as_ref().is_none_or(|audit| audit.token.is_none()) {
-            return Ok(());
-        }
-        let rights = current_rights(self.services(), &row.tenant, &row.principal).await?;
-        if rights.has(Right::Run) || rights.has(Right::Read) {
-            return Ok(());
-        }
-        Err(forbidden(&row.principal, "see it", Right::Read))
+/// As [`crate::Runtime::check_creator_sees`].
+pub(crate) async fn check_creator_sees(services: &Services, row: &RunRow) -> Result<()> {
+    if row.audit.as_ref().is_none_or(|audit| audit.token.is_none()) {
+        return Ok(());
     }
+    let rights = current_rights(services, &row.tenant, &row.principal).await?;
+    if rights.has(Right::Run) || rights.has(Right::Read) {
+        return Ok(());
+    }
+    Err(forbidden(&row.principal, "see it", Right::Read))
 }

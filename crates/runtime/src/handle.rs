@@ -22,6 +22,7 @@ use crate::answer::{check_extra, check_logged};
 use crate::backend::{Availability, Backend};
 use crate::callback::WorkerKind;
 use crate::client::{Attached, Client};
+use crate::creator;
 use crate::monitor::OpenRunCounts;
 use crate::owner::{self, Envelope, stopped, unexpected};
 use crate::part::{check_metadata, outline_all};
@@ -385,6 +386,12 @@ impl Runtime {
 
     pub(crate) fn registry(&self) -> &Arc<AgentRegistry> {
         &self.0.agents
+    }
+
+    /// Checks that the creator of a run may still see what the run does: who may run agents sees it, and who may read.
+    /// Errors: `forbidden`; as reading.
+    pub async fn check_creator_sees(&self, row: &RunRow) -> Result<()> {
+        creator::check_creator_sees(self.services(), row).await
     }
 
     pub(crate) fn services(&self) -> &Arc<Services> {
