@@ -163,9 +163,14 @@ async fn a_session_needs_both_halves_and_is_no_token() {
 async fn an_old_session_reads_the_status_and_needs_a_new_sign_in_for_what_outlives_it() {
     let rig = Rig::with(with_inspector("")).await;
     rig.token("alpha", "bob", trilogue_domain::Rights::all(), false).await;
-    let body =
-        json!({"agent": "puppet", "input": "x", "thread_id": "of-bob", "create_thread": true});
-    rig.as_("alpha", "bob").post("/api/v1/runs", &body).await.unwrap().ok().unwrap();
+    let body = json!({"agent": "puppet", "input": "x", "thread_id": "of-bob", "create_thread": true, "mode": "wait"});
+    let bob = rig.as_("alpha", "bob");
+    let run = bob.post("/api/v1/runs", &body).await.unwrap().ok().unwrap();
+    let run = format!("/api/v1/runs/{}", text(&run, "/id"));
+    let tokens = bob.get("/api/v1/tokens").await.unwrap().ok().unwrap();
+    let is_of_bob = |row: &&Value| row["principal"] == "bob";
+    let of_bob = tokens["items"].as_array().unwrap().iter().find(is_of_bob).unwrap();
+    let of_bob = format!("/api/v1/tokens/{}", text(of_bob, "/id"));
     let fresh = Session::alice(&rig).await;
     let old = rig.old_session("alpha", "alice").await;
     let old = Session {
@@ -179,7 +184,10 @@ async fn an_old_session_reads_the_status_and_needs_a_new_sign_in_for_what_outliv
         (Method::POST, "/api/v1/tokens", &token),
         (Method::POST, "/api/v1/sign-in-links", &Value::Null),
         (Method::POST, "/api/v1/nodes/main/drain", &Value::Null),
+        (Method::DELETE, "/api/v1/nodes/main/drain", &Value::Null),
+        (Method::DELETE, &run, &Value::Null),
         (Method::DELETE, "/api/v1/threads/of-bob", &Value::Null),
+        (Method::DELETE, &of_bob, &Value::Null),
     ] {
         let refused = old.send(&rig, method.clone(), path, body).await;
         assert_eq!(refused.code(), "forbidden", "{path}");
@@ -187,15 +195,12 @@ async fn an_old_session_reads_the_status_and_needs_a_new_sign_in_for_what_outliv
         let allowed = fresh.send(&rig, method, path, body).await;
         assert_ne!(allowed.code(), "forbidden", "{path}");
     }
-    let own = old
-        .send(
-            &rig,
-            Method::POST,
-            "/api/v1/runs",
-            &json!({"agent": "puppet", "input": "x", "thread_id": "own", "create_thread": true}),
-        )
-        .await;
+    assert_eq!(bob.get("/api/v1/threads").await.unwrap().status, 401, "the token is revoked");
+    let own = json!({"agent": "puppet", "input": "x", "thread_id": "own", "create_thread": true, "mode": "wait"});
+    let own = old.send(&rig, Method::POST, "/api/v1/runs", &own).await;
     assert_eq!(own.status, 200);
+    let run = format!("/api/v1/runs/{}", text(&own.json(), "/id"));
+    assert_eq!(old.send(&rig, Method::DELETE, &run, &Value::Null).await.status, 204);
     assert_eq!(
         old.send(&rig, Method::DELETE, "/api/v1/threads/own", &Value::Null).await.status,
         204

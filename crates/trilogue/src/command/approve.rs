@@ -124,13 +124,12 @@ impl Approve {
         }
     }
 
-    /// The option with the wanted effect, preferably for this call only.
+    /// The option with the wanted effect for this call only. One that holds for later calls too is chosen by its name.
     fn decide_permission(&self, interrupt: &Interrupt) -> Result<AnswerCreate> {
         self.takes_no_message(interrupt, "--option ID, --yes or --reject")?;
         let effect = if self.reject { Effect::Reject } else { Effect::Allow };
-        let fitting = || interrupt.options.iter().filter(|option| option.effect == effect);
-        let option = fitting().find(|option| !option.always).or_else(|| fitting().next());
-        let option = option.ok_or_else(|| unanswered(interrupt, "--option ID"))?;
+        let once = interrupt.options.iter().find(|it| it.effect == effect && !it.always);
+        let option = once.ok_or_else(|| no_option_for_once(interrupt, effect))?;
         Ok(AnswerCreate { option: Some(option.id.clone()), ..AnswerCreate::default() })
     }
 
@@ -208,6 +207,21 @@ fn options_for(interrupt: &Interrupt) -> &'static str {
         "url" => "--yes or --reject",
         _ => "--yes, --reject, --option CHOICE or --value JSON",
     }
+}
+
+fn no_option_for_once(interrupt: &Interrupt, effect: Effect) -> CliError {
+    let verb = if effect == Effect::Allow { "allows" } else { "rejects" };
+    let fitting = interrupt.options.iter().filter(|option| option.effect == effect);
+    let choices: Vec<_> =
+        fitting.map(|option| format!("--option {}", safe::visible(&option.id))).collect();
+    let error = CliError::usage(format!(
+        "no option of the interrupt '{}' (permission) {verb} this once",
+        safe::visible(&interrupt.id)
+    ));
+    if choices.is_empty() {
+        return error.hint("pass --option CHOICE");
+    }
+    error.hint(format!("for this call and later ones, pass {}", choices.join(" or ")))
 }
 
 fn unanswered(interrupt: &Interrupt, option: &str) -> CliError {

@@ -2,8 +2,9 @@
 
 use serde_json::json;
 
+use crate::agent_client_examples::example;
 use crate::cli_protocols::MAIL;
-use crate::harness::{Server, demo};
+use crate::harness::{Home, Server, demo};
 
 pub(crate) fn waiting(server: &Server) -> (String, String) {
     let ended = server.run(&["run", "mailcomposer", MAIL, "--json"]).expect(3);
@@ -68,4 +69,38 @@ fn the_mail_composer_remembers_the_turn_before() {
     server.run(&["tail", run.trim(), "--follow"]).expect(0);
     let shown = server.run(&["threads", "show", "m"]).expect(0).out;
     assert!(shown.contains("Friday"), "{shown} {ended:?}");
+}
+
+#[test]
+fn a_plain_yes_or_no_never_decides_about_later_calls() {
+    let home = Home::new();
+    let agent = example("scripted_agent");
+    let config = format!(
+        "[store]\nurl = \"memory:\"\n\n[agents.chooser]\nkind = \"agent-client\"\ncommand = [{:?}]\n",
+        agent.to_str().unwrap()
+    );
+    let config = home.write("trilogue.toml", &config);
+    let server =
+        home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+    for (offered, plain, option) in [
+        ("allow_always,reject_once", "--yes", "allow_always"),
+        ("allow_once,reject_always", "--reject", "reject_always"),
+    ] {
+        let line = format!("choose:{offered}");
+        server.run(&["run", "chooser", &line, "--thread", option]).expect(3);
+        let waiting = server.run(&["inbox", "-q", "--thread", option]).expect(0).out;
+        let id = waiting.trim();
+        let refused = server.run(&["approve", id, plain]).expect(2);
+        assert!(refused.err.contains(&format!("--option {option}")), "{refused:?}");
+        let still = server.run(&["inbox", "-q", "--thread", option]).expect(0).out;
+        assert_eq!(still, waiting, "the question stays open");
+        let answered = server.run(&["approve", id, "--option", option, "--json"]).expect(0).json();
+        assert_eq!(answered["resolution"]["answer"]["option"], option, "{answered}");
+    }
+    // An option for this call only is preferred, wherever it stands.
+    let line = "choose:allow_always,allow_once,reject_once";
+    server.run(&["run", "chooser", line, "--thread", "both"]).expect(3);
+    let waiting = server.run(&["inbox", "-q", "--thread", "both"]).expect(0).out;
+    let answered = server.run(&["approve", waiting.trim(), "--yes", "--json"]).expect(0).json();
+    assert_eq!(answered["resolution"]["answer"]["option"], "allow_once", "{answered}");
 }

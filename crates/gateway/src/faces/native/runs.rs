@@ -152,6 +152,12 @@ async fn cancel(call: NativeCall) -> Result<Reply> {
 
 async fn remove(call: NativeCall) -> Result<Reply> {
     let id = call.run_id()?;
+    if call.caller.is_page {
+        let row = call.state.read.run(&call.scope(), &id).await;
+        if !matches!(row, Ok(Some(row)) if row.principal == call.principal().id) {
+            call.require_new_sign_in().await?;
+        }
+    }
     call.state.runtime.remove_run(call.principal(), &id).await?;
     Ok(Reply::no_content())
 }

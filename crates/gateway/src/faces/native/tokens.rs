@@ -143,6 +143,7 @@ async fn create(call: NativeCall) -> Result<Reply> {
 }
 
 async fn revoke(call: NativeCall) -> Result<Reply> {
+    call.require_new_sign_in().await?;
     let text = call.param("token_id");
     let missing = || Error::new(Code::NotFound, format!("there is no token '{}'", shown(text)));
     let id = TokenId::parse(text).map_err(|_| missing())?;
