@@ -171,30 +171,31 @@ impl Children {
         self.running.borrow().children.len()
     }
 
-    /// Whether a process is a child, was started by one, or has its marker. A process that is gone may have been: then `true`.
+    /// Whether a process is a child, was started by one, or has the marker of an agent of any server on this machine. A process that is gone may have been: then `true`.
     ///
     /// It reads the processes of this machine. Systems without `/proc` know children only.
     #[must_use]
     pub fn has_process(&self, pid: u32) -> bool {
-        ancestry::is_of(pid, &self.all()).unwrap_or(true)
+        ancestry::is_of_agent(pid, &self.all()).unwrap_or(true)
     }
 
-    /// Whether a child, or what one started, is at the other end of a connection to this server on this machine. A process of this user
-    /// that is gone may have been one: then `true`. Systems without `/proc` find none.
+    /// Whether a process as in [`Self::has_process`] is at the other end of a connection to this server on this machine. While this server
+    /// has children, a process of this user that is gone may have been one: then `true`. Systems without `/proc` find none.
     #[must_use]
     pub fn has_peer(&self, peer: SocketAddr, server: SocketAddr) -> bool {
-        let all = self.all();
-        if all.is_empty() || !SEES_PROCESSES {
+        if !SEES_PROCESSES {
             return false;
         }
+        let all = self.all();
+        let is_suspect = !all.is_empty();
         match platform::peer_of(peer, server) {
             PeerSocket::Elsewhere => false,
-            PeerSocket::Gone => true,
+            PeerSocket::Gone => is_suspect,
             PeerSocket::HeldBy(pids) => {
-                pids.into_iter().any(|pid| ancestry::is_of(pid, &all).unwrap_or(true))
+                pids.into_iter().any(|pid| ancestry::is_of_agent(pid, &all).unwrap_or(is_suspect))
             }
             PeerSocket::HeldByOneOf(pids) => {
-                pids.into_iter().any(|pid| ancestry::is_of(pid, &all) == Some(true))
+                pids.into_iter().any(|pid| ancestry::is_of_agent(pid, &all) == Some(true))
             }
         }
     }

@@ -66,9 +66,12 @@ async fn a_process_of_a_child_is_known_by_its_parents_and_by_its_marker() {
         until("it runs", || pid_in(&path).is_some()).await;
         assert!(children.has_process(pid_in(&path).unwrap()), "{name}");
     }
+    // The agents of one server are known to the others of the machine.
     let others = Children::open(None).await.unwrap();
-    let below = pid_in(&folder.path().join("below")).unwrap();
-    assert!(!others.has_process(below), "it is of another server");
+    for name in ["below", "left", "hidden"] {
+        assert!(others.has_process(pid_in(&folder.path().join(name)).unwrap()), "{name}");
+    }
+    assert!(!others.has_process(std::process::id()));
     assert!(!children.has_process(std::process::id()));
     assert!(!children.has_process(std::os::unix::process::parent_id()));
     let mut stranger = Command::new("sleep").arg("1000").spawn().unwrap();

@@ -26,8 +26,7 @@ pub struct Ports {
     pub agent_processes: Arc<dyn AgentProcesses>,
 }
 
-/// The processes of the agents that this server hosts. They run as the server's user, so without this check they could answer their own
-/// questions in the user's name.
+/// The processes of the agents that this server hosts, and of those of other servers on this machine, as far as it knows them. They run as its user, and would answer their own questions in the user's name.
 ///
 /// All methods but the counts block: they read system files.
 pub trait AgentProcesses: fmt::Debug + Send + Sync {

@@ -166,54 +166,111 @@ async fn nodes_say_where_they_differ() {
     cluster.stop().await.unwrap();
 }
 
-/// A hosted agent with a program of its own beside it, which waits for one request to send and keeps the response.
-fn agent_with_a_program(folder: &std::path::Path, agent: &std::path::Path) -> String {
-    let (orders, reply) = (folder.join("orders"), folder.join("reply"));
-    let script = format!(
-        "[ -e {orders:?} ] || mkfifo {orders:?}\n({{\nread -r host port token path body < {orders:?}\nexec 3<>\"/dev/tcp/$host/$port\"\nprintf 'POST %s HTTP/1.1\\r\\nHost: %s:%s\\r\\nAuthorization: Bearer %s\\r\\nContent-Type: application/json\\r\\nConnection: close\\r\\nContent-Length: %s\\r\\n\\r\\n%s' \"$path\" \"$host\" \"$port\" \"$token\" \"${{#body}}\" \"$body\" >&3\ncat <&3 > {reply:?}.part\nmv {reply:?}.part {reply:?}\n}} < /dev/null > /dev/null 2>&1 &)\nexec {agent:?}\n"
-    );
-    let file = folder.join("agent.sh");
-    std::fs::write(&file, script).unwrap();
-    format!("[agents.hosted]\nkind = \"agent-client\"\ncommand = [\"/bin/bash\", {file:?}]\n")
+/// A hosted agent with a program of its own beside it, which sends one request after the other and keeps each response.
+struct AgentProgram {
+    folder: trilogue_testkit::Folder,
+    token: String,
+}
+
+// === impl AgentProgram ===
+
+impl AgentProgram {
+    /// A cluster whose first node runs the agent; its program stays when the run has ended.
+    async fn start() -> (Cluster, Self) {
+        let folder = trilogue_testkit::Folder::new().unwrap();
+        let agent = trilogue_testkit::official::example("stdio_echo").await.unwrap();
+        let (orders, reply) = (folder.path().join("orders"), folder.path().join("reply"));
+        let script = format!(
+            "[ -e {orders:?} ] || mkfifo {orders:?}\n({{\nwhile read -r host port method path token body < {orders:?}; do\nexec 3<>\"/dev/tcp/$host/$port\"\nprintf '%s %s HTTP/1.1\\r\\nHost: %s:%s\\r\\nAuthorization: Bearer %s\\r\\nContent-Type: application/json\\r\\nConnection: close\\r\\nContent-Length: %s\\r\\n\\r\\n%s' \"$method\" \"$path\" \"$host\" \"$port\" \"$token\" \"${{#body}}\" \"$body\" >&3\ncat <&3 > {reply:?}.part\nmv {reply:?}.part {reply:?}\ndone\n}} < /dev/null > /dev/null 2>&1 &)\nexec {agent:?}\n"
+        );
+        let file = folder.path().join("agent.sh");
+        std::fs::write(&file, script).unwrap();
+        let settings = format!(
+            "[agents.hosted]\nkind = \"agent-client\"\ncommand = [\"/bin/bash\", {file:?}]\n"
+        );
+        let all = builtin(&["echo", "mailcomposer"]);
+        let cluster = Cluster::start_with(&settings, [&all, &all, &all], QUICK).await.unwrap();
+        let run = run_of("hosted", "hosted", &json!("hi"), "wait");
+        let hosted = post(&cluster.clients()[0], "/api/v1/runs", &run).await;
+        assert_eq!(hosted["status"], "completed", "{hosted}");
+        let token = cluster.token().to_owned();
+        (cluster, Self { folder, token })
+    }
+
+    /// The response to a request of the program.
+    async fn send(&self, to: std::net::SocketAddr, method: &str, path: &str, body: &str) -> String {
+        let (host, port, token) = (to.ip(), to.port(), &self.token);
+        let order = format!("{host} {port} {method} {path} {token} {body}\n");
+        let (orders, reply) = (self.folder.path().join("orders"), self.folder.path().join("reply"));
+        let write = move || std::fs::write(orders, order);
+        tokio::task::spawn_blocking(write).await.unwrap().unwrap();
+        let response = until("the response", SETTLE_LIMIT, || {
+            let reply = reply.clone();
+            async move { std::fs::read_to_string(reply).ok() }
+        })
+        .await
+        .unwrap();
+        std::fs::remove_file(reply).unwrap();
+        response
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_does_not_answer_through_another_node() {
-    let folder = trilogue_testkit::Folder::new().unwrap();
-    let agent = trilogue_testkit::official::example("stdio_echo").await.unwrap();
-    let settings = agent_with_a_program(folder.path(), &agent);
-    let all = builtin(&["echo", "mailcomposer"]);
-    let cluster = Cluster::start_with(&settings, [&all, &all, &all], QUICK).await.unwrap();
+    let (cluster, program) = AgentProgram::start().await;
     let clients = cluster.clients();
     let (a, b) = (&clients[0], &clients[1]);
-    // The agent's process stays behind its run.
-    let hosted = post(a, "/api/v1/runs", &run_of("hosted", "hosted", &json!("hi"), "wait")).await;
-    assert_eq!(hosted["status"], "completed", "{hosted}");
     let run = post(a, "/api/v1/runs", &run_of("mailcomposer", "mail", &json!(MAIL), "wait")).await;
     let question = run["interrupts"][0]["id"].as_str().unwrap();
     let path = format!("/api/v1/interrupts/{question}/answer");
-    let (address, token) = (cluster.address(1), cluster.token());
     let answer = json!({"value": {"approved": true, "reason": "fine"}}).to_string();
-    let order = format!("{} {} {token} {path} {answer}\n", address.ip(), address.port());
-    let orders = folder.path().join("orders");
-    tokio::task::spawn_blocking(move || std::fs::write(orders, order)).await.unwrap().unwrap();
-    let reply = folder.path().join("reply");
-    let reply = until("the response", SETTLE_LIMIT, || {
-        let reply = reply.clone();
-        async move { std::fs::read_to_string(reply).ok() }
-    })
-    .await
-    .unwrap();
+    let reply = program.send(cluster.address(1), "POST", &path, &answer).await;
     assert!(reply.starts_with("HTTP/1.1 403"), "{reply}");
     let waiting = get(b, &format!("/api/v1/interrupts/{question}")).await;
     assert!(waiting["resolution"].is_null(), "{waiting}");
-    // The node with the agent knows the program, and the node that it asked knows that.
-    for (node, event) in [(0, "agent_refused"), (1, "request_refused")] {
-        let log = cluster.log_end(node);
-        let is_line = |line: &&str| line.contains(event) && line.contains("answer_interrupt");
-        assert!(log.lines().any(|line| is_line(&line)), "{node}: {log}");
-    }
+    assert_refused(&cluster, 1, "answer_interrupt");
     // Another program answers through that node.
     post(b, &path, &json!({"value": {"approved": true, "reason": "fine"}})).await;
     cluster.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_of_one_node_decides_nothing_through_another() {
+    let (cluster, program) = AgentProgram::start().await;
+    let clients = cluster.clients();
+    let b = &clients[1];
+    post(b, "/api/v1/runs", &run_of("echo", "kept", &json!("hi"), "wait")).await;
+    let rules = r#"{"agent":"echo","input":"x","config":{"permissions":[{"decision":"allow"}]}}"#;
+    // The other node handles all of these itself.
+    for (method, path, body, operation) in [
+        (
+            "POST",
+            "/api/v1/tokens",
+            r#"{"label":"evil","rights":["admin","server"]}"#,
+            "create_token",
+        ),
+        ("POST", "/api/v1/sign-in-links", "", "create_sign_in_link"),
+        ("DELETE", "/api/v1/threads/kept", "", "erase_thread"),
+        ("POST", "/api/v1/nodes/b/drain", "", "drain_node"),
+        ("POST", "/api/v1/runs", rules, "create_run"),
+    ] {
+        let reply = program.send(cluster.address(1), method, path, body).await;
+        assert!(reply.starts_with("HTTP/1.1 403"), "{operation}: {reply}");
+        assert_refused(&cluster, 1, operation);
+    }
+    let tokens = get(b, "/api/v1/tokens").await.to_string();
+    assert!(!tokens.contains("evil"), "{tokens}");
+    assert_eq!(get(b, "/api/v1/threads/kept").await["id"], "kept");
+    // What decides nothing is allowed, as at its own server.
+    let reply = program.send(cluster.address(1), "GET", "/api/v1/threads/kept", "").await;
+    assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+    post(b, "/api/v1/tokens", &json!({"label": "of-a-person"})).await;
+    cluster.stop().await.unwrap();
+}
+
+/// A line of the node's audit says that it refused a program of an agent.
+fn assert_refused(cluster: &Cluster, node: usize, operation: &str) {
+    let log = cluster.log_end(node);
+    let is_line = |line: &str| line.contains("agent_refused") && line.contains(operation);
+    assert!(log.lines().any(is_line), "{node}: {log}");
 }
