@@ -22,7 +22,7 @@ use crate::access::failed_sign_ins::{self, FailedSignIns};
 use crate::access::origin_guard::OriginGuard;
 use crate::access::page_session;
 use crate::access::schemes::Challenge;
-use crate::core::audit::{AuditActor, AuditEvent, FailureLimit, audit};
+use crate::core::audit::{AuditActor, AuditEvent, FailureLimit, RefusalLimits, audit};
 use crate::core::meters::Meters;
 use crate::core::opened_folders::OpenedFolders;
 use crate::core::options::{self, Options};
@@ -56,8 +56,8 @@ pub(crate) struct Pipeline {
     pub(crate) request_ids: RequestIds,
     pub(crate) failures: FailureLimit,
     pub(crate) failed_sign_ins: FailedSignIns,
-    pub(crate) agent_refusals: FailureLimit,
-    pub(crate) request_refusals: FailureLimit,
+    pub(crate) agent_refusals: RefusalLimits,
+    pub(crate) request_refusals: RefusalLimits,
     pub(crate) opened_folders: OpenedFolders,
     pub(crate) body_budget: Arc<BodyBudget>,
     /// The requests in progress of each principal.
@@ -358,8 +358,8 @@ impl Pipeline {
     fn audit_refusal(&self, from: &IncomingCaller, operation: &str, why: &str) {
         let is_agent = from.agent_check.was_of_agent();
         let limit = if is_agent { &self.agent_refusals } else { &self.request_refusals };
-        let Some(left_out) = limit.count() else { return };
         let caller = &from.caller;
+        let Some(left_out) = limit.count(&caller.principal) else { return };
         let actor = AuditActor::new(&caller.principal, caller.token.as_ref());
         let peer = from.agent_check.peer();
         let peer = peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());

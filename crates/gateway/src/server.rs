@@ -18,7 +18,7 @@ use crate::access::authenticator::Authenticator;
 use crate::access::failed_sign_ins::FailedSignIns;
 use crate::access::origin_guard::OriginGuard;
 use crate::access::peer_filter::PeerFilter;
-use crate::core::audit::FailureLimit;
+use crate::core::audit::{FailureLimit, RefusalLimits};
 use crate::core::descriptors;
 use crate::core::exposure::Exposure;
 use crate::core::lifecycle::Lifecycle;
@@ -339,8 +339,8 @@ fn pipeline(
         request_ids: RequestIds::begin(),
         failures: FailureLimit::default(),
         failed_sign_ins: FailedSignIns::new(options.max_failed_sign_ins),
-        agent_refusals: FailureLimit::default(),
-        request_refusals: FailureLimit::default(),
+        agent_refusals: RefusalLimits::default(),
+        request_refusals: RefusalLimits::default(),
         opened_folders: OpenedFolders::clone(&services.common_state()),
         options: Arc::clone(options),
         body_budget: Arc::clone(body_budget),

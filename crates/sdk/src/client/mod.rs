@@ -30,8 +30,8 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use trilogue_wire::native::{
-    Agent, AnswerCreate, CallbackKeys, CallbackTarget, Checkpoint, Delivery, Event, Interrupt,
-    List, Message, Node, Problem, Run, RunMode, SignInLink, Status, Thread, ThreadCopy,
+    Agent, AnswerCreate, CallbackKeys, CallbackTarget, Caller, Checkpoint, Delivery, Event,
+    Interrupt, List, Message, Node, Problem, Run, RunMode, SignInLink, Status, Thread, ThreadCopy,
     ThreadCreate, ThreadPatch, Token, TokenCreate, TokenCreated,
 };
 
@@ -356,6 +356,11 @@ impl Client {
     /// Retries a failed callback delivery.
     pub async fn redeliver(&self, id: &str) -> Result<(), ClientError> {
         self.act(self.call(Method::Post, &["deliveries", id, "redeliver"])).await
+    }
+
+    /// Who the caller is, and what it may do. Every token with the right `read` gets this.
+    pub async fn caller(&self) -> Result<Caller, ClientError> {
+        self.fetch(self.call(Method::Get, &["caller"])).await
     }
 
     /// Returns the status of the server.

@@ -128,8 +128,8 @@ impl RemoteServer {
             }
             Err(_) => false,
         };
-        // A Trilogue server may serve several protocols at one address.
-        match self.native().status().await {
+        // A Trilogue server may serve several protocols at one address. It refuses this to no token that can do anything with it, and so writes no audit line.
+        match self.native().caller().await {
             Ok(_) | Err(ClientError::Problem(_)) => return ServerProtocol::Native,
             Err(_) if communicates => return ServerProtocol::Communication,
             Err(_) => {}

@@ -178,3 +178,37 @@ fn a_terminal_shows_the_address_first_and_audit_lines_only_at_their_level() {
         }
     }
 }
+
+#[test]
+fn the_refusals_of_one_principal_hide_none_of_another() {
+    let home = Home::new();
+    home.write("t.toml", "[store]\nurl = \"memory:\"\n[agents.echo]\nkind = \"builtin\"\n");
+    let server = home.start(&["serve", "--config", "t.toml", "--listen", "127.0.0.1:0"]);
+    let token = |principal: &str| -> String {
+        let rights = ["--right", "read", "--right", "run", "--right", "answer"];
+        let create = ["token", "create", "--label", principal, "--principal", principal, "--json"];
+        let create = [&create[..], &rights];
+        server.run(&create.concat()).expect(0).json()["secret"].as_str().unwrap().to_owned()
+    };
+    let (ada, eve) = (token("ada"), token("eve"));
+    let url = server.url();
+    let run = |token: &str, arguments: &[&str]| {
+        let mut command = home.program(BINARY);
+        command.args(arguments).args(["--url", &url]).env("TRILOGUE_TOKEN", token);
+        finish(command, "")
+    };
+    // Ordinary work with an ordinary token is refused nothing.
+    run(&ada, &["run", "echo", "hi"]).expect(0);
+    run(&ada, &["agents"]).expect(0);
+    assert!(audits(&home.log(), "request_refused").is_empty(), "{}", home.log());
+    for _ in 0..25 {
+        let mut command = home.program("curl");
+        command.args(["--silent", "--header", &format!("x-api-key: {eve}")]);
+        command.arg(format!("{url}/api/v1/status"));
+        finish(command, "").expect(0);
+    }
+    run(&ada, &["token", "create", "--label", "more"]).expect(5);
+    let refused = audits(&home.log(), "request_refused");
+    let count = |name: &str| refused.iter().filter(|line| line["principal"] == name).count();
+    assert_eq!((count("eve"), count("ada")), (20, 1), "{refused:?}");
+}
