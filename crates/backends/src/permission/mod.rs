@@ -25,6 +25,7 @@ use path::CallPaths;
 pub(crate) use path::real as real_path;
 pub use rule::{InvalidRule, Rule, RuleText};
 pub use run_rules::RULES_MEMBER;
+pub use unattended::is_unattended;
 
 pub const MAX_RULES: usize = 256;
 

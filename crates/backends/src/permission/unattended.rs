@@ -99,7 +99,8 @@ pub(crate) fn refused_setting(
 }
 
 /// Whether an agent asks less with this value of a mode or an option. Each may have several names.
-pub(crate) fn is_unattended(names: &[&str], values: &[&str], further: &[String]) -> bool {
+#[must_use]
+pub fn is_unattended(names: &[&str], values: &[&str], further: &[String]) -> bool {
     let plain = |text: &str| -> String {
         text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
     };

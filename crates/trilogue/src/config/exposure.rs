@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 
+use trilogue_backends::permission::{Verdict, is_unattended};
 use trilogue_egress::Cidr;
 use url::Url;
 
-use super::Options;
 use super::cluster::is_local;
 use super::list::Item;
+use super::{Agent, Options, Permission};
 
 /// A combination of settings that would expose the server.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -104,6 +105,9 @@ pub fn overrides(options: &Options) -> Vec<String> {
             keys.push(format!("agents.{name}.start_in = \"session\""));
         }
     }
+    for (name, agent) in &options.agents {
+        keys.extend(ends_questions(agent).map(|setting| format!("agents.{name}.{setting}")));
+    }
     if !options.egress.allow.0.is_empty() {
         keys.push("egress.allow".to_owned());
     }
@@ -113,6 +117,27 @@ pub fn overrides(options: &Options) -> Vec<String> {
 /// Whether what is sent to this address leaves the machine in clear text.
 fn is_plain_elsewhere(url: &str) -> bool {
     Url::parse(url).is_ok_and(|url| url.scheme() == "http" && !is_local(&url))
+}
+
+/// The settings that keep an agent from asking: rules that allow every call, and modes and options that are known for it.
+fn ends_questions(agent: &Agent) -> impl Iterator<Item = String> {
+    let rules = agent.permissions.iter().filter(|rule| allows_everything(rule));
+    let rules = rules.map(|_| "permissions: a rule allows every call".to_owned());
+    let is_known =
+        |setting: &str, value: &str| is_unattended(&[setting], &[value], &agent.unattended.0);
+    let modes = agent.mode.0.iter().filter(move |mode| is_known("mode", mode));
+    let modes = modes.map(|mode| format!("mode = \"{}\"", mode.escape_debug()));
+    let options = agent.options.iter().filter(move |(name, value)| {
+        is_known(name, &value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    });
+    let options = options.map(|(name, value)| format!("options.{} = {value}", name.escape_debug()));
+    rules.take(1).chain(modes).chain(options)
+}
+
+fn allows_everything(rule: &Permission) -> bool {
+    let is_any_tool = rule.tool.as_deref().is_none_or(|tool| tool.chars().all(|it| it == '*'));
+    let is_any_path = matches!(rule.path.as_deref(), None | Some("/**"));
+    rule.decision == Verdict::Allow && rule.kind.is_none() && is_any_tool && is_any_path
 }
 
 impl Item for Cidr {
@@ -221,6 +246,37 @@ mod tests {
         // Others start there anyway.
         assert!(shown(&format!("command = [\"my-agent\"]\n{session}")).is_empty());
         assert!(shown(&format!("command = [\"goose\", \"acp\"]\n{session}")).is_empty());
+    }
+
+    #[test]
+    fn settings_that_end_all_questions_are_overrides() {
+        let shown = |agent: &str| {
+            let text =
+                format!("[agents.a]\nkind = \"agent-client\"\ncommand = [\"my-agent\"]\n{agent}");
+            overrides(&super::super::parse(Path::new("t.toml"), &text).unwrap().options)
+        };
+        let rule = |members: &str| format!("[[agents.a.permissions]]\n{members}\n");
+        let every = ["agents.a.permissions: a rule allows every call"];
+        assert_eq!(shown(&rule("decision = \"allow\"")), every);
+        assert_eq!(shown(&rule("decision = \"allow\"\ntool = \"*\"\npath = \"/**\"")), every);
+        for narrow in [
+            "decision = \"ask\"",
+            "decision = \"allow\"\nkind = \"read\"",
+            "decision = \"allow\"\ntool = \"fs_*\"",
+            "decision = \"allow\"\npath = \"notes/**\"",
+        ] {
+            assert!(shown(&rule(narrow)).is_empty(), "{narrow}");
+        }
+        assert_eq!(shown("mode = \"yolo\"\n"), ["agents.a.mode = \"yolo\""]);
+        assert_eq!(
+            shown("mode = [\"plan\", \"quiet\"]\nunattended = [\"quiet\"]\n"),
+            ["agents.a.mode = \"quiet\""]
+        );
+        assert_eq!(
+            shown("options = { approval_policy = \"never\", effort = \"high\" }\n"),
+            ["agents.a.options.approval_policy = \"never\""]
+        );
+        assert!(shown("mode = \"plan\"\n").is_empty());
     }
 
     #[test]
