@@ -1,7 +1,7 @@
 //! Interrupts as questions: to every client, answered by any, taken back from the others.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use trilogue_domain::limits;
@@ -63,6 +63,24 @@ async fn an_editor_that_never_answers_holds_no_question_beyond_its_deadline() {
     let withdrawn = editor.notified("$/cancel_request").await;
     assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
     editor.answer(&prompt).await;
+}
+
+#[tokio::test]
+async fn an_editor_that_sends_something_now_and_then_holds_its_question_longer() {
+    let deadline = Duration::from_millis(500);
+    let rig = Rig::of(Setup { interrupt_deadline: Some(deadline), ..Setup::default() }).await;
+    let (mut editor, session) = rig.door().opened("puppet").await;
+    let prompt = editor.start_prompt(&session, "ask").await;
+    let asked = editor.request("session/request_permission").await;
+    let begun = Instant::now();
+    while begun.elapsed() < deadline * 4 {
+        // It says nothing about the question.
+        editor.ok("session/list", json!({})).await;
+    }
+    assert!(!editor.has_before(|message| message["method"] == "$/cancel_request"));
+    editor.choose(&asked, "yes").await;
+    assert_eq!(editor.answer(&prompt).await["result"]["stopReason"], "end_turn");
+    assert_eq!(editor.words("agent_message_chunk"), ["yes"]);
 }
 
 #[tokio::test]

@@ -349,6 +349,36 @@ async fn one_principal_leaves_streams_requests_and_bodies_to_others() {
         }
     }
     assert_eq!(bob.get("/api/v1/agents").await.unwrap().status, 200);
+    bodies_of_one_principal_leave_room_for_others().await;
+}
+
+async fn bodies_of_one_principal_leave_room_for_others() {
+    const MOST: usize = 256 * 1024;
+    const BODY: usize = 20 * 1024;
+    let options =
+        Options { max_body_bytes: MOST / 8, max_bodies_bytes: MOST, ..Options::default() };
+    let rig = Rig::with(options).await;
+    rig.token("alpha", "bob", Rights::all(), false).await;
+    // The last byte never comes. All but the last of these bodies fit the share of one principal, and all fit the budget.
+    let head = format!(
+        "POST /api/v1/runs HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer alpha-alice\r\ncontent-length: {}\r\n\r\n",
+        BODY + 1
+    );
+    let begin = format!("{head}{}", "x".repeat(BODY));
+    let mut stalled = Vec::new();
+    for count in 1..=11 {
+        let mut stream = TcpStream::connect(rig.address).await.unwrap();
+        stream.write_all(begin.as_bytes()).await.unwrap();
+        stalled.push(stream);
+        let line = format!("trilogue_http_body_bytes {}\n", count * BODY);
+        let arrived = async || rig.metrics().await.contains(&line).then_some(());
+        until("the body to arrive", LIMIT, arrived).await.unwrap();
+    }
+    let refused = exchange(&rig, begin.as_bytes()).await;
+    assert!(refused.starts_with("HTTP/1.1 429") && refused.contains("one principal"), "{refused}");
+    let body = json!({"agent": "puppet", "input": "x".repeat(BODY / 2)});
+    let run = rig.as_("alpha", "bob").post("/api/v1/runs", &body).await.unwrap();
+    assert_eq!(run.status, 200, "{}", run.json());
 }
 
 #[tokio::test]

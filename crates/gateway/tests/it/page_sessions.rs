@@ -5,6 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 use trilogue_domain::Rights;
 use trilogue_gateway::{CommunicationOptions, Mount, Options};
+use trilogue_testkit::Client;
 use trilogue_testkit::client::Reply;
 
 use crate::rig::{Rig, Setup, text};
@@ -312,4 +313,29 @@ async fn a_text_that_nests_without_end_is_drawn_to_a_limit() {
         assert!(html.matches(tag).count() <= 32, "{tag}: {}", html.matches(tag).count());
         assert!(html.len() >= text.len() / 4, "the text is still there");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn drawings_of_one_principal_leave_a_processor_to_others() {
+    let rig = Rig::start().await;
+    rig.token("alpha", "bob", Rights::all(), false).await;
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let count = 2 * processors + 6;
+    let draw = |client: Client, text: String| async move {
+        let texts = json!({"items": [{"markdown": text}]});
+        client.post("/api/v1/draw", &texts).await.unwrap().ok().unwrap();
+    };
+    let mut pending = tokio::task::JoinSet::new();
+    for number in 0..count {
+        // Each is another text: what was drawn is not drawn again.
+        let text = format!("{number} {}", "**a** `b` [c](d) ".repeat(6_000));
+        pending.spawn(draw(rig.alice(), text));
+    }
+    pending.join_next().await.unwrap().unwrap();
+    draw(rig.as_("alpha", "bob"), "short".to_owned()).await;
+    while let Some(ended) = pending.try_join_next() {
+        ended.unwrap();
+    }
+    // If all of them had waited for processors, this one would have waited behind all.
+    assert!(pending.len() > processors, "{} of {count} are left", pending.len());
 }

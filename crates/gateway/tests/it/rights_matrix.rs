@@ -165,11 +165,13 @@ const NEEDS: &[(Option<Right>, &[&str])] = &[
     ),
 ];
 
-struct RegisteredRoute {
-    method: Method,
-    path: String,
-    needs: Option<Right>,
-    operation: String,
+/// A route with its path filled in.
+pub(crate) struct RegisteredRoute {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    /// `None` if the route needs no token.
+    pub(crate) needs: Option<Right>,
+    pub(crate) operation: String,
 }
 
 impl RegisteredRoute {
@@ -194,7 +196,8 @@ impl RegisteredRoute {
     }
 }
 
-fn routes() -> Vec<RegisteredRoute> {
+/// Every route of every face.
+pub(crate) fn routes() -> Vec<RegisteredRoute> {
     let document: Value = serde_json::from_str(&trilogue_gateway::openapi_document()).unwrap();
     let mut routes = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {

@@ -14,6 +14,8 @@ use super::rows::Canvas;
 const DOCUMENTS: usize = 100;
 /// What one document may take in a release build.
 const MAX_TIME: Duration = Duration::from_millis(50);
+/// What one may take in any build on any machine: what is quadratic takes minutes there.
+const MAX_TIME_ANYWHERE: Duration = Duration::from_secs(20);
 const MAX_DOCUMENT_BYTES: u64 = 64 * 1024;
 const CANVAS: Canvas = Canvas { columns: 100, styled: true };
 
@@ -146,9 +148,8 @@ fn random_documents_are_drawn_in_bounded_time_and_size() {
     }
     println!("slowest: {slowest:?}; seed {number}");
     // Builds without optimization and shared machines are slow; a whole run is asked for by name.
-    if count.is_some() {
-        assert!(slowest.0 <= MAX_TIME, "{slowest:?}; seed {number}");
-    }
+    let most = if count.is_some() { MAX_TIME } else { MAX_TIME_ANYWHERE };
+    assert!(slowest.0 <= most, "{slowest:?}; seed {number}");
 }
 
 #[test]
