@@ -1,6 +1,6 @@
 //! The tests that `SECURITY.md` and the pages on the protocols' documents name: each must exist.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use super::Finding;
 use super::tree::{File, Tree};
@@ -11,15 +11,19 @@ const SECURITY: &str = "SECURITY.md";
 /// A name with fewer underscores can be anything.
 const MIN_UNDERSCORES: usize = 2;
 
-/// Every name in the last column of a table that is no function and no file of a crate.
+/// Every name in the last column of a table that is no function and no file of a crate, or that is in another module than the one written before it.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let sources = tree.files.iter().filter(|file| file.path.starts_with("crates/"));
     let sources: Vec<_> = sources.filter(|file| file.path.ends_with(".rs")).collect();
-    let functions: HashSet<&str> = sources
-        .iter()
-        .flat_map(|file| functions(&file.text))
-        .chain(tree.scripts.iter().flat_map(|file| script_functions(&file.text)))
-        .collect();
+    let mut functions: HashMap<&str, Vec<Vec<&str>>> = HashMap::new();
+    for file in &sources {
+        for (modules, name) in self::functions(&file.path, &file.text) {
+            functions.entry(name).or_default().push(modules);
+        }
+    }
+    for name in tree.scripts.iter().flat_map(|file| script_functions(&file.text)) {
+        functions.entry(name).or_default().push(Vec::new());
+    }
     let is_file = |name: &str| {
         let below = format!("/{name}");
         sources.iter().any(|file| file.path == name || file.path.ends_with(&below))
@@ -27,20 +31,66 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let is_page = |file: &&File| file.path.starts_with(PAGES) || file.path == SECURITY;
     for page in tree.files.iter().filter(is_page) {
-        for (number, name) in cited(&page.text) {
-            let is_there =
-                if name.ends_with(".rs") { is_file(name) } else { functions.contains(name) };
-            if !is_there {
-                let place = format!("{}:{number}", page.path);
-                findings.push(Finding::new(place, format!("there is no test {name}")));
-            }
+        for (number, path) in cited(&page.text) {
+            let (modules, name) = path.rsplit_once("::").unwrap_or(("", path));
+            let problem = match functions.get(name) {
+                _ if name.ends_with(".rs") => {
+                    (!is_file(name)).then(|| format!("there is no test {name}"))
+                }
+                None => Some(format!("there is no test {name}")),
+                Some(places) => wrong_module(modules, places)
+                    .map(|place| format!("the test {name} is in {place}, not in {modules}")),
+            };
+            let place = || format!("{}:{number}", page.path);
+            findings.extend(problem.map(|problem| Finding::new(place(), problem)));
         }
     }
     findings
 }
 
-fn functions(text: &str) -> impl Iterator<Item = &str> {
-    text.split("fn ").skip(1).filter_map(|rest| Some(rest.split_once('(')?.0))
+/// Where a test is, unless it is in the modules that are written before its name. A page need not write any.
+/// A `*` stands for the modules that a macro makes of one function.
+fn wrong_module(written: &str, places: &[Vec<&str>]) -> Option<String> {
+    let written: Vec<&str> = written.split("::").filter(|it| !["", "*"].contains(it)).collect();
+    let is_right = written.is_empty() || places.contains(&written);
+    (!is_right).then(|| {
+        let places: Vec<String> = places.iter().map(|place| place.join("::")).collect();
+        places.join(" or ")
+    })
+}
+
+/// The functions of a file, each behind its modules.
+fn functions<'a>(path: &'a str, text: &'a str) -> Vec<(Vec<&'a str>, &'a str)> {
+    let mut modules = file_modules(path);
+    let of_file = modules.len();
+    // The indentation of each open module of the file itself: the formatter puts its end there.
+    let mut indents: Vec<usize> = Vec::new();
+    let mut functions = Vec::new();
+    for line in text.lines() {
+        let code = line.trim_start();
+        let indent = line.len() - code.len();
+        if code == "}" && indents.last() == Some(&indent) {
+            indents.pop();
+            modules.truncate(of_file + indents.len());
+        }
+        let module = code.split_once("mod ").and_then(|(_, rest)| rest.strip_suffix(" {"));
+        if let Some(module) = module {
+            indents.push(indent);
+            modules.push(module);
+        }
+        let names = code.split("fn ").skip(1).filter_map(|rest| Some(rest.split_once('(')?.0));
+        functions.extend(names.map(|name| (modules.clone(), name)));
+    }
+    functions
+}
+
+/// The modules that the path of a file stands for.
+fn file_modules(path: &str) -> Vec<&str> {
+    let path = path.strip_suffix(".rs").unwrap_or(path);
+    let (_, inside) =
+        path.split_once("/tests/it/").or_else(|| path.split_once("/src/")).unwrap_or(("", path));
+    let is_root = |module: &&str| !["mod", "lib", "main"].contains(module);
+    inside.split('/').filter(is_root).collect()
 }
 
 /// The checks of a script for the browser: members of an object.
@@ -48,17 +98,15 @@ fn script_functions(text: &str) -> impl Iterator<Item = &str> {
     text.split("async ").skip(1).filter_map(|rest| Some(rest.split_once('(')?.0))
 }
 
-/// What stands in back quotes in the last column of tables and looks like a test or a file of tests, with its line.
+/// What is in back quotes in the last column of tables and looks like a test or a file of tests, with its line.
 fn cited(text: &str) -> Vec<(usize, &str)> {
     let mut cited = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let row = line.trim().strip_prefix('|').and_then(|row| row.strip_suffix('|'));
         let Some((_, last)) = row.and_then(|row| row.rsplit_once('|')) else { continue };
-        let names = last.split('`').skip(1).step_by(2);
-        // A module is written in front of some names.
-        let names = names.map(|name| name.rsplit_once("::").map_or(name, |(_, name)| name));
-        let names = names.filter(|name| is_name(name));
-        cited.extend(names.map(|name| (number, name)));
+        let paths = last.split('`').skip(1).step_by(2);
+        let is_test = |path: &&str| is_name(path.rsplit_once("::").map_or(*path, |(_, name)| name));
+        cited.extend(paths.filter(is_test).map(|path| (number, path)));
     }
     cited
 }
@@ -80,8 +128,12 @@ mod tests {
             ("docs/documents/a.md", page),
             ("docs/other.md", "| `it_is_not_there` |"),
             ("crates/x/tests/it/face.rs", "async fn it_really_works() {}"),
+            (
+                "crates/x/src/a/mod.rs",
+                "mod tests {\n    fn it_works_inside() {}\n}\nfn it_is_bare() {}",
+            ),
             ("foreign/page/chat.mjs", "check({ async it_works_in_a_page(browser) {} })"),
-            ("SECURITY.md", "| x | gateway `a::b::it_works_in_a_page`, `a::it_does_not_hold` |"),
+            ("SECURITY.md", "| x | gateway `it_works_in_a_page`, `a::it_does_not_hold` |"),
         ]);
         let found = check(&tree).into_iter().map(|it| format!("{}: {}", it.place, it.message));
         let (security, others): (Vec<_>, Vec<_>) =
@@ -101,6 +153,25 @@ mod tests {
         for name in ["it_really_sleeps", "faces.rs", "crates/y/tests/it/face.rs"] {
             let line = format!("docs/documents/a.md:3: there is no test {name}");
             assert_eq!(found(&format!("\n\n| x | *how* `{name}` |")), [line]);
+        }
+    }
+
+    #[test]
+    fn a_test_in_another_module_than_the_one_written_is_found() {
+        let right =
+            ["face::it_really_works", "face::*::it_really_works", "a::tests::it_works_inside"];
+        for path in [&right[..], &["a::it_is_bare"]].concat() {
+            assert_eq!(found(&format!("| x | `{path}` |")), Vec::<String>::new());
+        }
+        for (path, place) in [
+            ("faces::it_really_works", "face"),
+            ("tests::it_works_inside", "a::tests"),
+            ("a::tests::it_is_bare", "a"),
+        ] {
+            let (modules, name) = path.rsplit_once("::").unwrap();
+            let line =
+                format!("docs/documents/a.md:1: the test {name} is in {place}, not in {modules}");
+            assert_eq!(found(&format!("| x | `{path}` |")), [line]);
         }
     }
 
