@@ -94,7 +94,7 @@ pub(crate) enum CliCommand {
     Restore(restore::Restore),
     /// Copy a store between SQLite and PostgreSQL, and verify the copy. Needs no server.
     ///
-    /// All threads, runs, tokens, questions and work that waits keep their ids and states. It is one transaction: an interrupted copy leaves nothing.
+    /// All threads, runs, questions and work that waits keep their ids and states; tokens too with --with-tokens. It is one transaction: an interrupted copy leaves nothing.
     ///
     /// A server that uses FROM goes on meanwhile, and what it stores after the copy began stays behind: stop it first for a final copy.
     Copy(copy::CopyCommand),
