@@ -33,13 +33,15 @@ fn is_native(path: &str) -> bool {
 }
 
 async fn everywhere(rig: &Rig, headers: &[(&str, &str)], status: u16, code: &str) {
-    for RegisteredRoute { method, path, .. } in routes() {
-        let reply = rig.alice().send(method.clone(), &path, headers, Bytes::new()).await.unwrap();
-        assert_eq!(reply.status, status, "{method} {path}");
-        // The faces of other protocols have errors of their own.
-        if is_native(&path) {
-            assert_eq!(reply.code(), code, "{method} {path}");
-            assert_eq!(reply.headers["content-type"], "application/problem+json");
+    for client in [rig.stranger(), rig.alice()] {
+        for RegisteredRoute { method, path, .. } in routes() {
+            let reply = client.send(method.clone(), &path, headers, Bytes::new()).await.unwrap();
+            assert_eq!(reply.status, status, "{method} {path}");
+            // The faces of other protocols have errors of their own.
+            if is_native(&path) {
+                assert_eq!(reply.code(), code, "{method} {path}");
+                assert_eq!(reply.headers["content-type"], "application/problem+json");
+            }
         }
     }
     let reply = rig.alice().send(Method::GET, "/nowhere", headers, Bytes::new()).await.unwrap();

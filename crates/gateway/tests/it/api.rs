@@ -1,5 +1,7 @@
 //! The endpoints, each through its door.
 
+use std::sync::{Arc, Mutex};
+
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
@@ -80,13 +82,35 @@ async fn an_accepted_run_is_waited_for_listed_and_removed() {
     assert_eq!(client.get(&path).await.unwrap().code(), "run_not_found");
 }
 
+/// What was logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 #[tokio::test]
 async fn a_panic_in_an_agent_is_that_runs_failure_without_its_text() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+    // The runtime of this test has one thread.
+    let _guard = tracing::subscriber::set_default(subscriber);
     let rig = Rig::start().await;
     let run = rig.run("panic").await;
     assert_eq!(text(&run, "/status"), "failed");
     assert_eq!(text(&run, "/outcome/error/code"), "agent_panicked");
     assert!(!run.to_string().contains("secret plans"));
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(log.contains("secret plans") && log.contains(text(&run, "/id")), "{log}");
+    assert_eq!(text(&rig.run("still serving").await, "/status"), "completed");
 }
 
 #[tokio::test]

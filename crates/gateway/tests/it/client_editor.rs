@@ -1,5 +1,8 @@
 //! Where editors reach a rig: the server's socket.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -45,6 +48,15 @@ impl Door {
         let protocol = ClientProtocol::new(rig.client.clone(), wrap);
         rig.server.listen_local(listener, &protocol, principal).unwrap();
         Self { folder }
+    }
+
+    /// Lets every user of the machine reach the socket.
+    pub(crate) fn open_to_everybody(&self) -> PathBuf {
+        let socket = self.folder.path().join("server.sock");
+        for (path, mode) in [(self.folder.path(), 0o755), (&socket, 0o666)] {
+            std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        }
+        socket
     }
 
     pub(crate) async fn stream(&self) -> UnixStream {

@@ -1,13 +1,28 @@
 //! The socket: who is let in, positions, coming back, limits, and other tenants.
 
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use trilogue_domain::Rights;
 use trilogue_gateway::{ClientOptions, Options};
 
 use crate::client_editor::{Door, Editor};
 use crate::rig::{LIMIT, Rig, Setup};
+
+/// A user that owns nothing.
+const NOBODY: u32 = 65_534;
+/// Connects to a socket, greets it, and prints the first line that comes.
+const GREET: &str = r#"
+    $SIG{PIPE} = "IGNORE";
+    $s = IO::Socket::UNIX->new(Peer => $ARGV[0]) or die "no connection: $!";
+    $s->autoflush(1);
+    print $s qq({"trilogue":1,"attach":{"agent":"puppet"}}\n);
+    print "connected\n", scalar <$s> // "";
+"#;
 
 fn keyed(session: &str, text: &str, key: &str) -> Value {
     json!({
@@ -47,6 +62,36 @@ async fn whoever_says_something_else_first_is_told_why_it_is_not_let_in() {
     let mut told = String::new();
     drop(tokio::time::timeout(LIMIT, stream.read_to_string(&mut told)).await.unwrap());
     assert!(told.is_empty() || told.contains("longer"), "{told}");
+}
+
+#[tokio::test]
+#[expect(clippy::print_stderr, reason = "a test that cannot make its check says so")]
+async fn a_program_of_another_user_is_not_let_in() {
+    if !rustix::process::geteuid().is_root() {
+        let why = "only root can start a program of another user";
+        assert!(std::env::var_os("CI").is_none(), "CI has to check this: {why}");
+        eprintln!("NOT CHECKED: {why}");
+        return;
+    }
+    let rig = Rig::start().await;
+    // Without these permissions no other user gets as far as the server.
+    let socket = rig.door().open_to_everybody();
+    let greet = async |user: u32| greeting(socket.clone(), user).await;
+    assert_eq!(greet(NOBODY).await, "connected\n");
+    let own = greet(0).await;
+    assert!(own.starts_with("connected\n{") && own.contains("puppet"), "{own}");
+}
+
+/// What a program of this user gets from a socket.
+async fn greeting(socket: PathBuf, user: u32) -> String {
+    let run = move || {
+        let mut command = Command::new("perl");
+        command.args(["-MIO::Socket::UNIX", "-e", GREET]).arg(socket);
+        command.uid(user).gid(user).current_dir("/").output().unwrap()
+    };
+    let ended = tokio::task::spawn_blocking(run).await.unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    String::from_utf8(ended.stdout).unwrap()
 }
 
 #[tokio::test]
@@ -197,17 +242,43 @@ async fn another_tenants_sessions_are_not_there() {
     alice.prompt(&session, "secret").await;
     let waiting = alice.start_prompt(&session, "ask").await;
     alice.request("session/request_permission").await;
-    let mut bob = beta.plain("puppet").await;
+    let (mut bob, only) = beta.opened("puppet").await;
     let there = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
     for method in ["session/load", "session/resume", "session/close"] {
         assert_eq!(bob.code(method, there.clone()).await, -32002, "{method}");
     }
-    let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "x"}]});
-    assert_eq!(bob.code("session/prompt", prompt).await, -32002);
+    let refused = |id: Option<&str>, code: i64| {
+        let text = json!([{"type": "text", "text": "x"}]);
+        [
+            ("session/prompt", json!({"sessionId": id, "prompt": text})),
+            ("session/set_mode", json!({"sessionId": id, "modeId": "x"})),
+            ("session/set_config_option", json!({"sessionId": id, "configId": "x", "value": "y"})),
+        ]
+        .map(|(method, params)| (method, params, code))
+    };
+    let unknown = refused(Some("019a1234-0000-7000-8000-00000000000f"), -32002);
+    for (method, mut params, code) in
+        [refused(Some(&session), -32002), unknown, refused(None, -32602)].concat()
+    {
+        assert_eq!(bob.code(method, params.clone()).await, code, "{method} {params}");
+        if code == -32602 {
+            params.as_object_mut().unwrap().remove("sessionId");
+            assert_eq!(bob.code(method, params).await, code, "{method}");
+        }
+    }
     bob.tell("session/cancel", json!({"sessionId": session})).await;
     assert_eq!(bob.ok("session/delete", json!({"sessionId": session})).await, json!({}));
-    assert_eq!(bob.ok("session/list", json!({})).await["sessions"], json!([]));
-    assert!(bob.updates.is_empty());
+    // The only session of his own is not taken in place of it.
+    let listed = bob.ok("session/list", json!({})).await;
+    assert_eq!(listed["sessions"].as_array().unwrap().len(), 1, "{listed}");
+    assert_eq!(listed["sessions"][0]["sessionId"], json!(only));
+    assert!(
+        bob.words("user_message_chunk").is_empty() && bob.words("agent_message_chunk").is_empty()
+    );
+    rig.token("beta", "bob", Rights::all(), false).await;
+    let path = format!("/api/v1/runs?thread_id={only}");
+    let runs = rig.as_("beta", "bob").get(&path).await.unwrap().ok().unwrap();
+    assert_eq!(runs["items"], json!([]));
     let listed = alice.ok("session/list", json!({})).await;
     assert_eq!(listed["sessions"][0]["sessionId"], json!(session));
     alice.tell("session/cancel", json!({"sessionId": session})).await;

@@ -105,6 +105,39 @@ async fn a_state_is_json_or_else_text() {
 }
 
 #[tokio::test]
+async fn a_history_of_many_small_values_is_refused_before_it_is_read() {
+    let values = vec![r#"{"a":1}"#; 100_000].join(",");
+    let body = format!(r#"{{"role":"user","parts":[],"metadata":[{values}]}}"#);
+    assert!(body.len() < MIB, "no other limit refuses it");
+    let at = serve(ok(body.as_bytes())).await;
+    let fetch = fetch(Policy::local());
+    let message = fetch.message(&format!("http://{at}/m")).await.unwrap_err();
+    let state = fetch.state(&format!("http://{at}/s")).await.unwrap_err();
+    for error in [message, state] {
+        assert_eq!(error.code(), Code::PeerUnavailable, "{error:?}");
+        assert!(error.message().contains("too many values"), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_history_is_asked_for_without_credentials() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let asked = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = vec![0_u8; 4096];
+        let read = stream.read(&mut head).await.unwrap();
+        stream.write_all(&ok(br#"{"role":"user","parts":[]}"#)).await.unwrap();
+        String::from_utf8(head[..read].to_vec()).unwrap().to_ascii_lowercase()
+    });
+    fetch(Policy::local()).message(&format!("http://{at}/m")).await.unwrap();
+    let head = asked.await.unwrap();
+    let names: Vec<_> = head.lines().skip(1).filter_map(|line| line.split_once(':')).collect();
+    let names: Vec<_> = names.into_iter().map(|(name, _)| name).collect();
+    assert!(names.iter().all(|name| ["accept", "host", "user-agent"].contains(name)), "{head}");
+}
+
+#[tokio::test]
 async fn where_nobody_may_go_nothing_is_asked() {
     for (policy, address) in [
         (Policy::default(), "http://127.0.0.1:9/m"),

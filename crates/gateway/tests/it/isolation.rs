@@ -199,10 +199,18 @@ async fn check_stranger(rig: &Rig, mallory: &Client, theirs: &Things, unknown: &
     let thread = rig.alice().get("/api/v1/threads/secret-thread").await.unwrap().ok().unwrap();
     assert_eq!(thread["metadata"], json!({}));
     for list in ["threads", "runs", "interrupts", "tokens"] {
-        let listed = mallory.get(&format!("/api/v1/{list}")).await.unwrap();
-        let listed = String::from_utf8_lossy(&listed.body).into_owned();
-        for id in [&theirs.thread, &theirs.run, &theirs.interrupt, &theirs.token] {
-            assert!(!listed.contains(id.as_str()), "{list} shows {id}");
+        let path = format!("/api/v1/{list}?limit=1");
+        let first = rig.alice().get(&path).await.unwrap();
+        let next = first.json()["next"].as_str().map(|next| format!("?after={next}"));
+        assert!(next.is_some() || !["threads", "runs"].contains(&list), "{list} has one page");
+        // A list shows nothing of others, and no more from a place that another list named.
+        for query in [Some(String::new()), next].into_iter().flatten() {
+            let listed = mallory.get(&format!("/api/v1/{list}{query}")).await.unwrap();
+            assert_eq!(listed.status, 200, "{list}{query}");
+            let listed = String::from_utf8_lossy(&listed.body).into_owned();
+            for id in [&theirs.thread, &theirs.run, &theirs.interrupt, &theirs.token] {
+                assert!(!listed.contains(id.as_str()), "{list}{query} shows {id}");
+            }
         }
     }
 }

@@ -307,6 +307,38 @@ async fn json_of_many_small_values_is_refused_before_it_is_read() {
 }
 
 #[tokio::test]
+async fn the_values_of_a_body_count_in_the_budget_of_bodies() {
+    const MOST: usize = 1024 * 1024;
+    let options =
+        Options { max_body_bytes: MOST / 8, max_bodies_bytes: MOST, ..Options::default() };
+    let rig = Rig::with(options).await;
+    let values = vec![json!({"a": 1}); 900];
+    let body =
+        |input: &str| json!({"agent": "puppet", "input": input, "metadata": {"values": values}});
+    let size = body("sleep").to_string().len();
+    let alice = rig.alice();
+    let held = async || {
+        let metrics = rig.metrics().await;
+        let value = metrics.lines().find_map(|it| it.strip_prefix("trilogue_http_body_bytes "));
+        value.unwrap().parse::<usize>().unwrap()
+    };
+    let refused = async {
+        let much = async || (held().await > 3 * size).then_some(());
+        until("the values to be counted", LIMIT, much).await.unwrap();
+        alice.post("/api/v1/runs", &body("hello")).await.unwrap()
+    };
+    let waiting = body("sleep");
+    tokio::select! {
+        _ = alice.post("/api/v1/runs", &waiting) => panic!("it waits for its run"),
+        refused = refused => {
+            // The bytes of both would have room.
+            assert!(2 * size < MOST / 2);
+            assert_eq!((refused.status, refused.code().as_str()), (429, "overloaded"));
+        }
+    }
+}
+
+#[tokio::test]
 async fn one_principal_leaves_streams_requests_and_bodies_to_others() {
     const MOST: usize = 256 * 1024;
     let options = Options {

@@ -1,9 +1,12 @@
 //! The inspector's page, and how a browser signs in to it.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
-use trilogue_domain::Rights;
+use trilogue_domain::port::{Clock, SystemClock};
+use trilogue_domain::{Rights, Timestamp};
 use trilogue_gateway::{CommunicationOptions, Mount, Options};
 use trilogue_testkit::Client;
 use trilogue_testkit::client::Reply;
@@ -98,6 +101,16 @@ async fn a_code_works_once_and_for_pages_only() {
     Session::of(&sign_in(&rig, &code).await);
     assert_eq!(sign_in(&rig, &code).await.code(), "unauthenticated");
     assert_eq!(sign_in(&rig, "tril_guessed").await.code(), "unauthenticated");
+}
+
+#[tokio::test]
+async fn a_code_lives_for_ten_minutes() {
+    let rig = Rig::with(with_inspector("")).await;
+    let before = SystemClock.now();
+    let link = rig.alice().post("/api/v1/sign-in-links", &Value::Null).await.unwrap();
+    let end = Timestamp::parse(text(&link.ok().unwrap(), "/expires_at")).unwrap();
+    let life = Duration::from_secs(10 * 60);
+    assert!((before.after(life)..=SystemClock.now().after(life)).contains(&end), "{end}");
 }
 
 #[tokio::test]
