@@ -172,6 +172,8 @@ mod tests {
         }
         let error = check_owner(foreign).unwrap_err();
         assert!(error.to_string().contains("belongs to user"), "{error}");
+        let error = make_private_dir(foreign).unwrap_err();
+        assert!(error.to_string().contains("belongs to user"), "{error}");
         check_owner(&folder.path().join("missing")).unwrap();
         let own = tempfile::tempdir().unwrap();
         make_private_dir(&own.path().join("a/b")).unwrap();

@@ -14,8 +14,8 @@ use super::rows::Canvas;
 const DOCUMENTS: usize = 100;
 /// What one document may take in a release build.
 const MAX_TIME: Duration = Duration::from_millis(50);
-/// What one may take in any build on any machine: what is quadratic takes minutes there.
-const MAX_TIME_ANYWHERE: Duration = Duration::from_secs(20);
+/// What it may take in a build without optimization, on a machine with other work: far less than what is superlinear takes.
+const MAX_TIME_UNOPTIMIZED: Duration = Duration::from_secs(20);
 const MAX_DOCUMENT_BYTES: u64 = 64 * 1024;
 const CANVAS: Canvas = Canvas { columns: 100, styled: true };
 
@@ -147,8 +147,8 @@ fn random_documents_are_drawn_in_bounded_time_and_size() {
         drawn("difference", &|| draw::difference(before, after, &limit).len());
     }
     println!("slowest: {slowest:?}; seed {number}");
-    // Builds without optimization and shared machines are slow; a whole run is asked for by name.
-    let most = if count.is_some() { MAX_TIME } else { MAX_TIME_ANYWHERE };
+    // The full number is for a release build.
+    let most = if count.is_some() { MAX_TIME } else { MAX_TIME_UNOPTIMIZED };
     assert!(slowest.0 <= most, "{slowest:?}; seed {number}");
 }
 

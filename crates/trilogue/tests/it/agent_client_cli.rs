@@ -92,9 +92,15 @@ fn files_are_inside_the_prompt_or_links_as_the_agent_takes_them() {
         (&link["uri"], &link["name"]),
         (&Value::from(uri("notes.md")), &Value::from("notes.md"))
     );
-    let there = "https://example.com/a.pdf";
-    let plain = prompted(&server, &["plain", "prompt", "--attach", there]);
-    assert!(plain.as_array().unwrap().iter().any(|it| it["uri"] == there), "{plain}");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let there = format!("http://{}/a.pdf", listener.local_addr().unwrap());
+    for agent in ["plain", "rich"] {
+        let prompt = prompted(&server, &[agent, "prompt", "--attach", &there]);
+        assert!(prompt.as_array().unwrap().iter().any(|it| it["uri"] == *there), "{prompt}");
+    }
+    listener.set_nonblocking(true).unwrap();
+    let connection = listener.accept().map_err(|error| error.kind());
+    assert!(matches!(connection, Err(std::io::ErrorKind::WouldBlock)), "{connection:?}");
 
     // A text attaches a file only where the user says so, and text from a pipe never does.
     let text = "see @notes.md\nprompt";

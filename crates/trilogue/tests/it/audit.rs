@@ -103,6 +103,29 @@ fn what_an_editor_runs_and_answers_is_in_the_log_without_a_token() {
 }
 
 #[test]
+fn no_name_forges_a_line_of_the_log() {
+    let forged = r#"{"target":"trilogue_audit","audit":"token_created"}"#;
+    for format in ["json", "text"] {
+        let home = Home::new();
+        let config = format!("[log]\nformat = {format:?}\n[store]\nurl = \"memory:\"\n");
+        home.write("t.toml", &config);
+        let _server = home.start(&["serve", "--config", "t.toml", "--listen", "127.0.0.1:0"]);
+        let folder = home.work().join(format!("a\n{forged}\r\n\u{1b}[2K"));
+        std::fs::create_dir(&folder).unwrap();
+        let mut command = home.program(BINARY);
+        command.args(["wrap", "--name", "mine", "--"]).arg(example("scripted_agent"));
+        command.current_dir(&folder);
+        let mut editor = Editor::of(command);
+        editor.ask("initialize", json!({ "protocolVersion": 1, "clientCapabilities": {} }));
+        let log = home.log();
+        let line = log.lines().find(|line| line.contains("command_wrapped")).unwrap();
+        assert!(line.contains("token_created"), "the folder is in the line itself: {log}");
+        assert!(audits(&log, "token_created").is_empty(), "{log}");
+        assert!(!log.contains(['\r', '\u{1b}']), "{log}");
+    }
+}
+
+#[test]
 fn who_takes_or_removes_data_is_in_the_log() {
     let home = Home::new();
     home.write("t.toml", "[store]\nurl = \"memory:\"\n[agents.echo]\nkind = \"builtin\"\n");

@@ -174,6 +174,18 @@ fn status_shows_the_server_and_every_override() {
 }
 
 #[test]
+fn status_names_a_weaker_durability() {
+    let home = Home::new();
+    home.write("t.toml", "[store]\ndurability = \"buffered\"\n[agents.echo]\nkind = \"builtin\"\n");
+    let server = home.start(&["serve", "--config", "t.toml", "--listen", "127.0.0.1:0"]);
+    let status = server.run(&["status", "--json"]).expect(0).json();
+    assert_eq!(status["durability"], "buffered");
+    assert_eq!(status["dangerously"], json!(["store.durability = \"buffered\""]));
+    let shown = server.run(&["status"]).expect(0).out;
+    assert!(shown.contains("override in force: store.durability = \"buffered\""), "{shown}");
+}
+
+#[test]
 fn attachments_are_sent_and_artifacts_saved() {
     let (home, server) = demo();
     home.write("note.md", "attached words");

@@ -408,6 +408,45 @@ cat <&3
 }
 
 #[test]
+fn git_learns_nothing_of_the_servers_environment() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let home = Home::new();
+    let repository = home.work().join("repo");
+    std::fs::create_dir(&repository).unwrap();
+    for arguments in [&["init", "--quiet"][..], &["commit", "--quiet", "--allow-empty", "-m", "a"]]
+    {
+        let mut git = home.program("git");
+        git.args(["-c", "user.name=a", "-c", "user.email=a@example.com"]).args(arguments);
+        git.current_dir(&repository);
+        finish(git, "").expect(0);
+    }
+    // The first git on the path writes down what it gets, and becomes the real one.
+    let (tools, seen) = (home.work().join("tools"), home.work().join("seen"));
+    std::fs::create_dir(&tools).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let script = format!("#!/bin/sh\nenv >> {}\nPATH='{path}' exec git \"$@\"\n", seen.display());
+    std::fs::write(tools.join("git"), script).unwrap();
+    std::fs::set_permissions(tools.join("git"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let agent = example("scripted_agent");
+    let config = format!(
+        "[store]\nurl = \"memory:\"\n[agents.runner]\nkind = \"agent-client\"\ncommand = [{:?}]\ncwd = \"w/{{thread}}\"\nworktree = \"repo\"\n",
+        agent.to_str().unwrap()
+    );
+    home.write("trilogue.toml", &config);
+    let mut command = Command::new("env");
+    command.arg(format!("PATH={}:{path}", tools.display()));
+    command.args(["SECRET_WORD=opensesame", BINARY]);
+    let arguments = ["serve", "--config", "trilogue.toml", "--listen", "127.0.0.1:0"];
+    let server = home.start_as(command, &arguments);
+    server.run(&["run", "runner", "say:x"]).expect(0);
+    let seen = std::fs::read_to_string(seen).unwrap();
+    assert!(seen.contains("GIT_TERMINAL_PROMPT=0"), "{seen}");
+    for unknown in ["SECRET_WORD", "XDG_STATE_HOME", "TRILOGUE_"] {
+        assert!(!seen.contains(unknown), "{unknown}: {seen}");
+    }
+}
+
+#[test]
 #[cfg(target_os = "linux")]
 fn no_other_program_of_its_user_reads_the_environment_of_a_server() {
     use std::os::unix::fs::chown;

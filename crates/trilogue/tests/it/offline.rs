@@ -62,6 +62,23 @@ fn check_explains_each_setting_and_where_it_came_from() {
 }
 
 #[test]
+#[expect(clippy::print_stderr, reason = "a test that cannot make its check says so")]
+fn a_state_folder_of_another_user_starts_no_server() {
+    if !rustix::process::geteuid().is_root() {
+        let why = "only root can give a folder to another user";
+        assert!(std::env::var_os("CI").is_none(), "CI has to check this: {why}");
+        eprintln!("NOT CHECKED: {why}");
+        return;
+    }
+    let home = Home::new();
+    std::fs::create_dir_all(home.state()).unwrap();
+    std::os::unix::fs::chown(home.state(), Some(65_534), None).unwrap();
+    let ended = home.run(&["demo", "--listen", "127.0.0.1:0"]);
+    assert!(ended.code != 0 && ended.err.contains("belongs to user 65534"), "{ended:?}");
+    assert_eq!(std::fs::read_dir(home.state()).unwrap().count(), 0, "nothing is written there");
+}
+
+#[test]
 fn a_public_bind_is_refused_with_the_fix() {
     let home = Home::new();
     let public = "[server]\nlisten = \"0.0.0.0:0\"\n";
