@@ -7,7 +7,7 @@ use url::{Host, Url};
 
 use crate::error::Error;
 use crate::policy::Policy;
-use crate::resolver::CheckedResolver;
+use crate::resolver::{CheckedResolver, LookUp, system_look_up};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -27,7 +27,7 @@ pub struct Options {
 #[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
-    policy: Policy,
+    resolver: Arc<CheckedResolver>,
     options: Arc<Options>,
 }
 
@@ -62,8 +62,18 @@ impl Client {
     /// # Errors
     /// [`Error::Failed`] if the TLS roots cannot be loaded.
     pub fn new(policy: Policy, options: Options) -> Result<Self, Error> {
+        Self::with_look_up(policy, options, system_look_up)
+    }
+
+    /// The same, with names resolved in another way.
+    pub(crate) fn with_look_up(
+        policy: Policy,
+        options: Options,
+        look_up: LookUp,
+    ) -> Result<Self, Error> {
         // Fails if another provider is installed; then that provider is used.
         drop(rustls::crypto::ring::default_provider().install_default());
+        let resolver = Arc::new(CheckedResolver { policy, look_up });
         let http = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
@@ -71,14 +81,14 @@ impl Client {
             .connect_timeout(options.connect_timeout)
             .read_timeout(options.idle_timeout)
             .user_agent(&options.user_agent)
-            .dns_resolver(Arc::new(CheckedResolver { policy: policy.clone() }))
+            .dns_resolver(Arc::clone(&resolver))
             .build()
             .map_err(|error| Error::Failed {
                 host: "this machine".to_owned(),
                 reason: chain(&error),
                 is_unreached: true,
             })?;
-        Ok(Self { http, policy, options: Arc::new(options) })
+        Ok(Self { http, resolver, options: Arc::new(options) })
     }
 
     /// Checks that a URL is allowed now, without sending a request. Checks each address of its host. Later requests are checked again.
@@ -88,14 +98,14 @@ impl Client {
     pub async fn check(&self, url: &str) -> Result<(), Error> {
         let url = Url::parse(url)
             .map_err(|error| Error::BadUrl(format!("the address is malformed: {error}")))?;
-        self.policy.check_url(&url)?;
+        self.resolver.policy.check_url(&url)?;
         let Some(Host::Domain(host)) = url.host() else { return Ok(()) };
         // Unknown and internal names give the same error, so that a caller cannot find out which names exist.
         let unknown = || Error::RefusedName { host: host.to_owned() };
         let limit = self.options.connect_timeout;
-        let looking_up = tokio::net::lookup_host((host, 0));
-        let found: Vec<_> = match tokio::time::timeout(limit, looking_up).await {
-            Ok(Ok(found)) => found.collect(),
+        let looking_up = (self.resolver.look_up)(host.to_owned());
+        let found = match tokio::time::timeout(limit, looking_up).await {
+            Ok(Ok(found)) => found,
             Ok(Err(error)) => {
                 tracing::info!(host, %error, "a name cannot be resolved");
                 return Err(unknown());
@@ -108,7 +118,7 @@ impl Client {
         if found.is_empty() {
             return Err(unknown());
         }
-        self.policy.check_name(host, &found)
+        self.resolver.policy.check_name(host, &found)
     }
 
     /// Sends a request and returns the head of the response. Read the body from [`ResponseBody`].
@@ -120,7 +130,7 @@ impl Client {
         let (head, body) = request.into_parts();
         let url = Url::parse(&head.uri.to_string())
             .map_err(|error| Error::BadUrl(format!("the address is malformed: {error}")))?;
-        self.policy.check_url(&url)?;
+        self.resolver.policy.check_url(&url)?;
         let host = url.host_str().unwrap_or_default().to_owned();
         let deadline = self.options.total_timeout.map(|limit| Instant::now() + limit);
         let sending = self.http.request(head.method, url).headers(head.headers).body(body).send();
