@@ -21,6 +21,20 @@ fn of_paths(pattern: &str, verdict: Verdict, root: &Path, paths: &[&str]) -> Opt
     rules.decide(&subject).map(|(_, verdict)| verdict)
 }
 
+#[test]
+fn a_pattern_of_many_stars_takes_bounded_time() {
+    let root = tempfile::tempdir().unwrap();
+    let begun = std::time::Instant::now();
+    let folder = "a".repeat(200);
+    let path = vec![folder.as_str(); 15].join("/");
+    let stars = "*a".repeat(40);
+    let decide = |pattern: &str| of_paths(pattern, Verdict::Allow, root.path(), &[path.as_str()]);
+    assert_eq!(decide(&format!("**/{stars}*")), Some(Verdict::Allow));
+    // A matcher that tries each way to divide the name would never be done.
+    assert_eq!(decide(&format!("**/{stars}b")), None);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{:?}", begun.elapsed());
+}
+
 fn question(options: &[(&str, Effect, bool)]) -> Interrupt {
     let options = options.iter().map(|(id, effect, always)| PermissionOption {
         id: (*id).to_owned(),

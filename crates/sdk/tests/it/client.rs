@@ -130,6 +130,21 @@ async fn a_stream_after_the_end_ends() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn json_of_many_small_values_is_refused_before_it_is_read() {
+    let many = vec![r#"{"a":1}"#; 30_000].join(",");
+    let run = RUN.replace("\"metadata\":{}", &format!("\"metadata\":{{\"m\":[{many}]}}"));
+    let script = Script::new(vec![json(200, &run)]);
+    let response = client(&script).run("r").await.unwrap_err();
+    let sent =
+        event(1, "message.delta", &format!(",\"message_id\":\"m\",\"text\":\"x\",\"m\":[{many}]"));
+    let script = Script::new(vec![events(&sent, false)]);
+    let event = client(&script).run_events("r", None).next().await.unwrap_err();
+    for error in [response, event] {
+        assert!(error.to_string().contains("too many values"), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_stays_away_is_an_error_and_a_refusal_is_one_at_once() {
     let script = Script::new(Vec::new());
     let mut stream = client(&script).run_events("r", None);
