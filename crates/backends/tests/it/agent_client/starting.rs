@@ -45,6 +45,8 @@ async fn a_logout_concerns_the_principal_that_asks_for_it_and_no_other() {
         let run = rig.run(&bobs, "pid").await;
         let bobs_process = rig.said(&run).await;
         assert_ne!(alices_process, bobs_process, "principals share no process");
+        let run = rig.run(&alices, "pid").await;
+        assert_eq!(rig.said(&run).await, alices_process, "but in a thread that both use");
         rig.sessions().call(None, &caller_as(&bob), "logout", json("{}")).await.unwrap();
         let another = rig.thread().await;
         assert_eq!(rig.run(&another, "say:out").await.status, RunStatus::Failed);
@@ -78,7 +80,7 @@ async fn an_agent_that_asks_for_it_is_authenticated_with() {
     rig.end().await;
 
     // A client chooses for itself, unless the way is configured.
-    let rig = Rig::new(&["--auth", "key"]).await;
+    let mut rig = Rig::new(&["--auth", "key"]).await;
     let thread = rig.thread().await;
     let (context, client) = (rig.context(&thread).await, caller("{}"));
     let opening = json(r#"{"cwd":"/tmp","mcpServers":[]}"#);
@@ -86,7 +88,13 @@ async fn an_agent_that_asks_for_it_is_authenticated_with() {
     assert_eq!(refused.code, -32000);
     let params = json(r#"{"methodId":"key"}"#);
     rig.sessions().call(None, &client, "authenticate", params).await.unwrap();
-    assert!(rig.sessions().open(&context, &client, opening).await.is_ok());
+    assert!(rig.sessions().open(&context, &client, opening.clone()).await.is_ok());
+    // The sign-in is that of this principal.
+    let bob = Principal { id: PrincipalId::parse("bob").unwrap(), ..alice() };
+    rig.by = bob.clone();
+    let context = rig.context(&rig.thread().await).await;
+    let refused = rig.sessions().open(&context, &caller_as(&bob), opening).await.unwrap_err();
+    assert_eq!(refused.code, -32000);
     rig.end().await;
 
     let rig = Rig::new(&["--auth", "terminal:login"]).await;
