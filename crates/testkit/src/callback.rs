@@ -33,7 +33,7 @@ pub struct Receiver {
 #[derive(Debug, Default)]
 struct Shared {
     deliveries: Mutex<Vec<Delivery>>,
-    /// The statuses of the next answers; 204 when there is none.
+    /// The statuses of the next responses; 204 once the queue is empty.
     answers: Mutex<VecDeque<StatusCode>>,
 }
 
@@ -46,7 +46,7 @@ impl Receiver {
         let shared = Arc::<Shared>::default();
         let router = Router::new().fallback(any(receive)).with_state(Arc::clone(&shared));
         let task = tokio::spawn(async move {
-            // Ends with the runtime or by the abort on drop.
+            // Ends with the runtime, or when the handle is dropped and aborts it.
             let _ = serve(listener, router).await;
         });
         Ok(Self { address, shared, task })
@@ -95,7 +95,7 @@ async fn serve(listener: TcpListener, router: Router) -> Result<()> {
         let service = hyper_util::service::TowerToHyperService::new(router.clone());
         tokio::spawn(async move {
             let io = hyper_util::rt::TokioIo::new(stream);
-            // A broken connection is the sender's affair.
+            // The sender handles a broken connection.
             let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, service).await;
         });
     }

@@ -1,4 +1,4 @@
-//! A small HTTP client: one connection a request, and nothing hidden. With one address nothing is retried.
+//! A small HTTP client: one connection per request, and nothing hidden. With one address it never retries.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub struct Client {
     token: Option<String>,
 }
 
-/// The servers of a client, any of which takes any request.
+/// The servers of a client. Each of them can take each request.
 #[derive(Debug)]
 struct Nodes {
     addresses: Vec<SocketAddr>,
@@ -62,7 +62,7 @@ impl Client {
         Self::of_any(vec![address])
     }
 
-    /// Each request goes to another of several servers, and to the next where nobody listens. An answer that only says that a server cannot do it now is a failure, as behind a load balancer.
+    /// Sends each request to the next of several servers, and tries the following one if the connection is refused. A response that only says "not now" counts as a failure, as behind a load balancer.
     pub fn of_any(addresses: Vec<SocketAddr>) -> Self {
         let is_closed = watch::Sender::new(false);
         Self {
@@ -71,7 +71,7 @@ impl Client {
         }
     }
 
-    /// Refuses further requests, and ends the streams of it and its clones.
+    /// Refuses further requests, and ends the streams of this client and of its clones.
     pub fn close(&self) {
         self.nodes.is_closed.send_replace(true);
     }
@@ -145,7 +145,7 @@ impl Client {
         stream.set_nodelay(true)?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        // Ends when the answer has been read or dropped.
+        // Ends when the response has been read or dropped.
         tokio::spawn(connection);
         let mut request = Request::builder().method(method).uri(path);
         let has = |name: &str| headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
@@ -189,7 +189,7 @@ impl Nodes {
 // === impl Reply ===
 
 impl Reply {
-    /// The body as JSON; `null` when it is none.
+    /// The body as JSON; `null` if it is not valid JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }

@@ -1,6 +1,6 @@
-//! What a power cut leaves of a folder, from the journal of its changes that the fault library wrote.
+//! Computes the state of a folder after a power cut, from the journal of changes that the fault library wrote.
 //!
-//! A change is durable when its file, or for a name the folder, was synchronised after it. Everything else may be lost, each write for itself, and the last may be torn.
+//! A change is durable once its file was synchronised after it; a change of a name is durable once the folder was. Every other change may be lost independently, and the last write may be torn.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,11 +11,11 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::seed::Seed;
 
-/// What a disk writes in one piece.
+/// The unit in which a disk writes atomically.
 const SECTOR_BYTES: u64 = 512;
-/// Bytes of a record before its names and its data.
+/// The length of a record's head, before its names and its data.
 const HEAD_BYTES: usize = 40;
-/// Files that a start makes anew: the index of the write-ahead log is shared memory and no content, the reserve is room without content.
+/// Files that a start creates again: the index of the write-ahead log is shared memory, and the reserve only holds disk space.
 const REBUILT: [&str; 2] = ["-shm", ".reserve"];
 
 /// The files of a folder, with their numbers.
@@ -25,7 +25,7 @@ pub struct DiskImage {
     contents: BTreeMap<u64, Vec<u8>>,
 }
 
-/// A folder as it was, and its changes since.
+/// A folder's initial state, and the changes since.
 #[derive(Debug)]
 pub struct DiskJournal {
     start: DiskImage,
@@ -34,13 +34,13 @@ pub struct DiskJournal {
     ends: Vec<u64>,
 }
 
-/// What is lost at a power cut of what was not synchronised.
+/// Which of the changes that were not synchronised a power cut loses.
 #[derive(Clone, Debug)]
 pub enum Loss {
-    /// Nothing: only the process ended.
+    /// No change: only the process ended.
     Nothing,
     Everything,
-    /// Each write with an even chance, and one is torn; of the changed names those after a certain one.
+    /// Each write with a probability of one half, and one write is torn; of the changes of names, all after a random one.
     Some(Seed),
 }
 
@@ -65,20 +65,20 @@ enum ContentChange {
     Resize(u64),
 }
 
-/// What a disk holds, and what it was given since the last synchronisation.
+/// The durable state of a disk, and the changes since the last synchronisation.
 struct Disk {
     durable: DiskImage,
     names: Vec<NameChange>,
     contents: BTreeMap<u64, Vec<ContentChange>>,
 }
 
-/// Reads the parts of a record from its bytes; `None` where they end too early.
+/// Reads the parts of a record from its bytes; `None` if they end too early.
 struct RecordReader<'b>(&'b [u8]);
 
 // === impl DiskJournal ===
 
 impl DiskJournal {
-    /// A record that does not end is left out: the process ended before it made that change.
+    /// Skips an incomplete last record: the process ended before it made that change.
     pub(crate) fn read(start: DiskImage, bytes: &[u8]) -> Result<Self> {
         let mut reader = RecordReader(bytes);
         let (mut changes, mut ends) = (Vec::new(), Vec::new());
@@ -89,7 +89,7 @@ impl DiskJournal {
         Ok(Self { start, changes, ends })
     }
 
-    /// How many changes were made.
+    /// The number of changes.
     pub fn len(&self) -> usize {
         self.changes.len()
     }
@@ -98,12 +98,12 @@ impl DiskJournal {
         self.changes.is_empty()
     }
 
-    /// How many changes had been made when the journal had this length.
+    /// The number of changes that had been made when the journal had this length.
     pub fn changes_before(&self, bytes: u64) -> usize {
         self.ends.partition_point(|end| *end <= bytes)
     }
 
-    /// The folder after a power cut behind so many changes.
+    /// The folder after a power cut that follows the first `changes` changes.
     pub fn image(&self, changes: usize, loss: Loss) -> DiskImage {
         let mut disk =
             Disk { durable: self.start.clone(), names: Vec::new(), contents: BTreeMap::new() };
@@ -121,7 +121,7 @@ impl Disk {
         match change {
             DiskChange::Name(change) => {
                 if let NameChange::Create { file, .. } = change {
-                    // The system gives the number of a removed file to a new one.
+                    // The system reuses the number of a removed file for a new one.
                     self.durable.contents.insert(*file, Vec::new());
                     self.contents.remove(file);
                 }
@@ -149,7 +149,7 @@ impl Disk {
             Loss::Nothing => None,
             Loss::Some(seed) => Some(seed),
         };
-        // A file system writes names in their order.
+        // A file system persists changes of names in order.
         let kept = match &mut seed {
             Some(seed) => seed.below(self.names.len() as u64 + 1) as usize,
             None => self.names.len(),
@@ -179,7 +179,7 @@ impl Disk {
 // === impl ContentChange ===
 
 impl ContentChange {
-    /// A part of it, in whole sectors from its beginning.
+    /// The first part of the change, in whole sectors.
     fn torn(&self, seed: &mut Seed) -> Self {
         match self {
             Self::Write { at, bytes } => {
@@ -209,7 +209,7 @@ impl DiskImage {
         Ok(image)
     }
 
-    /// Makes the folder this one. Its other files go.
+    /// Gives the folder exactly these files. Removes all others.
     pub fn write(&self, folder: &Path) -> Result<()> {
         for entry in fs::read_dir(folder)? {
             fs::remove_file(entry?.path())?;
@@ -220,7 +220,7 @@ impl DiskImage {
         Ok(())
     }
 
-    /// The files with content, by name.
+    /// The files that have content, by name.
     pub fn files(&self) -> BTreeMap<&str, &[u8]> {
         let has_content = |name: &str| !REBUILT.iter().any(|end| name.ends_with(end));
         let named = self.names.iter().filter(|(name, _)| has_content(name));

@@ -1,16 +1,16 @@
 //! The examples and rules of the protocols' documents, as data.
 //!
-//! Each row says what the document `asks`, what is sent, and what comes of it. `default` and `strict` say what is refused, on usual mounts and on those that enforce the documents.
+//! Each row has the rule (`asks`), the message that is sent, and the expected result. `default` and `strict` give the refusals on usual mounts and on mounts that enforce the documents.
 #![expect(clippy::expect_used, reason = "the data lies beside this file")]
 
 use serde_json::Value;
 
-/// Messages of the Agent Communication Protocol, by the document on their structure.
+/// Messages of the Agent Communication Protocol, from the document on their structure.
 pub fn message_structure() -> Vec<Value> {
     rows(include_str!("../documents/message_structure.json"))
 }
 
-/// Messages of the Agent Communication Protocol, by the document on their metadata.
+/// Messages of the Agent Communication Protocol, from the document on their metadata.
 pub fn message_metadata() -> Vec<Value> {
     rows(include_str!("../documents/message_metadata.json"))
 }
@@ -20,12 +20,12 @@ pub fn content() -> Vec<Value> {
     rows(include_str!("../documents/content.json"))
 }
 
-/// Turns of the Agent Client Protocol, with the message ids of both sides. `<name>` stands for an id, the same one under one name.
+/// Turns of the Agent Client Protocol, with the message ids of both sides. `<name>` is a placeholder for an id; the same name means the same id.
 pub fn message_ids() -> Vec<Value> {
     rows(include_str!("../documents/message_ids.json"))
 }
 
-/// Flows of the Agent Connect Protocol: each has a `name` and `steps`, and has other members than the rows of the other documents.
+/// Flows of the Agent Connect Protocol. Each has a `name` and `steps`; its other members differ from the rows of the other documents.
 pub fn agent_connect() -> Vec<Value> {
     rows(include_str!("../documents/agent_connect.json"))
 }

@@ -1,4 +1,4 @@
-//! A client of the Agent Client Protocol that hides nothing: it holds every line that it gets to the official schema.
+//! A client of the Agent Client Protocol that hides nothing: it validates every line that it receives against the official schema.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed expectation ends the test")]
 
 use std::collections::VecDeque;
@@ -13,23 +13,23 @@ use tokio::time::timeout;
 
 use crate::schema::{Conversation, Side};
 
-/// How long an answer or a message may take.
+/// The time limit for a response or a message.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Reads only while a test waits for something.
+/// A client that reads only while a test waits for something.
 #[derive(Debug)]
 pub struct Editor {
     reader: Box<dyn Reader>,
     writer: Option<Box<dyn Writer>>,
-    /// The agent, where it was launched. Killed when dropped.
+    /// The agent's process, if this client launched it. Killed when dropped.
     child: Option<Child>,
     next: u64,
     conversation: Conversation,
-    /// What came while something else was waited for.
+    /// Messages that arrived while the test waited for another one.
     before: VecDeque<Value>,
-    /// The params of the updates that came, oldest first.
+    /// The params of the received updates, oldest first.
     pub updates: Vec<Value>,
-    /// The control lines that came.
+    /// The received control lines.
     pub control: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ impl Editor {
         }
     }
 
-    /// Launches an agent and initialises it. Its complaints go to the test's.
+    /// Launches an agent and initialises it. Its standard error goes to the test's.
     pub async fn launch(words: &[String], cwd: &Path) -> Self {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).current_dir(cwd).kill_on_drop(true);
@@ -71,14 +71,14 @@ impl Editor {
         editor
     }
 
-    /// Closes the agent's input and waits for its end.
+    /// Closes the agent's input and waits for its exit.
     pub async fn close(mut self) -> ExitStatus {
         drop(self.writer.take());
         while self.message().await.is_some() {}
         timeout(LIMIT, self.child.as_mut().unwrap().wait()).await.unwrap().unwrap()
     }
 
-    /// Kills the agent, which must be there, without a word (`SIGKILL`).
+    /// Kills the running agent with `SIGKILL`; fails if it is not running.
     pub async fn kill(mut self) {
         let child = self.child.as_mut().unwrap();
         assert_eq!(child.try_wait().unwrap(), None, "the agent had ended");
@@ -90,7 +90,7 @@ impl Editor {
         self.ok("initialize", params).await
     }
 
-    /// A new session's id.
+    /// Opens a session and returns its id.
     pub async fn session(&mut self) -> String {
         self.session_in(Path::new("/work")).await
     }
@@ -109,7 +109,7 @@ impl Editor {
         self.ok("session/load", params).await
     }
 
-    /// Sends a line as it is.
+    /// Sends a line unchanged.
     pub async fn raw(&mut self, line: &[u8]) {
         let writer = self.writer.as_mut().unwrap();
         writer.write_all(line).await.unwrap();
@@ -121,7 +121,7 @@ impl Editor {
         self.raw(format!("{message}\n").as_bytes()).await;
     }
 
-    /// Sends a request and gives its id.
+    /// Sends a request and returns its id.
     pub async fn ask(&mut self, method: &str, params: Value) -> Value {
         let id = json!(self.next);
         self.next += 1;
@@ -137,18 +137,18 @@ impl Editor {
         self.send(&json!({"jsonrpc": "2.0", "id": request["id"], "result": result})).await;
     }
 
-    /// Answers a question with one of its options.
+    /// Answers a permission request with one of its options.
     pub async fn choose(&mut self, question: &Value, option: &str) {
         let outcome = json!({"outcome": {"outcome": "selected", "optionId": option}});
         self.reply(question, outcome).await;
     }
 
-    /// The whole answer to a request.
+    /// Waits for the whole response to a request.
     pub async fn answer(&mut self, id: &Value) -> Value {
         self.until(|message| message.get("method").is_none() && message["id"] == *id).await
     }
 
-    /// Waits for the end of a turn, which must be a good one.
+    /// Waits for the end of a turn, which must succeed.
     pub async fn end_turn(&mut self, id: &Value) {
         let answer = self.answer(id).await;
         assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
@@ -159,14 +159,14 @@ impl Editor {
         self.answer(&id).await
     }
 
-    /// The result of a request.
+    /// Waits for the result of a request.
     pub async fn ok(&mut self, method: &str, params: Value) -> Value {
         let mut answer = self.call(method, params).await;
         assert!(answer.get("result").is_some(), "{method}: {answer}");
         answer["result"].take()
     }
 
-    /// The code of a request's error.
+    /// Waits for the error code of a request.
     pub async fn code(&mut self, method: &str, params: Value) -> i64 {
         let answer = self.call(method, params).await;
         answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("{method}: {answer}"))
@@ -177,7 +177,7 @@ impl Editor {
         self.ask("session/prompt", json!({"sessionId": session, "prompt": prompt})).await
     }
 
-    /// Prompts, and waits for the end of the turn.
+    /// Sends a prompt, and waits for the end of the turn.
     pub async fn prompt(&mut self, session: &str, text: &str) -> Value {
         let id = self.start_prompt(session, text).await;
         let mut answer = self.answer(&id).await;
@@ -185,17 +185,17 @@ impl Editor {
         answer["result"].take()
     }
 
-    /// The next request of the agent with this method.
+    /// Waits for the next request of the agent with this method.
     pub async fn request(&mut self, method: &str) -> Value {
         self.until(|message| message["method"] == method && message.get("id").is_some()).await
     }
 
-    /// The next notification of this method, which is no update.
+    /// Waits for the next notification with this method. Updates do not count.
     pub async fn notified(&mut self, method: &str) -> Value {
         self.until(|message| message["method"] == method && message.get("id").is_none()).await
     }
 
-    /// Waits until so many updates have come.
+    /// Waits until `count` updates have arrived.
     pub async fn updated(&mut self, count: usize) {
         while self.updates.len() < count {
             let message = self.message().await.unwrap();
@@ -209,7 +209,7 @@ impl Editor {
         ours.map(|params| params["update"].clone()).collect()
     }
 
-    /// The texts of the pieces of this kind that came, by message.
+    /// The texts of the received chunks of this kind, by message.
     pub fn said(&self, kind: &str) -> Vec<(Value, String)> {
         let mut said: Vec<(Value, String)> = Vec::new();
         for update in self.updates.iter().map(|params| &params["update"]) {
@@ -237,7 +237,7 @@ impl Editor {
         }
     }
 
-    /// The first message that fits; what comes before it is kept.
+    /// Waits for the first message that fits, and keeps the messages before it.
     pub async fn until(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
         if let Some(place) = self.before.iter().position(&fits) {
             return self.before.remove(place).unwrap();
@@ -251,12 +251,12 @@ impl Editor {
         }
     }
 
-    /// Whether such a message came while something else was waited for.
+    /// Whether a message that fits has already arrived and was kept.
     pub fn has_before(&self, fits: impl Fn(&Value) -> bool) -> bool {
         self.before.iter().any(fits)
     }
 
-    /// The next message; `None` at the end of the stream. Updates are kept in [`Editor::updates`] too.
+    /// Waits for the next message; `None` at the end of the stream. Keeps updates in [`Editor::updates`] too.
     pub async fn message(&mut self) -> Option<Value> {
         loop {
             let line = self.line().await?;
@@ -274,7 +274,7 @@ impl Editor {
         }
     }
 
-    /// The next line; `None` at the end of the stream.
+    /// Waits for the next line; `None` at the end of the stream.
     pub async fn line(&mut self) -> Option<String> {
         let mut line = String::new();
         let read = timeout(LIMIT, self.reader.read_line(&mut line)).await;
@@ -288,7 +288,7 @@ impl Editor {
     }
 }
 
-/// The texts of an agent's message chunks, joined.
+/// Joins the texts of an agent's message chunks.
 pub fn said(updates: &[Value]) -> String {
     let chunks = updates.iter().filter(|update| update["sessionUpdate"] == "agent_message_chunk");
     chunks.filter_map(|chunk| chunk["content"]["text"].as_str()).collect()

@@ -1,4 +1,4 @@
-//! A server of the Agent Communication Protocol that misbehaves as its prompts say.
+//! A server of the Agent Communication Protocol that misbehaves as its prompts ask.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -19,55 +19,55 @@ use trilogue_domain::lock;
 
 use crate::loopback::Loopback;
 
-/// Larger than any event that a server of ours takes, in bytes.
+/// More than the largest event that Trilogue's server accepts, in bytes.
 const HUGE_BYTES: usize = 40 * 1024 * 1024;
 const MAX_REQUEST_BYTES: usize = 1024 * 1024;
 
-/// The server, with the agent `faulty`. It says `Howdy, partner!` unless a fault keeps it from that.
+/// The server, with the agent `faulty`. It answers `Howdy, partner!` unless a fault prevents that.
 #[derive(Debug)]
 pub struct FaultyServer {
     loopback: Loopback,
     runs: FaultyRuns,
 }
 
-/// What a run does wrong, by the text of its prompt.
+/// How a run misbehaves, chosen by the text of its prompt.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ServerFault {
     None,
-    /// The connection can end in the middle; the list of events has the rest.
+    /// The connection can end in the middle of the run; the list of events has the rest.
     Break,
-    /// Nothing comes after the first words, and a cancellation changes nothing.
+    /// No event follows the first words, and a cancellation has no effect.
     Stall,
-    /// An event is no JSON.
+    /// An event is not JSON.
     Garbage,
-    /// An event is of no type that the protocol has.
+    /// An event has a type that the protocol does not define.
     UnknownEvent,
-    /// Messages are created and completed twice, and the run completes twice.
+    /// Each message is created and completed twice, and the run completes twice.
     Duplicates,
-    /// Words come before their message and after its end.
+    /// Words arrive before their message starts and after it ends.
     Disorder,
-    /// An event is larger than any event may be.
+    /// An event exceeds the size limit.
     Oversize,
-    /// It asks, and answers the answer with 500.
+    /// The run asks a question, and responds to the answer with 500.
     ResumeFails,
-    /// The connection can end in the middle, and the server has forgotten the run.
+    /// The connection can end in the middle of the run, and the server has forgotten the run.
     Amnesia,
-    /// The run is refused with 500.
+    /// The server refuses the run with 500.
     BeginFails,
-    /// The request for a run gets another page.
+    /// The server responds to the request for a run with an unrelated page.
     Page,
-    /// The stream ends without an event, and the server has no list.
+    /// The stream ends without an event, and the server has no list of events.
     Empty,
-    /// Its message has the id of the message before, in every run.
+    /// The messages of all runs have the same id.
     SameId,
-    /// The stream ends with an error that names the input.
+    /// The stream ends with an error that quotes the input.
     ErrorEvent,
 }
 
 #[derive(Clone, Default, Debug)]
 struct FaultyRuns {
     runs: Arc<Mutex<HashMap<String, FaultyRun>>>,
-    /// Told when the connections in the middle of a run may end.
+    /// Notified when the connections in the middle of a run may end.
     ends: Arc<Notify>,
 }
 
@@ -98,7 +98,7 @@ impl ServerFault {
         Self::ErrorEvent,
     ];
 
-    /// The prompt that asks for it.
+    /// The prompt that requests this fault.
     pub fn prompt(self) -> String {
         format!("{self:?}")
     }
@@ -128,12 +128,12 @@ impl FaultyServer {
         self.loopback.url()
     }
 
-    /// Ends the connections that are in the middle of a run: those of [`ServerFault::Break`], [`ServerFault::Amnesia`] and [`ServerFault::Stall`].
+    /// Ends the connections that are in the middle of a run, with [`ServerFault::Break`], [`ServerFault::Amnesia`] or [`ServerFault::Stall`].
     pub fn break_connections(&self) {
         self.runs.ends.notify_waiters();
     }
 
-    /// How many runs with this fault were begun, and how many of them were cancelled.
+    /// The number of runs that began with this fault, and the number of them that were cancelled.
     pub fn count(&self, fault: ServerFault) -> (usize, usize) {
         let runs = lock(&self.runs.runs);
         let of = runs.values().filter(|run| run.fault == fault);
@@ -226,7 +226,7 @@ async fn cancel(State(runs): State<FaultyRuns>, Path(id): Path<String>) -> Respo
     (StatusCode::ACCEPTED, json_response(&run(&id, "cancelling"))).into_response()
 }
 
-/// What a run with this fault tells, from its beginning.
+/// The events of a run with this fault, from its beginning.
 fn events(id: &str, fault: ServerFault) -> Vec<Value> {
     let part = |text: &str| json!({ "type": "message.part", "part": { "content_type": "text/plain", "content": text } });
     let message = |name: &str| json!({ "type": format!("message.{name}"), "message": { "role": "agent/faulty", "parts": [] } });

@@ -1,11 +1,11 @@
-//! A temporary folder that stays when its test fails.
+//! A temporary folder that is kept when its test fails.
 
 use std::path::Path;
 
 use anyhow::Result;
 use tempfile::TempDir;
 
-/// A temporary folder. It is removed when dropped, and kept when dropped by a panic.
+/// A temporary folder. A drop removes it, except during a panic.
 #[derive(Debug)]
 pub struct Folder(TempDir);
 

@@ -1,4 +1,4 @@
-//! The official clients of the two protocols over HTTP, and what makes requests up, as child processes; and the program whose agents they expect.
+//! Child processes of other projects' programs: the official clients of the two protocols over HTTP, a fuzzer, and the program whose agents these expect.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -22,20 +22,20 @@ use crate::wait::until;
 pub use crate::programs::conformance_agents;
 
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// The program of a server of agents.
+/// The file name of the program that serves agents.
 const AGENT: &str = "agent.py";
 const CLIENT_LIMIT: Duration = Duration::from_secs(240);
 
-/// A program of others that talks to servers.
+/// A third-party program that sends requests to servers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Foreign {
     /// The official Python client of the Agent Communication Protocol.
     Python,
-    /// The official TypeScript one, in its CommonJS build.
+    /// The official TypeScript client of the same protocol, in its CommonJS build.
     TypeScript,
     /// The official Python client of the Agent Connect Protocol.
     Connect,
-    /// What makes requests up from an OpenAPI document.
+    /// A fuzzer that generates requests from an OpenAPI document.
     Fuzz,
     /// The official end-to-end suite of the Agent Communication Protocol, with its own servers.
     OfficialSuite,
@@ -44,9 +44,9 @@ pub enum Foreign {
 #[derive(Clone, Debug)]
 pub struct ConformanceOptions {
     pub store: String,
-    /// The protocol that the test is about.
+    /// The protocol under test.
     pub protocol: &'static str,
-    /// Where it is served: `/` or such as `/communication`.
+    /// The protocol's mount prefix: `/` or, for example, `/communication`.
     pub prefix: String,
     pub arguments: Vec<&'static str>,
     pub allow_egress: Option<String>,
@@ -54,7 +54,7 @@ pub struct ConformanceOptions {
     pub agents: String,
 }
 
-/// A server on a library of others, with an agent that does what its prompts say. Killed when dropped.
+/// A server on a third-party library, with an agent that does what its prompts say. Killed when dropped.
 #[derive(Debug)]
 pub struct ForeignServer {
     name: &'static str,
@@ -94,7 +94,7 @@ impl ConformanceOptions {
 // === impl Conformance ===
 
 impl Conformance {
-    /// Starts the program in this folder and waits until it says that it listens.
+    /// Starts the program in this folder and waits until it listens.
     pub async fn start(dir: &Path, options: ConformanceOptions) -> Result<Self> {
         let address = reserve_address()?;
         Self::start_at(dir.canonicalize()?, address, options).await
@@ -141,22 +141,22 @@ impl Conformance {
         format!("http://{}{}", self.address, self.options.prefix.trim_end_matches('/'))
     }
 
-    /// What the program complained about.
+    /// The program's standard error.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.join("conformance.log")).unwrap_or_default()
     }
 
-    /// Stops the process as it is: it keeps its connections, and does nothing.
+    /// Pauses the process: it keeps its connections but does nothing.
     pub fn pause(&self) -> Result<()> {
         signal(&self.child, Signal::STOP)
     }
 
-    /// Lets a paused process continue.
+    /// Resumes a paused process.
     pub fn go_on(&self) -> Result<()> {
         signal(&self.child, Signal::CONT)
     }
 
-    /// Talks to the program; paths begin with [`Conformance::prefix`].
+    /// A client of the program; paths begin with [`Conformance::prefix`].
     pub fn client(&self) -> Client {
         Client::new(self.address)
     }
@@ -165,19 +165,19 @@ impl Conformance {
         self.options.prefix.trim_end_matches('/')
     }
 
-    /// Kills the program without a word (`SIGKILL`) and starts it again at the same place.
+    /// Kills the program with `SIGKILL` and starts it again at the same address.
     pub async fn kill_and_start(mut self) -> Result<Self> {
         self.kill().await?;
         self.start_again().await
     }
 
-    /// Kills the program without a word (`SIGKILL`).
+    /// Kills the program with `SIGKILL`.
     pub async fn kill(&mut self) -> Result<()> {
         ensure!(self.child.try_wait()?.is_none(), "the program was gone");
         Ok(self.child.kill().await?)
     }
 
-    /// The same program at the same place, once it was killed.
+    /// Starts a killed program again at the same address.
     pub async fn start_again(self) -> Result<Self> {
         let Self { dir, address, options, .. } = self;
         Self::start_at(dir, address, options).await
@@ -215,19 +215,19 @@ impl ForeignServer {
         format!("http://{}", self.address)
     }
 
-    /// A client that names no token.
+    /// A client without a token.
     pub fn client(&self) -> Client {
         Client::new(self.address)
     }
 
-    /// Kills it without a word (`SIGKILL`); its address stays reserved.
+    /// Kills the server with `SIGKILL`; its address stays reserved.
     pub async fn kill(mut self) -> Result<Self> {
         ensure!(self.child.try_wait()?.is_none(), "foreign/{} was gone", self.name);
         self.child.kill().await?;
         Ok(self)
     }
 
-    /// The same server with an empty memory, once it was killed.
+    /// Starts a killed server again, with an empty memory.
     pub async fn start_again(self) -> Result<Self> {
         Self::start_at(self.name, self.program, self.address).await
     }
@@ -267,7 +267,7 @@ impl ForeignServer {
 // === impl Foreign ===
 
 impl Foreign {
-    /// Runs our program that drives a server through this one; gives what it printed.
+    /// Runs our script that uses this program against a server; returns its output.
     pub async fn run(self, arguments: &[&str]) -> Result<String> {
         let mut command = self.command()?;
         command
@@ -308,7 +308,7 @@ impl Foreign {
     }
 }
 
-/// A program of `foreign/NAME`, with the libraries that are installed for it.
+/// The command of a program in `foreign/NAME`, with its installed libraries.
 fn python(name: &str, program: &str) -> Result<Command> {
     let mut command = Command::new(installed(name)?.join("bin/python"));
     command.arg("-B").arg(Path::new(ROOT).join("foreign").join(name).join(program));

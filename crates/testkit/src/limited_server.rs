@@ -1,4 +1,4 @@
-//! A server of the Agent Communication Protocol on a real loopback socket, which has no more of it than a test gives it.
+//! A server of the Agent Communication Protocol on a real loopback socket, with only the features that a test gives it.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -19,14 +19,14 @@ use trilogue_domain::lock;
 use crate::loopback::Loopback;
 use crate::port::reserve_address;
 
-/// What the server has.
+/// The features of the server.
 #[derive(Clone, Debug)]
 pub struct LimitedFeatures {
-    /// The names of its agents, which say what they hear. To `ask` they answer with a question.
+    /// The names of its agents, which echo their input. They answer `ask` with a question.
     pub agents: Vec<String>,
-    /// The modes that it does not refuse, of `sync` and `async`. It never streams.
+    /// The modes that it accepts, out of `sync` and `async`. It never streams.
     pub modes: Vec<&'static str>,
-    /// Whether it answers the mode `stream` with the run, as if it had been `async`.
+    /// Whether it responds to the mode `stream` with the run, as to `async`.
     pub answers_streams: bool,
     pub lists_events: bool,
 }
@@ -49,15 +49,15 @@ struct LimitedState {
 #[derive(Clone, Debug)]
 struct LimitedRun {
     run: Value,
-    /// What it says when it is done; `None` where it asks first.
+    /// The message with which the run ends; `None` if it asks a question first.
     said: Option<String>,
-    /// How often it is still shown at work.
+    /// The number of further reads that show it as running.
     looks: usize,
 }
 
 /// The largest request that the server reads, in bytes.
 const MAX_REQUEST_BYTES: usize = 256 * 1024 * 1024;
-/// How often a run is shown at work before it is done.
+/// The number of reads that show a run as running before it ends.
 const LOOKS: usize = 2;
 
 // === impl LimitedFeatures ===
@@ -111,12 +111,12 @@ impl LimitedServer {
         lock(&self.shared.features).agents = agents.iter().map(|&name| name.to_owned()).collect();
     }
 
-    /// The modes in which runs were asked for, also those that were refused, with the headers of these requests.
+    /// The modes of all requested runs, including refused ones, with the headers of the requests.
     pub fn requests(&self) -> Vec<(String, HeaderMap)> {
         lock(&self.shared.requests).clone()
     }
 
-    /// How many connections were made to it.
+    /// The number of connections that clients made.
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::Relaxed)
     }
@@ -227,7 +227,7 @@ async fn events(State(shared): State<Arc<LimitedState>>, Path(id): Path<String>)
     Json(json!({ "events": events })).into_response()
 }
 
-/// A run as it is shown now; the next look may show more of it.
+/// The run as a read shows it now; the next read may show more of it.
 fn look(shared: &LimitedState, id: &str) -> Option<Value> {
     let mut runs = lock(&shared.runs);
     let run = runs.get_mut(id)?;
@@ -251,7 +251,7 @@ fn uuid() -> String {
 // === impl LimitedRun ===
 
 impl LimitedRun {
-    /// Ends the run, or lets it ask.
+    /// Ends the run, or makes it ask a question.
     fn settle(&mut self) {
         let part = |text: &str| json!({ "content_type": "text/plain", "content": text });
         match &self.said {

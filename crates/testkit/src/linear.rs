@@ -1,4 +1,4 @@
-//! Whether what several clients saw of one object could have happened one after the other: the search of Wing and Gong, with the memory of places that Lowe added.
+//! A linearizability checker: the search of Wing and Gong with Lowe's memory of visited states.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use trilogue_domain::lock;
 
-/// How many places of the search are remembered before it gives up.
+/// The number of visited states after which the search gives up.
 const MAX_PLACES: usize = 500_000;
 
-/// What an object does when it is used by one client after the other.
+/// The sequential behaviour of an object, with one client at a time.
 pub trait Sequential {
     type State: Clone + Eq + Hash + Default;
     type Call: Clone + Debug;
     type Answer: Clone + Debug;
 
-    /// The state after a call; `None` where the call cannot be answered so in this state. A call without an answer was perhaps taken, and this is what it does then.
+    /// Returns the state after a call; `None` if the call cannot have this answer in this state. A call without an answer may have taken effect, and this returns its effect.
     fn step(
         state: &Self::State,
         call: &Self::Call,
@@ -29,15 +29,15 @@ pub trait Sequential {
 #[derive(Clone, Debug)]
 pub struct Operation<C, A> {
     pub call: C,
-    /// `None` while nobody knows the outcome, perhaps for ever.
+    /// `None` while the outcome is unknown, perhaps for ever.
     pub answer: Option<A>,
-    /// Counts the beginnings and ends of all operations in their order.
+    /// The position of the call among the begins and ends of all operations.
     pub began: u64,
-    /// [`u64::MAX`] without an answer.
+    /// The position of the answer in the same order; [`u64::MAX`] without an answer.
     pub ended: u64,
 }
 
-/// Notes the operations of many clients.
+/// Records the operations of many clients.
 #[derive(Debug)]
 pub struct Recorder<C, A> {
     tick: AtomicU64,
@@ -48,18 +48,18 @@ pub struct Recorder<C, A> {
 pub enum Verdict {
     /// Some order explains every answer.
     Linearisable,
-    /// None does. The text has the operations in the order of their begin, and how many could be explained at most.
+    /// No order explains every answer. The text lists the operations by their begin, and the largest number that one order explains.
     Contradiction(String),
     /// The search was given up.
     Undecided,
 }
 
-/// A place of the search: which operations are done, and the state that they left.
+/// A state of the search: the operations that are done, and the object's state after them.
 type Place<S> = (Vec<u64>, S);
 
 struct Step<S> {
     place: Place<S>,
-    /// What may come next, last first.
+    /// The operations that may come next, in reverse order of preference.
     candidates: Vec<usize>,
 }
 
@@ -72,7 +72,7 @@ impl<C, A> Default for Recorder<C, A> {
 }
 
 impl<C: Clone, A: Clone> Recorder<C, A> {
-    /// Notes a call before it is made. Returns what [`Recorder::end`] takes.
+    /// Records a call before it is made. Returns the argument for [`Recorder::end`].
     pub fn begin(&self, call: C) -> usize {
         let mut operations = lock(&self.operations);
         let began = self.tick.fetch_add(1, Ordering::SeqCst);
@@ -80,7 +80,7 @@ impl<C: Clone, A: Clone> Recorder<C, A> {
         operations.len() - 1
     }
 
-    /// Notes the answer to a call after it has come.
+    /// Records the answer to a call after it has arrived.
     pub fn end(&self, operation: usize, answer: A) {
         let ended = self.tick.fetch_add(1, Ordering::SeqCst);
         if let Some(operation) = lock(&self.operations).get_mut(operation) {
@@ -93,7 +93,7 @@ impl<C: Clone, A: Clone> Recorder<C, A> {
     }
 }
 
-/// Looks for an order of the operations in which the object gives these answers, and in which whatever ended before another began comes first.
+/// Searches for an order of the operations in which the object gives these answers, and which keeps operations in order if one ended before the other began.
 pub fn check<O: Sequential>(history: &[Operation<O::Call, O::Answer>]) -> Verdict {
     let mut seen: HashSet<Place<O::State>> = HashSet::new();
     let begin = (vec![0; history.len().div_ceil(64)], O::State::default());
@@ -136,12 +136,12 @@ fn is_done(done: &[u64], index: usize) -> bool {
     done[index / 64] & (1 << (index % 64)) != 0
 }
 
-/// Whether every answer was given. A call without one need not have been taken.
+/// Whether all answered operations are done. A call without an answer need not have taken effect.
 fn is_explained<C, A>(history: &[Operation<C, A>], done: &[u64]) -> bool {
     history.iter().enumerate().all(|(index, one)| one.answer.is_none() || is_done(done, index))
 }
 
-/// What may come next: nothing else that is left ended before it began. What ended first is tried first, which comes last here.
+/// The operations that may come next: no other remaining operation ended before they began. The search takes candidates from the end, so the one that ended first is last.
 fn candidates<C, A>(history: &[Operation<C, A>], done: &[u64]) -> Vec<usize> {
     let left = || history.iter().enumerate().filter(|(index, _)| !is_done(done, *index));
     let first_end = left().map(|(_, one)| one.ended).min().unwrap_or(u64::MAX);

@@ -1,16 +1,16 @@
-//! The search accepts what could have happened, and refuses what could not.
+//! Tests that the search accepts possible histories and refuses impossible ones.
 
 use super::*;
 use crate::seed::Seed;
 
-/// A place for one number, which can also be set on the condition that it has another.
+/// A register for one number, with compare-and-set.
 struct Register;
 
 #[derive(Clone, Debug)]
 enum Call {
     Write(u64),
     Read,
-    /// Sets the second where the first is.
+    /// Sets the second number if the register holds the first.
     Replace(u64, u64),
 }
 
@@ -93,7 +93,7 @@ fn what_has_no_answer_may_be_taken_late_or_never_but_once() {
     assert!(!is_linearisable(&[read(7, 0), unknown(Call::Write(7), 2)]), "before it was made");
 }
 
-/// Clients use a register that does each operation at one moment, and are told of it late: accepted. With one read that has a value that nobody wrote, or one that is older than the write before it: refused.
+/// Accepts histories of clients whose operations take effect at one moment and return late. Refuses them once one read returns a value that was never written, or one that is older than the write before it.
 #[test]
 fn what_happened_is_accepted_and_what_is_changed_then_is_refused() {
     let (number, mut seed) = Seed::from_env("TRILOGUE_SEED");

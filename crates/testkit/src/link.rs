@@ -1,4 +1,4 @@
-//! A way over TCP that can be cut: what a node has to its database, when the network fails.
+//! A TCP connection that can be cut: the path from a node to its database when the network fails.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Passes connections on to an address until it is dropped.
+/// Forwards connections to an address until it is dropped.
 #[derive(Debug)]
 pub struct Link {
     address: SocketAddr,
@@ -20,7 +20,7 @@ pub struct Link {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum LinkState {
     Whole,
-    /// Nothing passes, and the connections stay open.
+    /// No data passes, and the connections stay open.
     Held,
     Cut,
 }
@@ -46,12 +46,12 @@ impl Link {
         self.address
     }
 
-    /// Ends all connections, and every new one at once.
+    /// Ends all connections, and refuses each new one at once.
     pub fn cut(&self) {
         self.state.send_replace(LinkState::Cut);
     }
 
-    /// Has nothing pass, as a network that drops every packet: connections stay open.
+    /// Stops all data, like a network that drops every packet; connections stay open.
     pub fn hold(&self) {
         self.state.send_replace(LinkState::Held);
     }
@@ -91,10 +91,10 @@ async fn pass(
             return;
         }
         tokio::select! {
-            // What comes while the link is cut or held must not reach the target.
+            // Data that arrives while the link is cut or held must not reach the target.
             biased;
             changed = state.changed() => {
-                // The link is gone.
+                // The link was dropped.
                 if changed.is_err() {
                     return;
                 }
@@ -113,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    /// How long the test looks whether something passes.
+    /// How long the test checks for data that passes.
     const HELD: std::time::Duration = std::time::Duration::from_millis(100);
 
     #[tokio::test]
@@ -144,7 +144,7 @@ mod tests {
         let early = tokio::time::timeout(HELD, peer.read_exact(&mut word)).await;
         assert!(early.is_err(), "a link that is held passes nothing");
         link.mend();
-        // What was cut off by the time-out had read nothing.
+        // The connection that the time-out cut off had read nothing.
         peer.read_exact(&mut word).await.unwrap();
         assert_eq!(&word, b"six");
 

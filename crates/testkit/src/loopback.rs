@@ -18,20 +18,20 @@ pub(crate) struct Loopback {
 // === impl Loopback ===
 
 impl Loopback {
-    /// Serves it on a free port.
+    /// Serves the router on a free port.
     pub(crate) async fn serve(router: Router) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         Ok(Self::serve_on(listener, address, router))
     }
 
-    /// Serves it on a listener that has this address.
+    /// Serves the router on a listener that has this address.
     pub(crate) fn serve_on<L: Listener>(listener: L, address: SocketAddr, router: Router) -> Self
     where
         L::Addr: std::fmt::Debug,
     {
         let task = tokio::spawn(async move {
-            // Ends with the runtime or by the abort on drop.
+            // Ends with the runtime, or when the handle is dropped and aborts it.
             let _ = serve(listener, router).await;
         });
         Self { address, task }

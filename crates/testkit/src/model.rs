@@ -1,4 +1,4 @@
-//! A model for coding agents, on a loopback socket: it says what a test made it say, in the dialect of chat completions.
+//! A model for coding agents on a loopback socket. It answers in the dialect of chat completions, as a test scripts it.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ struct Shared {
     asked: Mutex<Vec<Value>>,
 }
 
-/// What is called when the last message of a user has these words in it.
+/// The tool that is called when the last user message contains these words.
 #[derive(Clone, Debug)]
 struct Rule {
     words: String,
@@ -54,7 +54,7 @@ impl Model {
         format!("{}/v1", self.loopback.url())
     }
 
-    /// From now on, a user's message with these words in it makes the model call this tool, where it is offered.
+    /// Makes the model call this tool, if it is offered, when a user's message contains these words.
     pub fn calls(&self, words: &str, tool: &str, arguments: Value) {
         let rule = Rule { words: words.to_owned(), tool: tool.to_owned(), arguments };
         lock(&self.shared.rules).push(rule);
@@ -68,7 +68,7 @@ impl Model {
 // === impl Shared ===
 
 impl Shared {
-    /// The rule that fits a request: none behind the result of a tool.
+    /// The rule that fits a request; `None` if the last message is the result of a tool.
     fn rule(&self, request: &Value) -> Option<Rule> {
         let last = request["messages"].as_array()?.last()?;
         let text = last["content"].to_string();

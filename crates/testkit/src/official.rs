@@ -1,4 +1,4 @@
-//! Programs of others that speak the Agent Client Protocol: ours on its official SDKs, in both roles; a client for the command line; a coding agent.
+//! Programs that speak the Agent Client Protocol: ours on its official SDKs in both roles, and other projects' command-line client and coding agent.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -18,7 +18,7 @@ const CLIENT_LIMIT: Duration = Duration::from_secs(240);
 pub enum Official {
     Rust,
     TypeScript,
-    /// The last release of the TypeScript one that had ids on prompts.
+    /// The last release of the TypeScript SDK that had ids on prompts.
     Seed,
     Python,
 }

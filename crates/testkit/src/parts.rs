@@ -1,4 +1,4 @@
-//! What tests of agents and of the runtime are made of, with everything that may be absent left out.
+//! Test data for agents and the runtime, without optional members.
 #![expect(clippy::unwrap_used, reason = "a test writes names that are good")]
 
 use trilogue_domain::agent::InputKind;
@@ -16,14 +16,14 @@ pub fn card(name: &str, input: InputKind) -> AgentCard {
     }
 }
 
-/// The card of an agent that takes and gives content of these types.
+/// The card of an agent that accepts and produces content of these types.
 pub fn chat_card(name: &str, reads: &[&str], writes: &[&str]) -> AgentCard {
     let types = |types: &[&str]| types.iter().map(|kind| (*kind).to_owned()).collect();
     let (input_content_types, output_content_types) = (types(reads), types(writes));
     AgentCard { input_content_types, output_content_types, ..card(name, InputKind::Chat) }
 }
 
-/// Somebody with every right.
+/// A caller with every right.
 pub fn principal(tenant: &str, id: &str) -> Principal {
     Principal {
         tenant: TenantId::parse(tenant).unwrap(),

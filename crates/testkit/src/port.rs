@@ -1,4 +1,4 @@
-//! Ports for servers that come back to the same one.
+//! Ports for servers that restart on the same port.
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
@@ -6,18 +6,18 @@ use std::sync::Mutex;
 
 use anyhow::{Context, Result};
 
-/// Ports below those that the system gives to outgoing connections, so that a server finds its own again after a restart.
+/// Ports below the range that the system uses for outgoing connections, so that a server finds its port free after a restart.
 const PORTS: std::ops::Range<u16> = 12_000..32_000;
 
-/// The locks of this process's ports, held until it ends: no other test takes such a port, in this run or in another one.
+/// The locks of this process's ports. They are held until the process ends, so that no other test takes the same port, in this run or in another one.
 static RESERVED: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
-/// A loopback address that nobody listens on, and that no other test gets while this process lives.
+/// Reserves a free loopback address. No other test gets it while this process lives.
 pub fn reserve_address() -> Result<SocketAddr> {
     let user = rustix::process::geteuid().as_raw();
     let folder = std::env::temp_dir().join(format!("trilogue-test-ports-{user}"));
     fs::create_dir_all(&folder)?;
-    // Tests run as processes at the same time: each begins elsewhere.
+    // Tests run as parallel processes, so each starts its search at a different port.
     let span = u32::from(PORTS.end - PORTS.start);
     let begin = std::process::id() % span;
     let ports = (0..span).filter_map(|step| u16::try_from((begin + step) % span).ok());

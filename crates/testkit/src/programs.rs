@@ -1,4 +1,4 @@
-//! The programs that tests start: our binary and examples, brought up to date first, and what `scripts/foreign` has installed.
+//! The programs that tests start: our binary and examples, built first if they are out of date, and the programs that `scripts/foreign` has installed.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +8,13 @@ use tokio::sync::OnceCell;
 
 pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// The `trilogue` binary: `TRILOGUE_BIN`, or the one beside this test.
+/// The `trilogue` binary: `TRILOGUE_BIN`, or the one next to this test.
 pub(crate) async fn trilogue() -> Result<PathBuf> {
     static PROGRAM: OnceCell<PathBuf> = OnceCell::const_new();
     let build = || async {
         let mut arguments = vec!["--quiet", "--workspace", "--bin", "trilogue"];
         if !profile()?.ends_with("release") {
-            // With an example the libraries get the features of the tests, and are not built a second time.
+            // Building an example too gives the libraries the features of the tests, so that they are not built twice.
             arguments.extend(["--exclude", "trilogue-bench", "--example", "scripted_agent"]);
         }
         build(&arguments).await.map(|profile| profile.join("trilogue"))
@@ -24,21 +24,21 @@ pub(crate) async fn trilogue() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// The program with the agents of the official client suites: `TRILOGUE_CONFORMANCE`, or the one beside this test.
+/// The program with the agents of the official client suites: `TRILOGUE_CONFORMANCE`, or the one next to this test.
 pub async fn conformance_agents() -> Result<PathBuf> {
     static PROGRAM: OnceCell<PathBuf> = OnceCell::const_new();
     given_or("TRILOGUE_CONFORMANCE", &PROGRAM, || example("conformance_agents")).await
 }
 
-/// Our agent that does what its prompts say: `TRILOGUE_SCRIPTED_AGENT`, or the program beside this test.
+/// Our agent that does what its prompts say: `TRILOGUE_SCRIPTED_AGENT`, or the program next to this test.
 pub async fn scripted_agent() -> Result<PathBuf> {
     static PROGRAM: OnceCell<PathBuf> = OnceCell::const_new();
     given_or("TRILOGUE_SCRIPTED_AGENT", &PROGRAM, || example("scripted_agent")).await
 }
 
-/// The program that makes the packages of a release.
+/// The program that builds the packages of a release.
 pub async fn xtask() -> Result<PathBuf> {
-    // With an example the libraries get the features of the tests, and are not built a second time.
+    // Building an example too gives the libraries the features of the tests, so that they are not built twice.
     let arguments = ["--quiet", "--workspace", "--exclude", "trilogue-bench", "--bin", "xtask"];
     let arguments = [&arguments[..], &["--example", "scripted_agent"]].concat();
     build(&arguments).await.map(|profile| profile.join("xtask"))
@@ -50,12 +50,12 @@ pub fn cyclonedx_schema() -> Result<PathBuf> {
     installed("cyclonedx").map(|folder| folder.join(library))
 }
 
-/// The folder of what drives the inspector's page in a browser.
+/// The folder of the scripts that drive the inspector's page in a browser.
 pub fn inspector_packages() -> Result<PathBuf> {
     installed("inspector")
 }
 
-/// The folder of the programs on the Rust SDK, which are a workspace of their own.
+/// The folder of the programs on the Rust SDK, which are a separate workspace.
 pub(crate) async fn official_rust() -> Result<PathBuf> {
     static FOLDER: OnceCell<PathBuf> = OnceCell::const_new();
     let build = || async {
@@ -80,7 +80,7 @@ pub(crate) fn installed(name: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The program that a variable names, else one that is built once.
+/// The program that a variable names; otherwise a program that is built once.
 async fn given_or<F: Future<Output = Result<PathBuf>>>(
     variable: &str,
     program: &OnceCell<PathBuf>,
@@ -97,7 +97,7 @@ pub async fn example(name: &str) -> Result<PathBuf> {
     build(&arguments).await.map(|profile| profile.join("examples").join(name))
 }
 
-/// Builds into the target folder and with the profile of this test; returns the profile's folder. Free when nothing has changed.
+/// Builds into the target folder, with the profile of this test. Returns the profile's folder. Cheap if nothing has changed.
 async fn build(arguments: &[&str]) -> Result<PathBuf> {
     let profile = profile()?;
     let mut command = cargo_build(&target()?);
@@ -115,7 +115,7 @@ fn cargo_build(target: &Path) -> Command {
     command
 }
 
-/// cargo as a shell starts it. It is not told of the package whose test this is: some build scripts would see a change in that, and everything above them would be built again.
+/// cargo as a shell starts it. It does not inherit the variables of the test's package: some build scripts would see a change in them, and everything that depends on these would be built again.
 #[must_use]
 pub fn cargo() -> std::process::Command {
     const OF_PACKAGE: [&str; 2] = ["CARGO_PKG_", "CARGO_MANIFEST_"];

@@ -1,4 +1,4 @@
-//! nginx in front of servers, as the example of a cluster has it.
+//! nginx in front of servers, configured as in the example of a cluster.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use crate::folder::Folder;
 use crate::port::reserve_address;
 use crate::programs::ROOT;
 
-/// Spreads requests over servers. Stopped when dropped.
+/// Balances requests over servers. Stopped when dropped.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -45,7 +45,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         if let Some(pid) = self.pid() {
-            // It may be gone.
+            // The process may have ended already.
             let _ = kill_process(pid, Signal::TERM);
         }
     }

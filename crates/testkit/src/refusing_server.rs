@@ -1,4 +1,4 @@
-//! A server of the Agent Connect Protocol on a real loopback socket, which refuses every run.
+//! A server of the Agent Connect Protocol on a real loopback socket that refuses every run.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,17 +15,17 @@ use crate::loopback::Loopback;
 
 /// The largest request that the server reads, in bytes.
 const MAX_REQUEST_BYTES: usize = 256 * 1024 * 1024;
-/// The agent with threads.
+/// The name of the agent with threads.
 const THREADED: &str = "threaded";
 
-/// A server with the agents `plain`, which has no threads, and `threaded`. It refuses a run with the status that the last message of its input names, else with 422; it names no code. Stopped when dropped.
+/// A server with the agents `plain`, without threads, and `threaded`. It refuses a run with the status that the last message of its input names, or with 422 if it names none. Stopped when dropped.
 #[derive(Debug)]
 pub struct RefusingServer {
     loopback: Loopback,
     inputs: Inputs,
 }
 
-/// The messages of the runs that were refused.
+/// The messages of the refused runs.
 type Inputs = Arc<Mutex<Vec<Vec<Value>>>>;
 
 // === impl RefusingServer ===
@@ -50,7 +50,7 @@ impl RefusingServer {
         self.loopback.url()
     }
 
-    /// The messages of each run that was refused, in the order of the runs.
+    /// The messages of each refused run, in the order of the runs.
     pub fn inputs(&self) -> Vec<Vec<Value>> {
         lock(&self.inputs).clone()
     }
@@ -61,7 +61,7 @@ fn answer(status: u16, body: &Value) -> Response {
     (status, Json(body.clone())).into_response()
 }
 
-/// An agent, whose id is its name.
+/// Describes an agent whose id is its name.
 fn agent_named(name: &str) -> Value {
     let metadata = json!({ "ref": { "name": name, "version": "1" }, "description": "Refuses." });
     json!({ "agent_id": name, "metadata": metadata })

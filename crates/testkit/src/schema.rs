@@ -1,4 +1,4 @@
-//! What is written in the Agent Client Protocol, held to its official schema method by method: the schema as a whole accepts anything.
+//! Validates messages of the Agent Client Protocol against its official schema, method by method: the schema as a whole accepts anything.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,38 +16,38 @@ const MESSAGE_IDS: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../docs/reference/schema/agent-client-message-ids.json"
 );
-/// What the schema calls methods that both sides have.
+/// The schema's name for methods that both sides have.
 const BOTH: &str = "protocol";
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Side {
-    /// The editor.
+    /// The client, for example an editor.
     Client,
-    /// What it launched.
+    /// The agent that the client launched.
     Agent,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
-    /// It wants an answer: what is carried are its params.
+    /// A request; the validated value is its params.
     Request,
-    /// It wants none: what is carried are its params.
+    /// A notification; the validated value is its params.
     Notification,
-    /// It is the answer: what is carried is its result.
+    /// A response; the validated value is its result.
     Response,
 }
 
-/// The messages of one connection, of which one side's are held to the schema.
+/// The messages of one connection. One side's messages are validated against the schema.
 #[derive(Debug)]
 pub struct Conversation {
     held: Side,
-    /// What the other side asked, by the id that it asked under.
+    /// The methods of the other side's open requests, by request id.
     asked: HashMap<String, String>,
 }
 
 type Key = (String, Side, Kind);
 
-/// Validators by the address of their document and their definition's name.
+/// Validators by their document's address and their definition's name.
 type Made = HashMap<(usize, String), Arc<Validator>>;
 
 // === impl Side ===
@@ -75,14 +75,14 @@ impl Conversation {
         Self { held, asked: HashMap::new() }
     }
 
-    /// Takes note of a message of the other side, whatever it is: its answer is held to the schema of what was asked.
+    /// Records a message of the other side, valid or not: the response to it is validated against its method.
     pub fn note(&mut self, message: &Value) {
         if let (Some(method), Some(id)) = (message["method"].as_str(), message.get("id")) {
             self.asked.insert(id.to_string(), method.to_owned());
         }
     }
 
-    /// Holds a message of the side that is held.
+    /// Validates a message of the checked side.
     pub fn hold(&mut self, message: &Value) -> Result<()> {
         ensure!(message["jsonrpc"] == "2.0", "it names no version: {message}");
         if let Some(method) = message["method"].as_str() {
@@ -103,7 +103,7 @@ impl Conversation {
     }
 }
 
-/// Holds what a message carries to the official schema of its method and to our own of message ids. `side` is the one that has the method. Where there is no official schema, that is said.
+/// Validates a message's content against the official schema of its method, and against our own schema of message ids. `side` is the one that implements the method. Prints a note if the official schema is missing.
 pub fn hold(method: &str, side: Side, kind: Kind, carried: &Value) -> Result<()> {
     let Some(document) = official()? else { return Ok(()) };
     match validator(document, method, side, kind)? {
@@ -117,7 +117,7 @@ pub fn hold(method: &str, side: Side, kind: Kind, carried: &Value) -> Result<()>
     hold_ids(method, kind, carried)
 }
 
-/// Holds everything that a client said to the scripted agent, which wrote it down (`--record FILE`), and says how much that was. A line that is not written to its end is left out.
+/// Validates everything that a client sent to the scripted agent, from the agent's record (`--record FILE`). Returns the number of validated lines. Skips an incomplete last line.
 pub fn hold_record(file: &Path) -> Result<usize> {
     let text = std::fs::read_to_string(file)?;
     let mut conversation = Conversation::holding(Side::Client);
@@ -134,7 +134,7 @@ pub fn hold_record(file: &Path) -> Result<usize> {
     Ok(held)
 }
 
-/// Holds a value to a definition of the official schema.
+/// Validates a value against a definition of the official schema.
 fn hold_to(name: &str, value: &Value) -> Result<()> {
     let Some(document) = official()? else { return Ok(()) };
     keeps(&*definition(document, name)?, value)
@@ -181,7 +181,7 @@ fn official() -> Result<Option<&'static Value>> {
     Ok(DOCUMENT.get_or_init(|| document).as_ref())
 }
 
-/// The schema of what a message carries; `None` where the official one has no such method.
+/// The schema of a message's content; `None` if the official schema does not define the method.
 fn validator(
     document: &'static Value,
     method: &str,
@@ -217,7 +217,7 @@ fn names(document: &Value) -> HashMap<Key, String> {
     names
 }
 
-/// One of a document's definitions, made once: most tests need a few.
+/// Returns a validator of one of a document's definitions. Built once per definition, because most tests need only a few.
 fn definition(document: &'static Value, name: &str) -> Result<Arc<Validator>> {
     static MADE: Mutex<Option<Made>> = Mutex::new(None);
     let key = (std::ptr::from_ref(document).addr(), name.to_owned());

@@ -2,9 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A source of numbers that a printed seed brings back.
+/// A source of random numbers that a printed seed reproduces.
 ///
-/// SplitMix64: one word of state, every seed is good, and no crate is needed for it.
+/// Uses SplitMix64: it has one word of state, accepts every seed, and needs no crate.
 #[derive(Clone, Debug)]
 pub struct Seed {
     state: u64,
@@ -17,7 +17,7 @@ impl Seed {
         Self { state: seed }
     }
 
-    /// The seed in the environment variable `name`, or one from the clock; returned beside the source so that the test can print it.
+    /// Returns a source from the seed in the environment variable `name`, or from the clock, with the seed, so that the test can print it.
     pub fn from_env(name: &str) -> (u64, Self) {
         let seed =
             std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| {
@@ -36,7 +36,7 @@ impl Seed {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`; zero when the bound is zero.
+    /// A number below `bound`; zero if the bound is zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.draw().checked_rem(bound).unwrap_or(0)
     }
@@ -45,7 +45,7 @@ impl Seed {
         choices.get(self.below(choices.len() as u64) as usize)
     }
 
-    /// A source of its own for another task, so that their order does not matter.
+    /// A separate source for another task, so that the order of the tasks does not matter.
     pub fn fork(&mut self) -> Self {
         Self::new(self.draw())
     }

@@ -1,4 +1,4 @@
-//! The real binary as a process: started, killed, started again on the same store and the same address.
+//! The real binary as a process: a test starts it, kills it, and starts it again on the same store and address.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use crate::wait::until;
 const START_LIMIT: Duration = Duration::from_secs(60);
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 
-/// What a server needs to be itself: its folder, its address, its configuration.
+/// A server's folder, address and configuration, which survive a restart.
 #[derive(Clone, Debug)]
 pub struct Home {
     dir: PathBuf,
@@ -31,15 +31,15 @@ pub struct Home {
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     pub store: String,
-    /// Further lines of the store's table.
+    /// Further lines for the store's table.
     pub store_settings: String,
-    /// Further lines of the server's table.
+    /// Further lines for the server's table.
     pub server_settings: String,
     pub settings: String,
-    /// Its agents: the name of each, and the built-in one that it is.
+    /// Its agents: the name of each, and the built-in agent that it runs.
     pub agents: Vec<(String, String)>,
     pub environment: Vec<(String, PathBuf)>,
-    /// The binary; the one that belongs to the calling test when `None`.
+    /// The binary; `None` for the one that belongs to the calling test.
     pub binary: Option<PathBuf>,
 }
 
@@ -67,7 +67,7 @@ impl Default for ServerOptions {
     }
 }
 
-/// Built-in agents under their own names, as [`ServerOptions::agents`] has them.
+/// Built-in agents under their own names, in the form of [`ServerOptions::agents`].
 pub fn builtin(names: &[&str]) -> Vec<(String, String)> {
     names.iter().map(|&name| (name.to_owned(), name.to_owned())).collect()
 }
@@ -115,13 +115,13 @@ impl Home {
         self
     }
 
-    /// Runs any command of the binary with this home's folder and state, to its end.
+    /// Runs a command of the binary to its end, with this home's folder and state.
     pub async fn command(&self, arguments: &[&str]) -> Result<std::process::Output> {
         let run = self.prepared().await?.args(arguments).stdin(Stdio::null()).output();
         timeout(START_LIMIT, run).await.context("the command did not end")?.map_err(Into::into)
     }
 
-    /// The words that run a command of the binary with this home's state, wherever they are run.
+    /// The command line that runs a command of the binary with this home's state from any folder.
     pub async fn command_line(&self, arguments: &[&str]) -> Result<Vec<String>> {
         let program = match &self.binary {
             Some(program) => program.clone(),
@@ -191,7 +191,7 @@ impl Home {
     fn token(&self) -> Result<String> {
         let folder = self.dir.join("state/trilogue/tokens");
         if !folder.exists() {
-            // A server without authentication makes no token.
+            // A server without authentication creates no token.
             return Ok(String::new());
         }
         let entry = fs::read_dir(&folder)?.next().context("the server wrote no token file")??;
@@ -222,12 +222,12 @@ impl Server {
         self.child.id()
     }
 
-    /// Stops the process as it is: it keeps its connections, and does nothing.
+    /// Pauses the process: it keeps its connections but does nothing.
     pub fn pause(&self) -> Result<()> {
         signal(&self.child, Signal::STOP)
     }
 
-    /// Lets a paused process go on.
+    /// Resumes a paused process.
     pub fn go_on(&self) -> Result<()> {
         signal(&self.child, Signal::CONT)
     }
@@ -238,7 +238,7 @@ impl Server {
         Ok(self.home)
     }
 
-    /// Waits until the server ended by itself, and kills it when that takes longer than `limit`.
+    /// Waits until the server exits, and kills it after `limit`.
     pub async fn end_within(mut self, limit: Duration) -> Result<Home> {
         if timeout(limit, self.child.wait()).await.is_err() {
             self.child.kill().await?;

@@ -11,7 +11,7 @@ use crate::folder::Folder;
 use crate::port::reserve_address;
 use crate::programs::ROOT;
 
-/// A PostgreSQL and a NATS server of the test's own, which it may restart. Stopped when dropped.
+/// A PostgreSQL and a NATS server of one test, which it may restart. Stopped when dropped.
 #[derive(Debug)]
 pub struct Services {
     /// With a replica, it names both hosts.
@@ -29,14 +29,14 @@ pub enum Service {
     Nats,
 }
 
-/// How PostgreSQL is made to be away for a while.
+/// How PostgreSQL becomes unavailable for a while.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Halt {
     /// It ends its sessions and stops.
     Fast,
     /// It ends as in a crash.
     Immediate,
-    /// Its processes stand still: connections stay open, and nothing answers.
+    /// Its processes are paused: connections stay open, but get no response.
     Pause,
     /// It takes no writes, in open sessions either: what operators do before they promote a replica.
     Fence,
@@ -51,7 +51,7 @@ pub enum Replication {
     Asynchronous,
 }
 
-/// The address of a private server, which this variable of the environment names.
+/// The address of a private server, from this environment variable.
 pub fn service(variable: &str) -> Result<String> {
     std::env::var(variable).with_context(|| {
         format!(
@@ -67,7 +67,7 @@ pub async fn connect(url: &str) -> Result<Client> {
     Ok(database)
 }
 
-/// Makes an empty schema whose name begins with this word. Returns a connection to the database and the schema's name.
+/// Creates an empty schema whose name begins with this word. Returns a connection to the database and the schema's name.
 pub async fn new_schema(word: &str) -> Result<(Client, String)> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let database = connect(&service("TRILOGUE_POSTGRES")?).await?;
@@ -184,7 +184,7 @@ impl Services {
         &self.nats
     }
 
-    /// Ends one at once, as a crash would, and starts it again.
+    /// Ends one of the servers at once, like a crash, and starts it again.
     pub async fn restart(&self, service: Service) -> Result<()> {
         let name = match service {
             Service::Postgres => "postgres",
@@ -203,7 +203,7 @@ impl Services {
         run(&self.folder, &["halt", how]).await.map(drop)
     }
 
-    /// Ends what [`Self::halt`] has begun.
+    /// Ends an outage that [`Self::halt`] began.
     pub async fn resume(&self) -> Result<()> {
         run(&self.folder, &["resume"]).await.map(drop)
     }
@@ -211,7 +211,7 @@ impl Services {
 
 impl Drop for Services {
     fn drop(&mut self) {
-        // Whoever looks for them finds the state in the folder.
+        // A failed stop is ignored; after a panic the folder still has the services' state.
         drop(script(&self.folder, &["stop"]).output());
     }
 }

@@ -1,4 +1,4 @@
-/* Makes a disk full, or its fsync fail, for the files of one folder; or writes a journal of the folder's changes, and ends the process at one of them.
+/* Fills a disk, or makes its fsync fail, for the files of one folder; or writes a journal of the folder's changes, and ends the process at one of them.
  *
  * Loaded before the C library into the server under test.
  * TRILOGUE_SHIM_DIR names the folder, TRILOGUE_SHIM_FLAGS a folder of flag files:
@@ -64,7 +64,7 @@ static long long used(void) {
 }
 
 /* Whether writing up to `end` would grow the folder beyond the disk's size.
- * Room that was taken by a system call of its own, which this library does not see, is found by the next write. */
+ * The next write accounts for space that a raw system call took, which this library does not see. */
 static int full(int fd, long long end) {
     char path[PATH_MAX], text[32];
     struct stat info;
@@ -117,7 +117,7 @@ static int sync_fails(int fd) {
     return 1;
 }
 
-/* Whether these bytes of a database cannot be read. */
+/* Whether these bytes of a database must fail to be read. */
 static int read_fails(int fd, size_t count, long long at) {
     char path[PATH_MAX], text[32], link[64];
     int kept = errno, answer = 0;
@@ -150,7 +150,7 @@ struct record {
     uint64_t file, at, length;
 };
 
-/* Held from a change's record to its end, so that the journal has the order of the changes. */
+/* Held while a change is recorded and made, so that the journal has the order of the changes. */
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
 static int journal = -1;
 static long long changes, stop_at;
@@ -176,7 +176,7 @@ static int journaling(void) {
     return journal >= 0;
 }
 
-/* The path below the watched folder; NULL for one elsewhere. */
+/* The path below the watched folder; NULL if the file is in another folder. */
 static const char *inside(const char *path, char *whole) {
     const char *dir = getenv("TRILOGUE_SHIM_DIR");
     if (!dir || !path) return NULL;
@@ -207,7 +207,7 @@ static void record(struct record head, const char *first, const char *second, co
     }
 }
 
-/* Begins a change of a watched file, which `finish` ends. Returns its number, or 0 when nothing is written down. */
+/* Begins a change of a watched file, which `finish` ends. Returns its number, or 0 if no journal is written. */
 static uint64_t begin(int fd, int *is_folder) {
     struct stat info;
     int kept = errno;
@@ -344,7 +344,7 @@ int rename(const char *from, const char *to) {
     REAL(int, "rename", const char *, const char *);
     const char *old = inside(from, old_path), *new = inside(to, new_path);
     if ((!old && !new) || !journaling()) return real(from, to);
-    /* A test sees by the empty name that a file came from elsewhere, or went there. */
+    /* The empty name shows the test that a file came from another folder, or moved there. */
     pthread_mutex_lock(&order);
     if (access(from, F_OK) == 0) record((struct record){.kind = RENAME}, old, new, NULL, 0);
     int result = real(from, to);

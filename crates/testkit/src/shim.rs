@@ -1,4 +1,4 @@
-//! Disk faults on demand: a library of ours that is loaded before the C library into the server under test.
+//! Disk faults on demand: our library, which is loaded before the C library into the server under test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ impl Shim {
         ]
     }
 
-    /// From now on there is room for `spare` more bytes.
+    /// Limits the free space to `spare` more bytes.
     pub fn fill_disk(&self, spare: u64) -> Result<()> {
         let mut used = spare;
         for entry in fs::read_dir(&self.watched)? {
@@ -61,7 +61,7 @@ impl Shim {
         Ok(fs::remove_file(self.flags.join("disk-full"))?)
     }
 
-    /// From now on fsync fails.
+    /// Makes fsync fail.
     pub fn break_fsync(&self) -> Result<()> {
         Ok(fs::write(self.flags.join("fsync-fails"), "")?)
     }
@@ -70,7 +70,7 @@ impl Shim {
         Ok(fs::remove_file(self.flags.join("fsync-fails"))?)
     }
 
-    /// From now on, this byte of a database cannot be read.
+    /// Makes reads of this byte of a database fail.
     pub fn break_read(&self, offset: u64) -> Result<()> {
         let draft = self.flags.join("read-fails.draft");
         fs::write(&draft, offset.to_string())?;
@@ -81,7 +81,7 @@ impl Shim {
         Ok(fs::remove_file(self.flags.join("read-fails"))?)
     }
 
-    /// From now on, a process that is started writes down the folder's changes, beginning with the folder as it is; `stop_at` ends it with `SIGKILL` at that change of its.
+    /// Makes the next process write a journal of the folder's changes, starting with the folder's current state; `SIGKILL` ends the process at its change number `stop_at`.
     pub fn begin_journal(&self, stop_at: Option<u64>) -> Result<DiskImage> {
         let flag = self.flags.join("stop-at");
         match stop_at {
@@ -93,12 +93,12 @@ impl Shim {
         DiskImage::read(&self.watched)
     }
 
-    /// How long the journal is: what is acknowledged now rests on changes before this byte.
+    /// The length of the journal: anything acknowledged now depends only on changes before this byte.
     pub fn journal_bytes(&self) -> u64 {
         fs::metadata(self.journal_path()).map_or(0, |info| info.len())
     }
 
-    /// The changes since the journal was begun on this folder; of a process that has ended.
+    /// The changes since the journal began on this folder. Call it once the process has ended.
     pub fn journal(&self, start: DiskImage) -> Result<DiskJournal> {
         DiskJournal::read(start, &fs::read(self.journal_path())?)
     }

@@ -1,15 +1,15 @@
-//! A machine's clock that is wrong, and is set while processes run: libfaketime of the system's packages.
+//! A machine's clock that is wrong, and that is set while processes run, with libfaketime from the system's packages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Where distributions keep it: a folder for each architecture.
+/// The folders in which distributions install it, one for each architecture.
 const FOLDERS: &str = "/usr/lib";
 const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
 
-/// What processes that begin with [`SkewedClock::environment`] take for the time. How much time passes stays right.
+/// The time that processes with [`SkewedClock::environment`] see. Durations stay right.
 #[derive(Clone, Debug)]
 pub struct SkewedClock {
     library: PathBuf,
@@ -19,7 +19,7 @@ pub struct SkewedClock {
 // === impl SkewedClock ===
 
 impl SkewedClock {
-    /// A clock that is right, and is set by a file in this folder.
+    /// Creates a right clock, which a file in this folder controls.
     pub fn new(dir: &Path) -> Result<Self> {
         let folders = fs::read_dir(FOLDERS)?.flatten().map(|entry| entry.path().join(LIBRARY));
         let library = folders
@@ -44,7 +44,7 @@ impl SkewedClock {
         settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// So many seconds ahead of the right time, or behind it. Processes notice it within a second.
+    /// Sets the clock this many seconds ahead of the right time, or behind it if negative. Processes notice within a second.
     pub fn set(&self, seconds_ahead: i64) -> Result<()> {
         let next = self.file.with_extension("next");
         fs::write(&next, format!("{seconds_ahead:+}s\n"))?;
@@ -69,7 +69,7 @@ mod tests {
             let mut date = Command::new("date");
             let output = date.arg("+%s").envs(clock.environment()).output().unwrap();
             let said: u64 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
-            // To the next hour: both looks take less than half of one.
+            // One hour ahead: both readings take less than half an hour.
             (said + 10 * HOUR + HOUR / 2 - UNIX_EPOCH.elapsed().unwrap().as_secs()) / HOUR
         };
         assert_eq!(ahead(), 10);

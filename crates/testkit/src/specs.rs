@@ -1,14 +1,14 @@
-//! The official documents of the protocols, which are no part of the repository.
+//! The official documents of the protocols, which are not part of the repository.
 //!
-//! `scripts/test` brings them and names their folder in `TRILOGUE_SPECS`. A test without its document says so; with `CI` set it fails.
+//! `scripts/test` downloads them and sets `TRILOGUE_SPECS` to their folder. A test prints a note if its document is missing, and fails if `CI` is set.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where a document lies, by its path below the folder; `None` where there is none and that is known.
+/// Returns the path of a document, by its path below the folder; `None` if the folder gives a reason why it is missing.
 ///
 /// # Panics
-/// Without the document while `CI` is set, and where the folder lacks it without a word why.
+/// Panics if the document is missing while `CI` is set, or if the folder gives no reason for a missing document.
 #[track_caller]
 #[expect(
     clippy::panic,
@@ -31,9 +31,9 @@ pub fn document(path: &str) -> Option<PathBuf> {
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Document {
     There(PathBuf),
-    /// For this reason, which was found when the folder was made.
+    /// The document is missing, for a reason that was recorded when the folder was made.
     Unavailable(String),
-    /// It should be here.
+    /// The document is missing, but should be at this path.
     Missing(PathBuf),
 }
 

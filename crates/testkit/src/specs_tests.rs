@@ -1,4 +1,4 @@
-//! The tests of [`crate::specs`], apart from it because other crates take that file into their own tests.
+//! The tests of [`crate::specs`], in a separate file because other crates include that file in their own tests.
 
 use std::fs;
 

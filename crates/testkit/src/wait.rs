@@ -1,4 +1,4 @@
-//! Waiting for a condition, bounded.
+//! Bounded waiting for a condition.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Looks until `look` finds something, at most for `limit`.
+/// Calls `look` until it finds something, or until `limit` has passed.
 pub async fn until<T, F>(what: &str, limit: Duration, mut look: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Option<T>>,

@@ -1,4 +1,4 @@
-//! A server of the Agent Connect Protocol as the first ones were: stateless runs that are waited for, no threads, no streams, and times without an offset.
+//! A server of the Agent Connect Protocol like the first ones: only stateless runs that a client waits for, no threads, no streams, and times without an offset.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use crate::loopback::Loopback;
 const AGENT: &str = "3f1e2549-5799-4321-91ae-2a4881d55526";
 const TIME: &str = "2026-11-20T23:53:06.156959";
 
-/// A server with one agent, `org.example.old`. It answers `echo: …`, waits for `release` first where it hears `hold`, asks where it hears `ask`, in the form that the words behind it name, and fails where it hears `fail`.
+/// A server with one agent, `org.example.old`. It answers `echo: …`. On `hold` it first waits for `release`, on `ask` it asks in the form that the following words name, and on `fail` it fails.
 #[derive(Debug)]
 pub struct WaitOnlyServer {
     loopback: Loopback,
@@ -29,7 +29,7 @@ pub struct WaitOnlyServer {
 struct WaitOnlyState {
     runs: Mutex<HashMap<String, watch::Sender<WaitOnlyRun>>>,
     waits: AtomicUsize,
-    /// The status with which it refuses to describe its agent; 0 if it does not.
+    /// The status with which it refuses to describe its agent; 0 if it does describe it.
     descriptor_status: AtomicU16,
 }
 
@@ -68,17 +68,17 @@ impl WaitOnlyServer {
         self.loopback.url()
     }
 
-    /// Refuses to describe its agent with this status from now on; `None` ends that.
+    /// Makes it refuse to describe its agent with this status; `None` ends that.
     pub fn refuse_descriptor(&self, status: Option<u16>) {
         self.shared.descriptor_status.store(status.unwrap_or(0), Ordering::Release);
     }
 
-    /// How many runs were created.
+    /// The number of runs that were created.
     pub fn runs(&self) -> usize {
         lock(&self.shared.runs).len()
     }
 
-    /// The messages of all runs that were created, in no order.
+    /// The messages of all created runs, in no order.
     pub fn heard(&self) -> Vec<String> {
         let message = |run: &watch::Sender<WaitOnlyRun>| {
             run.borrow().creation["input"]["message"].as_str().unwrap_or_default().to_owned()
@@ -86,12 +86,12 @@ impl WaitOnlyServer {
         lock(&self.shared.runs).values().map(message).collect()
     }
 
-    /// How many requests have waited for a run.
+    /// The number of requests that have waited for a run.
     pub fn waits(&self) -> usize {
         self.shared.waits.load(Ordering::Acquire)
     }
 
-    /// Lets runs that were told to `hold` end.
+    /// Lets the runs that wait on `hold` end.
     pub fn release(&self) {
         for run in lock(&self.shared.runs).values() {
             run.send_modify(|run| {

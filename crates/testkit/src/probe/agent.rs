@@ -1,4 +1,4 @@
-//! The agent: its memory is its own, as that of a remote or a child process is.
+//! The probe's agent. It keeps its memory itself, like a remote agent or a child process.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,9 +14,9 @@ use trilogue_runtime::{Backend, EmitError, Ending, Input, MemoryState, Rewind, R
 use super::dialect::Notification;
 use crate::parts::chat_card;
 
-/// A backend that keeps every conversation in a session of its own, and answers with how much it remembers.
+/// A backend that keeps each conversation in a separate session, and answers with the number of texts that it remembers.
 ///
-/// It is told what it missed, and no more: a text that it were told twice, or never, would show in the count.
+/// It receives exactly the texts that it missed: the count would show a text that came twice or never.
 #[derive(Clone, Debug)]
 pub struct ProbeAgent {
     card: AgentCard,
@@ -39,7 +39,7 @@ impl ProbeAgent {
         Ok(Self { card, rewind, process: Arc::default() })
     }
 
-    /// What it remembers of a session: the texts of both sides, oldest first.
+    /// The texts that it remembers of a session, both sides, oldest first.
     pub fn remembers(&self, session: &str) -> Vec<String> {
         self.process.lock().get(session).cloned().unwrap_or_default()
     }
@@ -127,7 +127,7 @@ impl Process {
     }
 }
 
-/// The events of an answer: one of ours, then those of the peer with their originals.
+/// The events of an answer: one of Trilogue's own, then the peer's events with their originals.
 fn answered(text: &str, count: usize) -> Result<Vec<(Body, Option<Original>)>> {
     let message = MessageId::generate();
     let notifications = [

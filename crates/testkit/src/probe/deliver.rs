@@ -1,4 +1,4 @@
-//! Callbacks of the probe: what is due is sent to the address in its reference, signed, through the product's own sender.
+//! Callbacks of the probe: sends each due callback, signed, to the address in its reference, with the product's own sender.
 
 use std::pin::Pin;
 use std::sync::Arc;

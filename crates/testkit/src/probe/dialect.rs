@@ -1,4 +1,4 @@
-//! The dialect: small JSON notifications, and how they are read.
+//! The dialect: small JSON notifications, and their reader.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use trilogue_domain::event::{Body, MessageEvent, Original, StateEvent, ToolEvent
 use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{Content, Json, MessageId, Part};
 
-/// The dialect's word in the log.
+/// The name of the dialect in the log.
 pub const DIALECT: &str = "probe";
 pub const VERSION: u32 = 1;
 
@@ -34,7 +34,7 @@ pub enum Notification {
         output: Value,
     },
     Custom(Value),
-    /// A variant that no reader knows: its name, and what it carries.
+    /// A variant that no reader knows: its name, and its content.
     Unknown(String, Value),
 }
 
@@ -66,7 +66,7 @@ impl Notification {
         Original { dialect: Arc::from(DIALECT), version: VERSION, bytes: self.to_bytes() }
     }
 
-    /// Body and original, as a backend of this dialect emits them.
+    /// The body and the original, as a backend of this dialect emits them.
     pub fn event(&self) -> Result<(Body, Original), Error> {
         let original = self.original();
         Ok((ProbeReader.read(&original)?, original))

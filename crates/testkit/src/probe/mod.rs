@@ -1,6 +1,6 @@
-//! `probe`: a peer with a language of its own, through which the contracts of store and runtime run.
+//! `probe`: a peer with its own protocol. The contracts of store and runtime run through it.
 //!
-//! It has what the real protocols have and no more: originals, a variant that nobody knows, two wire events for each event, and an agent whose memory is its own.
+//! It has only the features that the real protocols share: originals, an unknown variant, two wire events for each event, and an agent with its own memory.
 
 mod agent;
 mod deliver;

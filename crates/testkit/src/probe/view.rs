@@ -1,6 +1,6 @@
 //! The view: two wire events for each event of the log.
 //!
-//! The last of an event's wire events has the number `n`, the one before it `n.1`: a reader that resumes at either misses nothing and sees nothing twice.
+//! The last wire event of event `n` has the id `n`, and the one before it `n.1`. A reader that resumes at either misses no event and sees none twice.
 
 use trilogue_domain::Event;
 
@@ -10,7 +10,7 @@ pub struct WireEvent {
     pub data: String,
 }
 
-/// What an event of a run is on probe's wire: an announcement, and the thing itself.
+/// Returns the two wire events of a run's event: an announcement, and the event itself.
 pub fn render(event: &Event) -> [WireEvent; 2] {
     let number = event.run_number;
     let name = event.body.name();
@@ -20,7 +20,7 @@ pub fn render(event: &Event) -> [WireEvent; 2] {
     ]
 }
 
-/// Where a reader that saw `id` last goes on: the log number to read after, and how many wire events of the next one to leave out.
+/// Returns the cursor of a reader that saw `id` last: the log number to read after, and the number of wire events to skip of the next one. `None` if the id is invalid.
 pub fn parse_cursor(id: &str) -> Option<(u64, usize)> {
     match id.split_once('.') {
         None => Some((id.parse().ok()?, 0)),
