@@ -1,4 +1,4 @@
-//! What goes wrong between this server and another one: the run ends as it can be known to, the log has what was said once, and the thread stays usable.
+//! Faults between this server and another one: the run ends in the state that this server can know, the log has each message once, and the thread stays usable.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::bridge_communication::{behind, start_with};
 use crate::kill_rounds::stop;
 use crate::{events, run_of};
 
-/// How long a run may take whose server stays away.
+/// The time limit for a run whose server does not come back.
 const LIMIT: Duration = Duration::from_secs(90);
 const ANSWER: &str = "Howdy, partner!";
 
-/// A server in front of one agent, which is served as `far_NAME`.
+/// Starts a server in front of one agent, which it serves as `far_NAME`.
 async fn in_front(dir: &Folder, url: &str, name: &str) -> Server {
     start_with(dir, behind("agent-communication", url, &[name])).await
 }
@@ -34,7 +34,7 @@ async fn status_of(client: &Client, run: &str) -> Value {
     client.get(&format!("/api/v1/runs/{run}")).await.unwrap().ok().unwrap()
 }
 
-/// The run once it has this status, or any in which it has ended.
+/// Waits until the run has this status or has ended, and returns it.
 async fn settled(client: &Client, run: &str, status: &str) -> Value {
     let ended = ["completed", "failed", "cancelled", "timed_out"];
     until(&format!("the run to be {status}"), LIMIT, || async {
@@ -46,7 +46,7 @@ async fn settled(client: &Client, run: &str, status: &str) -> Value {
     .unwrap()
 }
 
-/// What the agent said in a run, by its log.
+/// The agent's text in a run, from its log.
 async fn said(client: &Client, thread: &str, run: &str) -> String {
     let mut text = String::new();
     for event in events(client, thread).await.unwrap() {
@@ -58,7 +58,7 @@ async fn said(client: &Client, thread: &str, run: &str) -> String {
     text
 }
 
-/// Plays a fault on a thread of its own, then a run without one.
+/// Plays a fault on a separate thread, then a run without a fault.
 async fn play(
     client: Client,
     far: Arc<FaultyServer>,
@@ -113,7 +113,7 @@ async fn every_fault_ends_one_run_and_harms_nothing_else() {
         let code = run["outcome"]["error"]["code"].as_str();
         let ended = (run["status"].as_str().unwrap(), code, &*words);
         let (begun, cancelled) = far.count(fault);
-        // A run that cannot be followed to its end is cancelled there, where it has a name.
+        // A run that cannot be followed to its end is cancelled on the other server, if its id is known.
         let (expected, is_cancelled) = match fault {
             ServerFault::None
             | ServerFault::Break
@@ -133,11 +133,11 @@ async fn every_fault_ends_one_run_and_harms_nothing_else() {
             }
         };
         assert_eq!(ended, expected, "{fault:?}: {run}");
-        // Only what another try can mend is transient.
+        // Only a failure that a retry can mend is transient.
         let is_transient = run["outcome"]["error"]["transient"].as_bool().unwrap_or_default();
         assert_eq!(is_transient, code == Some("agent_lost"), "{fault:?}: {run}");
         assert_eq!(cancelled > 0, is_cancelled, "{fault:?}");
-        // The request was sent once, whatever came of it: it may have been taken.
+        // The request was sent exactly once, since the other server may have accepted it.
         assert!(begun == 1 || fault == ServerFault::None, "{fault:?}: {begun}");
     }
     stop(server).await;
@@ -162,7 +162,7 @@ async fn a_server_that_dies_loses_its_run_and_no_word() {
     assert!(ended["outcome"]["error"]["data"]["run_id"].is_string(), "{ended}");
     let words = said(&client, "t", &run).await;
     assert!(words.split_whitespace().all(|word| word == "tick"), "{words}");
-    // It comes back with an empty memory, at the same address. Until that is noticed, runs are refused.
+    // It starts again with an empty memory, at the same address. Runs are refused until this server notices.
     let _far = far.start_again().await.unwrap();
     let next = until("the agent to be back", LIMIT, || async {
         let run = begin(&client, "far_words", "t", "say:back").await;
@@ -198,7 +198,7 @@ async fn an_agent_s_id_that_is_taken_is_replaced_and_every_message_is_found() {
     }
     let turn = ["SameId", "Howdy, ", "partner!"];
     assert_eq!(said, [turn, turn].concat(), "{session}");
-    // The agent's own id finds the first message that had it.
+    // The agent's own id finds the first message with it.
     let path = format!("/api/v1/threads/{thread}/events?from_message=m-1&limit=2");
     let found = client.get(&path).await.unwrap().ok().unwrap();
     assert_eq!(found["items"][1]["text"], "Howdy, ", "{found}");

@@ -1,4 +1,4 @@
-//! Agents behind another server of the Agent Communication Protocol, used through the faces of this one.
+//! Agents behind another server of the Agent Communication Protocol, used through this server's interfaces.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{events, run_of};
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// The settings of agents of this kind that are served elsewhere under these names.
+/// The settings of agents of this kind, which another server has under these names.
 pub(crate) fn behind(kind: &str, url: &str, agents: &[&str]) -> String {
     let key = if kind == "agent-connect" { "agent" } else { "name" };
     let agent = |name: &&str| {
@@ -27,7 +27,7 @@ pub(crate) async fn start_with(dir: &Folder, settings: String) -> Server {
     Server::start(dir.path(), &options).await.unwrap()
 }
 
-/// A server in front of the agents that the official suites expect.
+/// Starts a server in front of the agents that the official suites expect.
 async fn in_front(dir: &Folder, far: &Conformance) -> Server {
     let agents = ["echo", "slow_echo", "awaiter", "mime_types", "failer", "history_echo"];
     start_with(dir, behind("agent-communication", &far.url(), &agents)).await
@@ -105,7 +105,7 @@ async fn a_session_elsewhere_goes_on_with_its_thread() {
         let (client, body) = (client.clone(), run_of(agent, "talk", &json!(text), "wait"));
         async move { client.post("/api/v1/runs", &body).await.unwrap().ok().unwrap() }
     };
-    // Begun by an agent that is here: what was said is handed over.
+    // A local agent began the session: its messages are passed to the other one.
     run("echo", "one").await;
     run("far_history_echo", "two").await;
     let third = run("far_history_echo", "three").await;
@@ -140,7 +140,7 @@ async fn a_question_asked_elsewhere_is_answered_from_another_protocol_after_a_re
     stop(server).await;
 }
 
-/// The server is killed right after it has accepted an answer, before the other server has said that it has it.
+/// The server is killed right after it has accepted an answer, before the other server has confirmed it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_accepted_answer_outlives_the_server_that_passes_it_on() {
     let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
@@ -161,7 +161,7 @@ async fn an_accepted_answer_outlives_the_server_that_passes_it_on() {
     let server = home.start().await.unwrap();
     let client = server.client();
     let ended = until("the run to end", LIMIT, || async {
-        // What did not reach the other server is asked again.
+        // The question is open again if the answer did not reach the other server.
         let pending = client.get("/api/v1/interrupts?pending=true").await.ok()?.json();
         if let Some(question) = pending["items"][0]["id"].as_str() {
             let path = format!("/api/v1/interrupts/{question}/answer");
@@ -232,7 +232,7 @@ async fn who_cancels_here_cancels_there() {
     stop(server).await;
 }
 
-/// Cancels a run that waits and one that is at work. `are_there` looks at the other server: whether the one waits there and the other is at work, or else whether both are cancelled.
+/// Cancels a waiting run and a running one. `are_there(true)` checks that the other server has them in these states, `are_there(false)` that it has cancelled both.
 pub(crate) async fn cancel_both(client: &Client, are_there: impl AsyncFn(bool) -> bool) {
     let waiting = communicate(client, "far_awaiter", json!([message("x")])).await;
     let many: Vec<Value> = (0..60).map(|number| message(&format!("{number}"))).collect();
@@ -250,7 +250,7 @@ pub(crate) async fn cancel_both(client: &Client, are_there: impl AsyncFn(bool) -
         .unwrap();
 }
 
-/// The server is killed while the agent works elsewhere: its run is found again, and nothing is lost, doubled or reordered.
+/// The server is killed while the agent works elsewhere: it finds the run again, and no event is lost, doubled or reordered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_elsewhere_outlives_the_server_here() {
     let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());

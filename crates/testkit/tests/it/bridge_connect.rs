@@ -1,4 +1,4 @@
-//! Agents behind another server of the Agent Connect Protocol, used through the faces of this one.
+//! Agents behind another server of the Agent Connect Protocol, used through this server's interfaces.
 
 use serde_json::{Value, json};
 use trilogue_testkit::foreign::{Conformance, ConformanceOptions};
@@ -13,7 +13,7 @@ use crate::kill_rounds::stop;
 use crate::remote_servers::left_out;
 use crate::{echo, events, run_of};
 
-/// A server in front of agents that the official suites expect.
+/// Starts a server in front of agents that the official suites expect.
 async fn in_front(dir: &Folder, far: &Conformance) -> Server {
     let agents = [
         "echo",
@@ -48,7 +48,7 @@ async fn ended(client: &Client, run: &str) -> Value {
     .unwrap()
 }
 
-/// Answers the question that is pending.
+/// Answers the pending question.
 async fn answer(client: &Client, answer: &Value) {
     let pending = client.get("/api/v1/interrupts?pending=true").await.unwrap().ok().unwrap();
     let question = pending["items"][0]["id"].as_str().unwrap();
@@ -102,7 +102,7 @@ async fn a_thread_elsewhere_goes_on_with_its_thread() {
     let far = far(&there).await;
     let server = in_front(&here, &far).await;
     let client = server.client();
-    // Begun by an agent that is here: what was said is handed over.
+    // A local agent began the thread: its messages are passed to the other one.
     run(&client, "echo", "talk", json!("one")).await;
     run(&client, "far_history_echo", "talk", json!("two")).await;
     let third = run(&client, "far_history_echo", "talk", json!("three")).await;
@@ -175,7 +175,7 @@ async fn a_question_asked_elsewhere_is_answered_from_another_protocol_after_a_re
     let run_id = waiting["id"].as_str().unwrap();
     let sent = ended(&client, run_id).await;
     assert!(sent["result"]["message"].as_str().is_some_and(|it| it.contains("Lunch")), "{sent}");
-    // The agent has seen this run: nothing of it is told again.
+    // The agent has seen this run, so it does not get it again.
     let state = &of_type(&client, "mail", "state.values").await[0]["values"]["messages"];
     run(&client, agent, "mail", json!({ "message": "Write to bob@example.com about tea" })).await;
     answer(&client, &json!({ "value": { "approved": false } })).await;
@@ -204,7 +204,7 @@ async fn a_message_is_asked_for_and_given_and_the_conversation_goes_on() {
     let run = waiting["run_id"].as_str().unwrap();
     ended(&client, run).await;
     assert!(!texts(&status_of(&client, run).await).is_empty());
-    // The agent has seen that run, which went on after the restart: it is not told of it again.
+    // The agent has seen that run, which continued after the restart, so it does not get it again.
     let body = json!({
         "agent_name": "far_awaiter", "session_id": waiting["session_id"], "input": [message("y")],
         "mode": "sync",
@@ -242,7 +242,7 @@ async fn who_cancels_here_cancels_there() {
     stop(server).await;
 }
 
-/// The server is killed while agents work elsewhere: their runs are found again, and nothing is lost, doubled or reordered.
+/// The server is killed while agents work elsewhere: it finds their runs again, and no event is lost, doubled or reordered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runs_elsewhere_outlive_the_server_here() {
     let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
@@ -277,7 +277,7 @@ async fn runs_elsewhere_outlive_the_server_here() {
     stop(server).await;
 }
 
-/// A server of old: it has no threads and no streams, writes its questions in its own forms, and its runs are found again all the same.
+/// An old server without threads and streams, with its own forms of questions. This server still finds its runs again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_only_waits_is_enough() {
     let here = Folder::new().unwrap();
@@ -306,7 +306,7 @@ async fn a_server_that_only_waits_is_enough() {
     until("the run to be waited for", LIMIT, || async { (far.waits() > waited).then_some(()) })
         .await
         .unwrap();
-    // What finds the run again is on the disk before what comes after it.
+    // The state that finds the run again is on disk before the next run's changes.
     run(&client, "echo", "near", json!("x")).await;
     assert_eq!(far.runs(), 6);
     let stopped = server.kill().await.unwrap();
@@ -318,7 +318,7 @@ async fn a_server_that_only_waits_is_enough() {
     stop(server).await;
 }
 
-/// Only 404, 405 and 501 say that a server has no descriptors. Any other refusal can pass: the server is asked again, without a restart and without a run.
+/// Only 404, 405 and 501 mean that a server has no descriptors. Any other refusal can be temporary: this server retries, without a restart and without a run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_refuses_to_describe_its_agent_is_asked_again() {
     for status in [401, 403, 408, 429, 503] {

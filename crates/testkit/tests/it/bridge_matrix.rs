@@ -1,4 +1,4 @@
-//! Official clients of three protocols use agents of four kinds, each on an official library: whatever one begins, another protocol answers, cancels or goes on with.
+//! Official clients of three protocols use agents of four kinds, each on an official library. One protocol begins a conversation, and another one answers, cancels or continues it.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use trilogue_testkit::foreign::{Conformance, ConformanceOptions, Foreign, Foreig
 use trilogue_testkit::official::Official;
 use trilogue_testkit::{Folder, Home};
 
-/// The agents, by the names under which they are served: one in the server, one that it starts, two behind servers of others.
+/// The names under which the agents are served: one in the server, one that it starts, and two behind third-party servers.
 const AGENTS: [&str; 4] = ["words", "hosted", "far_communication", "far_connect"];
 
-/// A server of all agents, and the servers that two of them are behind.
+/// A server of all agents, and the two third-party servers.
 struct Bridges {
     dir: Folder,
     server: Conformance,
@@ -56,7 +56,7 @@ agent = "org.example.words"
         Self { dir, server, _far: [communication, connect] }
     }
 
-    /// The server's address, without the place of a protocol.
+    /// The server's address, without a mount prefix.
     fn base(&self) -> String {
         self.server.url().trim_end_matches("/communication").to_owned()
     }
@@ -100,7 +100,7 @@ async fn a_client_of_the_agent_client_protocol_uses_agents_of_every_kind() {
     }
 }
 
-/// The agents do what is asked of them when nothing of ours is between them and their protocol's own client.
+/// The agents also work directly with the official client of their protocol, without Trilogue between them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_use_the_agents_of_their_own_protocol_directly() {
     let (communication, connect) =

@@ -1,4 +1,4 @@
-//! Agents behind the official server of the Agent Communication Protocol: its own suite and its own agents, through this server.
+//! Agents behind the official server of the Agent Communication Protocol: this server serves its own suite and its own agents.
 
 use serde_json::{Value, json};
 use trilogue_testkit::editor::Editor;
@@ -9,10 +9,10 @@ use crate::bridge_communication::{behind, message, start_with};
 use crate::events;
 use crate::kill_rounds::stop;
 
-/// The checks of the official suite, with one store.
+/// The number of checks of the official suite, with one store.
 const CHECKS: usize = 27;
 
-/// A server at the root of its address, in front of all agents of another one, for callers without a token.
+/// Starts a server at the root of its address, in front of all agents of another server, for callers without a token.
 async fn in_front_of(dir: &Folder, url: &str) -> Server {
     let settings = format!(
         r#"
@@ -62,11 +62,11 @@ async fn the_official_suite_passes_through_servers_in_front_of_its_own() {
     }
 }
 
-/// Agents of the official suite, and the one of the official example. The first two and the one behind them yield whole messages.
+/// Agents of the official suite, and the agent of the official example. The first two and the one after them yield whole messages.
 const SPEAKERS: [&str; 5] =
     ["example_echo", "echo", "base64_encoding", "artifact_producer", "mime_types"];
 
-/// What a part says, in the members that every protocol has.
+/// A part's content, in the members that every protocol has.
 fn spoken(part: &Value) -> (String, String) {
     let text = |key: &str| part[key].as_str().unwrap_or_default().to_owned();
     (text("content_type"), text("content"))

@@ -1,4 +1,4 @@
-//! What a server in front of another tells that one of where a run came from, and loops of servers.
+//! The provenance of a run that a server sends to the server behind it, and loops of servers.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use crate::kill_rounds::stop;
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// The header fields of the last request that created a run there.
+/// The header fields of the last request that created a run on the other server.
 fn last(far: &LimitedServer) -> HeaderMap {
     far.requests().pop().unwrap().1
 }
@@ -40,7 +40,7 @@ async fn the_trace_of_a_request_goes_on_to_the_agents_server() {
         assert_eq!(reply.status, 200, "{path}: {:?}", reply.body);
         let headers = last(&far);
         assert_eq!(headers["traceparent"], TRACE, "{path}");
-        // One name, which does not tell the agent's.
+        // Only the server's name, not the agent's.
         let via = headers["trilogue-via"].to_str().unwrap();
         assert!(uuid::Uuid::parse_str(via).is_ok(), "{via}");
     }
@@ -55,7 +55,7 @@ fn add(home: &Home, settings: &str) {
     fs::write(&path, known + settings).unwrap();
 }
 
-/// An agent `looped` here, which is the agent `looped` of the other server.
+/// The settings of an agent `looped`, which is the agent `looped` of the other server.
 fn looped(kind: &str, key: &str, dir: &Folder, to: &Server) -> String {
     let token = dir.path().join("token");
     fs::write(&token, to.token()).unwrap();
@@ -71,7 +71,7 @@ async fn count(client: &Client) -> usize {
     runs["items"].as_array().unwrap().len()
 }
 
-/// Two servers that each have an agent of the other as their own: the run is refused where it comes back to, and fails everywhere.
+/// Two servers each have an agent of the other one as their own. The server that gets the run back refuses it, and the run fails everywhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_loop_of_servers_is_refused() {
     let (here, there) = (Folder::new().unwrap(), Folder::new().unwrap());
@@ -87,7 +87,7 @@ async fn a_loop_of_servers_is_refused() {
     let why = run["error"]["message"].as_str().unwrap_or_default();
     assert!(why.contains("leads back to itself"), "{run}");
     assert_eq!((count(&first.client()).await, count(&second.client()).await), (1, 1));
-    // What is no loop is none: the same way, once.
+    // The same path once is not a loop.
     let run = communicate(&second.client(), "echo", json!([message("x")])).await;
     assert_eq!(run["status"], "completed", "{run}");
     stop(first).await;

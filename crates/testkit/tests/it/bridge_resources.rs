@@ -1,4 +1,4 @@
-//! Content that the server of an agent only refers to: it is kept here, and outlives that server.
+//! Content that an agent's server only refers to: this server stores it, and serves it after that server has ended.
 
 use serde_json::{Value, json};
 use trilogue_testkit::{Client, Folder, Server};
@@ -7,10 +7,10 @@ use crate::bridge_communication::{behind, start_with};
 use crate::kill_rounds::stop;
 use crate::run_of;
 
-/// Longer than what a server writes into its log itself, and than what it sends inside an event.
+/// Longer than the content that a server stores in its log, and than the content that it sends inside an event.
 const LENGTH: usize = 300_000;
 
-/// Every member of this name, wherever it is.
+/// Collects every member of this name, at any depth.
 fn members<'a>(node: &'a Value, name: &str, found: &mut Vec<&'a str>) {
     match node {
         Value::Object(inner) => {
@@ -22,7 +22,7 @@ fn members<'a>(node: &'a Value, name: &str, found: &mut Vec<&'a str>) {
     }
 }
 
-/// The bytes behind the first reference to content in an answer.
+/// The bytes of the first referenced content in a response.
 async fn content(client: &Client, answer: &Value) -> Vec<u8> {
     let mut addresses = Vec::new();
     members(answer, "url", &mut addresses);

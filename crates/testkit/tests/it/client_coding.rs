@@ -1,4 +1,4 @@
-//! A coding agent that people use, hosted, with a model on this machine: what it may do is decided on another face.
+//! A third-party coding agent, hosted, with a model on this machine. Its permissions are granted through another interface.
 
 use std::fs;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use trilogue_testkit::{Editor, Folder, Server, ServerOptions, until};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A server that hosts the agent, which asks before it edits files, and works with this model.
+/// Starts a server that hosts the agent, which asks before it edits files and uses this model.
 async fn serve(dir: &Folder, own: &Folder, model: &Model) -> Server {
     let folder = |name: &str| own.path().join(name).display().to_string();
     let provider = json!({
@@ -48,7 +48,7 @@ async fn serve(dir: &Folder, own: &Folder, model: &Model) -> Server {
     Server::start(dir.path(), &options).await.unwrap()
 }
 
-/// The question that waits.
+/// Waits for the pending question.
 async fn question(server: &Server) -> Value {
     let client = server.client();
     let pending = until("a question", LIMIT, || {
@@ -70,7 +70,7 @@ async fn a_coding_agent_asks_and_is_answered_elsewhere() {
     let mut editor = Editor::launch(&command, cwd.path()).await;
     let session = editor.session_in(cwd.path()).await;
 
-    // Leave is given on the command line.
+    // The command line grants the permission.
     let turn = editor.start_prompt(&session, "Please write the notes.").await;
     let asked = question(&server).await;
     editor.request("session/request_permission").await;
@@ -88,10 +88,10 @@ async fn a_coding_agent_asks_and_is_answered_elsewhere() {
         update["sessionUpdate"] == "tool_call_update" && update["status"] == "completed"
     };
     assert!(updates.iter().any(ended), "the call did not end: {updates:?}");
-    // The editor is told that its question is settled.
+    // The editor is notified that its question is settled.
     editor.notified("$/cancel_request").await;
 
-    // Leave is refused over /api/v1.
+    // /api/v1 refuses the permission.
     fs::remove_file(&file).unwrap();
     let turn = editor.start_prompt(&session, "Once more: write the notes.").await;
     let asked = question(&server).await;
@@ -105,7 +105,7 @@ async fn a_coding_agent_asks_and_is_answered_elsewhere() {
     assert!(!file.exists(), "the file was written without leave");
     assert!(editor.close().await.success());
 
-    // Another editor gets the whole conversation, with the ids of the first.
+    // A second editor gets the whole conversation, with the ids of the first.
     let mut editor = Editor::launch(&command, cwd.path()).await;
     editor.load_in(&session, cwd.path()).await;
     let prompts = |updates: &[Value]| {

@@ -11,12 +11,12 @@ use crate::client_official::{hosted, scripted};
 use crate::kill_rounds::{announced_seed, kill_late, rounds, stop};
 
 const AGENTS: usize = 24;
-/// How long the next server may take to clear up after the last.
+/// The time limit for the next server to clean up after the killed one.
 const CLEAR_LIMIT: Duration = Duration::from_secs(60);
-/// How often the server is killed under editors, unless `TRILOGUE_KILL_ROUNDS` says otherwise.
+/// How many times the server is killed under editors; `TRILOGUE_KILL_ROUNDS` overrides it.
 const ROUNDS: u64 = 6;
 const LATEST_KILL_MS: u64 = 400;
-/// A variable that all processes of an agent have.
+/// An environment variable that all processes of an agent have.
 const MARK: &str = "TRILOGUE_TEST_MARK";
 
 fn marked(mark: &str) -> Vec<u32> {
@@ -31,7 +31,7 @@ fn marked(mark: &str) -> Vec<u32> {
     found.collect()
 }
 
-/// A server with an agent behind a shell that passes nothing on, which starts a process of its own and does not end with its input.
+/// Starts a server with an agent behind a shell that forwards no signals. The agent starts another process and ignores the end of its input.
 async fn serve_stubborn(dir: &Folder, store: &Folder, mark: &str) -> Server {
     let stray = store.path().join("stray").display().to_string();
     let agent =
@@ -65,7 +65,7 @@ async fn agents_behind_shells_are_gone_after_kill_9_and_their_sessions_load() {
     for turn in turns {
         editor.end_turn(&turn).await;
     }
-    // The shell, the agent, and what the agent started.
+    // The shell, the agent, and the process that the agent started.
     assert_eq!(marked(&mark).len(), 3 * AGENTS, "processes of {AGENTS} agents");
     editor.kill().await;
 
@@ -92,14 +92,14 @@ async fn agents_behind_shells_are_gone_after_kill_9_and_their_sessions_load() {
     gone.await.unwrap();
 }
 
-/// What an editor was told of a session, without its own prompts.
+/// The updates that an editor received on a session, without its own prompts.
 fn told(editor: &Editor, session: &str) -> Vec<Value> {
     let mut updates = editor.updates_of(session);
     updates.retain(|update| update["sessionUpdate"] != "user_message_chunk");
     updates
 }
 
-/// Two editors prompt, each on its session, while the server is killed; both stay attached all the time.
+/// Two editors send prompts, each on its session, while the server is killed; both stay attached all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn editors_notice_a_pause_and_nothing_else() {
     let mut seed = announced_seed();
@@ -127,7 +127,7 @@ async fn editors_notice_a_pause_and_nothing_else() {
         server = home.start().await.unwrap();
         for (turn, (_, editor, _)) in turns.iter().zip(&mut players) {
             let answer = editor.answer(turn).await;
-            // A hosted agent is killed with its server: its turn fails, and says so.
+            // A hosted agent is killed with its server: its turn fails, with a reason.
             match answer["result"]["stopReason"].as_str() {
                 Some(reason) => assert_eq!(reason, "end_turn", "{answer}"),
                 None => assert!(answer["error"]["message"].is_string(), "{answer}"),
@@ -137,7 +137,7 @@ async fn editors_notice_a_pause_and_nothing_else() {
         }
     }
     eprintln!("{ends} turns ended, {failures} failed");
-    // A turn behind all kills ends; and what the editors saw is what the log says: nothing twice, nothing lost.
+    // A turn succeeds after all kills, and the editors received exactly what the log has: nothing twice, nothing lost.
     for (command, mut editor, session) in players {
         assert_eq!(editor.prompt(&session, "say:over").await["stopReason"], "end_turn");
         let mut other = Editor::launch(&command, cwd.path()).await;
@@ -147,7 +147,7 @@ async fn editors_notice_a_pause_and_nothing_else() {
     }
 }
 
-/// A question of an agent of ours outlives the server: the editor answers what it was asked before.
+/// A question of a built-in agent survives the server: the editor answers a question from before the kill.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_question_outlives_the_server() {
     let (dir, cwd) = (Folder::new().unwrap(), Folder::new().unwrap());

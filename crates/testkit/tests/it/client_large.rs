@@ -1,4 +1,4 @@
-//! What is as large as a line of the Agent Client Protocol: from the agent to the log, to editors and to other clients, over a kill of the server.
+//! Messages as large as a line of the Agent Client Protocol may be: from the agent to the log, to editors and to other clients, and after a kill of the server.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::client_official::{hosted, scripted};
 const MIB: usize = 1024 * 1024;
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What the agent says, without its ids.
+/// The agent's updates, without their ids.
 fn said(editor: &Editor, session: &str) -> Vec<Value> {
     let others = ["user_message_chunk", "available_commands_update"];
     let updates = editor.updates_of(session).into_iter();
@@ -24,7 +24,7 @@ fn assert_same(found: &[Value], expected: &[Value]) {
     }
 }
 
-/// The sizes of what an editor was told: of texts, and of what tools wrote.
+/// The sizes of the texts and of the tool output in an editor's updates.
 fn sizes(updates: &[Value]) -> Vec<usize> {
     let text = |update: &Value| {
         let text = update["content"]["text"].as_str();
@@ -33,7 +33,7 @@ fn sizes(updates: &[Value]) -> Vec<usize> {
     updates.iter().filter_map(text).collect()
 }
 
-/// The longest texts of a thread's events, as our own interface gives them: on pages, and on a stream.
+/// The longest texts of a thread's events from `/api/v1`: on pages, and on a stream.
 async fn longest(client: &Client, thread: &str) -> [Vec<usize>; 2] {
     let longest = |event: &Value| event["text"].as_str().map_or(0, str::len);
     let paged = crate::events(client, thread).await.unwrap();

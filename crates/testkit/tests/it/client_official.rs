@@ -1,4 +1,4 @@
-//! Clients and agents on the official SDKs of the Agent Client Protocol, pinned: the clients launch `trilogue connect`, the agents are hosted.
+//! Clients and agents on the pinned official SDKs of the Agent Client Protocol. The clients launch `trilogue connect`; the agents are hosted.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde_json::json;
 use trilogue_testkit::official::{Official, acpx, example, run, scripted_agent};
 use trilogue_testkit::{Folder, Home, Server, ServerOptions};
 
-/// A server with these agents beside the built-in ones, each a name and a command line, and a folder to work in.
+/// Starts a server with the built-in agents and these ones, each a name and a command line. Returns a folder to work in too.
 pub(crate) async fn serve(agents: &[(&str, Vec<String>)]) -> (Folder, Server, Folder) {
     let (dir, cwd) = (Folder::new().unwrap(), Folder::new().unwrap());
     let options = ServerOptions { settings: hosted(agents), ..ServerOptions::default() };
@@ -43,7 +43,7 @@ async fn drive(client: Official, home: &Home, cwd: &Path, agent: &str, options: 
     said.unwrap_or_else(|error| panic!("{agent}: {error:#}\n{}", home.log_end()));
 }
 
-/// Every suite that fits, with one client: the built-in agents, and a hosted one.
+/// Runs every suite that fits with one client: the built-in agents, and a hosted one.
 async fn drive_all(client: Official) {
     let store = Folder::new().unwrap();
     let (_dir, server, cwd) = serve(&[("scripted", scripted(store.path(), &[]).await)]).await;
@@ -79,7 +79,7 @@ async fn the_python_client_uses_every_agent() {
     drive_all(Official::Python).await;
 }
 
-/// An agent on an official SDK is hosted, and its own client and another one tell no difference.
+/// Hosts an agent on an official SDK. Its own client and another one must see no difference.
 async fn host(agent: Official) {
     let state = Folder::new().unwrap();
     let state = state.path().display().to_string();
@@ -91,7 +91,7 @@ async fn host(agent: Official) {
     for client in [agent, other] {
         drive(client, home, cwd, "kept", &["--name", agent.name(), "session", "script"]).await;
     }
-    // Once authenticated, it is for its other clients too, which are the same user's.
+    // After one sign-in, the agent serves its other clients too, which belong to the same user.
     drive(agent, home, cwd, "locked", &["auth"]).await;
     drive(Official::Rust, home, cwd, "locked", &["--only", "session.prompt", "session"]).await;
     drive(Official::TypeScript, home, cwd, "kept", &["attach"]).await;
@@ -119,7 +119,7 @@ async fn the_python_agent_is_hosted() {
     host(Official::Python).await;
 }
 
-/// The programs do what is asked of them when nothing of ours is between them.
+/// The programs also work without Trilogue between them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_client_uses_another_sdks_agent_directly() {
     let (state, cwd) = (Folder::new().unwrap(), Folder::new().unwrap());
@@ -134,7 +134,7 @@ async fn every_client_uses_another_sdks_agent_directly() {
     }
 }
 
-/// An agent that `stdio::serve` puts on standard streams needs nothing between it and an editor.
+/// An editor can use an agent directly that `stdio::serve` puts on standard streams.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_client_uses_an_agent_on_standard_streams() {
     let cwd = Folder::new().unwrap();
@@ -174,7 +174,7 @@ async fn an_official_agent_is_wrapped() {
 async fn acpx_drives_our_agents() {
     let store = Folder::new().unwrap();
     let (_dir, server, cwd) = serve(&[("scripted", scripted(store.path(), &[]).await)]).await;
-    // It keeps notes below the user's folder.
+    // It writes notes below the user's folder.
     let own = Folder::new().unwrap();
     let mut said = Vec::new();
     for (agent, prompt) in

@@ -10,7 +10,7 @@ use trilogue_testkit::{Client, Folder, Home, Server, ServerOptions, SkewedClock,
 use crate::{echo, run_of};
 
 const HOUR_S: i64 = 3_600;
-/// How long what is due may take at most: much less than the jump.
+/// The time limit for due work: much shorter than the clock's jump.
 const LIMIT: Duration = Duration::from_secs(30);
 
 async fn start(dir: &Folder, settings: &str) -> (Server, SkewedClock) {
@@ -23,7 +23,7 @@ async fn start(dir: &Folder, settings: &str) -> (Server, SkewedClock) {
     (Home::new(dir.path(), &options).unwrap().start().await.unwrap(), clock)
 }
 
-/// Schedules a run `seconds` from now, by the right time. Returns its path.
+/// Schedules a run `seconds` from now, by the right time. Returns the run's path.
 async fn schedule(client: &Client, thread: &str, seconds: i64) -> String {
     let due = Timestamp::from_micros(SystemClock.now().as_micros() + seconds * 1_000_000);
     let mut body = run_of("echo", thread, &json!("x"), "async");
@@ -55,7 +55,7 @@ async fn a_scheduled_run_is_not_late_by_a_clock_that_is_set_back() {
     let (server, clock) = start(&dir, "").await;
     let client = server.client();
     let soon = schedule(&client, "soon", 6).await;
-    // Behind the time at which the new clock is followed.
+    // Later than the time at which the server adopts the new clock.
     let later = schedule(&client, "later", 45).await;
     clock.set(-HOUR_S).unwrap();
     until_logged(&server, "clock jumped").await;
@@ -78,7 +78,7 @@ async fn a_jump_of_seconds_removes_no_run_and_starts_none() {
     let later = schedule(&client, "later", HOUR_S).await;
     clock.set(3 * HOUR_S).unwrap();
     until_logged(&server, "clock jumped").await;
-    // Retention looks many times meanwhile.
+    // Retention runs many times in the meantime.
     let soon = schedule(&client, "soon", 5).await;
     until_completed(&client, &soon, LIMIT).await;
     assert_eq!(client.get(&path).await.unwrap().status, 200);

@@ -1,4 +1,4 @@
-//! Servers as nodes of one store in PostgreSQL, and what happens to machines and networks.
+//! Servers as nodes of one PostgreSQL store, and faults of machines and networks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -16,38 +16,38 @@ use trilogue_testkit::{
 use crate::kill_rounds::stop;
 
 pub(crate) const NAMES: [&str; 3] = ["a", "b", "c"];
-/// What the nodes' clocks are ahead of the right time at the start, in seconds.
+/// The offsets of the nodes' clocks at the start, in seconds.
 const SKEWS_S: [i64; 3] = [0, 300, -300];
-/// What a clock that is set anew is off at most, in seconds.
+/// The largest offset of a clock after a change, in seconds.
 const MOST_SKEW_S: u64 = 900;
 const SCHEMA: &str = "cluster";
-/// How long an outage takes in which the others wait for longer than that, in milliseconds: at least, and at most.
+/// The shortest and longest outage after which other nodes take over, in milliseconds.
 const LONG_MS: (u64, u64) = (1_300, 2_000);
-/// How long one takes in which they do not.
+/// The shortest and longest outage without a takeover, in milliseconds.
 const SHORT_MS: (u64, u64) = (400, 800);
-/// Faults follow each other quickly: a node tries to store something for less time than any outage.
+/// For faults in quick succession: a node retries a write for a shorter time than any outage lasts.
 pub(crate) const QUICK: ClusterTimes = ClusterTimes {
     heartbeat: Duration::from_millis(100),
     dead_after: Duration::from_secs(1),
     retry_for: Duration::from_millis(300),
 };
-/// What servers have without settings.
+/// The defaults of servers.
 pub(crate) const USUAL: ClusterTimes = ClusterTimes {
     heartbeat: Duration::from_secs(1),
     dead_after: Duration::from_secs(4),
     retry_for: Duration::from_secs(30),
 };
-/// How often the connections of a node are ended, and the pause between.
+/// How many times the connections of a node are ended, and the longest pause between.
 const ENDED_CONNECTIONS: u32 = 4;
 const MOST_PAUSE_MS: u64 = 150;
 
-/// Three nodes, and nginx in front of them. Their PostgreSQL and NATS are their own, since they are restarted.
+/// Three nodes behind nginx. They have their own PostgreSQL and NATS, because tests restart these.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     nodes: Vec<Node>,
     token: String,
     proxy: Proxy,
-    /// The nodes that are struck now.
+    /// The nodes that have a fault now.
     struck: watch::Sender<BTreeSet<usize>>,
     services: Services,
     folder: Folder,
@@ -60,13 +60,13 @@ pub(crate) struct ClusterTimes {
     retry_for: Duration,
 }
 
-/// How no node reaches the database.
+/// How all nodes lose the database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outage {
     Halt(Halt),
     /// The networks to it drop everything.
     Hold,
-    /// They end every connection.
+    /// The networks end every connection.
     Cut,
     /// The primary is away so and stays as it is, and its replica takes its place.
     FailOver(Halt),
@@ -77,7 +77,7 @@ struct Node {
     home: Home,
     /// `None` while it is down.
     server: Option<Server>,
-    /// What the database knows its connections by.
+    /// The application name of its database connections.
     application: String,
     /// One link for each host that the node's store address names.
     to_database: Vec<Link>,
@@ -92,22 +92,22 @@ pub(crate) struct Strike {
     node: usize,
     pub(crate) began: Instant,
     pub(crate) ended: Instant,
-    /// The names of the nodes that owned the threads that are measured.
+    /// The owners of the measured threads, by thread.
     owners: BTreeMap<String, String>,
 }
 
-/// What happens to one node while clients use all of them.
+/// A fault of one node or of a shared service while clients use all nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
-    /// It is killed, and started again under its name.
+    /// It is killed, and started again under the same name.
     Kill,
-    /// It stands still for so long that the others take its threads, and goes on.
+    /// It is paused long enough that other nodes take its threads, and then resumed.
     Pause,
     /// The database ends its connections, several times.
     EndConnections,
-    /// The network to the database is cut for so long that the others take its threads.
+    /// The network to the database is cut long enough that other nodes take its threads.
     CutDatabase,
-    /// It is cut for less long: the node keeps its threads.
+    /// The network to the database is cut for a shorter time: the node keeps its threads.
     CutDatabaseShortly,
     /// No node reaches the database.
     StopDatabase,
@@ -140,7 +140,7 @@ impl Fault {
         Self::SkewClock,
     ];
 
-    /// Whether it keeps one node from its work.
+    /// Whether it stops one node from working.
     fn is_of_node(self) -> bool {
         matches!(
             self,
@@ -156,7 +156,7 @@ impl Fault {
         matches!(self, Self::StopDatabase | Self::RestartDatabase)
     }
 
-    /// Every fault once, in a random order.
+    /// All faults, once each, in a random order.
     pub(crate) fn shuffled(seed: &mut Seed) -> Vec<Self> {
         let mut left = Self::ALL.to_vec();
         let mut faults = Vec::new();
@@ -170,19 +170,19 @@ impl Fault {
 // === impl Cluster ===
 
 impl Cluster {
-    /// Starts the nodes. `settings` are added to the configuration of each.
+    /// Starts the nodes. `settings` are appended to the configuration of each.
     pub(crate) async fn start(settings: &str) -> Result<Self> {
         let agents = ServerOptions::default().agents;
         Self::start_with(settings, [&agents, &agents, &agents], QUICK).await
     }
 
-    /// The same with other times.
+    /// Like [`Self::start`], with these times.
     pub(crate) async fn start_at(times: ClusterTimes, settings: &str) -> Result<Self> {
         let agents = ServerOptions::default().agents;
         Self::start_with(settings, [&agents, &agents, &agents], times).await
     }
 
-    /// The same with the agents of each node.
+    /// Like [`Self::start_at`], with these agents for each node.
     pub(crate) async fn start_with(
         settings: &str,
         agents: [&[(String, String)]; NAMES.len()],
@@ -222,7 +222,7 @@ impl Cluster {
         Ok(Self { nodes, token, proxy, struck: watch::Sender::default(), services, folder })
     }
 
-    /// A client that sends each request to another node; every other one through the proxy.
+    /// A client that sends each request to the next node; every second request goes through the proxy.
     pub(crate) fn client(&self) -> Client {
         let addresses =
             self.nodes.iter().flat_map(|node| [node.home.address(), self.proxy.address()]);
@@ -242,7 +242,7 @@ impl Cluster {
         &self.token
     }
 
-    /// The end of what a node has logged.
+    /// The end of a node's log.
     pub(crate) fn log_end(&self, index: usize) -> String {
         self.nodes[index].home.log_end()
     }
@@ -251,12 +251,12 @@ impl Cluster {
         self.folder.path()
     }
 
-    /// The home of the first node: an editor uses its socket.
+    /// The home of the first node; an editor uses its socket.
     pub(crate) fn home(&self) -> &Home {
         &self.nodes[0].home
     }
 
-    /// The nodes that are struck, by number, as of any moment.
+    /// A receiver of the numbers of the nodes that have a fault.
     pub(crate) fn struck(&self) -> watch::Receiver<BTreeSet<usize>> {
         self.struck.subscribe()
     }
@@ -267,7 +267,7 @@ impl Cluster {
         self.nodes.iter().map(client).collect()
     }
 
-    /// Kills a node, which stays down.
+    /// Kills a node and keeps it down.
     pub(crate) async fn lose(&mut self, index: usize) -> Result<()> {
         let server = self.nodes[index].server.take().context("the node is down")?;
         server.kill().await.map(drop)
@@ -279,17 +279,17 @@ impl Cluster {
         Ok(())
     }
 
-    /// Suspends the process of a node.
+    /// Pauses the process of a node.
     pub(crate) fn suspend(&self, index: usize) -> Result<()> {
         self.nodes[index].server.as_ref().context("the node is down")?.pause()
     }
 
-    /// Continues a suspended node.
+    /// Resumes a paused node.
     pub(crate) fn resume(&self, index: usize) -> Result<()> {
         self.nodes[index].server.as_ref().context("the node is down")?.go_on()
     }
 
-    /// Stops a node, which must do so cleanly, and starts it again. Returns how long the stop took.
+    /// Stops a node, which must exit cleanly, and starts it again. Returns how long the stop took.
     pub(crate) async fn restart(&mut self, index: usize) -> Result<Duration> {
         let server = self.nodes[index].server.take().context("the node is down")?;
         let began = Instant::now();
@@ -299,14 +299,14 @@ impl Cluster {
         Ok(took)
     }
 
-    /// Runs a command of the program against a node, and gives what it prints, whether or not it succeeds.
+    /// Runs a command of the program against a node. Returns its output, even if it fails.
     pub(crate) async fn run(&self, index: usize, arguments: &[&str]) -> Result<String> {
         let output = self.nodes[index].home.command(arguments).await?;
         let (out, err) = (&output.stdout, &output.stderr);
         Ok(format!("{}{}", String::from_utf8_lossy(out), String::from_utf8_lossy(err)))
     }
 
-    /// Lets something happen to a node, and waits until it is over. Notes who owns the threads whose names begin so.
+    /// Applies a fault to a random node, and waits until it is over. Records the owners of the threads with this prefix.
     pub(crate) async fn strike(
         &mut self,
         fault: Fault,
@@ -317,7 +317,7 @@ impl Cluster {
         self.strike_node(fault, index, threads, seed).await
     }
 
-    /// The same with this node.
+    /// Applies a fault to this node.
     pub(crate) async fn strike_node(
         &mut self,
         fault: Fault,
@@ -342,7 +342,7 @@ impl Cluster {
         match fault {
             Fault::Kill => {
                 let server = self.nodes[index].server.take().context("the node is down")?;
-                // It waits for the one before it to be dead.
+                // The new server waits until the old one counts as dead.
                 self.nodes[index].server = Some(server.kill().await?.start().await?);
             }
             Fault::Pause => self.pause(index, tokio::time::sleep(outage)).await?,
@@ -374,7 +374,7 @@ impl Cluster {
         Ok(strike)
     }
 
-    /// Keeps all nodes from the database for so long.
+    /// Keeps all nodes from the database for this time.
     pub(crate) async fn outage(&self, how: Outage, time: Duration) -> Result<()> {
         let links = || self.nodes.iter().flat_map(|node| &node.to_database);
         match how {
@@ -414,7 +414,7 @@ impl Cluster {
         Ok(done)
     }
 
-    /// The names of the live nodes that own threads whose names begin so, by thread.
+    /// The names of the live nodes that own threads with this prefix, by thread.
     async fn owners(&self, begin: &str) -> Result<BTreeMap<String, String>> {
         let sql = format!(
             "SELECT threads.id, nodes.name FROM {SCHEMA}.heads JOIN {SCHEMA}.threads ON threads.key = heads.thread JOIN {SCHEMA}.nodes ON nodes.id = heads.owner_node WHERE starts_with(threads.id, $1)"
@@ -424,25 +424,25 @@ impl Cluster {
         Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
     }
 
-    /// What a command of the binary with a node's state is run with.
+    /// The command line that runs a command of the binary with a node's state.
     pub(crate) async fn command_line(&self, node: &str, words: &[&str]) -> Result<Vec<String>> {
         let place = NAMES.iter().position(|name| *name == node).context("no node has the name")?;
         self.nodes[place].home.command_line(words).await
     }
 
-    /// The name of the node that owns a thread; `None` where no live one does.
+    /// The name of the node that owns a thread; `None` if no live node owns it.
     pub(crate) async fn owner(&self, thread: &str) -> Result<Option<String>> {
         Ok(self.owners(thread).await?.remove(thread))
     }
 
-    /// How often a thread passed from one node to another.
+    /// How many times a thread has moved from one node to another.
     pub(crate) async fn take_overs(&self) -> Result<i64> {
         let sql = format!("SELECT coalesce(sum(epoch - 1), 0)::bigint FROM {SCHEMA}.heads");
         let database = connect(&self.services.primary()).await?;
         Ok(database.query_one(&sql, &[]).await?.get(0))
     }
 
-    /// Stops the nodes, which must do so cleanly.
+    /// Stops the nodes, which must exit cleanly.
     pub(crate) async fn stop(mut self) -> Result<()> {
         for server in self.nodes.iter_mut().filter_map(|node| node.server.take()) {
             stop(server).await;
@@ -450,7 +450,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// What the nodes wrote last.
+    /// The ends of the nodes' logs.
     pub(crate) fn log_ends(&self) -> String {
         let ends = self.nodes.iter().zip(NAMES);
         ends.map(|(node, name)| format!("--- {name}\n{}\n", node.home.log_end())).collect()
@@ -460,7 +460,7 @@ impl Cluster {
 // === impl Strike ===
 
 impl Strike {
-    /// Whether it kept the owner of a thread from its work.
+    /// Whether it stopped the owner of a thread from working.
     pub(crate) fn affects(&self, thread: &str) -> bool {
         let is_owned = self.owners.get(thread).is_some_and(|owner| owner == NAMES[self.node]);
         self.fault.is_of_all() || self.fault.is_of_node() && is_owned
@@ -508,7 +508,7 @@ fn between((least, most): (u64, u64), seed: &mut Seed) -> Duration {
     Duration::from_millis(least + seed.below(most - least))
 }
 
-/// Cuts links for so long.
+/// Cuts links for this time.
 async fn cut(links: impl Iterator<Item = &Link> + Clone, outage: Duration) {
     links.clone().for_each(Link::cut);
     tokio::time::sleep(outage).await;

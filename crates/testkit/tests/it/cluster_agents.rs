@@ -1,4 +1,4 @@
-//! Nodes of one store that have different agents.
+//! Nodes of one store with different agents.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const CONNECT: &str = "/connect";
 const COMMUNICATION: &str = "/communication";
 const MAIL: &str = "Write to ada@example.com about the report: it is ready.";
 
-/// Nodes a and b have the mail composer, c has not; `same` is another agent on each of b and c.
+/// Starts a cluster in which nodes a and b have the mail composer and c does not; `same` is a different agent on b and on c.
 async fn cluster() -> Cluster {
     let same = |of: &str| [("same".to_owned(), of.to_owned())];
     let a = builtin(&["echo", "mailcomposer"]);
@@ -43,7 +43,7 @@ async fn a_node_without_an_agent_sends_requests_for_it_to_one_that_has_it() {
         "/api/v1/agents/mailcomposer/forms".to_owned(),
         format!("{COMMUNICATION}/agents/mailcomposer"),
     ];
-    // By its name here, its name elsewhere, and its id.
+    // By its name on this node, its own name, and its id.
     for name in ["mailcomposer", "org.agntcy.mailcomposer", &id, &id.to_ascii_uppercase()] {
         for document in ["", "/descriptor", "/manifest", "/schemas", "/capabilities", "/openapi"] {
             paths.push(format!("{CONNECT}/agents/{name}{document}"));
@@ -51,7 +51,7 @@ async fn a_node_without_an_agent_sends_requests_for_it_to_one_that_has_it() {
     }
     for path in paths {
         let (here, there) = (get(a, &path).await, get(c, &path).await);
-        // The document for an agent names the address that it was asked at.
+        // An agent's document contains the address of the request.
         let is_placed = path.ends_with("/openapi");
         assert!(is_placed || here == there, "{path}: {here} {there}");
     }
@@ -71,7 +71,7 @@ async fn a_node_without_an_agent_sends_requests_for_it_to_one_that_has_it() {
         let run = post(c, &path, &body).await;
         assert!(run.to_string().contains("ada@example.com"), "{path}: {run}");
     }
-    // Its owner does not have the agent, and no run of its own there.
+    // The thread's owner neither has the agent nor a run of it.
     post(c, "/api/v1/threads", &json!({"id": "mixed"})).await;
     post(c, "/api/v1/runs", &run_of("echo", "mixed", &json!("hi"), "wait")).await;
     let run = run_of("mailcomposer", "mixed", &json!(MAIL), "wait");
@@ -106,7 +106,7 @@ async fn a_thread_of_a_dead_node_goes_to_one_that_has_its_agent() {
     .await
     .unwrap();
     cluster.lose(0).await.unwrap();
-    // Nobody asks a node that has the agent.
+    // No node forwards the answer to one that has the agent.
     let path = format!("/api/v1/interrupts/{question}/answer");
     let answer = json!({"value": {"approved": true, "reason": "fine"}});
     post(c, &path, &answer).await;

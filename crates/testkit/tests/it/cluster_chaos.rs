@@ -1,4 +1,4 @@
-//! Nodes of one store die, stand still, lose their networks and their time, and PostgreSQL and NATS are restarted, while clients of all protocols use the nodes, also through nginx.
+//! Nodes of one store die, pause, and lose their networks or their time, and PostgreSQL and NATS restart, while clients of all protocols use the nodes, also through nginx.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,27 +19,27 @@ use crate::ledger::Ledger;
 use crate::native_kill::answer_all;
 use crate::{communication_kill, connect_kill, native_kill};
 
-/// How many faults there are between two looks at what is left.
+/// The number of faults between two checks.
 const FAULTS_PER_ROUND: u64 = 2;
-/// How many rounds there are, unless `TRILOGUE_KILL_ROUNDS` says otherwise: each fault once.
+/// The number of rounds, enough for each fault once; `TRILOGUE_KILL_ROUNDS` overrides it.
 const ROUNDS: u64 = (Fault::ALL.len() as u64).div_ceil(FAULTS_PER_ROUND);
-/// The longest pause before a fault, and before the clients' end, in milliseconds.
+/// The longest pause before a fault, and before the clients stop, in milliseconds.
 const LATEST_MS: u64 = 500;
-/// Clients of each kind.
+/// The number of clients of each kind.
 const CLIENTS: usize = 1;
-/// The statuses of runs that are neither over nor wait for an answer.
+/// The statuses of runs that have not ended and do not wait for an answer.
 const OPEN: [&str; 3] = ["queued", "running", "cancelling"];
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChaosPlan {
     pub(crate) faults: u64,
-    /// Whether to wait for every callback. One that was on its way from a node that died is sent again half a minute later.
+    /// Whether to wait for every callback. A callback that a dying node was sending is sent again half a minute later.
     pub(crate) awaits_calls: bool,
-    /// Whether to print how long threads stood still.
+    /// Whether to print how long threads were unavailable.
     pub(crate) measures_pauses: bool,
 }
 
-/// All clients, what they were told, and what of it was checked.
+/// All clients, what they received, and the results of the checks.
 #[derive(Debug)]
 struct Everyone {
     native: native_kill::Clients,
@@ -61,7 +61,7 @@ async fn what_any_node_acknowledged_survives_whatever_happens_to_nodes() {
     .await;
 }
 
-/// Lets so many faults happen, and compares what clients were told with what every node says then.
+/// Applies the plan's faults, and compares what clients received with the state on every node.
 pub(crate) async fn survive(plan: ChaosPlan) {
     let mut seed = announced_seed();
     let receiver = Arc::new(Receiver::start().await.unwrap());
@@ -105,7 +105,7 @@ pub(crate) async fn survive(plan: ChaosPlan) {
 // === impl Everyone ===
 
 impl Everyone {
-    /// Lets everyone play while faults happen, and compares. Threads are measured under the number of the round.
+    /// Runs all clients while faults happen, and compares. `round` names the measured threads.
     async fn play(
         &mut self,
         cluster: &mut Cluster,
@@ -129,7 +129,7 @@ impl Everyone {
             client.close();
             struck
         };
-        // Otherwise one that is busy would hold up the others.
+        // A separate task, so that a busy editor does not delay the other clients.
         let editing = tokio::spawn(edit(command, cwd, client.clone()));
         let (strikes, natives, communications, connects, talks, marks, moments) = tokio::join!(
             striking,
@@ -150,7 +150,7 @@ impl Everyone {
         self.turns.check(&cluster.clients(), &sessions).await
     }
 
-    /// After all faults: everything ends, and every node says the same of it.
+    /// Waits after all faults until everything has ended, and checks that every node shows the same.
     async fn settle(&mut self, plan: ChaosPlan, cluster: &Cluster) {
         let client = cluster.client();
         let answered = answer_all(&client, &self.native.ledger).await.unwrap();
@@ -187,7 +187,7 @@ impl Everyone {
     }
 }
 
-/// Lets faults happen one after the other. Their moments are what is random here; nothing waits for anything.
+/// Applies faults one after the other at random moments; the sleeps wait for no condition.
 async fn strike(
     cluster: &mut Cluster,
     faults: &[Fault],
@@ -203,7 +203,7 @@ async fn strike(
     Ok(strikes)
 }
 
-/// Has clients play until theirs is closed. Where many have ended with a connection, further ones begin.
+/// Runs clients until `client` is closed. Starts further ones once many have ended with a connection.
 async fn keep_playing<S: Scenario>(scenario: &S, client: &Client, seed: &mut Seed) -> Vec<S::Told> {
     let mut players = JoinSet::new();
     let mut told = Vec::new();
@@ -220,7 +220,7 @@ async fn keep_playing<S: Scenario>(scenario: &S, client: &Client, seed: &mut See
     }
 }
 
-/// Every node says what the clients were told, and then they go on.
+/// Checks on every node what the clients received, and then lets the scenario continue.
 async fn check_everywhere<S: Scenario>(
     cluster: &Cluster,
     scenario: &mut S,

@@ -1,4 +1,4 @@
-//! A machine whose clock is wrong: what is due is due by the database's.
+//! A machine with a wrong clock: the database's clock decides when work is due.
 
 use serde_json::json;
 use trilogue_domain::Timestamp;
@@ -11,7 +11,7 @@ use crate::run_of;
 
 const HOUR_S: i64 = 3_600;
 
-/// The right time, and so many seconds.
+/// The right time plus this many seconds.
 fn now_and(seconds: i64) -> Timestamp {
     Timestamp::from_micros(SystemClock.now().as_micros() + seconds * 1_000_000)
 }
@@ -21,7 +21,7 @@ async fn a_node_whose_clock_is_hours_off_starts_nothing_early_and_writes_down_th
     let (database, schema) = new_schema("clock").await.unwrap();
     let dir = Folder::new().unwrap();
     let clock = SkewedClock::new(dir.path()).unwrap();
-    // Two hours ahead, and behind: wherever it is taken for the time, one of the two shows it.
+    // Two hours ahead, and behind: one of the two shows each wrong use of the machine's clock.
     for ahead in [2 * HOUR_S, -2 * HOUR_S] {
         clock.set(ahead).unwrap();
         let options = ServerOptions {

@@ -1,4 +1,4 @@
-//! An editor on the socket of one node, which goes on while nodes are struck.
+//! An editor on the socket of one node, which continues while nodes have faults.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use trilogue_testkit::{Client, Editor};
 
 use crate::events;
 
-/// How long an editor rests where its node cannot open a session now.
+/// How long an editor pauses if its node cannot open a session now.
 const REST: Duration = Duration::from_millis(50);
 
-/// What an editor was told on one thread. Only the last of its turns may have failed.
+/// What an editor received on one thread. Only its last turn may have failed.
 #[derive(Debug)]
 pub(crate) struct Session {
     thread: String,
@@ -22,14 +22,14 @@ pub(crate) struct Session {
     has_failed: bool,
 }
 
-/// What editors were told and every node says too.
+/// The turns that editors saw and every node confirmed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Turns {
     pub(crate) ended: usize,
     pub(crate) failed: usize,
 }
 
-/// Prompts until the client is closed. An editor whose turn failed opens a thread of its own anew: another node may have the one before.
+/// Sends prompts until the client is closed. After a failed turn the editor opens a new thread, because another node may own the old one.
 pub(crate) async fn edit(command: Vec<String>, cwd: PathBuf, client: Client) -> Vec<Session> {
     let mut sessions = Vec::new();
     let mut editor = Editor::launch(&command, &cwd).await;
@@ -67,7 +67,7 @@ pub(crate) async fn edit(command: Vec<String>, cwd: PathBuf, client: Client) -> 
 // === impl Turns ===
 
 impl Turns {
-    /// Every node says what editors were told: once, in order, and nothing between.
+    /// Checks that every node shows the editors' turns once, in order, and with nothing between.
     pub(crate) async fn check(&mut self, nodes: &[Client], sessions: &[Session]) -> Result<()> {
         for session in sessions {
             for node in nodes {
@@ -85,7 +85,7 @@ impl Turns {
     }
 }
 
-/// What the agent said on a thread, by its log.
+/// The agent's text on a thread, from its log.
 pub(crate) async fn logged(client: &Client, thread: &str) -> Result<String> {
     let (mut text, mut of_users) = (String::new(), Vec::new());
     for event in events(client, thread).await? {

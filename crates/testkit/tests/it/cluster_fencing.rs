@@ -1,4 +1,4 @@
-//! Agents of nodes that die or stand still: the next owner of their threads works in the same folder, and never at the same time.
+//! Agents of nodes that die or pause: the next owner of their threads works in the same folder, but never at the same time.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ enum NodeFault {
     Pause,
 }
 
-/// When an agent's process wrote into the folder, in nanoseconds: first and last.
+/// The times of a process's first and last write into the folder, in nanoseconds, by process id.
 type Writers = BTreeMap<u32, (u128, u128)>;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -37,7 +37,7 @@ async fn the_agent_of_a_node_that_stands_still_does_not_write_beside_the_next_on
 async fn write_in_turn(fault: NodeFault) {
     let (store, shared) = (Folder::new().unwrap(), Folder::new().unwrap());
     let agent = scripted(&store.path().join("sessions"), &[]).await.join(" ");
-    // The agent writes into its folder until the folder is gone.
+    // The agent writes into its folder until the folder is removed.
     let script =
         format!("(while echo \"$$ $(date +%s%N)\" >> marks; do sleep 0.01; done) & exec {agent}");
     let settings = format!(
@@ -75,7 +75,7 @@ async fn write_in_turn(fault: NodeFault) {
     .unwrap();
     if fault == NodeFault::Pause {
         cluster.resume(0).unwrap();
-        // Any node answers for the thread, and the agent of its owner is used.
+        // Any node can answer for the thread; the run uses the agent of the thread's owner.
         let again = run_of("writer", THREAD, &json!("say:again"), "wait");
         let again = next.post("/api/v1/runs", &again).await.unwrap().ok().unwrap();
         assert_eq!(again["status"], "completed", "{again}");
@@ -108,7 +108,7 @@ fn writers(shared: &Path) -> Writers {
     writers
 }
 
-/// Whether a process runs. One that has exited may not be reaped yet.
+/// Whether a process runs. One that has exited may still be a zombie.
 fn is_running(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, state)| !state.trim_start().starts_with('Z'))

@@ -1,6 +1,6 @@
-//! Commands on one thread by several clients through any node, and whether some order of them explains every answer.
+//! Several clients send commands on one thread through any node; the test checks that the responses are linearizable.
 //!
-//! The objects of a thread are its metadata and each of its runs with its question. A history has an order exactly when the part of each object has one, so each part is searched by itself.
+//! The objects of a thread are its metadata, and each of its runs with its question. A history is linearizable exactly if its part for each object is, so the search checks each part separately.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,13 +19,13 @@ use trilogue_testkit::{Client, Reply, Seed};
 use crate::kill_rounds::Scenario;
 use crate::run_of;
 
-/// Clients that use one thread at the same time.
+/// The number of clients that use one thread at the same time.
 const CLIENTS: usize = 4;
-/// How long a client rests after each command: the thread is also used by what watches it.
+/// How long a client pauses after each command, so that it does not crowd out the clients that watch the thread.
 const REST: Duration = Duration::from_millis(15);
-/// Runs on one thread that ask.
+/// The number of runs with a question on one thread.
 const MOST_RUNS: usize = 24;
-/// The beginning of the reason of an answer, before its number.
+/// The prefix of an answer's reason, before its number.
 const REASON: &str = "answer-";
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -33,21 +33,21 @@ enum Call {
     /// Sets a member of the metadata.
     Write(u64),
     Read,
-    /// Asks for a run under an id that others may take.
+    /// Requests a run under an id that other clients may take.
     Create(usize),
     /// Answers the question of a run.
     Answer(usize, u64),
     Cancel(usize),
-    /// Looks at the question of a run.
+    /// Reads the question of a run.
     Look(usize),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum CommandResponse {
     Done,
-    /// It was too late.
+    /// The command came too late.
     Refused,
-    /// Another run had the thread's turn.
+    /// Another run held the thread's turn.
     Busy,
     Metadata(Option<u64>),
     Question(Question),
@@ -74,15 +74,15 @@ struct State {
 #[derive(Debug)]
 struct Thread;
 
-/// One thread and what was done with it.
+/// One thread and the operations on it.
 #[derive(Debug)]
 pub(crate) struct Talk {
     thread: String,
     recorder: Recorder<Call, CommandResponse>,
-    /// The next run that nobody has created.
+    /// The number of the next run to create.
     next: AtomicUsize,
     values: AtomicUsize,
-    /// The questions that were shown, by run.
+    /// The ids of the questions that clients have seen, by run.
     questions: Mutex<BTreeMap<usize, String>>,
 }
 
@@ -93,7 +93,7 @@ struct Player {
     talk: Arc<Talk>,
 }
 
-/// What was recorded and has an order.
+/// The numbers of operations in the histories that were found linearizable.
 #[derive(Default, Debug)]
 pub(crate) struct Histories {
     pub(crate) operations: usize,
@@ -127,7 +127,7 @@ impl Sequential for Thread {
             (Call::Answer(_, number), None | Some(CommandResponse::Done)) => {
                 is_open.then(|| resolved(Question::Answered(*number)))
             }
-            // A run that was answered and is still at work can be cancelled, and its question stays answered.
+            // A run that was answered and still runs can be cancelled, and its question stays answered.
             (Call::Cancel(_), Some(CommandResponse::Done)) if !is_open => same(state.is_created),
             (Call::Cancel(_), None | Some(CommandResponse::Done)) => {
                 is_open.then(|| resolved(Question::Cancelled))
@@ -146,7 +146,7 @@ impl Sequential for Thread {
 // === impl Call ===
 
 impl Call {
-    /// Which object of the thread it is for: a run's number, or the metadata.
+    /// The object of the call: a run's number, or `None` for the metadata.
     fn object(&self) -> Option<usize> {
         match *self {
             Self::Write(_) | Self::Read => None,
@@ -178,7 +178,7 @@ impl Talk {
         self.values.fetch_add(1, Ordering::Relaxed) as u64
     }
 
-    /// Makes a call, and notes what came of it.
+    /// Makes a call, and records its outcome.
     async fn make(&self, client: &Client, call: Call) {
         let operation = self.recorder.begin(call.clone());
         if let Some(said) = self.send(client, &call).await {
@@ -229,7 +229,7 @@ impl Talk {
         }
     }
 
-    /// Looks at everything, as a client that comes after all others.
+    /// Reads every object, like a client after all others.
     async fn look(&self, client: &Client) {
         self.make(client, Call::Read).await;
         let runs: Vec<usize> = lock(&self.questions).keys().copied().collect();
@@ -238,7 +238,7 @@ impl Talk {
         }
     }
 
-    /// Fails unless some order of the operations on each object explains all answers.
+    /// Fails unless the operations on each object are linearizable.
     fn check(&self, seen: &mut Histories) -> Result<()> {
         let mut objects: BTreeMap<Option<usize>, Vec<Operation<Call, CommandResponse>>> =
             BTreeMap::new();
@@ -266,7 +266,7 @@ impl Talk {
     }
 }
 
-/// Without what has no answer and changes nothing, or whose change nobody saw: it need not have been taken.
+/// Drops operations without an answer that change nothing, or whose change no client saw: they need not have taken effect.
 fn that_matter(
     mut operations: Vec<Operation<Call, CommandResponse>>,
 ) -> Vec<Operation<Call, CommandResponse>> {
@@ -282,7 +282,7 @@ fn that_matter(
     operations
 }
 
-/// What an answer says. An error of the way or of the server says nothing.
+/// The meaning of a response; `None` for a network or server error, which leaves the outcome open.
 fn outcome(
     reply: Result<Reply>,
     fine: impl FnOnce(&Value) -> CommandResponse,
@@ -339,7 +339,7 @@ impl Player {
     fn call(&mut self) -> Call {
         let talk = &self.talk;
         let shown: Vec<usize> = lock(&talk.questions).keys().copied().collect();
-        // The newest are what the clients contend for.
+        // Prefers the newest runs, so that clients contend for them.
         let run = shown.iter().rev().nth(self.seed.below(2) as usize).or(shown.last());
         match (self.seed.below(10), run) {
             (0 | 1, _) => Call::Write(talk.value()),
@@ -384,7 +384,7 @@ impl Scenario for Histories {
     }
 }
 
-/// Each thread once: all its clients tell of it.
+/// Each thread once, because all its clients return it.
 fn each(told: &[Arc<Talk>]) -> impl Iterator<Item = &Arc<Talk>> {
     let is_first = |index: usize, talk: &Arc<Talk>| {
         !told[..index].iter().any(|other| Arc::ptr_eq(other, talk))
@@ -399,7 +399,7 @@ fn each(told: &[Arc<Talk>]) -> impl Iterator<Item = &Arc<Talk>> {
 mod tests {
     use super::*;
 
-    /// Operations one after the other.
+    /// Checks operations that ran one after the other.
     fn one_by_one(history: &[(Call, Option<CommandResponse>)]) -> Verdict {
         let recorder = Recorder::default();
         for (call, said) in history {

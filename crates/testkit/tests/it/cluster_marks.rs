@@ -1,4 +1,4 @@
-//! An agent that leaves a mark of its own for each execution, outside of all nodes.
+//! An agent that records each execution outside of all nodes.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use crate::bridge_communication::behind;
 use crate::kill_rounds::{SETTLE_LIMIT, Scenario};
 
 const FAR_AGENT: &str = "org.example.old";
-/// The same as nodes name it.
+/// The agent's name on the nodes.
 const AGENT: &str = "far_org_example_old";
 
-/// Clients that ask for runs of the agent, and its server.
+/// Clients that request runs of the agent, and the agent's server.
 #[derive(Debug)]
 pub(crate) struct Marks {
     server: WaitOnlyServer,
-    /// What the agent was to be given, by run.
+    /// The expected input of the agent, by run.
     asked: BTreeMap<String, Mark>,
 }
 
@@ -27,16 +27,16 @@ pub(crate) struct Marks {
 pub(crate) struct Mark {
     run: String,
     text: String,
-    /// A node has acknowledged the run.
+    /// Whether a node has acknowledged the run.
     is_known: bool,
 }
 
-/// How often something was asked for, and executed.
+/// How many inputs were requested, and how many executed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct ExecutionTally {
     asked: usize,
     pub(crate) once: usize,
-    /// Never, by a run that was lost before, or a request that was.
+    /// Not executed, because the run or the request was lost before.
     never: usize,
 }
 
@@ -47,12 +47,12 @@ impl Marks {
         Ok(Self { server: WaitOnlyServer::start().await?, asked: BTreeMap::new() })
     }
 
-    /// What a node needs to know the agent.
+    /// The settings that give a node the agent.
     pub(crate) fn settings(&self) -> String {
         behind("agent-connect", &self.server.url(), &[FAR_AGENT])
     }
 
-    /// Fails where something was executed twice, where a run that is completed was not, and where an acknowledged one is gone. All runs must have ended.
+    /// Fails if an input was executed twice, if a completed run was never executed, or if an acknowledged run is gone. All runs must have ended.
     pub(crate) async fn check_all(&self, client: &Client) -> Result<ExecutionTally> {
         let mut executions: BTreeMap<String, usize> = BTreeMap::new();
         for text in self.server.heard() {
@@ -93,7 +93,7 @@ impl Scenario for Marks {
         }
     }
 
-    /// What was executed is counted at the end.
+    /// `check_all` counts the executions at the end.
     async fn check(&mut self, _: &Client, _: &[Vec<Mark>], _: &mut Seed) -> Result<()> {
         Ok(())
     }
@@ -108,7 +108,7 @@ impl Scenario for Marks {
     }
 }
 
-/// Asks for runs, one after the other. Some wait in the queue of a thread.
+/// Requests runs, one after the other. Some wait in the queue of a thread.
 async fn ask(client: Client, mut seed: Seed) -> Vec<Mark> {
     let mut told = Vec::new();
     let thread = format!("marks-{}", seed.below(2));

@@ -1,4 +1,4 @@
-//! Threads that change their node on purpose: where an editor of another node goes on with them, and away from a node that drains.
+//! Threads that change their node on purpose: to the node whose editor continues them, and away from a node that drains.
 
 use std::path::Path;
 use std::time::Duration;
@@ -42,7 +42,7 @@ async fn an_editor_goes_on_with_a_thread_of_another_node() {
     first.prompt(&session, "say:, three").await;
     assert_eq!(cluster.owner(&session).await.unwrap().as_deref(), Some("a"));
 
-    // What is at work stays where it is; the other node's editor answers and cancels it.
+    // A running turn stays on its node; the other node's editor answers and cancels it.
     let asking = first.start_prompt(&session, "permission").await;
     let asked = second.request("session/request_permission").await;
     let waiting = second.start_prompt(&session, "say:, four").await;
@@ -73,7 +73,7 @@ async fn an_editor_goes_on_with_a_thread_of_another_node() {
     cluster.stop().await.unwrap();
 }
 
-/// The editor's answer reaches the question on the node that has its thread by then.
+/// The editor's answer reaches the question on the node that owns its thread by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_question_is_answered_wherever_its_thread_has_gone() {
     let cwd = Folder::new().unwrap();
@@ -134,7 +134,7 @@ async fn a_node_that_drains_hands_over_each_thread_when_it_has_nothing_to_do() {
     .await
     .unwrap();
 
-    // Any node passes it on.
+    // Any node forwards the request.
     let drained = b.post("/api/v1/nodes/a/drain", &json!({})).await.unwrap().ok().unwrap();
     assert_eq!((&drained["name"], &drained["draining"]), (&json!("a"), &json!(true)));
     let moved = |thread: &'static str| {
@@ -147,7 +147,7 @@ async fn a_node_that_drains_hands_over_each_thread_when_it_has_nothing_to_do() {
     moved("idle").await.unwrap();
     moved("waiting").await.unwrap();
     assert_eq!(cluster.owner("busy").await.unwrap().as_deref(), Some("a"));
-    // It takes nothing, and sends on what it is asked for.
+    // The draining node takes no threads, and forwards requests.
     for thread in ["idle", "new"] {
         echo(a, thread, "after").await.ok().unwrap();
         let owner = cluster.owner(thread).await.unwrap();

@@ -1,4 +1,4 @@
-//! The database is away for all nodes, for less time than they try again: no run is lost, and no node takes what another has.
+//! No node reaches the database for a while, shorter than the nodes' retries: no run is lost, and no node takes a thread of another one.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::cluster::{Cluster, Outage, USUAL};
 use crate::kill_rounds::announced_seed;
 use crate::run_of;
 
-/// Every way in which the database is away, and for how long at most in a test of every day, in milliseconds.
+/// Every kind of outage, with its longest duration in a regular test, in milliseconds.
 const SHORT: [(Outage, u64); 5] = [
     (Outage::Halt(Halt::Fast), 9_000),
     (Outage::Halt(Halt::Immediate), 9_000),
@@ -29,16 +29,16 @@ const FAILOVERS: [(Outage, u64); 3] = [
 ];
 /// Longer than it takes a node to be dead that is silent.
 const LEAST_MS: u64 = 5_000;
-/// The outages that are promised to end no run, in milliseconds.
+/// The shortest and longest outage that must not end a run, in milliseconds.
 const PROMISED_MS: (u64, u64) = (1_000, 29_000);
-/// Runs of each kind, spread over the nodes.
+/// The number of runs of each kind, spread over the nodes.
 const RUNS: usize = 3;
-/// How long a run may take after the outage.
+/// The time limit for a run after the outage.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How long an agent works in one piece.
+/// The length of one step of an agent, in milliseconds.
 const STEP_MS: u64 = 400;
 
-/// What came of the runs of all outages.
+/// The results of the runs of all outages.
 #[derive(Debug, Default)]
 pub(crate) struct OutageTally {
     outages: u64,
@@ -71,7 +71,7 @@ impl Nodes {
     }
 }
 
-/// A seeded part of what `cargo xtask soak --cluster` does.
+/// A seeded sample of `cargo xtask soak --cluster`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_run_is_lost_while_the_database_is_away_for_all() {
     let mut seed = announced_seed();
@@ -143,7 +143,7 @@ async fn every_protocol_says_what_to_do_when_a_thread_was_taken_over() {
         eprintln!("{by}: {text}");
         let says = |part: &str| text.contains(part);
         let is_of_owner = says("taken the run's thread over") && says("look at the run");
-        // What reads the log sees first how the next owner ended the run.
+        // A client that reads the log first sees how the next owner ended the run.
         let is_of_log = says("what it did last is not known");
         assert!(is_of_owner || is_of_log, "{by}: {text}");
         assert!(!says("epoch"), "{by}: {text}");
@@ -152,7 +152,7 @@ async fn every_protocol_says_what_to_do_when_a_thread_was_taken_over() {
     cluster.stop().await.unwrap();
 }
 
-/// As long as one likes: each kind of outage in turn.
+/// Plays this many outages, each kind in turn.
 pub(crate) async fn outlast_all(outages: u64, seed: &mut Seed) {
     let nodes = Nodes::start_replicated().await;
     let mut tally = OutageTally::default();
@@ -170,7 +170,7 @@ pub(crate) async fn outlast_all(outages: u64, seed: &mut Seed) {
 // === impl OutageTally ===
 
 impl OutageTally {
-    /// Has runs of every kind at work on every node while the database is away, and waits for their ends.
+    /// Starts runs of every kind on every node, keeps the database away, and waits for the runs' ends.
     async fn outlast(&mut self, cluster: &Cluster, how: Outage, time: Duration) {
         self.outages += 1;
         let begun = Instant::now();
@@ -189,7 +189,7 @@ impl OutageTally {
         let clients = cluster.clients();
         let mut runs = JoinSet::new();
         for (index, node) in clients.iter().cycle().take(RUNS * clients.len()).enumerate() {
-            // Each is read through another node than the one that has it.
+            // Each run is read through a different node than its own.
             let reader = clients[(index + 1) % clients.len()].clone();
             let thread = format!("outage-{}-{index}", self.outages);
             let (agent, input) = match index / clients.len() {

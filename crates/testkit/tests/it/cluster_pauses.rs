@@ -1,4 +1,4 @@
-//! How long threads stand still when a node is struck: those that it owns, and the others.
+//! How long threads are unavailable after a fault of a node: the threads that it owns, and the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -11,30 +11,30 @@ use trilogue_testkit::Client;
 
 use crate::cluster::{Cluster, Fault, Strike};
 
-/// The beginning of the names of the threads that are measured.
+/// The prefix of the names of the measured threads.
 pub(crate) const THREADS: &str = "pause-";
-/// How often a thread is changed.
+/// The interval between the changes of a thread.
 const EVERY: Duration = Duration::from_millis(10);
-/// How long a change may take, before it is tried through another node.
+/// The time limit for a change before the client tries another node.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// When each thread took a change.
+/// The times of the successful changes, by thread.
 type Moments = BTreeMap<String, Vec<Instant>>;
 
-/// What is measured over all rounds.
+/// The measurements over all rounds.
 #[derive(Default, Debug)]
 pub(crate) struct Pauses {
     unaffected: Vec<(Duration, Fault)>,
     affected: Vec<(Duration, Fault)>,
 }
 
-/// One thread that is changed all the time, through nodes that are not struck.
+/// One thread that is changed all the time, through nodes without a fault.
 #[derive(Debug)]
 struct Pulse {
     thread: String,
     nodes: Vec<Client>,
     struck: watch::Receiver<BTreeSet<usize>>,
-    /// Which node is asked first: it owns the thread then.
+    /// The node that gets the first request, and so owns the thread then.
     first: usize,
 }
 
@@ -55,7 +55,7 @@ impl Pauses {
         futures_util::future::join_all(beats).await.into_iter().collect()
     }
 
-    /// Counts the longest pause of each thread at each strike of a round.
+    /// Records the longest pause of each thread at each fault of a round.
     pub(crate) fn count(&mut self, moments: &Moments, strikes: &[Strike]) {
         for (index, strike) in strikes.iter().enumerate() {
             let before = index.checked_sub(1).map(|before| strikes[before].ended);
@@ -92,7 +92,7 @@ impl Pauses {
     }
 }
 
-/// The longest time between two changes that a strike can have to do with. Where the strike before it still lasts, that is not known.
+/// The longest time between two changes that overlaps with a strike. Skips pauses that began before the previous strike was over.
 fn longest(moments: &[Instant], strike: &Strike, before: Option<Instant>) -> Option<Duration> {
     let pairs = moments.iter().zip(moments.iter().skip(1));
     let during = pairs.filter(|(from, to)| **to > strike.began && **from < strike.ended);
@@ -100,7 +100,7 @@ fn longest(moments: &[Instant], strike: &Strike, before: Option<Instant>) -> Opt
     its_own.map(|(from, to)| to.duration_since(*from)).max()
 }
 
-/// The nodes that threads are changed through, and which of them are struck now.
+/// The nodes through which threads are changed, and those that have a fault now.
 #[derive(Debug)]
 pub(crate) struct Pulses {
     nodes: Vec<Client>,
@@ -138,12 +138,12 @@ impl Pulse {
             };
             let is_taken = tokio::select! {
                 taken = tokio::time::timeout(PATIENCE, change) => matches!(taken, Ok(Ok(_))),
-                // It is the thread that is measured, not the way to it.
+                // Tries another node at once: the test measures the thread, not the node that forwards the request.
                 _ = self.struck.wait_for(|struck| struck.contains(&asked)) => false,
             };
             match is_taken {
                 true => moments.push(Instant::now()),
-                // Perhaps another node can.
+                // Another node may succeed.
                 false => next += 1,
             }
             tokio::time::sleep(EVERY).await;

@@ -1,4 +1,4 @@
-//! Rolling restarts: every node stops and starts again, one after the other, while clients of all protocols use the cluster through nginx.
+//! Rolling restarts: each node in turn stops and starts again, while clients of all protocols use the cluster through nginx.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -15,19 +15,19 @@ use trilogue_testkit::{Client, until};
 use crate::cluster::{Cluster, NAMES};
 use crate::run_of;
 
-/// How often every node is restarted.
+/// The number of restarts of each node.
 const ROUNDS: usize = 3;
-/// How many clients of each kind there are.
+/// The number of clients of each kind.
 const CLIENTS: usize = 2;
-/// How long the load lasts before the first restart, between two of them, and after the last.
+/// The time under load before the first restart, between two restarts, and after the last.
 const BETWEEN: Duration = Duration::from_millis(300);
-/// The longest that a client may wait between two answers to short requests.
+/// The longest time between two responses to a client's short requests.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
-/// How long a run may take.
+/// The time limit for a run.
 const RUN_LIMIT: Duration = Duration::from_secs(30);
 const LETTER: &str = "Write to ada@example.com about the report: it is ready.";
 
-/// What clients met.
+/// The clients' findings.
 #[derive(Debug, Default)]
 struct Findings {
     errors: Vec<String>,
@@ -64,7 +64,7 @@ async fn rolling_restarts_cause_no_errors() {
     let restarting = async {
         for _ in 0..ROUNDS {
             for index in 0..NAMES.len() {
-                // Time for load between two restarts; nothing waits for anything.
+                // Keeps up the load between two restarts; this waits for no condition.
                 tokio::time::sleep(BETWEEN).await;
                 stops.push(cluster.restart(index).await.unwrap());
             }
@@ -89,7 +89,7 @@ async fn rolling_restarts_cause_no_errors() {
 // === impl Player ===
 
 impl Player {
-    /// Short requests to one thread, which measure how long it is paused.
+    /// Sends short requests to one thread, to measure its pauses.
     async fn pulse(self) {
         let thread = format!("pulse-{}", self.number);
         self.play(async || {
@@ -111,7 +111,7 @@ impl Player {
         .await;
     }
 
-    /// Runs that are waited for, questions, and streams, over our own protocol.
+    /// Uses runs that it waits for, questions, and streams, over `/api/v1`.
     async fn native(self) {
         let thread = format!("native-{}", self.number);
         self.play(async || {
@@ -211,7 +211,7 @@ impl Player {
         .await;
     }
 
-    /// Repeats a script until the client is closed. What fails before that is an error.
+    /// Repeats a script until the client is closed. A failure before that is an error.
     async fn play(&self, mut script: impl AsyncFnMut() -> Result<()>) {
         while !self.client.is_closed() {
             let played = script().await;
@@ -224,7 +224,7 @@ impl Player {
         }
     }
 
-    /// Reads a run's stream to its end, resumed as often as a server ends it before, and compares it with the whole. `first` is the cursor of its beginning.
+    /// Reads a run's stream to its end, resumes it each time a server ends it early, and compares it with the whole stream. `first` is the cursor of its beginning.
     async fn read_stream(&self, path: &str, first: Option<&str>) -> Result<()> {
         let mut events: Vec<ServerSent> = Vec::new();
         loop {
@@ -233,7 +233,7 @@ impl Player {
             let mut stream = opened.with_context(|| format!("{path} was not opened"))?;
             let mut is_cut = false;
             while let Some(event) = stream.next().await.with_context(|| format!("{path} broke"))? {
-                // The server says that it stops.
+                // The server reports that it stops.
                 is_cut |= event.id.is_none();
                 events.extend(event.id.is_some().then_some(event));
             }
@@ -247,7 +247,7 @@ impl Player {
         let mut stream = self.client.stream(path, first).await.context("a second look")?;
         while let Some(event) = stream.next().await? {
             if event.id.is_none() {
-                // Cut by another stop.
+                // Another stop cut it.
                 return Ok(());
             }
             whole.push(event);

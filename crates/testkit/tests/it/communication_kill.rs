@@ -16,14 +16,14 @@ const PLAN: KillPlan =
     KillPlan { clients: 3, rounds: 6, latest_kill_ms: 500, late_rounds: 3, late_kill_ms: 2_000 };
 const BASE: &str = "/communication";
 
-/// What a client was told before the server was killed.
+/// What a client received before the server was killed.
 #[derive(Default, Debug)]
 pub(crate) struct Told {
-    /// The events of one stream each.
+    /// The events of each stream.
     streams: Vec<Vec<ServerSent>>,
-    /// Runs as `sync` and resume gave them, complete.
+    /// Complete runs from `sync` and resume responses.
     done: Vec<Value>,
-    /// Runs that were accepted, of which nothing more is known.
+    /// Accepted runs whose further state is unknown.
     accepted: Vec<String>,
     /// Runs that wait for an answer.
     waiting: Vec<Value>,
@@ -85,7 +85,7 @@ async fn streams_go_on_where_they_were_cut_by_kill_9() {
     stop(server).await;
 }
 
-/// A stream that ended while its run waits goes on live once the run is answered, in the server's next life.
+/// A stream that ended while its run waits becomes live again once the run is answered, in the server's next life.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_resumed_stream_is_live() {
     let dir = Folder::new().unwrap();
@@ -112,7 +112,7 @@ async fn a_resumed_stream_is_live() {
     assert_eq!(rest_of_all(&mut whole, &client, &path).await.unwrap(), [before, after].concat());
 }
 
-/// A stream that its reader drops goes on at the same place, in the same life of the server.
+/// A stream that its reader drops continues at the same event, in the same life of the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_can_be_left_and_joined_at_every_event() {
     let dir = Folder::new().unwrap();
@@ -123,7 +123,7 @@ async fn a_stream_can_be_left_and_joined_at_every_event() {
     let run = run_id(&whole[0]).unwrap();
     let path = format!("{BASE}/runs/{run}/events");
     drop(stream);
-    // One event a connection, while the run goes on.
+    // One connection per event, while the run continues.
     loop {
         let cursor = whole.last().and_then(|event| event.id.clone()).unwrap();
         let mut stream = client.stream(&path, Some(&cursor)).await.unwrap();
@@ -176,7 +176,7 @@ async fn open(client: &Client, request: &Value) -> Result<Stream> {
     client.stream_of(Method::POST, &format!("{BASE}/runs"), &headers, body).await
 }
 
-/// Everything of a run that ended, also where its stream pauses at a question.
+/// Reads all events of a run to its end, across the pauses of its stream at questions.
 async fn rest_of_all(stream: &mut Stream, client: &Client, path: &str) -> Result<Vec<ServerSent>> {
     let mut events = rest(stream).await?;
     while events.last().is_some_and(|last| kind(last) == "run.awaiting") {
@@ -199,7 +199,7 @@ async fn stream(client: Client) -> Told {
     told
 }
 
-/// Asks for runs, and waits for their ends or does not.
+/// Requests runs, and waits for the end of some of them.
 async fn wait(client: Client, mut seed: Seed) -> Told {
     let mut told = Told::default();
     loop {
@@ -221,7 +221,7 @@ async fn wait(client: Client, mut seed: Seed) -> Told {
     }
 }
 
-/// Asks for runs that ask back. Some are answered, others wait.
+/// Requests runs that ask a question. Answers some, and leaves others waiting.
 async fn ask(client: Client, mut seed: Seed) -> Told {
     let mut told = Told::default();
     while let Ok(reply) = client.post(&format!("{BASE}/runs"), &letter("sync")).await {
@@ -244,10 +244,10 @@ async fn ask(client: Client, mut seed: Seed) -> Told {
     told
 }
 
-/// Compares what a client was told with what the server says now.
+/// Compares what a client received with the server's state now.
 async fn check(client: &Client, told: &Told, seed: &mut Seed, seen: &mut Seen) -> Result<()> {
     for events in &told.streams {
-        // A reader may have written down less than it was told.
+        // A reader may have stored less than it received.
         let kept = seed.below(events.len() as u64 + 1) as usize;
         check_stream(client, events.get(..kept).unwrap_or_default(), seen).await?;
         check_stream(client, events, seen).await?;
@@ -269,9 +269,9 @@ async fn check(client: &Client, told: &Told, seed: &mut Seed, seen: &mut Seen) -
     Ok(())
 }
 
-/// What a stream gave before the kill, and what it gives from there on, is the run's whole stream.
+/// Checks that the events from before the kill, and the events after them, are the run's whole stream.
 async fn check_stream(client: &Client, told: &[ServerSent], seen: &mut Seen) -> Result<()> {
-    // A connection that broke before its first event names no run.
+    // A connection that broke before its first event has no run id.
     let Some(run) = told.first().and_then(run_id) else { return Ok(()) };
     settled(client, &run).await?;
     let path = format!("{BASE}/runs/{run}/events");
@@ -301,7 +301,7 @@ async fn settled(client: &Client, id: &str) -> Result<Value> {
     .await
 }
 
-/// Whether the run was at work when the server was killed, or when its database was away for longer than changes are tried again.
+/// Whether the run was lost: it was running when the server was killed, or while its database was away for longer than the retries of changes.
 fn is_lost(run: &Value) -> bool {
     let reason = &run["error"]["data"]["reason"];
     run["status"] == "failed" && (reason == "agent_lost" || reason == "store_unavailable")

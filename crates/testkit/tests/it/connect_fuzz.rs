@@ -1,11 +1,11 @@
-//! Requests made up from the official OpenAPI document of the Agent Connect Protocol find no failure and no undocumented shape.
+//! A fuzzer's requests from the official OpenAPI document of the Agent Connect Protocol find no failure and no undocumented shape.
 
 use trilogue_testkit::foreign::{Conformance, ConformanceOptions, Foreign};
 use trilogue_testkit::{Folder, specs};
 
-/// The same requests on every machine.
+/// A fixed seed, so that every machine sends the same requests.
 const SEED: &str = "20260821";
-/// Requests made up for each operation, beside those that cover its every member: the whole document, and errors once more.
+/// The number of generated requests per operation, besides those that cover each of its members: for the whole document, and then for errors.
 const EXAMPLES: [&str; 2] = ["30", "5"];
 
 async fn fuzz(options: ConformanceOptions, further: &[&str]) {
@@ -16,7 +16,7 @@ async fn fuzz(options: ConformanceOptions, further: &[&str]) {
     let arguments = ["--url", &url, "--document", &document, "--seed", SEED];
     let arguments = [&arguments[..], further].concat();
     let said = Foreign::Fuzz.run(&arguments).await.unwrap_or_else(|error| panic!("{error:#}"));
-    // It must have reached the agents too, and not only been refused.
+    // The requests must have reached the agents too, and not only been refused.
     let count = |what: &str| -> u64 {
         let line = said.lines().find_map(|line| line.strip_prefix(what));
         line.unwrap_or_else(|| panic!("no {what} in\n{said}")).trim().parse().unwrap()
@@ -28,7 +28,7 @@ async fn fuzz(options: ConformanceOptions, further: &[&str]) {
     assert!(status.success(), "the stop ended with {status}");
 }
 
-/// Bodies of errors are this server's own, and the one thing that is not held against the document.
+/// The bodies of errors are Trilogue's own. They are the one exception from the document.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn made_up_requests_are_answered_as_documented() {
     let options = ConformanceOptions::connect("sqlite:agents.db", "/connect");

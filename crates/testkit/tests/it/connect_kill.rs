@@ -1,4 +1,4 @@
-//! `kill -9` at seeded random points while clients of the Agent Connect Protocol stream, wait, converse, answer and are called back.
+//! `kill -9` at seeded random points while clients of the Agent Connect Protocol stream, wait, converse, answer and receive callbacks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,28 +18,28 @@ use crate::kill_rounds::{
 
 const PLAN: KillPlan =
     KillPlan { clients: 2, rounds: 6, latest_kill_ms: 500, late_rounds: 3, late_kill_ms: 2_000 };
-/// Every how many of its runs one that enqueues them waits for the last.
+/// A client that enqueues runs waits for the last of every `WAITED_FOR` ones.
 const WAITED_FOR: usize = 32;
 const BASE: &str = "/connect";
-/// What a server needs to call the receiver.
+/// The settings with which a server may call the receiver.
 pub(crate) const SETTINGS: &str = "[egress]\nallow = [\"127.0.0.1/32\"]\n";
 
-/// What a client was told before the server was killed.
+/// What a client received before the server was killed.
 #[derive(Default, Debug)]
 pub(crate) struct Told {
-    /// The events of one stream each.
+    /// The events of each stream.
     streams: Vec<Vec<ServerSent>>,
-    /// Answers to waits, complete.
+    /// Complete responses to waits.
     done: Vec<Value>,
-    /// Runs that were accepted, of which nothing more is known.
+    /// Accepted runs whose further state is unknown.
     accepted: Vec<Value>,
-    /// Answers to waits for runs that wait for an answer themselves.
+    /// Responses to waits for runs that still wait for an answer.
     waiting: Vec<Value>,
-    /// Runs whose end is to be delivered.
+    /// Runs whose end must be delivered.
     called: Vec<Value>,
     /// Configured instances.
     instances: Vec<Value>,
-    /// States of threads, as their histories had them, with the thread.
+    /// Each thread's states from its history, with the thread.
     states: Vec<(String, Value)>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Seen {
 pub(crate) struct Clients {
     receiver: Arc<Receiver>,
     pub(crate) seen: Seen,
-    /// Runs whose end is to be delivered.
+    /// Runs whose end must be delivered.
     called: Vec<Value>,
 }
 
@@ -76,7 +76,7 @@ impl Clients {
         Self { receiver, seen: Seen::default(), called: Vec::new() }
     }
 
-    /// The receiver hears of the end of every run that was asked for so. What was on its way when the server was killed is sent again once nobody can still be sending it.
+    /// Checks that the receiver gets the end of every run that requested it. A callback that was being sent at the kill is sent again once its old sender cannot be alive.
     pub(crate) async fn check_calls(&mut self, client: &Client) -> Result<()> {
         for run in &self.called {
             check_called(client, &self.receiver, id_of(run)?).await?;
@@ -90,7 +90,7 @@ impl Clients {
     }
 }
 
-/// Without what was delivered, which would fill a screen.
+/// Omits the deliveries, which would fill a screen.
 impl std::fmt::Debug for Clients {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.seen.fmt(f)
@@ -137,7 +137,7 @@ impl Scenario for Clients {
         Ok(())
     }
 
-    /// What is delivered is only seen at the end.
+    /// Deliveries are only checked at the end.
     fn has_seen_enough(&self) -> bool {
         let Seen { resumed, missed, done, answered, instances, states, .. } = self.seen;
         let counts = [resumed, missed, done, answered, instances, states, self.called.len()];
@@ -163,7 +163,7 @@ async fn what_clients_were_told_survives_kill_9() {
     stop(server).await;
 }
 
-/// A run of an agent that takes a message.
+/// A request for a run of an agent that takes a message.
 fn run_of(agent: &str, text: &str) -> Value {
     json!({"agent_id": agent, "input": {"message": text}, "on_disconnect": "continue"})
 }
@@ -205,7 +205,7 @@ impl Player {
         }
     }
 
-    /// Asks for runs, and waits for their ends or does not; some are to begin later.
+    /// Requests runs, and waits for the end of some of them; some start later.
     async fn wait(mut self) -> Told {
         let mut told = Told::default();
         loop {
@@ -232,7 +232,7 @@ impl Player {
         }
     }
 
-    /// Runs on one thread, side by side with whoever else uses it, and reads its states.
+    /// Requests runs on one thread, concurrently with its other users, and reads its states.
     async fn converse(mut self) -> Told {
         let mut told = Told::default();
         let thread = format!("thread-{}", self.seed.below(3));
@@ -247,7 +247,7 @@ impl Player {
             let run = reply.ok().unwrap();
             let last = format!("{path}/runs/{}/wait", id_of(&run).unwrap());
             told.accepted.push(run);
-            // Only so many may wait for their turn on a thread.
+            // Only a limited number of runs may wait for their turn on a thread.
             if told.accepted.len().is_multiple_of(WAITED_FOR)
                 && self.client.get(&last).await.is_err()
             {
@@ -264,7 +264,7 @@ impl Player {
         }
     }
 
-    /// Asks for runs that ask back. Some are answered, others wait.
+    /// Requests runs that ask a question. Answers some, and leaves others waiting.
     async fn ask(mut self) -> Told {
         let mut told = Told::default();
         while let Ok(reply) = self.client.post(&format!("{BASE}/runs/wait"), &letter()).await {
@@ -292,7 +292,7 @@ impl Player {
         told
     }
 
-    /// Asks for runs whose end is delivered.
+    /// Requests runs whose end is delivered.
     async fn be_called(self) -> Told {
         let mut told = Told::default();
         let mut body = run_of("echo", "call me");
@@ -314,8 +314,7 @@ impl Player {
     }
 }
 
-/// Compares what a client was told with what the server says now.
-/// All states of a thread: a page ends before it is too large.
+/// All states of a thread. A page ends early if it would become too large.
 async fn history(client: &Client, thread: &str) -> Result<Vec<Value>> {
     let first = format!("{BASE}/threads/{thread}/history?limit=1000");
     let (mut path, mut states) = (first.clone(), Vec::new());
@@ -330,7 +329,7 @@ async fn history(client: &Client, thread: &str) -> Result<Vec<Value>> {
 
 async fn check(client: &Client, told: &Told, seed: &mut Seed, seen: &mut Seen) -> Result<()> {
     for events in &told.streams {
-        // A reader may have written down less than it was told.
+        // A reader may have stored less than it received.
         let kept = seed.below(events.len() as u64 + 1) as usize;
         check_stream(client, events.get(..kept).unwrap_or_default(), seen).await?;
         check_stream(client, events, seen).await?;
@@ -372,9 +371,9 @@ async fn check(client: &Client, told: &Told, seed: &mut Seed, seen: &mut Seen) -
     Ok(())
 }
 
-/// What a stream gave before the kill, and what it gives from there on, is the run's whole stream.
+/// Checks that the events from before the kill, and the events after them, are the run's whole stream.
 async fn check_stream(client: &Client, told: &[ServerSent], seen: &mut Seen) -> Result<()> {
-    // A connection that broke before its first event names no run.
+    // A connection that broke before its first event has no run id.
     let Some(first) = told.first().map(data) else { return Ok(()) };
     let run = id_of(&first)?.to_owned();
     ended(client, &run).await?;
@@ -391,7 +390,7 @@ async fn check_stream(client: &Client, told: &[ServerSent], seen: &mut Seen) -> 
     Ok(())
 }
 
-/// The receiver hears of the end of a run, as it was.
+/// Checks that the receiver gets the run's end with its actual result.
 async fn check_called(client: &Client, receiver: &Receiver, run: &str) -> Result<()> {
     let answer = ended(client, run).await?;
     let what = format!("the end of {run} to be delivered");
@@ -412,7 +411,7 @@ fn delivery_id(delivery: &Delivery) -> &str {
     delivery.headers["webhook-id"].to_str().unwrap()
 }
 
-/// What has one id is one thing however often it came, and nothing was told in two ways.
+/// Checks that deliveries with one id are equal, and that no end was delivered in two ways.
 fn check_deliveries(deliveries: &[Delivery]) {
     let mut by_id: BTreeMap<&str, Value> = BTreeMap::new();
     let mut by_run: BTreeMap<String, &str> = BTreeMap::new();
@@ -432,7 +431,7 @@ async fn ended(client: &Client, run: &str) -> Result<Value> {
     Ok(answer.json())
 }
 
-/// Whether the run was at work when the server was killed.
+/// Whether the run was lost because it was running when the server was killed.
 fn is_lost(answer: &Value) -> bool {
     let output = &answer["output"];
     let is_lost = output["errcode"] == 7 || output["data"]["reason"] == "store_unavailable";

@@ -1,4 +1,4 @@
-//! `kill -9` of a server of the Agent Connect Protocol that has something in each state.
+//! `kill -9` of a server of the Agent Connect Protocol that has a run in each state.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn count(count: u32) -> Value {
     json!({"agent_id": "counter", "input": {"count": count}})
 }
 
-/// Starts a run and returns when its agent is at work.
+/// Starts a run and returns once its agent works.
 async fn working(client: &Client, path: &str, body: &Value) -> String {
     let run = text(&post(client, path, body).await["run_id"]);
     let mut stream = client.stream(&format!("/connect/runs/{run}/stream"), None).await.unwrap();
@@ -70,7 +70,7 @@ async fn a_running_run_is_lost_and_those_behind_it_are_not() {
     assert_eq!(lost["output"]["transient"], true, "{lost}");
     let done = get(&client, &format!("{runs}/{pending}/wait")).await;
     assert_eq!(done["output"]["values"], json!({"count": 2}), "{done}");
-    // What the lost run had counted is nowhere.
+    // The lost run's count appears in no state.
     let after = get(&client, &format!("/threads/{thread}")).await;
     assert_eq!((&after["status"], &after["values"]["total"]), (&json!("idle"), &json!(7)));
     assert!(program.stop().await.unwrap().success());
@@ -155,7 +155,7 @@ async fn a_waiting_run_threads_and_instances_are_as_they_were() {
     assert!(program.stop().await.unwrap().success());
 }
 
-/// A callback that its receiver has not accepted is sent again, under the same id; what ends by the kill is told too.
+/// A callback that its receiver has not accepted is sent again, under the same id. The end of a run that the kill caused is delivered too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_callback_that_is_due_is_delivered() {
     let receiver = Receiver::start().await.unwrap();
@@ -169,11 +169,11 @@ async fn a_callback_that_is_due_is_delivered() {
     };
     let ask = json!({"agent_id": MOCK, "input": {"message": "Please interrupt"}});
     let (done, waiting) = (called(count(1)), called(ask));
-    // At once, so that each is told before either is told again.
+    // Concurrently, so that each is delivered once before either is retried.
     let (done, waiting) =
         tokio::join!(post(&client, "/runs", &done), post(&client, "/runs", &waiting));
     let (done, waiting) = (text(&done["run_id"]), text(&waiting["run_id"]));
-    // Both were refused once: both are due again.
+    // Both were refused once, so both are due again.
     let refused = receiver.wait_for(2, LIMIT).await.unwrap();
     let running = working(&client, "/runs", &called(endless())).await;
 
@@ -182,7 +182,7 @@ async fn a_callback_that_is_due_is_delivered() {
     let body = |delivery: &trilogue_testkit::callback::Delivery| -> Value {
         serde_json::from_slice(&delivery.body).unwrap()
     };
-    // What was refused comes again, and the lost run's end once.
+    // The refused callbacks come again, and the lost run's end once.
     let all = receiver.wait_for(5, LIMIT).await.unwrap();
     for (run, status) in [(&done, "success"), (&waiting, "interrupted")] {
         let of_run =

@@ -1,4 +1,4 @@
-//! A copy into a file that ends in the middle leaves no store.
+//! A copy into a file that is interrupted leaves no store.
 
 use trilogue_testkit::services::{new_schema, service};
 use trilogue_testkit::shim::Shim;
@@ -7,7 +7,7 @@ use trilogue_testkit::{Folder, Home, ServerOptions};
 use crate::kill_rounds::stop;
 use crate::{echo, events};
 
-/// At which changes of the folder the copy is killed.
+/// The changes of the folder at which the copy is killed.
 const CUTS: [u64; 6] = [2, 4, 8, 16, 32, 48];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -48,7 +48,7 @@ async fn an_interrupted_copy_is_no_store_and_says_so() {
     }
     assert!(interrupted > 3, "{interrupted}");
     if !store.exists() {
-        // What an interrupted one left is replaced.
+        // The next copy replaces the leftovers of an interrupted one.
         let ended = home.command(&copy).await.unwrap();
         assert!(ended.status.success(), "{ended:?}");
     }

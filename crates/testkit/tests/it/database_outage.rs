@@ -1,4 +1,4 @@
-//! What each protocol says while the database of the store cannot be reached, and what becomes of a server whose database fails over.
+//! The responses of each protocol while the store's database cannot be reached.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::cluster_outage::{create, follow, working};
 use crate::kill_rounds::{announced_seed, stop};
 use crate::{echo, events};
 
-/// How long the server may take to notice the outage without a request.
+/// The time limit for the server to notice the outage without a request.
 const NOTICE_LIMIT: Duration = Duration::from_secs(30);
 /// How long no server is the primary, in milliseconds: at least, and at most.
 const FAILOVER_MS: (u64, u64) = (2_000, 4_000);
@@ -28,7 +28,7 @@ async fn an_outage_of_the_database_has_the_code_of_each_protocol() {
     let server = Server::start(dir.path(), &options).await.unwrap();
     let client = server.client();
     echo(&client, "t", "before").await.ok().unwrap();
-    // The database ends with its services.
+    // Stopping the services ends the database.
     drop(services);
 
     let input = json!([{ "role": "user", "parts": [{ "content": "x" }] }]);

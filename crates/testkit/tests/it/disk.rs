@@ -1,4 +1,4 @@
-//! A full disk, and one whose fsync fails.
+//! A full disk, and a disk whose fsync fails.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use trilogue_testkit::{Client, Folder, Home, Server, ServerOptions, until};
 use crate::ledger::Ledger;
 use crate::{echo, events, run_of};
 
-/// How long the server may take to notice what changed.
+/// The time limit for the server to notice a change of the disk.
 const NOTICE_LIMIT: Duration = Duration::from_secs(30);
 
-/// A server whose store lies on a disk that fails on demand.
+/// Starts a server whose store is on a disk that fails on demand.
 async fn faulty(dir: &std::path::Path) -> (Server, Shim) {
     let home = Home::new(dir, &ServerOptions::default()).unwrap();
     let shim = Shim::build(dir, &home.store_dir()).unwrap();
@@ -21,7 +21,7 @@ async fn faulty(dir: &std::path::Path) -> (Server, Shim) {
     (server, shim)
 }
 
-/// What `/readyz` says, and the metric about it. The process lives.
+/// The response of `/readyz`, and its metric. Checks that the process is alive.
 async fn readiness(client: &Client) -> (u16, String, String) {
     let text = async |path: &str| {
         let reply = client.get(path).await.unwrap();
@@ -30,7 +30,7 @@ async fn readiness(client: &Client) -> (u16, String, String) {
     assert_eq!(text("/healthz").await.0, 200);
     let (status, said) = text("/readyz").await;
     let (_, metrics) = text("/metrics").await;
-    // A node's metrics have its name as a label.
+    // The metrics of a node have its name as a label.
     let ready = metrics.lines().find(|line| line.starts_with("trilogue_ready"));
     let value = ready.and_then(|line| line.rsplit(' ').next());
     (status, said, value.unwrap().to_owned())
@@ -40,7 +40,7 @@ fn long_text() -> String {
     "0123456789abcdef".repeat(2048)
 }
 
-/// Appends until the disk refuses; gives how many runs were acknowledged.
+/// Appends until the disk refuses; returns the number of acknowledged runs.
 async fn fill(client: &Client, thread: &str) -> usize {
     for count in 0..10_000 {
         let reply = echo(client, thread, &long_text()).await;
@@ -74,7 +74,7 @@ async fn a_full_disk_refuses_new_work_and_lets_waiting_work_end() {
     shim.fill_disk(256 * 1024).unwrap();
     let acknowledged = fill(&client, "fills").await;
     let full = (503, "not ready: disk_full\n".to_owned(), "0".to_owned());
-    // The store may find room of its own, in its write-ahead log, between two looks; not much of it.
+    // The write-ahead log may have a little free space left between two checks.
     until("every sign to say that the disk is full", NOTICE_LIMIT, || async {
         fill(&client, "fills").await;
         (readiness(&client).await == full).then_some(())
@@ -85,7 +85,7 @@ async fn a_full_disk_refuses_new_work_and_lets_waiting_work_end() {
         ledger.event("fills", &event);
     }
 
-    // Reading goes on, and what ends or makes room is admitted.
+    // Reads still work, and so do requests that end work or free space.
     let path = format!("/api/v1/interrupts/{interrupt}/answer");
     let answer = json!({"value": {"approved": false, "reason": "the disk is full"}});
     client.post(&path, &answer).await.unwrap().ok().unwrap();
@@ -94,7 +94,7 @@ async fn a_full_disk_refuses_new_work_and_lets_waiting_work_end() {
     assert_ne!(run["status"], "interrupted", "the run ended: {run}");
     fill(&client, "fills").await;
 
-    // Room returns: new work is admitted without a restart.
+    // Space is free again: the server accepts new work without a restart.
     shim.free_disk().unwrap();
     until("new work to be admitted", NOTICE_LIMIT, || async {
         (echo(&client, "fills", "after").await.status < 300).then_some(())
@@ -102,7 +102,7 @@ async fn a_full_disk_refuses_new_work_and_lets_waiting_work_end() {
     .await
     .unwrap();
 
-    // Nothing acknowledged is lost, now and after a restart.
+    // No acknowledged change is lost, now and after a restart.
     let seen = ledger.check(&client).await.unwrap();
     assert!(seen.events > acknowledged, "{seen:?}");
     let (home, _) = server.stop().await.unwrap();
@@ -110,17 +110,17 @@ async fn a_full_disk_refuses_new_work_and_lets_waiting_work_end() {
     assert_eq!(ledger.check(&server.client()).await.unwrap(), seen);
 }
 
-/// A small disk of its own. Unmounted when dropped.
+/// A separate small disk. Unmounted when dropped.
 struct SmallDisk(std::path::PathBuf);
 
 impl SmallDisk {
-    /// Mounts a disk of 24 MiB for PostgreSQL; `None` where this user may not.
+    /// Mounts a disk of 24 MiB for PostgreSQL; `None` if this user may not mount.
     fn mount() -> Option<Self> {
         let run = |program: &str, arguments: &[&str]| {
             let status = std::process::Command::new(program).args(arguments).status();
             status.is_ok_and(|status| status.success())
         };
-        // The user of PostgreSQL has to reach it.
+        // PostgreSQL's user needs access to it.
         let path = std::path::PathBuf::from(format!("/tmp/small-disk-{}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
         let text = path.display().to_string();
@@ -132,7 +132,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // The server that uses it may still have files open.
+        // The server on it may still have files open.
         drop(std::process::Command::new("umount").arg("--lazy").arg(&self.0).status());
         drop(std::fs::remove_dir(&self.0));
     }
@@ -145,7 +145,7 @@ async fn a_full_disk_of_the_database_is_no_readiness_until_it_has_room() {
         assert!(std::env::var_os("CI").is_none(), "continuous integration runs as root");
         return;
     };
-    // It has tables on the disk, and ends before the disk does.
+    // Its tables are on the disk, so it must stop before the disk is unmounted.
     let services = Services::start().await.unwrap();
     let database = connect(services.postgres()).await.unwrap();
     let place = disk.0.display();
@@ -160,7 +160,7 @@ async fn a_full_disk_of_the_database_is_no_readiness_until_it_has_room() {
     echo(&client, "fills", "before").await.ok().unwrap();
     assert_eq!(readiness(&client).await, (200, "ok\n".to_owned(), "1".to_owned()));
 
-    // Something else takes the room.
+    // Another table fills the disk.
     let other = "CREATE TABLE other (body TEXT) TABLESPACE small;
         ALTER TABLE other ALTER COLUMN body SET STORAGE EXTERNAL";
     database.batch_execute(other).await.unwrap();
@@ -174,7 +174,7 @@ async fn a_full_disk_of_the_database_is_no_readiness_until_it_has_room() {
     .await
     .unwrap();
 
-    // Room returns: the server is ready without a further request.
+    // Space is free again: the server becomes ready without a further request.
     database.batch_execute("DROP TABLE other").await.unwrap();
     until("the server to be ready again", NOTICE_LIMIT, || async {
         (readiness(&client).await.0 == 200).then_some(())
@@ -185,7 +185,7 @@ async fn a_full_disk_of_the_database_is_no_readiness_until_it_has_room() {
     server.stop().await.unwrap();
 }
 
-/// Appends until the database refuses, or a few times.
+/// Appends until the database refuses, a few times at most.
 async fn fill_database(client: &Client) {
     for _ in 0..100 {
         let reply = echo(client, "fills", &long_text()).await;
@@ -214,14 +214,14 @@ async fn a_failed_fsync_stops_writing_until_the_next_start() {
     assert!(shim.failed_fsyncs() > 0, "no fsync was tried: {refused:?}");
     assert_eq!((refused.status, refused.code().as_str()), (503, "store_read_only"));
 
-    // It is never tried again, even when the disk would have it.
+    // The server never retries it, even if the disk would accept it.
     shim.mend_fsync().unwrap();
     let again = echo(&client, "other", "again").await;
     assert_eq!((again.status, again.code().as_str()), (503, "store_read_only"));
     let broken = (503, "not ready: store_read_only\n".to_owned(), "0".to_owned());
     assert_eq!(readiness(&client).await, broken);
 
-    // An open stream ends with an error that says to come back, and what is durable can still be read.
+    // An open stream ends with an error that asks the client to reconnect, and durable data can still be read.
     let ended = tokio::time::timeout(NOTICE_LIMIT, async {
         let mut last = None;
         while let Ok(Some(event)) = stream.next().await {
@@ -236,7 +236,7 @@ async fn a_failed_fsync_stops_writing_until_the_next_start() {
     assert_eq!(problem["transient"], true);
     ledger.check(&client).await.unwrap();
 
-    // The next start recovers, from what the disk has.
+    // The next start recovers from the data on the disk.
     let home = server.kill().await.unwrap();
     let server = home.start().await.unwrap();
     let client = server.client();
@@ -244,7 +244,7 @@ async fn a_failed_fsync_stops_writing_until_the_next_start() {
     echo(&client, "kept", "after").await.ok().unwrap();
 }
 
-/// A file beside the database that cannot be read is named.
+/// The error names a file next to the database that cannot be read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_cannot_be_read_is_named_and_not_taken_for_damage() {
     let dir = Folder::new().unwrap();

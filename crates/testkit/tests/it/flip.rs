@@ -1,4 +1,4 @@
-//! Flipped bytes in the files of a stopped server: wrong data is never served.
+//! Flipped bytes in the files of a stopped server: the server never serves wrong data.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,9 +13,9 @@ const DAMAGES: u64 = 24;
 const FLIPS: u64 = 3;
 /// A part of a message.
 const SAID: &[u8] = b"turn 2 turn 2 turn 2";
-/// How many bytes at the beginning of the file say what kind of file it is.
+/// The length of the file's header, in bytes.
 const HEADER_BYTES: usize = 100;
-/// Errors that say the store or a thread is damaged.
+/// Errors that report a damaged store or thread.
 const DAMAGE_CODES: [&str; 2] = ["thread_quarantined", "store_corrupt"];
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -42,7 +42,7 @@ async fn flipped_bytes_are_refused_and_never_served() {
         restore_files(&home, &intact);
         let mut bytes = fs::read(&file).unwrap();
         let mut is_other_file = false;
-        // The last damage is one of a message: not by chance, it must be noticed.
+        // The last damage is in a message, to make sure that one is noticed.
         let in_message = damage == DAMAGES;
         if in_message {
             let said = bytes.windows(SAID.len()).position(|part| part == SAID);
@@ -68,7 +68,7 @@ async fn flipped_bytes_are_refused_and_never_served() {
             Err(error) => {
                 let message = format!("{error:#}");
                 let names_it = message.contains("is damaged") && message.contains("restore");
-                // Such as a newer store, or none of ours.
+                // For example a newer store, or a file of another program.
                 assert!(
                     names_it || is_other_file && !message.contains("panicked"),
                     "damage {damage}: the start failed otherwise: {message}"
@@ -80,7 +80,7 @@ async fn flipped_bytes_are_refused_and_never_served() {
     eprintln!("{readings:?}, {refused_starts} starts refused");
     assert!(readings.contains_key(&Reading::Equal), "every thread was closed by every damage");
 
-    // The intact files are still good: nothing but the damage was refused.
+    // The intact files still work: only the damage was refused.
     restore_files(&home, &intact);
     let server = home.start().await.unwrap();
     for (thread, expected) in &truth {
@@ -102,7 +102,7 @@ async fn furnish(client: &Client) -> Result<BTreeMap<String, Vec<Value>>> {
     Ok(truth)
 }
 
-/// Reads a thread of a damaged store: it is as it was, or it is refused with a code that says why.
+/// Reads a thread of a damaged store: it must be intact, or be refused with a code that gives the reason.
 async fn read(client: &Client, thread: &str, expected: &[Value]) -> Reading {
     let reply = client.get(&format!("/api/v1/threads/{thread}/events?limit=1000")).await.unwrap();
     if reply.status >= 400 {

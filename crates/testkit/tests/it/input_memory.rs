@@ -7,12 +7,12 @@ use crate::long_thread::{forget_peak, memory};
 
 const MIB: usize = 1024 * 1024;
 const BODY_BYTES: usize = 4 * MIB;
-/// The most memory for a body, in multiples of it.
+/// The memory limit for a body, in multiples of its size.
 const MAX_FACTOR: usize = 8;
-/// What the server needs at the same time for other things, in KiB.
+/// The memory that the server may need at the same time for other work, in KiB.
 const SLACK: u64 = 16 * 1024;
 
-/// JSON of about this size that repeats a piece: in a list, or as members.
+/// JSON of about this size that repeats a piece, in a list or as members.
 fn shapes(bytes: usize) -> Vec<(&'static str, String)> {
     let list = |piece: &str| format!("[{}]", vec![piece; bytes / (piece.len() + 1)].join(","));
     let members = |value: &str| {
@@ -40,7 +40,7 @@ fn shapes(bytes: usize) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What each protocol takes a value in.
+/// The request bodies of each protocol that hold this value.
 fn bodies(value: &str) -> [(&'static str, String); 5] {
     [
         ("/api/v1/runs", format!("{{\"agent\":\"echo\",\"mode\":\"wait\",\"input\":{value}}}")),
@@ -60,7 +60,7 @@ async fn requests_of_every_shape_take_memory_in_proportion_to_their_size() {
     let server = Server::start(dir.path(), &ServerOptions::default()).await.unwrap();
     let client = server.client();
     let headers = [("content-type", "application/json")];
-    // The caches of the store and of the allocator are there afterwards.
+    // Fills the caches of the store and of the allocator first.
     for (path, body) in bodies("\"hello\"") {
         client.send(Method::POST, path, &headers, body.into()).await.unwrap();
     }
@@ -69,7 +69,7 @@ async fn requests_of_every_shape_take_memory_in_proportion_to_their_size() {
     for (shape, value) in shapes(BODY_BYTES) {
         for (path, body) in bodies(&value) {
             forget_peak(&server);
-            // What earlier requests left in the log and in caches has limits of its own.
+            // The log and the caches have separate limits for data of earlier requests.
             let before = memory(&server, "VmRSS");
             let size = body.len();
             let reply = client.send(Method::POST, path, &headers, body.into()).await.unwrap();

@@ -1,4 +1,4 @@
-//! The kill harness: clients use a server, `kill -9` ends it at a seeded moment, and its next life is compared with what they were told.
+//! The kill harness: clients use a server, `kill -9` ends it at a seeded moment, and the test compares its next life with what the clients received.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use trilogue_testkit::{Client, Home, Seed, Server};
 
 pub(crate) const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
-/// When a server is killed, and how often.
+/// When a server is killed, and how many times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KillPlan {
-    /// How many clients of each kind there are.
+    /// The number of clients of each kind.
     pub(crate) clients: usize,
-    /// How often, unless `TRILOGUE_KILL_ROUNDS` says otherwise.
+    /// The number of kills; `TRILOGUE_KILL_ROUNDS` overrides it.
     pub(crate) rounds: u64,
-    /// The latest moment after the clients began, in milliseconds.
+    /// The latest kill after the clients' start, in milliseconds.
     pub(crate) latest_kill_ms: u64,
     pub(crate) late_rounds: u64,
-    /// The earliest moment in such a round, in milliseconds.
+    /// The earliest kill in a late round, in milliseconds.
     pub(crate) late_kill_ms: u64,
 }
 
 pub(crate) trait Scenario: std::fmt::Debug {
     type Told: Send + 'static;
 
-    /// Starts so many clients of each kind. Each ends with its connection.
+    /// Starts this many clients of each kind. Each ends with its connection.
     fn play(
         &self,
         client: &Client,
@@ -35,17 +35,17 @@ pub(crate) trait Scenario: std::fmt::Debug {
         players: &mut JoinSet<Self::Told>,
     );
 
-    /// Compares what the clients were told with what a server says now, and changes nothing.
+    /// Compares what the clients received with the server's state now, and changes nothing.
     async fn check(&mut self, client: &Client, told: &[Self::Told], seed: &mut Seed) -> Result<()>;
 
-    /// Goes on from there: answers what waits.
+    /// Continues from there: answers the pending questions.
     async fn go_on(&mut self, client: &Client, told: Vec<Self::Told>) -> Result<()>;
 
-    /// Whether the rounds so far have shown something.
+    /// Whether the rounds so far have covered enough cases.
     fn has_seen_enough(&self) -> bool;
 }
 
-/// Starts a server, and lets a scenario play through all kills; returns the last server.
+/// Starts a server, and plays a scenario through all kills; returns the last server.
 pub(crate) async fn kill_rounds(
     home: &Home,
     plan: KillPlan,
@@ -74,7 +74,7 @@ pub(crate) async fn kill_rounds(
     server
 }
 
-/// What the next client was told that ends. An assertion inside one is a failure.
+/// Waits for a client to end, and returns what it received; `None` if no client is left. Passes an assertion's panic on.
 pub(crate) async fn ended_player<T: 'static>(players: &mut JoinSet<T>) -> Option<T> {
     let player = players.join_next().await?;
     Some(player.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())))
@@ -91,14 +91,14 @@ pub(crate) fn rounds(default: u64) -> u64 {
     rounds.unwrap_or(default)
 }
 
-/// Kills a server after so many milliseconds.
+/// Kills a server after this many milliseconds.
 pub(crate) async fn kill_late(server: Server, after_ms: u64) -> Home {
-    // The kill's moment is what is random here; nothing waits for anything.
+    // The kill comes at a random moment; this waits for no condition.
     tokio::time::sleep(Duration::from_millis(after_ms)).await;
     server.kill().await.unwrap()
 }
 
-/// Stops a server, which must do so cleanly.
+/// Stops a server, which must exit cleanly.
 pub(crate) async fn stop(server: Server) {
     let (_, status) = server.stop().await.unwrap();
     assert!(status.success(), "the stop ended with {status}");
@@ -112,7 +112,7 @@ pub(crate) async fn rest(stream: &mut Stream) -> Result<Vec<ServerSent>> {
     Ok(events)
 }
 
-/// The events up to the end of a stream or of its connection, and whether it broke. Where the server has said that the stream breaks, that is no event of the run, and has no id.
+/// Reads events up to the end of a stream or of its connection, and returns whether it broke. Leaves out the server's notice that the stream breaks, which is not an event of the run and has no id.
 pub(crate) async fn until_cut(stream: &mut Stream) -> (Vec<ServerSent>, bool) {
     let mut events = Vec::new();
     loop {
@@ -128,7 +128,7 @@ pub(crate) async fn until_cut(stream: &mut Stream) -> (Vec<ServerSent>, bool) {
     }
 }
 
-/// Fails unless what a client was told and what it missed make up the whole stream.
+/// Fails unless the received and the missed events make up the whole stream.
 pub(crate) fn ensure_whole(
     told: &[ServerSent],
     missed: &[ServerSent],

@@ -1,4 +1,4 @@
-//! What clients were told, and whether it is still true.
+//! A record of what clients received, and a check that it is still true.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -13,26 +13,26 @@ use crate::events;
 
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
-/// What clients were told. Nothing is ever taken out of it.
+/// What clients received. Entries are never removed.
 #[derive(Default)]
 pub(crate) struct Ledger(Mutex<Told>);
 
 #[derive(Clone, Debug, Default)]
 struct Told {
     events: BTreeMap<String, BTreeMap<u64, Value>>,
-    /// Runs that clients asked for, and whether the server acknowledged them.
+    /// The runs that clients requested, and whether the server acknowledged them.
     runs: BTreeMap<String, bool>,
-    /// Runs whose end was told, with their status.
+    /// The runs that clients saw ended, with their status.
     ended: BTreeMap<String, String>,
     questions: BTreeMap<String, Question>,
     erased: BTreeSet<String>,
 }
 
-/// How far a client came with a question.
+/// The state of a question, as a client knows it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Question {
     Asked,
-    /// An answer was sent, and may have been taken.
+    /// An answer was sent, and may have been accepted.
     Answering,
     Answered,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Seen {
     pub(crate) answers: usize,
 }
 
-/// What a server says otherwise than clients were told, a sentence for each.
+/// The differences between the server's state and what clients received, a sentence for each.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Differences {
     pub(crate) lost: Vec<String>,
@@ -60,12 +60,12 @@ impl Ledger {
         lock(&self.0)
     }
 
-    /// What was told until now.
+    /// A copy of the record.
     pub(crate) fn snapshot(&self) -> Self {
         Self(Mutex::new(self.told().clone()))
     }
 
-    /// A client received an event. The same number again must be the same event.
+    /// Records an event that a client received. Two events with the same number must be equal.
     pub(crate) fn event(&self, thread: &str, event: &Value) {
         let Some(number) = event["number"].as_u64() else { return };
         let mut told = self.told();
@@ -74,12 +74,12 @@ impl Ledger {
         assert_eq!(first, event, "event {number} of {thread} was told in two forms");
     }
 
-    /// A client is about to ask for a run.
+    /// Records that a client is about to request a run.
     pub(crate) fn asked(&self, run: &str) {
         self.told().runs.entry(run.to_owned()).or_insert(false);
     }
 
-    /// The server showed a run: it was acknowledged, and perhaps ended.
+    /// Records a run that the server showed: it was acknowledged, and may have ended.
     pub(crate) fn run(&self, run: &Value) {
         let (Some(id), Some(status)) = (run["id"].as_str(), run["status"].as_str()) else { return };
         let mut told = self.told();
@@ -90,12 +90,12 @@ impl Ledger {
         }
     }
 
-    /// A client was asked something.
+    /// Records a question that a client received.
     pub(crate) fn question(&self, interrupt: &str) {
         self.reached(interrupt, Question::Asked);
     }
 
-    /// A client is about to answer.
+    /// Records that a client is about to answer.
     pub(crate) fn answering(&self, interrupt: &str) {
         self.reached(interrupt, Question::Answering);
     }
@@ -110,19 +110,19 @@ impl Ledger {
         *question = how_far.max(*question);
     }
 
-    /// The server said that it erased a thread, of which the ledger has no events.
+    /// Records that the server erased a thread. The ledger must have no events of it.
     pub(crate) fn erased(&self, thread: &str) {
         self.told().erased.insert(thread.to_owned());
     }
 
-    /// Fails unless the server says everything that was told.
+    /// Fails unless the server still shows everything that clients received.
     pub(crate) async fn check(&self, client: &Client) -> anyhow::Result<Seen> {
         let (seen, differences) = self.compare(client).await?;
         assert!(differences.is_empty(), "{differences:#?}");
         Ok(seen)
     }
 
-    /// Compares everything that was told with what the server says now.
+    /// Compares everything that clients received with the server's state now.
     pub(crate) async fn compare(&self, client: &Client) -> anyhow::Result<(Seen, Differences)> {
         let told = self.told().clone();
         let mut differences = Differences::default();
@@ -164,7 +164,7 @@ impl Ledger {
         Ok((seen, differences))
     }
 
-    /// Fails unless every thread of the server is whole, also those that no client was told of.
+    /// Fails unless every thread of the server is complete, including threads that no client knows.
     pub(crate) async fn check_threads(client: &Client) -> anyhow::Result<usize> {
         let (mut count, mut after) = (0, String::new());
         let mut differences = Differences::default();
@@ -184,7 +184,7 @@ impl Ledger {
         Ok(count)
     }
 
-    /// Whether a run exists. Every run that does ends or waits, and as it was told.
+    /// Whether a run exists. An existing run must have ended or wait, as the clients saw it.
     async fn find_run(&self, client: &Client, id: &str) -> anyhow::Result<bool> {
         let path = format!("/api/v1/runs/{id}");
         let reply = client.get(&path).await?;
@@ -205,7 +205,7 @@ impl Ledger {
     }
 }
 
-/// Its size: the whole of it would fill a screen for every round.
+/// Prints only the size: the whole ledger would fill a screen in every round.
 impl std::fmt::Debug for Ledger {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}", self.told().seen())
@@ -237,7 +237,7 @@ impl Differences {
     }
 }
 
-/// How the run of an answered question failed whose agent never got the answer.
+/// How a run failed whose question was answered, but whose agent never got the answer.
 async fn lost_answer(
     client: &Client,
     interrupt: &str,
@@ -255,7 +255,7 @@ async fn lost_answer(
     Ok((!has_answer).then(|| run["outcome"].to_string()))
 }
 
-/// Compares a thread with what was told of it: it is there once, in order, as it was told.
+/// Compares a thread with what clients received of it: each event must exist once, in order, and unchanged.
 async fn compare_thread(
     client: &Client,
     thread: &str,
@@ -268,7 +268,7 @@ async fn compare_thread(
     };
     let mut ended: BTreeSet<&str> = BTreeSet::new();
     let mut run_numbers: BTreeMap<&str, u64> = BTreeMap::new();
-    // What happens once in a run, however often it is taken over: its begin, and the word of an echo.
+    // Events that happen once in a run, however many nodes take it over: its begin, and the message of an echo.
     let mut once: BTreeSet<(&str, &str)> = BTreeSet::new();
     let mut echoes: BTreeSet<&str> = BTreeSet::new();
     let mut last = 0;
@@ -299,7 +299,7 @@ async fn compare_thread(
     for (number, event) in told {
         match now.iter().find(|other| other["number"] == *number) {
             Some(other) if other == event => {}
-            // In its place is another: the number was given again.
+            // Another event has its number: the number was reused.
             Some(_) if now.iter().any(|other| same_but_number(other, event)) => {
                 differences.reordered.push(format!("event {number} of {thread}: {event}"));
             }
@@ -309,7 +309,7 @@ async fn compare_thread(
     Ok(())
 }
 
-/// Numbers follow each other without gaps.
+/// Checks that numbers have no gaps.
 fn compare_number(of: &str, last: u64, next: u64, differences: &mut Differences) {
     if next > last + 1 {
         differences.lost.push(format!("the events of {of} between {last} and {next}"));

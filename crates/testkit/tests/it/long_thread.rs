@@ -1,4 +1,4 @@
-//! A thread of 20,000 runs: no response to a request for it is unbounded, and none costs much memory.
+//! A thread of 20,000 runs: every response about it is bounded, and none needs much memory.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,33 +17,33 @@ use trilogue_store::rows::{CheckpointRow, MessageRow, RunRow, ThreadRow};
 use trilogue_store::{Batch, Change, Draft, Durability, Options, Store, open};
 use trilogue_testkit::{Client, Folder, Home, Reply, Server, ServerOptions};
 
-/// How many runs the thread has.
+/// The number of runs on the thread.
 const RUNS: usize = 20_000;
-/// How many runs are appended at once.
+/// The number of runs in one append.
 const RUNS_OF_BATCH: usize = 100;
-/// What a request may add to the memory of the idle server, in KiB.
+/// The memory that a request may add to the idle server, in KiB.
 const MAX_MEMORY: u64 = 64 * 1024;
-/// What four requests at once may add, in KiB.
+/// The memory that four concurrent requests may add, in KiB.
 const MAX_MEMORY_OF_FOUR: u64 = 256 * 1024;
 /// The page of `docs` that lists the routes below.
 const DOCS: &str = include_str!("../../../../docs/reference/response-sizes.md");
 const START: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 
-/// How large the response of a route can be.
+/// The size limit of a route's response.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Bound {
-    /// A page ends behind the item with which it passes 4 MiB; items on it are smaller than that.
+    /// A page ends with the item that exceeds 4 MiB; items on it are smaller than that.
     Page,
-    /// Sent piece by piece: memory holds one run's part of it.
+    /// Sent in pieces: memory holds the part of one run.
     Pieces,
-    /// What one run holds, at most 32 MiB.
+    /// The size of one run, at most 32 MiB.
     Run,
 }
 
-/// A request for the thread, which has to keep its bound.
+/// A request for the thread, and its bound.
 #[derive(Debug)]
 struct Request {
-    /// As the documentation names it.
+    /// The route's name in the documentation.
     route: &'static str,
     bound: Bound,
     path: String,
@@ -51,7 +51,7 @@ struct Request {
     headers: &'static [(&'static str, &'static str)],
 }
 
-/// A thread with many runs, whose ids are numbers as UUIDs.
+/// A thread with many runs. Their ids are UUIDs made from numbers.
 struct LongThread {
     store: Arc<dyn Store>,
     row: ThreadRow,
@@ -202,7 +202,7 @@ fn uuid(number: usize) -> String {
     format!("00000000-0000-4000-8000-{number:012}")
 }
 
-/// A server whose store has the thread.
+/// Starts a server whose store has the thread.
 async fn server_with_long_thread(dir: &Path) -> Server {
     let home = Home::new(dir, &ServerOptions::default()).unwrap();
     let mut thread = LongThread::create(&home.store_dir().join("trilogue.db")).await;
@@ -216,7 +216,7 @@ async fn server_with_long_thread(dir: &Path) -> Server {
     home.start().await.unwrap()
 }
 
-/// The routes whose responses grow with a thread; bare states are read as those of threads are.
+/// The routes whose responses grow with a thread. Bare states are covered by the states of threads.
 fn requests() -> Vec<Request> {
     let (thread, run) = (uuid(0), uuid(RUNS));
     let get = |route, bound, path: String| Request { route, bound, path, body: None, headers: &[] };
@@ -300,7 +300,7 @@ async fn send(client: &Client, request: &Request) -> Reply {
     }
 }
 
-/// The memory of a server in KiB: now, or the most since [`forget_peak`].
+/// The memory of a server in KiB: now, or the peak since [`forget_peak`].
 pub(crate) fn memory(server: &Server, name: &str) -> u64 {
     let path = format!("/proc/{}/status", server.pid().unwrap());
     let status = std::fs::read_to_string(path).unwrap();
@@ -332,7 +332,7 @@ async fn a_thread_of_many_runs_is_answered_in_bounded_bytes_and_memory() {
 
 async fn check_memory(server: &Server) {
     let client = server.client();
-    // The caches of the store and of the allocator are there afterwards.
+    // Fills the caches of the store and of the allocator first.
     send(&client, &requests()[0]).await.ok().unwrap();
     let idle = memory(server, "VmRSS");
     let documented = documented();
@@ -354,7 +354,7 @@ async fn check_memory(server: &Server) {
         if *bound != Bound::Pieces || reply.headers.contains_key("content-length") {
             continue;
         }
-        // What comes in pieces is whole JSON.
+        // The pieces must join to valid JSON.
         if !route.ends_with("/export") && reply.json().is_null() {
             failures.push(format!("{route} is no JSON"));
         }
@@ -377,11 +377,11 @@ async fn check_memory(server: &Server) {
     assert_eq!(failures, Vec::<String>::new());
 }
 
-/// The pages of its history lead from the newest state to the first.
+/// Checks that the pages of its history lead from the newest state to the first.
 async fn check_pages(client: &Client) {
     let history = format!("/connect/threads/{}/history", uuid(0));
     let checkpoint = |number: usize| uuid(number + 5_000_000);
-    // The newest state is larger than a page, which has nothing else then.
+    // The newest state exceeds a page, so its page has no other state.
     let page = client.get(&format!("{history}?limit=100")).await.unwrap();
     let states = page.ok().unwrap();
     assert_eq!(states.as_array().map(Vec::len), Some(1));
@@ -391,7 +391,7 @@ async fn check_pages(client: &Client) {
     assert!(messages[0]["content"].as_str().unwrap().starts_with("1 words"));
     assert_eq!(states[0]["values"]["messages"], states[0]["messages"]);
     assert_eq!(page.headers["trilogue-next"], checkpoint(RUNS).as_str());
-    // Far back, a page has as many as its limit.
+    // Far back, a page has as many states as its limit.
     let page = client.get(&format!("{history}?limit=10&before={}", checkpoint(21))).await.unwrap();
     let states = page.ok().unwrap();
     let ids = states
@@ -406,7 +406,7 @@ async fn check_pages(client: &Client) {
     let page = client.get(&format!("{history}?limit=10&before={}", checkpoint(11))).await.unwrap();
     assert_eq!(page.ok().unwrap().as_array().map(Vec::len), Some(10));
     assert!(!page.headers.contains_key("trilogue-next"), "it is the last one");
-    // A list leaves the conversation out and says so.
+    // A list leaves the conversation out, with a note.
     let list = client.post("/connect/threads/search", &json!({})).await.unwrap();
     let threads = list.ok().unwrap();
     assert_eq!(threads[0]["thread_id"], uuid(0));

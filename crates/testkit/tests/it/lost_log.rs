@@ -1,4 +1,4 @@
-//! The write-ahead log of a killed server is damaged: what that loses is reported, and nothing else.
+//! The write-ahead log of a killed server is damaged: the server reports the lost data, and nothing more.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,20 +9,20 @@ use trilogue_testkit::{Client, Folder, Home, Seed, Server, ServerOptions};
 
 use crate::{echo, events};
 
-/// How many damages are tried.
+/// The number of damages to try.
 const DAMAGES: u64 = 100;
 const THREADS: usize = 6;
-/// The most commits behind the last event that was acknowledged.
+/// The largest number of commits after the last acknowledged event.
 const MAX_ROW_COMMITS: u64 = 2;
 
 type Truth = BTreeMap<String, Vec<Value>>;
 
-/// What a server says of its threads and of its log.
+/// The server's report on its threads and its log.
 #[derive(Debug)]
 struct Report {
-    /// Threads whose events are not those that were acknowledged.
+    /// Threads whose events differ from the acknowledged ones.
     differing: Vec<String>,
-    /// Threads that the list names as damaged.
+    /// Threads that the list marks as damaged.
     damaged: Vec<String>,
     lost_commits: u64,
 }
@@ -66,7 +66,7 @@ async fn a_damaged_log_is_reported_exactly_where_it_loses_what_was_acknowledged(
         let is_lost = !report.differing.is_empty();
         let is_reported = report.lost_commits > 0;
         assert!(is_reported || !is_lost, "damage {damage} is not reported: {report:?}");
-        // The last commits of a thread may have had rows alone.
+        // A thread's last commits may have changed rows only, without events.
         let is_of_rows = is_reported && !is_lost && report.lost_commits <= MAX_ROW_COMMITS;
         assert!(is_lost == is_reported || is_of_rows, "damage {damage} lost nothing: {report:?}");
         let is_marked = |thread| report.damaged.contains(thread);
@@ -89,7 +89,7 @@ async fn a_damaged_log_is_reported_exactly_where_it_loses_what_was_acknowledged(
     assert!(report.differing.is_empty() && report.lost_commits == 0, "{report:?}");
 }
 
-/// The report outlives a restart, and goes with the threads that it is about.
+/// The report survives a restart, and disappears once its threads are erased.
 async fn stays_reported_until_erased(home: &Home, before: &Report, truth: &Truth) {
     let server = home.start().await.unwrap();
     let client = server.client();
@@ -150,7 +150,7 @@ fn write_files(home: &Home, files: &[(PathBuf, Vec<u8>)]) {
     }
 }
 
-/// It is large, and holds nothing.
+/// Whether this is the reserve file, which is large and has no content.
 fn is_reserve(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "reserve")
 }

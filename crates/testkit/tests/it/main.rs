@@ -1,4 +1,4 @@
-//! The real program under the faults of the world: killed, with a full or failing disk, with damaged files, started twice.
+//! The real program under real-world faults: killed, with a full or failing disk, with damaged files, started twice.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::unwrap_used,
@@ -59,7 +59,7 @@ mod traces;
 use serde_json::{Value, json};
 use trilogue_testkit::{Client, Reply};
 
-/// A run of an agent on a thread that is created when it is missing.
+/// A request for a run of an agent on a thread, which is created if it is missing.
 fn run_of(agent: &str, thread: &str, input: &Value, mode: &str) -> Value {
     json!({
         "agent": agent, "thread_id": thread, "create_thread": true, "input": input, "mode": mode,
@@ -70,7 +70,7 @@ async fn echo(client: &Client, thread: &str, text: &str) -> Reply {
     client.post("/api/v1/runs", &run_of("echo", thread, &json!(text), "wait")).await.unwrap()
 }
 
-/// Every event of a thread, page by page.
+/// All events of a thread, page by page.
 async fn events(client: &Client, thread: &str) -> anyhow::Result<Vec<Value>> {
     let mut all: Vec<Value> = Vec::new();
     let mut after = String::new();
@@ -78,7 +78,7 @@ async fn events(client: &Client, thread: &str) -> anyhow::Result<Vec<Value>> {
         let path = format!("/api/v1/threads/{thread}/events?limit=1000{after}");
         let page = client.get(&path).await?.ok()?;
         for mut event in page["items"].as_array().cloned().unwrap_or_default() {
-            // The id counts run numbers on a run's stream and thread numbers here.
+            // Removes the id: it counts run numbers on a run's stream and thread numbers here.
             event.as_object_mut().map(|members| members.remove("id"));
             all.push(event);
         }

@@ -24,15 +24,15 @@ struct Player {
     client: Client,
     ledger: Arc<Ledger>,
     seed: Seed,
-    /// The thread that it uses; other clients use it too.
+    /// The thread that it uses, together with other clients.
     thread: String,
     cursors: Cursors,
 }
 
-/// How far the events of each thread were read: what follows is read in the server's next life.
+/// The last cursor of each thread: reading continues there in the server's next life.
 type Cursors = Arc<Mutex<BTreeMap<String, String>>>;
 
-/// Clients that stream, wait, answer and follow, on threads that begin with a name.
+/// Clients that stream, wait, answer and follow, on threads with a common prefix.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     pub(crate) ledger: Arc<Ledger>,
@@ -93,7 +93,7 @@ async fn what_was_acknowledged_survives_kill_9() {
     let mut clients = Clients::on("thread".to_owned());
     let server = kill_rounds(&home, PLAN, &mut clients).await;
 
-    // After all that the server is still one that works, and what waits can still be answered.
+    // Afterwards the server still works, and pending questions can still be answered.
     let client = server.client();
     let waiting = answer_all(&client, &clients.ledger).await.unwrap();
     let seen = clients.ledger.check(&client).await.unwrap();
@@ -102,7 +102,7 @@ async fn what_was_acknowledged_survives_kill_9() {
     stop(server).await;
 }
 
-/// Answers every question that waits, until none is left.
+/// Answers all pending questions.
 pub(crate) async fn answer_all(client: &Client, ledger: &Ledger) -> Result<usize> {
     let mut count = 0;
     loop {
@@ -125,7 +125,7 @@ pub(crate) async fn answer_all(client: &Client, ledger: &Ledger) -> Result<usize
 // === impl Player ===
 
 impl Player {
-    /// Asks for runs and reads their streams.
+    /// Requests runs and reads their streams.
     async fn stream(mut self) {
         while self.one_stream().await.is_ok() {}
     }
@@ -134,7 +134,7 @@ impl Player {
         while self.one_wait().await.is_ok() {}
     }
 
-    /// Asks for runs that ask back, and answers.
+    /// Requests runs that ask a question, and answers.
     async fn approve(mut self) {
         while self.one_approval().await.is_ok() {}
     }
@@ -143,7 +143,7 @@ impl Player {
         while self.follow().await.is_ok() {}
     }
 
-    /// A request for a run under an id that the ledger knows.
+    /// A request for a run, whose id is recorded in the ledger first.
     fn request(&mut self, agent: &str, input: &Value, mode: &str) -> (String, Value) {
         let id = format!("run-{:016x}", self.seed.draw());
         let mut request = run_of(agent, &self.thread, input, mode);
@@ -183,7 +183,7 @@ impl Player {
         self.ledger.run(&run);
         let Some(interrupt) = run["interrupts"][0]["id"].as_str() else { return Ok(()) };
         self.ledger.question(interrupt);
-        // Some questions are left to wait over the restart.
+        // Leaves some questions pending over the restart.
         if self.seed.below(3) == 0 {
             return Ok(());
         }
@@ -203,7 +203,7 @@ impl Player {
             Err(error) => {
                 let is_refused = error.to_string().contains("invalid_cursor");
                 assert!(!is_refused, "{cursor:?} of {} was given: {error:#}", self.thread);
-                // The thread may not be there yet; when the server is gone the look says so.
+                // The thread may not exist yet. If the server is gone, this request fails.
                 self.client.get("/healthz").await?;
                 tokio::task::yield_now().await;
                 return Ok(());
@@ -218,13 +218,13 @@ impl Player {
         Ok(())
     }
 
-    /// Notes an event of this player's thread. What is no event of the log is left out.
+    /// Records an event of this client's thread. Skips data that is not an event of the log.
     fn note(&self, data: &str) {
         let event: Value = serde_json::from_str(data).unwrap_or_default();
         let has_number = event["number"].is_u64() && event["type"].is_string();
         if has_number {
             let mut event = event;
-            // The id counts run numbers on a run's stream and thread numbers on a thread's.
+            // Removes the id: it counts run numbers on a run's stream and thread numbers on a thread's.
             event.as_object_mut().map(|members| members.remove("id"));
             self.ledger.event(&self.thread, &event);
             if event["type"] == "run.created" && event["run_id"].is_string() {

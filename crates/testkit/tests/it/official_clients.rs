@@ -6,13 +6,13 @@ use trilogue_testkit::{Folder, Server, ServerOptions};
 
 use crate::kill_rounds::stop;
 
-/// Stores, and places where the Agent Communication Protocol is served.
+/// Stores, and the mount prefixes of the Agent Communication Protocol.
 const SETTINGS: [(&str, &str); 3] =
     [("memory:", "/"), ("sqlite:agents.db", "/communication"), ("sqlite:agents.db", "/api/v1/acp")];
 const CONNECT: [&str; 6] =
     ["agents", "stateless", "threads", "thread_runs", "streams", "scenarios"];
 
-/// Runs suites of a client against the agents that they expect; returns what the client printed.
+/// Runs suites of a client against the agents that they expect; returns the client's output.
 async fn drive(
     client: Foreign,
     options: ConformanceOptions,
@@ -37,7 +37,7 @@ async fn drive_communication(client: Foreign, suites: &[&str]) {
     }
 }
 
-/// Runs every suite with the blocking and with the asynchronous client.
+/// Runs every suite with the blocking client and with the asynchronous one.
 async fn drive_connect(options: ConformanceOptions, slash: &str, further: &[&str]) {
     let said = drive(Foreign::Connect, options, slash, &[further, &CONNECT].concat()).await;
     for kind in ["(sync", "(async"] {
@@ -65,13 +65,13 @@ async fn the_connect_client_does_everything_it_can_with_sqlite() {
     drive_connect(ConformanceOptions::connect("sqlite:agents.db", "/connect"), "", &[]).await;
 }
 
-/// With a slash behind the address, which makes the client ask for `//runs`.
+/// A slash after the address makes the client request `//runs`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_connect_client_does_everything_it_can_at_the_root() {
     drive_connect(ConformanceOptions::connect("sqlite:agents.db", "/"), "/", &[]).await;
 }
 
-/// All but the streams of new runs: they begin with the run, which this client cannot read.
+/// Skips the streams of new runs: they start with the run, which this client cannot read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_connect_client_does_what_it_can_on_a_mount_as_documented() {
     let option = "--as-documented";
@@ -114,7 +114,7 @@ async fn a_session_moves_between_two_servers() {
     }
 }
 
-/// Without leave, a server fetches nothing from its own machine, and says why.
+/// Without permission, a server fetches nothing from its own machine, and gives the reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn history_on_this_machine_is_refused_without_leave() {
     let (first, second) = (Folder::new().unwrap(), Folder::new().unwrap());

@@ -1,6 +1,6 @@
-//! A power cut behind any change of the store's files: what was acknowledged before it is there.
+//! A power cut after any change of the store's files: everything acknowledged before it survives.
 //!
-//! The server's changes are recorded once. Every cut is then made of the record, so that its number and the seed reproduce it.
+//! The test records the server's changes once, and computes every cut from the record, so that the cut's number and the seed reproduce it.
 
 use std::path::Path;
 
@@ -16,24 +16,24 @@ use crate::kill_rounds::{SETTLE_LIMIT, announced_seed, stop};
 use crate::ledger::{Differences, Ledger};
 use crate::{echo, events, run_of};
 
-/// How many cuts of a recorded life are tried, unless `TRILOGUE_CUTS` says otherwise; it takes `all`.
+/// How many cuts of a recorded life are tried; `TRILOGUE_CUTS` overrides it and also takes `all`.
 const CUTS: usize = 10;
-/// How many cuts of each recovery are tried.
+/// The number of cuts of each recovery.
 const RECOVERY_CUTS: usize = 2;
-/// How many cuts of a restore are tried while it writes the copy.
+/// The number of cuts of a restore while it writes the copy.
 const COPY_CUTS: usize = 3;
-/// The last changes of a restore, which put the copy in the store's place: each is cut.
+/// The last changes of a restore, which replace the store by the copy; each one is cut.
 const REPLACING_CHANGES: usize = 12;
 
-/// A life of a server with the changes that it made.
+/// A life of a server with its changes.
 struct Recording {
     home: Home,
     journal: DiskJournal,
-    /// What was told when the journal had these bytes, oldest first.
+    /// What clients had received at these lengths of the journal in bytes, oldest first.
     told: Vec<(u64, Ledger)>,
 }
 
-/// Does things on a server one after the other, and notes what was told and when.
+/// Performs operations on a server one after the other, and records what it acknowledged and when.
 struct Workload<'s> {
     client: Client,
     shim: &'s Shim,
@@ -44,7 +44,7 @@ struct Workload<'s> {
 // === impl Workload ===
 
 impl Workload<'_> {
-    /// What was told until now rests on the changes until now.
+    /// Records that everything acknowledged so far depends on the changes so far.
     fn note(&mut self) {
         self.told.push((self.shim.journal_bytes(), self.ledger.snapshot()));
     }
@@ -60,7 +60,7 @@ impl Workload<'_> {
         Ok(())
     }
 
-    /// A run that asks, and gets its answer.
+    /// Starts a run that asks, and answers it.
     async fn approve(&mut self, thread: &str) -> Result<()> {
         let input = json!({"message": "Write to ada@example.com about the report: it is ready."});
         self.run("mailcomposer", thread, &input).await?;
@@ -75,7 +75,7 @@ impl Workload<'_> {
         Ok(())
     }
 
-    /// Erases a thread and waits until it is out of the write-ahead log, which a checkpoint moves into the database.
+    /// Erases a thread and waits until it is gone from the write-ahead log, which a checkpoint moves into the database.
     async fn erase(&mut self, thread: &str, log: &Path) -> Result<()> {
         let path = format!("/api/v1/threads/{thread}");
         echo(&self.client, thread, &"erased ".repeat(20_000)).await.ok()?;
@@ -89,7 +89,7 @@ impl Workload<'_> {
         .await
     }
 
-    /// Runs, answers, an erasure with its checkpoint, and more runs.
+    /// Plays runs, answers, an erasure with its checkpoint, and more runs.
     async fn play(&mut self, log: &Path) -> Result<()> {
         self.run("echo", "echoes", &json!("one")).await?;
         self.run("echo", "large", &json!("0123456789abcdef".repeat(12_000))).await?;
@@ -119,33 +119,33 @@ impl Recording {
         let told = workload.told;
         stop(server).await;
         let journal = shim.journal(start)?;
-        // The library sees every change: the folder can be built from the journal.
+        // The library sees every change, so the journal reproduces the folder.
         let built = journal.image(journal.len(), Loss::Nothing);
         let real = DiskImage::read(&home.store_dir())?;
         ensure!(built.files() == real.files(), "the journal lacks changes");
         Ok((Self { home, journal, told }, shim))
     }
 
-    /// What had been told behind so many changes.
+    /// What clients had received after this many changes.
     fn told(&self, changes: usize) -> Ledger {
         let before = |(bytes, _): &&(u64, Ledger)| self.journal.changes_before(*bytes) <= changes;
         self.told.iter().rev().find(before).map(|(_, told)| told.snapshot()).unwrap_or_default()
     }
 
-    /// Cuts the power, starts a server on what is left, and compares.
+    /// Cuts the power, starts a server on the remaining data, and compares.
     async fn compare(&self, image: &DiskImage, told: &Ledger) -> Result<Differences> {
         image.write(&self.home.store_dir())?;
         let server = self.home.start().await?;
         let client = server.client();
         let (_, differences) = told.compare(&client).await?;
         let status = client.get("/api/v1/status").await?.ok()?;
-        // A power cut damages no log, and takes nothing that a record outlives.
+        // A power cut damages no log, and loses nothing that a record outlives.
         ensure!(status["store"]["lost_commits"] == 0, "{status}");
         server.kill().await?;
         Ok(differences)
     }
 
-    /// As [`Self::compare`], and also with power cuts during the recovery.
+    /// Like [`Self::compare`], with further power cuts during the recovery.
     async fn compare_recovery(
         &self,
         image: &DiskImage,
@@ -186,12 +186,12 @@ async fn what_was_acknowledged_survives_a_power_cut_behind_any_change() {
     }
 }
 
-/// The test above can fail: without fsync, a power cut takes what was acknowledged.
+/// Shows that the test above can fail: without fsync, a power cut loses acknowledged runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_power_cut_takes_acknowledged_runs_of_a_buffered_store() {
     let dir = Folder::new().unwrap();
     let (recording, _) = Recording::make(dir.path(), "durability = \"buffered\"").await.unwrap();
-    // Behind the last run and before the checkpoint of the stop, and with the process alone ended.
+    // After the last run and before the stop's checkpoint; first only the process ends.
     let (bytes, told) = recording.told.last().unwrap();
     let cut = recording.journal.changes_before(*bytes);
     let survived = recording.journal.image(cut, Loss::Nothing);
@@ -203,7 +203,7 @@ async fn a_power_cut_takes_acknowledged_runs_of_a_buffered_store() {
     assert!(differences.doubled.is_empty(), "{differences:#?}");
 }
 
-/// `restore --force` that is cut anywhere leaves the old store with all that was acknowledged, or the backup, or says to restore again.
+/// A `restore --force` that is cut at any change leaves the old store with everything acknowledged, or the backup, or asks to restore again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cut_restore_leaves_the_old_store_or_the_backup() {
     let mut seed = announced_seed();
@@ -219,7 +219,7 @@ async fn a_cut_restore_leaves_the_old_store_or_the_backup() {
     let backed_up = ledger.snapshot();
     let server = home.start().await.unwrap();
     tell(&server.client(), "newer", &ledger).await.unwrap();
-    // What is newer is in the write-ahead log, and nowhere else.
+    // Newer data is only in the write-ahead log.
     server.kill().await.unwrap();
 
     let shim = Shim::build(dir.path(), &home.store_dir()).unwrap();
@@ -254,7 +254,7 @@ async fn a_cut_restore_leaves_the_old_store_or_the_backup() {
     }
 }
 
-/// Runs on a thread, and notes what the server says of it.
+/// Plays runs on a thread, and records the server's answers about them.
 async fn tell(client: &Client, thread: &str, ledger: &Ledger) -> Result<()> {
     for text in ["one", "two"] {
         ledger.run(&echo(client, thread, text).await.ok()?);
@@ -265,7 +265,7 @@ async fn tell(client: &Client, thread: &str, ledger: &Ledger) -> Result<()> {
     Ok(())
 }
 
-/// Some of the numbers up to `count`, one out of each of `parts` equal parts; all of them when `TRILOGUE_CUTS` says so.
+/// A sample of the numbers up to `count`, one from each of `parts` equal parts; all of them if `TRILOGUE_CUTS` is `all`.
 fn sample(count: usize, parts: usize, seed: &mut Seed) -> Vec<usize> {
     let parts = match std::env::var("TRILOGUE_CUTS").ok().as_deref() {
         Some("all") => count + 1,

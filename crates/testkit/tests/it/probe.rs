@@ -1,4 +1,4 @@
-//! The contracts of store and runtime, through a peer with a language of its own.
+//! The contracts of store and runtime, through a peer with its own protocol.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -129,7 +129,7 @@ async fn an_agent_with_its_own_memory_is_told_what_it_missed_and_no_more() {
         assert_eq!(house.answer().await, "3 texts remembered", "{engine}");
         assert_eq!(house.agent.remembers("session-1").len(), 4);
 
-        // Its process is lost: a new session is told the whole history.
+        // Its process is lost: a new session gets the whole history.
         house.agent.forget();
         house.say("three").await;
         assert_eq!(house.answer().await, "5 texts remembered", "{engine}");
@@ -158,7 +158,7 @@ async fn a_head_does_not_move_behind_an_agent_that_cannot_forget() {
             let moved = house.runtime.patch_thread(&house.by, &house.thread, patch).await;
             assert_eq!(moved.map(|_| ()).map_err(|error| error.code()), expected, "{engine}");
             house.say("three").await;
-            // One who was told anew knows the first turn only; one who was not moved knows both.
+            // An agent that got the history again knows only the first turn; one that was not moved knows both.
             let texts = if rewind == Rewind::Prime { 3 } else { 5 };
             assert_eq!(house.answer().await, format!("{texts} texts remembered"), "{engine}");
         }

@@ -20,7 +20,7 @@ async fn a_second_server_on_the_same_store_names_the_first() {
     let client = server.client();
     echo(&client, "t", "one").await.ok().unwrap();
 
-    // The same store from another folder, under another address, by each of its names.
+    // The same store from another folder, at another address.
     let other = Folder::new().unwrap();
     let store = server.home().store_dir().join("trilogue.db");
     let [file_link, folder_link, hard_link] =
@@ -46,11 +46,11 @@ async fn a_second_server_on_the_same_store_names_the_first() {
     assert!(message.contains("2 names"), "{message}");
     std::fs::remove_file(&hard_link).unwrap();
 
-    // The first noticed nothing.
+    // The first server is not affected.
     echo(&client, "t", "two").await.ok().unwrap();
     assert!(!events(&client, "t").await.unwrap().is_empty());
 
-    // A lock that a killed server left holds nobody up.
+    // The lock of a killed server does not block a new one.
     let home = server.kill().await.unwrap();
     let server = home.start().await.unwrap();
     echo(&server.client(), "t", "three").await.ok().unwrap();

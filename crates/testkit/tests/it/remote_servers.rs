@@ -1,4 +1,4 @@
-//! The servers of agents elsewhere: started here, out of reach, and in reach again.
+//! The servers of remote agents: started by this server, out of reach, and in reach again.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::bridge_communication::{LIMIT, communicate, message, start_with, statu
 use crate::kill_rounds::stop;
 use crate::{echo, events, run_of};
 
-/// The settings of agents of one server that is started with them. It writes its process id into `server.pid`.
+/// The settings of agents of one server, which is started with them. It writes its process id into `server.pid`.
 async fn started(dir: &Path, agents: &[&str]) -> String {
     let program = conformance_agents().await.unwrap();
     let script = "echo $$ >> server.pid; exec \"$@\"";
@@ -43,7 +43,7 @@ async fn server_with(dir: &Folder, agents: &[&str]) -> Server {
     start_with(dir, settings).await
 }
 
-/// The processes that were started as the agents' server, in their order.
+/// The ids of the processes that were started as the agents' server, in order.
 fn pids(dir: &Folder) -> Vec<u32> {
     let text = fs::read_to_string(dir.path().join("server.pid")).unwrap();
     text.lines().map(|line| line.parse().unwrap()).collect()
@@ -80,7 +80,7 @@ async fn agents_of_one_command_share_a_server_that_stops_with_this_one() {
     let status = client.get("/api/v1/status").await.unwrap().ok().unwrap();
     assert_eq!(status["agents"]["processes"], 1, "{status}");
 
-    // What a killed server leaves is stopped by the next one.
+    // The next server stops the processes that a killed one left.
     let server = server.kill().await.unwrap().start().await.unwrap();
     let [left, next] = pids(&dir)[..] else { panic!("{:?}", pids(&dir)) };
     assert!(!is_running(left) && is_running(next));
@@ -89,7 +89,7 @@ async fn agents_of_one_command_share_a_server_that_stops_with_this_one() {
     assert!(!is_running(next));
 }
 
-/// The agents' server is killed while an agent works in it: the run is lost, the server comes back, and the thread goes on.
+/// The agents' server is killed while an agent works in it: the run is lost, the server restarts, and the thread continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_dies_loses_its_runs_and_is_started_again() {
     let dir = Folder::new().unwrap();
@@ -147,7 +147,7 @@ async fn a_server_that_cannot_start_makes_its_agents_unavailable_and_no_others()
     stop(server).await;
 }
 
-/// The settings of a server's agents, all of them.
+/// The settings that serve all agents of a server.
 fn all_of(entry: &str, url: &str, more: &str) -> String {
     format!(
         "[agents.{entry}]\nkind = \"agent-communication\"\nurl = \"{url}\"\nagents = \"*\"\nrefresh = \"200ms\"\n{more}\n"
@@ -210,7 +210,7 @@ async fn two_agents_with_one_name_keep_the_server_from_starting() {
     assert!(error.contains("`agents.far`"), "{error}");
 }
 
-/// A server that starts later, and one that comes back.
+/// A server that starts later, and a server that returns.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_out_of_reach_is_left_alone_until_it_answers() {
     let dir = Folder::new().unwrap();
@@ -248,7 +248,7 @@ async fn a_server_out_of_reach_is_left_alone_until_it_answers() {
     stop(server).await;
 }
 
-/// Each server has less than the one before: what it lacks is done in another way, and asked for once.
+/// Each server has fewer features than the one before. This server works around a missing feature, and tries it only once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_is_used_by_what_it_has() {
     let polled = LimitedFeatures::of(&["one"], &["sync", "async"]);
@@ -289,7 +289,7 @@ async fn a_server_is_used_by_what_it_has() {
     }
 }
 
-/// A token goes to the agent's server in a field of its own, and nowhere else.
+/// A token is sent to the agent's server in a separate field, and nowhere else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_is_sent_in_the_field_that_the_server_wants() {
     let dir = Folder::new().unwrap();
@@ -305,7 +305,7 @@ async fn a_token_is_sent_in_the_field_that_the_server_wants() {
     stop(server).await;
 }
 
-/// A server of the other protocol is started with its agents too, and all of them are served.
+/// A server of the other protocol is also started with its agents, and all of them are served.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_agents_of_a_started_server_of_the_connect_protocol_are_served() {
     let dir = Folder::new().unwrap();
@@ -324,7 +324,7 @@ async fn all_agents_of_a_started_server_of_the_connect_protocol_are_served() {
     stop(server).await;
 }
 
-/// A server elsewhere does not decide how much this one stores.
+/// A remote server does not decide how much this one stores.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_another_server_makes_too_long_fails_for_good() {
     for (limit, text) in [("max_remote_events = 2", "a"), ("max_remote_output = \"16KiB\"", "a")] {
@@ -343,21 +343,21 @@ async fn a_run_that_another_server_makes_too_long_fails_for_good() {
     }
 }
 
-/// What a run's log says of earlier messages that were left out.
+/// The log entries of a run about earlier messages that were left out.
 pub(crate) async fn left_out(client: &Client, thread: &str) -> Vec<Value> {
     let all = events(client, thread).await.unwrap();
     let lost = all.into_iter().filter(|event| event["kind"] == "fidelity.lost");
     lost.map(|event| event["data"]["concept"].clone()).collect()
 }
 
-/// An agent here says a lot on a thread before an agent elsewhere joins it.
+/// A local agent writes a lot on a thread before a remote agent joins it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_elsewhere_gets_the_newest_messages_of_a_big_thread() {
     let dir = Folder::new().unwrap();
     let far = LimitedServer::start(LimitedFeatures::of(&["one"], &["sync"])).await.unwrap();
     let server = start_with(&dir, all_of("far", &far.url(), "")).await;
     let client = server.client();
-    // Input and answer together are 18 MB.
+    // The inputs and answers together have 18 MB.
     for number in 0..10 {
         echo(&client, "big", &format!("{number}{}", "x".repeat(900_000))).await.ok().unwrap();
     }
@@ -366,11 +366,11 @@ async fn a_run_elsewhere_gets_the_newest_messages_of_a_big_thread() {
     assert_eq!(run["status"], "completed", "{run}");
     let (_, headers) = far.requests().pop().unwrap();
     let bytes: usize = headers["content-length"].to_str().unwrap().parse().unwrap();
-    // Nine messages have room below 8 MiB.
+    // Nine messages fit below 8 MiB.
     assert!((8_100_000..8_500_000).contains(&bytes), "{bytes}");
     assert_eq!(left_out(&client, "big").await, ["conversation"]);
 
-    // A thread that fits is sent whole, and nothing is said about it.
+    // A thread that fits is sent whole, without a log entry.
     echo(&client, "small", "hello").await.ok().unwrap();
     let run = run_of("one", "small", &json!("now"), "wait");
     client.post("/api/v1/runs", &run).await.unwrap().ok().unwrap();

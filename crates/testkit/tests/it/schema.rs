@@ -1,10 +1,10 @@
-//! What is held to the official schema can fail to keep it.
+//! The checks against the official schema can fail.
 
 use serde_json::{Value, json};
 use trilogue_testkit::schema::{Conversation, Kind, Side, hold, hold_record};
 use trilogue_testkit::{Folder, specs};
 
-/// Whether there is a schema that could refuse anything. It was said where there is none.
+/// Whether the official schema is available. Prints a note if it is missing.
 fn has_schema() -> bool {
     specs::document("agent_client/v1.schema.json").is_some()
 }
@@ -28,7 +28,7 @@ fn each_message_is_held_to_the_schema_of_its_method() {
     let answer = |id: u64, result: Value| json!({"jsonrpc": "2.0", "id": id, "result": result});
     agent.hold(&answer(1, json!({"stopReason": "end_turn"}))).unwrap();
     agent.hold(&answer(2, json!({"stopReason": "error"}))).unwrap_err();
-    // Nobody asked that, so there is nothing that it could break.
+    // No request has this id, so no schema applies.
     agent.hold(&answer(3, json!({}))).unwrap();
     let chunk = |id: Value| {
         let content = json!({"type": "text", "text": "x"});
@@ -44,7 +44,7 @@ fn each_message_is_held_to_the_schema_of_its_method() {
     agent.hold(&json!({"id": 1, "result": {}})).unwrap_err();
     agent.hold(&json!({"jsonrpc": "2.0", "id": 1, "error": {"code": "x"}})).unwrap_err();
 
-    // What a client may ask, an agent may not.
+    // A request of a client is not valid from an agent.
     let new = json!({"cwd": "/", "mcpServers": []});
     hold("session/new", Side::Agent, Kind::Request, &new).unwrap();
     hold("session/new", Side::Client, Kind::Request, &new).unwrap_err();

@@ -1,4 +1,4 @@
-//! The long form of the kill tests: many power cuts of one server, or faults of several, while clients are at work, and what they cost.
+//! The long form of the kill tests, with statistics: many power cuts of one server, or faults of several, while clients use them.
 
 use std::time::Duration;
 
@@ -15,28 +15,28 @@ use crate::ledger::{Differences, Seen};
 use crate::native_kill::{CLIENTS, Clients};
 use crate::stream_resume::resume_everything;
 
-/// How many kills, unless `TRILOGUE_KILLS` says otherwise.
+/// The number of kills; `TRILOGUE_KILLS` overrides it.
 const KILLS: u64 = 20;
-/// The last change of a life at which it may end.
+/// The latest change at which a life may end.
 const LAST_CHANGE: u64 = 600;
-/// The last one in a quarter of the lives, which end while they start.
+/// The same for a quarter of the lives, which end during their start.
 const LAST_CHANGE_OF_START: u64 = 16;
-/// How long a life may take to make its last change, before it is ended all the same.
+/// The time limit for a life to reach its last change; then it is killed anyway.
 const LIFE_LIMIT: Duration = Duration::from_secs(20);
-/// How many of the other faults there are for each outage of the database that all nodes share.
+/// The number of other faults for each outage of the database that all nodes share.
 const FAULTS_PER_OUTAGE: u64 = 4;
-/// How many lives use the same threads, which grow with each.
+/// The number of lives that use the same threads, which grow with each life.
 const LIVES_PER_LEDGER: u64 = 20;
 
 #[derive(Debug, Default)]
 struct Toll {
     kills: u64,
-    /// Those among them that met a server which was not ready yet.
+    /// The kills that hit a server before it was ready.
     while_starting: u64,
     differences: Differences,
 }
 
-/// Ends servers at their N-th change, cuts the power of their disks, and compares the next life with what clients were told.
+/// Kills servers at their N-th change, cuts the power of their disks, and compares the next life with what clients received.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes as long as one likes: cargo xtask soak --kills N"]
 async fn power_cuts_take_nothing_that_was_acknowledged() {
@@ -71,7 +71,7 @@ async fn power_cuts_take_nothing_that_was_acknowledged() {
     assert!(toll.differences.is_empty(), "{:#?}", toll.differences);
 }
 
-/// Nodes of one store are killed, stopped and cut off, and what they share is restarted. Prints the faults, what was compared, and how long threads stood still.
+/// Kills, pauses and cuts off the nodes of one store, and restarts the services that they share. Prints the faults, the comparisons, and how long threads were unavailable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes as long as one likes: cargo xtask soak --cluster --kills N"]
 async fn nodes_lose_nothing_that_one_acknowledged() {
@@ -79,14 +79,14 @@ async fn nodes_lose_nothing_that_one_acknowledged() {
     survive(plan).await;
 }
 
-/// Every stream that can be resumed, under every fault, again and again. Prints the matrix.
+/// Resumes every resumable stream under every fault, repeatedly. Prints the matrix.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes as long as one likes: cargo xtask soak --streams --kills N"]
 async fn streams_resume_after_every_fault() {
     resume_everything(kills()).await;
 }
 
-/// The database is away for all nodes, for 1 to 29 seconds, a quarter as often as there are faults above. Prints how many runs outlasted it.
+/// Keeps the database from all nodes, for 1 to 29 seconds, a quarter as often as there are faults above. Prints the number of runs that survived.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes as long as one likes: cargo xtask soak --cluster --kills N"]
 async fn nodes_outlast_every_outage_of_their_database() {
@@ -98,7 +98,7 @@ fn kills() -> u64 {
     kills.unwrap_or(KILLS)
 }
 
-/// One life of a server with clients at work, up to a power cut.
+/// Plays one life of a server with clients, up to a power cut.
 async fn live_and_die(
     home: &Home,
     shim: &Shim,

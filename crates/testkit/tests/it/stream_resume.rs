@@ -1,4 +1,4 @@
-//! Streams that can be resumed, of every protocol, under every fault: no valid place is refused, and nothing is lost, doubled or reordered.
+//! Resumable streams of every protocol, under every fault: no valid cursor is refused, and no event is lost, doubled or reordered.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,26 +21,26 @@ use crate::stream_subjects::{Activity, StreamKind, Subject};
 
 /// The longest time from a change to its event.
 const CHANGE_LIMIT: Duration = Duration::from_secs(30);
-/// The most events that a client has of a run at work beyond the fewest.
+/// The largest number of events of a running run that a client reads beyond the minimum.
 const MOST_EXTRA: u64 = 6;
 
-/// The program as an editor launches it.
+/// The program's arguments when an editor launches it.
 const EDITOR: [&str; 2] = ["connect", "researcher"];
 
-/// What parts clients from their streams.
+/// A fault that interrupts clients' streams.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum StreamFault {
-    /// The client's own connection.
+    /// The client closes its own connection.
     Disconnect,
     Restart,
     Kill,
     StopNews,
     RestartDatabase,
-    /// The node stands still until others have taken its threads.
+    /// The node is paused until others have taken its threads.
     Pause,
 }
 
-/// The servers that a stream is on before and after the fault.
+/// The servers of a stream before and after the fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Reader {
     Owner,
@@ -55,11 +55,11 @@ trait Servers {
     /// Clients for before and after the fault.
     fn clients(&self, reader: Reader, fault: StreamFault) -> (Client, Client);
     async fn strike(&mut self, fault: StreamFault, seed: &mut Seed) -> Result<()>;
-    /// Undoes what the fault has left.
+    /// Undoes the effects of the fault.
     async fn repair(&mut self, fault: StreamFault) -> Result<()>;
-    /// The words that run a command of the program against the first server.
+    /// The command line that runs a command of the program against the first server.
     async fn command(&self, words: &[&str]) -> Result<Vec<String>>;
-    /// Where such a command finds the server's configuration.
+    /// The folder in which such a command finds the server's configuration.
     fn dir(&self) -> &Path;
 }
 
@@ -69,7 +69,7 @@ struct Single<const IN_MEMORY: bool> {
     home: Home,
 }
 
-/// What was resumed: how many streams, and how many events they had missed.
+/// The resumed streams: how many, and how many events they had missed.
 #[derive(Default)]
 struct Matrix(BTreeMap<(&'static str, StreamFault, &'static str, String), (usize, usize)>);
 
@@ -78,7 +78,7 @@ struct TailCommand {
     /// Killed when dropped.
     _child: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    /// The numbers of the events that were printed.
+    /// The numbers of the printed events.
     numbers: Vec<u64>,
 }
 
@@ -138,7 +138,7 @@ impl<const IN_MEMORY: bool> Servers for Single<IN_MEMORY> {
     }
 }
 
-/// Runs begin on the first node; another one has loaded none of them.
+/// Runs begin on the first node; the other ones have loaded none of them.
 impl Servers for Cluster {
     const ENGINE: &'static str = "postgres";
     const READERS: &'static [Reader] = &[Reader::Owner, Reader::Another];
@@ -210,7 +210,7 @@ impl Matrix {
         );
     }
 
-    /// Lets a fault happen once under streams of every kind.
+    /// Plays a fault once under streams of every kind.
     async fn play<S: Servers>(
         &mut self,
         servers: &mut S,
@@ -316,7 +316,7 @@ impl TailCommand {
         Ok(Self { _child: child, lines, numbers: Vec::new() })
     }
 
-    /// Reads up to the end of a run. What was printed has no gap.
+    /// Reads up to the end of a run. The printed numbers have no gap.
     async fn until_run_end(&mut self) -> Result<()> {
         let reading = async {
             loop {
@@ -342,7 +342,7 @@ impl Watcher {
         Ok(Self { stream: Some(client.stream("/api/v1/changes", None).await?) })
     }
 
-    /// Opens the stream again, and learns of a change that follows.
+    /// Opens the stream again, and waits for a change that follows.
     async fn resume(&mut self, client: &Client, thread: &str) -> Result<()> {
         self.stream = None;
         let mut stream = client.stream("/api/v1/changes", None).await?;
@@ -352,7 +352,7 @@ impl Watcher {
             loop {
                 let event = stream.next().await?.context("the stream of changes ended")?;
                 let change: Value = serde_json::from_str(&event.data)?;
-                // What was left out is in the lists.
+                // The lists have the changes that the stream left out.
                 if change["thread_id"] == thread || event.event.as_deref() == Some("missed") {
                     return anyhow::Ok(());
                 }
@@ -362,7 +362,7 @@ impl Watcher {
     }
 }
 
-/// Lets every fault happen once in each round.
+/// Plays every fault once in each round.
 pub(crate) async fn resume_everything(rounds: u64) {
     let mut seed = announced_seed();
     let mut matrix = Matrix::default();

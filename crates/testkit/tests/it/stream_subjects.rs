@@ -1,4 +1,4 @@
-//! The streams of all protocols that a client can resume: how each begins, where it is, and what a whole one is.
+//! The resumable streams of all protocols: how each begins, its cursor, and its complete form.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use trilogue_testkit::{Client, until};
 use crate::kill_rounds::until_cut;
 use crate::run_of;
 
-/// How long a run may take to its end, and a server to take a request again.
+/// The time limit for a run to end, and for a server to accept a request again.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How many events a client has of a run at work before the fault.
+/// The number of events of a running run that a client reads before the fault.
 const EVENTS_BEFORE: usize = 3;
 const ENDED: [&str; 4] = ["completed", "failed", "cancelled", "timed_out"];
 
@@ -28,14 +28,14 @@ pub(crate) enum StreamKind {
     ConnectThreadRun,
 }
 
-/// What happens on a thread while the fault does.
+/// The activity on a thread during the fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Activity {
-    /// Its run has ended: no server has a reason to load it.
+    /// Its run has ended, so no server needs to load it.
     Ended,
     /// Its run waits for an answer.
     Idle,
-    /// Its run is at work.
+    /// Its run is running.
     Active,
 }
 
@@ -43,7 +43,7 @@ impl Activity {
     pub(crate) const ALL: [Self; 3] = [Self::Ended, Self::Idle, Self::Active];
 }
 
-/// One client's stream of a run, on a thread of its own.
+/// One client's stream of a run, on a separate thread.
 #[derive(Debug)]
 pub(crate) struct Subject {
     pub(crate) kind: StreamKind,
@@ -144,13 +144,13 @@ impl Subject {
         Ok(Self { kind, activity, run, path, received: Vec::new(), stream: None })
     }
 
-    /// Reads up to the question, or some of what a run at work brings.
+    /// Reads up to the question, or some events of a running run.
     pub(crate) async fn read_before(&mut self, client: &Client, extra: usize) -> Result<()> {
         if self.activity == Activity::Ended {
             until("the run to end", LIMIT, || async { self.has_ended(client).await.then_some(()) })
                 .await?;
         }
-        // A connect stream begins with the present; this is the beginning.
+        // A connect stream begins with the present by default; this cursor is the beginning.
         let begin = self.kind.is_connect().then_some("0");
         let mut stream = client.stream(&self.path, begin).await?;
         loop {
@@ -172,7 +172,7 @@ impl Subject {
         Ok(())
     }
 
-    /// Takes what came until the connection broke; drops the connection where it did not.
+    /// Reads the remaining events until the connection breaks; drops a connection that did not break.
     pub(crate) async fn lose_connection(&mut self) {
         let Some(mut stream) = self.stream.take() else { return };
         let cut = tokio::time::timeout(Duration::from_millis(20), until_cut(&mut stream)).await;
@@ -181,7 +181,7 @@ impl Subject {
         }
     }
 
-    /// Resumes the stream, answers its run's question, and reads to the run's end. Returns how many events were missed.
+    /// Resumes the stream, answers its run's question, and reads to the run's end. Returns the number of missed events.
     pub(crate) async fn resume(&mut self, client: &Client) -> Result<usize> {
         let before = self.received.len();
         let mut stream = self.open(client).await?;
@@ -190,13 +190,13 @@ impl Subject {
             let path = format!("/api/v1/runs/{}/answer", self.run);
             until("the answer to be taken", LIMIT, || async {
                 let reply = client.post(&path, &answer).await.ok()?;
-                // An answer that was taken, and whose response was lost, is not taken again.
+                // If an answer was accepted but its response was lost, the second one gets 409.
                 matches!(reply.status, 200..=299 | 409).then_some(())
             })
             .await?;
         }
         let reading = async {
-            // The end may have come before the connection broke: a thread's stream continues after it.
+            // The end may have come before the connection broke; a thread's stream continues after it.
             while !self.kind.is_thread() || !self.has_end(client).await {
                 let (events, _) = self.until_end_or_cut(&mut stream).await;
                 self.received.extend(events);
@@ -215,7 +215,7 @@ impl Subject {
         Ok(self.received.len() - before)
     }
 
-    /// Compares what came with a whole stream from this server, and resumes once more at the end.
+    /// Compares the received events with a whole stream from this server, and resumes once more at the end.
     pub(crate) async fn check(&self, client: &Client) -> Result<()> {
         let begin = self.kind.is_connect().then_some("0");
         let mut stream = client.stream(&self.path, begin).await?;
@@ -232,7 +232,7 @@ impl Subject {
             }
         };
         tokio::time::timeout(LIMIT, reading).await.with_context(|| self.line())??;
-        // A sample replaces the one before, and a whole stream has no question that was answered.
+        // A sample replaces the previous one, and a whole stream omits answered questions.
         let is_lasting = |event: &&ServerSent| {
             let is_sample = event.id.as_ref().is_some_and(|id| id.ends_with(".v"));
             !self.kind.is_connect() || !is_sample && data(Some(event))["status"] != "interrupted"
@@ -248,11 +248,11 @@ impl Subject {
         let mut ids: Vec<_> = self.received.iter().map(|event| event.id.as_deref()).collect();
         ids.dedup();
         ensure!(ids.len() == self.received.len(), "{}: doubled: {ids:?}", self.line());
-        // The end of the stream is a place too.
+        // The end of the stream is a valid cursor too.
         self.open(client).await.map(drop)
     }
 
-    /// Opens the stream at the client's place. A server that cannot do it now is asked again; a refusal is an error.
+    /// Opens the stream at the client's cursor. Retries if a server cannot do it now; a refusal is an error.
     async fn open(&self, client: &Client) -> Result<Stream> {
         let id = self.received.last().and_then(|event| event.id.as_deref()).context("no place")?;
         let path = match self.kind {
@@ -290,7 +290,7 @@ impl Subject {
         (events, false)
     }
 
-    /// Whether the run has ended and its stream has said so.
+    /// Whether the run has ended and its stream has reported that.
     async fn has_end(&self, client: &Client) -> bool {
         if self.kind.is_thread() || self.kind == StreamKind::NativeRun {
             return is_run_end(&self.last_data());

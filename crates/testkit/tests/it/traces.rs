@@ -1,4 +1,4 @@
-//! Runs as traces, as a collector on the official definitions gets them.
+//! Runs as traces, in a collector that uses the official definitions.
 
 use std::fs;
 use std::time::Duration;
@@ -40,7 +40,7 @@ async fn spans(collector: &ForeignServer) -> Vec<Value> {
     spans.as_array().unwrap().clone()
 }
 
-/// All spans, once the run's own one is there.
+/// Waits for the run's own span, and returns all spans.
 async fn spans_of(collector: &ForeignServer, run: &str) -> Vec<Value> {
     let look = || async move {
         let spans = spans(collector).await;
@@ -180,7 +180,7 @@ async fn tool_calls_and_failures_are_told() {
     assert_eq!(tool["parent"], named(&spans, "invoke_agent scripted")["span"]);
     assert_eq!(tool["attributes"]["gen_ai.operation.name"], "execute_tool");
     assert!(tool["attributes"]["gen_ai.tool.call.id"].is_string(), "{tool}");
-    // A title can be content.
+    // A title can contain content.
     assert!(!json!(spans).to_string().contains("Write much"), "{spans:?}");
     let failed = run(&client, "broken", "x", "01").await;
     let spans = spans_of(&collector, text(&failed, "id")).await;
@@ -204,7 +204,7 @@ async fn what_its_caller_does_not_sample_is_not_sent_and_a_busy_collector_is_ask
     assert!(!json!(spans).to_string().contains(text(&unsampled, "id")), "{spans:?}");
     let requests = collector.client().get("/requests").await.unwrap().ok().unwrap();
     assert_eq!(requests.as_array().unwrap().len(), 2, "{requests}");
-    // A trace that begins here.
+    // A trace that begins in this server.
     let body = json!({ "agent": "echo", "input": "x", "mode": "wait" });
     let own = client.post("/api/v1/runs", &body).await.unwrap().ok().unwrap();
     let spans = spans_of(&collector, text(&own, "id")).await;
@@ -218,7 +218,7 @@ async fn what_its_caller_does_not_sample_is_not_sent_and_a_busy_collector_is_ask
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_collector_that_is_down_delays_no_run_and_what_is_lost_is_counted() {
     let dir = Folder::new().unwrap();
-    // Nobody listens there.
+    // No server listens there.
     let url = format!("http://{}", reserve_address().unwrap());
     let server = start_with(&dir, telemetry(&url, "tested", "queue = 1")).await;
     let client = server.client();
